@@ -1,0 +1,71 @@
+"""sso: a single sign-on server that people run themselves."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from flask import Flask
+from werkzeug.middleware.proxy_fix import ProxyFix
+
+from sso import browser_session, cli, database, endpoints, errors, headers, logs, oauth
+from sso.extensions import csrf, db, migrate
+from sso.keys import ID_TOKEN_LIFETIME, KeyRing
+from sso.settings import Settings, load_settings
+from sso.store import signing_keys
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def create_app(environ: Mapping[str, str] | None = None, instance: Path | None = None) -> Flask:
+    """Build the application from the environment. Raises `SettingsError` with every fault."""
+    instance = instance or ROOT / "instance"
+    settings = load_settings(os.environ if environ is None else environ, instance)
+    app = Flask("sso", instance_path=str(instance), static_url_path=f"{settings.base_path}/static")
+    app.extensions["sso.settings"] = settings
+    app.config.update(flask_settings(settings))
+    logs.configure(app)
+
+    database.configure(app, settings.database_url)
+    db.init_app(app)
+    database.prepare(app)
+    migrate.init_app(app, db, directory=str(ROOT / "migrations"), render_as_batch=True)
+
+    app.extensions["sso.keys"] = KeyRing(
+        settings.secret_key,
+        load=signing_keys.every,
+        keep_published=max(settings.access_token_lifetime, ID_TOKEN_LIFETIME) + 600,
+    )
+    browser_session.init_app(app)
+    csrf.init_app(app)
+    oauth.init_app(app)
+    endpoints.init_app(app)
+    errors.init_app(app)
+    headers.init_app(app)
+    cli.init_app(app)
+
+    if settings.trusted_proxies:
+        count = settings.trusted_proxies
+        app.wsgi_app = ProxyFix(  # type: ignore[method-assign]
+            app.wsgi_app, x_for=count, x_proto=count, x_host=count
+        )
+    return app
+
+
+def flask_settings(settings: Settings) -> dict[str, object]:
+    """Flask's own configuration, from ours."""
+    # The __Host- prefix demands Path=/ and Secure; without https the base path binds the cookie.
+    return {
+        "SECRET_KEY": settings.secret_key,
+        "SESSION_COOKIE_NAME": "__Host-sso" if settings.is_https else "sso_browser",
+        "SESSION_COOKIE_PATH": "/" if settings.is_https else settings.base_path or "/",
+        "SESSION_COOKIE_SECURE": settings.is_https,
+        "SESSION_COOKIE_HTTPONLY": True,
+        "SESSION_COOKIE_SAMESITE": "Lax",
+        "PERMANENT_SESSION_LIFETIME": settings.session_lifetime,
+        "MAX_CONTENT_LENGTH": 256 * 1024,
+        # A sign-in page left open overnight still works; the token lives as long as the cookie.
+        "WTF_CSRF_TIME_LIMIT": None,
+        # Pages send no Referer (see headers); the token alone proves the form is ours.
+        "WTF_CSRF_SSL_STRICT": False,
+        "SQLALCHEMY_TRACK_MODIFICATIONS": False,
+    }

@@ -1,0 +1,133 @@
+"""Begin and end a sign-in: server-side sessions on top of Flask-Login.
+
+The cookie holds a random secret, the database its digest. The row's `id` is the `sid` claim.
+"""
+
+from datetime import timedelta
+from uuid import UUID
+
+import flask
+from flask import Flask, Request, Response, g, request
+from flask.sessions import SecureCookieSession, SecureCookieSessionInterface, SessionMixin
+from flask_login import UserMixin, current_user, login_user, logout_user
+
+from sso import audit, clock, current, digests, errors
+from sso.extensions import login_manager
+from sso.models import BrowserSession, Client, User
+from sso.store import grants, sessions
+
+ONE_FACTOR = "1"
+_KEY = "_user_id"  # where Flask-Login keeps what get_id() gave
+_TOUCH_EVERY = timedelta(minutes=1)
+
+
+class SignedIn(UserMixin):  # type: ignore[misc]
+    """Flask-Login's user: a visit, identified by the cookie's secret instead of the user."""
+
+    def __init__(self, secret: str, visit: sessions.Visit) -> None:
+        self.secret = secret
+        self.visit = visit
+
+    def get_id(self) -> str:
+        return self.secret
+
+
+class PageSessions(SecureCookieSessionInterface):
+    """Cookies are for people's browsers: endpoints for programs neither read nor set them."""
+
+    def open_session(self, app: Flask, request: Request) -> SecureCookieSession | None:
+        if errors.is_api_path(app, request.path):
+            return SecureCookieSession()
+        return super().open_session(app, request)
+
+    def save_session(self, app: Flask, session: SessionMixin, response: Response) -> None:
+        if not errors.is_api_path(app, request.path):
+            super().save_session(app, session, response)
+
+
+def init_app(app: Flask) -> None:
+    """Flask-Login on sessions of our own."""
+    app.session_interface = PageSessions()
+    login_manager.init_app(app)
+    login_manager.session_protection = None  # an address may change under way; the secret may not
+
+
+def current_visit() -> sessions.Visit | None:
+    """Who is signed in on this browser, or `None`."""
+    return current_user.visit if current_user.is_authenticated else None
+
+
+def load_with_client(client_id: str) -> Client | None:
+    """The client asked about, and in the same statement who is signed in, for `current_visit`."""
+    secret = str(flask.session.get(_KEY, ""))
+    client, visit = sessions.find_with_client(client_id, digests.digest(secret))
+    g.sso_visit, g.sso_client = (secret, visit), client
+    return client
+
+
+@login_manager.user_loader  # type: ignore[untyped-decorator]
+def _load(secret: str) -> SignedIn | None:
+    known, visit = g.get("sso_visit", (None, None))
+    if known != secret:
+        visit = sessions.find_live(digests.digest(secret))
+    return SignedIn(secret, visit) if visit else None
+
+
+def begin(user: User, amr: str) -> BrowserSession:
+    """Sign the user in, with a new identifier (no session fixation). Does not commit.
+
+    When the same person signs in again, the session goes on under the new identifier, so that
+    re-authentication ends no application's tokens; another person's session ends.
+    """
+    before = current_visit()
+    now = clock.now()
+    secret = digests.make(digests.SESSION)
+    if before and before.user.id == user.id:
+        session = before.session
+    else:
+        if before:
+            end(before.session, "another_user")
+        session = BrowserSession(user_id=user.id, created_at=now)
+    session.digest = digests.digest(secret)
+    session.auth_time = session.last_seen_at = now
+    session.expires_at = now + timedelta(seconds=current.settings().session_lifetime)
+    session.amr, session.acr = amr, ONE_FACTOR
+    session.address = (request.remote_addr or "")[:45]
+    session.browser = request.user_agent.string[:200]
+    sessions.add(session)
+    flask.session.clear()
+    flask.session.permanent = True
+    login_user(SignedIn(secret, sessions.Visit(session, user)))
+    audit.event("signed_in", user=user.id, sid=session.id, address=session.address)
+    return session
+
+
+def end(session: BrowserSession, reason: str) -> None:
+    """End a session and the grants that hang on it. Does not commit."""
+    sessions.end([session.id])
+    grants.end_of_sessions([session.id], reason)
+    audit.event("session_ended", user=session.user_id, sid=session.id, reason=reason)
+
+
+def sign_out(reason: str = "sign_out") -> None:
+    """End the session of this browser, and forget its cookie. Does not commit."""
+    visit = current_visit()
+    if visit:
+        end(visit.session, reason)
+    logout_user()
+    flask.session.clear()
+
+
+def end_all(user_id: UUID, reason: str) -> None:
+    """End every session of a user and all grants, also those with `offline_access`."""
+    sessions.end([session.id for session in sessions.of_user(user_id)])
+    grants.end_of_user(user_id, reason)
+
+
+def touch(visit: sessions.Visit) -> bool:
+    """Prolong a session in use, once a minute at the most. True if something must be committed."""
+    now = clock.now()
+    if now - visit.session.last_seen_at < _TOUCH_EVERY:
+        return False
+    sessions.touch(visit.session, now + timedelta(seconds=current.settings().session_lifetime))
+    return True

@@ -1,0 +1,24 @@
+"""The command line: `flask client`, `user`, `key`, `db`, `settings`, `purge`.
+
+Commands own their transaction: they commit once, at the end, or change nothing.
+"""
+
+from flask import Flask
+
+from sso.cli import clients, migrations, signing_keys, users
+from sso.cli import user_access as _more_of_users  # noqa: F401 (adds to users.group)
+from sso.cli.purge import purge_command
+from sso.cli.show_settings import settings_command
+
+__all__ = ["init_app"]
+
+
+def init_app(app: Flask) -> None:
+    """Register all commands. Call it after Flask-Migrate's own `init_app`."""
+    app.cli.add_command(clients.group)
+    app.cli.add_command(users.group)
+    app.cli.add_command(signing_keys.group)
+    app.cli.add_command(purge_command)
+    # Also an entry point (see show_settings); here for those who run it uninstalled.
+    app.cli.add_command(settings_command)
+    migrations.init_app(app)

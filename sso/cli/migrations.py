@@ -1,0 +1,54 @@
+"""`flask db`: Flask-Migrate's commands; `upgrade` makes the first signing keys, too."""
+
+from copy import copy
+from typing import Any
+
+import click
+from alembic.runtime.migration import MigrationContext
+from flask import Flask
+from flask.cli import with_appcontext
+from flask_migrate.cli import db as migrate_group
+
+from sso import current
+from sso.cli.commands import Command, json_option
+from sso.cli.output import print_json, print_line
+from sso.extensions import db
+from sso.jobs import key_rotation
+
+
+def init_app(app: Flask) -> None:
+    """Put our `upgrade` into a copy of Flask-Migrate's group: the original is everybody's."""
+    group = copy(migrate_group)
+    group.commands = {**migrate_group.commands, "upgrade": _upgrade_command()}
+    app.cli.add_command(group, "db")  # in place of the one that Migrate.init_app added
+
+
+def _upgrade_command() -> click.Command:
+    original = migrate_group.commands["upgrade"]
+
+    @json_option
+    @with_appcontext
+    def upgrade(as_json: bool, **options: Any) -> None:
+        original.callback(**options)
+        if options["sql"]:
+            return
+        # An older schema may not have the table of keys.
+        whole = options["revision"] in ("head", "heads")
+        made = whole and key_rotation.ensure_keys(current.settings().secret_key)
+        current.key_ring().reload()
+        if as_json:
+            print_json({"revision": _revision(), "keys_made": made})
+        else:
+            keys = "made the first signing keys" if made else "the signing keys are there"
+            print_line(f"The database is at {_revision()}" + (f"; {keys}." if whole else "."))
+
+    # click collects the option that json_option declared in this list.
+    declared = getattr(upgrade, "__click_params__", [])
+    return Command(
+        "upgrade", params=[*original.params, *declared], callback=upgrade, help=original.help
+    )
+
+
+def _revision() -> str | None:
+    with db.engine.connect() as connection:
+        return MigrationContext.configure(connection).get_current_revision()

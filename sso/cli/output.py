@@ -1,0 +1,90 @@
+"""What commands print: tables for people, one JSON value for scripts, both safe for a terminal."""
+
+import json
+import sys
+import unicodedata
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+
+import click
+
+HIDDEN = "••••"
+_WIDEST = 48
+
+
+def print_json(value: object) -> None:
+    """One JSON value in ASCII: no locale breaks it, no name in it drives a terminal."""
+    click.echo(json.dumps(value, indent=2))
+
+
+def print_line(text: str = "") -> None:
+    """One line; what the terminal's encoding lacks is written as an escape."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    click.echo(harmless(text).encode(encoding, "backslashreplace").decode(encoding))
+
+
+def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Aligned columns, no frames; long cells are cut, the first one never: it is an id."""
+    cells = [
+        [_cell(value, cut=column > 0) for column, value in enumerate(row)]
+        for row in (headings, *rows)
+    ]
+    widths = [max(_width(row[column]) for row in cells) for column in range(len(headings))]
+    for row in cells:
+        line = "  ".join(
+            text + " " * (width - _width(text)) for text, width in zip(row, widths, strict=True)
+        )
+        print_line(line.rstrip())
+
+
+def print_record(pairs: Iterable[tuple[str, object]]) -> None:
+    """One thing: a name and its value a line, uncut; each value of a list on a line of its own."""
+    listed = list(pairs)
+    width = max(len(name) for name, _ in listed)
+    for name, value in listed:
+        values = value if isinstance(value, list) else [value]
+        for number, single in enumerate(values or ["-"]):
+            label = name if number == 0 else ""
+            print_line(f"{label:{width}}  {_cell(single)}".rstrip())
+
+
+def harmless(text: str) -> str:
+    """Control, format and separator characters as escapes: a stored name can't drive a terminal."""
+    return "".join(_escape(char) if _is_unsafe(char) else char for char in text)
+
+
+def iso(moment: datetime | None) -> str | None:
+    """A time for JSON (RFC 3339, UTC)."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if moment else None
+
+
+def _is_unsafe(char: str) -> bool:
+    category = unicodedata.category(char)
+    return category[0] == "C" or category in ("Zl", "Zp")
+
+
+def _escape(char: str) -> str:
+    return char.encode("unicode_escape").decode()
+
+
+def _cell(value: object, cut: bool = False) -> str:
+    if value is None or value == "":
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+    text = harmless(str(value))
+    return text[: _WIDEST - 1] + "…" if cut and len(text) > _WIDEST else text
+
+
+def _width(text: str) -> int:
+    """Columns on a terminal: East Asian wide characters take two, combining ones none."""
+    return sum(
+        0
+        if unicodedata.category(char) in ("Mn", "Me")
+        else 2
+        if unicodedata.east_asian_width(char) in "WF"
+        else 1
+        for char in text
+    )

@@ -1,0 +1,61 @@
+"""`flask key`: the life of the signing keys."""
+
+from collections.abc import Sequence
+
+import click
+
+from sso import current
+from sso.cli import views
+from sso.cli.commands import Failure, Group, json_option
+from sso.cli.output import print_json, print_table
+from sso.jobs import key_rotation
+from sso.models import SigningKey
+from sso.store import signing_keys
+
+group = Group("key", help="Signing keys: next, active, retired.")
+
+
+@group.command("list")
+@json_option
+def list_(as_json: bool) -> None:
+    """List all signing keys, oldest first."""
+    _show(signing_keys.every(), as_json)
+
+
+@group.command("rotate")
+@click.option("--force", is_flag=True, help="Now, though clients may not know the next keys yet.")
+@json_option
+def rotate(force: bool, as_json: bool) -> None:
+    """Take the next keys into use, and publish new ones to come after them."""
+    activated = key_rotation.rotate(current.settings().secret_key, force)
+    current.key_ring().reload()
+    _show(activated, as_json)
+
+
+@group.command("retire")
+@click.argument("kid")
+@json_option
+def retire(kid: str, as_json: bool) -> None:
+    """Take a next key out of use before it is ever used."""
+    try:
+        key = key_rotation.retire(kid, current.settings().secret_key)
+    except LookupError:
+        raise Failure(f"there is no key {kid}; see: flask key list") from None
+    current.key_ring().reload()
+    if as_json:
+        print_json(views.key(key))
+    else:
+        _show([key], as_json)
+
+
+def _show(keys: Sequence[SigningKey], as_json: bool) -> None:
+    if as_json:
+        print_json([views.key(key) for key in keys])
+    else:
+        print_table(
+            ("KID", "ALG", "STATE", "MADE", "IN USE SINCE", "RETIRED"),
+            [
+                (k.kid, k.alg, k.state, k.created_at, k.activated_at, k.retired_at)
+                for k in keys
+            ],
+        )  # fmt: skip

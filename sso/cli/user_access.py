@@ -1,0 +1,88 @@
+"""`flask user`, continued: passwords, sessions, and who is let in."""
+
+from sso import browser_session, clock
+from sso.cli import registration, views
+from sso.cli.commands import confirm, json_option, yes_option
+from sso.cli.new_password import ask, stdin_option
+from sso.cli.output import print_json, print_table
+from sso.cli.users import done, find_user, group, show_user, user_argument
+from sso.extensions import db
+from sso.store import sessions, users
+
+
+@group.command("set-password")
+@user_argument
+@stdin_option
+@json_option
+def set_password(who: str, password_stdin: bool, as_json: bool) -> None:
+    """Give a person a new password; all sessions and tokens end."""
+    user = find_user(who)
+    registration.set_password(user, ask(password_stdin))
+    browser_session.end_all(user.id, "password_changed")
+    db.session.commit()
+    done(user, as_json, password_set=True)
+
+
+@group.command("disable")
+@user_argument
+@json_option
+def disable(who: str, as_json: bool) -> None:
+    """Shut a person out, at once; all sessions and tokens end."""
+    user = find_user(who)
+    user.disabled_at = user.disabled_at or clock.now()
+    browser_session.end_all(user.id, "user_disabled")
+    db.session.commit()
+    show_user(user, as_json)
+
+
+@group.command("enable")
+@user_argument
+@json_option
+def enable(who: str, as_json: bool) -> None:
+    """Let a person in again; ended sessions stay ended."""
+    user = find_user(who)
+    user.disabled_at = None
+    db.session.commit()
+    show_user(user, as_json)
+
+
+@group.command("delete")
+@user_argument
+@yes_option
+@json_option
+def delete(who: str, yes: bool, as_json: bool) -> None:
+    """Delete a person with sessions, tokens and consents."""
+    user = find_user(who)
+    confirm(f"Delete {user.email} ({user.id})?", yes)
+    browser_session.end_all(user.id, "user_deleted")
+    users.remove(user)
+    db.session.commit()
+    done(user, as_json, deleted=True)
+
+
+@group.command("sessions")
+@user_argument
+@json_option
+def list_sessions(who: str, as_json: bool) -> None:
+    """List the browsers on which a person is signed in."""
+    found = sessions.of_user(find_user(who).id)
+    if as_json:
+        print_json([views.session(session) for session in found])
+    else:
+        print_table(
+            ("SESSION", "SIGNED IN", "LAST SEEN", "ADDRESS", "BROWSER"),
+            [(s.id, s.auth_time, s.last_seen_at, s.address, s.browser) for s in found],
+        )
+
+
+@group.command("sign-out")
+@user_argument
+@json_option
+def sign_out(who: str, as_json: bool) -> None:
+    """Sign a person out everywhere; tokens with offline_access go on, as after any sign-out."""
+    user = find_user(who)
+    found = sessions.of_user(user.id)
+    for session in found:
+        browser_session.end(session, "operator")
+    db.session.commit()
+    done(user, as_json, sessions_ended=len(found))

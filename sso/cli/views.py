@@ -1,0 +1,73 @@
+"""What commands show of clients, users, sessions and keys: never a secret or a digest."""
+
+from typing import Any
+
+from sso import clock
+from sso.cli.output import iso
+from sso.models import BrowserSession, Client, SigningKey, User
+
+
+def client(row: Client) -> dict[str, Any]:
+    """A client by RFC 7591 names, with our own beside them."""
+    return {
+        "client_id": row.client_id,
+        "client_id_issued_at": clock.timestamp(row.created_at),
+        **row.client_metadata,
+        "first_party": row.first_party,
+        "require_pkce": row.require_pkce,
+        "disabled": row.disabled_at is not None,
+    }
+
+
+def client_with_secret(row: Client, secret: str) -> dict[str, Any]:
+    """A client with the secret that is shown once (RFC 7591 §3.2.1)."""
+    shown = client(row)
+    return {
+        "client_id": shown.pop("client_id"),
+        "client_secret": secret,
+        "client_id_issued_at": shown.pop("client_id_issued_at"),
+        "client_secret_expires_at": 0,
+        **shown,
+    }
+
+
+def user(row: User) -> dict[str, Any]:
+    return {
+        "id": str(row.id),
+        "email": row.email,
+        "name": row.name,
+        "email_verified": row.email_verified,
+    }
+
+
+def whole_user(row: User) -> dict[str, Any]:
+    return {
+        **user(row),
+        "groups": row.groups,
+        "claims": row.claims,
+        "disabled": row.disabled_at is not None,
+        "created_at": iso(row.created_at),
+    }
+
+
+def session(row: BrowserSession) -> dict[str, Any]:
+    """A sign-in; `sid` is what identity tokens call it."""
+    return {
+        "sid": str(row.id),
+        "signed_in_at": iso(row.auth_time),
+        "last_seen_at": iso(row.last_seen_at),
+        "expires_at": iso(row.expires_at),
+        "address": row.address,
+        "browser": row.browser,
+    }
+
+
+def key(row: SigningKey) -> dict[str, Any]:
+    return {
+        "kid": row.kid,
+        "alg": row.alg,
+        "state": str(row.state),
+        "created_at": iso(row.created_at),
+        "activated_at": iso(row.activated_at),
+        "retired_at": iso(row.retired_at),
+    }

@@ -1,0 +1,59 @@
+"""How the database is opened: SQLite made safe for several processes; PostgreSQL as it comes."""
+
+import re
+import sqlite3
+from typing import Any
+
+from flask import Flask
+from sqlalchemy import Engine, event
+from sqlalchemy.engine import make_url
+
+from sso.extensions import db
+
+BUSY_TIMEOUT = 15_000  # milliseconds to wait for another process's write
+_READ = re.compile(r"\s*(SELECT|PRAGMA|EXPLAIN)\b", re.IGNORECASE)
+
+
+def configure(app: Flask, database_url: str) -> None:
+    """Set the engine's options before Flask-SQLAlchemy makes it."""
+    app.config["SQLALCHEMY_DATABASE_URI"] = database_url
+    url = make_url(database_url)
+    if url.get_backend_name() != "sqlite":
+        app.config["SQLALCHEMY_ENGINE_OPTIONS"] = {"pool_size": 10, "max_overflow": 10}
+
+
+def prepare(app: Flask) -> None:
+    """Hook the engine of this application."""
+    with app.app_context():
+        engine = db.engine
+    if engine.dialect.name == "sqlite":
+        _prepare_sqlite(engine)
+
+
+def _prepare_sqlite(engine: Engine) -> None:
+    """WAL and foreign keys; and every transaction that writes begins with BEGIN IMMEDIATE.
+
+    Reads before the first write see what is committed at their moment, as under PostgreSQL's
+    READ COMMITTED; a write waits for its turn instead of failing with "database is locked",
+    which is what a read transaction that turns into a writing one gets.
+    """
+
+    @event.listens_for(engine, "connect")
+    def set_pragmas(connection: sqlite3.Connection, _record: object) -> None:
+        connection.isolation_level = None  # the driver begins nothing by itself
+        cursor = connection.cursor()
+        for pragma in (
+            f"busy_timeout = {BUSY_TIMEOUT}",
+            "journal_mode = WAL",
+            "synchronous = NORMAL",
+            "foreign_keys = ON",
+        ):
+            cursor.execute(f"PRAGMA {pragma}")
+        cursor.close()
+
+    @event.listens_for(engine, "before_cursor_execute")
+    def begin_immediate(
+        connection: Any, cursor: sqlite3.Cursor, statement: str, *_rest: object
+    ) -> None:
+        if not cursor.connection.in_transaction and not _READ.match(statement):
+            cursor.execute("BEGIN IMMEDIATE")

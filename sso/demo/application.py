@@ -1,0 +1,132 @@
+"""The sample application: a small Flask application of its own that signs people in."""
+
+import secrets
+from collections.abc import Callable
+
+from authlib.common.errors import AuthlibBaseError
+from flask import Flask, abort, redirect, render_template, request, session, url_for
+from flask.typing import ResponseReturnValue
+from joserfc.errors import JoseError
+from requests import ConnectionError, RequestException
+from werkzeug.exceptions import HTTPException
+from werkzeug.wrappers import Response
+
+from .client import SampleClient, SignIn
+from .memory import BoundedMemory
+
+_LIFETIME = 8 * 3600
+_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'self'; img-src 'self' data:; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+}
+
+
+def create_sample_application(
+    *, issuer: str, client_id: str, client_secret: str, secret_key: str
+) -> Flask:
+    """The sample application, signing in at `issuer`; its callback is at `/callback`."""
+    app = Flask(__name__)
+    app.config.update(
+        SECRET_KEY=secret_key,
+        # Cookies do not tell ports apart: the server next door has other names for its own.
+        SESSION_COOKIE_NAME="sample_app",
+        SESSION_COOKIE_SAMESITE="Lax",
+        SESSION_COOKIE_HTTPONLY=True,
+    )
+    client = SampleClient(app, issuer=issuer, client_id=client_id, client_secret=client_secret)
+    _add_routes(app, client, BoundedMemory(size=200))
+    _add_problem_pages(app, client)
+
+    @app.context_processor
+    def _everywhere() -> dict[str, str]:
+        return {"issuer": issuer}
+
+    @app.after_request
+    def _headers(response: Response) -> Response:
+        response.headers.update(_HEADERS)
+        if request.endpoint != "static":
+            response.headers["Cache-Control"] = "no-store"
+        return response
+
+    return app
+
+
+def _add_routes(app: Flask, client: SampleClient, sign_ins: BoundedMemory[SignIn]) -> None:
+    def current() -> SignIn | None:
+        return sign_ins.get(session.get("sign_in", ""))
+
+    def current_for_form() -> SignIn | None:
+        """The sign-in, after a check that the form posted is one of this application's pages."""
+        sign_in = current()
+        if sign_in and not secrets.compare_digest(
+            request.form.get("csrf", "").encode(), sign_in.csrf.encode()
+        ):
+            abort(400, "The form did not come from this application's page.")
+        return sign_in
+
+    @app.get("/")
+    def home() -> str:
+        sign_in = current()
+        if sign_in is None:
+            return render_template("sample_welcome.html")
+        return render_template("sample_result.html", sign_in=sign_in)
+
+    @app.get("/login")
+    def login() -> Response:
+        return client.begin(url_for("callback", _external=True))
+
+    @app.get("/callback")
+    def callback() -> Response:
+        sign_in, key = client.complete(), secrets.token_urlsafe(32)
+        sign_ins.delete(session.get("sign_in", ""))
+        sign_ins.set(key, sign_in, _LIFETIME)
+        session["sign_in"] = key
+        return redirect(url_for("home"))
+
+    @app.post("/refresh")
+    def refresh() -> Response:
+        sign_in = current_for_form()
+        if sign_in:
+            client.refresh(sign_in)
+        return redirect(url_for("home", _anchor="refreshed" if sign_in else None))
+
+    @app.post("/logout")
+    def logout() -> str:
+        current_for_form()
+        sign_ins.delete(session.get("sign_in", ""))
+        session.clear()
+        return render_template("sample_signed_out.html")
+
+
+def _add_problem_pages(app: Flask, client: SampleClient) -> None:
+    def page(code: str, description: str, status: int) -> ResponseReturnValue:
+        parts = client.last_exchange()
+        return render_template(
+            "sample_problem.html", code=code, description=description, parts=parts
+        ), status
+
+    def refused(error: AuthlibBaseError | JoseError) -> ResponseReturnValue:
+        return page(error.error or "error", error.description or "", 400)
+
+    def unreachable(error: Exception) -> ResponseReturnValue:
+        app.logger.warning("No usable answer from the server: %s", error)
+        if isinstance(error, ConnectionError):
+            return page("no_answer", "The sign-in server does not answer. Is it running?", 502)
+        return page("no_answer", f"No usable answer from the server: {error}", 502)
+
+    def http(error: HTTPException) -> ResponseReturnValue:
+        return page(error.name, error.description or "", error.code or 500)
+
+    handlers: dict[type[Exception], Callable[..., ResponseReturnValue]] = {
+        AuthlibBaseError: refused,
+        JoseError: refused,
+        RequestException: unreachable,
+        ValueError: unreachable,  # Authlib's word for an answer that is not JSON
+        HTTPException: http,
+    }
+    for kind, handler in handlers.items():
+        app.register_error_handler(kind, handler)

@@ -1,0 +1,41 @@
+"""What the application remembers between requests: a bounded dictionary in this process."""
+
+import time
+from collections import OrderedDict
+from threading import Lock
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class BoundedMemory(Generic[T]):
+    """The newest entries, each until its time is over.
+
+    Tokens are too big for a cookie, so the cookie carries a random key and the rest is here. That
+    does for a demonstration in one process; a real application has a database or Redis for it.
+    The methods are those that Authlib asks of a cache.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._entries: OrderedDict[str, tuple[float, T]] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, key: str) -> T | None:
+        """The value kept under a key, unless its time is over."""
+        with self._lock:
+            entry = self._entries.get(key)
+        return entry[1] if entry and time.monotonic() < entry[0] else None
+
+    def set(self, key: str, value: T, seconds: float) -> None:
+        """Keep a value; the oldest entries make room for it."""
+        with self._lock:
+            self._entries.pop(key, None)
+            self._entries[key] = (time.monotonic() + seconds, value)
+            while len(self._entries) > self._size:
+                self._entries.popitem(last=False)
+
+    def delete(self, key: str) -> None:
+        """Forget a value."""
+        with self._lock:
+            self._entries.pop(key, None)

@@ -1,0 +1,70 @@
+"""HTTP: one file an address. This file is the table address -> view."""
+
+from typing import Any
+
+from flask import Blueprint, Flask
+
+from sso import current
+from sso.endpoints import (
+    account,
+    authorize,
+    consent,
+    discovery,
+    end_session,
+    health,
+    introspect,
+    jwks,
+    revoke,
+    sign_in,
+    sign_out,
+    token,
+    userinfo,
+)
+from sso.extensions import csrf
+
+BOTH = ("GET", "POST")
+
+# Addresses below the base address.
+ROUTES: tuple[tuple[str, str, Any, tuple[str, ...]], ...] = (
+    ("/oauth2/authorize", "authorize", authorize.authorize, BOTH),
+    ("/oauth2/token", "token", token.token, ("POST",)),
+    ("/oauth2/userinfo", "userinfo", userinfo.userinfo, BOTH),
+    ("/oauth2/jwks", "jwks", jwks.jwks, ("GET",)),
+    ("/oauth2/revoke", "revoke", revoke.revoke, ("POST",)),
+    ("/oauth2/introspect", "introspect", introspect.introspect, ("POST",)),
+    ("/oauth2/end-session", "end_session", end_session.end_session, BOTH),
+    ("/.well-known/openid-configuration", "discovery", discovery.discovery, ("GET",)),
+    ("/sign-in", "sign_in", sign_in.sign_in, BOTH),
+    ("/sign-out", "sign_out", sign_out.sign_out, BOTH),
+    ("/consent", "consent", consent.consent, BOTH),
+    ("/account", "account", account.account, BOTH),
+)
+
+# Called by other sites and by backends: they prove themselves otherwise than by a CSRF token.
+# End-session checks the token itself where it asks the user.
+WITHOUT_CSRF = (
+    authorize.authorize, token.token, userinfo.userinfo, revoke.revoke, introspect.introspect,
+    end_session.end_session,
+)  # fmt: skip
+
+
+def init_app(app: Flask) -> None:
+    """Register every address."""
+    with app.app_context():
+        base_path = current.settings().base_path
+    below = Blueprint("sso", __name__, url_prefix=base_path or None)
+    for path, name, view, methods in ROUTES:
+        below.add_url_rule(path, name, view, methods=methods)
+    app.register_blueprint(below)
+
+    root = Blueprint("root", __name__)
+    # RFC 8414 §3.1: the well-known part stands before the issuer's path.
+    root.add_url_rule(
+        f"/.well-known/oauth-authorization-server{base_path}", "metadata", discovery.discovery
+    )
+    root.add_url_rule("/healthz", "healthz", health.healthz)
+    root.add_url_rule("/readyz", "readyz", health.readyz)
+    app.register_blueprint(root)
+
+    for view in WITHOUT_CSRF:
+        csrf.exempt(view)

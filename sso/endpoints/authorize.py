@@ -1,0 +1,157 @@
+"""The authorization endpoint (RFC 6749 §3.1, OIDC Core §3.1.2): the one dispatcher.
+
+Parse, validate, decide; sign-in and consent are steps that come back here with the sealed request.
+"""
+
+from typing import NamedTuple
+
+from authlib.oauth2.rfc6749.errors import OAuth2Error
+from flask import redirect, request, url_for
+from werkzeug.wrappers import Response
+
+from sso import audit, browser_session, clock, errors, parameters, sealed_request
+from sso.extensions import db
+from sso.flow import decision
+from sso.flow.request import PARAMETERS
+from sso.models import Client
+from sso.oauth import authorization_server
+from sso.oauth.authorization_code import AuthorizationCodeGrant
+from sso.oauth.request import ProtocolRequest
+from sso.sealed_request import SealedRequest
+from sso.store.sessions import Visit
+
+
+class Validated(NamedTuple):
+    """A request that a step of ours may wait for: its grant, its client, and its sealed form."""
+
+    grant: AuthorizationCodeGrant
+    client: Client
+    waiting: SealedRequest
+
+
+def authorize() -> Response:
+    """Answer an authorization request, or send the browser to the step that is missing."""
+    if request.method == "POST":
+        return as_get("sso.authorize")
+    try:
+        waiting = _read()
+    except parameters.ParameterFault as fault:
+        return errors.page(str(fault), error="invalid_request")
+    if waiting is None:
+        return stale()
+    validated = validate(waiting)
+    if isinstance(validated, Response):
+        return validated
+    response = _dispatch(validated)
+    visit = browser_session.current_visit()
+    if visit and browser_session.touch(visit):
+        db.session.commit()
+    return response
+
+
+def validate(waiting: SealedRequest) -> Validated | Response:
+    """Check the request as if it came in now; a fault is answered by page or redirect."""
+    server = authorization_server()
+    protocol_request = ProtocolRequest(waiting.parameters)
+    browser_session.load_with_client(waiting.parameters.get("client_id", ""))
+    try:
+        grant: AuthorizationCodeGrant = server.get_consent_grant(protocol_request)
+    except OAuth2Error as error:
+        return server.handle_error_response(protocol_request, error)
+    asked = protocol_request.asked
+    if waiting.asked_at is not None:
+        protocol_request.authorization_request = asked.again(
+            asked_at=waiting.asked_at, selected=waiting.selected, denied=waiting.denied
+        )
+    else:
+        waiting = SealedRequest(waiting.parameters, asked.asked_at)
+    return Validated(grant, grant.client, waiting)
+
+
+def decide(validated: Validated, visit: Visit | None) -> decision.Decision:
+    """Ask `flow.decision`, in its own words."""
+    session = consent = None
+    if visit:
+        session = decision.Session(
+            user_id=str(visit.user.id),
+            auth_time=visit.session.auth_time,
+            acr=visit.session.acr,
+            groups=frozenset(visit.user.groups),
+        )
+    if visit and visit.consent:
+        consent = decision.Consent(frozenset(visit.consent.scope.split()), visit.consent.updated_at)
+    policy = decision.Policy(validated.client.first_party, frozenset(validated.client.groups))
+    return decision.decide(validated.grant.request.asked, session, consent, policy, clock.now())
+
+
+def read_waiting() -> SealedRequest | None:
+    """The sealed request in the address of a step, or `None`."""
+    sealed = request.args.get("resume", "")
+    return sealed_request.unseal(sealed) if sealed else None
+
+
+def resume(waiting: SealedRequest) -> Response:
+    """Send the browser back to the dispatcher."""
+    return to_step("sso.authorize", waiting)
+
+
+def to_step(endpoint: str, waiting: SealedRequest) -> Response:
+    """Send the browser to a step, or back, with the sealed request."""
+    return redirect(url_for(endpoint, resume=sealed_request.seal(waiting)), 303)
+
+
+def stale() -> Response:
+    """The sealed request of a step can't be read any more."""
+    return errors.page(
+        "This page is too old, or its address was cut off.",
+        title="Please start again",
+        mend="Go back to the application and sign in from there.",
+    )
+
+
+def as_get(endpoint: str) -> Response:
+    """The equal GET, so that the browser's own cookies count (SameSite=Lax)."""
+    if request.mimetype != parameters.FORM:
+        return errors.page("A posted request has to be form-encoded.", error="invalid_request")
+    body = request.get_data(cache=True)
+    query = b"&".join(part for part in (request.query_string, body) if part)
+    if len(query) > sealed_request.MAX_LENGTH:
+        return errors.page("The request is too long.", error="invalid_request")
+    safe = "".join(chr(byte) if 0x21 <= byte <= 0x7E else f"%{byte:02X}" for byte in query)
+    return Response(status=303, headers={"Location": f"{url_for(endpoint)}?{safe}"})
+
+
+def _read() -> SealedRequest | None:
+    pairs = parameters.query_pairs(request)
+    if any(name == "resume" for name, _ in pairs):
+        return read_waiting()
+    return SealedRequest(parameters.single(pairs, PARAMETERS))
+
+
+def _dispatch(validated: Validated) -> Response:
+    server, grant, waiting = authorization_server(), validated.grant, validated.waiting
+    visit = browser_session.current_visit()
+    found = decide(validated, visit)
+    if isinstance(found, decision.Answer):
+        response: Response = server.create_authorization_response(
+            grant.request, grant_user=visit, grant=grant
+        )
+        db.session.commit()
+        audit.event(
+            "code_issued", client=validated.client.client_id, user=visit.user.id if visit else None
+        )
+        return response
+    if isinstance(found, decision.Refuse):
+        error = OAuth2Error(found.description, error=found.error, redirect_uri=grant.redirect_uri)
+        return server.handle_error_response(grant.request, error)
+    try:
+        if isinstance(found, decision.SignIn):
+            return to_step("sso.sign_in", waiting)
+        return to_step("sso.consent", waiting)
+    except sealed_request.TooLong:
+        error = OAuth2Error(
+            "The authorization request is too long.",
+            error="invalid_request",
+            redirect_uri=grant.redirect_uri,
+        )
+        return server.handle_error_response(grant.request, error)

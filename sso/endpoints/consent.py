@@ -1,0 +1,116 @@
+"""The consent page, a step of the dispatcher: what the client asks for, in plain words."""
+
+from dataclasses import dataclass, replace
+from urllib.parse import urlsplit
+
+from flask import Response, make_response, render_template, request, url_for
+
+from sso import audit, browser_session
+from sso.endpoints import authorize
+from sso.endpoints.forms import DecisionForm
+from sso.extensions import db
+from sso.flow import decision, scopes
+from sso.models import User
+from sso.sealed_request import SealedRequest, seal
+from sso.store import consents
+from sso.store.sessions import Visit
+
+
+@dataclass(frozen=True)
+class Item:
+    """One line of the page: what is asked for, and what would be sent."""
+
+    scope: str
+    title: str
+    detail: str | None
+
+
+def consent() -> Response:
+    """Ask for consent; every answer goes back to the dispatcher."""
+    waiting = authorize.read_waiting()
+    if waiting is None:
+        return authorize.stale()
+    validated = authorize.validate(waiting)
+    if isinstance(validated, Response):
+        return validated
+    visit = browser_session.current_visit()
+    step = authorize.decide(validated, visit)
+    if visit is None:
+        return authorize.resume(waiting)
+    if isinstance(step, decision.Forbid):
+        return _forbidden(validated, visit, waiting)
+    if not isinstance(step, decision.AskConsent):
+        return authorize.resume(waiting)  # answered already, in another tab or before the back key
+    form = DecisionForm()
+    if request.method == "POST" and form.validate():
+        return _decided(validated, visit, step, waiting)
+    html = render_template(
+        "consent.html",
+        form=form,
+        client_name=validated.client.name,
+        client_host=urlsplit(validated.grant.redirect_uri).netloc,
+        user_name=visit.user.name,
+        user_email=visit.user.email,
+        items=items(visit.user, step.scopes),
+        switch_url=_switch_url(waiting),
+    )
+    return make_response(html)
+
+
+def items(user: User, asked: frozenset[str]) -> list[Item]:
+    """The scopes in the registry's order, with the values that would be sent."""
+    found = []
+    for scope in scopes.SCOPES.values():
+        if scope.name in asked and not (scope.name == "openid" and len(asked) > 1):
+            values = scopes.values(user, scope.claims) if scope.name != "openid" else {}
+            found.append(Item(scope.name, scope.title, _words(scope.name, values)))
+    return found
+
+
+def _words(scope: str, values: dict[str, object]) -> str | None:
+    if scope == "email":
+        return str(values["email"])
+    shown = [
+        ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+        for name, value in values.items()
+        if isinstance(value, str | list) and name != "picture"
+    ]
+    address = values.get("address")
+    if isinstance(address, dict):
+        shown = [str(address.get("formatted") or ", ".join(map(str, address.values())))]
+    return " · ".join(shown) or None
+
+
+def _decided(
+    validated: authorize.Validated,
+    visit: Visit,
+    step: decision.AskConsent,
+    waiting: SealedRequest,
+) -> Response:
+    client_id = validated.client.client_id
+    if request.form.get("decision") == "allow":
+        consents.remember(visit.user.id, client_id, tuple(sorted(step.scopes)))
+        db.session.commit()
+        audit.event("consent_given", user=visit.user.id, client=client_id)
+        return authorize.resume(waiting)
+    audit.event("consent_denied", user=visit.user.id, client=client_id)
+    return authorize.resume(replace(waiting, denied=True))
+
+
+def _forbidden(validated: authorize.Validated, visit: Visit, waiting: SealedRequest) -> Response:
+    audit.event("client_forbidden", user=visit.user.id, client=validated.client.client_id)
+    back = url_for("sso.authorize", resume=seal(replace(waiting, denied=True)))
+    html = render_template(
+        "forbidden.html",
+        client_name=validated.client.name,
+        user_email=visit.user.email,
+        back_url=back,
+        switch_url=_switch_url(waiting),
+    )
+    response = make_response(html)
+    response.status_code = 403
+    return response
+
+
+def _switch_url(waiting: SealedRequest) -> str:
+    return url_for("sso.sign_in", resume=seal(waiting))

@@ -1,0 +1,10 @@
+"""Revocation (RFC 7009)."""
+
+from flask import Response
+
+from sso.endpoints import backchannel
+
+
+def revoke() -> Response:
+    """End an access token, or with a refresh token the whole grant."""
+    return backchannel.answer("revocation")

@@ -1,0 +1,107 @@
+"""The sign-in page, a step of the dispatcher; without a waiting request it leads to the account."""
+
+from flask import make_response, redirect, render_template, request, url_for
+from werkzeug.wrappers import Response
+
+from sso import audit, browser_session, passwords
+from sso.endpoints import authorize
+from sso.endpoints.forms import DecisionForm, SignInForm
+from sso.extensions import db
+from sso.flow import decision
+from sso.models import User
+from sso.sealed_request import SealedRequest
+from sso.store import users
+from sso.store.sessions import Visit
+
+WRONG = "The e-mail address or the password is not right."
+
+
+def sign_in() -> Response:
+    """Ask who is there. A wrong password and an unknown e-mail look and take the same."""
+    waiting, validated = authorize.read_waiting(), None
+    if "resume" in request.args and waiting is None:
+        return authorize.stale()
+    if waiting is not None:
+        found = authorize.validate(waiting)
+        if isinstance(found, Response):
+            return found
+        validated = found
+    visit = browser_session.current_visit()
+    why = None
+    if validated is not None:
+        step = authorize.decide(validated, visit)
+        why = step.why if isinstance(step, decision.SignIn) else None
+    if why is decision.Why.SELECT and visit and "another" not in request.args and waiting:
+        return _select_account(validated, visit, waiting)
+    return _ask(validated, visit, waiting, why)
+
+
+def _ask(
+    validated: authorize.Validated | None,
+    visit: Visit | None,
+    waiting: SealedRequest | None,
+    why: decision.Why | None,
+) -> Response:
+    form, error = SignInForm(), None
+    again = why is decision.Why.AGAIN
+    if request.method == "POST":
+        if form.validate():
+            user = _authenticate(form.email.data or "", form.password.data or "")
+            if user:
+                browser_session.begin(user, amr="pwd")
+                db.session.commit()
+                return authorize.resume(waiting) if waiting else _to_account()
+            error = WRONG
+    elif not form.email.data:
+        hint = validated.grant.request.asked.login_hint if validated else None
+        form.email.data = visit.user.email if again and visit else hint
+    html = render_template(
+        "sign_in.html",
+        form=form,
+        error=error,
+        client_name=validated.client.name if validated else None,
+        reauthenticate=again,
+        notice="Please sign in with the account that the application asked for."
+        if why is decision.Why.SOMEBODY_ELSE
+        else None,
+    )
+    return make_response(html)
+
+
+def _select_account(
+    validated: authorize.Validated | None, visit: Visit, waiting: SealedRequest
+) -> Response:
+    form = DecisionForm()
+    if request.method == "POST" and form.validate():
+        if request.form.get("decision") == "continue":
+            chosen = SealedRequest(
+                waiting.parameters, waiting.asked_at, selected=str(visit.user.id)
+            )
+            return authorize.resume(chosen)
+        return redirect(url_for("sso.sign_in", resume=request.args["resume"], another=1), 303)
+    html = render_template(
+        "select_account.html",
+        form=form,
+        client_name=validated.client.name if validated else None,
+        user_name=visit.user.name,
+        user_email=visit.user.email,
+    )
+    return make_response(html)
+
+
+def _authenticate(email: str, password: str) -> User | None:
+    user = users.find_by_email(email) if "\0" not in email else None
+    known = user.password_hash if user and user.disabled_at is None else None
+    # The transaction must not wait for Argon2; the check is as costly for an unknown user.
+    db.session.rollback()
+    if not passwords.verify(password, known):
+        audit.event("sign_in_failed", user=user.id if user else None, address=request.remote_addr)
+        return None
+    if user and known and passwords.needs_rehash(known):
+        user = users.find(user.id) or user
+        user.password_hash = passwords.hash_password(password)
+    return user
+
+
+def _to_account() -> Response:
+    return redirect(url_for("sso.account"), 303)

@@ -1,0 +1,37 @@
+"""Signing out, asked for by the user."""
+
+from flask import make_response, redirect, render_template, request, url_for
+from werkzeug.wrappers import Response
+
+from sso import browser_session
+from sso.endpoints.forms import DecisionForm
+from sso.extensions import db
+
+
+def sign_out() -> Response:
+    """Ask, then end the session of this browser."""
+    form, visit = DecisionForm(), browser_session.current_visit()
+    if visit is None:
+        return signed_out()
+    if request.method == "POST" and form.validate():
+        if request.form.get("decision") == "stay":
+            return redirect(url_for("sso.account"), 303)
+        browser_session.sign_out()
+        db.session.commit()
+        return signed_out()
+    html = render_template(
+        "sign_out.html",
+        form=form,
+        client_name=None,
+        user_name=visit.user.name,
+        user_email=visit.user.email,
+    )
+    return make_response(html)
+
+
+def signed_out() -> Response:
+    """The page after signing out."""
+    html = render_template(
+        "signed_out.html", back_url=None, client_name=None, sign_in_url=url_for("sso.sign_in")
+    )
+    return make_response(html)

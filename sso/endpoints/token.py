@@ -1,0 +1,28 @@
+"""The token endpoint (RFC 6749 §3.2)."""
+
+from authlib.oauth2.rfc6749.errors import OAuth2Error
+from flask import Response
+
+from sso import errors
+from sso.extensions import db
+from sso.oauth import authorization_server
+from sso.oauth.request import TOKEN_FIELDS, form_request
+
+
+def token() -> Response:
+    """One transaction: tokens are answered after the commit, or nothing has happened.
+
+    A wrong verifier or address rolls the use of the code back, so that no stranger burns it; a
+    revocation after reuse is kept, although the answer is an error.
+    """
+    server = authorization_server()
+    try:
+        request = form_request(TOKEN_FIELDS)
+    except OAuth2Error as error:
+        return errors.from_oauth(error)
+    response = server.create_token_response(request)
+    if response.status_code == 200 or request.keep_changes:
+        db.session.commit()
+    else:
+        db.session.rollback()
+    return response

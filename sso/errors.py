@@ -1,0 +1,134 @@
+"""The three answers to a fault: a page; a redirect to a proven address; JSON.
+
+A redirect belongs to one place alone, `oauth.authorization_response`, because an address has to
+be proven first (RFC 9700 §4.11).
+"""
+
+import json
+import logging
+import secrets
+from typing import Any
+
+from authlib.oauth2.rfc6749.errors import OAuth2Error
+from flask import Flask, Response, current_app, render_template, request
+from flask_wtf.csrf import CSRFError
+from sqlalchemy.exc import OperationalError
+from werkzeug.exceptions import HTTPException
+
+from sso import current
+from sso.extensions import db
+from sso.settings import Settings
+
+logger = logging.getLogger("sso.errors")
+
+# What backends call: their faults are JSON. All other addresses are for people.
+API = (
+    "/oauth2/token", "/oauth2/userinfo", "/oauth2/jwks", "/oauth2/revoke", "/oauth2/introspect",
+    "/.well-known/",
+)  # fmt: skip
+_ROOT_API = ("/.well-known/", "/healthz", "/readyz")
+
+
+def is_api() -> bool:
+    """Whether the request's address is for programs."""
+    return is_api_path(current_app, request.path)
+
+
+def is_api_path(app: Flask, path: str) -> bool:
+    """Whether an address is for programs."""
+    if path.startswith(_ROOT_API):
+        return True
+    settings: Settings = app.extensions["sso.settings"]
+    return path.removeprefix(settings.base_path).startswith(API)
+
+
+def page(
+    message: str,
+    *,
+    status: int = 400,
+    title: str = "This request cannot be answered",
+    mend: str | None = None,
+    error: str | None = None,
+) -> Response:
+    """A page that says what is wrong; its error id stands in the log too."""
+    error_id = secrets.token_hex(4)
+    logger.info("error page %s: %s %s %s: %s", error_id, status, request.path, error, message)
+    body = render_template(
+        "error.html",
+        title=title,
+        message=message,
+        mend=mend,
+        error=error,
+        error_id=error_id,
+        home_url=f"{current.settings().base_url}/account",
+    )
+    return Response(body, status=status, mimetype="text/html")
+
+
+def as_json(
+    error: str, description: str, status: int, headers: dict[str, str] | None = None
+) -> Response:
+    """An error as RFC 6749 §5.2 writes it."""
+    body: dict[str, Any] = {"error": error, "error_description": description}
+    response = Response(json.dumps(body), status=status, mimetype="application/json")
+    response.headers.update({"Cache-Control": "no-store", "Pragma": "no-cache", **(headers or {})})
+    return response
+
+
+def from_oauth(error: OAuth2Error) -> Response:
+    """A protocol error as JSON, with the headers that Authlib gives it."""
+    headers = {name: value for name, value in error.get_headers() if name != "Content-Type"}
+    description = error.get_error_description() or "The request is not valid."
+    return as_json(error.error, description, error.status_code, headers)
+
+
+def init_app(app: Flask) -> None:
+    """Register the answers to what no endpoint foresaw."""
+    app.register_error_handler(CSRFError, _form_expired)
+    app.register_error_handler(HTTPException, _http)
+    app.register_error_handler(OperationalError, _database_away)
+    app.register_error_handler(Exception, _unexpected)
+
+
+def _form_expired(_: CSRFError) -> Response:
+    return page(
+        "The form was not sent from this browser's own page, or its cookie is gone.",
+        title="Please try again",
+        mend="Go back, reload the page and send the form again. Cookies have to be allowed.",
+    )
+
+
+def _http(error: HTTPException) -> Response:
+    status = error.code or 500
+    description = error.description or error.name
+    if is_api():
+        code = "server_error" if status >= 500 else "invalid_request"
+        response = as_json(code, description.splitlines()[0][:200], status)
+    else:
+        response = page(description, status=status, title=error.name)
+    for name, value in error.get_headers():
+        if name.lower() not in ("content-type", "content-length"):
+            response.headers[name] = value
+    return response
+
+
+def _database_away(error: OperationalError) -> Response:
+    logger.error("database: %s", error.orig)
+    db.session.rollback()
+    return _broken(503, "temporarily_unavailable", "The service cannot be used at the moment.")
+
+
+def _unexpected(error: Exception) -> Response:
+    logger.error("unexpected fault at %s", request.path, exc_info=error)
+    db.session.rollback()
+    return _broken(500, "server_error", "Something went wrong on the server.")
+
+
+def _broken(status: int, error: str, message: str) -> Response:
+    if is_api():
+        response = as_json(error, message, status)
+    else:
+        response = page(message, status=status, title="Sorry, this did not work", error=error)
+    if status == 503:
+        response.headers["Retry-After"] = "5"
+    return response

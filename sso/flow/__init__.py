@@ -1,0 +1,1 @@
+"""Pure decisions: no database, no HTTP, no Authlib, no reading of the clock."""

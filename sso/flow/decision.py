@@ -1,0 +1,190 @@
+"""What happens to a valid authorization request: the one decision of the authorization endpoint.
+
+The checks are an ordered table. Each names the step that would satisfy it and the error that it
+is under `prompt=none`, where no page may be shown (OIDC Core §3.1.2.1, §3.1.2.6).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from sso.flow.request import AuthorizationRequest
+
+
+class Why(StrEnum):
+    """Why somebody has to sign in."""
+
+    NOBODY = "nobody is signed in"
+    AGAIN = "the sign-in has to be repeated"
+    SOMEBODY_ELSE = "another user is asked for"
+    SELECT = "an account has to be chosen"
+
+
+@dataclass(frozen=True)
+class Session:
+    """Who is signed in on this browser, and how."""
+
+    user_id: str
+    auth_time: datetime
+    acr: str
+    groups: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Consent:
+    """What the user allowed this client, and when last."""
+
+    scope: frozenset[str]
+    given_at: datetime
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What the client's registration says."""
+
+    first_party: bool = False
+    groups: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class SignIn:
+    """Show the sign-in page."""
+
+    why: Why
+
+
+@dataclass(frozen=True)
+class AskConsent:
+    """Show the consent page for these scopes."""
+
+    scopes: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Forbid:
+    """Show that this user may not use this client."""
+
+
+@dataclass(frozen=True)
+class Refuse:
+    """Answer the client with an error."""
+
+    error: str
+    description: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Answer the client with a code."""
+
+
+Step = SignIn | AskConsent | Forbid
+Decision = Step | Refuse | Answer
+
+
+@dataclass(frozen=True)
+class _Matter:
+    request: AuthorizationRequest
+    session: Session
+    consent: Consent | None
+    policy: Policy
+    now: datetime
+
+    @property
+    def signed_in_for_this(self) -> bool:
+        """Whether the user has signed in since the client asked."""
+        return self.request.resumed and self.session.auth_time > self.request.asked_at
+
+    @property
+    def consented_for_this(self) -> bool:
+        return (
+            self.consent is not None
+            and self.request.resumed
+            and self.consent.given_at > self.request.asked_at
+        )
+
+
+def _another_user(matter: _Matter) -> Step | None:
+    user_id, request = matter.session.user_id, matter.request
+    hinted, claimed = request.hinted_subject, request.claims.subjects
+    wrong = hinted not in (None, user_id) or (claimed and user_id not in claimed)
+    return SignIn(Why.SOMEBODY_ELSE) if wrong else None
+
+
+def _login_again(matter: _Matter) -> Step | None:
+    asked = "login" in matter.request.prompt
+    return SignIn(Why.AGAIN) if asked and not matter.signed_in_for_this else None
+
+
+def _too_old(matter: _Matter) -> Step | None:
+    max_age = matter.request.max_age
+    if max_age is None or matter.signed_in_for_this:
+        return None
+    age = matter.now - matter.session.auth_time
+    return SignIn(Why.AGAIN) if max_age == 0 or age > timedelta(seconds=max_age) else None
+
+
+def _select_account(matter: _Matter) -> Step | None:
+    asked = "select_account" in matter.request.prompt
+    chosen = matter.request.selected == matter.session.user_id or matter.signed_in_for_this
+    return SignIn(Why.SELECT) if asked and not chosen else None
+
+
+def _not_a_member(matter: _Matter) -> Step | None:
+    groups = matter.policy.groups
+    return Forbid() if groups and not groups & matter.session.groups else None
+
+
+def _consent(matter: _Matter) -> Step | None:
+    needed = matter.request.scopes_to_consent
+    if "consent" in matter.request.prompt:
+        return None if matter.consented_for_this else AskConsent(needed)
+    allowed = matter.consent.scope if matter.consent else frozenset()
+    return None if matter.policy.first_party or needed <= allowed else AskConsent(needed)
+
+
+_CHECKS: tuple[tuple[Callable[[_Matter], Step | None], str], ...] = (
+    (_another_user, "login_required"),
+    (_login_again, "login_required"),
+    (_too_old, "login_required"),
+    (_select_account, "account_selection_required"),
+    (_not_a_member, "access_denied"),
+    (_consent, "consent_required"),
+)
+
+_DESCRIPTIONS = {
+    "login_required": "The user has to sign in, and prompt=none forbids it.",
+    "account_selection_required": "The user has to choose an account, and prompt=none forbids it.",
+    "consent_required": "The user has to consent, and prompt=none forbids it.",
+    "access_denied": "The user may not use this client.",
+}
+
+
+def decide(
+    request: AuthorizationRequest,
+    session: Session | None,
+    consent: Consent | None,
+    policy: Policy,
+    now: datetime,
+) -> Decision:
+    """The next step for a valid request, or its answer."""
+    silent = "none" in request.prompt
+    if request.denied:
+        return Refuse("access_denied", "The user refused.")
+    if session is None:
+        return _refuse("login_required") if silent else SignIn(Why.NOBODY)
+    matter = _Matter(request, session, consent, policy, now)
+    for check, error in _CHECKS:
+        step = check(matter)
+        if step:
+            return _refuse(error) if silent else step
+    wanted = request.claims.acr_values if request.claims.acr_essential else ()
+    if wanted and session.acr not in wanted:
+        # OIDC Core §5.5.1.1: an essential acr that can't be reached is a failed authentication.
+        return Refuse("access_denied", "The required acr was not reached.")
+    return Answer()
+
+
+def _refuse(error: str) -> Refuse:
+    return Refuse(error, _DESCRIPTIONS[error])

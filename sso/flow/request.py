@@ -1,0 +1,178 @@
+"""The authorization request: frozen, validated (OIDC Core §3.1.2.1)."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from sso.flow import claims_parameter, scopes
+from sso.flow.claims_parameter import ClaimsRequest
+
+# Every parameter of contract 2.1; none of them may be repeated.
+PARAMETERS = (
+    "response_type", "client_id", "redirect_uri", "state", "scope", "code_challenge",
+    "code_challenge_method", "nonce", "prompt", "max_age", "login_hint", "id_token_hint",
+    "ui_locales", "acr_values", "claims", "response_mode", "display", "request", "request_uri",
+    "registration",
+)  # fmt: skip
+
+PROMPTS = frozenset({"none", "login", "consent", "select_account"})
+RESPONSE_MODES = ("query", "form_post")
+_CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}\Z")
+_MAX_AGE = re.compile(r"[0-9]{1,9}\Z")
+_UNSUPPORTED = {
+    "request": "request_not_supported",
+    "request_uri": "request_uri_not_supported",
+    "registration": "registration_not_supported",
+}
+
+
+class RequestFault(ValueError):
+    """The request can't be accepted: a standard error code and what to mend."""
+
+    def __init__(self, error: str, description: str) -> None:
+        super().__init__(description)
+        self.error = error
+        self.description = description
+
+
+@dataclass(frozen=True)
+class AuthorizationRequest:
+    """What a client asks for. `asked_at` is when it first came in (UTC).
+
+    `resumed`: it comes back from a step of ours. `selected`: the user id that was chosen on the
+    select-account page. `denied`: the user refused.
+    """
+
+    client_id: str
+    redirect_uri: str
+    state: str
+    scope: str
+    asked_at: datetime
+    response_mode: str = "query"
+    nonce: str | None = None
+    code_challenge: str | None = None
+    prompt: frozenset[str] = frozenset()
+    max_age: int | None = None
+    login_hint: str | None = None
+    hinted_subject: str | None = None
+    acr_values: tuple[str, ...] = ()
+    claims: ClaimsRequest = ClaimsRequest()
+    resumed: bool = False
+    selected: str | None = None
+    denied: bool = False
+
+    @property
+    def scopes_to_consent(self) -> frozenset[str]:
+        """The scopes that the user has to agree to, those of single claims included."""
+        return frozenset(scopes.split(self.scope)) | frozenset(self.claims.scopes_needed())
+
+    @property
+    def asks_for_acr(self) -> bool:
+        return bool(self.acr_values) or self.claims.acr_asked
+
+    def again(
+        self, *, asked_at: datetime, selected: str | None, denied: bool
+    ) -> "AuthorizationRequest":
+        """The same request, coming back from a step of ours."""
+        return replace(self, asked_at=asked_at, resumed=True, selected=selected, denied=denied)
+
+
+def parse(
+    values: Mapping[str, str],
+    *,
+    registered_scope: str,
+    require_pkce: bool,
+    hinted_subject: str | None,
+    now: datetime,
+) -> AuthorizationRequest:
+    """Validate all but client, address and response type, which are proven before.
+
+    Raises `RequestFault` for the first fault.
+    """
+    for name, error in _UNSUPPORTED.items():
+        if name in values:
+            raise RequestFault(error, f"The parameter '{name}' is not supported; leave it out.")
+    if "state" not in values:
+        raise RequestFault(
+            "invalid_request",
+            "The parameter 'state' is missing; send a random value and compare it on return.",
+        )
+    try:
+        claims = claims_parameter.parse(values.get("claims"), registered_scope)
+    except claims_parameter.ClaimsFault as fault:
+        raise RequestFault("invalid_request", str(fault)) from None
+    return AuthorizationRequest(
+        client_id=values["client_id"],
+        redirect_uri=values["redirect_uri"],
+        state=values["state"],
+        scope=_scope(values.get("scope"), registered_scope),
+        asked_at=now,
+        response_mode=_response_mode(values),
+        nonce=values.get("nonce"),
+        code_challenge=_code_challenge(values, require_pkce),
+        prompt=_prompt(values.get("prompt")),
+        max_age=_max_age(values.get("max_age")),
+        login_hint=values.get("login_hint"),
+        hinted_subject=hinted_subject,
+        acr_values=scopes.split(values.get("acr_values")),
+        claims=claims,
+    )
+
+
+def _scope(asked: str | None, registered: str) -> str:
+    scope = scopes.grantable(asked, registered)
+    if not scope:
+        raise RequestFault(
+            "invalid_scope",
+            "None of the scopes asked for is known and registered for this client.",
+        )
+    return scope
+
+
+def _response_mode(values: Mapping[str, str]) -> str:
+    mode = values.get("response_mode", "query")
+    if mode not in RESPONSE_MODES:
+        raise RequestFault("invalid_request", "The 'response_mode' is neither query nor form_post.")
+    if mode == "form_post" and not values["redirect_uri"].startswith(("https:", "http:")):
+        # Posting to another scheme could run a script in this server's origin.
+        raise RequestFault("invalid_request", "form_post needs an http or https redirect_uri.")
+    if mode == "form_post" and any("\ud800" <= c <= "\udfff" for c in values["state"]):
+        raise RequestFault("invalid_request", "With form_post the 'state' has to be UTF-8.")
+    return mode
+
+
+def _code_challenge(values: Mapping[str, str], required: bool) -> str | None:
+    # RFC 7636 §4.3 lets a missing method mean "plain"; RFC 9700 §2.1.1 wants S256.
+    challenge, method = values.get("code_challenge"), values.get("code_challenge_method")
+    if challenge is None and method is None and not required:
+        return None
+    if challenge is None:
+        raise RequestFault("invalid_request", "The parameter 'code_challenge' is missing.")
+    if method != "S256":
+        raise RequestFault("invalid_request", "The 'code_challenge_method' has to be S256.")
+    if not _CHALLENGE.match(challenge):
+        raise RequestFault(
+            "invalid_request", "The 'code_challenge' is not 43 characters of base64url."
+        )
+    return challenge
+
+
+def _prompt(text: str | None) -> frozenset[str]:
+    prompts = frozenset(scopes.split(text))
+    if prompts - PROMPTS:
+        raise RequestFault(
+            "invalid_request",
+            "The 'prompt' has a value beside none, login, consent, select_account.",
+        )
+    if "none" in prompts and len(prompts) > 1:
+        raise RequestFault("invalid_request", "The 'prompt' has none together with another value.")
+    return prompts
+
+
+def _max_age(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not _MAX_AGE.match(text):
+        raise RequestFault("invalid_request", "The 'max_age' is no number of seconds.")
+    return int(text)

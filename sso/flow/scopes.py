@@ -1,0 +1,110 @@
+"""The one registry: scope -> claims -> words on the consent page -> metadata.
+
+OIDC Core §5.4 says which claims a scope asks for; `groups` and the contract's `id` and
+`emailVerified` stand beside them.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+from uuid import UUID
+
+
+class Profile(Protocol):
+    """What of a user the claims are made from."""
+
+    id: UUID
+    name: str
+    email: str
+    email_verified: bool
+    claims: dict[str, Any]
+    groups: list[str]
+    updated_at: Any
+
+
+@dataclass(frozen=True)
+class Scope:
+    """One scope: the claims that it gives and its words on the consent page."""
+
+    name: str
+    claims: tuple[str, ...]
+    title: str
+
+
+SCOPES = {
+    scope.name: scope
+    for scope in (
+        Scope("openid", ("sub", "id"), "Know that it is you"),
+        Scope(
+            "profile",
+            (
+                "name", "given_name", "family_name", "middle_name", "nickname",
+                "preferred_username", "profile", "picture", "website", "gender", "birthdate",
+                "zoneinfo", "locale", "updated_at",
+            ),
+            "Your name and profile",
+        ),
+        Scope("email", ("email", "email_verified", "emailVerified"), "Your e-mail address"),
+        Scope("address", ("address",), "Your postal address"),
+        Scope("phone", ("phone_number", "phone_number_verified"), "Your telephone number"),
+        Scope("groups", ("groups",), "The groups that you belong to"),
+        Scope("offline_access", (), "Keep this access after you have signed out"),
+    )
+}  # fmt: skip
+
+DEFAULT_SCOPE = "openid profile email"
+# Userinfo asks for one of these (contract §6).
+USERINFO_SCOPES = ("openid", "profile", "email")
+
+# Set by the operator with --claim, as they are; the others are made from columns.
+OPERATOR_CLAIMS = frozenset(
+    claim
+    for scope in ("profile", "address", "phone")
+    for claim in SCOPES[scope].claims
+) - {"name", "updated_at"}  # fmt: skip
+
+_COLUMNS: Mapping[str, Callable[[Profile], Any]] = {
+    "sub": lambda user: str(user.id),
+    "id": lambda user: str(user.id),
+    "name": lambda user: user.name,
+    "email": lambda user: user.email,
+    "email_verified": lambda user: user.email_verified,
+    "emailVerified": lambda user: user.email_verified,
+    "groups": lambda user: list(user.groups) or None,
+    "updated_at": lambda user: int(user.updated_at.timestamp()),
+}
+
+ALL_CLAIMS = tuple(dict.fromkeys(claim for scope in SCOPES.values() for claim in scope.claims))
+
+
+def split(scope: str | None) -> tuple[str, ...]:
+    """The scopes of a space-separated text, each once, in their order (RFC 6749 §3.3)."""
+    return tuple(dict.fromkeys((scope or "").split(" "))) if (scope or "").strip(" ") else ()
+
+
+def grantable(requested: str | None, registered: str) -> str:
+    """What can be granted: the known and registered ones of the requested; all when none is."""
+    allowed = split(registered)
+    wanted = split(requested) if requested else allowed
+    return " ".join(name for name in wanted if name in allowed and name in SCOPES)
+
+
+def claims_of(scopes: Iterable[str]) -> tuple[str, ...]:
+    """The names of the claims that these scopes give."""
+    return tuple(claim for name in scopes if name in SCOPES for claim in SCOPES[name].claims)
+
+
+def values(user: Profile, claims: Iterable[str]) -> dict[str, Any]:
+    """The values of these claims that the user has."""
+    found = {}
+    for claim in claims:
+        column = _COLUMNS.get(claim)
+        value = column(user) if column else user.claims.get(claim)
+        if value is not None:
+            found[claim] = value
+    return found
+
+
+def profile(user: Profile, scope: str, requested: Iterable[str] = ()) -> dict[str, Any]:
+    """The user's profile as userinfo gives it: `sub` and `id` always (contract 2.4)."""
+    return values(user, dict.fromkeys(("sub", "id", *claims_of(split(scope)), *requested)))

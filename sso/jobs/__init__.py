@@ -1,0 +1,1 @@
+"""Background work: each job owns its transaction."""

@@ -1,0 +1,109 @@
+"""The life of signing keys: make the first ones, rotate, retire."""
+
+from datetime import timedelta
+
+from sqlalchemy.exc import IntegrityError
+
+from sso import clock, keys
+from sso.extensions import db
+from sso.models import KeyState, SigningKey
+from sso.store import signing_keys
+
+
+class RotationRefused(Exception):
+    """A change of keys that would break somebody; `str()` says why and what to do."""
+
+
+def ensure_keys(secret_key: str) -> bool:
+    """Make the missing next and active keys of every algorithm; commits. True if any was made."""
+    have = {(key.alg, key.state) for key in signing_keys.every()}
+    missing = [
+        (alg, state)
+        for alg in keys.ALGORITHMS
+        for state in (KeyState.ACTIVE, KeyState.NEXT)
+        if (alg, state.value) not in have
+    ]
+    db.session.rollback()
+    if not missing:
+        return False
+    moment = clock.now()
+    made = [(keys.generate(alg, secret_key), state) for alg, state in missing]
+    try:
+        for new, state in made:
+            row = _row(new, state)
+            row.created_at = moment
+            signing_keys.add(row)
+        db.session.commit()
+    except IntegrityError:
+        db.session.rollback()  # another process was quicker
+    return True
+
+
+def rotate(secret_key: str, force: bool = False) -> list[SigningKey]:
+    """Next becomes active, active becomes retired, a new next is made; commits.
+
+    Raises `RotationRefused` while a client's cached key set may lack the next key.
+    """
+    if not force and (wait := _seconds_to_wait()):
+        raise RotationRefused(
+            f"the next keys are too young: a client that caches the key set may not know them "
+            f"for another {wait} s; try again then, or use --force if a key is compromised"
+        )
+    fresh = {alg: keys.generate(alg, secret_key) for alg in keys.ALGORITHMS}
+    activated = []
+    now = clock.now()
+    for alg in keys.ALGORITHMS:
+        active = signing_keys.in_state(alg, KeyState.ACTIVE)
+        following = signing_keys.in_state(alg, KeyState.NEXT)
+        if following is None:
+            raise RotationRefused("there are no keys yet; run: flask db upgrade")
+        if active is not None:
+            active.state, active.retired_at = KeyState.RETIRED, now
+            db.session.flush()
+        following.state, following.activated_at = KeyState.ACTIVE, now
+        db.session.flush()
+        signing_keys.add(_row(fresh[alg], KeyState.NEXT))
+        activated.append(following)
+    db.session.commit()
+    return activated
+
+
+def retire(kid: str, secret_key: str) -> SigningKey:
+    """Take a next key out of use and make another; commits.
+
+    Raises `RotationRefused` for the active key, `LookupError` for an unknown one.
+    """
+    key = signing_keys.find(kid)
+    if key is None:
+        raise LookupError(kid)
+    if key.state == KeyState.ACTIVE:
+        raise RotationRefused("this is the active key; run: flask key rotate")
+    if key.state == KeyState.NEXT:
+        key.state, key.retired_at = KeyState.RETIRED, clock.now()
+        db.session.flush()
+        signing_keys.add(_row(keys.generate(key.alg, secret_key), KeyState.NEXT))
+    db.session.commit()
+    return key
+
+
+def _seconds_to_wait() -> int:
+    """Seconds until every cached key set has the next keys; 0 when it is safe now."""
+    rows = signing_keys.every()
+    first = min((row.created_at for row in rows), default=None)
+    youngest = max((row.created_at for row in rows if row.state == KeyState.NEXT), default=None)
+    if first is None or youngest is None or youngest == first:
+        return 0  # no key set was ever published without them
+    # A worker publishes a new key set up to RELOAD_AFTER later.
+    known = youngest + timedelta(seconds=keys.JWKS_MAX_AGE) + keys.RELOAD_AFTER
+    return max(0, int((known - clock.now()).total_seconds()) + 1)
+
+
+def _row(new: keys.NewKey, state: KeyState) -> SigningKey:
+    return SigningKey(
+        kid=new.kid,
+        alg=new.alg,
+        state=state,
+        public_jwk=new.public_jwk,
+        sealed_private_jwk=new.sealed_private_jwk,
+        activated_at=clock.now() if state == KeyState.ACTIVE else None,
+    )

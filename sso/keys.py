@@ -1,0 +1,175 @@
+"""The key ring: signing keys imported once per process, noticed anew when they change.
+
+Importing an RSA private key costs as much as a hundred signatures, so no request does it.
+"""
+
+import json
+import secrets
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from joserfc import jwt
+from joserfc.errors import JoseError, SecurityWarning
+from joserfc.jwk import ECKey, Key, OKPKey, RSAKey, import_key
+from joserfc.util import urlsafe_b64decode
+
+from sso import clock, sealing
+
+# OIDC applications know the name EdDSA; RFC 9864 would have it called Ed25519.
+warnings.filterwarnings("ignore", message=".*EdDSA.*", category=SecurityWarning)
+
+ALGORITHMS = ("RS256", "ES256", "EdDSA")
+ACCESS_TOKEN_ALGORITHM = "ES256"  # noqa: S105 (an algorithm's name)
+ID_TOKEN_LIFETIME = 3600
+JWKS_MAX_AGE = 300
+RELOAD_AFTER = timedelta(seconds=10)
+_PURPOSE = "signing keys"
+
+
+class SealedKey(Protocol):
+    """What the ring reads of a row of signing_keys."""
+
+    kid: str
+    alg: str
+    state: str
+    public_jwk: str
+    sealed_private_jwk: str
+    retired_at: datetime | None
+
+
+class NoActiveKey(RuntimeError):
+    """There is no active key of an algorithm: `flask db upgrade` makes the first ones."""
+
+
+@dataclass(frozen=True)
+class NewKey:
+    """A fresh key, ready to be stored."""
+
+    kid: str
+    alg: str
+    public_jwk: str
+    sealed_private_jwk: str
+
+
+def generate(alg: str, secret_key: str) -> NewKey:
+    """Make a key pair; its `kid` is its thumbprint (RFC 7638)."""
+    key: Key
+    if alg == "RS256":
+        key = RSAKey.generate_key(2048)
+    elif alg == "ES256":
+        key = ECKey.generate_key("P-256")
+    else:
+        key = OKPKey.generate_key("Ed25519")
+    kid = key.thumbprint()
+    public = {**key.as_dict(private=False), "kid": kid, "use": "sig", "alg": alg}
+    private = json.dumps(key.as_dict(private=True)).encode()
+    return NewKey(kid, alg, json.dumps(public), sealing.seal(secret_key, _PURPOSE, private))
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    """One consistent view of the keys; replaced whole, never changed."""
+
+    stamp: frozenset[tuple[str, str]]
+    active: Mapping[str, Key]
+    public: Mapping[str, tuple[str, Key]]
+    jwks: bytes
+
+
+class KeyRing:
+    """Signs and verifies with the keys that `load` gives."""
+
+    def __init__(
+        self, secret_key: str, load: Callable[[], Iterable[SealedKey]], keep_published: int
+    ) -> None:
+        self._secret_key = secret_key
+        self._load = load
+        self._keep_published = timedelta(seconds=keep_published)
+        self._lock = threading.Lock()
+        self._loaded: _Loaded | None = None
+        self._loaded_at: datetime | None = None
+
+    def sign(self, claims: Mapping[str, Any], alg: str, typ: str) -> str:
+        """A JWT signed with the active key. Raises `NoActiveKey`."""
+        key = self.active(alg)
+        header = {"alg": alg, "kid": key.kid, "typ": typ}
+        return jwt.encode(header, dict(claims), key, algorithms=[alg])
+
+    def active(self, alg: str) -> Key:
+        """The key that signs now. Raises `NoActiveKey`."""
+        try:
+            return self._view().active[alg]
+        except KeyError:
+            raise NoActiveKey(alg) from None
+
+    def verify(self, token: str, typ: str) -> dict[str, Any] | None:
+        """The claims of a JWT that one of our keys signed, or `None`; times are not checked."""
+        try:
+            header = _header(token)
+            kid = header.get("kid")
+            if header.get("typ") != typ or not isinstance(kid, str):
+                return None
+            found = self._view().public.get(kid)
+            if found is None or header.get("alg") != found[0]:
+                return None
+            return dict(jwt.decode(token, found[1], algorithms=[found[0]]).claims)
+        except (JoseError, ValueError, TypeError, RecursionError):
+            return None
+
+    def jwks(self) -> bytes:
+        """The public key set as JSON (RFC 7517 §5)."""
+        return self._view().jwks
+
+    def reload(self) -> None:
+        """Read the keys anew at the next use."""
+        self._loaded_at = None
+
+    def _view(self) -> _Loaded:
+        now = clock.now()
+        loaded, loaded_at = self._loaded, self._loaded_at
+        if loaded is None or loaded_at is None or not loaded_at <= now < loaded_at + RELOAD_AFTER:
+            with self._lock:
+                loaded = self._loaded = self._read(self._loaded)
+                self._loaded_at = now
+        return loaded
+
+    def _read(self, before: _Loaded | None) -> _Loaded:
+        rows = list(self._load())
+        published = [row for row in rows if self._is_published(row)]
+        stamp = frozenset((row.kid, row.state) for row in rows) | {
+            (row.kid, "published") for row in published
+        }
+        if before is not None and before.stamp == stamp:
+            return before
+        known = {key.kid: key for key in before.active.values()} if before else {}
+        return _Loaded(
+            stamp=stamp,
+            active={
+                row.alg: known.get(row.kid) or self._private(row)
+                for row in rows
+                if row.state == "active"
+            },
+            public={row.kid: (row.alg, import_key(json.loads(row.public_jwk))) for row in rows},
+            jwks=json.dumps({"keys": [json.loads(row.public_jwk) for row in published]}).encode(),
+        )
+
+    def _is_published(self, row: SealedKey) -> bool:
+        return row.retired_at is None or clock.now() < row.retired_at + self._keep_published
+
+    def _private(self, row: SealedKey) -> Key:
+        clear = sealing.unseal(self._secret_key, _PURPOSE, row.sealed_private_jwk)
+        return import_key({**json.loads(clear), "kid": row.kid})
+
+
+def _header(token: str) -> dict[str, Any]:
+    header = json.loads(urlsafe_b64decode(token.split(".", 1)[0].encode()))
+    return header if isinstance(header, dict) else {}
+
+
+def make_jti() -> str:
+    """A random JWT identifier (RFC 7519 §4.1.7)."""
+    return secrets.token_urlsafe(16)

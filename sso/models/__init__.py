@@ -1,0 +1,24 @@
+"""The tables. They know the ground floor and nothing above."""
+
+from sso.models.authorization_code import AuthorizationCode
+from sso.models.base import Base
+from sso.models.client import Client
+from sso.models.consent import Consent
+from sso.models.grant import Grant
+from sso.models.session import BrowserSession
+from sso.models.signing_key import KeyState, SigningKey
+from sso.models.token import Token
+from sso.models.user import User
+
+__all__ = [
+    "AuthorizationCode",
+    "Base",
+    "BrowserSession",
+    "Client",
+    "Consent",
+    "Grant",
+    "KeyState",
+    "SigningKey",
+    "Token",
+    "User",
+]

@@ -1,0 +1,26 @@
+"""The consents table: what a user has allowed an application."""
+
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import ForeignKey, Text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from sso import clock
+from sso.models.base import Base, UtcDateTime
+
+
+class Consent(Base):
+    """The scope that a user allowed a client; `updated_at` is when it was last given."""
+
+    __tablename__ = "consents"
+
+    user_id: Mapped[UUID] = mapped_column(
+        ForeignKey("users.id", ondelete="CASCADE"), primary_key=True
+    )
+    client_id: Mapped[str] = mapped_column(
+        ForeignKey("clients.client_id", ondelete="CASCADE"), primary_key=True, index=True
+    )
+    scope: Mapped[str] = mapped_column(Text)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
+    updated_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)

@@ -1,0 +1,29 @@
+"""The browser_sessions table: sign-ins, stored on the server."""
+
+from datetime import datetime
+from uuid import UUID, uuid4
+
+from sqlalchemy import ForeignKey, String
+from sqlalchemy.orm import Mapped, mapped_column
+
+from sso import clock
+from sso.models.base import Base, UtcDateTime
+
+
+class BrowserSession(Base):
+    """One sign-in of one browser; `id` is the `sid` claim, the cookie's secret is a digest."""
+
+    __tablename__ = "browser_sessions"
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
+    digest: Mapped[str] = mapped_column(String(80), unique=True)
+    user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
+    auth_time: Mapped[datetime] = mapped_column(UtcDateTime)
+    amr: Mapped[str] = mapped_column(String(100))
+    acr: Mapped[str] = mapped_column(String(20))
+    address: Mapped[str] = mapped_column(String(45), default="")
+    browser: Mapped[str] = mapped_column(String(200), default="")
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
+    last_seen_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
+    expires_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
+    ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)

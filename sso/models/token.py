@@ -1,0 +1,58 @@
+"""The tokens table: one row per token response."""
+
+from datetime import datetime
+from uuid import UUID
+
+from authlib.oauth2.rfc6749 import TokenMixin
+from sqlalchemy import ForeignKey, String, Text
+from sqlalchemy.orm import Mapped, mapped_column, relationship
+
+from sso import clock
+from sso.models.base import Base, UtcDateTime
+from sso.models.client import Client
+from sso.models.grant import Grant
+from sso.models.user import User
+
+
+class Token(Base, TokenMixin):
+    """One token response: the access token by its `jti`, the refresh token by its digest.
+
+    A repeated refresh within the leeway gives a row without a refresh digest: its refresh token
+    stands in the row of the first. Authlib's SQLAlchemy mixin is not used: it keeps both tokens
+    in clear.
+    """
+
+    __tablename__ = "tokens"
+
+    jti: Mapped[str] = mapped_column(String(43), primary_key=True)
+    grant_id: Mapped[UUID] = mapped_column(ForeignKey("grants.id", ondelete="CASCADE"), index=True)
+    scope: Mapped[str] = mapped_column(Text)
+    issued_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    expires_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    revoked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    refresh_digest: Mapped[str | None] = mapped_column(String(80), unique=True)
+    refresh_expires_at: Mapped[datetime | None] = mapped_column(UtcDateTime, index=True)
+    refresh_used_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+
+    grant: Mapped[Grant] = relationship(lazy="raise")
+
+    def check_client(self, client: Client) -> bool:
+        return self.grant.client_id == client.client_id
+
+    def get_scope(self) -> str:
+        return self.scope
+
+    def get_expires_in(self) -> int:
+        return int((self.expires_at - self.issued_at).total_seconds())
+
+    def is_expired(self) -> bool:
+        return self.expires_at <= clock.now()
+
+    def is_revoked(self) -> bool:
+        return self.revoked_at is not None or self.grant.ended_at is not None
+
+    def get_user(self) -> User:
+        return self.grant.user
+
+    def get_client(self) -> Client:
+        return self.grant.client

@@ -1,0 +1,149 @@
+"""The authorization code grant (RFC 6749 §4.1)."""
+
+from datetime import timedelta
+
+from authlib.oauth2.rfc6749.errors import (
+    AccessDeniedError,
+    InvalidClientError,
+    InvalidGrantError,
+    InvalidRequestError,
+    OAuth2Error,
+)
+from authlib.oauth2.rfc6749.grants import AuthorizationCodeGrant as AuthlibAuthorizationCodeGrant
+from sqlalchemy.orm.attributes import set_committed_value
+
+from sso import audit, clock, current, digests
+from sso.models import AuthorizationCode, Client, Grant, User
+from sso.oauth import authorization_response, client_authentication
+from sso.oauth.request import ProtocolRequest
+from sso.oauth.token_response import TokenResponse
+from sso.store import codes, grants
+from sso.store.sessions import Visit
+
+# A double click sends the same code twice; it is refused, and signs nobody out (contract §6).
+BENIGN_REUSE = timedelta(seconds=1)
+
+
+class AuthorizationCodeGrant(TokenResponse, AuthlibAuthorizationCodeGrant):
+    """Codes are rows that are used up by one statement; the endpoint commits."""
+
+    TOKEN_ENDPOINT_AUTH_METHODS = client_authentication.METHODS
+
+    visit: Visit
+
+    @classmethod
+    def check_authorization_endpoint(cls, request: ProtocolRequest) -> bool:
+        """Always: the response type is judged after the address is proven."""
+        return True
+
+    def validate_authorization_request(self) -> str:
+        """Prove client and address, then judge the rest. Returns the proven `redirect_uri`.
+
+        Errors raised before the marked line have no `redirect_uri`: they become a page.
+        """
+        payload = self.request.payload
+        if not payload.client_id:
+            raise InvalidRequestError("The parameter 'client_id' is missing.")
+        client = self.server.query_client(payload.client_id)
+        if client is None:
+            raise InvalidClientError("No client with this client_id is registered and enabled.")
+        redirect_uri = self.validate_authorization_redirect_uri(self.request, client)
+        # ---- from here on the address is proven, and errors go to the client ----
+        if payload.response_type is None:
+            raise InvalidRequestError(
+                "The parameter 'response_type' is missing; send code.", redirect_uri=redirect_uri
+            )
+        if payload.response_type != "code":
+            raise OAuth2Error(
+                error="unsupported_response_type",
+                description="The only response_type is code.",
+                redirect_uri=redirect_uri,
+            )
+        return str(super().validate_authorization_request())
+
+    @staticmethod
+    def validate_authorization_redirect_uri(request: ProtocolRequest, client: Client) -> str:
+        """Exact comparison (RFC 9700 §4.1.3); the description never echoes the address."""
+        redirect_uri = request.payload.redirect_uri
+        if not redirect_uri:
+            raise InvalidRequestError("The parameter 'redirect_uri' is missing.")
+        if not client.check_redirect_uri(redirect_uri):
+            raise InvalidRequestError(
+                "The 'redirect_uri' is none of the registered ones, character for character."
+            )
+        return str(redirect_uri)
+
+    def validate_requested_scope(self) -> None:
+        """Nothing here: unknown scopes are dropped when the request is parsed (contract 2.1)."""
+
+    def create_authorization_response(
+        self, redirect_uri: str, grant_user: Visit | None
+    ) -> authorization_response.AuthlibAnswer:
+        """Answer with a code for the user that is signed in (RFC 6749 §4.1.2)."""
+        if grant_user is None:
+            raise AccessDeniedError("The user refused.", redirect_uri=redirect_uri)
+        self.visit = grant_user
+        self.request.user = grant_user.user
+        code = digests.make(digests.AUTHORIZATION_CODE)
+        self.save_authorization_code(code, self.request)
+        asked = self.request.asked
+        return authorization_response.to_client(
+            redirect_uri, [("code", code)], asked.state, asked.response_mode
+        )
+
+    def save_authorization_code(self, code: str, request: ProtocolRequest) -> None:
+        """Store one approval and its code."""
+        asked, session = request.asked, self.visit.session
+        grant = Grant(
+            user_id=session.user_id,
+            client_id=asked.client_id,
+            session_id=session.id,
+            sid=str(session.id),
+            scope=asked.scope,
+            claims=asked.claims.stored(),
+            auth_time=session.auth_time,
+            amr=session.amr,
+            acr=session.acr if asked.asks_for_acr else None,
+        )
+        lifetime = timedelta(seconds=current.settings().authorization_code_lifetime)
+        grants.add(grant)
+        codes.add(
+            AuthorizationCode(
+                digest=digests.digest(code),
+                grant=grant,
+                redirect_uri=asked.redirect_uri,
+                nonce=asked.nonce,
+                code_challenge=asked.code_challenge,
+                expires_at=clock.now() + lifetime,
+            )
+        )
+
+    def query_authorization_code(self, code: str, client: Client) -> AuthorizationCode | None:
+        """Use the code up; the endpoint rolls that back if a later check fails."""
+        digest, now = digests.digest(code), clock.now()
+        found = codes.use(digest, client.client_id, now)
+        if found is None:
+            self._note_reuse(digest, client)
+            return None
+        grant = grants.find_live(found.grant_id)
+        if grant is None:
+            return None
+        set_committed_value(found, "grant", grant)
+        self.request.approval = grant
+        return found
+
+    def _note_reuse(self, digest: str, client: Client) -> None:
+        """A second use ends all that the first one gave (RFC 6749 §4.1.2)."""
+        used = codes.find_used(digest, client.client_id)
+        if used is None or used.used_at is None or clock.now() - used.used_at <= BENIGN_REUSE:
+            return
+        grants.end_one(used.grant_id, "code_reuse")
+        self.request.keep_changes = True
+        audit.event("code_reused", client=client.client_id, grant=used.grant_id)
+        raise InvalidGrantError("The code was used before; all that it gave has been revoked.")
+
+    def delete_authorization_code(self, authorization_code: AuthorizationCode) -> None:
+        """Nothing: the used row stays until it is purged, so that reuse is seen."""
+
+    def authenticate_user(self, authorization_code: AuthorizationCode) -> User:
+        return authorization_code.grant.user

@@ -1,0 +1,72 @@
+"""Bearer tokens (RFC 6750): where they may stand, and how their faults are answered."""
+
+from typing import Any
+
+from authlib.integrations.flask_oauth2 import ResourceProtector as AuthlibResourceProtector
+from authlib.oauth2.rfc6749.errors import InvalidRequestError, OAuth2Error
+from authlib.oauth2.rfc6750 import BearerTokenValidator as AuthlibBearerTokenValidator
+from flask import request as flask_request
+
+from sso import current, parameters
+from sso.models import Token
+from sso.store import tokens
+
+REALM = "sso"
+
+
+class MissingToken(OAuth2Error):
+    """No credentials: a bare challenge, without an error code (§3.1)."""
+
+    error = "invalid_token"
+    description = "An access token is missing; send it in the Authorization header."
+    status_code = 401
+
+
+class BearerTokenValidator(AuthlibBearerTokenValidator):
+    """A token is good when we signed it and its row, found by `jti`, says so."""
+
+    def authenticate_token(self, token_string: str) -> Token | None:
+        claims = current.key_ring().verify(token_string, typ="at+jwt")
+        if claims is None or claims.get("iss") != current.settings().issuer:
+            return None
+        return tokens.find_by_jti(str(claims.get("jti")))
+
+
+class ResourceProtector(AuthlibResourceProtector):
+    """Takes the token from the header, or from the form body of a POST; never from the query."""
+
+    def parse_request_authorization(self, request: Any) -> tuple[BearerTokenValidator, str]:
+        """Validator and token (§2.1, §2.2). Raises `OAuth2Error`."""
+        header = _from_header()
+        body = _from_body()
+        if header and body:
+            raise InvalidRequestError("The access token is sent in two places; use one.")
+        token = header or body
+        if token is None:
+            raise MissingToken
+        return self.get_token_validator("bearer"), token
+
+
+def challenge(error: OAuth2Error) -> str:
+    """The `WWW-Authenticate` header of a fault (§3)."""
+    if isinstance(error, MissingToken):
+        return f'Bearer realm="{REALM}"'
+    return (
+        f'Bearer realm="{REALM}", error="{error.error}", '
+        f'error_description="{error.get_error_description()}"'
+    )
+
+
+def _from_header() -> str | None:
+    scheme, _, token = flask_request.headers.get("Authorization", "").partition(" ")
+    return token.strip() or None if scheme.lower() == "bearer" else None
+
+
+def _from_body() -> str | None:
+    if flask_request.method != "POST" or flask_request.mimetype != parameters.FORM:
+        return None
+    try:
+        pairs = parameters.form_pairs(flask_request)
+        return parameters.single(pairs, ("access_token",)).get("access_token")
+    except parameters.ParameterFault as fault:
+        raise InvalidRequestError(str(fault)) from None

@@ -1,0 +1,107 @@
+"""Client authentication (RFC 6749 §2.3): one rule for the token, revoke and introspect endpoints.
+
+Authlib accepts two ways at once, decodes Basic credentials with `unquote`, and stumbles over
+bytes that are not UTF-8; so the credentials are read here.
+"""
+
+import base64
+import binascii
+from collections.abc import Callable
+from typing import NamedTuple
+from urllib.parse import unquote_plus
+
+from authlib.oauth2.rfc6749.errors import InvalidClientError, InvalidRequestError
+
+from sso import digests
+from sso.models import Client
+from sso.oauth.request import ProtocolRequest
+
+METHODS = ["client_secret_basic", "client_secret_post"]
+_NOBODY = digests.digest("no client has this secret")
+
+
+class Credentials(NamedTuple):
+    """What a client presents, and how."""
+
+    method: str
+    client_id: str
+    client_secret: str
+
+
+class ClientAuthenticationFailed(InvalidClientError):
+    """`invalid_client`: always 401; the challenge is there when Basic was used (§5.2)."""
+
+    def __init__(self, description: str, basic: bool) -> None:
+        super().__init__(description=description, status_code=401)
+        self.basic = basic
+
+    def get_headers(self) -> list[tuple[str, str]]:
+        headers = [header for header in super().get_headers() if header[0] != "WWW-Authenticate"]
+        if self.basic:
+            headers.append(("WWW-Authenticate", 'Basic realm="sso", charset="UTF-8"'))
+        return headers
+
+
+def authenticate(
+    request: ProtocolRequest, query_client: Callable[[str], Client | None], endpoint: str
+) -> Client:
+    """The client that sent the request. Raises `ClientAuthenticationFailed`."""
+    credentials = read_credentials(request)
+    client = query_client(credentials.client_id)
+    if client is None:
+        digests.matches(credentials.client_secret, _NOBODY)  # an unknown client costs as much
+        known = False
+    else:
+        known = client.check_client_secret(credentials.client_secret)
+    basic = credentials.method == "client_secret_basic"
+    if client is None or not known:
+        raise ClientAuthenticationFailed(
+            "The client is unknown or disabled, or its secret is wrong.", basic
+        )
+    if not client.check_endpoint_auth_method(credentials.method, endpoint):
+        raise ClientAuthenticationFailed(
+            f"The client is registered for {client.token_endpoint_auth_method} alone.", basic
+        )
+    request.auth_method = credentials.method
+    request.client = client
+    return client
+
+
+def read_credentials(request: ProtocolRequest) -> Credentials:
+    """Credentials from the header or the body. Raises when there are none, or both."""
+    header = request.headers.get("Authorization", "")
+    scheme, _, rest = header.partition(" ")
+    client_id, client_secret = request.form.get("client_id"), request.form.get("client_secret")
+    if scheme.lower() == "basic":
+        request.used_basic = True
+        basic = _decode(rest.strip())
+        if client_secret is not None:
+            raise InvalidRequestError(
+                "The client authenticates in two ways at once; use one (RFC 6749 section 2.3)."
+            )
+        if client_id is not None and client_id != basic.client_id:
+            raise InvalidRequestError("The header and the body name two different clients.")
+        return basic
+    if header:
+        raise ClientAuthenticationFailed("The Authorization header is not Basic.", basic=True)
+    if not client_id or not client_secret:
+        raise ClientAuthenticationFailed(
+            "Client authentication is missing: send client_id and client_secret.", basic=False
+        )
+    return Credentials("client_secret_post", client_id, client_secret)
+
+
+def _decode(encoded: str) -> Credentials:
+    # §2.3.1: both parts are form-encoded before they are joined.
+    try:
+        text = base64.b64decode(encoded, validate=True).decode("utf-8")
+        client_id, separator, secret = text.partition(":")
+        if separator:
+            return Credentials(
+                "client_secret_basic",
+                unquote_plus(client_id, errors="strict"),
+                unquote_plus(secret, errors="strict"),
+            )
+    except (binascii.Error, ValueError):
+        pass
+    raise ClientAuthenticationFailed("The Basic credentials can't be decoded.", basic=True)

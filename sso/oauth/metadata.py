@@ -1,0 +1,46 @@
+"""The metadata document (RFC 8414 §2, OIDC Discovery §3), computed from what is really there."""
+
+from typing import Any
+
+from sso import keys
+from sso.flow import request, scopes
+from sso.oauth import client_authentication
+from sso.settings import Settings
+
+
+def document(settings: Settings) -> dict[str, Any]:
+    """What this server offers."""
+    base = settings.base_url
+    return {
+        "issuer": settings.issuer,
+        "authorization_endpoint": f"{base}/oauth2/authorize",
+        "token_endpoint": f"{base}/oauth2/token",
+        "userinfo_endpoint": f"{base}/oauth2/userinfo",
+        "jwks_uri": f"{base}/oauth2/jwks",
+        "revocation_endpoint": f"{base}/oauth2/revoke",
+        "introspection_endpoint": f"{base}/oauth2/introspect",
+        "end_session_endpoint": f"{base}/oauth2/end-session",
+        "scopes_supported": list(scopes.SCOPES),
+        "response_types_supported": ["code"],
+        "response_modes_supported": list(request.RESPONSE_MODES),
+        "grant_types_supported": ["authorization_code", "refresh_token"],
+        "subject_types_supported": ["public"],
+        "id_token_signing_alg_values_supported": list(keys.ALGORITHMS),
+        "token_endpoint_auth_methods_supported": client_authentication.METHODS,
+        "revocation_endpoint_auth_methods_supported": client_authentication.METHODS,
+        "introspection_endpoint_auth_methods_supported": client_authentication.METHODS,
+        "code_challenge_methods_supported": ["S256"],
+        "authorization_response_iss_parameter_supported": True,
+        "acr_values_supported": ["1", "2"],
+        "prompt_values_supported": sorted(request.PROMPTS),
+        "claim_types_supported": ["normal"],
+        "claims_supported": [*scopes.ALL_CLAIMS, *_PROTOCOL_CLAIMS],
+        "claims_parameter_supported": True,
+        "request_parameter_supported": False,
+        "request_uri_parameter_supported": False,
+    }
+
+
+_PROTOCOL_CLAIMS = (
+    "iss", "aud", "exp", "iat", "auth_time", "nonce", "at_hash", "sid", "amr", "acr",
+)  # fmt: skip

@@ -1,0 +1,36 @@
+"""A token that a client presents to be revoked or looked at: which row it is, if it is its own."""
+
+from typing import NamedTuple
+
+from sso import clock, current, digests
+from sso.models import Client, Token
+from sso.store import tokens
+
+
+class Presented(NamedTuple):
+    """A row, and as which of its two tokens it was presented."""
+
+    row: Token
+    is_refresh: bool
+
+    def is_expired(self) -> bool:
+        row = self.row
+        expires_at = row.refresh_expires_at if self.is_refresh else row.expires_at
+        return expires_at is None or expires_at <= clock.now()
+
+    def is_revoked(self) -> bool:
+        if self.is_refresh:
+            return self.row.refresh_used_at is not None or self.row.grant.ended_at is not None
+        return self.row.is_revoked()
+
+
+def find(token: str, client: Client) -> Presented | None:
+    """The client's own token, of either kind, whatever its hint said."""
+    if token.startswith(digests.REFRESH_TOKEN):
+        row = tokens.find_by_refresh_digest(digests.digest(token))
+    else:
+        claims = current.key_ring().verify(token, typ="at+jwt")
+        row = tokens.find_by_jti(str(claims.get("jti"))) if claims else None
+    if row is None or not row.check_client(client):
+        return None
+    return Presented(row, token.startswith(digests.REFRESH_TOKEN))

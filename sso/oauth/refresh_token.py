@@ -1,0 +1,77 @@
+"""The refresh token grant (RFC 6749 §6) with rotation (RFC 9700 §4.14.2)."""
+
+from datetime import timedelta
+from typing import Any
+
+from authlib.oauth2.rfc6749.errors import InvalidGrantError, InvalidScopeError
+from authlib.oauth2.rfc6749.grants import RefreshTokenGrant as AuthlibRefreshTokenGrant
+from sqlalchemy.orm.attributes import set_committed_value
+
+from sso import audit, clock, current, digests, sealing
+from sso.flow import scopes
+from sso.models import Token, User
+from sso.oauth import client_authentication
+from sso.oauth.token_response import TokenResponse
+from sso.store import grants, tokens
+
+
+class RefreshTokenGrant(TokenResponse, AuthlibRefreshTokenGrant):
+    """A refresh token works once and gives its successor; the endpoint commits."""
+
+    TOKEN_ENDPOINT_AUTH_METHODS = client_authentication.METHODS
+    INCLUDE_NEW_REFRESH_TOKEN = True
+
+    is_repeated = False
+
+    def authenticate_refresh_token(self, refresh_token: str) -> Token | None:
+        """Use the token up, or see that it is a retry within the leeway, or a reuse."""
+        digest, now = digests.digest(refresh_token), clock.now()
+        found = tokens.use_refresh(digest, self.request.client.client_id, now)
+        if found is None:
+            found = self._repeated(digest)
+        if found is None:
+            raise InvalidGrantError("The refresh token is unknown, expired, used or revoked.")
+        grant = grants.find_live(found.grant_id)
+        if grant is None:
+            raise InvalidGrantError("The refresh token's grant has ended.")
+        set_committed_value(found, "grant", grant)
+        self.request.approval = grant
+        return found
+
+    def _repeated(self, digest: str) -> Token | None:
+        """A used token: a retry within the leeway, else the end of the family."""
+        token = tokens.find_by_refresh_digest(digest)
+        if token is None or not token.check_client(self.request.client):
+            return None
+        if token.refresh_used_at is None or token.grant.ended_at is not None:
+            return None
+        leeway = timedelta(seconds=current.settings().refresh_token_leeway)
+        if leeway and clock.now() - token.refresh_used_at <= leeway:
+            self.is_repeated = True
+            return token
+        grants.end_one(token.grant_id, "refresh_token_reuse")
+        self.request.keep_changes = True
+        audit.event("refresh_token_reused", client=token.grant.client_id, grant=token.grant_id)
+        raise InvalidGrantError("The refresh token was used before; its grant has been revoked.")
+
+    def refresh_token(self) -> tuple[str, str | None]:
+        """The successor, derived, so that a retry gets the same one."""
+        key = sealing.derive_key(current.settings().secret_key, "refresh token successor")
+        successor = digests.derive(digests.REFRESH_TOKEN, self.request.form["refresh_token"], key)
+        return successor, None if self.is_repeated else digests.digest(successor)
+
+    def _validate_token_scope(self, token: Token) -> None:
+        # The whole grant may be asked for again after a narrower refresh (RFC 6749 §6).
+        asked = scopes.split(self.request.payload.scope)
+        if not set(asked) <= set(scopes.split(token.grant.scope)):
+            raise InvalidScopeError("The scope goes beyond what was granted.")
+
+    def issue_token(self, user: User, refresh_token: Token) -> dict[str, Any]:
+        asked = scopes.split(self.request.payload.scope)
+        return self.generate_token(user, " ".join(asked) or refresh_token.grant.scope)
+
+    def authenticate_user(self, refresh_token: Token) -> User:
+        return refresh_token.grant.user
+
+    def revoke_old_credential(self, refresh_token: Token) -> None:
+        """Nothing: it was used up by the statement that found it."""

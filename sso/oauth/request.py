@@ -1,0 +1,67 @@
+"""Authlib's view of a request, made from strictly read parameters."""
+
+from authlib.oauth2.rfc6749 import OAuth2Request
+from authlib.oauth2.rfc6749.errors import InvalidRequestError
+from authlib.oauth2.rfc6749.requests import BasicOAuth2Payload
+from flask import request as flask_request
+
+from sso import current, parameters
+from sso.flow.request import AuthorizationRequest
+from sso.models import Grant, Token
+
+
+class ProtocolRequest(OAuth2Request):
+    """Single-valued, clean parameters; and what the request has led to so far."""
+
+    def __init__(self, values: dict[str, str], form: dict[str, str] | None = None) -> None:
+        # The published address, not the one that the Host header makes: Authlib checks that it
+        # is https, which behind a proxy only the settings know.
+        super().__init__(
+            flask_request.method, current.settings().base_url, headers=flask_request.headers
+        )
+        self.payload = BasicOAuth2Payload(values)
+        self.form_values = form or {}
+        self.used_basic = False
+        self.keep_changes = False  # commit, although the answer is an error
+        self.authorization_request: AuthorizationRequest | None = None
+        self.approval: Grant | None = None
+        self.issued: Token | None = None
+
+    @property
+    def form(self) -> dict[str, str]:
+        return self.form_values
+
+    @property
+    def args(self) -> dict[str, str]:
+        return {}
+
+    @property
+    def asked(self) -> AuthorizationRequest:
+        """The validated authorization request."""
+        if self.authorization_request is None:
+            raise RuntimeError("the authorization request is not validated yet")
+        return self.authorization_request
+
+
+def form_request(once: tuple[str, ...]) -> ProtocolRequest:
+    """The request of a client's backend: parameters from the form body alone.
+
+    Raises `InvalidRequestError` (RFC 6749 §3.2: POST, form-encoded, nothing repeated).
+    """
+    try:
+        if parameters.query_pairs(flask_request):
+            raise parameters.ParameterFault(
+                "Parameters belong into the request's body, not into its address."
+            )
+        form = parameters.single(parameters.form_pairs(flask_request), once)
+        parameters.check_clean(form, once)
+    except parameters.ParameterFault as fault:
+        raise InvalidRequestError(str(fault)) from None
+    return ProtocolRequest(form, form)
+
+
+CLIENT_FIELDS = ("client_id", "client_secret")
+TOKEN_FIELDS = (
+    "grant_type", "code", *CLIENT_FIELDS, "redirect_uri", "code_verifier", "refresh_token", "scope",
+)  # fmt: skip
+TOKEN_HINT_FIELDS = ("token", "token_type_hint", *CLIENT_FIELDS)

@@ -1,0 +1,79 @@
+"""What both grants answer with: an access token (RFC 9068), a refresh token, and their row."""
+
+from datetime import timedelta
+from typing import Any
+
+from sso import clock, current, digests, keys
+from sso.models import Grant, Token, User
+from sso.oauth.request import ProtocolRequest
+from sso.store import tokens
+
+
+class TokenResponse:
+    """Mix into an Authlib grant: makes the token response of one approval.
+
+    Authlib's JWT generator takes no `kid`, ignores the lifetime and asks for the keys each time.
+    """
+
+    request: ProtocolRequest
+
+    def generate_token(
+        self,
+        user: User,
+        scope: str,
+        grant_type: str | None = None,
+        expires_in: int | None = None,
+        include_refresh_token: bool = True,
+    ) -> dict[str, Any]:
+        """The members of the answer (RFC 6749 §5.1) but for the identity token."""
+        settings, now = current.settings(), clock.now()
+        approval = self.request.approval
+        if approval is None:
+            raise RuntimeError("tokens are asked for without an approval")
+        refresh_token, refresh_digest = self.refresh_token()
+        lifetime = timedelta(seconds=settings.access_token_lifetime)
+        token = Token(
+            jti=keys.make_jti(),
+            grant_id=approval.id,
+            scope=scope,
+            issued_at=now,
+            expires_at=now + lifetime,
+            refresh_digest=refresh_digest,
+        )
+        if refresh_digest:
+            token.refresh_expires_at = now + timedelta(seconds=settings.refresh_token_lifetime)
+        self.request.issued = token
+        return {
+            "access_token": sign_access_token(token, approval),
+            "token_type": "Bearer",
+            "expires_in": settings.access_token_lifetime,
+            "refresh_token": refresh_token,
+            "scope": scope,
+        }
+
+    def refresh_token(self) -> tuple[str, str | None]:
+        """A refresh token to hand out, and the digest to store; `None` if it is stored already."""
+        secret = digests.make(digests.REFRESH_TOKEN)
+        return secret, digests.digest(secret)
+
+    def save_token(self, token: dict[str, Any]) -> None:
+        """Store the row of the response; the endpoint commits."""
+        if self.request.issued is not None:
+            tokens.add(self.request.issued)
+
+
+def sign_access_token(token: Token, approval: Grant) -> str:
+    """The access token of a row (RFC 9068 §2.2). Its audience is this server's userinfo."""
+    issuer = current.settings().issuer
+    claims = {
+        "iss": issuer,
+        "aud": issuer,
+        "sub": str(approval.user_id),
+        "client_id": approval.client_id,
+        "jti": token.jti,
+        "scope": token.scope,
+        "iat": clock.timestamp(token.issued_at),
+        "exp": clock.timestamp(token.expires_at),
+        "auth_time": clock.timestamp(approval.auth_time),
+    }
+    return current.key_ring().sign(claims, keys.ACCESS_TOKEN_ALGORITHM, "at+jwt")

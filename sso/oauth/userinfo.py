@@ -1,0 +1,21 @@
+"""Userinfo (OIDC Core §5.3)."""
+
+from authlib.consts import default_json_headers
+from authlib.oauth2.rfc6749 import OAuth2Request
+from authlib.oidc.core import UserInfoEndpoint as AuthlibUserInfoEndpoint
+
+from sso.flow import scopes
+from sso.models import Token
+
+Answer = tuple[int, dict[str, object], list[tuple[str, str]]]
+
+
+class UserInfoEndpoint(AuthlibUserInfoEndpoint):
+    """The profile that the token's scope and the `claims` parameter allow."""
+
+    def __call__(self, request: OAuth2Request) -> Answer:
+        # Authlib demands `openid`; the contract (§6) takes any of three, and claims beside scope.
+        token: Token = self.resource_protector.acquire_token(list(scopes.USERINFO_SCOPES))
+        requested = token.grant.claims.get("userinfo", [])
+        profile = scopes.profile(token.grant.user, token.scope, requested)
+        return 200, profile, default_json_headers

@@ -1,0 +1,53 @@
+"""A waiting authorization request travels in the address, signed and with its time.
+
+Nothing is stored for a visitor who may never sign in; restarts, tabs and nodes cost nothing.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from itsdangerous import BadData, URLSafeTimedSerializer
+
+from sso import clock, current
+
+MAX_AGE = 24 * 3600  # seconds: a sign-in page left open overnight still leads on
+MAX_LENGTH = 7000  # an address line may have 8190 bytes (contract §6)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class TooLong(ValueError):
+    """The request does not fit into an address."""
+
+
+@dataclass(frozen=True)
+class SealedRequest:
+    """The parameters as they came, when they came, and what our steps have found out since."""
+
+    parameters: dict[str, str]
+    asked_at: datetime | None = None  # None: it comes in just now
+    selected: str | None = None
+    denied: bool = False
+
+
+def seal(waiting: SealedRequest) -> str:
+    """Sign a request. Raises `TooLong`."""
+    micros = ((waiting.asked_at or clock.now()) - _EPOCH) // timedelta(microseconds=1)
+    sealed = _serializer().dumps([waiting.parameters, micros, waiting.selected, waiting.denied])
+    text = sealed if isinstance(sealed, str) else sealed.decode()
+    if len(text) > MAX_LENGTH:
+        raise TooLong
+    return text
+
+
+def unseal(text: str) -> SealedRequest | None:
+    """The request, or `None` when it was not sealed by us or is older than `MAX_AGE`."""
+    try:
+        parameters, micros, selected, denied = _serializer().loads(text, max_age=MAX_AGE)
+    except (BadData, ValueError):
+        return None
+    asked_at = _EPOCH + timedelta(microseconds=micros)
+    return SealedRequest(parameters, asked_at, selected, denied)
+
+
+def _serializer() -> URLSafeTimedSerializer:
+    return URLSafeTimedSerializer(current.settings().secret_key, salt="authorization request")

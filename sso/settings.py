@@ -1,0 +1,268 @@
+"""Every setting: name, meaning, unit, default, check. The docstrings below are the manual.
+
+Settings come from the environment, each one also from a file named in the same variable with
+`_FILE` added. Every fault is found in one reading, so that an operator mends them all at once.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
+
+from sso.addresses import is_loopback, strict_url_fault
+
+DEFAULT_BASE_URL = "http://127.0.0.1:5000/api/auth"
+YEAR = 366 * 24 * 3600
+
+
+class SettingsError(Exception):
+    """The settings have faults; `faults` has one line for each, with the mend."""
+
+    def __init__(self, faults: list[str]) -> None:
+        super().__init__("\n".join(faults))
+        self.faults = faults
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One variable: its name, default, meaning, and the check that turns text into a value."""
+
+    name: str
+    default: Any
+    meaning: str
+    read: Callable[[str], Any]
+    secret: bool = False
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What was read: values by variable name, where each came from, and every fault."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+
+
+def _base_url(text: str) -> str:
+    fault = strict_url_fault(text)
+    parts = urlsplit(text) if fault is None else None
+    if parts is None:
+        raise ValueError(f"{fault}; give an address such as https://login.example.com/api/auth")
+    if parts.query or parts.fragment or text.endswith("/"):
+        raise ValueError("it has a query, a fragment or a final slash; leave them off")
+    if parts.scheme == "http" and not is_loopback(parts.hostname):
+        raise ValueError("it is plain http beyond loopback; give an https address")
+    if parts.scheme not in ("http", "https"):
+        raise ValueError("it is neither http nor https; give an https address")
+    return text
+
+
+def _database_url(text: str) -> str:
+    try:
+        url = make_url(text)
+    except ArgumentError:
+        raise ValueError("it is no SQLAlchemy URL; give postgresql+psycopg://…") from None
+    if url.drivername not in ("sqlite", "postgresql+psycopg"):
+        raise ValueError("its driver is not supported; give postgresql+psycopg://… or sqlite:///…")
+    return text
+
+
+def _secret_key(text: str) -> str:
+    if len(text) < 32:
+        raise ValueError("it is shorter than 32 characters; give a long random one")
+    return text
+
+
+def _url(*schemes: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        parts = urlsplit(text)
+        if parts.scheme not in schemes or not parts.hostname:
+            raise ValueError(f"it is no {schemes[0]} address; give {schemes[0]}://host:port")
+        return text
+
+    return read
+
+
+def _number(low: int, high: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and low <= int(text[:12]) <= high):
+            raise ValueError(f"it is no whole number from {low} to {high}; give one")
+        return int(text)
+
+    return read
+
+
+SETTINGS = (
+    Setting(
+        "SSO_BASE_URL",
+        DEFAULT_BASE_URL,
+        "public base address and issuer; anything but loopback must be https",
+        _base_url,
+    ),
+    Setting(
+        "SSO_DATABASE_URL",
+        None,
+        "SQLAlchemy URL; without it, an SQLite file in instance/",
+        _database_url,
+        secret=True,
+    ),
+    Setting(
+        "SSO_SECRET_KEY",
+        None,
+        "signs browser cookies, seals keys at rest; without it, made once in instance/",
+        _secret_key,
+        secret=True,
+    ),
+    Setting(
+        "SSO_REDIS_URL",
+        None,
+        "rate limits shared by all processes and nodes",
+        _url("redis", "rediss"),
+        secret=True,
+    ),
+    Setting(
+        "SSO_SMTP_URL",
+        None,
+        "outgoing mail; without it, mail goes to the log",
+        _url("smtp", "smtps"),
+        secret=True,
+    ),
+    Setting(
+        "SSO_TRUSTED_PROXIES",
+        0,
+        "number of reverse proxies in front whose X-Forwarded-* is believed",
+        _number(0, 10),
+    ),
+    Setting(
+        "SSO_ACCESS_TOKEN_LIFETIME", 3600, "seconds an access token lives", _number(1, 24 * 3600)
+    ),
+    Setting(
+        "SSO_AUTHORIZATION_CODE_LIFETIME",
+        60,
+        "seconds an authorization code lives (RFC 6749 §4.1.2: at most 600)",
+        _number(1, 600),
+    ),
+    Setting(
+        "SSO_REFRESH_TOKEN_LIFETIME",
+        2_592_000,
+        "seconds a refresh token lives since its last use",
+        _number(1, YEAR),
+    ),
+    Setting(
+        "SSO_REFRESH_TOKEN_LEEWAY",
+        10,
+        "seconds in which a repeated refresh gets the same successor; 0 is strict",
+        _number(0, 3600),
+    ),
+    Setting(
+        "SSO_SESSION_LIFETIME",
+        1_209_600,
+        "seconds a browser session lives since its last use",
+        _number(60, YEAR),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings in force; see `SETTINGS` for the meaning of each."""
+
+    base_url: str
+    database_url: str
+    secret_key: str
+    redis_url: str | None
+    smtp_url: str | None
+    trusted_proxies: int
+    access_token_lifetime: int
+    authorization_code_lifetime: int
+    refresh_token_lifetime: int
+    refresh_token_leeway: int
+    session_lifetime: int
+
+    @property
+    def issuer(self) -> str:
+        """The issuer identifier (OIDC Core §1.2): the base address."""
+        return self.base_url
+
+    @property
+    def base_path(self) -> str:
+        """The path prefix of every address, such as `/api/auth`; may be empty."""
+        return urlsplit(self.base_url).path
+
+    @property
+    def is_https(self) -> bool:
+        return self.base_url.startswith("https:")
+
+
+def read_settings(environ: Mapping[str, str]) -> Reading:
+    """Read every setting; never raises, faults are listed in the answer."""
+    reading = Reading()
+    known = {s.name for s in SETTINGS} | {f"{s.name}_FILE" for s in SETTINGS}
+    for name in sorted(set(environ)):
+        if name.startswith("SSO_") and name not in known:
+            reading.faults.append(f"{name}: no setting has this name; remove it or mend the name")
+    for setting in SETTINGS:
+        _read_one(setting, environ, reading)
+    return reading
+
+
+def _read_one(setting: Setting, environ: Mapping[str, str], reading: Reading) -> None:
+    name, text, path = setting.name, environ.get(setting.name), environ.get(f"{setting.name}_FILE")
+    reading.values[name], reading.sources[name] = setting.default, "default"
+    if text and path:
+        reading.faults.append(f"{name}: given both itself and as {name}_FILE; keep one of them")
+        return
+    if path:
+        try:
+            text = Path(path).read_text(encoding="utf-8").strip()
+        except (OSError, ValueError):
+            reading.faults.append(f"{name}_FILE: the file cannot be read; check its path and mode")
+            return
+    if not text:
+        return
+    reading.sources[name] = f"{name}_FILE" if path else "environment"
+    try:
+        reading.values[name] = setting.read(text)
+    except ValueError as error:
+        shown = "the value" if setting.secret else repr(text)
+        reading.faults.append(f"{name}: {shown} does not do: {error}")
+
+
+def load_settings(environ: Mapping[str, str], instance: Path) -> Settings:
+    """The settings in force. Raises `SettingsError` with every fault at once."""
+    reading = read_settings(environ)
+    if os.environ.get("AUTHLIB_INSECURE_TRANSPORT"):
+        reading.faults.append(
+            "AUTHLIB_INSECURE_TRANSPORT: it turns https checks off in Authlib; unset it"
+        )
+    if reading.faults:
+        raise SettingsError(reading.faults)
+    values = dict(reading.values)
+    instance.mkdir(parents=True, exist_ok=True)
+    values["SSO_DATABASE_URL"] = values["SSO_DATABASE_URL"] or f"sqlite:///{instance / 'sso.db'}"
+    values["SSO_SECRET_KEY"] = values["SSO_SECRET_KEY"] or embedded_secret_key(instance)
+    return Settings(**{name.removeprefix("SSO_").lower(): value for name, value in values.items()})
+
+
+def embedded_secret_key(instance: Path) -> str:
+    """The secret key in `instance/secret_key`; made once, readable by its owner alone."""
+    path = instance / "secret_key"
+    if not path.exists():
+        # Written whole under another name and linked: of several processes that start at once,
+        # one wins and none reads half a key.
+        fresh = instance / f".secret_key.{os.getpid()}"
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(os.urandom(32).hex())
+        try:
+            os.link(fresh, path)
+        except FileExistsError:
+            pass
+        finally:
+            fresh.unlink()
+    return path.read_text().strip()

@@ -1,0 +1,79 @@
+"""Statements about grants: one approval, and the end of everything that it gave."""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, or_, select, update
+from sqlalchemy.orm import contains_eager
+
+from sso import clock
+from sso.extensions import db
+from sso.models import BrowserSession, Client, Grant, User
+
+
+def add(grant: Grant) -> None:
+    db.session.add(grant)
+
+
+def find_live(grant_id: UUID) -> Grant | None:
+    """A grant that has not ended, with its user and client, both enabled.
+
+    Without `offline_access` it lives as long as the browser session in which it was given.
+    """
+    now = clock.now()
+    grant = db.session.scalar(
+        select(Grant)
+        .join(Grant.user)
+        .join(Grant.client)
+        .outerjoin(Grant.session)
+        .options(
+            contains_eager(Grant.user), contains_eager(Grant.client), contains_eager(Grant.session)
+        )
+        .where(
+            Grant.id == grant_id,
+            Grant.ended_at.is_(None),
+            User.disabled_at.is_(None),
+            Client.disabled_at.is_(None),
+        )
+    )
+    if grant is None or grant.is_offline:
+        return grant
+    session: BrowserSession | None = grant.session
+    alive = session is not None and session.ended_at is None and session.expires_at > now
+    return grant if alive else None
+
+
+def end(reason: str, *conditions: ColumnElement[bool]) -> None:
+    """End the grants that meet the conditions; their codes and tokens end with them."""
+    db.session.execute(
+        update(Grant)
+        .where(Grant.ended_at.is_(None), *conditions)
+        .values(ended_at=clock.now(), end_reason=reason)
+        .execution_options(synchronize_session=False)
+    )
+
+
+def end_one(grant_id: UUID, reason: str) -> None:
+    """End one grant."""
+    end(reason, Grant.id == grant_id)
+
+
+def end_of_sessions(session_ids: Sequence[UUID], reason: str) -> None:
+    """End the grants of browser sessions, but for those with `offline_access`."""
+    offline = or_(
+        Grant.scope == "offline_access",
+        Grant.scope.like("offline\\_access %", escape="\\"),
+        Grant.scope.like("% offline\\_access", escape="\\"),
+        Grant.scope.like("% offline\\_access %", escape="\\"),
+    )
+    end(reason, Grant.session_id.in_(session_ids), ~offline)
+
+
+def end_of_user(user_id: UUID, reason: str) -> None:
+    """End all grants of a user."""
+    end(reason, Grant.user_id == user_id)
+
+
+def end_of_client(client_id: str, reason: str) -> None:
+    """End all grants of a client."""
+    end(reason, Grant.client_id == client_id)

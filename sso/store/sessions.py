@@ -1,0 +1,90 @@
+"""Statements about browser sessions."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+from uuid import UUID
+
+from sqlalchemy import and_, select, update
+
+from sso import clock
+from sso.extensions import db
+from sso.models import BrowserSession, Client, Consent, User
+
+
+class Visit(NamedTuple):
+    """Who is there: a live session, its user, and what the user allowed the client asked about."""
+
+    session: BrowserSession
+    user: User
+    consent: Consent | None = None
+
+
+def _live(now: datetime) -> tuple[object, ...]:
+    return (
+        BrowserSession.ended_at.is_(None),
+        BrowserSession.expires_at > now,
+        User.disabled_at.is_(None),
+    )
+
+
+def find_live(digest: str) -> Visit | None:
+    """The live session with this digest, of a user who may sign in."""
+    row = db.session.execute(
+        select(BrowserSession, User)
+        .join(User, User.id == BrowserSession.user_id)
+        .where(BrowserSession.digest == digest, *_live(clock.now()))  # type: ignore[arg-type]
+    ).first()
+    return Visit(row[0], row[1]) if row else None
+
+
+def find_with_client(client_id: str, digest: str) -> tuple[Client | None, Visit | None]:
+    """In one statement: the client, the live session, its user and the consent."""
+    session_and_user = and_(BrowserSession.digest == digest, *_live(clock.now()))  # type: ignore[arg-type]
+    row = db.session.execute(
+        select(Client, BrowserSession, User, Consent)
+        .outerjoin(
+            BrowserSession.__table__.join(User.__table__, User.id == BrowserSession.user_id),
+            session_and_user,
+        )
+        .outerjoin(Consent, and_(Consent.user_id == User.id, Consent.client_id == Client.client_id))
+        .where(Client.client_id == client_id, Client.disabled_at.is_(None))
+    ).first()
+    if row is None:
+        return None, None
+    client, session, user, consent = row
+    return client, Visit(session, user, consent) if session and user else None
+
+
+def add(session: BrowserSession) -> None:
+    db.session.add(session)
+    db.session.flush()
+
+
+def touch(session: BrowserSession, expires_at: datetime) -> None:
+    """Note that a session was used, and prolong it."""
+    session.last_seen_at = clock.now()
+    session.expires_at = expires_at
+    db.session.flush()
+
+
+def end(session_ids: Sequence[UUID]) -> None:
+    """End sessions; the grants made in them are another statement's business."""
+    db.session.execute(
+        update(BrowserSession)
+        .where(BrowserSession.id.in_(session_ids), BrowserSession.ended_at.is_(None))
+        .values(ended_at=clock.now())
+    )
+
+
+def of_user(user_id: UUID) -> Sequence[BrowserSession]:
+    """A user's live sessions, the last used first."""
+    return db.session.scalars(
+        select(BrowserSession)
+        .where(
+            BrowserSession.user_id == user_id,
+            BrowserSession.ended_at.is_(None),
+            BrowserSession.expires_at > clock.now(),
+        )
+        .order_by(BrowserSession.last_seen_at.desc())
+    ).all()

@@ -1,0 +1,70 @@
+"""Statements about tokens; single use of refresh tokens is decided here."""
+
+from datetime import datetime
+
+from sqlalchemy import exists, select, update
+from sqlalchemy.orm import contains_eager
+
+from sso import clock
+from sso.extensions import db
+from sso.models import Client, Grant, Token, User
+
+
+def add(token: Token) -> None:
+    db.session.add(token)
+    db.session.flush()
+
+
+def find_by_jti(jti: str) -> Token | None:
+    """The token response with this access token, with grant, user and client, both enabled."""
+    return db.session.scalar(
+        select(Token)
+        .join(Token.grant)
+        .join(Grant.user)
+        .join(Grant.client)
+        .options(
+            contains_eager(Token.grant).contains_eager(Grant.user),
+            contains_eager(Token.grant).contains_eager(Grant.client),
+        )
+        .where(Token.jti == jti, User.disabled_at.is_(None), Client.disabled_at.is_(None))
+    )
+
+
+def find_by_refresh_digest(digest: str) -> Token | None:
+    """The token response with this refresh token, used or not, with its grant."""
+    return db.session.scalar(
+        select(Token)
+        .join(Token.grant)
+        .options(contains_eager(Token.grant))
+        .where(Token.refresh_digest == digest)
+        .execution_options(populate_existing=True)
+    )
+
+
+def use_refresh(digest: str, client_id: str, now: datetime) -> Token | None:
+    """Use a refresh token up, if it is unused, unexpired and this client's: one statement."""
+    return db.session.scalar(
+        update(Token)
+        .where(
+            Token.refresh_digest == digest,
+            Token.refresh_used_at.is_(None),
+            Token.refresh_expires_at > now,
+            exists().where(
+                Grant.id == Token.grant_id,
+                Grant.client_id == client_id,
+                Grant.ended_at.is_(None),
+            ),
+        )
+        .values(refresh_used_at=now)
+        .returning(Token)
+        .execution_options(synchronize_session=False)
+    )
+
+
+def revoke_access(token: Token) -> None:
+    """Revoke one access token; its grant lives on (RFC 7009 §2.1)."""
+    db.session.execute(
+        update(Token)
+        .where(Token.jti == token.jti, Token.revoked_at.is_(None))
+        .values(revoked_at=clock.now())
+    )

@@ -1,0 +1,41 @@
+"""Statements about users."""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from sqlalchemy import delete, select
+
+from sso.extensions import db
+from sso.models import User
+
+
+def find(user_id: UUID) -> User | None:
+    return db.session.scalar(select(User).where(User.id == user_id))
+
+
+def find_by_email(email: str) -> User | None:
+    """A user by e-mail address, in whatever case it is written."""
+    return db.session.scalar(select(User).where(User.email == email.strip().lower()))
+
+
+def find_by_email_or_id(text: str) -> User | None:
+    """A user as commands name one: by e-mail address or id."""
+    try:
+        return find(UUID(text))
+    except ValueError:
+        return find_by_email(text)
+
+
+def every() -> Sequence[User]:
+    """All users, oldest first."""
+    return db.session.scalars(select(User).order_by(User.created_at, User.id)).all()
+
+
+def add(user: User) -> None:
+    db.session.add(user)
+    db.session.flush()
+
+
+def remove(user: User) -> None:
+    """Delete a user with sessions, consents, grants, codes and tokens (by foreign key)."""
+    db.session.execute(delete(User).where(User.id == user.id))
