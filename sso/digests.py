@@ -11,8 +11,8 @@ from base64 import urlsafe_b64encode
 
 # Prefixes let secret scanners recognise what leaked.
 AUTHORIZATION_CODE = "sso_ac_"
-REFRESH_TOKEN = "sso_rt_"
-CLIENT_SECRET = "sso_cs_"
+REFRESH_TOKEN = "sso_rt_"  # noqa: S105 (a prefix)
+CLIENT_SECRET = "sso_cs_"  # noqa: S105 (a prefix)
 SESSION = "sso_sid_"
 
 

@@ -3,7 +3,8 @@
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
-from flask import Response, make_response, render_template, request, url_for
+from flask import make_response, render_template, request, url_for
+from werkzeug.wrappers import Response
 
 from sso import audit, browser_session
 from sso.endpoints import authorize

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from sso.flow import claims_parameter, scopes
@@ -57,7 +57,7 @@ class AuthorizationRequest:
     login_hint: str | None = None
     hinted_subject: str | None = None
     acr_values: tuple[str, ...] = ()
-    claims: ClaimsRequest = ClaimsRequest()
+    claims: ClaimsRequest = field(default_factory=ClaimsRequest)
     resumed: bool = False
     selected: str | None = None
     denied: bool = False

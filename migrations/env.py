@@ -1,0 +1,40 @@
+"""How Alembic reaches the application's engine and tables (run through `flask db …`)."""
+
+from alembic import context
+from flask import current_app
+
+from sso.models import Base
+from sso.models.base import UtcDateTime
+
+extension = current_app.extensions["migrate"]
+
+
+def render_item(type_, obj, autogen_context):
+    """A migration stands for itself: it names no type of the application's."""
+    if type_ == "type" and isinstance(obj, UtcDateTime):
+        return "sa.DateTime(timezone=True)"
+    return False
+
+
+def run_migrations_online() -> None:
+    def leave_out_empty_revisions(context, revision, directives) -> None:
+        if (
+            getattr(context.config.cmd_opts, "autogenerate", False)
+            and directives[0].upgrade_ops.is_empty()
+        ):
+            directives[:] = []
+
+    arguments = {**extension.configure_args, "render_item": render_item}
+    arguments.setdefault("process_revision_directives", leave_out_empty_revisions)
+    with extension.db.engine.connect() as connection:
+        context.configure(connection=connection, target_metadata=Base.metadata, **arguments)
+        with context.begin_transaction():
+            if connection.dialect.name == "postgresql":
+                # Two nodes may upgrade at once: the second waits, and then finds nothing to do.
+                connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7336715)")
+            context.run_migrations()
+
+
+if context.is_offline_mode():
+    raise SystemExit("Migrations run against a database; --sql is not supported.")
+run_migrations_online()
