@@ -3,9 +3,16 @@
 from datetime import UTC, datetime
 
 
+def _system() -> datetime:
+    return datetime.now(UTC)
+
+
+source = _system
+
+
 def now() -> datetime:
     """The present moment, aware, UTC."""
-    return datetime.now(UTC)
+    return source()
 
 
 def timestamp(moment: datetime) -> int:

@@ -74,7 +74,8 @@ def _cell(value: object, cut: bool = False) -> str:
         return "yes" if value else "no"
     if isinstance(value, datetime):
         return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
-    text = harmless(str(value))
+    text = json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else str(value)
+    text = harmless(text)
     return text[: _WIDEST - 1] + "…" if cut and len(text) > _WIDEST else text
 
 

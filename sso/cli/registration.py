@@ -167,8 +167,7 @@ def _address(email: str) -> tuple[str, str | None]:
 
 
 def _taken(address: str, user: User) -> list[str]:
-    with db.session.no_autoflush:
-        other = users.find_by_email(address)
+    other = users.find_by_email(address)
     if other is None or other.id == user.id:
         return []
     return [f"there is already a user with the e-mail address {address}"]

@@ -20,17 +20,22 @@ from sso.settings import SETTINGS, SettingsError, load_settings, read_settings
 def settings_command(as_json: bool) -> None:
     """Show every setting, its value, where it came from, and every fault."""
     reading = read_settings(os.environ)
-    shown = [
-        {
-            "name": setting.name,
-            "value": _value(reading.values[setting.name], setting.secret),
-            "source": reading.sources[setting.name],
-            "default": setting.default,
-            "meaning": setting.meaning,
-        }
-        for setting in SETTINGS
-    ]
     faults = _faults()
+    refused = {fault.partition(":")[0].removesuffix("_FILE") for fault in faults}
+    shown = []
+    for setting in SETTINGS:
+        name, value, source = setting.name, None, "refused"
+        if name not in refused:  # else what was read is the default, which would mislead
+            value, source = _shown(reading.values[name], setting.secret), reading.sources[name]
+        shown.append(
+            {
+                "name": name,
+                "value": value,
+                "source": source,
+                "default": setting.default,
+                "meaning": setting.meaning,
+            }
+        )
     if as_json:
         print_json({"settings": shown, "faults": faults})
     else:
@@ -44,7 +49,7 @@ def settings_command(as_json: bool) -> None:
         raise Failure(f"the settings have {len(faults)} fault{'s' * (len(faults) > 1)}")
 
 
-def _value(value: object, secret: bool) -> object:
+def _shown(value: object, secret: bool) -> object:
     return HIDDEN if secret and value is not None else value
 
 

@@ -32,7 +32,8 @@ def rotate(force: bool, as_json: bool) -> None:
     _show(activated, as_json)
 
 
-@group.command("retire")
+# A kid is a thumbprint and may begin with a dash.
+@group.command("retire", context_settings={"ignore_unknown_options": True})
 @click.argument("kid")
 @json_option
 def retire(kid: str, as_json: bool) -> None:

@@ -20,7 +20,7 @@ def set_password(who: str, password_stdin: bool, as_json: bool) -> None:
     registration.set_password(user, ask(password_stdin))
     browser_session.end_all(user.id, "password_changed")
     db.session.commit()
-    done(user, as_json, password_set=True)
+    done(user, as_json, "the password is set", password_set=True)
 
 
 @group.command("disable")
@@ -57,7 +57,7 @@ def delete(who: str, yes: bool, as_json: bool) -> None:
     browser_session.end_all(user.id, "user_deleted")
     users.remove(user)
     db.session.commit()
-    done(user, as_json, deleted=True)
+    done(user, as_json, "deleted", deleted=True)
 
 
 @group.command("sessions")
@@ -85,4 +85,4 @@ def sign_out(who: str, as_json: bool) -> None:
     for session in found:
         browser_session.end(session, "operator")
     db.session.commit()
-    done(user, as_json, sessions_ended=len(found))
+    done(user, as_json, f"{len(found)} sessions ended", sessions_ended=len(found))

@@ -146,13 +146,12 @@ def show_user(user: User, as_json: bool) -> None:
     print_record([*shown.items(), *((f"claim {name}", v) for name, v in user.claims.items())])
 
 
-def done(user: User, as_json: bool, **what: object) -> None:
+def done(user: User, as_json: bool, words: str, **what: object) -> None:
     """Say what was done to a user who is not shown whole."""
     if as_json:
         print_json({"id": str(user.id), "email": user.email, **what})
     else:
-        words = ", ".join(f"{name.replace('_', ' ')}: {value}" for name, value in what.items())
-        print_line(f"{user.email} ({user.id}): {words}")
+        print_line(f"{user.email} ({user.id}): {words}.")
 
 
 def _parsed(texts: tuple[str, ...]) -> dict[str, Any]:

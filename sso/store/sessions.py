@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
-from sqlalchemy import and_, select, update
+from sqlalchemy import ColumnElement, and_, select, update
 
 from sso import clock
 from sso.extensions import db
@@ -20,12 +20,11 @@ class Visit(NamedTuple):
     consent: Consent | None = None
 
 
-def _live(now: datetime) -> tuple[object, ...]:
-    return (
-        BrowserSession.ended_at.is_(None),
-        BrowserSession.expires_at > now,
-        User.disabled_at.is_(None),
-    )
+def _live(now: datetime) -> ColumnElement[bool]:
+    return and_(BrowserSession.ended_at.is_(None), BrowserSession.expires_at > now)
+
+
+_ENABLED = User.disabled_at.is_(None)
 
 
 def find_live(digest: str) -> Visit | None:
@@ -33,20 +32,18 @@ def find_live(digest: str) -> Visit | None:
     row = db.session.execute(
         select(BrowserSession, User)
         .join(User, User.id == BrowserSession.user_id)
-        .where(BrowserSession.digest == digest, *_live(clock.now()))  # type: ignore[arg-type]
+        .where(BrowserSession.digest == digest, _live(clock.now()), _ENABLED)
     ).first()
     return Visit(row[0], row[1]) if row else None
 
 
 def find_with_client(client_id: str, digest: str) -> tuple[Client | None, Visit | None]:
     """In one statement: the client, the live session, its user and the consent."""
-    session_and_user = and_(BrowserSession.digest == digest, *_live(clock.now()))  # type: ignore[arg-type]
     row = db.session.execute(
         select(Client, BrowserSession, User, Consent)
-        .outerjoin(
-            BrowserSession.__table__.join(User.__table__, User.id == BrowserSession.user_id),
-            session_and_user,
-        )
+        .select_from(Client)
+        .outerjoin(BrowserSession, and_(BrowserSession.digest == digest, _live(clock.now())))
+        .outerjoin(User, and_(User.id == BrowserSession.user_id, _ENABLED))
         .outerjoin(Consent, and_(Consent.user_id == User.id, Consent.client_id == Client.client_id))
         .where(Client.client_id == client_id, Client.disabled_at.is_(None))
     ).first()
