@@ -1,0 +1,129 @@
+"""`flask demo`: server and sample application from nothing, in one process.
+
+It keeps to a database and a secret key of its own in `instance/demo/`, whatever the settings say:
+a user with a printed password has no business anywhere else.
+"""
+
+import json
+import os
+import secrets
+import socket
+import sys
+import threading
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import click
+import flask_migrate
+from flask import Flask
+from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
+
+from sso import ROOT, create_app
+from sso.cli.registration import create_user, register_client, set_password
+from sso.demo.application import create_sample_application
+from sso.extensions import db
+from sso.jobs.key_rotation import ensure_keys
+from sso.store import clients, users
+
+HOST = "127.0.0.1"
+EMAIL = "dana@example.com"
+
+
+@dataclass(frozen=True)
+class Demo:
+    """What a person needs to try it."""
+
+    open: str
+    email: str
+    password: str
+    server: str
+
+
+class _Quiet(WSGIRequestHandler):
+    """No line per request: the log of security events is more telling."""
+
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        pass
+
+
+@click.command("demo")
+@click.option("--port", default=5000, help="Port of the server; the next free one is taken.")
+@click.option("--client-port", default=8000, help="Port of the sample application, likewise.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON value, for scripts.")
+def demo_command(port: int, client_port: int, as_json: bool) -> None:
+    """Start everything from nothing: server, demo user, sample application."""
+    server_port = _free_port(port)
+    sample_port = _free_port(client_port, but=server_port)
+    base_url = f"http://{HOST}:{server_port}/api/auth"
+    server = create_app({"SSO_BASE_URL": base_url}, ROOT / "instance" / "demo")
+    address = f"http://{HOST}:{sample_port}"
+    client_id, client_secret, password = _prepare(server, f"{address}/callback")
+    sample = create_sample_application(
+        issuer=base_url,
+        client_id=client_id,
+        client_secret=client_secret,
+        secret_key=secrets.token_urlsafe(32),
+    )
+    running = [_serve(server, server_port), _serve(sample, sample_port)]
+    _announce(Demo(f"{address}/", EMAIL, password, base_url), as_json)
+    try:
+        threading.Event().wait()
+    except KeyboardInterrupt:
+        click.echo("\nThe demo has ended.", err=True)
+    finally:
+        for each in running:
+            each.shutdown()
+
+
+def _prepare(server: Flask, redirect_uri: str) -> tuple[str, str, str]:
+    """Database, keys, the demo user with a new password, the sample client with a new secret."""
+    password = "-".join(secrets.token_hex(2) for _ in range(4))
+    with server.app_context():
+        flask_migrate.upgrade()
+        ensure_keys(server.config["SECRET_KEY"])
+        user = users.find_by_email(EMAIL)
+        if user is None:
+            create_user(email=EMAIL, name="Dana Demo", password=password, email_verified=True)
+        else:
+            set_password(user, password)
+        for old in clients.every():
+            clients.remove(old)
+        client, secret = register_client(name="Sample application", redirect_uris=[redirect_uri])
+        db.session.commit()
+        return client.client_id, secret, password
+
+
+def _serve(app: Flask, port: int) -> BaseWSGIServer:
+    server = make_server(HOST, port, app, threaded=True, request_handler=_Quiet)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server
+
+
+def _announce(demo: Demo, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(asdict(demo)))
+    else:
+        click.echo(
+            f"\n  Open      {demo.open}\n"
+            f'            and press "Sign in"\n\n'
+            f"  E-mail    {demo.email}\n"
+            f"  Password  {demo.password}\n\n"
+            f"  Server    {demo.server}\n"
+            f"  Data      {Path('instance') / 'demo'}\n\n"
+            "  Ctrl-C ends everything.\n"
+        )
+    sys.stdout.flush()
+
+
+def _free_port(wanted: int, but: int | None = None) -> int:
+    """This port, or the next free one."""
+    for port in range(wanted, min(wanted + 200, 65536)):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, os.name == "posix")
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+        if port != but:
+            return port
+    raise click.ClickException(f"no port from {wanted} on is free; give another with --port")
