@@ -134,12 +134,22 @@ def _response_mode(values: Mapping[str, str]) -> str:
     mode = values.get("response_mode", "query")
     if mode not in RESPONSE_MODES:
         raise RequestFault("invalid_request", "The 'response_mode' is neither query nor form_post.")
-    if mode == "form_post" and not values["redirect_uri"].startswith(("https:", "http:")):
-        # Posting to another scheme could run a script in this server's origin.
-        raise RequestFault("invalid_request", "form_post needs an http or https redirect_uri.")
-    if mode == "form_post" and any("\ud800" <= c <= "\udfff" for c in values["state"]):
-        raise RequestFault("invalid_request", "With form_post the 'state' has to be UTF-8.")
+    if mode == "form_post" and not can_be_posted(values["redirect_uri"], values["state"]):
+        raise RequestFault(
+            "invalid_request",
+            "form_post needs an http or https redirect_uri, and a 'state' of one line of UTF-8.",
+        )
     return mode
+
+
+def can_be_posted(redirect_uri: str, state: str) -> bool:
+    """Whether a form can carry the answer there unchanged.
+
+    Posting to another scheme could run a script in this server's origin; a form has no bytes
+    beyond UTF-8, and browsers rewrite its line ends.
+    """
+    unfit = any("\ud800" <= c <= "\udfff" or c in "\0\r\n" for c in state)
+    return redirect_uri.startswith(("https:", "http:")) and not unfit
 
 
 def _code_challenge(values: Mapping[str, str], required: bool) -> str | None:

@@ -8,6 +8,7 @@ from authlib.oauth2.rfc6749.errors import InvalidRequestError, OAuth2Error
 from flask import Response, g
 
 from sso import errors
+from sso.flow.request import can_be_posted
 from sso.models import Client
 from sso.oauth import authorization_response, client_authentication
 from sso.oauth.request import ProtocolRequest
@@ -73,12 +74,15 @@ class AuthorizationServer(AuthlibAuthorizationServer):
         """To a proven address; else a page in the browser's case and JSON in the backend's."""
         description = error.get_error_description() or "The request is not valid."
         if error.redirect_uri:
-            mode = request.payload.data.get("response_mode", "query")
+            data = request.payload.data
+            posted = data.get("response_mode") == "form_post" and can_be_posted(
+                error.redirect_uri, data.get("state", "")
+            )
             answer = authorization_response.to_client(
                 error.redirect_uri,
                 [("error", error.error), ("error_description", description)],
                 request.payload.state,
-                mode if _fits(mode, request) else "query",
+                "form_post" if posted else "query",
             )
             return self.handle_response(*answer)
         if errors.is_api():
@@ -93,13 +97,3 @@ _MENDS = {
     "invalid_client": "Compare the client_id with the output of: flask client list",
     "invalid_request": "Compare the request with the registration: flask client show CLIENT_ID",
 }
-
-
-def _fits(mode: str, request: ProtocolRequest) -> bool:
-    """Whether an error can be posted: to a web address, and with a state that HTML can carry."""
-    address, state = request.payload.redirect_uri or "", request.payload.state or ""
-    return (
-        mode == "form_post"
-        and address.startswith(("https:", "http:"))
-        and not any("\ud800" <= c <= "\udfff" or c in "\0\r\n" for c in state)
-    )
