@@ -124,10 +124,9 @@ def end_all(user_id: UUID, reason: str) -> None:
     grants.end_of_user(user_id, reason)
 
 
-def touch(visit: sessions.Visit) -> bool:
-    """Prolong a session in use, once a minute at the most. True if something must be committed."""
+def touch(visit: sessions.Visit) -> None:
+    """Prolong a session in use, once a minute at the most. Does not commit."""
     now = clock.now()
-    if now - visit.session.last_seen_at < _TOUCH_EVERY:
-        return False
-    sessions.touch(visit.session, now + timedelta(seconds=current.settings().session_lifetime))
-    return True
+    if now - visit.session.last_seen_at >= _TOUCH_EVERY:
+        expires_at = now + timedelta(seconds=current.settings().session_lifetime)
+        sessions.touch(visit.session, expires_at)

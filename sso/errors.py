@@ -91,11 +91,14 @@ def init_app(app: Flask) -> None:
 
 
 def _form_expired(_: CSRFError) -> Response:
-    return page(
-        "The form was not sent from this browser's own page, or its cookie is gone.",
-        title="Please try again",
-        mend="Go back, reload the page and send the form again. Cookies have to be allowed.",
-    )
+    if current_app.config["SESSION_COOKIE_NAME"] not in request.cookies:
+        return page(
+            "This page needs a cookie, and your browser did not send it.",
+            title="Please allow cookies",
+            mend="Allow cookies for this address, then go back, reload the page and try again.",
+        )
+    # Left open while another tab signed in or out: the same page anew, which leads on from there.
+    return Response(status=303, headers={"Location": request.full_path.rstrip("?")})
 
 
 def _http(error: HTTPException) -> Response:

@@ -15,8 +15,8 @@ def account() -> Response:
     visit = browser_session.current_visit()
     if visit is None:
         return redirect(url_for("sso.sign_in"), 303)
-    if browser_session.touch(visit):
-        db.session.commit()
+    browser_session.touch(visit)
+    db.session.commit()
     user = visit.user
     claims = scopes.values(user, scopes.claims_of(_SHOWN))
     html = render_template(

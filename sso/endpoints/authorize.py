@@ -42,10 +42,14 @@ def authorize() -> Response:
     validated = validate(waiting)
     if isinstance(validated, Response):
         return validated
-    response = _dispatch(validated)
     visit = browser_session.current_visit()
-    if visit and browser_session.touch(visit):
-        db.session.commit()
+    if visit:
+        browser_session.touch(visit)
+    found = decide(validated, visit)
+    response = _answer(validated, visit, found)
+    db.session.commit()
+    if visit and isinstance(found, decision.Answer):
+        audit.event("code_issued", client=validated.client.client_id, user=visit.user.id)
     return response
 
 
@@ -128,17 +132,11 @@ def _read() -> SealedRequest | None:
     return SealedRequest(parameters.single(pairs, PARAMETERS))
 
 
-def _dispatch(validated: Validated) -> Response:
+def _answer(validated: Validated, visit: Visit | None, found: decision.Decision) -> Response:
     server, grant, waiting = authorization_server(), validated.grant, validated.waiting
-    visit = browser_session.current_visit()
-    found = decide(validated, visit)
     if isinstance(found, decision.Answer):
         response: Response = server.create_authorization_response(
             grant.request, grant_user=visit, grant=grant
-        )
-        db.session.commit()
-        audit.event(
-            "code_issued", client=validated.client.client_id, user=visit.user.id if visit else None
         )
         return response
     if isinstance(found, decision.Refuse):

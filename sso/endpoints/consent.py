@@ -114,4 +114,4 @@ def _forbidden(validated: authorize.Validated, visit: Visit, waiting: SealedRequ
 
 
 def _switch_url(waiting: SealedRequest) -> str:
-    return url_for("sso.sign_in", resume=seal(waiting))
+    return url_for("sso.sign_in", resume=seal(waiting), another=1)

@@ -31,6 +31,8 @@ def sign_in() -> Response:
     if validated is not None:
         step = authorize.decide(validated, visit)
         why = step.why if isinstance(step, decision.SignIn) else None
+    if waiting and why is None and request.method == "GET" and "another" not in request.args:
+        return authorize.resume(waiting)  # signed in already, in another tab
     if why is decision.Why.SELECT and visit and "another" not in request.args and waiting:
         return _select_account(validated, visit, waiting)
     return _ask(validated, visit, waiting, why)

@@ -1,5 +1,7 @@
 """The six steps of the contract, from the browser's redirect to the user's profile."""
 
+from flask import Flask
+
 from sso.models import User
 from tests.actors import ISSUER, Browser, RelyingParty, claims_of, header_of, pkce
 
@@ -72,3 +74,25 @@ def test_refusing_is_access_denied(browser: Browser, client: RelyingParty, user:
         "state": "st4te",
         "iss": ISSUER,
     }
+
+
+def test_a_sign_in_page_of_another_tab_leads_on(
+    app: Flask, browser: Browser, client: RelyingParty, user: User
+) -> None:
+    """Signing in gives the browser a new session; the page in the other tab is older than that."""
+    other_tab = browser.authorize(client)
+    browser.approve(client)
+    browser.page = other_tab
+    page = browser.sign_in()
+    assert "code" in page.parameters
+
+
+def test_without_cookies_the_page_says_what_to_do(
+    app: Flask, client: RelyingParty, user: User
+) -> None:
+    browser = Browser(app)
+    browser.http = app.test_client(use_cookies=False)
+    browser.authorize(client)
+    page = browser.sign_in()
+    assert page.status == 400
+    assert "cookies" in page.html
