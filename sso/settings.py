@@ -15,6 +15,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from sso.addresses import is_loopback, strict_url_fault
+from sso.secret_key import embedded_secret_key
 
 DEFAULT_BASE_URL = "http://127.0.0.1:5000/api/auth"
 YEAR = 366 * 24 * 3600
@@ -247,22 +248,3 @@ def load_settings(environ: Mapping[str, str], instance: Path) -> Settings:
     values["SSO_DATABASE_URL"] = values["SSO_DATABASE_URL"] or f"sqlite:///{instance / 'sso.db'}"
     values["SSO_SECRET_KEY"] = values["SSO_SECRET_KEY"] or embedded_secret_key(instance)
     return Settings(**{name.removeprefix("SSO_").lower(): value for name, value in values.items()})
-
-
-def embedded_secret_key(instance: Path) -> str:
-    """The secret key in `instance/secret_key`; made once, readable by its owner alone."""
-    path = instance / "secret_key"
-    if not path.exists():
-        # Written whole under another name and linked: of several processes that start at once,
-        # one wins and none reads half a key.
-        fresh = instance / f".secret_key.{os.getpid()}"
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(os.urandom(32).hex())
-        try:
-            os.link(fresh, path)
-        except FileExistsError:
-            pass
-        finally:
-            fresh.unlink()
-    return path.read_text().strip()

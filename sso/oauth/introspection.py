@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from authlib.oauth2.rfc6749.errors import InvalidRequestError
 from authlib.oauth2.rfc7662 import IntrospectionEndpoint as AuthlibIntrospectionEndpoint
 
 from sso import clock, current
@@ -12,7 +11,7 @@ from sso.oauth.request import ProtocolRequest
 from sso.store import grants
 
 
-class IntrospectionEndpoint(AuthlibIntrospectionEndpoint):
+class IntrospectionEndpoint(presented_token.OwnTokens, AuthlibIntrospectionEndpoint):
     """A client asks about its own tokens; all others are inactive to it (§4)."""
 
     CLIENT_AUTH_METHODS = client_authentication.METHODS
@@ -20,10 +19,7 @@ class IntrospectionEndpoint(AuthlibIntrospectionEndpoint):
     def authenticate_token(
         self, request: ProtocolRequest, client: Client
     ) -> presented_token.Presented | None:
-        # A wrong hint is ignored (§2.1); Authlib answers it with 401.
-        if "token" not in request.form:
-            raise InvalidRequestError("The parameter 'token' is missing.")
-        found = presented_token.find(request.form["token"], client)
+        found = super().authenticate_token(request, client)
         if found and found.is_refresh and grants.find_live(found.row.grant_id) is None:
             return None
         return found

@@ -1,28 +1,18 @@
 """Revocation (RFC 7009)."""
 
-from authlib.oauth2.rfc6749.errors import InvalidRequestError
 from authlib.oauth2.rfc7009 import RevocationEndpoint as AuthlibRevocationEndpoint
 
 from sso import audit
-from sso.models import Client, Token
+from sso.models import Token
 from sso.oauth import client_authentication, presented_token
 from sso.oauth.request import ProtocolRequest
 from sso.store import grants, tokens
 
 
-class RevocationEndpoint(AuthlibRevocationEndpoint):
+class RevocationEndpoint(presented_token.OwnTokens, AuthlibRevocationEndpoint):
     """An access token ends alone; a refresh token ends its grant (§2.1)."""
 
     CLIENT_AUTH_METHODS = client_authentication.METHODS
-
-    def authenticate_token(
-        self, request: ProtocolRequest, client: Client
-    ) -> presented_token.Presented | None:
-        """The client's own token. An unknown or foreign one is answered alike (§2.2)."""
-        # A wrong hint is ignored (§2.1); Authlib answers it with 401.
-        if "token" not in request.form:
-            raise InvalidRequestError("The parameter 'token' is missing.")
-        return presented_token.find(request.form["token"], client)
 
     def revoke_token(self, token: presented_token.Presented, request: ProtocolRequest) -> None:
         row: Token = token.row
