@@ -7,7 +7,7 @@ from pathlib import Path
 from flask import Flask
 from werkzeug.middleware.proxy_fix import ProxyFix
 
-from sso import browser_session, cli, database, endpoints, errors, headers, logs, oauth
+from sso import browser_session, cli, cors, database, endpoints, errors, headers, logs, oauth
 from sso.extensions import csrf, db, migrate
 from sso.keys import ID_TOKEN_LIFETIME, KeyRing
 from sso.settings import Settings, load_settings
@@ -41,6 +41,7 @@ def create_app(environ: Mapping[str, str] | None = None, instance: Path | None =
     endpoints.init_app(app)
     errors.init_app(app)
     headers.init_app(app)
+    cors.init_app(app)
     cli.init_app(app)
 
     if settings.trusted_proxies:

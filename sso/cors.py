@@ -1,0 +1,27 @@
+"""Cross-origin requests: open for what carries its own proof, closed for pages.
+
+No credentials are allowed: the browser's cookies are never sent, and these endpoints read none.
+"""
+
+from flask import Flask, Response, request
+
+_OPEN = frozenset(
+    {"sso.discovery", "root.metadata", "sso.jwks", "sso.token", "sso.userinfo", "sso.revoke"}
+)
+
+
+def init_app(app: Flask) -> None:
+    """Answer cross-origin requests at the open endpoints."""
+
+    @app.after_request
+    def add_headers(response: Response) -> Response:
+        if request.endpoint not in _OPEN:
+            return response
+        headers = response.headers
+        headers["Access-Control-Allow-Origin"] = "*"
+        headers["Access-Control-Expose-Headers"] = "WWW-Authenticate, Retry-After"
+        if request.method == "OPTIONS":
+            headers["Access-Control-Allow-Methods"] = ", ".join(sorted(response.allow))
+            headers["Access-Control-Allow-Headers"] = "Authorization, Content-Type"
+            headers["Access-Control-Max-Age"] = "3600"
+        return response
