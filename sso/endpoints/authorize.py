@@ -129,7 +129,10 @@ def _read() -> SealedRequest | None:
     pairs = parameters.query_pairs(request)
     if any(name == "resume" for name, _ in pairs):
         return read_waiting()
-    return SealedRequest(parameters.single(pairs, PARAMETERS))
+    values = parameters.single(pairs, PARAMETERS)
+    # These two are looked up before the others are judged; a database takes no NUL.
+    parameters.check_clean(values, ("client_id", "redirect_uri"))
+    return SealedRequest(values)
 
 
 def _answer(validated: Validated, visit: Visit | None, found: decision.Decision) -> Response:

@@ -118,16 +118,18 @@ class AuthorizationCodeGrant(TokenResponse, AuthlibAuthorizationCodeGrant):
             )
         )
 
-    def query_authorization_code(self, code: str, client: Client) -> AuthorizationCode | None:
+    def query_authorization_code(self, code: str, client: Client) -> AuthorizationCode:
         """Use the code up; the endpoint rolls that back if a later check fails."""
         digest, now = digests.digest(code), clock.now()
         found = codes.use(digest, client.client_id, now)
         if found is None:
             self._note_reuse(digest, client)
-            return None
+            raise InvalidGrantError(
+                "The code is unknown, expired or used, or it was issued to another client."
+            )
         grant = grants.find_live(found.grant_id)
         if grant is None:
-            return None
+            raise InvalidGrantError("What the user approved with this code has ended.")
         set_committed_value(found, "grant", grant)
         self.request.approval = grant
         return found

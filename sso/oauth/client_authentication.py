@@ -12,7 +12,7 @@ from urllib.parse import unquote_plus
 
 from authlib.oauth2.rfc6749.errors import InvalidClientError, InvalidRequestError
 
-from sso import digests
+from sso import digests, parameters
 from sso.models import Client
 from sso.oauth.request import ProtocolRequest
 
@@ -96,12 +96,9 @@ def _decode(encoded: str) -> Credentials:
     try:
         text = base64.b64decode(encoded, validate=True).decode("utf-8")
         client_id, separator, secret = text.partition(":")
-        if separator:
-            return Credentials(
-                "client_secret_basic",
-                unquote_plus(client_id, errors="strict"),
-                unquote_plus(secret, errors="strict"),
-            )
+        pair = [unquote_plus(part, errors="strict") for part in (client_id, secret)]
+        if separator and not any(parameters.fault_of("", part) for part in pair):
+            return Credentials("client_secret_basic", *pair)
     except (binascii.Error, ValueError):
         pass
     raise ClientAuthenticationFailed("The Basic credentials can't be decoded.", basic=True)
