@@ -1,0 +1,155 @@
+"""Real services for tests: PostgreSQL, gunicorn, Chromium. All listen on 127.0.0.1."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import requests
+
+ROOT = Path(__file__).resolve().parent.parent
+CHROMIUM_ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--no-first-run",
+]
+
+
+def require(what: str, path: str | None) -> str:
+    """The program, or a skip; in CI a missing program is a failure."""
+    if path:
+        return path
+    if os.environ.get("CI"):
+        pytest.fail(f"{what} is missing, and in CI nothing is skipped")
+    pytest.skip(f"{what} is not installed")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def wait_for(ready: Callable[[], bool], what: str, seconds: float = 30) -> None:
+    """Poll until it is ready."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if ready():
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"{what} was not ready within {seconds} s")
+
+
+@contextmanager
+def postgresql(folder: Path) -> Iterator[str]:
+    """A cluster of its own in a folder; gives its SQLAlchemy URL."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    initdb = require("PostgreSQL", str(found[-1]) if found else shutil.which("initdb"))
+    postgres = str(Path(initdb).with_name("postgres"))
+    data, prefix = folder / "data", []
+    if os.geteuid() == 0:  # PostgreSQL refuses to run as root
+        prefix = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+        shutil.chown(folder, "postgres", "postgres")
+        for parent in folder.parents:
+            if parent.owner() == "root" and parent.is_relative_to("/tmp"):
+                parent.chmod(parent.stat().st_mode | 0o011)
+    subprocess.run(
+        [*prefix, initdb, "-D", str(data), "-A", "trust", "-U", "postgres", "--no-sync"],
+        check=True,
+        capture_output=True,
+    )
+    port = free_port()
+    options = {"listen_addresses": "127.0.0.1", "port": port, "fsync": "off"}
+    arguments = [f"-c{name}={value}" for name, value in options.items()]
+    log = (folder / "log").open("w")
+    process = subprocess.Popen(
+        [*prefix, postgres, "-D", str(data), "-k", str(folder), *arguments],
+        stdout=log,
+        stderr=subprocess.STDOUT,
+    )
+    try:
+        wait_for(lambda: _answers(port) and process.poll() is None, "PostgreSQL")
+        yield f"postgresql+psycopg://postgres@127.0.0.1:{port}/postgres"
+    finally:
+        process.terminate()
+        process.wait(20)
+        log.close()
+
+
+class Server:
+    """gunicorn with the application, on a database of its own."""
+
+    def __init__(self, folder: Path, workers: int = 2, **environ: str) -> None:
+        self.folder, self.workers = folder, workers
+        self.port = free_port()
+        self.origin = f"http://127.0.0.1:{self.port}"
+        self.base_url = f"{self.origin}/api/auth"
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(("SSO_", "COV_"))}
+        self.environ = {
+            **inherited,
+            "SSO_BASE_URL": self.base_url,
+            "SSO_DATABASE_URL": f"sqlite:///{folder / 'sso.db'}",
+            "SSO_SECRET_KEY": "a secret key for tests, and for tests alone",
+            **environ,
+        }
+
+    def flask(self, *arguments: str, stdin: str = "") -> str:
+        """Run the real command line; gives its standard output."""
+        done = subprocess.run(
+            [sys.executable, "-m", "flask", *arguments],
+            cwd=ROOT,
+            env=self.environ,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    @contextmanager
+    def running(self) -> Iterator["Server"]:
+        """Migrate, start, wait until ready; stop in the end."""
+        self.flask("db", "upgrade")
+        log = (self.folder / "gunicorn.log").open("w")
+        process = subprocess.Popen(
+            [sys.executable, "-m", "gunicorn", "wsgi:app"]
+            + ["-b", f"127.0.0.1:{self.port}", "-w", str(self.workers)],
+            cwd=ROOT,
+            env=self.environ,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            wait_for(self._is_ready, "gunicorn")
+            yield self
+        finally:
+            process.terminate()
+            process.wait(20)
+            log.close()
+
+    @property
+    def log(self) -> str:
+        return (self.folder / "gunicorn.log").read_text()
+
+    def _is_ready(self) -> bool:
+        return _answers(self.port) and requests.get(f"{self.origin}/readyz", timeout=5).ok
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def chromium() -> str:
+    """The path of Debian's Chromium."""
+    return require("Chromium", shutil.which("chromium"))
