@@ -121,8 +121,10 @@ class Server:
         self.flask("db", "upgrade")
         log = (self.folder / "gunicorn.log").open("w")
         process = subprocess.Popen(
-            [sys.executable, "-m", "gunicorn", "wsgi:app"]
-            + ["-b", f"127.0.0.1:{self.port}", "-w", str(self.workers)],
+            [
+                *(sys.executable, "-m", "gunicorn", "wsgi:app"),
+                *("-b", f"127.0.0.1:{self.port}", "-w", str(self.workers)),
+            ],
             cwd=ROOT,
             env=self.environ,
             stdout=log,

@@ -1,0 +1,97 @@
+"""A real browser, a real server, and the sample application."""
+
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+import flask
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+from werkzeug.serving import make_server
+
+from sso.demo.application import create_sample_application
+from tests.services import CHROMIUM_ARGUMENTS, Server, chromium, free_port
+
+PASSWORD = "correct horse battery"
+EMAIL = "dana@example.com"
+
+
+@dataclass(frozen=True)
+class Site:
+    """The server, the sample application that signs in at it, and a client that echoes."""
+
+    server: Server
+    sample: str
+    echo: str
+    echo_client_id: str
+
+    def request(self, **more: str) -> str:
+        """The address of an authorization request of the echoing client."""
+        values = {
+            "response_type": "code",
+            "client_id": self.echo_client_id,
+            "redirect_uri": self.echo,
+            **more,
+        }
+        return f"{self.server.base_url}/oauth2/authorize?{urlencode(values)}"
+
+
+def register(server: Server, name: str, redirect_uri: str) -> dict[str, Any]:
+    """Register a client with the command line."""
+    options = ["--name", name, "--redirect-uri", redirect_uri]
+    registered: dict[str, Any] = json.loads(server.flask("client", "create", *options, "--json"))
+    return registered
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    port = free_port()
+    with Server(tmp_path_factory.mktemp("server")).running() as server:
+        user = ["user", "create", "--email", EMAIL, "--name", "Dana Demo"]
+        server.flask(*user, "--password-stdin", stdin=PASSWORD + "\n")
+        origin = f"http://127.0.0.1:{port}"
+        client = register(server, "Sample application", f"{origin}/callback")
+        echo = register(server, "Echo", f"{origin}/echo")
+        app = create_sample_application(
+            issuer=server.base_url,
+            client_id=client["client_id"],
+            client_secret=client["client_secret"],
+            secret_key="only for tests",
+        )
+        app.add_url_rule("/echo", "echo", lambda: dict(flask.request.form), methods=["POST"])
+        sample = make_server("127.0.0.1", port, app, threaded=True)
+        thread = threading.Thread(target=sample.serve_forever, daemon=True)
+        thread.start()
+        yield Site(server, f"{origin}/", f"{origin}/echo", echo["client_id"])
+        sample.shutdown()
+        thread.join(10)
+
+
+@pytest.fixture(scope="module")
+def chrome() -> Iterator[Browser]:
+    path = chromium()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=CHROMIUM_ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(params=[True, False], ids=["with scripts", "without scripts"])
+def scripts(request: pytest.FixtureRequest) -> bool:
+    """Whether the browser runs scripts."""
+    return bool(request.param)
+
+
+@pytest.fixture
+def page(chrome: Browser, scripts: bool) -> Iterator[Page]:
+    """A page that fails the test when anything is blocked by a policy."""
+    context = chrome.new_context(java_script_enabled=scripts)
+    opened = context.new_page()
+    complaints: list[str] = []
+    opened.on("console", lambda message: complaints.append(message.text))
+    yield opened
+    context.close()
+    assert [text for text in complaints if "Content Security Policy" in text] == []

@@ -1,0 +1,67 @@
+"""The whole story, in Chromium: from the sample application's button to the profile."""
+
+import json
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import EMAIL, PASSWORD, Site
+
+
+def fill(page: Page, password: str) -> None:
+    page.get_by_label("E-mail").fill(EMAIL)
+    page.get_by_label("Password").fill(password)
+    page.get_by_role("button", name="Sign in").click()
+
+
+def test_sign_in_to_the_sample_application(page: Page, site: Site) -> None:
+    page.goto(site.sample)
+    page.click("#sign-in")
+    fill(page, "not the password")
+    expect(page.get_by_role("alert")).to_be_visible()
+    expect(page.get_by_label("Password")).to_have_value("")
+    fill(page, PASSWORD)
+    allow = page.get_by_role("button", name="Allow")
+    expect(allow.or_(page.locator("#profile-email"))).to_be_visible()
+    if allow.is_visible():  # the second time, the consent is remembered
+        expect(page.get_by_role("heading")).to_contain_text("Sample application")
+        expect(page.get_by_role("main")).to_contain_text(EMAIL)
+        page.get_by_role("button", name="Allow").click()
+    expect(page).to_have_url(re.compile(re.escape(site.sample)))
+    expect(page.locator("#profile-email")).to_have_text(EMAIL)
+    expect(page.locator("#profile-name")).to_have_text("Dana Demo")
+    expect(page.locator("#profile-email-verified")).to_have_text("false")
+    page.click("#refresh")
+    expect(page.locator("#refreshed")).to_be_visible()
+    page.goto(f"{site.server.base_url}/sign-out")
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_role("heading")).to_have_text("You are signed out")
+    page.goto(f"{site.server.base_url}/account")
+    expect(page.get_by_label("Password")).to_be_visible()
+
+
+@pytest.mark.parametrize("button", ["Allow", "Cancel"])
+def test_form_post_posts_itself(page: Page, site: Site, scripts: bool, button: str) -> None:
+    """By a script under a strict policy, or by its button; `state` arrives unchanged."""
+    state = 'a b%20"<&>é+'
+    page.goto(site.request(state=state, response_mode="form_post", prompt="consent"))
+    fill(page, PASSWORD)
+    page.get_by_role("button", name=button).click()
+    if not scripts:
+        page.get_by_role("button", name="Continue").click()
+    page.wait_for_url(site.echo)
+    received = json.loads(page.locator("body").inner_text())
+    assert received["state"] == state
+    assert received["iss"] == site.server.base_url
+    if button == "Allow":
+        assert received["code"]
+    else:
+        assert received["error"] == "access_denied"
+
+
+def test_an_unknown_client_gets_a_page(page: Page, site: Site) -> None:
+    answer = page.goto(f"{site.server.base_url}/oauth2/authorize?client_id=nobody&state=x")
+    assert answer is not None
+    assert answer.status == 400
+    expect(page.get_by_role("alert")).to_contain_text("client_id")
