@@ -50,4 +50,9 @@ def unseal(text: str) -> SealedRequest | None:
 
 
 def _serializer() -> URLSafeTimedSerializer:
-    return URLSafeTimedSerializer(current.settings().secret_key, salt="authorization request")
+    # ensure_ascii: a `state` that is not UTF-8 travels as surrogates, which only escapes can hold.
+    return URLSafeTimedSerializer(
+        current.settings().secret_key,
+        salt="authorization request",
+        serializer_kwargs={"ensure_ascii": True},
+    )

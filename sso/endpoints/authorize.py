@@ -132,7 +132,7 @@ def _read() -> SealedRequest | None:
     values = parameters.single(pairs, PARAMETERS)
     # These two are looked up before the others are judged; a database takes no NUL.
     parameters.check_clean(values, ("client_id", "redirect_uri"))
-    return SealedRequest(values)
+    return SealedRequest({name: values[name] for name in PARAMETERS if name in values})
 
 
 def _answer(validated: Validated, visit: Visit | None, found: decision.Decision) -> Response:
