@@ -143,7 +143,7 @@ class Browser:
 
     def open(self, url: str, method: str = "GET", **more: Any) -> Page:
         """Go to an address and on, until there is a page or a client's address."""
-        url = urljoin(self.page.url, url)
+        url = urljoin(self.page.url if self.page.is_at_server else ORIGIN, url)
         for _ in range(10):
             if not url.startswith(ORIGIN + "/"):
                 self.page = Page(url, 0)

@@ -221,8 +221,8 @@ def test_sign_in_form(app: Flask, client: RelyingParty, name: str, bad: bytes) -
 
 
 HEADERS = [
-    "Basic", "Basic !!!", "Basic /w==", "Basic OnM=", "Basic YQ==", "Basic YTolMDA=", "Basic JUZGOng=",
-    "Bearer", "Bearer a b", "Digest x", "\x80", "Basic " + "A" * 5000,
+    "Basic", "Basic !!!", "Basic /w==", "Basic OnM=", "Basic YQ==", "Basic YTolMDA=",
+    "Basic JUZGOng=", "Bearer", "Bearer a b", "Digest x", "\x80", "Basic " + "A" * 5000,
 ]  # fmt: skip
 
 

@@ -1,0 +1,137 @@
+"""The token endpoint with `refresh_token` (RFC 6749 §6, RFC 9700 §4.14.2)."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from flask import Flask
+
+from sso.extensions import db
+from sso.models import User
+from sso.store import clients, users
+from tests.actors import Browser, RelyingParty
+from tests.conftest import Clock
+from tests.factories import make_client, make_user
+
+OFFLINE = "openid profile email offline_access"
+
+
+@pytest.fixture
+def tokens(clock: Clock, browser: Browser, client: RelyingParty, user: User) -> dict[str, Any]:
+    found: dict[str, Any] = client.exchange(browser.approve(client).code).get_json()
+    return found
+
+
+def refused(answer: Any) -> bool:
+    return bool(answer.status_code == 400 and answer.get_json()["error"] == "invalid_grant")
+
+
+def test_a_retry_gets_the_same_successor(
+    clock: Clock, client: RelyingParty, tokens: dict[str, Any]
+) -> None:
+    first = client.refresh(tokens["refresh_token"]).get_json()
+    clock.move(seconds=9)
+    second = client.refresh(tokens["refresh_token"]).get_json()
+    assert second["refresh_token"] == first["refresh_token"]
+    assert second["access_token"] != first["access_token"]
+    assert client.userinfo(second["access_token"]).status_code == 200
+    assert client.refresh(first["refresh_token"]).status_code == 200
+
+
+def test_after_the_leeway_reuse_ends_the_family(
+    clock: Clock, client: RelyingParty, tokens: dict[str, Any]
+) -> None:
+    successor = client.refresh(tokens["refresh_token"]).get_json()
+    clock.move(seconds=11)
+    assert refused(client.refresh(tokens["refresh_token"]))
+    assert refused(client.refresh(successor["refresh_token"]))
+    assert client.userinfo(successor["access_token"]).status_code == 401
+    assert client.userinfo(tokens["access_token"]).status_code == 401
+
+
+def test_without_leeway_reuse_ends_it_at_once(clock: Clock, make_app: Callable[..., Flask]) -> None:
+    app = make_app(SSO_REFRESH_TOKEN_LEEWAY="0")
+    make_user(app)
+    client = make_client(app)
+    tokens = client.exchange(Browser(app).approve(client).code).get_json()
+    successor = client.refresh(tokens["refresh_token"]).get_json()
+    assert refused(client.refresh(tokens["refresh_token"]))
+    assert client.userinfo(successor["access_token"]).status_code == 401
+
+
+def test_narrowing_holds_for_one_access_token(client: RelyingParty, tokens: dict[str, Any]) -> None:
+    narrow = client.refresh(tokens["refresh_token"], scope="openid email").get_json()
+    assert narrow["scope"] == "openid email"
+    assert "name" not in client.userinfo(narrow["access_token"]).get_json()
+    whole = client.refresh(narrow["refresh_token"]).get_json()
+    assert whole["scope"] == "openid profile email"
+
+
+def test_widening_is_refused_and_uses_nothing_up(
+    client: RelyingParty, tokens: dict[str, Any]
+) -> None:
+    answer = client.refresh(tokens["refresh_token"], scope="openid groups")
+    assert (answer.status_code, answer.get_json()["error"]) == (400, "invalid_scope")
+    assert client.refresh(tokens["refresh_token"]).status_code == 200
+
+
+def test_it_lives_thirty_days_from_its_last_use(
+    clock: Clock, app: Flask, browser: Browser, user: User
+) -> None:
+    client = make_client(app, scope=OFFLINE)
+    page = browser.approve(client, scope=OFFLINE)
+    token = client.exchange(page.code).get_json()["refresh_token"]
+    for _ in range(3):
+        clock.move(days=29)
+        token = client.refresh(token).get_json()["refresh_token"]
+    clock.move(days=31)
+    assert refused(client.refresh(token))
+
+
+def test_another_client(app: Flask, client: RelyingParty, tokens: dict[str, Any]) -> None:
+    assert refused(make_client(app, name="Other").refresh(tokens["refresh_token"]))
+    assert client.refresh(tokens["refresh_token"]).status_code == 200
+
+
+@pytest.mark.parametrize("offline", [False, True])
+def test_sign_out(clock: Clock, app: Flask, browser: Browser, user: User, offline: bool) -> None:
+    """Without offline_access the grant ends with the session; with it, it outlives sign-out."""
+    client = make_client(app, scope=OFFLINE)
+    scope = OFFLINE if offline else "openid email"
+    tokens = client.exchange(browser.approve(client, scope=scope).code).get_json()
+    browser.open("/api/auth/sign-out")
+    browser.submit(decision="sign_out")
+    alive = client.userinfo(tokens["access_token"]).status_code == 200
+    assert alive is offline
+    assert (client.refresh(tokens["refresh_token"]).status_code == 200) is offline
+
+
+def test_it_ends_when_the_session_expires(
+    clock: Clock, client: RelyingParty, tokens: dict[str, Any]
+) -> None:
+    clock.move(days=15)
+    assert refused(client.refresh(tokens["refresh_token"]))
+
+
+@pytest.mark.parametrize("who", ["user", "client"])
+def test_disabling_ends_it(
+    app: Flask, client: RelyingParty, user: User, tokens: dict[str, Any], who: str
+) -> None:
+    from sso import clock
+
+    with app.app_context():
+        found = users.find(user.id) if who == "user" else clients.find(client.client_id)
+        assert found is not None
+        found.disabled_at = clock.now()
+        db.session.commit()
+    assert client.userinfo(tokens["access_token"]).status_code == 401
+    answer = client.refresh(tokens["refresh_token"])
+    assert answer.get_json()["error"] == ("invalid_grant" if who == "user" else "invalid_client")
+
+
+def test_revoking_it_ends_the_grant(client: RelyingParty, tokens: dict[str, Any]) -> None:
+    assert client.introspect(tokens["access_token"]).get_json()["active"] is True
+    assert client.revoke(tokens["refresh_token"]).status_code == 200
+    assert client.introspect(tokens["access_token"]).get_json() == {"active": False}
+    assert client.userinfo(tokens["access_token"]).status_code == 401
+    assert refused(client.refresh(tokens["refresh_token"]))
