@@ -29,9 +29,10 @@ def run_migrations_online() -> None:
     with extension.db.engine.connect() as connection:
         context.configure(connection=connection, target_metadata=Base.metadata, **arguments)
         with context.begin_transaction():
-            if connection.dialect.name == "postgresql":
-                # Two nodes may upgrade at once: the second waits, and then finds nothing to do.
-                connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7336715)")
+            # Two nodes may upgrade at once: the second waits, and then finds nothing to do.
+            is_postgresql = connection.dialect.name == "postgresql"
+            lock = "SELECT pg_advisory_xact_lock(7336715)" if is_postgresql else "BEGIN IMMEDIATE"
+            connection.exec_driver_sql(lock)
             context.run_migrations()
 
 

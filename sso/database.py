@@ -11,7 +11,7 @@ from sqlalchemy.engine import make_url
 from sso.extensions import db
 
 BUSY_TIMEOUT = 15_000  # milliseconds to wait for another process's write
-_READ = re.compile(r"\s*(SELECT|PRAGMA|EXPLAIN)\b", re.IGNORECASE)
+_NO_WRITE = re.compile(r"\s*(SELECT|PRAGMA|EXPLAIN|BEGIN)\b", re.IGNORECASE)
 
 
 def configure(app: Flask, database_url: str) -> None:
@@ -55,5 +55,5 @@ def _prepare_sqlite(engine: Engine) -> None:
     def begin_immediate(
         connection: Any, cursor: sqlite3.Cursor, statement: str, *_rest: object
     ) -> None:
-        if not cursor.connection.in_transaction and not _READ.match(statement):
+        if not cursor.connection.in_transaction and not _NO_WRITE.match(statement):
             cursor.execute("BEGIN IMMEDIATE")

@@ -3,6 +3,7 @@
 from uuid import UUID
 
 from sqlalchemy import select
+from sqlalchemy.dialects import postgresql, sqlite
 
 from sso import clock
 from sso.extensions import db
@@ -16,15 +17,20 @@ def find(user_id: UUID, client_id: str) -> Consent | None:
 
 
 def remember(user_id: UUID, client_id: str, scopes: tuple[str, ...]) -> None:
-    """Remember what was allowed, beside what was allowed before."""
-    consent = db.session.scalar(
+    """Remember what was allowed, beside what was allowed before, also by two tabs at once."""
+    insert = postgresql.insert if db.engine.dialect.name == "postgresql" else sqlite.insert
+    now = clock.now()
+    db.session.execute(
+        insert(Consent)
+        .values(user_id=user_id, client_id=client_id, scope="", created_at=now, updated_at=now)
+        .on_conflict_do_nothing()
+    )
+    consent = db.session.scalars(
         select(Consent)
         .where(Consent.user_id == user_id, Consent.client_id == client_id)
         .with_for_update()
-    )
-    if consent is None:
-        consent = Consent(user_id=user_id, client_id=client_id, scope="")
-        db.session.add(consent)
+        .execution_options(populate_existing=True)
+    ).one()
     consent.scope = " ".join(dict.fromkeys((*consent.scope.split(), *scopes)))
-    consent.updated_at = clock.now()
+    consent.updated_at = now
     db.session.flush()

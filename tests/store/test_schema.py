@@ -1,0 +1,86 @@
+"""Migrations and constraints, on every database."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import flask_migrate
+import pytest
+from flask import Flask
+from sqlalchemy import inspect, text
+from sqlalchemy.exc import IntegrityError
+
+from sso.extensions import db
+from sso.keys import ALGORITHMS
+from sso.models import Base, KeyState, SigningKey, User
+from sso.store import signing_keys
+from tests.conftest import SECRET_KEY
+from tests.services import ROOT
+
+
+def test_the_migrations_make_the_tables(app: Flask) -> None:
+    with app.app_context():
+        flask_migrate.check()
+        assert set(inspect(db.engine).get_table_names()) == {
+            *Base.metadata.tables,
+            "alembic_version",
+        }
+
+
+def test_down_and_up_again(app: Flask) -> None:
+    with app.app_context():
+        flask_migrate.downgrade(revision="base")
+        assert inspect(db.engine).get_table_names() == ["alembic_version"]
+        flask_migrate.upgrade()
+        flask_migrate.check()
+
+
+def test_upgrades_at_once(empty_app: Flask, tmp_path: Path) -> None:
+    """Nodes that start together: one migrates, the others wait and find nothing to do."""
+    environ = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("SSO_")},
+        "SSO_SECRET_KEY": SECRET_KEY,
+        "SSO_DATABASE_URL": empty_app.config["SQLALCHEMY_DATABASE_URI"],
+    }
+    command = [sys.executable, "-m", "flask", "db", "upgrade"]
+    started = [
+        subprocess.Popen(command, cwd=ROOT, env=environ, stderr=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    ended = [(process.communicate(timeout=60)[1], process.returncode) for process in started]
+    assert [code for _, code in ended] == [0, 0, 0], ended
+    with empty_app.app_context():
+        flask_migrate.check()
+        assert len(signing_keys.every()) == 2 * len(ALGORITHMS)
+
+
+def test_foreign_keys_hold(app: Flask) -> None:
+    with app.app_context(), pytest.raises(IntegrityError):
+        db.session.execute(
+            text("INSERT INTO consents VALUES (:u, 'nobody', 'openid', :t, :t)"),
+            {"u": "0" * 32, "t": "2026-01-01"},
+        )
+
+
+def test_an_email_is_taken_once(app: Flask) -> None:
+    with app.app_context():
+        db.session.add_all([User(email="a@example.com", name=name) for name in "AB"])
+        with pytest.raises(IntegrityError):
+            db.session.commit()
+
+
+def test_an_email_is_lower_case(app: Flask) -> None:
+    with app.app_context():
+        db.session.add(User(email="A@example.com", name="A"))
+        with pytest.raises(IntegrityError):
+            db.session.commit()
+
+
+@pytest.mark.parametrize("state", [KeyState.NEXT, KeyState.ACTIVE])
+def test_of_each_algorithm_one_key_is_next_and_one_active(app: Flask, state: KeyState) -> None:
+    with app.app_context():
+        key = {"alg": "ES256", "state": state, "public_jwk": "{}", "sealed_private_jwk": ""}
+        db.session.add(SigningKey(kid="another", **key))
+        with pytest.raises(IntegrityError):
+            db.session.commit()
