@@ -1,0 +1,233 @@
+"""The commands: what they print, how they end, what they do."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from flask import Flask
+
+from sso.extensions import db
+from sso.models import User
+from sso.store import clients
+from tests.actors import Browser, RelyingParty
+from tests.factories import make_client
+from tests.services import ROOT
+
+
+@pytest.fixture
+def run(app: Flask) -> Any:
+    def invoke(*arguments: str, stdin: str | None = None) -> Result:
+        return app.test_cli_runner().invoke(args=arguments, input=stdin)
+
+    return invoke
+
+
+def parsed(result: Result) -> Any:
+    """The one JSON value on standard output."""
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+CREATE = ("client", "create", "--name", "Wiki", "--redirect-uri", "https://wiki.example/cb")
+
+
+def test_a_client_is_registered_and_its_secret_shown_once(app: Flask, run: Any) -> None:
+    made = parsed(run(*CREATE, "--json"))
+    assert made["redirect_uris"] == ["https://wiki.example/cb"]
+    assert made["scope"] == "openid profile email"
+    shown = run("client", "show", made["client_id"]).stdout
+    assert made["client_id"] in shown
+    assert made["client_secret"] not in shown
+    with app.app_context():
+        client = clients.find(made["client_id"])
+        assert client is not None
+        assert made["client_secret"] not in repr(vars(client))
+        assert client.check_client_secret(made["client_secret"])
+    assert [one["client_id"] for one in parsed(run("client", "list", "--json"))] == [
+        made["client_id"]
+    ]
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["https://a.example/#x", "javascript:alert(1)", "https://*.a.example/", "http://a.example/"],
+)
+def test_dangerous_addresses_are_refused(run: Any, address: str) -> None:
+    result = run("client", "create", "--name", "X", "--redirect-uri", address)
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert parsed(run("client", "list", "--json")) == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("client", "show", "nobody"),
+        ("client", "disable", "nobody"),
+        ("user", "show", "nobody@example.com"),
+        ("user", "sessions", "nobody@example.com"),
+        ("key", "retire", "nobody"),
+        (*CREATE, "--scope", "openid nonsense"),
+    ],
+)
+def test_a_failure_is_one_line_and_exit_code_1(run: Any, arguments: tuple[str, ...]) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_wrong_usage_is_exit_code_2(run: Any) -> None:
+    assert run("client", "create").exit_code == 2
+    assert run("client", "create", "--nonsense").exit_code == 2
+
+
+def test_rotating_a_secret(app: Flask, run: Any, client: RelyingParty) -> None:
+    def works(secret: str) -> bool:
+        answer = client.introspect("x", client_secret=secret)
+        return answer.status_code == 200
+
+    kept = parsed(run("client", "rotate-secret", client.client_id, "--keep-old", "1", "--json"))
+    assert works(client.client_secret)
+    assert works(kept["client_secret"])
+    newest = parsed(run("client", "rotate-secret", client.client_id, "--json"))
+    assert works(newest["client_secret"])
+    assert not works(kept["client_secret"])
+    assert not works(client.client_secret)
+
+
+@pytest.mark.parametrize(
+    "arguments", [("client", "disable"), ("client", "delete", "--yes")], ids=lambda a: a[1]
+)
+def test_a_client_that_is_disabled_or_deleted_ends_its_grants(
+    run: Any, browser: Browser, client: RelyingParty, user: User, arguments: tuple[str, ...]
+) -> None:
+    tokens = client.exchange(browser.approve(client).code).get_json()
+    assert run(*arguments, client.client_id).exit_code == 0
+    assert client.userinfo(tokens["access_token"]).status_code == 401
+    assert browser.authorize(client).status == 400
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin"),
+    [
+        (("user", "disable"), None),
+        (("user", "delete", "--yes"), None),
+        (("user", "sign-out"), None),
+        (("user", "set-password", "--password-stdin"), "another long password\n"),
+    ],
+    ids=["disable", "delete", "sign-out", "set-password"],
+)
+def test_what_ends_a_users_sessions(
+    run: Any,
+    browser: Browser,
+    client: RelyingParty,
+    user: User,
+    arguments: tuple[str, ...],
+    stdin: str | None,
+) -> None:
+    tokens = client.exchange(browser.approve(client).code).get_json()
+    result = run(*arguments, user.email, stdin=stdin)
+    assert result.exit_code == 0, result.stderr
+    assert client.userinfo(tokens["access_token"]).status_code == 401
+    assert client.refresh(tokens["refresh_token"]).status_code == 400
+    assert browser.authorize(client).path.endswith("/sign-in")
+
+
+def test_deleting_asks(run: Any, client: RelyingParty) -> None:
+    result = run("client", "delete", client.client_id)
+    assert result.exit_code == 1
+    assert "--yes" in result.stderr
+    assert parsed(run("client", "show", client.client_id, "--json"))
+
+
+def test_a_user_is_made_and_changed(run: Any) -> None:
+    create = ["user", "create", "--email", "Erin@Example.com", "--name", "Erin"]
+    made = parsed(
+        run(
+            *create,
+            *("--password-stdin", "--json", "--group", "staff", "--claim", "locale=de"),
+            stdin="correct horse battery\n",
+        )
+    )
+    assert set(made) >= {"id", "email", "name", "email_verified"}
+    assert (made["email"], made["email_verified"]) == ("erin@example.com", False)
+    shown = parsed(run("user", "show", made["id"], "--json"))
+    assert (shown["groups"], shown["claims"]) == (["staff"], {"locale": "de"})
+    again = run(*create, "--password-stdin", stdin="correct horse battery\n")
+    assert again.exit_code == 1
+    short = run("user", "set-password", made["id"], "--password-stdin", stdin="short\n")
+    assert short.exit_code == 1
+
+
+def test_terminal_escapes_are_made_harmless(app: Flask, run: Any) -> None:
+    make_client(app, name="evil")
+    with app.app_context():
+        (client,) = clients.every()
+        client.set_client_metadata({**client.client_metadata, "client_name": "\x1b[31mevil\n"})
+        db.session.commit()
+    assert "\x1b" not in run("client", "list").stdout
+
+
+def test_keys(run: Any) -> None:
+    states = sorted((key["alg"], key["state"]) for key in parsed(run("key", "list", "--json")))
+    assert states == [
+        (alg, state) for alg in ("ES256", "EdDSA", "RS256") for state in ("active", "next")
+    ]
+    assert run("key", "rotate").exit_code == 0
+    refused = run("key", "rotate")
+    assert refused.exit_code == 1
+    assert "--force" in refused.stderr
+    active = next(
+        key["kid"] for key in parsed(run("key", "list", "--json")) if key["state"] == "active"
+    )
+    assert run("key", "retire", active).exit_code == 1
+
+
+def test_purge(run: Any) -> None:
+    assert set(parsed(run("purge", "--json"))) >= {"tokens", "authorization_codes", "grants"}
+
+
+def flask(tmp_path: Path, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """The real command, as a process."""
+    environ = {
+        "PATH": str(Path(sys.executable).parent),
+        "SSO_SECRET_KEY": "k" * 40,
+        "SSO_DATABASE_URL": f"sqlite:///{tmp_path / 'sso.db'}",
+        **environ,
+    }
+    return subprocess.run(
+        [sys.executable, "-m", "flask", *arguments],
+        cwd=ROOT, env=environ, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def test_settings_are_shown_with_every_fault(tmp_path: Path) -> None:
+    good = flask(tmp_path, "settings", "--json")
+    assert good.returncode == 0, good.stderr
+    assert "k" * 40 not in good.stdout
+    assert json.loads(good.stdout)["faults"] == []
+    bad = flask(tmp_path, "settings", SSO_ACCESS_TOKEN_LIFETIME="soon", SSO_COLOUR="blue")
+    assert bad.returncode == 1
+    assert "SSO_COLOUR" in bad.stdout
+    assert "SSO_ACCESS_TOKEN_LIFETIME" in bad.stdout
+
+
+def test_faults_stop_the_start_without_a_traceback(tmp_path: Path) -> None:
+    bad = flask(tmp_path, "client", "list", SSO_ACCESS_TOKEN_LIFETIME="soon", SSO_COLOUR="blue")
+    assert bad.returncode == 1
+    assert bad.stdout == ""
+    assert "Traceback" not in bad.stderr
+    assert len(bad.stderr.strip().splitlines()) == 2
+
+
+def test_a_database_without_tables(tmp_path: Path) -> None:
+    result = flask(tmp_path, "client", "list")
+    assert result.returncode == 1
+    assert "flask db upgrade" in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1

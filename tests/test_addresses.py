@@ -1,0 +1,61 @@
+"""Addresses: what may be registered, and how parameters are added."""
+
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sso.addresses import add_parameters, registration_fault
+
+DANGEROUS = [
+    "", "/callback", "books.example/callback", "https:///callback", "https://",
+    "https://books.example/#x", "https://books.example/cb#", "javascript:alert(1)",
+    "JavaScript:alert(1)//https://x.example", "data:text/html,x", "vbscript:x", "file:///etc/passwd",
+    "https://*.books.example/", "https://books.example/*", "http://books.example/callback",
+    "http://127.0.0.1.evil.example/", "https://user@books.example/", "https://books.example@evil.example/",
+    "https://books.example/a/../b", "https://books.example/./b", "https://books.example/ä",
+    "https://books.example/a b", "https://books.example/\n", "https://books.example\\@evil.example",
+    "https://books.example:99999/", "https://[::1", "myapp://callback",
+    "https://b.example/" + "a" * 2000,
+]  # fmt: skip
+
+HARMLESS = [
+    "https://books.example", "https://books.example/cb?tenant=a&x=%20", "http://127.0.0.1:8000/cb",
+    "http://localhost/cb", "http://[::1]:1/cb", "com.example.app:/cb", "https://books.example:8443/cb;a=b",
+    "https://books.example/cb?", "https://xn--bcher-kva.example/", "https://books.example/~a/(b)'!",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("address", DANGEROUS)
+def test_dangerous_addresses_are_refused_with_a_reason(address: str) -> None:
+    assert registration_fault(address)
+
+
+@pytest.mark.parametrize("address", HARMLESS)
+def test_harmless_addresses_are_taken(address: str) -> None:
+    assert registration_fault(address) is None
+
+
+@pytest.mark.parametrize(
+    ("address", "wanted"),
+    [
+        ("https://b.example/cb", "https://b.example/cb?a=%20%26"),
+        ("https://b.example/cb?", "https://b.example/cb?a=%20%26"),
+        ("https://b.example/cb?x", "https://b.example/cb?x&a=%20%26"),
+        ("https://b.example/cb?x=;&", "https://b.example/cb?x=;&a=%20%26"),
+        ("com.app:///cb", "com.app:///cb?a=%20%26"),
+    ],
+)
+def test_what_stands_there_stays(address: str, wanted: str) -> None:
+    assert add_parameters(address, [("a", " &")]) == wanted
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])), st.binary())
+def test_what_is_added_is_read_back(text: str, raw: bytes) -> None:
+    parameters = [("a", text), ("b", raw.decode("utf-8", "surrogateescape"))]
+    address = add_parameters("https://b.example/cb?own=1", parameters)
+    assert address.isascii()
+    query = urlsplit(address).query
+    found = parse_qsl(query, keep_blank_values=True, errors="surrogateescape")
+    assert found == [("own", "1"), *parameters]

@@ -1,0 +1,134 @@
+"""The rules of the house, proven from its source."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from flask import Flask
+
+from tests.actors import BASE
+
+PACKAGE = Path(__file__).resolve().parent.parent / "sso"
+FILES = sorted(PACKAGE.rglob("*.py"))
+GROUND = {"clock", "digests", "passwords", "keys", "addresses", "parameters", "sealing", "audit"}
+
+# Who may import what of ours; the ground floor, settings and extensions are open to all but flow.
+FORBIDDEN = {
+    "flow": {"models", "store", "oauth", "endpoints", "cli", "jobs", "extensions", "clock"},
+    "models": {"store", "oauth", "endpoints", "cli", "jobs", "flow", "extensions"},
+    "store": {"oauth", "endpoints", "cli", "jobs", "flow"},
+    "oauth": {"endpoints", "cli", "jobs"},
+    "endpoints": {"cli", "jobs", "demo"},
+    "jobs": {"endpoints", "oauth", "cli"},
+    "cli": {"endpoints", "oauth", "demo"},
+}
+COMMITTERS = {"endpoints", "cli", "jobs", "demo"}
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(("sso", *parts)).removesuffix(".__init__")
+
+
+MODULES = {name_of(path): path for path in FILES}
+
+
+def imports(path: Path) -> Iterator[str]:
+    """The modules that a file imports."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                yield full if full in MODULES else node.module
+
+
+def room(module: str) -> str:
+    return module.split(".")[1] if "." in module else ""
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_go_downwards(module: str) -> None:
+    here = room(module)
+    for imported in imports(MODULES[module]):
+        if imported.split(".")[0] == "sso" and room(imported) != here:
+            assert room(imported) not in FORBIDDEN.get(here, set()), imported
+        if here == "flow":
+            root = imported.split(".")[0]
+            assert root not in {"flask", "sqlalchemy", "authlib", "joserfc"}
+            assert root != "sso" or room(imported) == "flow"
+        if here in GROUND:
+            assert room(imported) in GROUND | {""} or imported.split(".")[0] != "sso", imported
+
+
+def test_nothing_imports_in_a_circle() -> None:
+    graph = {
+        module: {one for one in imports(path) if one in MODULES and one != module}
+        for module, path in MODULES.items()
+    }
+    while graph:
+        leaves = {module for module, needed in graph.items() if not needed & graph.keys()}
+        assert leaves, sorted(graph)
+        graph = {module: needed for module, needed in graph.items() if module not in leaves}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_only_who_owns_the_transaction_commits(module: str) -> None:
+    calls = [
+        node.attr
+        for node in ast.walk(ast.parse(MODULES[module].read_text()))
+        if isinstance(node, ast.Attribute)
+    ]
+    assert "commit" not in calls or room(module) in COMMITTERS
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_only_the_clock_reads_the_time(module: str) -> None:
+    if module == "sso.clock" or module.startswith("sso.demo"):
+        return
+    text = MODULES[module].read_text()
+    assert "datetime.now" not in text
+    assert "time.time" not in text
+    assert "utcnow" not in text
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_files_are_small(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= 250
+
+
+def test_every_template_is_used() -> None:
+    source = "".join(path.read_text() for path in FILES)
+    source += "".join(path.read_text() for path in (PACKAGE / "templates").iterdir())
+    for template in (PACKAGE / "templates").iterdir():
+        assert f'"{template.name}"' in source
+
+
+CONTRACT = {
+    f"{BASE}/oauth2/authorize": {"GET", "POST"},
+    f"{BASE}/oauth2/token": {"POST"},
+    f"{BASE}/oauth2/userinfo": {"GET", "POST"},
+    f"{BASE}/oauth2/jwks": {"GET"},
+    f"{BASE}/oauth2/revoke": {"POST"},
+    f"{BASE}/oauth2/introspect": {"POST"},
+    f"{BASE}/oauth2/end-session": {"GET", "POST"},
+    f"{BASE}/.well-known/openid-configuration": {"GET"},
+    f"/.well-known/oauth-authorization-server{BASE}": {"GET"},
+    f"{BASE}/sign-in": {"GET", "POST"},
+    f"{BASE}/sign-out": {"GET", "POST"},
+    f"{BASE}/consent": {"GET", "POST"},
+    f"{BASE}/account": {"GET", "POST"},
+    "/healthz": {"GET"},
+    "/readyz": {"GET"},
+}
+
+
+def test_the_addresses_are_the_contracts(app: Flask) -> None:
+    found = {
+        rule.rule: (rule.methods or set()) - {"HEAD", "OPTIONS"}
+        for rule in app.url_map.iter_rules()
+        if rule.endpoint != "static"
+    }
+    assert found == CONTRACT

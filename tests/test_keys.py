@@ -1,0 +1,122 @@
+"""Signing keys: what they sign, and how they live."""
+
+from collections.abc import Callable
+
+import pytest
+from flask import Flask
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from joserfc import jwt
+from joserfc.jwk import OctKey
+
+from sso import current, keys, sealing
+from sso.jobs.key_rotation import RotationRefused, retire, rotate
+from sso.keys import JWKS_MAX_AGE, KeyRing
+from sso.models import KeyState
+from sso.store import signing_keys
+from tests.conftest import SECRET_KEY, Clock
+
+
+@pytest.mark.parametrize("alg", keys.ALGORITHMS)
+def test_sign_and_verify(app: Flask, alg: str) -> None:
+    with app.app_context():
+        ring = current.key_ring()
+        token = ring.sign({"sub": "dana"}, alg, "JWT")
+        assert ring.verify(token, "JWT") == {"sub": "dana"}
+        assert ring.verify(token, "at+jwt") is None
+        head, body, signature = token.split(".")
+        assert ring.verify(f"{head}.{body[:-2]}xx.{signature}", "JWT") is None
+        assert ring.verify(f"{head}.{body}.", "JWT") is None
+
+
+def test_another_algorithm_with_our_key_is_refused(app: Flask) -> None:
+    """The public key as an HMAC secret, and no signature at all."""
+    with app.app_context():
+        ring = current.key_ring()
+        kid = ring.active("RS256").kid
+        public = signing_keys.find(str(kid))
+        assert public is not None
+        secret = OctKey.import_key(public.public_jwk)
+        header = {"alg": "HS256", "kid": kid, "typ": "JWT"}
+        assert ring.verify(jwt.encode(header, {"sub": "x"}, secret), "JWT") is None
+        none = "eyJhbGciOiJub25lIiwidHlwIjoiSldUIn0.eyJzdWIiOiJ4In0."
+        assert ring.verify(none, "JWT") is None
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.text() | st.binary().map(lambda raw: raw.decode("latin-1")))
+def test_garbage_is_no_token(app: Flask, text: str) -> None:
+    with app.app_context():
+        assert current.key_ring().verify(text, "JWT") is None
+
+
+def test_rotation(clock: Clock, app: Flask, make_app: Callable[..., Flask]) -> None:
+    """A client that caches the key set for its whole max-age never meets an unknown key."""
+    clock.move(days=400)  # the template's keys were made at the real time
+    worker = make_app()
+    with app.app_context():
+        ring = current.key_ring()
+        old = ring.sign({"sub": "dana"}, "ES256", "JWT")
+        cached = ring.jwks()
+        following = signing_keys.in_state("ES256", KeyState.NEXT)
+        assert following is not None
+        assert following.kid in cached.decode()
+        rotate(SECRET_KEY)
+        ring.reload()
+        assert ring.active("ES256").kid == following.kid
+        assert ring.verify(old, "JWT")
+        with pytest.raises(RotationRefused):
+            rotate(SECRET_KEY)
+        clock.move(seconds=JWKS_MAX_AGE + 20)
+        rotate(SECRET_KEY)
+        rotate(SECRET_KEY, force=True)
+        ring.reload()
+        newest = ring.active("ES256").kid
+    with worker.app_context():
+        assert worker.extensions["sso.keys"].active("ES256").kid == newest
+        assert current.key_ring().verify(old, "JWT")
+
+
+def test_a_running_worker_notices(clock: Clock, app: Flask, make_app: Callable[..., Flask]) -> None:
+    worker = make_app()
+    with worker.app_context():
+        before = current.key_ring().active("RS256").kid
+    with app.app_context():
+        rotate(SECRET_KEY, force=True)
+    with worker.app_context():
+        assert current.key_ring().active("RS256").kid == before
+        clock.move(seconds=11)
+        assert current.key_ring().active("RS256").kid != before
+
+
+def test_a_retired_key_is_unpublished_when_no_token_of_it_can_live(
+    clock: Clock, app: Flask
+) -> None:
+    with app.app_context():
+        ring = current.key_ring()
+        old = str(ring.active("RS256").kid)
+        rotate(SECRET_KEY, force=True)
+        clock.move(hours=1)
+        assert old in ring.jwks().decode()
+        clock.move(hours=1)
+        assert old not in ring.jwks().decode()
+
+
+def test_retire(app: Flask) -> None:
+    with app.app_context():
+        following = signing_keys.in_state("ES256", KeyState.NEXT)
+        active = signing_keys.in_state("ES256", KeyState.ACTIVE)
+        assert following is not None
+        assert active is not None
+        with pytest.raises(RotationRefused):
+            retire(active.kid, SECRET_KEY)
+        assert retire(following.kid, SECRET_KEY).state == KeyState.RETIRED
+        fresh = signing_keys.in_state("ES256", KeyState.NEXT)
+        assert fresh is not None
+        assert fresh.kid != following.kid
+
+
+def test_another_secret_key_cannot_unseal(app: Flask) -> None:
+    ring = KeyRing("another secret key", load=signing_keys.every, keep_published=1)
+    with app.app_context(), pytest.raises(sealing.InvalidToken):
+        ring.active("RS256")

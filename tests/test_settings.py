@@ -1,0 +1,103 @@
+"""Settings: defaults, files, and every fault at once."""
+
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from sso.secret_key import embedded_secret_key
+from sso.settings import SettingsError, load_settings
+
+LONG = "k" * 40
+
+
+def faults(environ: dict[str, str], tmp_path: Path) -> list[str]:
+    with pytest.raises(SettingsError) as caught:
+        load_settings(environ, tmp_path)
+    return caught.value.faults
+
+
+def test_the_defaults_need_nothing(tmp_path: Path) -> None:
+    settings = load_settings({}, tmp_path)
+    assert settings.issuer == "http://127.0.0.1:5000/api/auth"
+    assert settings.base_path == "/api/auth"
+    assert settings.database_url == f"sqlite:///{tmp_path / 'sso.db'}"
+    lifetimes = (
+        settings.access_token_lifetime,
+        settings.authorization_code_lifetime,
+        settings.refresh_token_lifetime,
+        settings.refresh_token_leeway,
+        settings.session_lifetime,
+        settings.trusted_proxies,
+    )
+    assert lifetimes == (3600, 60, 2_592_000, 10, 1_209_600, 0)
+
+
+def test_every_fault_is_told_at_once(tmp_path: Path) -> None:
+    found = faults(
+        {
+            "SSO_BASE_URL": "http://login.example.com",
+            "SSO_ACCESS_TOKEN_LIFETIME": "soon",
+            "SSO_DATABASE_URL": "oracle://x",
+            "SSO_SECRET_KEY": "short",
+            "SSO_REDIS_URL": "http://x",
+            "SSO_TRUSTED_PROXIES": "-1",
+            "SSO_COLOUR": "blue",
+        },
+        tmp_path,
+    )
+    names = {fault.split(":")[0] for fault in found}
+    assert names == {
+        "SSO_BASE_URL", "SSO_ACCESS_TOKEN_LIFETIME", "SSO_DATABASE_URL", "SSO_SECRET_KEY",
+        "SSO_REDIS_URL", "SSO_TRUSTED_PROXIES", "SSO_COLOUR",
+    }  # fmt: skip
+    assert all("\n" not in fault for fault in found)
+
+
+@pytest.mark.parametrize(
+    "base_url",
+    [
+        "http://login.example.com/api/auth",
+        "https://login.example.com/api/auth/",
+        "https://login.example.com/?x",
+        "https://login.example.com/#x",
+        "ftp://login.example.com",
+        "login.example.com",
+        "https://user@login.example.com",
+    ],
+)
+def test_base_urls_that_do_not_do(tmp_path: Path, base_url: str) -> None:
+    assert len(faults({"SSO_BASE_URL": base_url}, tmp_path)) == 1
+
+
+@pytest.mark.parametrize(
+    "base_url", ["https://login.example.com", "http://localhost:1", "http://[::1]:5000/x"]
+)
+def test_base_urls_that_do(tmp_path: Path, base_url: str) -> None:
+    assert load_settings({"SSO_BASE_URL": base_url}, tmp_path).issuer == base_url
+
+
+def test_a_secret_from_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    path.write_text(LONG + "\n")
+    assert load_settings({"SSO_SECRET_KEY_FILE": str(path)}, tmp_path).secret_key == LONG
+    both = {"SSO_SECRET_KEY_FILE": str(path), "SSO_SECRET_KEY": LONG}
+    assert "keep one of them" in faults(both, tmp_path)[0]
+    missing = {"SSO_SECRET_KEY_FILE": str(tmp_path / "none")}
+    assert "cannot be read" in faults(missing, tmp_path)[0]
+
+
+def test_secrets_are_not_shown(tmp_path: Path) -> None:
+    environ = {"SSO_SECRET_KEY": "hunter2", "SSO_DATABASE_URL": "mysql://u:hunter2@h/d"}
+    assert "hunter2" not in "".join(faults(environ, tmp_path))
+
+
+def test_the_embedded_secret_key_is_made_once(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        keys = set(pool.map(embedded_secret_key, [tmp_path] * 8))
+    keys |= {embedded_secret_key(tmp_path) for _ in range(3)}
+    assert len(keys) == 1
+    assert stat.S_IMODE((tmp_path / "secret_key").stat().st_mode) == 0o600
+    assert len(keys.pop()) == 64
+    assert [path.name for path in tmp_path.iterdir()] == ["secret_key"]
