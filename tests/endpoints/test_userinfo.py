@@ -39,9 +39,7 @@ def test_no_token_is_a_bare_challenge(client: RelyingParty, tokens: dict[str, An
 
 
 @pytest.mark.parametrize("kind", ["garbage", "id_token", "refresh_token", "tampered"])
-def test_what_is_no_access_token(
-    client: RelyingParty, tokens: dict[str, Any], kind: str
-) -> None:
+def test_what_is_no_access_token(client: RelyingParty, tokens: dict[str, Any], kind: str) -> None:
     token = tokens.get(kind, "garbage")
     if kind == "tampered":
         token = tokens["access_token"][:-4] + "AAAA"
@@ -51,9 +49,7 @@ def test_what_is_no_access_token(
     assert answer.get_json()["error"] == "invalid_token"
 
 
-def test_an_expired_token(
-    clock: Clock, browser: Browser, client: RelyingParty, user: User
-) -> None:
+def test_an_expired_token(clock: Clock, browser: Browser, client: RelyingParty, user: User) -> None:
     token = client.exchange(browser.approve(client).code).get_json()["access_token"]
     clock.move(seconds=3599)
     assert client.userinfo(token).status_code == 200

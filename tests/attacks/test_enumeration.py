@@ -1,0 +1,44 @@
+"""The attacker wants to know who has an account here.
+
+It ends at one answer for a wrong password, an unknown address and a disabled user, and at a hash
+that is computed in all three cases.
+"""
+
+from typing import Any
+
+import pytest
+from argon2 import PasswordHasher
+from flask import Flask
+
+from sso import passwords
+from sso.models import User
+from tests.actors import BASE, ORIGIN, Browser
+from tests.factories import make_user
+
+
+class Counting(PasswordHasher):
+    """Counts how often a password is verified."""
+
+    verified = 0
+
+    def verify(self, hash: Any, password: Any) -> Any:
+        self.verified += 1
+        return super().verify(hash, password)
+
+
+@pytest.mark.parametrize("email", ["nobody@example.com", "off@example.com", "dana@example.com"])
+def test_all_failures_look_and_cost_the_same(
+    app: Flask, user: User, email: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_user(app, "off@example.com")
+    app.test_cli_runner().invoke(args=["user", "disable", "off@example.com"])
+    browser = Browser(app)
+    browser.open(f"{ORIGIN}{BASE}/sign-in")
+    known = "correct horse battery" if email.startswith("off") else "wrong wrong wrong"
+    counting = Counting(time_cost=1, memory_cost=8, parallelism=1)
+    monkeypatch.setattr(passwords, "hasher", counting)
+    page = browser.sign_in(email, known)
+    assert counting.verified == 1
+    assert page.status == 200
+    assert page.fields["email"] == email
+    assert "The e-mail address or the password is not right." in page.html

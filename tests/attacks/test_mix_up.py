@@ -1,0 +1,31 @@
+"""RFC 9700 §4.4: the attacker wants a client of two servers to take one's answer for the other's.
+
+It ends at `iss` (RFC 9207), which every answer carries, errors too.
+"""
+
+import pytest
+
+from sso.models import User
+from tests.actors import ISSUER, Browser, RelyingParty
+
+
+@pytest.mark.parametrize("more", [{}, {"scope": "nonsense"}, {"prompt": "none"}])
+def test_every_answer_names_its_issuer(
+    browser: Browser, client: RelyingParty, user: User, more: dict[str, str]
+) -> None:
+    page = browser.authorize(client, **more)
+    if "password" in page.fields:
+        browser.sign_in()
+        page = browser.deny()
+    assert page.parameters["iss"] == ISSUER
+
+
+def test_the_issuer_does_not_come_from_the_host_header(
+    browser: Browser, client: RelyingParty
+) -> None:
+    answer = browser.http.get(
+        "/api/auth/.well-known/openid-configuration",
+        base_url="http://evil.example",
+        headers={"X-Forwarded-Host": "evil.example", "X-Forwarded-Proto": "https"},
+    )
+    assert "evil.example" not in answer.text
