@@ -34,7 +34,7 @@ class Scope:
 SCOPES = {
     scope.name: scope
     for scope in (
-        Scope("openid", ("sub", "id"), "Know that it is you"),
+        Scope("openid", ("sub", "id"), "Confirmation that it is you"),
         Scope(
             "profile",
             (
@@ -48,7 +48,7 @@ SCOPES = {
         Scope("address", ("address",), "Your postal address"),
         Scope("phone", ("phone_number", "phone_number_verified"), "Your telephone number"),
         Scope("groups", ("groups",), "The groups that you belong to"),
-        Scope("offline_access", (), "Keep this access after you have signed out"),
+        Scope("offline_access", (), "Access that stays when you have signed out"),
     )
 }  # fmt: skip
 

@@ -31,7 +31,7 @@ def document(settings: Settings) -> dict[str, Any]:
         "introspection_endpoint_auth_methods_supported": client_authentication.METHODS,
         "code_challenge_methods_supported": ["S256"],
         "authorization_response_iss_parameter_supported": True,
-        "acr_values_supported": ["1", "2"],
+        "acr_values_supported": ["1"],
         "prompt_values_supported": sorted(request.PROMPTS),
         "claim_types_supported": ["normal"],
         "claims_supported": [*scopes.ALL_CLAIMS, *_PROTOCOL_CLAIMS],
