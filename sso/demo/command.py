@@ -1,6 +1,6 @@
 """`flask demo`: server and sample application from nothing, in one process.
 
-It keeps to a database and a secret key of its own in `instance/demo/`, whatever the settings say:
+It keeps to a database and a secret key of its own, in `instance/demo/`, whatever the settings say:
 a user with a printed password has no business anywhere else.
 """
 
@@ -37,6 +37,7 @@ class Demo:
     email: str
     password: str
     server: str
+    data: str
 
 
 class _Quiet(WSGIRequestHandler):
@@ -49,13 +50,19 @@ class _Quiet(WSGIRequestHandler):
 @click.command("demo")
 @click.option("--port", default=5000, help="Port of the server; the next free one is taken.")
 @click.option("--client-port", default=8000, help="Port of the sample application, likewise.")
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=ROOT / "instance" / "demo",
+    help="Where it keeps its data.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON value, for scripts.")
-def demo_command(port: int, client_port: int, as_json: bool) -> None:
+def demo_command(port: int, client_port: int, folder: Path, as_json: bool) -> None:
     """Start everything from nothing: server, demo user, sample application."""
     server_port = _free_port(port)
     sample_port = _free_port(client_port, but=server_port)
     base_url = f"http://{HOST}:{server_port}/api/auth"
-    server = create_app({"SSO_BASE_URL": base_url}, ROOT / "instance" / "demo")
+    server = create_app({"SSO_BASE_URL": base_url}, folder.absolute())
     address = f"http://{HOST}:{sample_port}"
     client_id, client_secret, password = _prepare(server, f"{address}/callback")
     sample = create_sample_application(
@@ -65,7 +72,7 @@ def demo_command(port: int, client_port: int, as_json: bool) -> None:
         secret_key=secrets.token_urlsafe(32),
     )
     running = [_serve(server, server_port), _serve(sample, sample_port)]
-    _announce(Demo(f"{address}/", EMAIL, password, base_url), as_json)
+    _announce(Demo(f"{address}/", EMAIL, password, base_url, str(folder)), as_json)
     try:
         threading.Event().wait()
     except KeyboardInterrupt:
@@ -109,7 +116,7 @@ def _announce(demo: Demo, as_json: bool) -> None:
             f"  E-mail    {demo.email}\n"
             f"  Password  {demo.password}\n\n"
             f"  Server    {demo.server}\n"
-            f"  Data      {Path('instance') / 'demo'}\n\n"
+            f"  Data      {demo.data}\n\n"
             "  Ctrl-C ends everything.\n"
         )
     sys.stdout.flush()
