@@ -61,7 +61,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             client_secret=client["client_secret"],
             secret_key="only for tests",
         )
-        app.add_url_rule("/echo", "echo", lambda: dict(flask.request.form), methods=["POST"])
+        app.add_url_rule("/echo", "echo", lambda: dict(flask.request.form), methods=["GET", "POST"])
         sample = make_server("127.0.0.1", port, app, threaded=True)
         thread = threading.Thread(target=sample.serve_forever, daemon=True)
         thread.start()

@@ -60,6 +60,30 @@ def test_form_post_posts_itself(page: Page, site: Site, scripts: bool, button: s
         assert received["error"] == "access_denied"
 
 
+def test_a_posted_request_from_another_site_finds_the_session(page: Page, site: Site) -> None:
+    """OIDC Core §3.1.2.1 demands POST; browsers keep SameSite cookies back in it."""
+    page.goto(site.request(state="x"))
+    fill(page, PASSWORD)
+    page.wait_for_url(lambda url: "/sign-in" not in url)
+    if "/consent" in page.url:
+        page.get_by_role("button", name="Allow").click()
+    page.wait_for_url(f"{site.echo}?**")
+    values = {
+        "response_type": "code", "client_id": site.echo_client_id, "redirect_uri": site.echo,
+        "state": "again", "prompt": "none",
+    }  # fmt: skip
+    fields = "".join(f"<input name={name} value={value}>" for name, value in values.items())
+    action = f"{site.server.base_url}/oauth2/authorize"
+    form = f"<form method=post action={action}>{fields}<button>Go</button></form>"
+    # Another host name is another site; the application forbids forms, so the page is blank.
+    elsewhere = site.sample.replace("127.0.0.1", "localhost")
+    page.route(f"{elsewhere}**", lambda route: route.fulfill(body=form, content_type="text/html"))
+    page.goto(elsewhere)
+    page.get_by_role("button", name="Go").click()
+    page.wait_for_url(f"{site.echo}?code=**")
+    assert "state=again" in page.url
+
+
 def test_an_unknown_client_gets_a_page(page: Page, site: Site) -> None:
     answer = page.goto(f"{site.server.base_url}/oauth2/authorize?client_id=nobody&state=x")
     assert answer is not None

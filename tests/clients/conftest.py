@@ -1,15 +1,21 @@
-"""A real server for independent clients."""
+"""Real servers for independent clients: gunicorn with two workers, on each database."""
 
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import ExitStack
 
 import pytest
 
-from tests.services import Server
+from tests.services import Server, postgresql
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder: Path = tmp_path_factory.mktemp("server")
-    with Server(folder).running() as running:
-        yield running
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    environ = {}
+    with ExitStack() as stack:
+        if request.param == "postgresql":
+            cluster = postgresql(tmp_path_factory.mktemp("cluster"))
+            environ["SSO_DATABASE_URL"] = stack.enter_context(cluster)
+        folder = tmp_path_factory.mktemp("server")
+        yield stack.enter_context(Server(folder, **environ).running())

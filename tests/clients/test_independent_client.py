@@ -142,6 +142,39 @@ def test_one_refresh_token_a_hundred_times_at_once(
     assert len({answer.json()["access_token"] for answer in answers}) == MANY
 
 
+def test_without_leeway_one_refresh_wins(server: Server, registered: dict[str, Any]) -> None:
+    """A second server on the same database, strict: one success, and then the family is gone."""
+    folder = server.folder / "strict"
+    folder.mkdir()
+    environ = {name: server.environ[name] for name in ("SSO_DATABASE_URL", "SSO_SECRET_KEY")}
+    with Server(folder, SSO_REFRESH_TOKEN_LEEWAY="0", **environ).running() as strict:
+        session = OAuth2Session(
+            registered["client_id"],
+            registered["client_secret"],
+            scope="openid",
+            redirect_uri=CALLBACK,
+            code_challenge_method="S256",
+        )
+        verifier = "y" * 43
+        token = session.fetch_token(
+            f"{strict.base_url}/oauth2/token",
+            authorization_response=approved(strict, session, verifier),
+            code_verifier=verifier,
+        )
+        form = {
+            "grant_type": "refresh_token",
+            "refresh_token": token["refresh_token"],
+            "client_id": registered["client_id"],
+            "client_secret": registered["client_secret"],
+        }
+        answers = at_once(strict, form)
+        assert Counter(answer.status_code for answer in answers) == {200: 1, 400: MANY - 1}
+        winner = next(answer.json() for answer in answers if answer.status_code == 200)
+        header = {"Authorization": f"Bearer {winner['access_token']}"}
+        userinfo = f"{strict.base_url}/oauth2/userinfo"
+        assert requests.get(userinfo, headers=header, timeout=10).status_code == 401
+
+
 def test_long_request_lines_are_accepted(server: Server, registered: dict[str, Any]) -> None:
     base = f"/api/auth/oauth2/authorize?client_id={registered['client_id']}&state="
     line = base + "s" * (8190 - len(f"GET {base} HTTP/1.1\r\n"))

@@ -269,3 +269,46 @@ def test_any_bytes_at_token(
     answer = post(client, "/oauth2/token", list(form.items()))
     check(answer, client)
     assert answer.status_code in (400, 401)
+
+
+@RELAXED
+@given(st.dictionaries(st.sampled_from(TOKEN_HINT_FIELDS), st.binary(max_size=60), max_size=4))
+def test_any_bytes_at_revoke_and_introspect(client: RelyingParty, wrong: dict[str, bytes]) -> None:
+    form = {"token": b"x", **as_bytes(client.credentials()), **wrong}
+    for path in ("/oauth2/revoke", "/oauth2/introspect"):
+        answer = post(client, path, list(form.items()))
+        check(answer, client)
+        assert answer.headers["Cache-Control"] == "no-store"
+
+
+@RELAXED
+@given(st.dictionaries(st.sampled_from(END_SESSION_PARAMETERS), st.binary(max_size=60), max_size=4))
+def test_any_bytes_at_end_session(
+    app: Flask, client: RelyingParty, wrong: dict[str, bytes]
+) -> None:
+    for method in ("GET", "POST"):
+        answer = app.test_client().open(
+            f"{BASE}/oauth2/end-session",
+            method=method,
+            query_string=encode(list(wrong.items())),
+            content_type="application/x-www-form-urlencoded",
+            base_url=ORIGIN,
+        )
+        check(answer, client)
+
+
+@RELAXED
+@given(st.binary(max_size=80), st.sampled_from(["sign-in", "consent", "sign-out", "account"]))
+def test_any_bytes_at_pages(app: Flask, client: RelyingParty, raw: bytes, page: str) -> None:
+    http = app.test_client()
+    pairs = [("resume", raw), ("email", raw), ("password", raw), ("decision", raw)]
+    for method in ("GET", "POST"):
+        answer = http.open(
+            f"{BASE}/{page}",
+            method=method,
+            query_string=encode(pairs[:1]),
+            data=encode(pairs) if method == "POST" else None,
+            content_type="application/x-www-form-urlencoded",
+            base_url=ORIGIN,
+        )
+        check(answer, client)

@@ -6,6 +6,7 @@ from flask import Flask
 from sqlalchemy import text
 
 from sso.extensions import db
+from sso.flow import scopes
 from tests.actors import BASE, ISSUER, ORIGIN
 
 
@@ -29,6 +30,32 @@ def test_every_advertised_address_answers(app: Flask) -> None:
         assert address.startswith(ISSUER + "/")
         path = address.removeprefix(ORIGIN)
         assert http.options(path, base_url=ORIGIN).status_code == 200
+
+
+def test_nothing_is_advertised_that_is_not_there_and_the_other_way_round(app: Flask) -> None:
+    found = app.test_client().get(f"{BASE}/.well-known/openid-configuration").get_json()
+    server = app.extensions["sso.oauth"]
+    grants = {grant.GRANT_TYPE for grant, _ in server._token_grants}
+    assert set(found["grant_types_supported"]) == grants
+    names = ["authorize", "token", "userinfo", "revoke", "introspect", "end-session", "jwks"]
+    endpoints = {f"{ISSUER}/oauth2/{name}" for name in names}
+    offered = {ORIGIN + rule.rule for rule in app.url_map.iter_rules() if "/oauth2/" in rule.rule}
+    advertised = {v for k, v in found.items() if k.endswith("endpoint") or k == "jwks_uri"}
+    assert endpoints == offered == advertised
+    assert set(found["scopes_supported"]) == set(scopes.SCOPES)
+    assert set(scopes.ALL_CLAIMS) <= set(found["claims_supported"])
+    published = app.test_client().get(f"{BASE}/oauth2/jwks").get_json()["keys"]
+    algorithms = {key["alg"] for key in published}
+    assert set(found["id_token_signing_alg_values_supported"]) == algorithms
+    known = {
+        *rfc8414.AuthorizationServerMetadata.REGISTRY_KEYS,
+        *OpenIDProviderMetadata.REGISTRY_KEYS,
+        *rfc9207.AuthorizationServerMetadata.REGISTRY_KEYS,
+        "userinfo_endpoint",  # OIDC Discovery §3; Authlib's list lacks it
+        "end_session_endpoint",  # RP-Initiated Logout §2.1
+        "prompt_values_supported",  # OpenID Connect Prompt Create §4.1
+    }
+    assert set(found) <= known
 
 
 def test_the_key_set_is_cached_and_public(app: Flask) -> None:

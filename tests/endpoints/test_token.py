@@ -1,5 +1,6 @@
 """The token endpoint with `authorization_code` (RFC 6749 §4.1.3, §5)."""
 
+import base64
 from collections.abc import Callable
 from typing import Any
 
@@ -123,6 +124,21 @@ def test_basic(client: RelyingParty, code: str) -> None:
     assert error_of(answer) == (400, "invalid_request")
     same = {**form, "client_id": client.client_id}
     assert client.post("/oauth2/token", same, headers=client.basic()).status_code == 200
+
+
+def test_basic_is_form_decoded(client: RelyingParty) -> None:
+    """RFC 6749 §2.3.1: both parts are form-encoded before they are joined; in UTF-8."""
+
+    def status(client_id: str, secret: str) -> int:
+        pair = base64.b64encode(f"{client_id}:{secret}".encode()).decode()
+        headers = {"Authorization": f"Basic {pair}"}
+        return client.post("/oauth2/introspect", {"token": "x"}, headers=headers).status_code
+
+    encoded = "".join(f"%{ord(c):02X}" for c in client.client_secret)
+    assert status(client.client_id, encoded) == 200
+    assert status(client.client_id, client.client_secret + "%C3%A9") == 401
+    assert status(client.client_id, "é漢") == 401
+    assert status("%FF", "x") == 401
 
 
 @pytest.mark.parametrize("method", ["client_secret_post", "client_secret_basic"])

@@ -1,0 +1,32 @@
+"""RFC 9700 §4.14: the attacker has stolen a refresh token.
+
+It ends as soon as thief and client have both used it: the whole family is revoked.
+"""
+
+from sso.models import User
+from tests.actors import Browser, RelyingParty
+from tests.conftest import Clock
+
+
+def test_whoever_comes_second_ends_it_for_both(
+    clock: Clock, browser: Browser, client: RelyingParty, user: User
+) -> None:
+    stolen = client.exchange(browser.approve(client).code).get_json()["refresh_token"]
+    winner = client.refresh(stolen).get_json()
+    clock.move(minutes=10)
+    winner = client.refresh(winner["refresh_token"]).get_json()
+    clock.move(minutes=10)
+    assert client.refresh(stolen).get_json()["error"] == "invalid_grant"
+    assert client.refresh(winner["refresh_token"]).get_json()["error"] == "invalid_grant"
+    assert client.userinfo(winner["access_token"]).status_code == 401
+
+
+def test_a_guessed_successor_is_none(browser: Browser, client: RelyingParty, user: User) -> None:
+    """The successor is derived with a key of the server's, not from the token alone."""
+    from sso import digests
+
+    token = client.exchange(browser.approve(client).code).get_json()["refresh_token"]
+    guessed = digests.derive(digests.REFRESH_TOKEN, token, b"")
+    real = client.refresh(token).get_json()["refresh_token"]
+    assert guessed != real
+    assert client.refresh(guessed).get_json()["error"] == "invalid_grant"

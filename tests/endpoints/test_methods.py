@@ -1,0 +1,29 @@
+"""HEAD, OPTIONS and 405 with `Allow`, at every address; headers of every answer."""
+
+import pytest
+from flask import Flask
+
+from tests.actors import ORIGIN
+from tests.test_architecture import CONTRACT
+
+METHODS = {"GET", "POST", "PUT", "PATCH", "DELETE"}
+
+
+@pytest.mark.parametrize(("path", "allowed"), CONTRACT.items(), ids=CONTRACT.keys())
+def test_methods(app: Flask, path: str, allowed: set[str]) -> None:
+    http = app.test_client()
+    options = http.options(path, base_url=ORIGIN)
+    assert options.status_code == 200
+    listed = {one.strip() for one in options.headers["Allow"].split(",")}
+    assert listed - {"HEAD", "OPTIONS"} == allowed
+    for method in METHODS - allowed:
+        answer = http.open(path, method=method, base_url=ORIGIN)
+        assert answer.status_code == 405
+        assert allowed <= {one.strip() for one in answer.headers["Allow"].split(",")}
+    if "GET" in allowed:
+        head = http.head(path, base_url=ORIGIN)
+        assert head.status_code == http.get(path, base_url=ORIGIN).status_code
+        assert head.data == b""
+    for answer in (options, http.put(path, base_url=ORIGIN)):
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert answer.headers["Referrer-Policy"] == "no-referrer"
