@@ -1,6 +1,7 @@
 """The authorization endpoint (RFC 6749 §4.1, OIDC Core §3.1.2)."""
 
 import json
+import re
 
 import pytest
 from flask import Flask
@@ -257,3 +258,29 @@ def test_first_party_is_not_asked(app: Flask, browser: Browser, user: User) -> N
 def test_require_pkce(app: Flask, browser: Browser) -> None:
     client = make_client(app, require_pkce=True)
     assert browser.authorize(client).error == "invalid_request"
+
+
+def test_the_error_id_of_the_page_stands_in_the_log(
+    browser: Browser, client: RelyingParty, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "sso")
+    page = browser.authorize(client, client_id="nobody")
+    ids = re.findall(r"<code>([0-9a-f]{8})</code>", page.html)
+    assert len(ids) == 1
+    assert f"error page {ids[0]}: 400 {BASE}/oauth2/authorize invalid_client" in caplog.text
+
+
+def test_redirect_addresses_with_odd_but_legal_characters(
+    app: Flask, browser: Browser, user: User
+) -> None:
+    for address in (
+        "http://127.0.0.1:49152/cb", "http://[::1]:1/cb;v=1", "https://books.example:8443/~a/(b)'!",
+        "https://books.example/cb?x=%20&y=a+b;c", "com.example.app:/cb", "https://books.example",
+    ):  # fmt: skip
+        client = make_client(app, redirect_uris=[address], first_party=True)
+        page = browser.authorize(client)
+        if "password" in page.fields:
+            page = browser.sign_in()
+        separator = "&" if "?" in address else "?"
+        assert page.url.startswith(f"{address}{separator}code=")
+        assert client.exchange(page.code).status_code == 200
