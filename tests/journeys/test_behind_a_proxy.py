@@ -1,0 +1,74 @@
+"""Behind a proxy that terminates TLS: the published address decides, not the request's headers."""
+
+from collections.abc import Callable
+
+import pytest
+from flask import Flask, request
+
+from tests.actors import RelyingParty
+from tests.factories import PASSWORD, make_client, make_user
+
+PUBLIC = "https://login.example.com/api/auth"
+
+
+@pytest.fixture
+def app(make_app: Callable[..., Flask]) -> Flask:
+    return make_app(SSO_BASE_URL=PUBLIC, SSO_TRUSTED_PROXIES="1")
+
+
+@pytest.mark.parametrize("forwarded", [True, False])
+def test_the_flow(app: Flask, forwarded: bool) -> None:
+    make_user(app)
+    client: RelyingParty = make_client(app, first_party=True)
+    headers = {"X-Forwarded-Proto": "https", "X-Forwarded-For": "203.0.113.9"} if forwarded else {}
+    http = app.test_client()
+    base = "http://127.0.0.1:8000"
+    answer = http.get(
+        "/api/auth/oauth2/authorize",
+        query_string=client.parameters(), headers=headers, base_url=base,
+    )  # fmt: skip
+    assert answer.status_code == 303, answer.text
+    step = answer.headers["Location"]
+    page = http.get(step, headers=headers, base_url=base)
+    assert page.headers["Strict-Transport-Security"]
+    cookie = page.headers["Set-Cookie"]
+    assert cookie.startswith("__Host-sso=")
+    for part in ("Secure", "HttpOnly", "Path=/", "SameSite=Lax"):
+        assert part in [piece.strip() for piece in cookie.split(";")]
+    assert "Domain" not in cookie
+    # The browser is behind TLS; the test client is not, so the cookie is handed over here.
+    value = cookie.split(";")[0]
+    token = page.text.split('name="csrf_token"')[1].split('value="')[1].split('"')[0]
+    form = {"email": "dana@example.com", "password": PASSWORD, "csrf_token": token}
+    answer = app.test_client(use_cookies=False).post(
+        step, data=form, headers={**headers, "Cookie": value}, base_url=base
+    )
+    assert answer.status_code == 303, answer.text
+    value = answer.headers["Set-Cookie"].split(";")[0]
+    answer = app.test_client(use_cookies=False).get(
+        answer.headers["Location"], headers={**headers, "Cookie": value}, base_url=base
+    )
+    assert "iss=https%3A%2F%2Flogin.example.com%2Fapi%2Fauth" in answer.headers["Location"]
+    code = answer.headers["Location"].split("code=")[1].split("&")[0]
+    assert client.exchange(code).status_code == 200
+
+
+def test_forwarded_headers_count_only_when_a_proxy_is_trusted(
+    make_app: Callable[..., Flask],
+) -> None:
+    for proxies, wanted in (("0", "127.0.0.1"), ("1", "203.0.113.9"), ("2", "198.51.100.7")):
+        app = make_app(SSO_TRUSTED_PROXIES=proxies)
+        app.add_url_rule("/whoami", view_func=lambda: request.remote_addr or "")
+        seen = app.test_client().get(
+            "/whoami", headers={"X-Forwarded-For": "198.51.100.7, 203.0.113.9"}
+        )
+        assert seen.text == wanted
+
+
+def test_the_base_address_may_be_the_root(make_app: Callable[..., Flask]) -> None:
+    http = make_app(SSO_BASE_URL="http://localhost:5000").test_client()
+    for path in ("openid-configuration", "oauth-authorization-server"):
+        found = http.get(f"/.well-known/{path}").get_json()
+        assert found["authorization_endpoint"] == "http://localhost:5000/oauth2/authorize"
+    assert http.get("/sign-in").status_code == 200
+    assert http.post("/oauth2/token").get_json()["error"] == "invalid_request"
