@@ -124,6 +124,13 @@ def end_all(user_id: UUID, reason: str) -> None:
     grants.end_of_user(user_id, reason)
 
 
+def end_others(visit: sessions.Visit, reason: str) -> None:
+    """End the user's other sessions with what hangs on them. Does not commit."""
+    for session in sessions.of_user(visit.user.id):
+        if session.id != visit.session.id:
+            end(session, reason)
+
+
 def touch(visit: sessions.Visit) -> None:
     """Prolong a session in use, once a minute at the most. Does not commit."""
     now = clock.now()

@@ -1,22 +1,39 @@
-"""The signed-in user's own page."""
+"""The signed-in user's own page: profile, sign-ins, applications, password."""
 
-from flask import make_response, redirect, render_template, url_for
+from collections.abc import Callable
+
+from flask import make_response, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
-from sso import browser_session
+from sso import audit, browser_session, passwords
+from sso.endpoints.forms import ChangePasswordForm, DecisionForm
 from sso.extensions import db
 from sso.flow import scopes
+from sso.store import consents, grants, sessions
+from sso.store.sessions import Visit
 
 _SHOWN = ("profile", "address", "phone")
 
 
 def account() -> Response:
-    """What this server knows of the user, and the way out."""
+    """Show what is open in the user's name; a POST ends some of it or changes the password."""
     visit = browser_session.current_visit()
     if visit is None:
         return redirect(url_for("sso.sign_in"), 303)
     browser_session.touch(visit)
+    form = ChangePasswordForm()
+    if request.method == "POST":
+        act = _ACTIONS.get(request.form.get("action", ""))
+        done = act(visit, form) if act else None
+        if done:
+            db.session.commit()
+            return redirect(url_for("sso.account", done=done), 303)
+    page = _page(visit, form)
     db.session.commit()
+    return page
+
+
+def _page(visit: Visit, form: ChangePasswordForm) -> Response:
     user = visit.user
     claims = scopes.values(user, scopes.claims_of(_SHOWN))
     html = render_template(
@@ -30,6 +47,69 @@ def account() -> Response:
             if name not in ("name", "updated_at")
         ],
         groups=user.groups,
+        sessions=sessions.of_user(user.id),
+        this_session=visit.session.id,
+        accesses=[(access, _titles(access.scope)) for access in grants.accesses_of(user.id)],
+        form=form,
+        decision=DecisionForm(formdata=None),
+        done=_DONE.get(request.args.get("done", "")),
         sign_out_url=url_for("sso.sign_out"),
     )
     return make_response(html)
+
+
+def _titles(scope: str) -> list[str]:
+    return [found.title for found in scopes.SCOPES.values() if found.name in scope.split()]
+
+
+def _end_session(visit: Visit, _: ChangePasswordForm) -> str | None:
+    for session in sessions.of_user(visit.user.id):
+        if str(session.id) == request.form.get("session") and session.id != visit.session.id:
+            browser_session.end(session, "ended_by_user")
+            return "session"
+    return None
+
+
+def _end_others(visit: Visit, _: ChangePasswordForm) -> str:
+    browser_session.end_others(visit, "ended_by_user")
+    return "sessions"
+
+
+def _withdraw(visit: Visit, _: ChangePasswordForm) -> str:
+    client_id = request.form.get("client", "").replace("\0", "")[:48]
+    consents.withdraw(visit.user.id, client_id)
+    grants.end_of_user_and_client(visit.user.id, client_id, "consent_withdrawn")
+    audit.event("consent_withdrawn", user=visit.user.id, client=client_id)
+    return "withdrawn"
+
+
+def _change_password(visit: Visit, form: ChangePasswordForm) -> str | None:
+    if not form.validate():
+        return None
+    old, new = form.old_password.data or "", form.new_password.data or ""
+    if not passwords.verify(old, visit.user.password_hash):
+        form.old_password.errors = ["The old password is not right."]
+        return None
+    if fault := passwords.fault(new):
+        form.new_password.errors = [fault[0].upper() + fault[1:] + "."]
+        return None
+    visit.user.password_hash = passwords.hash_password(new)
+    browser_session.end_others(visit, "password_changed")
+    grants.end_of_user_but_session(visit.user.id, visit.session.id, "password_changed")
+    audit.event("password_changed", user=visit.user.id)
+    return "password"
+
+
+_ACTIONS: dict[str, Callable[[Visit, ChangePasswordForm], str | None]] = {
+    "end_session": _end_session,
+    "end_other_sessions": _end_others,
+    "withdraw": _withdraw,
+    "change_password": _change_password,
+}
+
+_DONE = {
+    "session": "The sign-in was ended.",
+    "sessions": "All other sign-ins were ended.",
+    "withdrawn": "The application has no access any more.",
+    "password": "Your password was changed, and all other sign-ins were ended.",
+}

@@ -16,5 +16,16 @@ class SignInForm(FlaskForm):
     )
 
 
+class ChangePasswordForm(FlaskForm):
+    """The old password proves that it is still the same person."""
+
+    old_password = PasswordField(
+        "Old password", [DataRequired("Enter your old password."), Length(max=MAX_LENGTH)]
+    )
+    new_password = PasswordField(
+        "New password", [DataRequired("Enter a new password."), Length(max=MAX_LENGTH)]
+    )
+
+
 class DecisionForm(FlaskForm):
     """Buttons named `decision`; only the CSRF token to check."""

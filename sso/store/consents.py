@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from sqlalchemy import select
+from sqlalchemy import delete, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from sso import clock
@@ -34,3 +34,10 @@ def remember(user_id: UUID, client_id: str, scopes: tuple[str, ...]) -> None:
     consent.scope = " ".join(dict.fromkeys((*consent.scope.split(), *scopes)))
     consent.updated_at = now
     db.session.flush()
+
+
+def withdraw(user_id: UUID, client_id: str) -> None:
+    """Forget what a user allowed a client; its grants are another statement's business."""
+    db.session.execute(
+        delete(Consent).where(Consent.user_id == user_id, Consent.client_id == client_id)
+    )

@@ -1,14 +1,16 @@
 """Statements about grants: one approval, and the end of everything that it gave."""
 
 from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, or_, select, update
+from sqlalchemy import ColumnElement, func, or_, select, update
 from sqlalchemy.orm import contains_eager
 
 from sso import clock
 from sso.extensions import db
-from sso.models import BrowserSession, Client, Grant, User
+from sso.models import BrowserSession, Client, Consent, Grant, Token, User
 
 
 def add(grant: Grant) -> None:
@@ -43,6 +45,44 @@ def find_live(grant_id: UUID) -> Grant | None:
     return grant if alive else None
 
 
+class Access(NamedTuple):
+    """What one application has from one user: since when, and when it last got tokens."""
+
+    client: Client
+    scope: str
+    since: datetime
+    last_used: datetime | None
+
+
+def accesses_of(user_id: UUID) -> list[Access]:
+    """The applications that have something from a user: a consent, or a grant that lives."""
+    given = db.session.execute(
+        select(Client, Consent)
+        .join(Consent, Consent.client_id == Client.client_id)
+        .where(Consent.user_id == user_id)
+    )
+    used = db.session.execute(
+        select(Client, func.min(Grant.created_at), func.max(Token.issued_at), func.max(Grant.scope))
+        .join(Grant, Grant.client_id == Client.client_id)
+        .outerjoin(Token, Token.grant_id == Grant.id)
+        .where(Grant.user_id == user_id, Grant.ended_at.is_(None))
+        .group_by(Client.client_id)
+    )
+    found = {
+        client.client_id: Access(client, consent.scope, consent.created_at, None)
+        for client, consent in given
+    }
+    for client, since, last_used, scope in used:
+        before = found.get(client.client_id)
+        found[client.client_id] = Access(
+            client,
+            before.scope if before else scope,
+            min(before.since, since) if before else since,
+            last_used,
+        )
+    return sorted(found.values(), key=lambda access: access.client.name.lower())
+
+
 def end(reason: str, *conditions: ColumnElement[bool]) -> None:
     """End the grants that meet the conditions; their codes and tokens end with them."""
     db.session.execute(
@@ -72,6 +112,17 @@ def end_of_sessions(session_ids: Sequence[UUID], reason: str) -> None:
 def end_of_user(user_id: UUID, reason: str) -> None:
     """End all grants of a user."""
     end(reason, Grant.user_id == user_id)
+
+
+def end_of_user_and_client(user_id: UUID, client_id: str, reason: str) -> None:
+    """End what one user gave one client."""
+    end(reason, Grant.user_id == user_id, Grant.client_id == client_id)
+
+
+def end_of_user_but_session(user_id: UUID, session_id: UUID, reason: str) -> None:
+    """End all grants of a user but for those of one browser session."""
+    other = or_(Grant.session_id.is_(None), Grant.session_id != session_id)
+    end(reason, Grant.user_id == user_id, other)
 
 
 def end_of_client(client_id: str, reason: str) -> None:

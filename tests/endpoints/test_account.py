@@ -1,0 +1,121 @@
+"""The account page: what is open in the user's name, and ending it."""
+
+import re
+
+import pytest
+from flask import Flask
+
+from sso.models import User
+from tests.actors import BASE, ORIGIN, Browser, Page, RelyingParty
+from tests.factories import PASSWORD, make_client, make_user
+
+ACCOUNT = f"{ORIGIN}{BASE}/account"
+NEW = "another long password"
+
+
+@pytest.fixture
+def page(browser: Browser, client: RelyingParty, user: User) -> Page:
+    browser.approve(client)
+    return browser.open(ACCOUNT)
+
+
+def act(browser: Browser, **values: str) -> Page:
+    browser.open(ACCOUNT)
+    return browser.submit(**values)
+
+
+def signed_in(browser: Browser) -> bool:
+    return browser.open(ACCOUNT).path.endswith("/account")
+
+
+def elsewhere(app: Flask) -> Browser:
+    """The same person on another browser."""
+    other = Browser(app)
+    other.sign_in()
+    return other
+
+
+def test_it_shows_everything(app: Flask, browser: Browser, page: Page, user: User) -> None:
+    assert user.email in page.html
+    assert "Books" in page.html
+    assert "this browser" in page.html
+    assert len(re.findall("End this sign-in", page.html)) == 0
+    elsewhere(app)
+    assert len(re.findall("End this sign-in", browser.open(ACCOUNT).html)) == 1
+
+
+def test_one_sign_in_is_ended(app: Flask, browser: Browser, page: Page) -> None:
+    other = elsewhere(app)
+    page = browser.open(ACCOUNT)
+    session = page.fields["session"]
+    page = act(browser, action="end_session", session=session)
+    assert 'role="status"' in page.html
+    assert not signed_in(other)
+    assert signed_in(browser)
+
+
+def test_all_others_are_ended(app: Flask, browser: Browser, page: Page) -> None:
+    others = [elsewhere(app), elsewhere(app)]
+    act(browser, action="end_other_sessions")
+    assert [signed_in(other) for other in others] == [False, False]
+    assert signed_in(browser)
+
+
+def test_nobody_ends_a_strangers_sign_in(app: Flask, browser: Browser, page: Page) -> None:
+    make_user(app, "erin@example.com", name="Erin")
+    first, second = Browser(app), Browser(app)
+    first.sign_in("erin@example.com")
+    second.sign_in("erin@example.com")
+    session = second.open(ACCOUNT).fields["session"]
+    act(browser, action="end_session", session=session)
+    assert signed_in(first)
+    assert signed_in(second)
+
+
+def test_access_is_withdrawn(
+    app: Flask, browser: Browser, client: RelyingParty, page: Page
+) -> None:
+    other = make_client(app, name="Other")
+    kept = other.exchange(browser.approve(other).code).get_json()
+    tokens = client.exchange(browser.approve(client).code).get_json()
+    page = act(browser, action="withdraw", client=client.client_id)
+    assert "Books" not in page.html
+    assert client.userinfo(tokens["access_token"]).status_code == 401
+    assert client.refresh(tokens["refresh_token"]).get_json()["error"] == "invalid_grant"
+    assert other.userinfo(kept["access_token"]).status_code == 200
+    assert ("decision", "allow") in browser.authorize(client).buttons
+
+
+def test_a_new_password_ends_all_other_sign_ins(
+    app: Flask, browser: Browser, client: RelyingParty, page: Page
+) -> None:
+    other = elsewhere(app)
+    theirs = client.exchange(other.authorize(client).code).get_json()
+    mine = client.exchange(browser.authorize(client).code).get_json()
+    form = {"action": "change_password", "old_password": PASSWORD, "new_password": NEW}
+    page = act(browser, **form)
+    assert 'role="status"' in page.html
+    assert not signed_in(other)
+    assert signed_in(browser)
+    assert client.userinfo(theirs["access_token"]).status_code == 401
+    assert client.userinfo(mine["access_token"]).status_code == 200
+    assert Browser(app).sign_in(password=PASSWORD).path.endswith("/sign-in")
+    assert Browser(app).sign_in(password=NEW).path.endswith("/account")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("wrong", NEW), (PASSWORD, "short"), ("", ""), (PASSWORD, "x" * 257)]
+)
+def test_a_password_that_does_not_do(
+    app: Flask, browser: Browser, page: Page, old: str, new: str
+) -> None:
+    page = act(browser, action="change_password", old_password=old, new_password=new)
+    assert 'aria-invalid="true"' in page.html
+    assert Browser(app).sign_in(password=PASSWORD).path.endswith("/account")
+
+
+def test_every_action_needs_the_csrf_token(browser: Browser, page: Page, user: User) -> None:
+    for action in ("withdraw", "end_other_sessions", "change_password", "end_session"):
+        answer = browser.http.post(f"{BASE}/account", data={"action": action}, base_url=ORIGIN)
+        assert answer.status_code == 303
+        assert answer.headers["Location"] == f"{BASE}/account"
