@@ -11,11 +11,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError
-
-from sso.addresses import is_loopback, strict_url_fault
 from sso.secret_key import embedded_secret_key
+from sso.setting_checks import base_url, database_url, number, secret_key, url
 
 DEFAULT_BASE_URL = "http://127.0.0.1:5000/api/auth"
 YEAR = 366 * 24 * 3600
@@ -49,122 +46,73 @@ class Reading:
     faults: list[str] = field(default_factory=list)
 
 
-def _base_url(text: str) -> str:
-    fault = strict_url_fault(text)
-    parts = urlsplit(text) if fault is None else None
-    if parts is None:
-        raise ValueError(f"{fault}; give an address such as https://login.example.com/api/auth")
-    if parts.query or parts.fragment or text.endswith("/"):
-        raise ValueError("it has a query, a fragment or a final slash; leave them off")
-    if parts.scheme == "http" and not is_loopback(parts.hostname):
-        raise ValueError("it is plain http beyond loopback; give an https address")
-    if parts.scheme not in ("http", "https"):
-        raise ValueError("it is neither http nor https; give an https address")
-    return text
-
-
-def _database_url(text: str) -> str:
-    try:
-        url = make_url(text)
-    except ArgumentError:
-        raise ValueError("it is no SQLAlchemy URL; give postgresql+psycopg://…") from None
-    if url.drivername not in ("sqlite", "postgresql+psycopg"):
-        raise ValueError("its driver is not supported; give postgresql+psycopg://… or sqlite:///…")
-    return text
-
-
-def _secret_key(text: str) -> str:
-    if len(text) < 32:
-        raise ValueError("it is shorter than 32 characters; give a long random one")
-    return text
-
-
-def _url(*schemes: str) -> Callable[[str], str]:
-    def read(text: str) -> str:
-        parts = urlsplit(text)
-        if parts.scheme not in schemes or not parts.hostname:
-            raise ValueError(f"it is no {schemes[0]} address; give {schemes[0]}://host:port")
-        return text
-
-    return read
-
-
-def _number(low: int, high: int) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        if not (text.isascii() and text.isdigit() and low <= int(text[:12]) <= high):
-            raise ValueError(f"it is no whole number from {low} to {high}; give one")
-        return int(text)
-
-    return read
-
-
 SETTINGS = (
     Setting(
         "SSO_BASE_URL",
         DEFAULT_BASE_URL,
         "public base address and issuer; anything but loopback must be https",
-        _base_url,
+        base_url,
     ),
     Setting(
         "SSO_DATABASE_URL",
         None,
         "SQLAlchemy URL; without it, an SQLite file in instance/",
-        _database_url,
+        database_url,
         secret=True,
     ),
     Setting(
         "SSO_SECRET_KEY",
         None,
         "signs browser cookies, seals keys at rest; without it, made once in instance/",
-        _secret_key,
+        secret_key,
         secret=True,
     ),
     Setting(
         "SSO_REDIS_URL",
         None,
         "rate limits shared by all processes and nodes",
-        _url("redis", "rediss"),
+        url("redis", "rediss"),
         secret=True,
     ),
     Setting(
         "SSO_SMTP_URL",
         None,
         "outgoing mail; without it, mail goes to the log",
-        _url("smtp", "smtps"),
+        url("smtp", "smtps"),
         secret=True,
     ),
     Setting(
         "SSO_TRUSTED_PROXIES",
         0,
         "number of reverse proxies in front whose X-Forwarded-* is believed",
-        _number(0, 10),
+        number(0, 10),
     ),
     Setting(
-        "SSO_ACCESS_TOKEN_LIFETIME", 3600, "seconds an access token lives", _number(1, 24 * 3600)
+        "SSO_ACCESS_TOKEN_LIFETIME", 3600, "seconds an access token lives", number(1, 24 * 3600)
     ),
     Setting(
         "SSO_AUTHORIZATION_CODE_LIFETIME",
         60,
         "seconds an authorization code lives (RFC 6749 §4.1.2: at most 600)",
-        _number(1, 600),
+        number(1, 600),
     ),
     Setting(
         "SSO_REFRESH_TOKEN_LIFETIME",
         2_592_000,
         "seconds a refresh token lives since its last use",
-        _number(1, YEAR),
+        number(1, YEAR),
     ),
     Setting(
         "SSO_REFRESH_TOKEN_LEEWAY",
         10,
         "seconds in which a repeated refresh gets the same successor; 0 is strict",
-        _number(0, 3600),
+        number(0, 3600),
     ),
     Setting(
         "SSO_SESSION_LIFETIME",
         1_209_600,
         "seconds a browser session lives since its last use",
-        _number(60, YEAR),
+        number(60, YEAR),
     ),
 )
 

@@ -1,0 +1,58 @@
+"""The checks that turn a setting's text into its value. Each raises `ValueError` with the mend."""
+
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
+
+from sso.addresses import is_loopback, strict_url_fault
+
+
+def base_url(text: str) -> str:
+    fault = strict_url_fault(text)
+    parts = urlsplit(text) if fault is None else None
+    if parts is None:
+        raise ValueError(f"{fault}; give an address such as https://login.example.com/api/auth")
+    if parts.query or parts.fragment or text.endswith("/"):
+        raise ValueError("it has a query, a fragment or a final slash; leave them off")
+    if parts.scheme == "http" and not is_loopback(parts.hostname):
+        raise ValueError("it is plain http beyond loopback; give an https address")
+    if parts.scheme not in ("http", "https"):
+        raise ValueError("it is neither http nor https; give an https address")
+    return text
+
+
+def database_url(text: str) -> str:
+    try:
+        url = make_url(text)
+    except ArgumentError:
+        raise ValueError("it is no SQLAlchemy URL; give postgresql+psycopg://…") from None
+    if url.drivername not in ("sqlite", "postgresql+psycopg"):
+        raise ValueError("its driver is not supported; give postgresql+psycopg://… or sqlite:///…")
+    return text
+
+
+def secret_key(text: str) -> str:
+    if len(text) < 32:
+        raise ValueError("it is shorter than 32 characters; give a long random one")
+    return text
+
+
+def url(*schemes: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        parts = urlsplit(text)
+        if parts.scheme not in schemes or not parts.hostname:
+            raise ValueError(f"it is no {schemes[0]} address; give {schemes[0]}://host:port")
+        return text
+
+    return read
+
+
+def number(low: int, high: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and low <= int(text[:12]) <= high):
+            raise ValueError(f"it is no whole number from {low} to {high}; give one")
+        return int(text)
+
+    return read
