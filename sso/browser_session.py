@@ -3,18 +3,17 @@
 The cookie holds a random secret, the database its digest. The row's `id` is the `sid` claim.
 """
 
-from datetime import timedelta
-from uuid import UUID
+from datetime import datetime, timedelta
 
 import flask
 from flask import Flask, Request, Response, g, request
 from flask.sessions import SecureCookieSession, SecureCookieSessionInterface, SessionMixin
 from flask_login import UserMixin, current_user, login_user, logout_user
 
-from sso import audit, clock, current, digests, errors
+from sso import audit, clock, current, digests, endings, errors
 from sso.extensions import login_manager
 from sso.models import BrowserSession, Client, User
-from sso.store import grants, sessions
+from sso.store import sessions
 
 ONE_FACTOR = "1"
 _KEY = "_user_id"  # where Flask-Login keeps what get_id() gave
@@ -73,8 +72,10 @@ def _load(secret: str) -> SignedIn | None:
     return SignedIn(secret, visit) if visit else None
 
 
-def begin(user: User, amr: str) -> BrowserSession:
+def begin(user: User, amr: str, remember: bool = False) -> BrowserSession:
     """Sign the user in, with a new identifier (no session fixation). Does not commit.
+
+    `remember`: the cookie outlives the browser's window ("keep me signed in").
 
     When the same person signs in again, the session goes on under the new identifier, so that
     re-authentication ends no application's tokens; another person's session ends.
@@ -86,54 +87,41 @@ def begin(user: User, amr: str) -> BrowserSession:
         session = before.session
     else:
         if before:
-            end(before.session, "another_user")
+            endings.session(before.session, "another_user")
         session = BrowserSession(user_id=user.id, created_at=now)
     session.digest = digests.digest(secret)
     session.auth_time = session.last_seen_at = now
-    session.expires_at = now + timedelta(seconds=current.settings().session_lifetime)
+    session.ends_at = now + timedelta(seconds=current.settings().session_absolute_lifetime)
+    session.expires_at = _idle_end(session, now)
+    session.remembered = remember
     session.amr, session.acr = amr, ONE_FACTOR
     session.address = (request.remote_addr or "")[:45]
     session.browser = request.user_agent.string[:200]
     sessions.add(session)
     flask.session.clear()
-    flask.session.permanent = True
+    flask.session.permanent = remember
     login_user(SignedIn(secret, sessions.Visit(session, user)))
     audit.event("signed_in", user=user.id, sid=session.id, address=session.address)
     return session
-
-
-def end(session: BrowserSession, reason: str) -> None:
-    """End a session and the grants that hang on it. Does not commit."""
-    sessions.end([session.id])
-    grants.end_of_sessions([session.id], reason)
-    audit.event("session_ended", user=session.user_id, sid=session.id, reason=reason)
 
 
 def sign_out(reason: str = "sign_out") -> None:
     """End the session of this browser, and forget its cookie. Does not commit."""
     visit = current_visit()
     if visit:
-        end(visit.session, reason)
+        endings.session(visit.session, reason)
     logout_user()
     flask.session.clear()
-
-
-def end_all(user_id: UUID, reason: str) -> None:
-    """End every session of a user and all grants, also those with `offline_access`."""
-    sessions.end([session.id for session in sessions.of_user(user_id)])
-    grants.end_of_user(user_id, reason)
-
-
-def end_others(visit: sessions.Visit, reason: str) -> None:
-    """End the user's other sessions with what hangs on them. Does not commit."""
-    for session in sessions.of_user(visit.user.id):
-        if session.id != visit.session.id:
-            end(session, reason)
 
 
 def touch(visit: sessions.Visit) -> None:
     """Prolong a session in use, once a minute at the most. Does not commit."""
     now = clock.now()
     if now - visit.session.last_seen_at >= _TOUCH_EVERY:
-        expires_at = now + timedelta(seconds=current.settings().session_lifetime)
-        sessions.touch(visit.session, expires_at)
+        sessions.touch(visit.session, _idle_end(visit.session, now))
+
+
+def _idle_end(session: BrowserSession, now: datetime) -> datetime:
+    """When a session used now ends by disuse, or by its absolute end if that comes first."""
+    idle = now + timedelta(seconds=current.settings().session_lifetime)
+    return min(idle, session.ends_at) if session.ends_at else idle

@@ -114,6 +114,12 @@ SETTINGS = (
         "seconds a browser session lives since its last use",
         number(60, YEAR),
     ),
+    Setting(
+        "SSO_SESSION_ABSOLUTE_LIFETIME",
+        7_776_000,
+        "seconds after which a sign-in ends, however much it is used",
+        number(60, 2 * YEAR),
+    ),
 )
 
 
@@ -132,6 +138,7 @@ class Settings:
     refresh_token_lifetime: int
     refresh_token_leeway: int
     session_lifetime: int
+    session_absolute_lifetime: int
 
     @property
     def issuer(self) -> str:

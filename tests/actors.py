@@ -31,6 +31,8 @@ class _Forms(HTMLParser):
         found = dict(attrs)
         if tag == "form" and self.action is None:
             self.action = found.get("action") or ""
+        elif tag == "input" and found.get("type") == "checkbox" and "checked" not in found:
+            pass  # a browser sends ticked boxes only
         elif tag == "input" and found.get("name"):
             self.fields[found["name"] or ""] = found.get("value") or ""
         elif tag == "button" and found.get("name"):

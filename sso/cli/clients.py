@@ -5,13 +5,13 @@ from typing import Any
 
 import click
 
-from sso import clock, current, digests
+from sso import clock, current, digests, endings
 from sso.cli import client_options, registration, views
 from sso.cli.commands import Failure, Group, confirm, json_option, yes_option
 from sso.cli.output import print_json, print_line, print_record, print_table
 from sso.extensions import db
 from sso.models import Client
-from sso.store import clients, grants
+from sso.store import clients, grants, users
 
 group = Group("client", help="Applications that people sign in to.")
 _client_id = click.argument("client_id", metavar="ID")
@@ -69,6 +69,8 @@ def update(client_id: str, as_json: bool, **options: Any) -> None:
     registration.change_client(client, changes)
     client.first_party = client.first_party if first_party is None else first_party
     client.require_pkce = client.require_pkce if require_pkce is None else require_pkce
+    if "groups" in changes:
+        endings.lost_memberships(users.with_grants_at(client.client_id), [client])
     db.session.commit()
     _show(client, as_json)
 

@@ -1,6 +1,6 @@
 """`flask user`, continued: passwords, sessions, and who is let in."""
 
-from sso import browser_session, clock
+from sso import clock, endings
 from sso.cli import registration, views
 from sso.cli.commands import confirm, json_option, yes_option
 from sso.cli.new_password import ask, stdin_option
@@ -18,7 +18,7 @@ def set_password(who: str, password_stdin: bool, as_json: bool) -> None:
     """Give a person a new password; all sessions and tokens end."""
     user = find_user(who)
     registration.set_password(user, ask(password_stdin))
-    browser_session.end_all(user.id, "password_changed")
+    endings.everything_of_user(user.id, "password_changed")
     db.session.commit()
     done(user, as_json, "the password is set", password_set=True)
 
@@ -30,7 +30,7 @@ def disable(who: str, as_json: bool) -> None:
     """Shut a person out, at once; all sessions and tokens end."""
     user = find_user(who)
     user.disabled_at = user.disabled_at or clock.now()
-    browser_session.end_all(user.id, "user_disabled")
+    endings.everything_of_user(user.id, "user_disabled")
     db.session.commit()
     show_user(user, as_json)
 
@@ -54,7 +54,7 @@ def delete(who: str, yes: bool, as_json: bool) -> None:
     """Delete a person with sessions, tokens and consents."""
     user = find_user(who)
     confirm(f"Delete {user.email} ({user.id})?", yes)
-    browser_session.end_all(user.id, "user_deleted")
+    endings.everything_of_user(user.id, "user_deleted")
     users.remove(user)
     db.session.commit()
     done(user, as_json, "deleted", deleted=True)
@@ -81,8 +81,6 @@ def list_sessions(who: str, as_json: bool) -> None:
 def sign_out(who: str, as_json: bool) -> None:
     """Sign a person out everywhere; tokens with offline_access go on, as after any sign-out."""
     user = find_user(who)
-    found = sessions.of_user(user.id)
-    for session in found:
-        browser_session.end(session, "operator")
+    count = endings.sessions_of_user(user.id, "operator")
     db.session.commit()
-    done(user, as_json, f"{len(found)} sessions ended", sessions_ended=len(found))
+    done(user, as_json, f"{count} sessions ended", sessions_ended=count)

@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from sso import endings
 from sso.cli import claims as operator_claims
 from sso.cli import registration, views
 from sso.cli.commands import Failure, Group, json_option
@@ -12,7 +13,7 @@ from sso.cli.output import print_json, print_line, print_record, print_table
 from sso.cli.registration import RegistrationError
 from sso.extensions import db
 from sso.models import User
-from sso.store import users
+from sso.store import clients, users
 
 group = Group("user", help="People who sign in.")
 user_argument = click.argument("who", metavar="EMAIL|ID")
@@ -125,6 +126,8 @@ def update(
         user.email_verified = email_verified
     elif user.email != before:
         user.email_verified = False
+    if groups or no_groups:
+        endings.lost_memberships([user], clients.every())
     db.session.commit()
     show_user(user, as_json)
 

@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Callable
+from urllib.parse import urlsplit
 
 from authlib.common.errors import AuthlibBaseError
 from flask import Flask, abort, redirect, render_template, request, session, url_for
@@ -15,11 +16,11 @@ from .client import SampleClient, SignIn
 from .memory import BoundedMemory
 
 _LIFETIME = 8 * 3600
+_POLICY = (
+    "default-src 'none'; style-src 'self'; img-src 'self' data:; "
+    "form-action 'self' {server}; base-uri 'none'; frame-ancestors 'none'"
+)
 _HEADERS = {
-    "Content-Security-Policy": (
-        "default-src 'none'; style-src 'self'; img-src 'self' data:; "
-        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-    ),
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "same-origin",
 }
@@ -41,6 +42,9 @@ def create_sample_application(
     _add_routes(app, client, BoundedMemory(size=200))
     _add_problem_pages(app, client)
 
+    server = urlsplit(issuer)
+    policy = _POLICY.format(server=f"{server.scheme}://{server.netloc}")
+
     @app.context_processor
     def _everywhere() -> dict[str, str]:
         return {"issuer": issuer}
@@ -48,6 +52,8 @@ def create_sample_application(
     @app.after_request
     def _headers(response: Response) -> Response:
         response.headers.update(_HEADERS)
+        # Signing out everywhere is a form that leads to the server and back.
+        response.headers["Content-Security-Policy"] = policy
         if request.endpoint != "static":
             response.headers["Cache-Control"] = "no-store"
         return response
@@ -95,11 +101,29 @@ def _add_routes(app: Flask, client: SampleClient, sign_ins: BoundedMemory[SignIn
         return redirect(url_for("home", _anchor="refreshed" if sign_in else None))
 
     @app.post("/logout")
-    def logout() -> str:
-        current_for_form()
+    def logout() -> Response:
+        sign_in = current_for_form()
         sign_ins.delete(session.get("sign_in", ""))
         session.clear()
+        if sign_in and "everywhere" in request.form:
+            back = url_for("home", _external=True)
+            return redirect(client.end_session_address(sign_in, back), 303)
+        return redirect(url_for("signed_out"), 303)
+
+    @app.get("/signed-out")
+    def signed_out() -> str:
         return render_template("sample_signed_out.html")
+
+    @app.post("/backchannel-logout")
+    def backchannel_logout() -> ResponseReturnValue:
+        """The server tells that a session ended (Back-Channel Logout 1.0 §2.5)."""
+        try:
+            claims = client.verify_logout_token(request.form.get("logout_token", ""))
+        except (JoseError, ValueError) as error:
+            return {"error": "invalid_request", "error_description": str(error)}, 400
+        sid, sub = claims.get("sid"), claims.get("sub")
+        sign_ins.discard(lambda one: one.sid == sid if sid else one.subject == sub)
+        return "", 200
 
 
 def _add_problem_pages(app: Flask, client: SampleClient) -> None:

@@ -5,12 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
+from urllib.parse import urlencode
 
 from authlib.integrations.flask_client import OAuth, OAuthError
 from flask import Flask, request, session
 from werkzeug.wrappers import Response
 
-from . import narration
+from . import logout_token, narration
 from .memory import BoundedMemory
 from .recording import remember
 from .steps import Part, Step
@@ -25,6 +26,7 @@ class SignIn:
 
     profile: Mapping[str, Any]
     subject: str
+    sid: str | None
     token: Mapping[str, Any]
     steps: tuple[Step, ...]
     refreshes: tuple[Step, ...] = ()
@@ -97,7 +99,13 @@ class SampleClient:
             raise OAuthError("wrong_subject", "The profile is that of somebody else.")
         answer = list(request.args.items(multi=True))
         steps = narration.of_sign_in(started["url"], answer, token, identity, self._metadata())
-        return SignIn(profile=profile, subject=identity["sub"], token=token, steps=steps)
+        return SignIn(
+            profile=profile,
+            subject=identity["sub"],
+            sid=identity.get("sid"),
+            token=token,
+            steps=steps,
+        )
 
     def _check_iss(self) -> None:
         """The answer must come from the server that was asked (RFC 9207 §2.4)."""
@@ -126,6 +134,16 @@ class SampleClient:
                     raise OAuthError("wrong_subject", "The new tokens are somebody else's.")
             sign_in.refreshes = narration.of_refresh(token, identity, self._metadata())
             sign_in.token = {**old, **token}
+
+    def end_session_address(self, sign_in: SignIn, back: str) -> str:
+        """Where the browser goes to sign out everywhere (RP-Initiated Logout 1.0 §2)."""
+        asked = {"id_token_hint": sign_in.token["id_token"], "post_logout_redirect_uri": back}
+        return f"{self._metadata()['end_session_endpoint']}?{urlencode(asked)}"
+
+    def verify_logout_token(self, token: str) -> Mapping[str, Any]:
+        """The claims of a logout token. Raises `JoseError` or `ValueError`."""
+        keys = logout_token.key_set(self._client.fetch_jwk_set(force=True))
+        return logout_token.verify(token, keys, self._issuer, self._client_id)
 
     def last_exchange(self) -> tuple[Part, ...]:
         """What was last said with the server while this page was made, to explain a failure."""

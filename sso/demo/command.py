@@ -22,6 +22,7 @@ from sso import ROOT, create_app
 from sso.cli.registration import create_user, register_client, set_password
 from sso.demo.application import create_sample_application
 from sso.extensions import db
+from sso.jobs import worker
 from sso.jobs.key_rotation import ensure_keys
 from sso.store import clients, users
 
@@ -71,13 +72,16 @@ def demo_command(port: int, client_port: int, folder: Path, as_json: bool) -> No
         client_secret=client_secret,
         secret_key=secrets.token_urlsafe(32),
     )
+    stop = threading.Event()
+    threading.Thread(target=worker.run, args=(server, stop), daemon=True).start()
     running = [_serve(server, server_port), _serve(sample, sample_port)]
     _announce(Demo(f"{address}/", EMAIL, password, base_url, str(folder)), as_json)
     try:
-        threading.Event().wait()
+        stop.wait()
     except KeyboardInterrupt:
         click.echo("\nThe demo has ended.", err=True)
     finally:
+        stop.set()
         for each in running:
             each.shutdown()
 
@@ -95,7 +99,13 @@ def _prepare(server: Flask, redirect_uri: str) -> tuple[str, str, str]:
             set_password(user, password)
         for old in clients.every():
             clients.remove(old)
-        client, secret = register_client(name="Sample application", redirect_uris=[redirect_uri])
+        home = redirect_uri.removesuffix("callback")
+        client, secret = register_client(
+            name="Sample application",
+            redirect_uris=[redirect_uri],
+            post_logout_redirect_uris=[home],
+            backchannel_logout_uri=f"{home}backchannel-logout",
+        )
         db.session.commit()
         return client.client_id, secret, password
 

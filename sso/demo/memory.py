@@ -2,6 +2,7 @@
 
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from threading import Lock
 from typing import Generic, TypeVar
 
@@ -34,6 +35,14 @@ class BoundedMemory(Generic[T]):
             self._entries[key] = (time.monotonic() + seconds, value)
             while len(self._entries) > self._size:
                 self._entries.popitem(last=False)
+
+    def discard(self, condition: Callable[[T], bool]) -> int:
+        """Forget every value that meets a condition; tells how many."""
+        with self._lock:
+            found = [key for key, (_, value) in self._entries.items() if condition(value)]
+            for key in found:
+                del self._entries[key]
+        return len(found)
 
     def delete(self, key: str) -> None:
         """Forget a value."""

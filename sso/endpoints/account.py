@@ -5,11 +5,11 @@ from collections.abc import Callable
 from flask import make_response, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
-from sso import audit, browser_session, passwords
+from sso import audit, browser_session, browsers, endings, passwords
 from sso.endpoints.forms import ChangePasswordForm, DecisionForm
 from sso.extensions import db
 from sso.flow import scopes
-from sso.store import consents, grants, sessions
+from sso.store import grants, sessions
 from sso.store.sessions import Visit
 
 _SHOWN = ("profile", "address", "phone")
@@ -25,6 +25,9 @@ def account() -> Response:
     if request.method == "POST":
         act = _ACTIONS.get(request.form.get("action", ""))
         done = act(visit, form) if act else None
+        if done == "everywhere":
+            db.session.commit()
+            return redirect(url_for("sso.sign_out"), 303)
         if done:
             db.session.commit()
             return redirect(url_for("sso.account", done=done), 303)
@@ -47,7 +50,7 @@ def _page(visit: Visit, form: ChangePasswordForm) -> Response:
             if name not in ("name", "updated_at")
         ],
         groups=user.groups,
-        sessions=sessions.of_user(user.id),
+        sessions=[(one, browsers.name(one.browser)) for one in sessions.of_user(user.id)],
         this_session=visit.session.id,
         accesses=[(access, _titles(access.scope)) for access in grants.accesses_of(user.id)],
         form=form,
@@ -65,21 +68,25 @@ def _titles(scope: str) -> list[str]:
 def _end_session(visit: Visit, _: ChangePasswordForm) -> str | None:
     for session in sessions.of_user(visit.user.id):
         if str(session.id) == request.form.get("session") and session.id != visit.session.id:
-            browser_session.end(session, "ended_by_user")
+            endings.session(session, "ended_by_user")
             return "session"
     return None
 
 
 def _end_others(visit: Visit, _: ChangePasswordForm) -> str:
-    browser_session.end_others(visit, "ended_by_user")
+    endings.sessions_of_user(visit.user.id, "ended_by_user", but=visit.session.id)
     return "sessions"
+
+
+def _end_all(visit: Visit, _: ChangePasswordForm) -> str:
+    endings.sessions_of_user(visit.user.id, "ended_by_user", but=visit.session.id)
+    browser_session.sign_out("ended_by_user")
+    return "everywhere"
 
 
 def _withdraw(visit: Visit, _: ChangePasswordForm) -> str:
     client_id = request.form.get("client", "").replace("\0", "")[:48]
-    consents.withdraw(visit.user.id, client_id)
-    grants.end_of_user_and_client(visit.user.id, client_id, "consent_withdrawn")
-    audit.event("consent_withdrawn", user=visit.user.id, client=client_id)
+    endings.consent(visit.user.id, client_id)
     return "withdrawn"
 
 
@@ -94,8 +101,7 @@ def _change_password(visit: Visit, form: ChangePasswordForm) -> str | None:
         form.new_password.errors = [fault[0].upper() + fault[1:] + "."]
         return None
     visit.user.password_hash = passwords.hash_password(new)
-    browser_session.end_others(visit, "password_changed")
-    grants.end_of_user_but_session(visit.user.id, visit.session.id, "password_changed")
+    endings.everything_of_user(visit.user.id, "password_changed", but=visit.session.id)
     audit.event("password_changed", user=visit.user.id)
     return "password"
 
@@ -103,6 +109,7 @@ def _change_password(visit: Visit, form: ChangePasswordForm) -> str | None:
 _ACTIONS: dict[str, Callable[[Visit, ChangePasswordForm], str | None]] = {
     "end_session": _end_session,
     "end_other_sessions": _end_others,
+    "end_all_sessions": _end_all,
     "withdraw": _withdraw,
     "change_password": _change_password,
 }

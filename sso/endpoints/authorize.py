@@ -83,7 +83,11 @@ def decide(validated: Validated, visit: Visit | None) -> decision.Decision:
             groups=frozenset(visit.user.groups),
         )
     if visit and visit.consent:
-        consent = decision.Consent(frozenset(visit.consent.scope.split()), visit.consent.updated_at)
+        consent = decision.Consent(
+            frozenset(visit.consent.scope.split()),
+            visit.consent.updated_at,
+            frozenset(visit.consent.declined.split()),
+        )
     policy = decision.Policy(validated.client.first_party, frozenset(validated.client.groups))
     return decision.decide(validated.grant.request.asked, session, consent, policy, clock.now())
 
@@ -138,6 +142,7 @@ def _read() -> SealedRequest | None:
 def _answer(validated: Validated, visit: Visit | None, found: decision.Decision) -> Response:
     server, grant, waiting = authorization_server(), validated.grant, validated.waiting
     if isinstance(found, decision.Answer):
+        grant.request.authorization_request = grant.request.asked.without(found.withheld)
         response: Response = server.create_authorization_response(
             grant.request, grant_user=visit, grant=grant
         )

@@ -19,11 +19,13 @@ from sso.store.sessions import Visit
 
 @dataclass(frozen=True)
 class Item:
-    """One line of the page: what is asked for, and what would be sent."""
+    """One line of the page: what is asked for, what would be sent, and its tick box."""
 
     scope: str
     title: str
     detail: str | None
+    optional: bool
+    ticked: bool
 
 
 def consent() -> Response:
@@ -52,19 +54,29 @@ def consent() -> Response:
         client_host=urlsplit(validated.grant.redirect_uri).netloc,
         user_name=visit.user.name,
         user_email=visit.user.email,
-        items=items(visit.user, step.scopes),
+        items=items(visit.user, step.scopes, _declined(visit)),
+        offered=" ".join(sorted(step.scopes)),
+        known=[item.title for item in items(visit.user, step.known)],
         switch_url=_switch_url(waiting),
     )
     return make_response(html)
 
 
-def items(user: User, asked: frozenset[str]) -> list[Item]:
+def items(user: User, asked: frozenset[str], declined: frozenset[str] = frozenset()) -> list[Item]:
     """The scopes in the registry's order, with the values that would be sent."""
     found = []
     for scope in scopes.SCOPES.values():
         if scope.name in asked and not (scope.name == "openid" and len(asked) > 1):
             values = scopes.values(user, scope.claims) if scope.name != "openid" else {}
-            found.append(Item(scope.name, scope.title, _words(scope.name, values)))
+            found.append(
+                Item(
+                    scope.name,
+                    scope.title,
+                    _words(scope.name, values),
+                    scope.name not in scopes.NEEDED,
+                    scope.name not in declined,
+                )
+            )
     return found
 
 
@@ -90,12 +102,24 @@ def _decided(
 ) -> Response:
     client_id = validated.client.client_id
     if request.form.get("decision") == "allow":
-        consents.remember(visit.user.id, client_id, tuple(sorted(step.scopes)))
+        declined = _unticked() & step.scopes - scopes.NEEDED
+        allowed = sorted(step.scopes - declined)
+        consents.remember(visit.user.id, client_id, allowed, sorted(declined))
         db.session.commit()
-        audit.event("consent_given", user=visit.user.id, client=client_id)
+        audit.event("consent_given", user=visit.user.id, client=client_id, scope=" ".join(allowed))
         return authorize.resume(waiting)
     audit.event("consent_denied", user=visit.user.id, client=client_id)
     return authorize.resume(replace(waiting, denied=True))
+
+
+def _unticked() -> frozenset[str]:
+    """The scopes whose boxes were on the page and came back empty."""
+    offered = frozenset(request.form.get("offered", "").split())
+    return frozenset(name for name in offered if f"scope_{name}" not in request.form)
+
+
+def _declined(visit: Visit) -> frozenset[str]:
+    return frozenset(visit.consent.declined.split()) if visit.consent else frozenset()
 
 
 def _forbidden(validated: authorize.Validated, visit: Visit, waiting: SealedRequest) -> Response:

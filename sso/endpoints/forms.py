@@ -1,7 +1,7 @@
 """The forms of the pages."""
 
 from flask_wtf import FlaskForm
-from wtforms import EmailField, PasswordField
+from wtforms import BooleanField, EmailField, PasswordField
 from wtforms.validators import DataRequired, Length
 
 from sso.passwords import MAX_LENGTH
@@ -14,6 +14,7 @@ class SignInForm(FlaskForm):
     password = PasswordField(
         "Password", [DataRequired("Enter your password."), Length(max=MAX_LENGTH)]
     )
+    remember = BooleanField("Keep me signed in on this device")
 
 
 class ChangePasswordForm(FlaskForm):

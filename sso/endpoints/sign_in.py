@@ -50,7 +50,9 @@ def _ask(
         if form.validate():
             user = _authenticate(form.email.data or "", form.password.data or "")
             if user:
-                browser_session.begin(user, amr="pwd")
+                goes_on = again and visit is not None and visit.user.id == user.id
+                remember = visit.session.remembered if goes_on and visit else form.remember.data
+                browser_session.begin(user, amr="pwd", remember=bool(remember))
                 db.session.commit()
                 return authorize.resume(waiting) if waiting else _to_account()
             error = WRONG

@@ -1,7 +1,7 @@
 """The `claims` parameter (OIDC Core §5.5)."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sso.flow import scopes
@@ -26,6 +26,15 @@ class ClaimsRequest:
         """What a grant remembers."""
         both = {"userinfo": list(self.userinfo), "id_token": list(self.id_token)}
         return {place: names for place, names in both.items() if names}
+
+    def without(self, withheld: frozenset[str]) -> "ClaimsRequest":
+        """The same, but for the claims of scopes that the user withholds."""
+        gone = set(scopes.claims_of(withheld))
+        return replace(
+            self,
+            userinfo=tuple(name for name in self.userinfo if name not in gone),
+            id_token=tuple(name for name in self.id_token if name not in gone),
+        )
 
     def scopes_needed(self) -> tuple[str, ...]:
         """The scopes whose words on the consent page cover these claims."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from sso.flow import scopes
 from sso.flow.request import AuthorizationRequest
 
 
@@ -33,10 +34,11 @@ class Session:
 
 @dataclass(frozen=True)
 class Consent:
-    """What the user allowed this client, and when last."""
+    """What the user allowed this client and what was unticked, and when last."""
 
     scope: frozenset[str]
     given_at: datetime
+    declined: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -56,9 +58,10 @@ class SignIn:
 
 @dataclass(frozen=True)
 class AskConsent:
-    """Show the consent page for these scopes."""
+    """Show the consent page for these scopes; `known` are allowed already."""
 
     scopes: frozenset[str]
+    known: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,9 @@ class Refuse:
 
 @dataclass(frozen=True)
 class Answer:
-    """Answer the client with a code."""
+    """Answer the client with a code, for all that was asked but what the user withholds."""
+
+    withheld: frozenset[str] = frozenset()
 
 
 Step = SignIn | AskConsent | Forbid
@@ -95,6 +100,10 @@ class _Matter:
     def signed_in_for_this(self) -> bool:
         """Whether the user has signed in since the client asked."""
         return self.request.resumed and self.session.auth_time > self.request.asked_at
+
+    @property
+    def declined(self) -> frozenset[str]:
+        return self.consent.declined if self.consent else frozenset()
 
     @property
     def consented_for_this(self) -> bool:
@@ -140,8 +149,9 @@ def _consent(matter: _Matter) -> Step | None:
     needed = matter.request.scopes_to_consent
     if "consent" in matter.request.prompt:
         return None if matter.consented_for_this else AskConsent(needed)
-    allowed = matter.consent.scope if matter.consent else frozenset()
-    return None if matter.policy.first_party or needed <= allowed else AskConsent(needed)
+    known = matter.consent.scope if matter.consent else frozenset()
+    new = needed - known - matter.declined
+    return None if matter.policy.first_party or not new else AskConsent(new, needed & known)
 
 
 _CHECKS: tuple[tuple[Callable[[_Matter], Step | None], str], ...] = (
@@ -183,7 +193,10 @@ def decide(
     if wanted and session.acr not in wanted:
         # OIDC Core §5.5.1.1: an essential acr that can't be reached is a failed authentication.
         return Refuse("access_denied", "The required acr was not reached.")
-    return Answer()
+    withheld = matter.declined & request.scopes_to_consent
+    if not frozenset(scopes.split(request.scope)) - withheld:
+        return Refuse("access_denied", "The user withholds every scope that was asked for.")
+    return Answer(withheld)
 
 
 def _refuse(error: str) -> Refuse:

@@ -71,6 +71,13 @@ class AuthorizationRequest:
     def asks_for_acr(self) -> bool:
         return bool(self.acr_values) or self.claims.acr_asked
 
+    def without(self, withheld: frozenset[str]) -> "AuthorizationRequest":
+        """The same request, but for scopes that the user withholds, and their single claims."""
+        if not withheld:
+            return self
+        kept = " ".join(name for name in scopes.split(self.scope) if name not in withheld)
+        return replace(self, scope=kept, claims=self.claims.without(withheld))
+
     def again(
         self, *, asked_at: datetime, selected: str | None, denied: bool
     ) -> "AuthorizationRequest":

@@ -74,6 +74,9 @@ _COLUMNS: Mapping[str, Callable[[Profile], Any]] = {
     "updated_at": lambda user: int(user.updated_at.timestamp()),
 }
 
+# Without it there is no sign-in to speak of; every other scope may be unticked.
+NEEDED = frozenset({"openid"})
+
 ALL_CLAIMS = tuple(dict.fromkeys(claim for scope in SCOPES.values() for claim in scope.claims))
 
 

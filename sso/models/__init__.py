@@ -5,6 +5,7 @@ from sso.models.base import Base
 from sso.models.client import Client
 from sso.models.consent import Consent
 from sso.models.grant import Grant
+from sso.models.logout_delivery import LogoutDelivery
 from sso.models.session import BrowserSession
 from sso.models.signing_key import KeyState, SigningKey
 from sso.models.token import Token
@@ -18,6 +19,7 @@ __all__ = [
     "Consent",
     "Grant",
     "KeyState",
+    "LogoutDelivery",
     "SigningKey",
     "Token",
     "User",

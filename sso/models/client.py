@@ -47,6 +47,11 @@ class Client(Base, OAuth2ClientMixin):
         return bool(self.client_metadata.get("id_token_claims") == "all")
 
     @property
+    def backchannel_logout_uri(self) -> str | None:
+        """Where logout tokens go (Back-Channel Logout 1.0 §2.2)."""
+        return str(self.client_metadata.get("backchannel_logout_uri", "")) or None
+
+    @property
     def token_endpoint_auth_method(self) -> str:
         return str(self.client_metadata.get("token_endpoint_auth_method", ANY_AUTH_METHOD))
 

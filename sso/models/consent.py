@@ -11,7 +11,10 @@ from sso.models.base import Base, UtcDateTime
 
 
 class Consent(Base):
-    """The scope that a user allowed a client; `updated_at` is when it was last given."""
+    """The scopes that a user allowed a client, and those that were unticked.
+
+    `updated_at` is when it was last given.
+    """
 
     __tablename__ = "consents"
 
@@ -22,5 +25,6 @@ class Consent(Base):
         ForeignKey("clients.client_id", ondelete="CASCADE"), primary_key=True, index=True
     )
     scope: Mapped[str] = mapped_column(Text)
+    declined: Mapped[str] = mapped_column(Text, default="", server_default="")
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
     updated_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)

@@ -3,7 +3,7 @@
 from datetime import datetime
 from uuid import UUID, uuid4
 
-from sqlalchemy import ForeignKey, String
+from sqlalchemy import ForeignKey, String, false
 from sqlalchemy.orm import Mapped, mapped_column
 
 from sso import clock
@@ -26,4 +26,8 @@ class BrowserSession(Base):
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
     last_seen_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
     expires_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
+    # However often it is used, it is not prolonged beyond this moment.
+    ends_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    # Whether its cookie outlives the browser's window ("keep me signed in").
+    remembered: Mapped[bool] = mapped_column(default=False, server_default=false())
     ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)

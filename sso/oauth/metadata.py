@@ -20,6 +20,8 @@ def document(settings: Settings) -> dict[str, Any]:
         "revocation_endpoint": f"{base}/oauth2/revoke",
         "introspection_endpoint": f"{base}/oauth2/introspect",
         "end_session_endpoint": f"{base}/oauth2/end-session",
+        "backchannel_logout_supported": True,
+        "backchannel_logout_session_supported": True,
         "scopes_supported": list(scopes.SCOPES),
         "response_types_supported": ["code"],
         "response_modes_supported": list(request.RESPONSE_MODES),

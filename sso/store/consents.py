@@ -1,5 +1,6 @@
 """Statements about consents."""
 
+from collections.abc import Iterable
 from uuid import UUID
 
 from sqlalchemy import delete, select
@@ -16,13 +17,24 @@ def find(user_id: UUID, client_id: str) -> Consent | None:
     )
 
 
-def remember(user_id: UUID, client_id: str, scopes: tuple[str, ...]) -> None:
-    """Remember what was allowed, beside what was allowed before, also by two tabs at once."""
+def remember(
+    user_id: UUID, client_id: str, allowed: Iterable[str], declined: Iterable[str] = ()
+) -> None:
+    """Remember what was allowed and what was unticked, beside what was said before of other
+    scopes; also by two tabs at once.
+    """
     insert = postgresql.insert if db.engine.dialect.name == "postgresql" else sqlite.insert
     now = clock.now()
     db.session.execute(
         insert(Consent)
-        .values(user_id=user_id, client_id=client_id, scope="", created_at=now, updated_at=now)
+        .values(
+            user_id=user_id,
+            client_id=client_id,
+            scope="",
+            declined="",
+            created_at=now,
+            updated_at=now,
+        )
         .on_conflict_do_nothing()
     )
     consent = db.session.scalars(
@@ -31,9 +43,15 @@ def remember(user_id: UUID, client_id: str, scopes: tuple[str, ...]) -> None:
         .with_for_update()
         .execution_options(populate_existing=True)
     ).one()
-    consent.scope = " ".join(dict.fromkeys((*consent.scope.split(), *scopes)))
+    consent.scope = _merged(consent.scope, allowed, declined)
+    consent.declined = _merged(consent.declined, declined, allowed)
     consent.updated_at = now
     db.session.flush()
+
+
+def _merged(before: str, more: Iterable[str], fewer: Iterable[str]) -> str:
+    gone = set(fewer)
+    return " ".join(name for name in dict.fromkeys((*before.split(), *more)) if name not in gone)
 
 
 def withdraw(user_id: UUID, client_id: str) -> None:

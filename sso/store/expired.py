@@ -7,10 +7,11 @@ from sqlalchemy import ColumnElement, and_, delete, exists, or_
 
 from sso import clock
 from sso.extensions import db
-from sso.models import AuthorizationCode, BrowserSession, Grant, SigningKey, Token
+from sso.models import AuthorizationCode, BrowserSession, Grant, LogoutDelivery, SigningKey, Token
 
 # A used code or an ended session is still asked about for a while: reuse must be seen.
 KEEP = timedelta(days=1)
+KEEP_DELIVERIES = timedelta(days=7)  # to look up why an application was not told
 KEEP_KEYS = timedelta(days=90)
 
 
@@ -48,6 +49,12 @@ def _codes(now: datetime, _: timedelta) -> ColumnElement[bool]:
 def _grants(now: datetime, _: timedelta) -> ColumnElement[bool]:
     return and_(
         Grant.created_at < now - KEEP,
+        # While its session lives, the client is owed a logout token when that ends.
+        ~exists().where(
+            BrowserSession.id == Grant.session_id,
+            BrowserSession.ended_at.is_(None),
+            BrowserSession.expires_at > now,
+        ),
         ~exists().where(Token.grant_id == Grant.id),
         ~exists().where(AuthorizationCode.grant_id == Grant.id),
     )
@@ -55,6 +62,12 @@ def _grants(now: datetime, _: timedelta) -> ColumnElement[bool]:
 
 def _sessions(now: datetime, _: timedelta) -> ColumnElement[bool]:
     return or_(BrowserSession.expires_at < now - KEEP, BrowserSession.ended_at < now - KEEP)
+
+
+def _deliveries(now: datetime, _: timedelta) -> ColumnElement[bool]:
+    return and_(
+        LogoutDelivery.next_attempt_at.is_(None), LogoutDelivery.created_at < now - KEEP_DELIVERIES
+    )
 
 
 def _keys(now: datetime, keep: timedelta) -> ColumnElement[bool]:
@@ -66,5 +79,6 @@ _EXPIRED: dict[str, tuple[type, Callable[[datetime, timedelta], ColumnElement[bo
     "authorization_codes": (AuthorizationCode, _codes),
     "grants": (Grant, _grants),
     "browser_sessions": (BrowserSession, _sessions),
+    "logout_deliveries": (LogoutDelivery, _deliveries),
     "signing_keys": (SigningKey, _keys),
 }

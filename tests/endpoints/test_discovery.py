@@ -53,6 +53,8 @@ def test_nothing_is_advertised_that_is_not_there_and_the_other_way_round(app: Fl
         *rfc9207.AuthorizationServerMetadata.REGISTRY_KEYS,
         "userinfo_endpoint",  # OIDC Discovery §3; Authlib's list lacks it
         "end_session_endpoint",  # RP-Initiated Logout §2.1
+        "backchannel_logout_supported",  # Back-Channel Logout §2.1
+        "backchannel_logout_session_supported",
         "prompt_values_supported",  # OpenID Connect Prompt Create §4.1
     }
     assert set(found) <= known
@@ -76,13 +78,14 @@ def test_readiness(app: Flask) -> None:
     assert http.get("/healthz").status_code == 200
     assert http.get("/readyz").status_code == 200
     with app.app_context():
+        newest = db.session.scalar(text("SELECT version_num FROM alembic_version"))
         db.session.execute(text("UPDATE alembic_version SET version_num = '0000'"))
         db.session.commit()
     answer = http.get("/readyz")
     assert answer.status_code == 503
     assert "flask db upgrade" in answer.text
     with app.app_context():
-        db.session.execute(text("UPDATE alembic_version SET version_num = '0001'"))
+        db.session.execute(text("UPDATE alembic_version SET version_num = :v"), {"v": newest})
         db.session.execute(text("DELETE FROM signing_keys"))
         db.session.commit()
         app.extensions["sso.keys"].reload()

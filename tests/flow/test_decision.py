@@ -48,6 +48,8 @@ STAFF, OTHERS = Policy(groups=frozenset({"staff"})), Policy(groups=frozenset({"b
 FIRST = Policy(first_party=True)
 NEEDED = frozenset(SCOPE.split())
 PARTLY = Consent(frozenset({"openid"}), LONG_AGO)
+UNTICKED = replace(PARTLY, declined=frozenset({"email"}))
+ONLY_EMAIL = AskConsent(frozenset({"email"}), frozenset({"openid"}))
 EMAIL_CLAIM = ClaimsRequest(userinfo=("email",))
 OTHER_SUBJECT = ClaimsRequest(subjects=frozenset({"erin"}))
 EITHER_SUBJECT = ClaimsRequest(subjects=frozenset({"erin", "dana"}))
@@ -59,7 +61,12 @@ TABLE: dict[str, Row] = {
     "nobody, silently": (asking(prompt="none"), None, None, OPEN, "login_required"),
     "signed in, no consent": (REQUEST, SESSION, None, OPEN, AskConsent(NEEDED)),
     "no consent, silently": (asking(prompt="none"), SESSION, None, OPEN, "consent_required"),
-    "part of the consent": (REQUEST, SESSION, PARTLY, OPEN, AskConsent(NEEDED)),
+    "part of the consent": (REQUEST, SESSION, PARTLY, OPEN, ONLY_EMAIL),
+    "the rest was unticked": (REQUEST, SESSION, UNTICKED, OPEN, Answer(frozenset({"email"}))),
+    "unticked, but asked again": (
+        asking(prompt="consent"), SESSION, UNTICKED, OPEN, AskConsent(NEEDED)),
+    "all of it was unticked": (
+        asking(scope="email"), SESSION, UNTICKED, OPEN, "access_denied"),
     "all there": (REQUEST, SESSION, CONSENT, OPEN, Answer()),
     "all there, silently": (asking(prompt="none"), SESSION, CONSENT, OPEN, Answer()),
     "first party": (REQUEST, SESSION, None, FIRST, Answer()),
@@ -67,7 +74,7 @@ TABLE: dict[str, Row] = {
     "first party, consent": (
         asking(prompt="consent"), SESSION, None, FIRST, AskConsent(NEEDED)),
     "claims beyond the scope need consent": (
-        asking(scope="openid", claims=EMAIL_CLAIM), SESSION, PARTLY, OPEN, AskConsent(NEEDED)),
+        asking(scope="openid", claims=EMAIL_CLAIM), SESSION, PARTLY, OPEN, ONLY_EMAIL),
     "login": (asking(prompt="login"), SESSION, CONSENT, OPEN, SignIn(Why.AGAIN)),
     "login, fresh link with a session later than it": (
         asking(prompt="login"), FRESH, CONSENT, OPEN, SignIn(Why.AGAIN)),

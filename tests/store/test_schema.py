@@ -58,7 +58,10 @@ def test_upgrades_at_once(empty_app: Flask, tmp_path: Path) -> None:
 def test_foreign_keys_hold(app: Flask) -> None:
     with app.app_context(), pytest.raises(IntegrityError):
         db.session.execute(
-            text("INSERT INTO consents VALUES (:u, 'nobody', 'openid', :t, :t)"),
+            text(
+                "INSERT INTO consents (user_id, client_id, scope, created_at, updated_at)"
+                " VALUES (:u, 'nobody', 'openid', :t, :t)"
+            ),
             {"u": "0" * 32, "t": "2026-01-01"},
         )
 

@@ -1,0 +1,33 @@
+"""`flask worker`: the work beside requests."""
+
+import signal
+from threading import Event
+
+import click
+from flask import current_app
+from flask.cli import with_appcontext
+
+from sso.cli.commands import Command, json_option
+from sso.cli.output import print_json, print_line
+from sso.jobs import worker
+
+
+@click.command("worker", cls=Command)
+@click.option("--once", is_flag=True, help="Do what is due now, and end.")
+@json_option
+@with_appcontext
+def worker_command(once: bool, as_json: bool) -> None:
+    """Deliver what waits in the outboxes, until told to stop. Run one on every node or more."""
+    app = current_app._get_current_object()  # type: ignore[attr-defined]
+    if once:
+        counts = {job.name: worker.run_once(app, job) for job in worker.JOBS}
+        if as_json:
+            print_json(counts)
+        else:
+            for name, count in counts.items():
+                print_line(f"{name}: {count}")
+        return
+    stop = Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    worker.run(app, stop)

@@ -1,0 +1,94 @@
+"""The consent page: the very values, boxes to untick, asked for what is new alone."""
+
+import pytest
+from flask import Flask
+
+from sso.models import User
+from tests.actors import Browser, RelyingParty, claims_of
+from tests.factories import make_client, make_user
+
+
+@pytest.fixture
+def client(app: Flask) -> RelyingParty:
+    return make_client(app, scope="openid profile email groups offline_access")
+
+
+@pytest.fixture
+def user(app: Flask) -> User:
+    return make_user(app, groups=["readers", "writers"])
+
+
+def scope_of(client: RelyingParty, code: str) -> set[str]:
+    return set(client.exchange(code).get_json()["scope"].split())
+
+
+def test_it_shows_the_very_values(browser: Browser, client: RelyingParty, user: User) -> None:
+    browser.authorize(client, scope="openid profile email groups")
+    page = browser.sign_in()
+    for value in ("Dana Demo", "dana@example.com", "readers, writers"):
+        assert value in page.html
+    assert 'name="scope_email"' in page.html
+    assert 'name="scope_openid"' not in page.html  # what makes it a sign-in stays
+
+
+def test_an_unticked_scope_is_not_given(browser: Browser, client: RelyingParty, user: User) -> None:
+    browser.authorize(client, claims='{"id_token": {"email": null}}')
+    page = browser.sign_in()
+    del page.fields["scope_email"]
+    tokens = client.exchange(browser.allow().code).get_json()
+    assert set(tokens["scope"].split()) == {"openid", "profile"}
+    assert "email" not in client.userinfo(tokens["access_token"]).get_json()
+    assert "email" not in claims_of(tokens["id_token"])
+    # It is remembered: the next request is answered without a page, and without the scope.
+    assert scope_of(client, browser.authorize(client).code) == {"openid", "profile"}
+
+
+def test_prompt_consent_lets_the_mind_be_changed(
+    browser: Browser, client: RelyingParty, user: User
+) -> None:
+    browser.authorize(client)
+    del browser.sign_in().fields["scope_email"]
+    browser.allow()
+    page = browser.authorize(client, prompt="consent")
+    assert "scope_email" not in page.fields  # unticked still
+    assert "scope_profile" in page.fields
+    code = browser.submit(decision="allow", scope_email="1").code
+    assert scope_of(client, code) == {"openid", "profile", "email"}
+    assert scope_of(client, browser.authorize(client).code) == {"openid", "profile", "email"}
+
+
+def test_it_asks_for_what_is_new_alone(browser: Browser, client: RelyingParty, user: User) -> None:
+    browser.approve(client, scope="openid profile")
+    page = browser.authorize(client, scope="openid profile email")
+    assert "scope_email" in page.fields
+    assert "scope_profile" not in page.fields
+    assert "Your name and profile" in page.html  # what it has already is said
+    assert scope_of(client, browser.allow().code) == {"openid", "profile", "email"}
+
+
+def test_a_form_without_boxes_allows_all(
+    browser: Browser, client: RelyingParty, user: User
+) -> None:
+    """The contract's form has two buttons; who posts no more than them means what they say."""
+    browser.authorize(client)
+    page = browser.sign_in()
+    page.fields = {"csrf_token": page.fields["csrf_token"]}
+    assert scope_of(client, browser.allow().code) == {"openid", "profile", "email"}
+
+
+def test_nothing_left_is_a_refusal(browser: Browser, client: RelyingParty, user: User) -> None:
+    browser.authorize(client, scope="email")
+    del browser.sign_in().fields["scope_email"]
+    assert browser.allow().error == "access_denied"
+    assert browser.authorize(client, scope="email").error == "access_denied"
+
+
+def test_nobody_unticks_openid_or_ticks_more(
+    browser: Browser, client: RelyingParty, user: User
+) -> None:
+    browser.authorize(client, scope="openid email")
+    browser.sign_in()
+    code = browser.submit(
+        decision="allow", offered="openid email groups", scope_groups="1", scope_email="1"
+    ).code
+    assert scope_of(client, code) == {"openid", "email"}

@@ -1,0 +1,181 @@
+"""What ends what: the table of the README, row by row, from the very next request."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from flask import Flask
+from sqlalchemy import select
+
+from sso.extensions import db
+from sso.models import LogoutDelivery, User
+from tests.actors import BASE, ORIGIN, Browser
+from tests.conftest import Clock
+from tests.factories import PASSWORD, make_client
+
+ROOT = Path(__file__).resolve().parents[2]
+ACCOUNT = f"{ORIGIN}{BASE}/account"
+CALLBACK = "https://books.example/backchannel"
+SCOPE = "openid profile email"
+
+
+class Holding(NamedTuple):
+    """What one browser has opened: tokens, and those with `offline_access`."""
+
+    browser: Browser
+    code: str
+    plain: dict[str, Any]
+    offline: dict[str, Any]
+
+
+class Scene:
+    """One person on two browsers, with an application that has both kinds of tokens from each."""
+
+    def __init__(self, app: Flask, user: User) -> None:
+        self.app, self.user = app, user
+        self.client = make_client(
+            app,
+            scope=f"{SCOPE} offline_access",
+            backchannel_logout_uri=CALLBACK,
+            groups=["staff"],
+        )
+        self.here = self._open()
+        self.there = self._open()
+
+    def _open(self) -> Holding:
+        browser = Browser(self.app)
+        code = browser.approve(self.client, scope=SCOPE).code
+        plain = self.client.exchange(code).get_json()
+        both = browser.approve(self.client, scope=f"{SCOPE} offline_access").code
+        return Holding(browser, code, plain, self.client.exchange(both).get_json())
+
+    def flask(self, *arguments: str, stdin: str | None = None) -> None:
+        result = self.app.test_cli_runner().invoke(args=arguments, input=stdin)
+        assert result.exit_code == 0, result.stderr
+
+    def account(self, **form: str) -> None:
+        self.here.browser.open(ACCOUNT)
+        self.here.browser.submit(**form)
+
+    def measure(self) -> str:
+        """The effects, a word for each thing that ended."""
+        sides = (("here", self.here), ("there", self.there))
+        ended = []
+        for name, side in sides:
+            if not side.browser.open(ACCOUNT).path.endswith("/account"):
+                ended.append(f"session {name}")
+            for kind, tokens in (("tokens", side.plain), ("offline tokens", side.offline)):
+                if self._dead(tokens):
+                    ended.append(f"{kind} {name}")
+        with self.app.app_context():
+            told = db.session.scalars(select(LogoutDelivery.sid)).all()
+        assert len(told) == len(set(told))
+        return ", ".join(ended) + f"; logout tokens: {len(told)}"
+
+    def _dead(self, tokens: dict[str, Any]) -> bool:
+        """Userinfo, introspection and refresh agree."""
+        access = tokens["access_token"]
+        refused = self.client.userinfo(access).status_code == 401
+        asked = self.client.introspect(access)
+        inactive = asked.status_code == 401 or not asked.get_json()["active"]
+        failed = self.client.refresh(tokens["refresh_token"]).status_code != 200
+        assert refused == inactive == failed
+        return refused
+
+
+def _sign_out(scene: Scene) -> None:
+    scene.here.browser.open(f"{ORIGIN}{BASE}/sign-out")
+    scene.here.browser.submit(decision="sign_out")
+
+
+def _code_reuse(scene: Scene, clock: Clock) -> None:
+    clock.move(seconds=5)
+    scene.client.exchange(scene.here.code)
+
+
+def _refresh_reuse(scene: Scene, clock: Clock) -> None:
+    old = scene.here.plain["refresh_token"]
+    scene.here.plain["refresh_token"] = scene.client.refresh(old).get_json()["refresh_token"]
+    clock.move(seconds=11)
+    scene.client.refresh(old)
+
+
+MINE = "session here, tokens here"
+ALL = (
+    "session here, tokens here, offline tokens here, "
+    "session there, tokens there, offline tokens there; logout tokens: 2"
+)
+TOKENS = "tokens here, offline tokens here, tokens there, offline tokens there"
+CAUSES: dict[str, tuple[Callable[[Scene, Clock], None], str]] = {
+    "sign-out": (lambda s, _: _sign_out(s), f"{MINE}; logout tokens: 1"),
+    "sign-out everywhere": (
+        lambda s, _: s.account(action="end_all_sessions"),
+        f"{MINE}, session there, tokens there; logout tokens: 2",
+    ),
+    "sign-out by an operator": (
+        lambda s, _: s.flask("user", "sign-out", s.user.email),
+        f"{MINE}, session there, tokens there; logout tokens: 2",
+    ),
+    "password change": (
+        lambda s, _: s.account(
+            action="change_password", old_password=PASSWORD, new_password="another long password"
+        ),
+        "session there, tokens there, offline tokens there; logout tokens: 1",
+    ),
+    "password set by an operator": (
+        lambda s, _: s.flask(
+            "user", "set-password", s.user.email, "--password-stdin", stdin="a new long password\n"
+        ),
+        ALL,
+    ),
+    "user disabled": (lambda s, _: s.flask("user", "disable", s.user.email), ALL),
+    "user deleted": (lambda s, _: s.flask("user", "delete", s.user.email, "--yes"), ALL),
+    "client disabled": (
+        lambda s, _: s.flask("client", "disable", s.client.client_id),
+        f"{TOKENS}; logout tokens: 0",
+    ),
+    "client deleted": (
+        lambda s, _: s.flask("client", "delete", s.client.client_id, "--yes"),
+        f"{TOKENS}; logout tokens: 0",
+    ),
+    "consent withdrawn": (
+        lambda s, _: s.account(action="withdraw", client=s.client.client_id),
+        f"{TOKENS}; logout tokens: 2",
+    ),
+    "group lost": (
+        lambda s, _: s.flask("user", "update", s.user.email, "--no-groups"),
+        f"{TOKENS}; logout tokens: 2",
+    ),
+    "client for other groups": (
+        lambda s, _: s.flask("client", "update", s.client.client_id, "--group", "boards"),
+        f"{TOKENS}; logout tokens: 2",
+    ),
+    "code reuse": (_code_reuse, "tokens here; logout tokens: 0"),
+    "refresh reuse": (_refresh_reuse, "tokens here; logout tokens: 0"),
+    "refresh token revoked": (
+        lambda s, _: s.client.revoke(s.here.plain["refresh_token"]),  # type: ignore[func-returns-value]
+        "tokens here; logout tokens: 0",
+    ),
+}
+
+
+@pytest.fixture
+def scene(app: Flask, clock: Clock) -> Scene:
+    from tests.factories import make_user
+
+    return Scene(app, make_user(app, groups=["staff"]))
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_it_ends_this_and_nothing_else(scene: Scene, clock: Clock, cause: str) -> None:
+    act, effect = CAUSES[cause]
+    act(scene, clock)
+    assert scene.measure() == effect
+
+
+def test_the_table_in_the_readme_is_this_one() -> None:
+    text = (ROOT / "README.md").read_text()
+    rows = dict(re.findall(r"^\| (.+?) \| (.+; logout tokens: \d) \|$", text, re.MULTILINE))
+    assert rows == {cause: effect for cause, (_, effect) in CAUSES.items()}
