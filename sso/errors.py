@@ -49,8 +49,12 @@ def page(
     title: str = "This request cannot be answered",
     mend: str | None = None,
     error: str | None = None,
+    way_on: tuple[str, str] | None = None,
 ) -> Response:
-    """A page that says what is wrong; its error id stands in the log too."""
+    """A page that says what is wrong; its error id stands in the log too.
+
+    `way_on`: the words and the address of a link, where there is something to try.
+    """
     error_id = secrets.token_hex(4)
     logger.info("error page %s: %s %s %s: %s", error_id, status, request.path, error, message)
     body = render_template(
@@ -60,6 +64,7 @@ def page(
         mend=mend,
         error=error,
         error_id=error_id,
+        way_on=way_on,
         home_url=f"{current.settings().base_url}/account",
     )
     return Response(body, status=status, mimetype="text/html")
@@ -95,7 +100,8 @@ def _form_expired(_: CSRFError) -> Response:
         return page(
             "This page needs a cookie, and your browser did not send it.",
             title="Please allow cookies",
-            mend="Allow cookies for this address, then go back, reload the page and try again.",
+            mend="Allow cookies for this address, then try again.",
+            way_on=("Try again", request.full_path.rstrip("?")),
         )
     # Left open while another tab signed in or out: the same page anew, which leads on from there.
     return Response(status=303, headers={"Location": request.full_path.rstrip("?")})

@@ -6,7 +6,7 @@ Nothing is stored for a visitor who may never sign in; restarts, tabs and nodes 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from itsdangerous import BadData, URLSafeTimedSerializer
+from itsdangerous import BadData, TimestampSigner, URLSafeTimedSerializer
 
 from sso import clock, current
 
@@ -49,10 +49,27 @@ def unseal(text: str) -> SealedRequest | None:
     return SealedRequest(parameters, asked_at, selected, denied)
 
 
+def expired(text: str) -> SealedRequest | None:
+    """A request that we sealed and that is older than `MAX_AGE`: only good for a way back."""
+    try:
+        parameters, micros, *_ = _serializer().loads(text)
+    except (BadData, ValueError):
+        return None
+    return SealedRequest(parameters, _EPOCH + timedelta(microseconds=micros))
+
+
+class _Signer(TimestampSigner):
+    """Takes the time from our clock."""
+
+    def get_timestamp(self) -> int:
+        return clock.timestamp(clock.now())
+
+
 def _serializer() -> URLSafeTimedSerializer:
     # ensure_ascii: a `state` that is not UTF-8 travels as surrogates, which only escapes can hold.
     return URLSafeTimedSerializer(
         current.settings().secret_key,
         salt="authorization request",
+        signer=_Signer,
         serializer_kwargs={"ensure_ascii": True},
     )

@@ -1,5 +1,6 @@
 """Real services for tests: PostgreSQL, gunicorn, Chromium. All listen on 127.0.0.1."""
 
+import json
 import os
 import shutil
 import socket
@@ -9,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
@@ -115,28 +117,44 @@ class Server:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+    def register(self, name: str, redirect_uri: str, *options: str) -> dict[str, Any]:
+        """Register a client with the command line."""
+        given = ["--name", name, "--redirect-uri", redirect_uri, *options]
+        registered: dict[str, Any] = json.loads(self.flask("client", "create", *given, "--json"))
+        return registered
+
     @contextmanager
     def running(self) -> Iterator["Server"]:
         """Migrate, start, wait until ready; stop in the end."""
         self.flask("db", "upgrade")
-        log = (self.folder / "gunicorn.log").open("w")
-        process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "gunicorn", "wsgi:app"),
-                *("-b", f"127.0.0.1:{self.port}", "-w", str(self.workers)),
-            ],
-            cwd=ROOT,
-            env=self.environ,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-        )
+        self.start()
         try:
-            wait_for(self._is_ready, "gunicorn")
             yield self
         finally:
-            process.terminate()
-            process.wait(20)
-            log.close()
+            self.stop()
+
+    def start(self) -> None:
+        """Start gunicorn and wait until it is ready."""
+        with (self.folder / "gunicorn.log").open("a") as log:
+            self.process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "gunicorn", "wsgi:app"),
+                    *("-b", f"127.0.0.1:{self.port}", "-w", str(self.workers)),
+                ],
+                cwd=ROOT,
+                env=self.environ,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        wait_for(self._is_ready, "gunicorn")
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait(20)
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
 
     @property
     def log(self) -> str:

@@ -11,9 +11,10 @@ from sso.cli.commands import Failure, Group, confirm, json_option, yes_option
 from sso.cli.output import print_json, print_line, print_record, print_table
 from sso.extensions import db
 from sso.models import Client
-from sso.store import clients, grants, users
+from sso.store import clients, grants, logout_deliveries, users
 
 group = Group("client", help="Applications that people sign in to.")
+_SHOWN_GRANTS = 50
 _client_id = click.argument("client_id", metavar="ID")
 
 
@@ -51,8 +52,25 @@ def list_(as_json: bool) -> None:
 @_client_id
 @json_option
 def show(client_id: str, as_json: bool) -> None:
-    """Show how an application is registered."""
-    _show(_find(client_id), as_json)
+    """Show how an application is registered, and the newest of its live grants."""
+    client = _find(client_id)
+    count, newest = grants.live_at(client_id, limit=_SHOWN_GRANTS)
+    told = {
+        "live_grants": count,
+        "newest_grants": [views.grant(grant) for grant in newest],
+        "logout_tokens_waiting": logout_deliveries.waiting(client_id)[0],
+    }
+    if as_json:
+        print_json({**views.client(client), **told})
+        return
+    _show(client, as_json)
+    print_record([(name, told[name]) for name in ("live_grants", "logout_tokens_waiting")])
+    if newest:
+        print_line()
+        print_table(
+            ("USER", "SCOPE", "SESSION", "SINCE"),
+            [(g.user.email, g.scope, g.sid, g.created_at) for g in newest],
+        )
 
 
 @group.command("update")

@@ -4,7 +4,7 @@ from typing import Any
 
 from sso import clock
 from sso.cli.output import iso
-from sso.models import BrowserSession, Client, SigningKey, User
+from sso.models import BrowserSession, Client, Grant, SigningKey, User
 
 
 def client(row: Client) -> dict[str, Any]:
@@ -16,6 +16,16 @@ def client(row: Client) -> dict[str, Any]:
         "first_party": row.first_party,
         "require_pkce": row.require_pkce,
         "disabled": row.disabled_at is not None,
+    }
+
+
+def grant(row: Grant) -> dict[str, Any]:
+    """One approval; its user has to be loaded."""
+    return {
+        "user": row.user.email,
+        "scope": row.scope,
+        "sid": row.sid,
+        "since": iso(row.created_at),
     }
 
 

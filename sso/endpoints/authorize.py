@@ -4,6 +4,7 @@ Parse, validate, decide; sign-in and consent are steps that come back here with 
 """
 
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from authlib.oauth2.rfc6749.errors import OAuth2Error
 from flask import redirect, request, url_for
@@ -18,6 +19,7 @@ from sso.oauth import authorization_server
 from sso.oauth.authorization_code import AuthorizationCodeGrant
 from sso.oauth.request import ProtocolRequest
 from sso.sealed_request import SealedRequest
+from sso.store import clients
 from sso.store.sessions import Visit
 
 
@@ -109,11 +111,19 @@ def to_step(endpoint: str, waiting: SealedRequest) -> Response:
 
 
 def stale() -> Response:
-    """The sealed request of a step can't be read any more."""
+    """The sealed request of a step can't be read, or is too old: the way back to its client."""
+    old = sealed_request.expired(request.args.get("resume", ""))
+    client = clients.find_enabled(old.parameters.get("client_id", "")) if old else None
+    back = None
+    if old and client and client.check_redirect_uri(old.parameters.get("redirect_uri", "")):
+        parts = urlsplit(old.parameters["redirect_uri"])
+        if parts.scheme in ("http", "https"):
+            back = (f"Back to {client.name}", f"{parts.scheme}://{parts.netloc}/")
     return errors.page(
         "This page is too old, or its address was cut off.",
         title="Please start again",
         mend="Go back to the application and sign in from there.",
+        way_on=back,
     )
 
 

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, func, or_, select, update
+from sqlalchemy import ColumnElement, and_, exists, func, or_, select, update
 from sqlalchemy.orm import contains_eager
 
 from sso import clock
@@ -43,6 +43,14 @@ def find_live(grant_id: UUID) -> Grant | None:
     session: BrowserSession | None = grant.session
     alive = session is not None and session.ended_at is None and session.expires_at > now
     return grant if alive else None
+
+
+_IS_OFFLINE = or_(
+    Grant.scope == "offline_access",
+    Grant.scope.like("offline\\_access %", escape="\\"),
+    Grant.scope.like("% offline\\_access", escape="\\"),
+    Grant.scope.like("% offline\\_access %", escape="\\"),
+)
 
 
 class Access(NamedTuple):
@@ -83,6 +91,27 @@ def accesses_of(user_id: UUID) -> list[Access]:
     return sorted(found.values(), key=lambda access: access.client.name.lower())
 
 
+def live_at(client_id: str, limit: int) -> tuple[int, Sequence[Grant]]:
+    """How many grants of a client live, and the newest of them with their users."""
+    now = clock.now()
+    session_lives = and_(BrowserSession.ended_at.is_(None), BrowserSession.expires_at > now)
+    live = and_(
+        Grant.client_id == client_id,
+        Grant.ended_at.is_(None),
+        or_(session_lives, _IS_OFFLINE),
+        exists().where(
+            Token.grant_id == Grant.id,
+            or_(Token.expires_at > now, Token.refresh_expires_at > now),
+        ),
+    )
+    joined = select(Grant).join(Grant.user).outerjoin(Grant.session).where(live)
+    count = db.session.scalar(select(func.count()).select_from(joined.subquery()))
+    found = db.session.scalars(
+        joined.options(contains_eager(Grant.user)).order_by(Grant.created_at.desc()).limit(limit)
+    ).all()
+    return int(count or 0), found
+
+
 def end(reason: str, *conditions: ColumnElement[bool]) -> None:
     """End the grants that meet the conditions; their codes and tokens end with them."""
     db.session.execute(
@@ -100,13 +129,7 @@ def end_one(grant_id: UUID, reason: str) -> None:
 
 def end_of_sessions(session_ids: Sequence[UUID], reason: str) -> None:
     """End the grants of browser sessions, but for those with `offline_access`."""
-    offline = or_(
-        Grant.scope == "offline_access",
-        Grant.scope.like("offline\\_access %", escape="\\"),
-        Grant.scope.like("% offline\\_access", escape="\\"),
-        Grant.scope.like("% offline\\_access %", escape="\\"),
-    )
-    end(reason, Grant.session_id.in_(session_ids), ~offline)
+    end(reason, Grant.session_id.in_(session_ids), ~_IS_OFFLINE)
 
 
 def end_of_user(user_id: UUID, reason: str) -> None:

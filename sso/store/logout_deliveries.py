@@ -85,11 +85,12 @@ def settle(
     )
 
 
-def waiting() -> tuple[int, datetime | None]:
-    """How many are not delivered yet, and since when the oldest waits."""
-    count, oldest = db.session.execute(
-        select(func.count(), func.min(LogoutDelivery.created_at)).where(
-            LogoutDelivery.next_attempt_at.is_not(None)
-        )
-    ).one()
+def waiting(client_id: str | None = None) -> tuple[int, datetime | None]:
+    """How many are not delivered yet (to one client), and since when the oldest waits."""
+    statement = select(func.count(), func.min(LogoutDelivery.created_at)).where(
+        LogoutDelivery.next_attempt_at.is_not(None)
+    )
+    if client_id is not None:
+        statement = statement.where(LogoutDelivery.client_id == client_id)
+    count, oldest = db.session.execute(statement).one()
     return int(count), oldest

@@ -1,15 +1,13 @@
 """A real browser, a real server, and the sample application."""
 
-import json
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import urlencode
 
 import flask
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, Playwright, sync_playwright
 from werkzeug.serving import make_server
 
 from sso.demo.application import create_sample_application
@@ -39,13 +37,6 @@ class Site:
         return f"{self.server.base_url}/oauth2/authorize?{urlencode(values)}"
 
 
-def register(server: Server, name: str, redirect_uri: str) -> dict[str, Any]:
-    """Register a client with the command line."""
-    options = ["--name", name, "--redirect-uri", redirect_uri]
-    registered: dict[str, Any] = json.loads(server.flask("client", "create", *options, "--json"))
-    return registered
-
-
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     port = free_port()
@@ -53,8 +44,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         user = ["user", "create", "--email", EMAIL, "--name", "Dana Demo"]
         server.flask(*user, "--password-stdin", stdin=PASSWORD + "\n")
         origin = f"http://127.0.0.1:{port}"
-        client = register(server, "Sample application", f"{origin}/callback")
-        echo = register(server, "Echo", f"{origin}/echo")
+        client = server.register("Sample application", f"{origin}/callback")
+        echo = server.register("Echo", f"{origin}/echo")
         app = create_sample_application(
             issuer=server.base_url,
             client_id=client["client_id"],
@@ -71,12 +62,16 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 @pytest.fixture(scope="module")
-def chrome() -> Iterator[Browser]:
-    path = chromium()
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=CHROMIUM_ARGUMENTS)
-        yield browser
-        browser.close()
+def playwright() -> Iterator[Playwright]:
+    with sync_playwright() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def chrome(playwright: Playwright) -> Iterator[Browser]:
+    browser = playwright.chromium.launch(executable_path=chromium(), args=CHROMIUM_ARGUMENTS)
+    yield browser
+    browser.close()
 
 
 @pytest.fixture(params=[True, False], ids=["with scripts", "without scripts"])

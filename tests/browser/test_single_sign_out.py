@@ -1,0 +1,133 @@
+"""One sign-in opens three applications; one sign-out closes them, the one that is down later."""
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+from werkzeug.serving import make_server
+
+from sso.demo.application import create_sample_application
+from tests.browser.conftest import EMAIL, PASSWORD
+from tests.services import ROOT, Server, free_port, postgresql, wait_for
+
+
+class Sample:
+    """One sample application, which can be down."""
+
+    def __init__(self, server: Server, name: str) -> None:
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}/"
+        client = server.register(
+            name,
+            f"{self.url}callback",
+            *("--post-logout-redirect-uri", self.url),
+            *("--backchannel-logout-uri", f"{self.url}backchannel-logout"),
+        )
+        self.client_id = client["client_id"]
+        self.app = create_sample_application(
+            issuer=server.base_url,
+            client_id=client["client_id"],
+            client_secret=client["client_secret"],
+            secret_key="only for tests",
+        )
+        # Cookies do not tell ports apart; in life each application has a host of its own.
+        self.app.config["SESSION_COOKIE_NAME"] = f"sample_{name}"
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        served = make_server("127.0.0.1", self.port, self.app, threaded=True)
+        thread = threading.Thread(target=served.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            served.shutdown()
+            served.server_close()
+            thread.join(10)
+
+
+@contextmanager
+def worker(server: Server) -> Iterator[None]:
+    """The real `flask worker`."""
+    command = [sys.executable, "-m", "flask", "worker"]
+    log = (server.folder / "worker.log").open("a")
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=server.environ, stdout=log, stderr=subprocess.STDOUT
+    )
+    try:
+        yield
+    finally:
+        process.terminate()
+        assert process.wait(20) == 0
+        log.close()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
+    environ = {}
+    with ExitStack() as stack:
+        if request.param == "postgresql":
+            folder = tmp_path / "cluster"
+            folder.mkdir()
+            environ["SSO_DATABASE_URL"] = stack.enter_context(postgresql(folder))
+        folder = tmp_path / "server"
+        folder.mkdir()
+        yield stack.enter_context(Server(folder, **environ).running())
+
+
+def test_the_story(chrome: Browser, server: Server) -> None:
+    server.flask(
+        *("user", "create", "--email", EMAIL, "--name", "Dana", "--password-stdin"),
+        stdin=PASSWORD + "\n",
+    )
+    first, second, third = (Sample(server, name) for name in ("Books", "Mail", "Wiki"))
+    page = chrome.new_context().new_page()
+    with first.running(), third.running(), worker(server), worker(server):
+        with second.running():
+            enter(page, first, password=True)
+            enter(page, second)
+            enter(page, third)
+        page.click("#sign-out")
+        # At the third, it came back to the application by way of the server.
+        expect(page.locator("#sign-in")).to_be_visible()
+        assert page.url == third.url
+        wait_for(lambda: signed_out(page, first), "the first application", 15)
+        wait_for(lambda: waiting(server, second) == 1, "the dead application's delivery", 15)
+        with second.running():
+            assert not signed_out(page, second)
+            wait_for(lambda: signed_out(page, second), "the second application", 40)
+        wait_for(lambda: waiting(server, second) == 0, "an empty outbox", 15)
+    # Each was told once, by one of two workers.
+    log = (server.folder / "worker.log").read_text()
+    assert log.count("logout_delivered") == 3
+    page.goto(f"{server.base_url}/account")
+    expect(page.get_by_label("Password")).to_be_visible()
+    page.context.close()
+
+
+def enter(page: Page, sample: Sample, password: bool = False) -> None:
+    page.goto(sample.url)
+    page.click("#sign-in")
+    if password:
+        page.get_by_label("E-mail").fill(EMAIL)
+        page.get_by_label("Password").fill(PASSWORD)
+        page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("button", name="Allow").click()
+    expect(page.locator("#profile-email")).to_have_text(EMAIL)
+
+
+def signed_out(page: Page, sample: Sample) -> bool:
+    page.goto(sample.url)
+    return page.locator("#sign-in").is_visible()
+
+
+def waiting(server: Server, sample: Sample) -> int:
+    """What `flask client show` tells of the outbox."""
+    shown = json.loads(server.flask("client", "show", sample.client_id, "--json"))
+    return int(shown["logout_tokens_waiting"])
