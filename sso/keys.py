@@ -70,6 +70,15 @@ def generate(alg: str, secret_key: str) -> NewKey:
     return NewKey(kid, alg, json.dumps(public), sealing.seal(secret_key, _PURPOSE, private))
 
 
+def can_open(secret_key: str, row: SealedKey) -> bool:
+    """Whether this secret key is the one that sealed the row's private key."""
+    try:
+        sealing.unseal(secret_key, _PURPOSE, row.sealed_private_jwk)
+    except sealing.InvalidToken:
+        return False
+    return True
+
+
 @dataclass(frozen=True)
 class _Loaded:
     """One consistent view of the keys; replaced whole, never changed."""

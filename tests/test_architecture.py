@@ -23,7 +23,7 @@ FORBIDDEN = {
     "jobs": {"endpoints", "oauth", "cli"},
     "cli": {"endpoints", "oauth", "demo"},
 }
-COMMITTERS = {"endpoints", "cli", "jobs", "demo"}
+COMMITTERS = {"endpoints", "cli", "jobs", "demo", "doctor"}
 
 
 def name_of(path: Path) -> str:

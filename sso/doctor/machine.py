@@ -1,0 +1,115 @@
+"""What can be seen from here: files, database, schema, keys."""
+
+import stat
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from flask import current_app
+from sqlalchemy import func, select
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import SQLAlchemyError
+
+from sso import clock, current, keys
+from sso.doctor.finding import Finding, Findings, ok, skipped, warning, wrong
+from sso.endpoints.health import schema_is_current
+from sso.extensions import db
+from sso.models import KeyState
+from sso.settings import SETTINGS, Reading
+from sso.store import signing_keys
+
+MOST_SKEW = timedelta(seconds=5)
+OLD_KEY = timedelta(days=365)
+SECRETS = frozenset(setting.name for setting in SETTINGS if setting.secret)
+
+
+def file_modes(environ: Mapping[str, str], reading: Reading) -> Findings:
+    """Nobody but the owner reads secrets, and nobody else writes beside them."""
+    instance = Path(current_app.instance_path)
+    places = [(instance, 0o022), (instance / "secret_key", 0o077)]
+    places += [
+        (Path(environ[source]), 0o027)
+        for name, source in reading.sources.items()
+        if source.endswith("_FILE") and name in SECRETS
+    ]
+    faults = [
+        wrong("file modes", seen, mend)
+        for path, forbidden in places
+        for seen, mend in _too_open(path, forbidden)
+    ]
+    url = make_url(current.settings().database_url)
+    if url.get_backend_name() == "sqlite" and url.database:
+        # It holds no secret in clear, but names and addresses of people.
+        faults += [
+            warning("file modes", seen, mend) for seen, mend in _too_open(Path(url.database), 0o007)
+        ]
+    yield from faults or [ok("file modes", "secrets are closed to others")]
+
+
+def _too_open(path: Path, forbidden: int) -> Iterator[tuple[str, str]]:
+    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0
+    if mode & forbidden:
+        yield f"{path} has the mode {mode:o}: too open", f"chmod {mode & ~forbidden:o} {path}"
+
+
+def database() -> Findings:
+    """Reachable; and its clock agrees with this machine's."""
+    name = db.engine.dialect.name
+    try:
+        told = db.session.scalar(select(func.now()))
+    except SQLAlchemyError as error:
+        reason = type(error).__name__
+        yield wrong("database", f"{name} cannot be reached ({reason})", "check SSO_DATABASE_URL")
+        return
+    yield ok("database", f"{name} answers")
+    db.session.rollback()
+    if name == "sqlite" or not isinstance(told, datetime):
+        yield skipped("clock and database", "an SQLite file has no clock of its own")
+        return
+    yield clock_finding("clock and database", told, MOST_SKEW)
+
+
+def clock_finding(name: str, told: datetime, most: timedelta) -> Finding:
+    """Compare another clock with ours."""
+    skew = abs(clock.now() - told).total_seconds()
+    if skew > most.total_seconds():
+        return wrong(
+            name,
+            f"they differ by {skew:.0f} s from this machine's; codes live for a minute",
+            "keep every machine's clock with NTP (timedatectl set-ntp true)",
+        )
+    return ok(name, f"within {most.total_seconds():.0f} s of this machine's")
+
+
+def schema() -> Findings:
+    """The newest migration is there."""
+    if schema_is_current():
+        yield ok("schema", "current")
+    else:
+        yield wrong("schema", "not that of this program", "run: flask db upgrade")
+    db.session.rollback()
+
+
+def signing_key_life() -> Findings:
+    """Of each algorithm one key active and one to follow, which this secret key opens."""
+    rows = signing_keys.every()
+    db.session.rollback()
+    for alg in keys.ALGORITHMS:
+        for state in (KeyState.ACTIVE, KeyState.NEXT):
+            if not any(row.alg == alg and row.state == state for row in rows):
+                mend = "run: flask db upgrade"
+                yield wrong("keys", f"there is no {state} key of {alg}", mend)
+                return
+    secret_key = current.settings().secret_key
+    if not all(keys.can_open(secret_key, row) for row in rows):
+        yield wrong(
+            "keys",
+            "SSO_SECRET_KEY does not open the signing keys",
+            "give the secret key that the database was made with; it is kept apart from backups",
+        )
+        return
+    age = max(clock.now() - (r.activated_at or r.created_at) for r in rows if r.state == "active")
+    if age > OLD_KEY:
+        yield warning("keys", f"in use for {age.days} days", "run: flask key rotate")
+    else:
+        yield ok("keys", f"active and next of {', '.join(keys.ALGORITHMS)}; in use {age.days} days")

@@ -1,0 +1,62 @@
+"""The services beside us: Redis and the mail server."""
+
+import smtplib
+from urllib.parse import unquote, urlsplit
+
+import redis
+
+from sso import current
+from sso.doctor.finding import Findings, ok, skipped, warning, wrong
+
+TIMEOUT = 10  # seconds
+
+
+def rate_limits() -> Findings:
+    """Redis answers, when it is set."""
+    address = current.settings().redis_url
+    if address is None:
+        yield skipped("redis", "SSO_REDIS_URL is not set: each process limits rates by itself")
+        return
+    connection = redis.Redis.from_url(
+        address, socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT
+    )
+    try:
+        connection.ping()
+    except redis.RedisError as error:
+        reason = type(error).__name__
+        yield wrong("redis", f"no answer ({reason})", "check SSO_REDIS_URL and that Redis runs")
+    else:
+        yield ok("redis", "answers")
+    finally:
+        connection.close()
+
+
+def mail() -> Findings:
+    """The mail server takes our name and password, when one is set; nothing is sent."""
+    address = current.settings().smtp_url
+    if address is None:
+        yield skipped("mail", "SSO_SMTP_URL is not set: mail goes to the log")
+        return
+    parts = urlsplit(address)
+    secure = parts.scheme == "smtps"
+    kind = smtplib.SMTP_SSL if secure else smtplib.SMTP
+    try:
+        port = parts.port or (465 if secure else 587)
+        with kind(parts.hostname or "", port, timeout=TIMEOUT) as server:
+            server.ehlo_or_helo_if_needed()
+            if not secure and server.has_extn("starttls"):
+                server.starttls()
+                server.ehlo()
+                secure = True
+            if parts.username:
+                server.login(unquote(parts.username), unquote(parts.password or ""))
+            server.noop()
+    except (OSError, smtplib.SMTPException) as error:
+        reason = type(error).__name__
+        yield wrong("mail", f"the mail server refuses ({reason})", "check SSO_SMTP_URL")
+        return
+    if parts.username and not secure:
+        mend = "use smtps://, or a mail server with STARTTLS"
+        yield warning("mail", "name and password go over the network in clear", mend)
+    else:
+        yield ok("mail", f"{parts.hostname} takes mail" + (" over TLS" if secure else ""))

@@ -1,0 +1,136 @@
+"""What the world sees: TLS, metadata, the key set, the time, the headers."""
+
+import os
+import socket
+import ssl
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+
+from sso import clock, current, keys
+from sso.doctor.finding import Findings, ok, skipped, warning, wrong
+from sso.doctor.machine import clock_finding
+from sso.doctor.visitor import TIMEOUT
+from sso.extensions import db
+from sso.models import KeyState
+from sso.store import signing_keys
+
+MOST_SKEW = timedelta(seconds=30)
+RENEW = timedelta(days=14)
+_DISCOVERY = "/.well-known/openid-configuration"
+
+
+def tls() -> Findings:
+    """A certificate that clients believe, and that goes on for a while."""
+    parts = urlsplit(current.settings().base_url)
+    host = parts.hostname or ""
+    if parts.scheme != "https":
+        yield skipped("tls", "plain http, which is for this machine alone")
+        return
+    context = ssl.create_default_context()
+    if bundle := os.environ.get("REQUESTS_CA_BUNDLE"):  # as the other checks do
+        context.load_verify_locations(bundle)
+    try:
+        with (
+            socket.create_connection((host, parts.port or 443), TIMEOUT) as plain,
+            context.wrap_socket(plain, server_hostname=host) as secured,
+        ):
+            version, certificate = secured.version(), secured.getpeercert() or {}
+    except ssl.SSLCertVerificationError as error:
+        mend = "install a certificate for this name, with its whole chain"
+        yield wrong("tls", f"clients refuse the certificate: {error.verify_message}", mend)
+        return
+    except OSError as error:
+        yield wrong("tls", f"no TLS connection ({type(error).__name__})", "check the proxy and DNS")
+        return
+    ends = ssl.cert_time_to_seconds(str(certificate["notAfter"]))
+    left = datetime.fromtimestamp(ends, UTC) - clock.now()
+    if left < RENEW:
+        yield warning("tls", f"the certificate ends in {left.days} days", "see to its renewal")
+    else:
+        yield ok("tls", f"{version}; the certificate goes on for {left.days} days")
+
+
+def metadata() -> Findings:
+    """Discovery and the authorization server's metadata are ours and alike (RFC 8414 §3.3)."""
+    base_url = current.settings().base_url
+    try:
+        response = requests.get(f"{base_url}{_DISCOVERY}", timeout=TIMEOUT, allow_redirects=False)
+        found = _json(response)
+    except requests.RequestException as error:
+        yield wrong(
+            "discovery",
+            f"{base_url} cannot be reached ({type(error).__name__})",
+            "start the server, and check SSO_BASE_URL, DNS and the proxy",
+        )
+        return
+    if response.status_code != 200 or found is None:
+        yield wrong(
+            "discovery",
+            f"{base_url}{_DISCOVERY} answers {response.status_code}",
+            "let the proxy pass the path of SSO_BASE_URL on unchanged",
+        )
+        return
+    if found.get("issuer") != base_url:
+        yield wrong(
+            "discovery",
+            "the issuer is not SSO_BASE_URL: another server or another setting answers there",
+            "give server and commands the same settings",
+        )
+        return
+    yield ok("discovery", f"the issuer is {base_url}")
+    yield from _root_metadata(base_url, found)
+    yield from _published_keys(f"{base_url}/oauth2/jwks")
+    date = response.headers.get("Date")
+    if date:
+        told = parsedate_to_datetime(date)
+        yield clock_finding("clock and HTTP Date", told, MOST_SKEW)
+    yield from _headers(response)
+
+
+def _json(response: requests.Response) -> dict[str, Any] | None:
+    try:
+        found = response.json()
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _root_metadata(base_url: str, discovery: dict[str, Any]) -> Findings:
+    parts = urlsplit(base_url)
+    path = f"/.well-known/oauth-authorization-server{parts.path}"
+    response = requests.get(f"{parts.scheme}://{parts.netloc}{path}", timeout=TIMEOUT)
+    if _json(response) == discovery:
+        yield ok("metadata", "RFC 8414 metadata equals discovery")
+    else:
+        mend = f"let the proxy pass {path} on, too; clients of RFC 8414 alone need it"
+        yield warning("metadata", f"{path} answers {response.status_code}", mend)
+
+
+def _published_keys(address: str) -> Findings:
+    keys_there = (_json(requests.get(address, timeout=TIMEOUT)) or {}).get("keys", [])
+    published = {key.get("kid") for key in keys_there}
+    needed = {r.kid for r in signing_keys.every() if r.state != KeyState.RETIRED}
+    db.session.rollback()
+    if needed <= published:
+        yield ok("key set", f"{len(published)} keys are published")
+    else:
+        yield wrong(
+            "key set",
+            "it lacks keys of this database: another database or a stale cache answers",
+            f"compare SSO_DATABASE_URL; no proxy may cache it beyond {keys.JWKS_MAX_AGE} s",
+        )
+
+
+def _headers(response: requests.Response) -> Findings:
+    headers = response.headers
+    missing = [] if headers.get("X-Content-Type-Options") == "nosniff" else ["nosniff"]
+    if current.settings().is_https and "Strict-Transport-Security" not in headers:
+        missing.append("Strict-Transport-Security")
+    if missing:
+        yield wrong("headers", f"lost: {', '.join(missing)}", "let the proxy keep our headers")
+    else:
+        yield ok("headers", "arrive unharmed")

@@ -1,0 +1,76 @@
+"""A user and a client for one examination, and their end."""
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from uuid import UUID
+
+from sso import clock, endings
+from sso.cli.registration import create_user, register_client
+from sso.extensions import db
+from sso.store import clients, grants, sessions, users
+
+# RFC 2606 §2: nobody's domain, so that no mail and no redirect ever reaches anyone.
+DOMAIN = "sso-doctor.example"
+CALLBACK = f"https://{DOMAIN}/callback"
+# Longer than any examination takes: what is older was left behind by one that was killed.
+_LEFT_BEHIND = timedelta(minutes=10)
+
+
+@dataclass(frozen=True)
+class Patient:
+    """What the code flow is tried with."""
+
+    user_id: UUID
+    email: str
+    password: str
+    client_id: str
+    client_secret: str
+
+
+@contextmanager
+def patient() -> Iterator[Patient]:
+    """Make a user and a client; delete them with all that they led to, whatever happens."""
+    _remove_left_behind()
+    name, password = f"doctor-{secrets.token_hex(8)}", secrets.token_urlsafe(24)
+    user = create_user(
+        email=f"{name}@{DOMAIN}", name="Doctor", password=password, email_verified=True
+    )
+    client, client_secret = register_client(name=f"flask {name}", redirect_uris=[CALLBACK])
+    db.session.commit()
+    try:
+        yield Patient(user.id, user.email, password, client.client_id, client_secret)
+    finally:
+        db.session.rollback()
+        _remove(user.id, client.client_id)
+
+
+def address_of(user_id: UUID) -> str | None:
+    """The address from which the server believes the user signed in."""
+    found = sessions.of_user(user_id)
+    db.session.rollback()
+    return found[0].address if found else None
+
+
+def _remove_left_behind() -> None:
+    before = clock.now() - _LEFT_BEHIND
+    for user in users.every():
+        if user.email.endswith(f"@{DOMAIN}") and user.created_at < before:
+            _remove(user.id, None)
+    for client in clients.every():
+        if client.redirect_uris == [CALLBACK] and client.created_at < before:
+            _remove(None, client.client_id)
+
+
+def _remove(user_id: UUID | None, client_id: str | None) -> None:
+    user = users.find(user_id) if user_id else None
+    if user:
+        endings.everything_of_user(user.id, "user_deleted")
+        users.remove(user)
+    client = clients.find(client_id) if client_id else None
+    if client:
+        grants.end_of_client(client.client_id, "client_deleted")
+        clients.remove(client)
+    db.session.commit()

@@ -1,0 +1,34 @@
+"""Real servers for an operator's work."""
+
+import secrets
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import create_engine, text
+
+from tests.services import Server, postgresql
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a PostgreSQL server."""
+    with postgresql(tmp_path_factory.mktemp("cluster")) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def server(cluster: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """gunicorn with two workers on PostgreSQL."""
+    folder = tmp_path_factory.mktemp("server")
+    with Server(folder, SSO_DATABASE_URL=fresh_database(cluster)).running() as running:
+        yield running
+
+
+def fresh_database(cluster: str) -> str:
+    """A new, empty database in the cluster."""
+    name = f"sso_{secrets.token_hex(6)}"
+    engine = create_engine(cluster, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name}"))
+    engine.dispose()
+    return cluster.rpartition("/")[0] + f"/{name}"

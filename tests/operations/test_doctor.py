@@ -1,0 +1,96 @@
+"""`flask doctor` against a running server: healthy, and with one thing wrong at a time."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from sso.doctor.command import doctor_command
+from tests.services import Server, free_port
+
+
+def examine(server: Server, **environ: str) -> tuple[int, dict[str, dict[str, Any]]]:
+    """The exit code, and the findings by name; of several of one name the worst.
+
+    In this process, because a dozen new ones take their time; the server is a real one.
+    """
+    inherited = {name: None for name in os.environ if name.startswith("SSO_")}
+    settings = {k: v for k, v in server.environ.items() if k.startswith("SSO_")}
+    done = CliRunner().invoke(doctor_command, ["--json"], env={**inherited, **settings, **environ})
+    assert isinstance(done.exception, SystemExit | None), done.exception
+    report = json.loads(done.stdout)
+    assert report["ok"] == (done.exit_code == 0)
+    worst = sorted(report["findings"], key=lambda one: one["status"] == "wrong")
+    return done.exit_code, {one["name"]: one for one in worst}
+
+
+def test_a_healthy_server(server: Server) -> None:
+    code, found = examine(server)
+    bad = [one for one in found.values() if one["status"] not in ("ok", "skipped")]
+    assert (code, bad) == (0, [])
+    assert {name for name, one in found.items() if one["status"] == "ok"} >= {
+        "settings", "file modes", "database", "clock and database", "schema", "keys", "discovery",
+        "metadata", "key set", "clock and HTTP Date", "headers", "cookies", "proxy headers",
+        "code flow",
+    }  # fmt: skip
+
+
+def test_it_leaves_nothing_behind(server: Server) -> None:
+    server.flask("doctor")
+    assert json.loads(server.flask("user", "list", "--json")) == []
+    assert json.loads(server.flask("client", "list", "--json")) == []
+
+
+@pytest.mark.parametrize(
+    ("environ", "name", "mend"),
+    [
+        ({"SSO_BASE_URL": "http://localhost:{port}/api/auth"}, "discovery", "same settings"),
+        ({"SSO_BASE_URL": "http://127.0.0.1:{free}/api/auth"}, "discovery", "start the server"),
+        ({"SSO_SECRET_KEY": "another secret key than the server's"}, "keys", "secret key"),
+        ({"SSO_REDIS_URL": "redis://:hunter2@127.0.0.1:{free}"}, "redis", "SSO_REDIS_URL"),
+        ({"SSO_SMTP_URL": "smtp://me:hunter2@127.0.0.1:{free}"}, "mail", "SSO_SMTP_URL"),
+        ({"SSO_DATABASE_URL": "sqlite:////nowhere/sso.db"}, "database", "SSO_DATABASE_URL"),
+        ({"SSO_COLOUR": "blue"}, "settings", "no setting has this name"),
+    ],
+)
+def test_one_thing_wrong(server: Server, environ: dict[str, str], name: str, mend: str) -> None:
+    places = {"port": server.port, "free": free_port()}
+    code, found = examine(server, **{k: v.format(**places) for k, v in environ.items()})
+    assert (code, found[name]["status"]) == (1, "wrong")
+    assert mend in found[name]["mend"]
+    assert "hunter2" not in json.dumps(found)
+
+
+def test_another_database_than_the_servers(server: Server, tmp_path: Path) -> None:
+    other = {"SSO_DATABASE_URL": f"sqlite:///{tmp_path / 'other.db'}"}
+    server.flask("db", "upgrade", **other)
+    code, found = examine(server, **other)
+    assert (code, found["key set"]["status"]) == (1, "wrong")
+
+
+def test_a_secret_that_others_can_read(server: Server, tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    path.write_text(server.environ["SSO_SECRET_KEY"])
+    path.chmod(0o644)
+    code, found = examine(server, SSO_SECRET_KEY="", SSO_SECRET_KEY_FILE=str(path))
+    assert (code, found["file modes"]["status"]) == (1, "wrong")
+    assert found["file modes"]["mend"] == f"chmod 640 {path}"
+    assert found["code flow"]["status"] == "ok"
+
+
+def test_addresses_that_can_be_forged(tmp_path: Path) -> None:
+    with Server(tmp_path, workers=1, SSO_TRUSTED_PROXIES="1").running() as server:
+        code, found = examine(server)
+    assert (code, found["proxy headers"]["status"]) == (1, "wrong")
+    assert found["code flow"]["status"] == "ok"
+
+
+def test_for_people_a_line_each(server: Server) -> None:
+    done = server.try_flask("doctor", SSO_REDIS_URL=f"redis://127.0.0.1:{free_port()}")
+    assert done.returncode == 1
+    assert "wrong    redis" in done.stdout
+    assert "mend: check SSO_REDIS_URL" in done.stdout
+    assert "ok       code flow" in done.stdout
