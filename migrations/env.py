@@ -26,7 +26,9 @@ def run_migrations_online() -> None:
 
     arguments = {**extension.configure_args, "render_item": render_item}
     arguments.setdefault("process_revision_directives", leave_out_empty_revisions)
-    with extension.db.engine.connect() as connection:
+    # Another database than the application's: the target of a copy.
+    engine = context.config.attributes.get("engine", extension.db.engine)
+    with engine.connect() as connection:
         context.configure(connection=connection, target_metadata=Base.metadata, **arguments)
         with context.begin_transaction():
             # Two nodes may upgrade at once: the second waits, and then finds nothing to do.

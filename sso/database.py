@@ -5,7 +5,7 @@ import sqlite3
 from typing import Any
 
 from flask import Flask
-from sqlalchemy import Engine, event
+from sqlalchemy import URL, Engine, create_engine, event
 from sqlalchemy.engine import make_url
 
 from sso.extensions import db
@@ -28,6 +28,14 @@ def prepare(app: Flask) -> None:
         engine = db.engine
     if engine.dialect.name == "sqlite":
         _prepare_sqlite(engine)
+
+
+def open_engine(database_url: str | URL) -> Engine:
+    """An engine for another database than the application's; the caller disposes of it."""
+    engine = create_engine(database_url)
+    if engine.dialect.name == "sqlite":
+        _prepare_sqlite(engine)
+    return engine
 
 
 def _prepare_sqlite(engine: Engine) -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -81,7 +82,7 @@ def postgresql(folder: Path) -> Iterator[str]:
         wait_for(lambda: _answers(port) and process.poll() is None, "PostgreSQL")
         yield f"postgresql+psycopg://postgres@127.0.0.1:{port}/postgres"
     finally:
-        process.terminate()
+        process.send_signal(signal.SIGINT)  # at once, though somebody may be connected
         process.wait(20)
         log.close()
 

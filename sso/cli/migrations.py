@@ -11,15 +11,16 @@ from flask_migrate.cli import db as migrate_group
 
 from sso import current
 from sso.cli.commands import Command, json_option
+from sso.cli.moving import copy_command
 from sso.cli.output import print_json, print_line
 from sso.extensions import db
 from sso.jobs import key_rotation
 
 
 def init_app(app: Flask) -> None:
-    """Put our `upgrade` into a copy of Flask-Migrate's group: the original is everybody's."""
+    """Put our commands into a copy of Flask-Migrate's group: the original is everybody's."""
     group = copy(migrate_group)
-    group.commands = {**migrate_group.commands, "upgrade": _upgrade_command()}
+    group.commands = {**migrate_group.commands, "upgrade": _upgrade_command(), "copy": copy_command}
     app.cli.add_command(group, "db")  # in place of the one that Migrate.init_app added
 
 

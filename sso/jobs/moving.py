@@ -1,0 +1,129 @@
+"""Backup, restore, and the way from one database to another: all one copying of rows.
+
+A backup is an SQLite database with the same tables. It is consistent though the service goes on,
+can be looked into with any SQLite tool, and restores into either database.
+"""
+
+import os
+import secrets
+import sqlite3
+from pathlib import Path
+from urllib.parse import quote
+
+from alembic import command
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from flask import current_app
+from sqlalchemy import URL, Connection, Engine, create_engine
+from sqlalchemy.exc import DatabaseError
+
+from sso import database, keys
+from sso.extensions import db
+from sso.store import everything
+
+
+class MoveRefused(Exception):
+    """The rows stay where they are; `str()` says why and what to do."""
+
+
+def backup(path: Path, replace: bool = False) -> dict[str, int]:
+    """Write every row into a new file, mode 0600, whole or not at all. Raises `MoveRefused`.
+
+    `SSO_SECRET_KEY` is not in it, and without that the sealed keys in it are worth nothing.
+    """
+    if path.exists() and not replace:
+        raise MoveRefused(f"{path} exists; give another name or --force")
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    try:
+        engine = database.open_engine(URL.create("sqlite", database=str(partial)))
+        try:
+            counts = copy_into(engine)
+            with engine.connect() as connection:
+                # One file, without a log beside it.
+                connection.exec_driver_sql("PRAGMA journal_mode = DELETE")
+        finally:
+            engine.dispose()
+        _sync(partial)
+        partial.replace(path)
+        _sync(path.parent)
+    finally:
+        for name in (partial.name, f"{partial.name}-wal", f"{partial.name}-shm"):
+            partial.with_name(name).unlink(missing_ok=True)
+    return counts
+
+
+def restore(path: Path, secret_key: str) -> dict[str, int]:
+    """Fill our empty database from a backup. Raises `MoveRefused`."""
+    if not path.is_file():
+        raise MoveRefused(f"there is no file {path}")
+    address = f"file:{quote(str(path.absolute()))}?mode=ro"
+    source = create_engine("sqlite://", creator=lambda: sqlite3.connect(address, uri=True))
+    try:
+        with source.connect() as connection:
+            found = _revision(connection)
+            if found != _newest():
+                raise MoveRefused(
+                    f"the backup has the schema {found}, this program {_newest()}; on a copy of it "
+                    "run: SSO_DATABASE_URL=sqlite:///COPY flask db upgrade"
+                )
+            if not all(
+                keys.can_open(secret_key, row) for row in everything.sealed_keys(connection)
+            ):
+                raise MoveRefused(
+                    "SSO_SECRET_KEY does not open the backup's signing keys; give the secret key "
+                    "of the installation that it was made from"
+                )
+            return _fill(connection, db.engine)
+    except DatabaseError as error:
+        if "file is not a database" in str(error.orig):
+            raise MoveRefused(f"{path} is not a backup") from None
+        raise
+    finally:
+        source.dispose()
+
+
+def copy_into(target: Engine) -> dict[str, int]:
+    """Copy every row of our database into another, empty one. Raises `MoveRefused`."""
+    with everything.snapshot(db.engine) as source:
+        if _revision(source) != _newest():
+            raise MoveRefused("the database is not that of this program; run: flask db upgrade")
+        return _fill(source, target)
+
+
+def _fill(source: Connection, target: Engine) -> dict[str, int]:
+    """One transaction: all rows, or none."""
+    with target.connect() as connection:
+        is_new = not everything.has_tables(connection)
+    if is_new:
+        _make_tables(target)
+    with target.begin() as connection:
+        if _revision(connection) != _newest():
+            raise MoveRefused("the target has other tables; give an empty database")
+        if taken := everything.occupied(connection):
+            raise MoveRefused(f"the target is not empty: it has {', '.join(taken)}")
+        everything.forget_first_keys(connection)
+        return everything.copy(source, connection)
+
+
+def _make_tables(engine: Engine) -> None:
+    config = current_app.extensions["migrate"].migrate.get_config()
+    config.attributes["engine"] = engine
+    command.upgrade(config, "head")
+
+
+def _revision(connection: Connection) -> str | None:
+    return MigrationContext.configure(connection).get_current_revision()
+
+
+def _newest() -> str | None:
+    return ScriptDirectory(str(current_app.extensions["migrate"].directory)).get_current_head()
+
+
+def _sync(path: Path) -> None:
+    """To the disk, before anyone relies on it."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

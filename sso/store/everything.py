@@ -1,0 +1,98 @@
+"""Statements about all tables at once: copy every row from one database to another.
+
+Generic over the metadata, so that a table added later is included by itself.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    Column,
+    Connection,
+    Engine,
+    MetaData,
+    bindparam,
+    delete,
+    func,
+    insert,
+    inspect,
+    select,
+)
+
+from sso.models import Base, SigningKey
+
+BATCH = 1000  # rows in memory at a time
+
+
+@contextmanager
+def snapshot(engine: Engine) -> Iterator[Connection]:
+    """A connection whose reads all see the database of one moment, while others write."""
+    if engine.dialect.name == "postgresql":
+        engine = engine.execution_options(
+            isolation_level="REPEATABLE READ", postgresql_readonly=True
+        )
+    with engine.connect() as connection:
+        if engine.dialect.name == "sqlite":
+            connection.exec_driver_sql("BEGIN")
+        yield connection
+
+
+def has_tables(connection: Connection) -> bool:
+    return bool(inspect(connection).get_table_names())
+
+
+def occupied(connection: Connection) -> list[str]:
+    """The tables that hold rows; a migrated database has its first signing keys and no more."""
+    return [
+        table.name
+        for table in Base.metadata.sorted_tables
+        if table is not SigningKey.__table__
+        and connection.execute(select(1).select_from(table).limit(1)).first()
+    ]
+
+
+def forget_first_keys(connection: Connection) -> None:
+    connection.execute(delete(SigningKey))
+
+
+def sealed_keys(connection: Connection) -> list[Any]:
+    """The rows of signing_keys."""
+    return list(connection.execute(select(SigningKey.__table__)))
+
+
+def copy(
+    source: Connection, target: Connection, metadata: MetaData = Base.metadata
+) -> dict[str, int]:
+    """Copy every row; tells how many of each table. The target's tables are there and empty."""
+    counts = {}
+    for table in metadata.sorted_tables:
+        columns = list(table.columns)
+        statement = insert(table).values(
+            {c.key: bindparam(f"v{n}", type_=_kept(c)) for n, c in enumerate(columns)}
+        )
+        counts[table.name] = 0
+        rows = source.execute(select(*columns), execution_options={"yield_per": BATCH})
+        for batch in rows.partitions():
+            target.execute(
+                statement, [{f"v{n}": value for n, value in enumerate(row)} for row in batch]
+            )
+            counts[table.name] += len(batch)
+        _continue_numbering(target, table.autoincrement_column)
+    return counts
+
+
+def _kept(column: Column[Any]) -> Any:
+    """The type that writes what was read; NULL and JSON's null are one and the same to Python."""
+    is_json = isinstance(column.type, JSON)
+    return JSON(none_as_null=True) if is_json and column.nullable else column.type
+
+
+def _continue_numbering(target: Connection, column: Column[int] | None) -> None:
+    """PostgreSQL counts on by itself, from where we say."""
+    if column is None or target.dialect.name != "postgresql":
+        return
+    sequence = func.pg_get_serial_sequence(column.table.name, column.name)
+    following = select(func.coalesce(func.max(column), 0) + 1).scalar_subquery()
+    target.execute(select(func.setval(sequence, following, False)))

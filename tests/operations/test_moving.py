@@ -1,0 +1,225 @@
+"""Backup, restore and copy keep every row, on both databases, while the service writes."""
+
+import json
+import sqlite3
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask import Flask
+from sqlalchemy import (
+    JSON,
+    Column,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    cast,
+    create_engine,
+    func,
+    insert,
+    select,
+)
+from sqlalchemy.pool import NullPool
+
+from sso import create_app, database
+from sso.extensions import db
+from sso.jobs import moving
+from sso.models import Base, Client, User
+from sso.store import everything
+from tests.actors import Browser
+from tests.conftest import SECRET_KEY
+from tests.factories import make_client, make_user
+from tests.operations.conftest import fresh_database
+
+Rows = dict[str, set[Any]]
+
+
+@pytest.fixture
+def make_on(tmp_path: Path) -> Iterator[Callable[[str], Flask]]:
+    """Make an application on any database; it is not migrated."""
+    made = []
+
+    def make(url: str, **environ: str) -> Flask:
+        settings = {"SSO_SECRET_KEY": SECRET_KEY, "SSO_DATABASE_URL": url, **environ}
+        made.append(create_app(settings, tmp_path / "instance"))
+        return made[-1]
+
+    yield make
+    for app in made:
+        with app.app_context():
+            db.session.remove()
+            db.engine.dispose()
+
+
+@pytest.fixture
+def lived_in(app: Flask) -> Flask:
+    """An application in use: whatever one sign-in and one sign-out write is there."""
+    client = make_client(
+        app, name="Büro “日本”", backchannel_logout_uri="https://books.example/out"
+    )
+    make_user(app, groups=["staff"], claims={"address": {"locality": "Delft"}})
+    for _ in range(2):
+        run(app, "user", "sign-out", "dana@example.com")
+        page = Browser(app).approve(client)
+        assert client.exchange(page.code).status_code == 200
+    assert sum(bool(rows) for rows in rows_of(app).values()) >= 9
+    return app
+
+
+def rows_of(app: Flask) -> Rows:
+    """Every row of every table, as Python sees it."""
+    with app.app_context(), everything.snapshot(db.engine) as connection:
+        return {
+            table.name: {repr(tuple(row)) for row in connection.execute(select(table))}
+            for table in Base.metadata.sorted_tables
+        }
+
+
+def run(app: Flask, *arguments: str, **environ: str) -> Any:
+    return app.test_cli_runner().invoke(args=arguments, env=environ)
+
+
+def test_there_and_back_again(
+    lived_in: Flask, make_on: Callable[..., Flask], cluster: str, tmp_path: Path
+) -> None:
+    middle, last = fresh_database(cluster), f"sqlite:///{tmp_path / 'back.db'}"
+    before = rows_of(lived_in)
+    done = run(lived_in, "db", "copy", "env:TARGET", "--json", TARGET=middle)
+    assert json.loads(done.stdout)["rows"] == {name: len(rows) for name, rows in before.items()}
+    assert rows_of(make_on(middle)) == before
+    assert run(make_on(middle), "db", "copy", last).exit_code == 0
+    assert rows_of(make_on(last)) == before
+    for app in (make_on(middle), make_on(last)):
+        assert app.test_client().get("/readyz").status_code == 200
+
+
+def test_a_backup_restores_into_either_database(
+    lived_in: Flask, make_on: Callable[..., Flask], cluster: str, tmp_path: Path
+) -> None:
+    before, path = rows_of(lived_in), tmp_path / "a?b#c.backup"
+    assert run(lived_in, "backup", str(path)).exit_code == 0
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert [one.name for one in tmp_path.glob("*backup*")] == [path.name]
+    for url in (fresh_database(cluster), f"sqlite:///{tmp_path / 'restored.db'}"):
+        app = make_on(url)
+        assert run(app, "restore", str(path)).exit_code == 0
+        assert rows_of(app) == before
+
+
+def test_a_migrated_but_unused_database_counts_as_empty(
+    lived_in: Flask, make_on: Callable[..., Flask], tmp_path: Path
+) -> None:
+    path, app = tmp_path / "backup", make_on(f"sqlite:///{tmp_path / 'new.db'}")
+    run(lived_in, "backup", str(path))
+    assert run(app, "db", "upgrade").exit_code == 0
+    assert run(app, "restore", str(path)).exit_code == 0
+    assert rows_of(app) == rows_of(lived_in)
+    again = run(app, "restore", str(path))
+    assert again.exit_code == 1
+    assert "not empty" in again.stderr
+
+
+def test_what_is_refused(lived_in: Flask, make_on: Callable[..., Flask], tmp_path: Path) -> None:
+    path, empty = tmp_path / "backup", f"sqlite:///{tmp_path / 'new.db'}"
+    run(lived_in, "backup", str(path))
+    assert "exists" in run(lived_in, "backup", str(path)).stderr
+    assert run(lived_in, "backup", str(path), "--force").exit_code == 0
+    other = make_on(empty, SSO_SECRET_KEY="another secret key than that of the backup")
+    assert "SSO_SECRET_KEY does not open" in run(other, "restore", str(path)).stderr
+    (tmp_path / "letter").write_text("Dear Sir or Madam, " * 100)
+    assert "not a backup" in run(other, "restore", str(tmp_path / "letter")).stderr
+    older = sqlite3.connect(path)
+    older.execute("UPDATE alembic_version SET version_num = '0000'")
+    older.commit()
+    older.close()
+    assert "flask db upgrade" in run(make_on(empty), "restore", str(path)).stderr
+    assert run(lived_in, "db", "copy", "mysql://u:hunter2@h/d").exit_code == 1
+    assert "hunter2" not in run(lived_in, "db", "copy", "mysql://u:hunter2@h/d").stderr
+
+
+def test_a_fault_half_way_leaves_the_target_empty(
+    lived_in: Flask, make_on: Callable[..., Flask], cluster: str
+) -> None:
+    with lived_in.app_context():  # SQLite takes a NUL in a text, PostgreSQL does not
+        db.session.execute(User.__table__.update().values(name="a\0b"))
+        db.session.commit()
+    target = fresh_database(cluster)
+    done = run(lived_in, "db", "copy", target)
+    assert done.exit_code == 1
+    assert not any(rows_of(make_on(target)).values())
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_a_backup_is_of_one_moment(
+    kind: str, lived_in: Flask, make_on: Callable[..., Flask], cluster: str, tmp_path: Path
+) -> None:
+    app = lived_in
+    if kind == "postgresql":
+        url = fresh_database(cluster)
+        run(lived_in, "db", "copy", url)
+        app = make_on(url)
+    done, written = threading.Event(), []
+
+    def write() -> None:
+        """One user and one client in each transaction."""
+        with app.app_context():
+            client = dict(db.session.execute(select(Client.__table__)).mappings().one())
+            user = dict(db.session.execute(select(User.__table__)).mappings().one())
+            for number in range(100_000):
+                if done.is_set():
+                    return
+                new_user = {"email": f"u{number}@example.com", "id": None}
+                with db.engine.begin() as connection:
+                    more = {k: v for k, v in user.items() if k != "id"} | new_user
+                    more.pop("id")
+                    connection.execute(insert(User.__table__).values(**more))
+                    connection.execute(
+                        insert(Client.__table__).values(**{**client, "client_id": f"c{number}"})
+                    )
+                written.append(number)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    counts = []
+    try:
+        for number in range(5):
+            before = len(written)
+            with app.app_context():
+                counts.append(moving.backup(tmp_path / f"backup{number}"))
+            assert counts[-1]["users"] >= before
+    finally:
+        done.set()
+        writer.join()
+    assert len(written) > 5
+    assert all(count["users"] == count["clients"] for count in counts)
+    last = sqlite3.connect(tmp_path / "backup4")
+    assert last.execute("PRAGMA foreign_key_check").fetchall() == []
+    assert last.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    last.close()
+
+
+def test_tables_of_another_time(cluster: str, tmp_path: Path) -> None:
+    """Numbered rows go on being numbered; NULL in a JSON column stays NULL."""
+    metadata = MetaData()
+    table = Table("outbox", metadata, Column("id", Integer, primary_key=True), Column("what", JSON))
+    source = database.open_engine(f"sqlite:///{tmp_path / 'source.db'}")
+    target = create_engine(fresh_database(cluster), poolclass=NullPool)
+    metadata.create_all(source)
+    metadata.create_all(target)
+    with source.begin() as connection:
+        for number in range(everything.BATCH * 2 + 7):
+            connection.execute(insert(table).values(what={"n": number} if number % 2 else None))
+        connection.exec_driver_sql("UPDATE outbox SET what = NULL WHERE id % 4 = 1")
+    with everything.snapshot(source) as reading, target.begin() as writing:
+        assert everything.copy(reading, writing, metadata) == {"outbox": 2007}
+        assert writing.scalar(insert(table).values(what=1).returning(table.c.id)) == 2008
+        kept = select(table).where(table.c.id <= 2007).order_by(table.c.id)
+        assert writing.execute(kept).all() == reading.execute(kept).all()
+        nulls = select(func.count()).where(cast(table.c.what, Text).is_(None))
+        assert writing.scalar(nulls) == 1004  # half of them were JSON's null
+    source.dispose()
+    target.dispose()
