@@ -7,9 +7,21 @@ from pathlib import Path
 from flask import Flask
 from werkzeug.middleware.proxy_fix import ProxyFix
 
-from sso import browser_session, cli, cors, database, endpoints, errors, headers, logs, oauth
+from sso import (
+    browser_session,
+    cli,
+    cors,
+    database,
+    endpoints,
+    errors,
+    headers,
+    logs,
+    oauth,
+    observation,
+)
 from sso.extensions import csrf, db, migrate
 from sso.keys import ID_TOKEN_LIFETIME, KeyRing
+from sso.metrics import server as metrics
 from sso.settings import Settings, load_settings
 from sso.store import signing_keys
 
@@ -35,6 +47,8 @@ def create_app(environ: Mapping[str, str] | None = None, instance: Path | None =
         load=signing_keys.every,
         keep_published=max(settings.access_token_lifetime, ID_TOKEN_LIFETIME) + 600,
     )
+    observation.init_app(app)
+    metrics.init_app(app)
     browser_session.init_app(app)
     csrf.init_app(app)
     oauth.init_app(app)

@@ -20,6 +20,8 @@ def configure(app: Flask, database_url: str) -> None:
     url = make_url(database_url)
     if url.get_backend_name() != "sqlite":
         app.config["SQLALCHEMY_ENGINE_OPTIONS"] = {"pool_size": 10, "max_overflow": 10}
+    # An exception's text goes to the log; the values of its statement don't.
+    app.config.setdefault("SQLALCHEMY_ENGINE_OPTIONS", {})["hide_parameters"] = True
 
 
 def prepare(app: Flask) -> None:

@@ -1,6 +1,7 @@
 """The checks that turn a setting's text into its value. Each raises `ValueError` with the mend."""
 
 from collections.abc import Callable
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from sqlalchemy.engine import make_url
@@ -54,5 +55,21 @@ def number(low: int, high: int) -> Callable[[str], int]:
         if not (text.isascii() and text.isdigit() and low <= int(text[:12]) <= high):
             raise ValueError(f"it is no whole number from {low} to {high}; give one")
         return int(text)
+
+    return read
+
+
+def ip(text: str) -> str:
+    try:
+        return str(ip_address(text))
+    except ValueError:
+        raise ValueError("it is no IP address; give one such as 127.0.0.1") from None
+
+
+def one_of(*choices: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text not in choices:
+            raise ValueError(f"it is none of {', '.join(choices)}; give one of them")
+        return text
 
     return read

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from sso.secret_key import embedded_secret_key
-from sso.setting_checks import base_url, database_url, number, secret_key, url
+from sso.setting_checks import base_url, database_url, ip, number, one_of, secret_key, url
 
 DEFAULT_BASE_URL = "http://127.0.0.1:5000/api/auth"
 YEAR = 366 * 24 * 3600
@@ -120,6 +120,24 @@ SETTINGS = (
         "seconds after which a sign-in ends, however much it is used",
         number(60, 2 * YEAR),
     ),
+    Setting(
+        "SSO_METRICS_PORT",
+        None,
+        "port for Prometheus; without it, nothing is counted",
+        number(1, 65535),
+    ),
+    Setting(
+        "SSO_METRICS_ADDRESS",
+        "127.0.0.1",
+        "address on which that port listens; keep it away from the public",
+        ip,
+    ),
+    Setting(
+        "SSO_LOG_FORMAT",
+        "text",
+        "text for people, json for programs: a line each",
+        one_of("text", "json"),
+    ),
 )
 
 
@@ -139,6 +157,9 @@ class Settings:
     refresh_token_leeway: int
     session_lifetime: int
     session_absolute_lifetime: int
+    metrics_port: int | None
+    metrics_address: str
+    log_format: str
 
     @property
     def issuer(self) -> str:

@@ -3,7 +3,7 @@
 from authlib.oauth2.rfc6749.errors import OAuth2Error
 from flask import Response
 
-from sso import errors
+from sso import counters, errors
 from sso.extensions import db
 from sso.oauth import authorization_server
 from sso.oauth.request import TOKEN_FIELDS, form_request
@@ -19,10 +19,13 @@ def token() -> Response:
     try:
         request = form_request(TOKEN_FIELDS)
     except OAuth2Error as error:
+        counters.token_request(None, error.error)
         return errors.from_oauth(error)
     response = server.create_token_response(request)
     if response.status_code == 200 or request.keep_changes:
         db.session.commit()
     else:
         db.session.rollback()
+    refused = None if response.status_code == 200 else str(response.get_json()["error"])
+    counters.token_request(request.payload.grant_type, refused)
     return response

@@ -1,0 +1,65 @@
+"""Each request is seen once: an id, a line on the log, and its time counted."""
+
+import logging
+import re
+import secrets
+from time import perf_counter
+
+from flask import Flask, Response, g, request
+
+from sso import counters
+
+HEADER = "X-Request-ID"
+_ID = re.compile(r"[A-Za-z0-9._-]{8,64}")
+_METHODS = frozenset({"GET", "HEAD", "POST", "OPTIONS"})
+# Asked every few seconds by those who watch.
+_QUIET = frozenset({"root.healthz", "root.readyz"})
+
+access = logging.getLogger("sso.access")
+
+
+def init_app(app: Flask) -> None:
+    """Watch every request. Call it first: its end is then the last."""
+    app.before_request(_begin)
+    app.after_request(_end)
+
+
+def _begin() -> None:
+    g.sso_started = perf_counter()
+    given = request.headers.get(HEADER, "")
+    g.sso_request_id = given if _ID.fullmatch(given) else secrets.token_hex(8)
+
+
+def _end(response: Response) -> Response:
+    started = g.get("sso_started")
+    if started is None:
+        return response
+    seconds = perf_counter() - started
+    response.headers[HEADER] = g.sso_request_id
+    endpoint = request.endpoint or "unknown"
+    method = request.method if request.method in _METHODS else "other"
+    counters.request(endpoint, method, response.status_code, seconds)
+    if access.isEnabledFor(logging.INFO) and not (
+        endpoint in _QUIET and response.status_code == 200
+    ):
+        _log(response, seconds)
+    return response
+
+
+def _log(response: Response, seconds: float) -> None:
+    # The rule instead of the address, and no query: codes, tokens and sealed requests stand there.
+    rule = request.url_rule.rule if request.url_rule else "(unknown address)"
+    access.info(
+        "%s %s %s %.1f ms",
+        request.method[:20],
+        rule,
+        response.status_code,
+        seconds * 1000,
+        extra={
+            "method": request.method[:20],
+            "route": rule,
+            "status": response.status_code,
+            "duration_ms": round(seconds * 1000, 1),
+            "address": request.remote_addr,
+        },
+    )
