@@ -35,31 +35,28 @@ def _end(response: Response) -> Response:
     if started is None:
         return response
     seconds = perf_counter() - started
+    status = response.status_code
     response.headers[HEADER] = g.sso_request_id
-    endpoint = request.endpoint or "unknown"
+    rule = request.url_rule
+    endpoint = rule.endpoint if rule else "unknown"
     method = request.method if request.method in _METHODS else "other"
-    counters.request(endpoint, method, response.status_code, seconds)
-    if access.isEnabledFor(logging.INFO) and not (
-        endpoint in _QUIET and response.status_code == 200
-    ):
-        _log(response, seconds)
+    counters.request(endpoint, method, status, seconds)
+    if not (endpoint in _QUIET and status == 200):
+        # The rule instead of the address, and no query: codes, tokens and sealed requests stand
+        # there.
+        route, milliseconds = rule.rule if rule else "(unknown address)", round(seconds * 1000, 1)
+        access.info(
+            "%s %s %s %s ms",
+            method,
+            route,
+            status,
+            milliseconds,
+            extra={
+                "method": method,
+                "route": route,
+                "status": status,
+                "duration_ms": milliseconds,
+                "address": request.remote_addr,
+            },
+        )
     return response
-
-
-def _log(response: Response, seconds: float) -> None:
-    # The rule instead of the address, and no query: codes, tokens and sealed requests stand there.
-    rule = request.url_rule.rule if request.url_rule else "(unknown address)"
-    access.info(
-        "%s %s %s %.1f ms",
-        request.method[:20],
-        rule,
-        response.status_code,
-        seconds * 1000,
-        extra={
-            "method": request.method[:20],
-            "route": rule,
-            "status": response.status_code,
-            "duration_ms": round(seconds * 1000, 1),
-            "address": request.remote_addr,
-        },
-    )

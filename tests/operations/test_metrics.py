@@ -1,6 +1,7 @@
 """Metrics of gunicorn with two workers on PostgreSQL: all count together, on a port of its own."""
 
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import requests
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.operations.conftest import fresh_database
-from tests.services import Server, free_port, wait_for
+from tests.services import ROOT, Server, free_port, wait_for
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -118,6 +119,16 @@ def test_strangers_make_no_time_series(watched: Server) -> None:
     first = knock(0)
     assert knock(1) == knock(2) >= first
     assert "zebra" not in text_of(watched).lower()
+
+
+@pytest.mark.parametrize("name", ["alerts.yml", "grafana-dashboard.json"])
+def test_what_watches_knows_the_names(watched: Server, name: str) -> None:
+    watcher = (ROOT / "deploy" / "monitoring" / name).read_text()
+    told = set(re.findall(r"^# TYPE (\w+)", text_of(watched), re.MULTILINE))
+    told |= {f"{one}_bucket" for one in told}
+    asked = set(re.findall(r"\bsso_\w+", watcher))
+    assert len(asked) > 5
+    assert asked <= told
 
 
 def test_the_public_port_has_no_metrics(watched: Server) -> None:
