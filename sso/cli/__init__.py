@@ -7,6 +7,7 @@ from flask import Flask
 
 from sso.cli import clients, migrations, signing_keys, users
 from sso.cli import user_access as _more_of_users  # noqa: F401 (adds to users.group)
+from sso.cli.declaring import apply_command, export_command
 from sso.cli.moving import backup_command, restore_command
 from sso.cli.purge import purge_command
 from sso.cli.show_settings import settings_command
@@ -24,6 +25,8 @@ def init_app(app: Flask) -> None:
     app.cli.add_command(worker_command)
     app.cli.add_command(backup_command)
     app.cli.add_command(restore_command)
+    app.cli.add_command(export_command)
+    app.cli.add_command(apply_command)
     # Also an entry point (see show_settings); here for those who run it uninstalled.
     app.cli.add_command(settings_command)
     migrations.init_app(app)

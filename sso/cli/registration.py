@@ -6,6 +6,7 @@ Nothing here commits. Every fault is found in one go, so that an operator mends 
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+from uuid import UUID, uuid4
 
 from email_validator import EmailNotValidError, validate_email
 from sqlalchemy.exc import IntegrityError
@@ -40,11 +41,16 @@ def register_client(
     id_token_claims: str = "standard",  # noqa: S107 (nor a secret)
     require_pkce: bool = False,
     groups: Iterable[str] = (),
+    client_id: str | None = None,
+    secret: str | None = None,
 ) -> tuple[Client, str]:
-    """A new client and its secret, which is stored nowhere. Raises `RegistrationError`."""
-    secret = digests.make(digests.CLIENT_SECRET)
+    """A new client and its secret, which is stored nowhere. Raises `RegistrationError`.
+
+    A secret that is given has to be random: it is kept as a fast digest.
+    """
+    secret = secret or digests.make(digests.CLIENT_SECRET)
     client = Client(
-        client_id=_client_id(),
+        client_id=client_id or _client_id(),
         secret_digest=digests.digest(secret),
         first_party=first_party,
         require_pkce=require_pkce,
@@ -86,21 +92,22 @@ def create_user(
     *,
     email: str,
     name: str,
-    password: str,
+    password: str | None,
     email_verified: bool = False,
     groups: Iterable[str] = (),
     claims: Mapping[str, Any] | None = None,
+    user_id: UUID | None = None,
 ) -> User:
-    """A new user. Raises `RegistrationError`."""
-    user = User(email_verified=email_verified, claims={}, groups=[])
-    faults = [fault] if (fault := passwords.fault(password)) else []
+    """A new user; without a password nobody signs in as them yet. Raises `RegistrationError`."""
+    user = User(id=user_id or uuid4(), email_verified=email_verified, claims={}, groups=[])
+    faults = [fault] if password is not None and (fault := passwords.fault(password)) else []
     try:
         change_user(user, email=email, name=name, groups=groups, claims=claims)
     except RegistrationError as error:
         raise RegistrationError([*error.faults, *faults]) from None
     if faults:
         raise RegistrationError(faults)
-    user.password_hash = passwords.hash_password(password)
+    user.password_hash = None if password is None else passwords.hash_password(password)
     _flush(user)
     return user
 

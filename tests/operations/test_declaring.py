@@ -1,0 +1,219 @@
+"""`flask export` and `flask apply`: one file for another installation, or for tomorrow."""
+
+import json
+import stat
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask import Flask
+
+from sso import create_app
+from sso.cli.declaration import FIXED, METADATA
+from sso.extensions import db
+from sso.store import clients, users
+from tests.actors import Browser
+from tests.conftest import SECRET_KEY
+from tests.factories import PASSWORD, make_client, make_user
+from tests.operations.conftest import fresh_database
+
+SECRET = "a-random-secret-of-32-characters-or-more"
+WIKI = """
+format = 1
+[[clients]]
+client_id = "wiki"
+client_name = "Wiki"
+redirect_uris = ["https://wiki.example/cb"]
+first_party = true
+secret = "env:WIKI_SECRET"
+[[users]]
+email = "Erin@example.com"
+name = "Erin"
+groups = ["staff"]
+initial_password = "env:ERIN"
+claims = { locale = "nl" }
+"""
+VALUES = {"WIKI_SECRET": SECRET, "ERIN": PASSWORD}
+
+
+def run(app: Flask, *arguments: str, **environ: str) -> Any:
+    return app.test_cli_runner().invoke(args=arguments, env={**VALUES, **environ})
+
+
+@pytest.fixture
+def apply(app: Flask, tmp_path: Path) -> Callable[..., Any]:
+    def write_and_apply(text: str, *options: str) -> Any:
+        path = tmp_path / "sso.toml"
+        path.write_text(text)
+        return run(app, "apply", str(path), *options)
+
+    return write_and_apply
+
+
+@pytest.fixture
+def elsewhere(cluster: str, tmp_path: Path) -> Iterator[Flask]:
+    """Another installation, on PostgreSQL."""
+    settings = {"SSO_SECRET_KEY": SECRET_KEY, "SSO_DATABASE_URL": fresh_database(cluster)}
+    app = create_app(settings, tmp_path / "elsewhere")
+    assert run(app, "db", "upgrade").exit_code == 0
+    yield app
+    with app.app_context():
+        db.session.remove()
+        db.engine.dispose()
+
+
+def actions(result: Any) -> list[tuple[str, str]]:
+    assert result.exit_code == 0, result.stderr
+    return [(one["action"], one["name"]) for one in json.loads(result.stdout)["changes"]]
+
+
+def test_an_export_makes_the_same_installation_elsewhere(
+    app: Flask, elsewhere: Flask, tmp_path: Path
+) -> None:
+    made = make_client(app, name='A "quoted" name', require_pkce=True, groups=["staff"])
+    user = make_user(app, groups=["staff"], claims={"address": {"locality": "Delft"}})
+    path = tmp_path / "sso.toml"
+    assert run(app, "export", str(path)).exit_code == 0
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    text = path.read_text()
+    with app.app_context():
+        client, owner = clients.find(made.client_id), users.find(user.id)
+        assert client is not None
+        assert owner is not None
+        hidden = (made.client_secret, client.secret_digest, str(owner.password_hash))
+        assert [secret for secret in hidden if secret in text] == []
+    path.write_text(text.replace("client_name =", 'secret = "env:WIKI_SECRET"\nclient_name ='))
+    assert run(elsewhere, "apply", str(path)).exit_code == 0
+    there = run(elsewhere, "export").stdout
+    assert tomllib.loads(there) == tomllib.loads(text)
+    assert actions(run(elsewhere, "apply", str(path), "--json")) == []
+    assert json.loads(run(elsewhere, "export", "--json").stdout) == tomllib.loads(there)
+
+
+def test_what_is_declared_works(app: Flask, apply: Callable[..., Any]) -> None:
+    assert actions(apply(WIKI, "--json")) == [("create", "wiki"), ("create", "erin@example.com")]
+    relying_party = make_client(app)
+    relying_party.client_id, relying_party.client_secret = "wiki", SECRET
+    relying_party.redirect_uri = "https://wiki.example/cb"
+    browser = Browser(app)
+    browser.authorize(relying_party)
+    page = browser.sign_in("erin@example.com")
+    tokens = relying_party.exchange(page.code).get_json()
+    assert relying_party.userinfo(tokens["access_token"]).get_json()["locale"] == "nl"
+
+
+def test_a_plan_changes_nothing(app: Flask, apply: Callable[..., Any]) -> None:
+    shown = apply(WIKI, "--plan")
+    assert shown.exit_code == 0
+    assert "+ client wiki" in shown.stdout
+    assert "+ user erin@example.com" in shown.stdout
+    assert not any(value in shown.stdout for value in VALUES.values())
+    assert actions(apply(WIKI, "--json", "--plan")) == actions(apply(WIKI, "--json"))
+
+
+def test_only_what_differs_is_changed(app: Flask, apply: Callable[..., Any]) -> None:
+    apply(WIKI)
+    assert actions(apply(WIKI, "--json")) == []
+    more = WIKI.replace('["staff"]', '["staff", "admins"]').replace('"nl"', '"fr"')
+    shown = apply(more)
+    assert "~ user erin@example.com" in shown.stdout
+    assert "groups: ['staff'] -> ['staff', 'admins']" in shown.stdout
+    with app.app_context():
+        user = users.find_by_email("erin@example.com")
+        assert user is not None
+        assert (user.groups, user.claims) == (["staff", "admins"], {"locale": "fr"})
+
+
+def test_a_new_secret_and_disabling_take_effect(
+    app: Flask, apply: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apply(WIKI)
+    monkeypatch.setitem(VALUES, "WIKI_SECRET", SECRET[::-1])
+    shown = apply(WIKI)
+    assert "secret: (by reference)" in shown.stdout
+    assert SECRET[::-1] not in shown.stdout
+    with app.app_context():
+        client = clients.find("wiki")
+        assert client is not None
+        assert client.check_client_secret(SECRET[::-1])
+        assert not client.check_client_secret(SECRET)
+    browser = Browser(app)
+    assert browser.sign_in("erin@example.com").path.endswith("/account")
+    apply(WIKI.replace('name = "Erin"', 'name = "Erin"\ndisabled = true'))
+    assert browser.open("/api/auth/account").path.endswith("/sign-in")
+
+
+def test_who_leaves_a_group_loses_what_it_gave(app: Flask, apply: Callable[..., Any]) -> None:
+    client = make_client(app, groups=["staff"])
+    apply(WIKI)
+    browser = Browser(app)
+    browser.authorize(client)
+    browser.sign_in("erin@example.com")
+    tokens = client.exchange(browser.allow().code).get_json()
+    assert client.userinfo(tokens["access_token"]).status_code == 200
+    apply(WIKI.replace('["staff"]', "[]"), "--plan")
+    assert client.userinfo(tokens["access_token"]).status_code == 200
+    apply(WIKI.replace('["staff"]', "[]"))
+    assert client.userinfo(tokens["access_token"]).status_code == 401
+
+
+def test_pruning_is_asked_for_twice(app: Flask, apply: Callable[..., Any]) -> None:
+    apply(WIKI)
+    other = make_client(app)
+    make_user(app)
+    assert actions(apply(WIKI, "--json")) == []
+    plan = actions(apply(WIKI, "--json", "--plan", "--prune"))
+    assert plan == [("delete", other.client_id), ("delete", "dana@example.com")]
+    refused = apply(WIKI, "--prune")
+    assert refused.exit_code == 1
+    assert "--yes" in refused.stderr
+    assert actions(apply(WIKI, "--json", "--prune", "--yes")) == plan
+    assert actions(apply("format = 1\nclients = []", "--json", "--prune", "--yes")) == [
+        ("delete", "wiki")  # and no user: the file says nothing of users
+    ]
+
+
+def test_every_fault_is_told_and_nothing_done(app: Flask, apply: Callable[..., Any]) -> None:
+    wrong = WIKI.replace("https://wiki.example/cb", "http://wiki.example/cb")
+    result = apply(wrong.replace("env:ERIN", "env:NOBODY"))
+    assert result.exit_code == 1
+    assert "plain http beyond loopback" in result.stderr
+    assert "env:NOBODY" in result.stderr
+    with app.app_context():
+        assert users.every() == clients.every() == []
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("clients = [", "cannot be understood"),
+        ("clients = []", "format = 1"),
+        ("format = 1\nservers = []", "'servers'"),
+        ('format = 1\nclients = "all"', "list of tables"),
+        ("format = 1\n[[clients]]\nclient_name = 'x'", "client_id is missing"),
+        ("format = 1\n[[clients]]\nclient_id = '-x'", "client_id is not"),
+        ("format = 1\n[[clients]]\nclient_id = 'x'", "give secret"),
+        (WIKI.replace('"env:WIKI_SECRET"', f'"{SECRET}"'), "neither env:NAME nor file:PATH"),
+        (WIKI.replace("env:WIKI_SECRET", "env:ERIN"), "shorter than 32"),
+        (WIKI.replace("first_party", "colour"), "'colour' is unknown"),
+        (WIKI.replace("true", "'yes'"), "first_party is no bool"),
+        (WIKI.replace('["staff"]', "[1]"), "groups is no list of texts"),
+        (WIKI + WIKI.partition("[[users]]")[2].join(["[[users]]", ""]), "is there twice"),
+    ],
+)
+def test_files_that_do_not_do(apply: Callable[..., Any], text: str, fault: str) -> None:
+    result = apply(text)
+    assert result.exit_code == 1
+    assert fault in result.stderr
+    assert SECRET not in result.stderr
+
+
+def test_the_file_has_all_metadata(app: Flask) -> None:
+    """Metadata that is added to registration is to be added to the file, too."""
+    made = make_client(app, backchannel_logout_uri="https://books.example/out")
+    with app.app_context():
+        client = clients.find(made.client_id)
+        assert client is not None
+        assert set(client.client_metadata) == METADATA.keys() | FIXED
