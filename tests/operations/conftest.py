@@ -16,7 +16,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def server(cluster: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """gunicorn with two workers on PostgreSQL."""
     folder = tmp_path_factory.mktemp("server")

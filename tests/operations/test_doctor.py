@@ -39,7 +39,7 @@ def test_a_healthy_server(server: Server) -> None:
 
 
 def test_it_leaves_nothing_behind(server: Server) -> None:
-    server.flask("doctor")
+    examine(server)
     assert json.loads(server.flask("user", "list", "--json")) == []
     assert json.loads(server.flask("client", "list", "--json")) == []
 

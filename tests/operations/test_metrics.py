@@ -151,12 +151,6 @@ def test_another_worker_takes_over(watched: Server) -> None:
     assert value(found, "sso_database_connections", state="open") >= 0
 
 
-def test_without_the_setting_nothing_listens(tmp_path: Path) -> None:
-    with Server(tmp_path, workers=1).running() as server:
-        assert "metrics on" not in server.log
-        assert "sso-metrics-" not in server.log
-
-
 def _workers(server: Server) -> list[int]:
     """The processes below gunicorn's master."""
     told = subprocess.run(
