@@ -15,6 +15,7 @@ from sso import (
     endpoints,
     errors,
     headers,
+    languages,
     logs,
     oauth,
     observation,
@@ -50,6 +51,7 @@ def create_app(environ: Mapping[str, str] | None = None, instance: Path | None =
     observation.init_app(app)
     metrics.init_app(app)
     browser_session.init_app(app)
+    languages.init_app(app)
     csrf.init_app(app)
     oauth.init_app(app)
     endpoints.init_app(app)

@@ -51,6 +51,11 @@ def init_app(app: Flask) -> None:
     login_manager.session_protection = None  # an address may change under way; the secret may not
 
 
+def is_for_people() -> bool:
+    """Whether this request is one of a person's browser, with its cookies."""
+    return not errors.is_api()
+
+
 def current_visit() -> sessions.Visit | None:
     """Who is signed in on this browser, or `None`."""
     return current_user.visit if current_user.is_authenticated else None

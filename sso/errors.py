@@ -11,6 +11,7 @@ from typing import Any
 
 from authlib.oauth2.rfc6749.errors import OAuth2Error
 from flask import Flask, Response, current_app, render_template, request
+from flask_babel import gettext
 from flask_wtf.csrf import CSRFError
 from sqlalchemy.exc import OperationalError
 from werkzeug.exceptions import HTTPException
@@ -18,6 +19,7 @@ from werkzeug.exceptions import HTTPException
 from sso import current
 from sso.extensions import db
 from sso.settings import Settings
+from sso.words import N_
 
 logger = logging.getLogger("sso.errors")
 
@@ -46,7 +48,7 @@ def page(
     message: str,
     *,
     status: int = 400,
-    title: str = "This request cannot be answered",
+    title: str | None = None,
     mend: str | None = None,
     error: str | None = None,
     way_on: tuple[str, str] | None = None,
@@ -59,7 +61,7 @@ def page(
     logger.info("error page %s: %s %s %s: %s", error_id, status, request.path, error, message)
     body = render_template(
         "error.html",
-        title=title,
+        title=title or gettext("This request cannot be answered"),
         message=message,
         mend=mend,
         error=error,
@@ -98,10 +100,10 @@ def init_app(app: Flask) -> None:
 def _form_expired(_: CSRFError) -> Response:
     if current_app.config["SESSION_COOKIE_NAME"] not in request.cookies:
         return page(
-            "This page needs a cookie, and your browser did not send it.",
-            title="Please allow cookies",
-            mend="Allow cookies for this address, then try again.",
-            way_on=("Try again", request.full_path.rstrip("?")),
+            gettext("This page needs a cookie, and your browser did not send it."),
+            title=gettext("Please allow cookies"),
+            mend=gettext("Allow cookies for this address, then try again."),
+            way_on=(gettext("Try again"), request.full_path.rstrip("?")),
         )
     # Left open while another tab signed in or out: the same page anew, which leads on from there.
     return Response(status=303, headers={"Location": request.full_path.rstrip("?")})
@@ -124,20 +126,21 @@ def _http(error: HTTPException) -> Response:
 def _database_away(error: OperationalError) -> Response:
     logger.error("database: %s", error.orig)
     db.session.rollback()
-    return _broken(503, "temporarily_unavailable", "The service cannot be used at the moment.")
+    return _broken(503, "temporarily_unavailable", N_("The service cannot be used at the moment."))
 
 
 def _unexpected(error: Exception) -> Response:
     logger.error("unexpected fault at %s", request.path, exc_info=error)
     db.session.rollback()
-    return _broken(500, "server_error", "Something went wrong on the server.")
+    return _broken(500, "server_error", N_("Something went wrong on the server."))
 
 
 def _broken(status: int, error: str, message: str) -> Response:
     if is_api():
         response = as_json(error, message, status)
     else:
-        response = page(message, status=status, title="Sorry, this did not work", error=error)
+        title = gettext("Sorry, this did not work")
+        response = page(gettext(message), status=status, title=title, error=error)
     if status == 503:
         response.headers["Retry-After"] = "5"
     return response

@@ -2,13 +2,24 @@
 
 import threading
 import unicodedata
+from collections.abc import Iterable
 from functools import cache
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
+from zxcvbn import zxcvbn
+
+from sso.words import N_
 
 MAX_LENGTH = 256
 MIN_LENGTH = 12
+
+TOO_SHORT = N_("The password is shorter than 12 characters.")
+TOO_LONG = N_("The password is longer than 256 characters.")
+TOO_COMMON = N_("The password is too easy to guess: it is a common one, or nearly so.")
+
+_GUESSES = 1_000_000  # what a throttled attacker may try in years
+_ESTIMATED = 64
 
 # OWASP's parameters: 19 MiB, 2 passes, 1 lane.
 hasher = PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1)
@@ -38,12 +49,20 @@ def needs_rehash(stored: str) -> bool:
     return hasher.check_needs_rehash(stored)
 
 
-def fault(password: str) -> str | None:
-    """What is wrong with a new password, or `None`."""
+def fault(password: str, about: Iterable[str] = ()) -> str | None:
+    """What is wrong with a new password, or `None`.
+
+    `about`: words that an attacker would try first, such as the person's name.
+    """
     if len(password) < MIN_LENGTH:
-        return f"the password is shorter than {MIN_LENGTH} characters"
+        return TOO_SHORT
     if len(password) > MAX_LENGTH:
-        return f"the password is longer than {MAX_LENGTH} characters"
+        return TOO_LONG
+    # The estimate knows the commonest breached passwords, and how they are varied; it takes
+    # longer with each character, and what is strong in its beginning is strong.
+    beginning = unicodedata.normalize("NFC", password)[:_ESTIMATED]
+    if zxcvbn(beginning, user_inputs=list(about))["guesses"] < _GUESSES:
+        return TOO_COMMON
     return None
 
 

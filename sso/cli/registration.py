@@ -100,7 +100,10 @@ def create_user(
 ) -> User:
     """A new user; without a password nobody signs in as them yet. Raises `RegistrationError`."""
     user = User(id=user_id or uuid4(), email_verified=email_verified, claims={}, groups=[])
-    faults = [fault] if password is not None and (fault := passwords.fault(password)) else []
+    about = (name, email)
+    faults = []
+    if password is not None and (fault := passwords.fault(password, about)):
+        faults.append(fault)
     try:
         change_user(user, email=email, name=name, groups=groups, claims=claims)
     except RegistrationError as error:
@@ -143,7 +146,7 @@ def change_user(
 
 def set_password(user: User, password: str) -> None:
     """Give a user a new password. Raises `RegistrationError`."""
-    if fault := passwords.fault(password):
+    if fault := passwords.fault(password, (user.name, user.email)):
         raise RegistrationError([fault])
     user.password_hash = passwords.hash_password(password)
 

@@ -3,14 +3,17 @@
 from collections.abc import Callable
 
 from flask import make_response, redirect, render_template, request, url_for
+from flask_babel import gettext
 from werkzeug.wrappers import Response
 
-from sso import audit, browser_session, browsers, endings, passwords
+from sso import audit, browser_session, browsers, endings, languages, passwords
 from sso.endpoints.forms import ChangePasswordForm, DecisionForm
 from sso.extensions import db
 from sso.flow import scopes
+from sso.flow.claim_words import CLAIM_WORDS
 from sso.store import grants, sessions
 from sso.store.sessions import Visit
+from sso.words import N_
 
 _SHOWN = ("profile", "address", "phone")
 
@@ -45,7 +48,7 @@ def _page(visit: Visit, form: ChangePasswordForm) -> Response:
         user_email=user.email,
         email_verified=user.email_verified,
         claims=[
-            (name.replace("_", " ").capitalize(), value)
+            (gettext(CLAIM_WORDS.get(name, name)), value)
             for name, value in claims.items()
             if name not in ("name", "updated_at")
         ],
@@ -54,6 +57,8 @@ def _page(visit: Visit, form: ChangePasswordForm) -> Response:
         this_session=visit.session.id,
         accesses=[(access, _titles(access.scope)) for access in grants.accesses_of(user.id)],
         form=form,
+        languages=languages.LANGUAGES,
+        chosen_language=user.claims.get("locale", ""),
         decision=DecisionForm(formdata=None),
         done=_DONE.get(request.args.get("done", "")),
         sign_out_url=url_for("sso.sign_out"),
@@ -95,15 +100,23 @@ def _change_password(visit: Visit, form: ChangePasswordForm) -> str | None:
         return None
     old, new = form.old_password.data or "", form.new_password.data or ""
     if not passwords.verify(old, visit.user.password_hash):
-        form.old_password.errors = ["The old password is not right."]
+        form.old_password.errors = [N_("The old password is not right.")]
         return None
-    if fault := passwords.fault(new):
-        form.new_password.errors = [fault[0].upper() + fault[1:] + "."]
+    if fault := passwords.fault(new, (visit.user.name, visit.user.email)):
+        form.new_password.errors = [fault]
         return None
     visit.user.password_hash = passwords.hash_password(new)
     endings.everything_of_user(visit.user.id, "password_changed", but=visit.session.id)
     audit.event("password_changed", user=visit.user.id)
     return "password"
+
+
+def _choose_language(visit: Visit, _: ChangePasswordForm) -> str:
+    asked = request.form.get("locale", "")
+    others = {name: value for name, value in visit.user.claims.items() if name != "locale"}
+    visit.user.claims = {**others, "locale": asked} if asked in languages.LANGUAGES else others
+    db.session.flush()
+    return "language"
 
 
 _ACTIONS: dict[str, Callable[[Visit, ChangePasswordForm], str | None]] = {
@@ -112,11 +125,13 @@ _ACTIONS: dict[str, Callable[[Visit, ChangePasswordForm], str | None]] = {
     "end_all_sessions": _end_all,
     "withdraw": _withdraw,
     "change_password": _change_password,
+    "choose_language": _choose_language,
 }
 
 _DONE = {
-    "session": "The sign-in was ended.",
-    "sessions": "All other sign-ins were ended.",
-    "withdrawn": "The application has no access any more.",
-    "password": "Your password was changed, and all other sign-ins were ended.",
+    "session": N_("The sign-in was ended."),
+    "sessions": N_("All other sign-ins were ended."),
+    "withdrawn": N_("The application has no access any more."),
+    "password": N_("Your password was changed, and all other sign-ins were ended."),
+    "language": N_("The language was changed."),
 }

@@ -8,9 +8,10 @@ from urllib.parse import urlsplit
 
 from authlib.oauth2.rfc6749.errors import OAuth2Error
 from flask import redirect, request, url_for
+from flask_babel import gettext
 from werkzeug.wrappers import Response
 
-from sso import audit, browser_session, clock, errors, parameters, sealed_request
+from sso import audit, browser_session, clock, errors, languages, parameters, sealed_request
 from sso.extensions import db
 from sso.flow import decision
 from sso.flow.request import PARAMETERS
@@ -57,6 +58,7 @@ def authorize() -> Response:
 
 def validate(waiting: SealedRequest) -> Validated | Response:
     """Check the request as if it came in now; a fault is answered by page or redirect."""
+    languages.ask_for(waiting.parameters.get("ui_locales"))
     server = authorization_server()
     protocol_request = ProtocolRequest(waiting.parameters)
     browser_session.load_with_client(waiting.parameters.get("client_id", ""))
@@ -118,11 +120,14 @@ def stale() -> Response:
     if old and client and client.check_redirect_uri(old.parameters.get("redirect_uri", "")):
         parts = urlsplit(old.parameters["redirect_uri"])
         if parts.scheme in ("http", "https"):
-            back = (f"Back to {client.name}", f"{parts.scheme}://{parts.netloc}/")
+            back = (
+                gettext("Back to %(client)s", client=client.name),
+                f"{parts.scheme}://{parts.netloc}/",
+            )
     return errors.page(
-        "This page is too old, or its address was cut off.",
-        title="Please start again",
-        mend="Go back to the application and sign in from there.",
+        gettext("This page is too old, or its address was cut off."),
+        title=gettext("Please start again"),
+        mend=gettext("Go back to the application and sign in from there."),
         way_on=back,
     )
 

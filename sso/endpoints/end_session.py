@@ -4,7 +4,7 @@ from authlib.oauth2.rfc6749.errors import OAuth2Error
 from flask import make_response, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
-from sso import browser_session, errors, parameters
+from sso import browser_session, errors, languages, parameters
 from sso.endpoints import authorize
 from sso.endpoints.forms import DecisionForm
 from sso.endpoints.sign_out import signed_out
@@ -28,6 +28,7 @@ def end_session() -> Response:
         parameters.check_clean(values, [name for name in PARAMETERS if name != "state"])
     except parameters.ParameterFault as fault:
         return errors.page(str(fault), error="invalid_request")
+    languages.ask_for(values.get("ui_locales"))
     protocol_request = ProtocolRequest(values)
     try:
         found = server.validate_endpoint_request("end_session", protocol_request)

@@ -1,30 +1,52 @@
 """The forms of the pages."""
 
+from flask_babel import lazy_gettext
 from flask_wtf import FlaskForm
 from wtforms import BooleanField, EmailField, PasswordField
 from wtforms.validators import DataRequired, Length
 
 from sso.passwords import MAX_LENGTH
+from sso.words import N_
+
+TOO_LONG = N_("This is too long.")
 
 
 class SignInForm(FlaskForm):
     """E-mail and password (contract §3)."""
 
-    email = EmailField("E-mail", [DataRequired("Enter your e-mail address."), Length(max=320)])
-    password = PasswordField(
-        "Password", [DataRequired("Enter your password."), Length(max=MAX_LENGTH)]
+    email = EmailField(
+        lazy_gettext("E-mail"),
+        [
+            DataRequired(N_("Enter your e-mail address.")),
+            Length(max=320, message=TOO_LONG),
+        ],
     )
-    remember = BooleanField("Keep me signed in on this device")
+    password = PasswordField(
+        lazy_gettext("Password"),
+        [
+            DataRequired(N_("Enter your password.")),
+            Length(max=MAX_LENGTH, message=TOO_LONG),
+        ],
+    )
+    remember = BooleanField(lazy_gettext("Keep me signed in on this device"))
 
 
 class ChangePasswordForm(FlaskForm):
     """The old password proves that it is still the same person."""
 
     old_password = PasswordField(
-        "Old password", [DataRequired("Enter your old password."), Length(max=MAX_LENGTH)]
+        lazy_gettext("Old password"),
+        [
+            DataRequired(N_("Enter your old password.")),
+            Length(max=MAX_LENGTH, message=TOO_LONG),
+        ],
     )
     new_password = PasswordField(
-        "New password", [DataRequired("Enter a new password."), Length(max=MAX_LENGTH)]
+        lazy_gettext("New password"),
+        [
+            DataRequired(N_("Enter a new password.")),
+            Length(max=MAX_LENGTH, message=TOO_LONG),
+        ],
     )
 
 

@@ -1,6 +1,7 @@
 """The sign-in page, a step of the dispatcher; without a waiting request it leads to the account."""
 
 from flask import make_response, redirect, render_template, request, url_for
+from flask_babel import gettext
 from werkzeug.wrappers import Response
 
 from sso import audit, browser_session, passwords
@@ -12,8 +13,9 @@ from sso.models import User
 from sso.sealed_request import SealedRequest
 from sso.store import users
 from sso.store.sessions import Visit
+from sso.words import N_
 
-WRONG = "The e-mail address or the password is not right."
+WRONG = N_("The e-mail address or the password is not right.")
 
 
 def sign_in() -> Response:
@@ -62,10 +64,10 @@ def _ask(
     html = render_template(
         "sign_in.html",
         form=form,
-        error=error,
+        error=gettext(error) if error else None,
         client_name=validated.client.name if validated else None,
         reauthenticate=again,
-        notice="Please sign in with the account that the application asked for."
+        notice=gettext("Please sign in with the account that the application asked for.")
         if why is decision.Why.SOMEBODY_ELSE
         else None,
     )

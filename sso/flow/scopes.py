@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 from uuid import UUID
 
+from sso.words import N_
+
 
 class Profile(Protocol):
     """What of a user the claims are made from."""
@@ -34,7 +36,7 @@ class Scope:
 SCOPES = {
     scope.name: scope
     for scope in (
-        Scope("openid", ("sub", "id"), "Confirmation that it is you"),
+        Scope("openid", ("sub", "id"), N_("Confirmation that it is you")),
         Scope(
             "profile",
             (
@@ -42,13 +44,13 @@ SCOPES = {
                 "preferred_username", "profile", "picture", "website", "gender", "birthdate",
                 "zoneinfo", "locale", "updated_at",
             ),
-            "Your name and profile",
+            N_("Your name and profile"),
         ),
-        Scope("email", ("email", "email_verified", "emailVerified"), "Your e-mail address"),
-        Scope("address", ("address",), "Your postal address"),
-        Scope("phone", ("phone_number", "phone_number_verified"), "Your telephone number"),
-        Scope("groups", ("groups",), "The groups that you belong to"),
-        Scope("offline_access", (), "Access that stays when you have signed out"),
+        Scope("email", ("email", "email_verified", "emailVerified"), N_("Your e-mail address")),
+        Scope("address", ("address",), N_("Your postal address")),
+        Scope("phone", ("phone_number", "phone_number_verified"), N_("Your telephone number")),
+        Scope("groups", ("groups",), N_("The groups that you belong to")),
+        Scope("offline_access", (), N_("Access that stays when you have signed out")),
     )
 }  # fmt: skip
 

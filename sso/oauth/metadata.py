@@ -4,6 +4,7 @@ from typing import Any
 
 from sso import keys
 from sso.flow import request, scopes
+from sso.languages import LANGUAGES
 from sso.oauth import client_authentication
 from sso.settings import Settings
 
@@ -35,6 +36,7 @@ def document(settings: Settings) -> dict[str, Any]:
         "authorization_response_iss_parameter_supported": True,
         "acr_values_supported": ["1"],
         "prompt_values_supported": sorted(request.PROMPTS),
+        "ui_locales_supported": list(LANGUAGES),
         "claim_types_supported": ["normal"],
         "claims_supported": [*scopes.ALL_CLAIMS, *_PROTOCOL_CLAIMS],
         "claims_parameter_supported": True,
