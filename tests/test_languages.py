@@ -1,0 +1,103 @@
+"""Languages: every catalog is whole, and a person gets the one that was asked for."""
+
+import io
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from babel.messages.mofile import write_mo
+from babel.messages.pofile import read_po
+from flask import Flask
+
+from sso import languages, passwords
+from sso.models import User
+from tests.actors import BASE, ORIGIN, Browser, RelyingParty
+
+CATALOGS = Path(languages.__file__).parent / "translations"
+TRANSLATED = [tag for tag in languages.LANGUAGES if tag != languages.DEFAULT]
+TITLES = {"de": "Anmelden", "fr": "Connexion", "ja": "サインイン", "ar": "تسجيل الدخول"}
+SIGN_IN = f"{ORIGIN}{BASE}/sign-in"
+
+
+def test_there_is_a_catalog_for_each() -> None:
+    assert sorted(path.name for path in CATALOGS.iterdir() if path.is_dir()) == sorted(TRANSLATED)
+
+
+def test_the_template_has_all_words(tmp_path: Path) -> None:
+    extracted = tmp_path / "messages.pot"
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "babel.messages.frontend", "-q", "extract"),
+            *("-F", "pyproject.toml", "-k", "N_", "-k", "lazy_gettext"),
+            *("--omit-header", "--no-location", "--sort-output", "-o", str(extracted), "."),
+        ],
+        cwd=CATALOGS.parent.parent,
+        check=False,
+    )
+    assert done.returncode == 0
+    with extracted.open("rb") as now, (CATALOGS / "messages.pot").open("rb") as kept:
+        assert {m.id for m in read_po(now)} == {m.id for m in read_po(kept)}
+
+
+@pytest.mark.parametrize("tag", TRANSLATED)
+def test_a_catalog_is_whole(tag: str) -> None:
+    folder = CATALOGS / tag / "LC_MESSAGES"
+    with (folder / "messages.po").open("rb") as file:
+        catalog = read_po(file, locale=tag)
+    with (CATALOGS / "messages.pot").open("rb") as file:
+        template = read_po(file)
+    assert {message.id for message in catalog} == {message.id for message in template}
+    for message in catalog:
+        if message.id:
+            assert message.string, message.id
+            assert not message.fuzzy, message.id
+            named = r"%\((\w+)\)s"
+            assert set(re.findall(named, message.id)) == set(re.findall(named, message.string))
+            tags = r"</?\w+>"
+            assert sorted(re.findall(tags, message.id)) == sorted(re.findall(tags, message.string))
+    compiled = io.BytesIO()
+    write_mo(compiled, catalog)
+    assert (folder / "messages.mo").read_bytes() == compiled.getvalue(), "run: pybabel compile"
+
+
+@pytest.mark.parametrize("tag", TITLES)
+def test_the_browser_chooses(app: Flask, tag: str) -> None:
+    answer = app.test_client().get(f"{BASE}/sign-in", headers={"Accept-Language": f"{tag},en;q=.5"})
+    assert f"<h1>{TITLES[tag]}</h1>" in answer.text
+    direction = "rtl" if tag == "ar" else "ltr"
+    assert f'<html lang="{tag}" dir="{direction}">' in answer.text
+    assert answer.headers["Content-Language"] == tag
+
+
+@pytest.mark.parametrize("asked", ["xx", "", "../../etc", "zz_" * 50, "\n", "*"])
+def test_an_unknown_language_is_english(app: Flask, asked: str) -> None:
+    headers = {"Accept-Language": asked.replace("\n", " ")}
+    answer = app.test_client().get(f"{BASE}/sign-in", headers=headers)
+    assert '<html lang="en"' in answer.text
+
+
+@pytest.mark.parametrize(
+    ("ui_locales", "tag"), [("xx de fr", "de"), ("fr-CA", "fr"), ("xx", "es"), ("%", "es")]
+)
+def test_the_application_asks(
+    browser: Browser, client: RelyingParty, ui_locales: str, tag: str
+) -> None:
+    browser.http.environ_base["HTTP_ACCEPT_LANGUAGE"] = "es"
+    page = browser.authorize(client, ui_locales=ui_locales)
+    assert f'<html lang="{tag}"' in page.html
+
+
+def test_the_account_chooses(browser: Browser, user: User) -> None:
+    browser.http.environ_base["HTTP_ACCEPT_LANGUAGE"] = "es"
+    browser.sign_in()
+    assert '<html lang="es"' in browser.page.html
+    assert '<html lang="ja"' in browser.submit(action="choose_language", locale="ja").html
+    assert '<html lang="es"' in browser.submit(action="choose_language", locale="").html
+    assert '<html lang="es"' in browser.submit(action="choose_language", locale="xx").html
+
+
+def test_the_words_say_the_numbers() -> None:
+    assert str(passwords.MIN_LENGTH) in passwords.TOO_SHORT
+    assert str(passwords.MAX_LENGTH) in passwords.TOO_LONG
