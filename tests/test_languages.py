@@ -1,13 +1,12 @@
 """Languages: every catalog is whole, and a person gets the one that was asked for."""
 
-import io
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from babel.messages.mofile import write_mo
+from babel.messages.mofile import read_mo
 from babel.messages.pofile import read_po
 from flask import Flask
 
@@ -57,9 +56,11 @@ def test_a_catalog_is_whole(tag: str) -> None:
             assert set(re.findall(named, message.id)) == set(re.findall(named, message.string))
             tags = r"</?\w+>"
             assert sorted(re.findall(tags, message.id)) == sorted(re.findall(tags, message.string))
-    compiled = io.BytesIO()
-    write_mo(compiled, catalog)
-    assert (folder / "messages.mo").read_bytes() == compiled.getvalue(), "run: pybabel compile"
+    with (folder / "messages.mo").open("rb") as file:
+        compiled = read_mo(file)
+    words = {message.id: message.string for message in catalog if message.id}
+    kept = {message.id: message.string for message in compiled if message.id}
+    assert words == kept, "run: pybabel compile"
 
 
 @pytest.mark.parametrize("tag", TITLES)
