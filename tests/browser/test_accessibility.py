@@ -1,0 +1,71 @@
+"""axe finds no violation on any page, light and dark, left to right and right to left."""
+
+from collections.abc import Iterator
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page
+
+from tests.browser.conftest import EMAIL, PASSWORD, Site
+
+OPTIONS = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
+
+
+@pytest.fixture(params=[("en", "light"), ("ar", "dark")], ids=["en light", "ar dark"])
+def page(request: pytest.FixtureRequest, chrome: Browser) -> Iterator[Page]:
+    locale, scheme = request.param
+    context = chrome.new_context(locale=locale, color_scheme=scheme, reduced_motion="reduce")
+    yield context.new_page()
+    context.close()
+
+
+def check(page: Page) -> None:
+    """Fail with what axe says."""
+    results = Axe().run(page, options=OPTIONS)
+    assert len(results.response["passes"]) > 10
+    assert results.violations_count == 0, f"{page.url}\n{results.generate_report()}"
+
+
+def fill(page: Page, password: str = PASSWORD) -> None:
+    page.locator("#email").fill(EMAIL)
+    page.locator("#password").fill(password)
+    page.locator("form button.primary").click()
+    page.wait_for_load_state()
+
+
+def test_the_way_to_an_application(page: Page, site: Site) -> None:
+    page.goto(site.request(state="x", prompt="consent"))
+    check(page)
+    fill(page, "not the password")
+    check(page)
+    fill(page)
+    assert "/consent" in page.url
+    check(page)
+    page.goto(site.request(state="x", prompt="select_account"))
+    check(page)
+    page.goto(site.request(state="x", prompt="login"))
+    check(page)
+
+
+def test_the_account_and_the_way_out(page: Page, site: Site) -> None:
+    base = site.server.base_url
+    page.goto(f"{base}/sign-in")
+    fill(page)
+    check(page)
+    page.locator("button[value=change_password]").evaluate(
+        "button => button.form.noValidate = true"
+    )
+    page.locator("button[value=change_password]").click()
+    page.wait_for_load_state()
+    check(page)
+    page.goto(f"{base}/sign-out")
+    check(page)
+    page.locator("button[value=sign_out]").click()
+    page.wait_for_load_state()
+    check(page)
+
+
+@pytest.mark.parametrize("path", ["/oauth2/authorize", "/nowhere", "/sign-in?resume=x"])
+def test_pages_that_say_what_is_wrong(page: Page, site: Site, path: str) -> None:
+    page.goto(f"{site.server.base_url}{path}")
+    check(page)
