@@ -134,18 +134,24 @@ class Server:
     def running(self) -> Iterator["Server"]:
         """Migrate, start, wait until ready; stop in the end."""
         self.flask("db", "upgrade")
-        self.start()
+        with self.serving():
+            yield self
+
+    @contextmanager
+    def serving(self, application: str = "wsgi:app") -> Iterator["Server"]:
+        """Start gunicorn, wait until ready; stop in the end."""
+        self.start(application)
         try:
             yield self
         finally:
             self.stop()
 
-    def start(self) -> None:
+    def start(self, application: str = "wsgi:app") -> None:
         """Start gunicorn and wait until it is ready."""
         with (self.folder / "gunicorn.log").open("a") as log:
             self.process = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "gunicorn", "wsgi:app"),
+                    *(sys.executable, "-m", "gunicorn", application),
                     *("-b", f"127.0.0.1:{self.port}", "-w", str(self.workers)),
                 ],
                 cwd=ROOT,
@@ -154,6 +160,10 @@ class Server:
                 stderr=subprocess.STDOUT,
             )
         wait_for(self._is_ready, "gunicorn")
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
 
     def stop(self) -> None:
         self.process.terminate()

@@ -1,0 +1,160 @@
+"""`python -m tests.bench`: measures the five places on this machine."""
+
+import argparse
+import contextlib
+import json
+import logging
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import flask_migrate
+from flask import Flask
+from joserfc.jwk import KeySet
+
+from sso import create_app, digests
+from sso.cli.registration import register_client
+from sso.extensions import db
+from sso.jobs.key_rotation import ensure_keys
+from sso.store import clients
+from tests.actors import Browser, pkce
+from tests.bench import floor, processes, report, seed
+from tests.bench.places import BARE, BASE, PLACES, World
+from tests.bench.transport import Request, in_process, over_connections
+from tests.services import Server, postgresql
+
+CLIENT = "Benchmark"
+REDIRECT_URI = "https://app.bench.example/callback"
+PEOPLE = 16
+BARE_ROUTE = "tests.bench.bare:app"
+
+
+def main() -> None:
+    options = _options()
+    # The log is written as by a server, but it is not to be read here.
+    nowhere = logging.FileHandler(os.devnull)
+    nowhere.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    logging.getLogger("sso").addHandler(nowhere)
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        root = Path(folder)
+        url = options.database_url
+        if url is None and options.database == "postgresql":
+            (root / "postgresql").mkdir()
+            url = stack.enter_context(postgresql(root / "postgresql"))
+        found = _measure(root, url, options)
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=2) + "\n")
+    print(report.table(found))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("--database", choices=("sqlite", "postgresql"), default="sqlite")
+    parser.add_argument("--database-url", help="an empty or once seeded database, to be kept")
+    parser.add_argument("--seed-rows", type=int, default=1000, help="users; ten tokens for each")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--requests", type=int, default=400, help="per place and round")
+    parser.add_argument("--connections", type=int, default=8)
+    parser.add_argument("--workers", type=int, default=2, help="gunicorn's")
+    parser.add_argument("--json", type=Path, help="also write the figures into this file")
+    return parser.parse_args()
+
+
+def _measure(root: Path, url: str | None, options: argparse.Namespace) -> dict[str, Any]:
+    (root / "bare").mkdir()
+    database = {"SSO_DATABASE_URL": url} if url else {}
+    server = Server(
+        root, workers=options.workers, SSO_AUTHORIZATION_CODE_LIFETIME="600", **database
+    )
+    bare = Server(root / "bare", workers=options.workers)
+    settings = {name: value for name, value in server.environ.items() if name.startswith("SSO_")}
+    app = create_app(settings, root)
+    world = _world(app, server.base_url, options.seed_rows)
+    measured = {place.name: report.Measured() for place in PLACES}
+    with contextlib.ExitStack() as servers:
+        with _one_core():
+            servers.enter_context(server.serving())
+            servers.enter_context(bare.serving(BARE_ROUTE))
+        for number in range(options.rounds + 1):
+            for place in PLACES:
+                target = bare if place is BARE else server
+                requests = place.make(world, options.requests)
+                pids = processes.tree(target.pid)
+                cpu, begin = processes.cpu_seconds(pids), time.perf_counter()
+                answers = over_connections(target.port, options.connections, requests)
+                wall = time.perf_counter() - begin
+                cpu = processes.cpu_seconds(pids) - cpu
+                place.check(world, answers)
+                if number:  # the first round warms up
+                    measured[place.name].add(answers, wall, cpu)
+            _say(f"round {number} of {options.rounds}")
+        memory = processes.memory(processes.tree(server.pid))
+    inside = floor.cpu(app, world, options.rounds, options.requests // 2)
+    parts = floor.parts(app, world.client_id, options.requests)
+    return {
+        "database": "PostgreSQL" if url else "SQLite",
+        **{name: getattr(options, name) for name in ("seed_rows", "rounds", "requests", "workers")},
+        "noise": measured[BARE.name].noise,
+        "gunicorn": {name: rounds.figures() for name, rounds in measured.items()},
+        "in_process_cpu_ms": inside,
+        "floor_cpu_ms": parts,
+        "statements": floor.statements(app, world),
+        "ratios": report.ratios(inside, parts),
+        "memory_mb": memory / 1e6,
+    }
+
+
+def _world(app: Flask, issuer: str, rows: int) -> World:
+    """A seeded database, its client, and some of its people, signed in by the form."""
+    with app.app_context():
+        flask_migrate.upgrade()
+        ensure_keys(app.config["SECRET_KEY"])
+        client_id, secret, is_new = _client()
+    if is_new:
+        seed.fill(app, client_id, rows, _say)
+    keys = KeySet.import_key_set(app.test_client().get(f"{BASE}/oauth2/jwks").get_json())
+    world = World(issuer, client_id, secret, REDIRECT_URI, keys, {})
+    for number in Random(7).sample(range(rows), PEOPLE):
+        browser = Browser(app)
+        browser.sign_in(seed.email(number), seed.PASSWORD)
+        cookie = browser.http.get_cookie("sso_browser", "127.0.0.1", BASE)
+        assert cookie is not None, browser.page
+        world.cookies[seed.user_id(number)] = f"sso_browser={cookie.value}"
+    anonymous = Request("GET", world.authorization("state", "nonce", pkce()[1]))
+    world.resume = in_process(app, [anonymous])[0].headers["location"]
+    return world
+
+
+def _client() -> tuple[str, str, bool]:
+    """The benchmark's client with a fresh secret, and whether it is new."""
+    known = next((client for client in clients.every() if client.name == CLIENT), None)
+    if known is None:
+        client, secret = register_client(name=CLIENT, redirect_uris=[REDIRECT_URI])
+    else:
+        client, secret = known, digests.make(digests.CLIENT_SECRET)
+        clients.replace_secret(known, digests.digest(secret), None)
+    db.session.commit()
+    return client.client_id, secret, known is None
+
+
+@contextlib.contextmanager
+def _one_core() -> Iterator[None]:
+    """What is started inside runs on one core, and leaves the others to this program."""
+    cores = os.sched_getaffinity(0)
+    one = min(cores)
+    os.sched_setaffinity(0, {one})
+    yield
+    os.sched_setaffinity(0, cores)
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+"""CPU time inside one process: each place, the bare route, and the floor under code and refresh.
+
+The floor of a place is what no server of this kind can do without: the bare Flask route, the two
+signatures, and its SQL run by hand in SQLAlchemy Core with one commit.
+"""
+
+import secrets
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from statistics import median
+from typing import Any
+from uuid import uuid4
+
+from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+from cryptography.hazmat.primitives.hashes import SHA256
+from flask import Flask
+from sqlalchemy import Connection, event, insert, select, update
+
+from sso import clock
+from sso.extensions import db
+from sso.models import AuthorizationCode, BrowserSession, Client, Grant, Token, User
+from tests.bench import bare
+from tests.bench.places import BARE, PLACES, World
+from tests.bench.transport import in_process
+
+_CLIENT, _CODE, _GRANT, _SESSION, _TOKEN, _USER = (
+    model.__table__ for model in (Client, AuthorizationCode, Grant, BrowserSession, Token, User)
+)
+
+
+def statements(app: Flask, world: World) -> dict[str, tuple[float, float]]:
+    """Statements and commits of one request at each place."""
+    counted = 20
+    with app.app_context():
+        engine = db.engine
+    counts = {}
+    for place in PLACES[:-1]:
+        seen: list[str] = []
+        listeners = (
+            ("before_cursor_execute", lambda _c, _cur, sql, *_, seen=seen: seen.append(sql)),
+            ("commit", lambda _c, seen=seen: seen.append("COMMIT")),
+        )
+        requests = place.make(world, counted)
+        for name, listener in listeners:
+            event.listen(engine, name, listener)
+        answers = in_process(app, requests)
+        for name, listener in listeners:
+            event.remove(engine, name, listener)
+        place.check(world, answers)
+        commits = seen.count("COMMIT")
+        counts[place.name] = ((len(seen) - commits) / counted, commits / counted)
+    return counts
+
+
+def cpu(app: Flask, world: World, rounds: int, count: int) -> dict[str, float]:
+    """Milliseconds of CPU of one request at each place: the median of the rounds' means."""
+    spent: dict[str, list[float]] = {place.name: [] for place in PLACES}
+    for _ in range(rounds):
+        for place in PLACES:
+            requests = place.make(world, count)
+            answers = in_process(bare.app if place is BARE else app, requests)
+            place.check(world, answers)
+            spent[place.name].append(1000 * sum(a.seconds for a in answers) / count)
+    return {name: median(means) for name, means in spent.items()}
+
+
+def parts(app: Flask, client_id: str, count: int) -> dict[str, float]:
+    """Milliseconds of CPU of the parts of the floor, other than the bare route."""
+    rsa_key = rsa.generate_private_key(65537, 2048)
+    ec_key = ec.generate_private_key(ec.SECP256R1())
+    text = secrets.token_bytes(400)
+    with app.app_context():
+        engine = db.engine
+    with engine.connect() as connection:
+        given = _approve_by_hand(connection, client_id, 2 * count)
+        codes, tokens = given[:count], given[count:]
+        return {
+            "RS256 signature": _each(
+                [None] * count, lambda _: rsa_key.sign(text, padding.PKCS1v15(), SHA256())
+            ),
+            "ES256 signature": _each(
+                [None] * count, lambda _: ec_key.sign(text, ec.ECDSA(SHA256()))
+            ),
+            "SQL of code exchange": _each(
+                codes, lambda one: _exchange_by_hand(connection, client_id, one)
+            ),
+            "SQL of refresh": _each(
+                tokens, lambda one: _refresh_by_hand(connection, client_id, one)
+            ),
+        }
+
+
+def _each(items: list[Any], act: Callable[[Any], object]) -> float:
+    act_on = items[len(items) // 10 :]
+    for item in items[: len(items) // 10]:  # SQLAlchemy compiles a statement once
+        act(item)
+    begin = time.thread_time()
+    for item in act_on:
+        act(item)
+    return 1000 * (time.thread_time() - begin) / len(act_on)
+
+
+def _approve_by_hand(connection: Connection, client_id: str, count: int) -> list[str]:
+    """So many grants of one user, each with an unused code and an unused refresh token."""
+    now, later = clock.now(), clock.now() + timedelta(hours=1)
+    session = connection.execute(select(_SESSION).limit(1)).one()
+    digests = []
+    for _ in range(count):
+        grant_id, digest = uuid4(), secrets.token_hex(32)
+        connection.execute(
+            insert(_GRANT).values(
+                id=grant_id, user_id=session.user_id, client_id=client_id, session_id=session.id,
+                sid=str(session.id), scope="openid profile email", auth_time=now, amr="pwd",
+            )
+        )  # fmt: skip
+        connection.execute(
+            insert(_CODE).values(
+                digest=digest,
+                grant_id=grant_id,
+                redirect_uri="https://a.example/",
+                expires_at=later,
+            )
+        )
+        _insert_token(connection, grant_id, digest)
+        digests.append(digest)
+    connection.commit()
+    return digests
+
+
+def _exchange_by_hand(connection: Connection, client_id: str, digest: str) -> None:
+    now = clock.now()
+    connection.execute(select(_CLIENT).where(_CLIENT.c.client_id == client_id)).one()
+    grant_id = connection.execute(
+        update(_CODE)
+        .where(_CODE.c.digest == digest, _CODE.c.used_at.is_(None), _CODE.c.expires_at > now)
+        .values(used_at=now)
+        .returning(_CODE)
+    ).one()[1]
+    _finish(connection, grant_id)
+
+
+def _refresh_by_hand(connection: Connection, client_id: str, digest: str) -> None:
+    now = clock.now()
+    connection.execute(select(_CLIENT).where(_CLIENT.c.client_id == client_id)).one()
+    grant_id = connection.execute(
+        update(_TOKEN)
+        .where(
+            _TOKEN.c.refresh_digest == digest,
+            _TOKEN.c.refresh_used_at.is_(None),
+            _TOKEN.c.refresh_expires_at > now,
+        )
+        .values(refresh_used_at=now)
+        .returning(_TOKEN)
+    ).one()[1]
+    _finish(connection, grant_id)
+
+
+def _finish(connection: Connection, grant_id: Any) -> None:
+    joined = _GRANT.join(_USER).outerjoin(_SESSION, _SESSION.c.id == _GRANT.c.session_id)
+    connection.execute(
+        select(_GRANT, _USER, _SESSION).select_from(joined).where(_GRANT.c.id == grant_id)
+    ).one()
+    _insert_token(connection, grant_id, secrets.token_hex(32))
+    connection.commit()
+
+
+def _insert_token(connection: Connection, grant_id: Any, digest: str) -> None:
+    now, later = clock.now(), clock.now() + timedelta(hours=1)
+    connection.execute(
+        insert(_TOKEN).values(
+            jti=secrets.token_urlsafe(16), grant_id=grant_id, scope="openid profile email",
+            issued_at=now, expires_at=later, refresh_digest=digest, refresh_expires_at=later,
+        )
+    )  # fmt: skip

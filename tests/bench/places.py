@@ -1,0 +1,189 @@
+"""The five places: which requests, what a right answer is, and what the next place needs of it."""
+
+import json
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+from joserfc import jwt
+from joserfc.jwk import KeySet
+
+from tests.actors import pkce
+from tests.bench.transport import Answer, Request
+
+BASE = "/api/auth"
+SCOPE = "openid profile email"
+
+
+@dataclass
+class Approval:
+    """What the client's backend keeps of one authorization request."""
+
+    user_id: str
+    state: str
+    nonce: str
+    verifier: str
+    code: str = ""
+    tokens: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class World:
+    """The client, who is signed in (user id -> cookie), and where each approval stands."""
+
+    issuer: str
+    client_id: str
+    client_secret: str
+    redirect_uri: str
+    keys: KeySet
+    cookies: dict[str, str]
+    resume: str = ""
+    approvals: list[Approval] = field(default_factory=list)
+
+    def authorization(self, state: str, nonce: str, challenge: str) -> str:
+        """The address that a client sends the browser to."""
+        query = {
+            "response_type": "code",
+            "client_id": self.client_id,
+            "redirect_uri": self.redirect_uri,
+            "scope": SCOPE,
+            "state": state,
+            "nonce": nonce,
+            "code_challenge": challenge,
+            "code_challenge_method": "S256",
+        }
+        return f"{BASE}/oauth2/authorize?{urlencode(query)}"
+
+    def credentials(self) -> dict[str, str]:
+        return {"client_id": self.client_id, "client_secret": self.client_secret}
+
+
+class Place(NamedTuple):
+    """`make` gives so many requests; `check` raises AssertionError and notes what is needed."""
+
+    name: str
+    make: Callable[[World, int], list[Request]]
+    check: Callable[[World, list[Answer]], None]
+
+
+def _authorize(world: World, count: int) -> list[Request]:
+    world.approvals, requests = [], []
+    signed_in = list(world.cookies.items())
+    for number in range(count):
+        user_id, cookie = signed_in[number % len(signed_in)]
+        verifier, challenge = pkce()
+        approval = Approval(user_id, secrets.token_hex(8), secrets.token_hex(8), verifier)
+        world.approvals.append(approval)
+        target = world.authorization(approval.state, approval.nonce, challenge)
+        requests.append(Request("GET", target, {"Cookie": cookie}))
+    return requests
+
+
+def _check_authorize(world: World, answers: list[Answer]) -> None:
+    for approval, answer in zip(world.approvals, answers, strict=True):
+        assert answer.status == 303, answer
+        address = urlsplit(answer.headers["location"])
+        assert address._replace(query="").geturl() == world.redirect_uri
+        query = parse_qs(address.query)
+        assert query["state"] == [approval.state]
+        assert query["iss"] == [world.issuer]
+        approval.code = query["code"][0]
+
+
+def _exchange(world: World, _: int) -> list[Request]:
+    return [
+        _token(
+            world,
+            grant_type="authorization_code",
+            code=approval.code,
+            redirect_uri=world.redirect_uri,
+            code_verifier=approval.verifier,
+        )
+        for approval in world.approvals
+    ]
+
+
+def _refresh(world: World, _: int) -> list[Request]:
+    return [
+        _token(world, grant_type="refresh_token", refresh_token=one.tokens["refresh_token"])
+        for one in world.approvals
+    ]
+
+
+def _token(world: World, **form: str) -> Request:
+    return Request("POST", f"{BASE}/oauth2/token", form={**form, **world.credentials()})
+
+
+def _check_exchange(world: World, answers: list[Answer]) -> None:
+    _check_tokens(world, answers, with_nonce=True)
+
+
+def _check_refresh(world: World, answers: list[Answer]) -> None:
+    _check_tokens(world, answers, with_nonce=False)
+
+
+def _check_tokens(world: World, answers: list[Answer], with_nonce: bool) -> None:
+    for approval, answer in zip(world.approvals, answers, strict=True):
+        assert answer.status == 200, answer
+        tokens = json.loads(answer.body)
+        assert (tokens["token_type"], tokens["scope"]) == ("Bearer", SCOPE)
+        assert tokens["refresh_token"] != approval.tokens.get("refresh_token")
+        claims = jwt.decode(tokens["id_token"], world.keys, algorithms=["RS256"]).claims
+        assert (claims["iss"], claims["aud"]) == (world.issuer, world.client_id)
+        assert claims["sub"] == approval.user_id
+        assert claims.get("nonce") == (approval.nonce if with_nonce else None)
+        access = jwt.decode(tokens["access_token"], world.keys, algorithms=["ES256"]).claims
+        assert access["sub"] == approval.user_id
+        approval.tokens = tokens
+
+
+def _userinfo(world: World, _: int) -> list[Request]:
+    return [
+        Request(
+            "GET",
+            f"{BASE}/oauth2/userinfo",
+            {"Authorization": f"Bearer {approval.tokens['access_token']}"},
+        )
+        for approval in world.approvals
+    ]
+
+
+def _check_userinfo(world: World, answers: list[Answer]) -> None:
+    for approval, answer in zip(world.approvals, answers, strict=True):
+        assert answer.status == 200, answer
+        profile = json.loads(answer.body)
+        assert profile["sub"] == profile["id"] == approval.user_id
+        assert profile["name"]
+        assert profile["emailVerified"] is True
+
+
+def _sign_in(world: World, count: int) -> list[Request]:
+    return [Request("GET", world.resume)] * count
+
+
+def _check_sign_in(_: World, answers: list[Answer]) -> None:
+    for answer in answers:
+        assert answer.status == 200, answer
+        assert b'name="password"' in answer.body
+        assert b'name="csrf_token"' in answer.body
+
+
+def _bare(_: World, count: int) -> list[Request]:
+    return [Request("GET", "/bare")] * count
+
+
+def _check_bare(_: World, answers: list[Answer]) -> None:
+    assert all(json.loads(answer.body)["name"] == "Dana Demo" for answer in answers)
+
+
+BARE = Place("bare Flask route", _bare, _check_bare)
+AUTHORIZE = Place("authorize", _authorize, _check_authorize)
+EXCHANGE = Place("code exchange", _exchange, _check_exchange)
+REFRESH = Place("refresh", _refresh, _check_refresh)
+USERINFO = Place("userinfo", _userinfo, _check_userinfo)
+SIGN_IN = Place("sign-in page", _sign_in, _check_sign_in)
+
+# Each one uses what the one before it gave.
+PLACES = (AUTHORIZE, EXCHANGE, REFRESH, USERINFO, SIGN_IN, BARE)

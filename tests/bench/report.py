@@ -1,0 +1,81 @@
+"""What the benchmark found, as data and as a table."""
+
+from statistics import mean, median, quantiles, stdev
+from typing import Any
+
+from tests.bench.places import AUTHORIZE, BARE, EXCHANGE, PLACES, REFRESH, USERINFO
+from tests.bench.transport import Answer
+
+Figures = dict[str, Any]
+
+# From the parts of `floor`, which a place must pay for.
+_FLOORS = {EXCHANGE.name: "SQL of code exchange", REFRESH.name: "SQL of refresh"}
+_TO_BARE = (AUTHORIZE.name, USERINFO.name)
+
+
+class Measured:
+    """The rounds of one place under gunicorn."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        self.rates: list[float] = []
+        self.cpu: list[float] = []
+
+    def add(self, answers: list[Answer], wall: float, cpu: float) -> None:
+        self.seconds += [answer.seconds for answer in answers]
+        self.rates.append(len(answers) / wall)
+        self.cpu.append(1000 * cpu / len(answers))
+
+    def figures(self) -> Figures:
+        percent = quantiles(self.seconds, n=100)
+        return {
+            "per_second": round(median(self.rates), 1),
+            "p50_ms": round(1000 * percent[49], 2),
+            "p95_ms": round(1000 * percent[94], 2),
+            "p99_ms": round(1000 * percent[98], 2),
+            "cpu_ms": round(median(self.cpu), 3),
+        }
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation of the rounds' CPU time, as a share of their mean."""
+        return stdev(self.cpu) / mean(self.cpu) if len(self.cpu) > 1 else 0.0
+
+
+def ratios(in_process: dict[str, float], parts: dict[str, float]) -> dict[str, float]:
+    """What the targets are given in: to the bare route, or to the floor under the place."""
+    yardstick = in_process[BARE.name]
+    signatures = parts["RS256 signature"] + parts["ES256 signature"]
+    found = {f"{name} / bare route": in_process[name] / yardstick for name in _TO_BARE}
+    for name, sql in _FLOORS.items():
+        found[f"{name} / its floor"] = in_process[name] / (yardstick + signatures + parts[sql])
+    return {name: round(ratio, 2) for name, ratio in found.items()}
+
+
+def table(found: Figures) -> str:
+    """Readable, in Markdown."""
+    lines = [
+        "| place | per second | p50 ms | p95 ms | p99 ms | CPU ms (gunicorn) | ÷ bare "
+        "| CPU ms (in process) | statements (commits) |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    yardstick = found["gunicorn"][BARE.name]["cpu_ms"]
+    for place in PLACES:
+        served, inside = found["gunicorn"][place.name], found["in_process_cpu_ms"][place.name]
+        sql, commits = found["statements"].get(place.name, (0, 0))
+        lines.append(
+            f"| {place.name} | {served['per_second']:.0f} | {served['p50_ms']:.1f} "
+            f"| {served['p95_ms']:.1f} | {served['p99_ms']:.1f} | {served['cpu_ms']:.2f} "
+            f"| {served['cpu_ms'] / yardstick:.1f} | {inside:.3f} | {sql:g} ({commits:g}) |"
+        )
+    lines += ["", "| in process | |", "|---|---|"]
+    lines += [f"| {name}, ms | {value:.3f} |" for name, value in found["floor_cpu_ms"].items()]
+    lines += [f"| {name} | {value:.2f} |" for name, value in found["ratios"].items()]
+    lines += [
+        "",
+        f"{found['database']}, {found['seed_rows']:,} users and ten times as many tokens; "
+        f"{found['workers']} workers; gunicorn's memory {found['memory_mb']:.0f} MB (PSS); "
+        f"noise of the bare route's CPU time over {found['rounds']} rounds of "
+        f"{found['requests']}: ±{found['noise']:.0%}.",
+    ]
+    return "\n".join(lines)
