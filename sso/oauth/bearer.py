@@ -8,8 +8,8 @@ from authlib.oauth2.rfc6750 import BearerTokenValidator as AuthlibBearerTokenVal
 from flask import request as flask_request
 
 from sso import current, parameters
-from sso.models import Token
 from sso.store import tokens
+from sso.store.tokens import AccessToken
 
 REALM = "sso"
 
@@ -25,11 +25,11 @@ class MissingToken(OAuth2Error):
 class BearerTokenValidator(AuthlibBearerTokenValidator):
     """A token is good when we signed it and its row, found by `jti`, says so."""
 
-    def authenticate_token(self, token_string: str) -> Token | None:
+    def authenticate_token(self, token_string: str) -> AccessToken | None:
         claims = current.key_ring().verify(token_string, typ="at+jwt")
         if claims is None or claims.get("iss") != current.settings().issuer:
             return None
-        return tokens.find_by_jti(str(claims.get("jti")))
+        return tokens.find_access_token(str(claims.get("jti")))
 
 
 class ResourceProtector(AuthlibResourceProtector):

@@ -5,7 +5,7 @@ from authlib.oauth2.rfc6749 import OAuth2Request
 from authlib.oidc.core import UserInfoEndpoint as AuthlibUserInfoEndpoint
 
 from sso.flow import scopes
-from sso.models import Token
+from sso.store.tokens import AccessToken
 
 Answer = tuple[int, dict[str, object], list[tuple[str, str]]]
 
@@ -15,7 +15,9 @@ class UserInfoEndpoint(AuthlibUserInfoEndpoint):
 
     def __call__(self, request: OAuth2Request) -> Answer:
         # Authlib demands `openid`; the contract (§6) takes any of three, and claims beside scope.
-        token: Token = self.resource_protector.acquire_token(list(scopes.USERINFO_SCOPES))
-        requested = token.grant.claims.get("userinfo", [])
-        profile = scopes.profile(token.grant.user, token.scope, requested)
+        token: AccessToken = self.resource_protector.validate_request(
+            list(scopes.USERINFO_SCOPES), request
+        )
+        requested = token.requested_claims.get("userinfo", [])
+        profile = scopes.profile(token.user, token.scope, requested)
         return 200, profile, default_json_headers

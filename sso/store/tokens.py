@@ -1,14 +1,55 @@
 """Statements about tokens; single use of refresh tokens is decided here."""
 
 from datetime import datetime
+from typing import Any, NamedTuple
 
-from sqlalchemy import exists, select, update
+from sqlalchemy import bindparam, exists, select, update
 from sqlalchemy.orm import contains_eager
 
 from sso import clock
 from sso.extensions import db
 from sso.models import Client, Grant, Token, User
+from sso.store import prepared
+from sso.store.users import PERSON, Person
 
+
+class AccessToken(NamedTuple):
+    """An access token as userinfo needs it, with the methods that Authlib calls."""
+
+    scope: str
+    expires_at: datetime
+    revoked_at: datetime | None
+    grant_ended_at: datetime | None
+    requested_claims: dict[str, Any]
+    user: Person
+
+    def get_scope(self) -> str:
+        return self.scope
+
+    def is_expired(self) -> bool:
+        return self.expires_at <= clock.now()
+
+    def is_revoked(self) -> bool:
+        return self.revoked_at is not None or self.grant_ended_at is not None
+
+
+_ACCESS_TOKEN = (
+    select(
+        Token.__table__.c["scope", "expires_at", "revoked_at"],
+        Grant.__table__.c["ended_at", "claims"],
+        *PERSON,
+    )
+    .join_from(Token, Grant, Token.grant_id == Grant.id)
+    .join(User, User.id == Grant.user_id)
+    .join(Client, Client.client_id == Grant.client_id)
+    .where(Token.jti == bindparam("jti"), User.disabled_at.is_(None), Client.disabled_at.is_(None))
+)
+
+
+def find_access_token(jti: str) -> AccessToken | None:
+    """An access token of a user and a client that are both enabled, with the user's profile."""
+    row = prepared.first(_ACCESS_TOKEN, {"jti": jti})
+    return AccessToken(*row[:5], Person(*row[5:])) if row else None
 
 def add(token: Token) -> None:
     db.session.add(token)

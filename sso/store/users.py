@@ -1,12 +1,30 @@
 """Statements about users."""
 
 from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from sqlalchemy import delete, select
 
 from sso.extensions import db
 from sso.models import Grant, User
+
+
+class Person(NamedTuple):
+    """What of a user the claims are made from (see `flow.scopes`)."""
+
+    id: UUID
+    name: str
+    email: str
+    email_verified: bool
+    claims: dict[str, Any]
+    groups: list[str]
+    updated_at: datetime
+
+
+PERSON = [User.__table__.c[name] for name in Person._fields]
+"""The columns that make a `Person`."""
 
 
 def find(user_id: UUID) -> User | None:
