@@ -15,13 +15,20 @@ from sso.words import N_
 class Profile(Protocol):
     """What of a user the claims are made from."""
 
-    id: UUID
-    name: str
-    email: str
-    email_verified: bool
-    claims: dict[str, Any]
-    groups: list[str]
-    updated_at: Any
+    @property
+    def id(self) -> UUID: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def email(self) -> str: ...
+    @property
+    def email_verified(self) -> bool: ...
+    @property
+    def claims(self) -> dict[str, Any]: ...
+    @property
+    def groups(self) -> list[str]: ...
+    @property
+    def updated_at(self) -> Any: ...
 
 
 @dataclass(frozen=True)

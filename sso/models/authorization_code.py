@@ -3,16 +3,14 @@
 from datetime import datetime
 from uuid import UUID
 
-from authlib.oidc.core import AuthorizationCodeMixin
 from sqlalchemy import ForeignKey, String, Text
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
-from sso import clock
 from sso.models.base import Base, UtcDateTime
 from sso.models.grant import Grant
 
 
-class AuthorizationCode(Base, AuthorizationCodeMixin):
+class AuthorizationCode(Base):
     """A code (RFC 6749 §4.1.2); the used row stays until it is purged, so that reuse is seen.
 
     Authlib's SQLAlchemy mixin is not used: it keeps the code in clear and takes `auth_time` for
@@ -30,21 +28,3 @@ class AuthorizationCode(Base, AuthorizationCodeMixin):
     used_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
 
     grant: Mapped[Grant] = relationship(lazy="raise")
-
-    def get_redirect_uri(self) -> str:
-        return self.redirect_uri
-
-    def get_scope(self) -> str:
-        return self.grant.scope
-
-    def get_nonce(self) -> str | None:
-        return self.nonce
-
-    def get_auth_time(self) -> int:
-        return clock.timestamp(self.grant.auth_time)
-
-    def get_acr(self) -> str | None:
-        return self.grant.acr
-
-    def get_amr(self) -> list[str]:
-        return self.grant.amr.split()

@@ -1,5 +1,6 @@
 """The authorization code grant (RFC 6749 §4.1)."""
 
+from dataclasses import dataclass
 from datetime import timedelta
 
 from authlib.oauth2.rfc6749.errors import (
@@ -10,18 +11,37 @@ from authlib.oauth2.rfc6749.errors import (
     OAuth2Error,
 )
 from authlib.oauth2.rfc6749.grants import AuthorizationCodeGrant as AuthlibAuthorizationCodeGrant
-from sqlalchemy.orm.attributes import set_committed_value
 
 from sso import audit, clock, current, digests
-from sso.models import AuthorizationCode, Client, Grant, User
+from sso.models import Client
 from sso.oauth import authorization_response, client_authentication
 from sso.oauth.request import ProtocolRequest
 from sso.oauth.token_response import TokenResponse
 from sso.store import codes, grants
+from sso.store.codes import UsedCode
+from sso.store.grants import Approval
 from sso.store.sessions import Visit
+from sso.store.users import Person
 
 # A double click sends the same code twice; it is refused, and signs nobody out (contract §6).
 BENIGN_REUSE = timedelta(seconds=1)
+
+
+@dataclass(frozen=True)
+class RedeemedCode:
+    """A code that was used up just now and what it stands for, as Authlib asks for it."""
+
+    code: UsedCode
+    approval: Approval
+
+    def get_redirect_uri(self) -> str:
+        return self.code.redirect_uri
+
+    def get_scope(self) -> str:
+        return self.approval.scope
+
+    def get_nonce(self) -> str | None:
+        return self.code.nonce
 
 
 class AuthorizationCodeGrant(TokenResponse, AuthlibAuthorizationCodeGrant):
@@ -94,7 +114,7 @@ class AuthorizationCodeGrant(TokenResponse, AuthlibAuthorizationCodeGrant):
     def save_authorization_code(self, code: str, request: ProtocolRequest) -> None:
         """Store one approval and its code."""
         asked, session = request.asked, self.visit.session
-        grant = Grant(
+        grant_id = grants.add(
             user_id=session.user_id,
             client_id=asked.client_id,
             session_id=session.id,
@@ -106,19 +126,16 @@ class AuthorizationCodeGrant(TokenResponse, AuthlibAuthorizationCodeGrant):
             acr=session.acr if asked.asks_for_acr else None,
         )
         lifetime = timedelta(seconds=current.settings().authorization_code_lifetime)
-        grants.add(grant)
         codes.add(
-            AuthorizationCode(
-                digest=digests.digest(code),
-                grant=grant,
-                redirect_uri=asked.redirect_uri,
-                nonce=asked.nonce,
-                code_challenge=asked.code_challenge,
-                expires_at=clock.now() + lifetime,
-            )
+            digest=digests.digest(code),
+            grant_id=grant_id,
+            redirect_uri=asked.redirect_uri,
+            nonce=asked.nonce,
+            code_challenge=asked.code_challenge,
+            expires_at=clock.now() + lifetime,
         )
 
-    def query_authorization_code(self, code: str, client: Client) -> AuthorizationCode:
+    def query_authorization_code(self, code: str, client: Client) -> RedeemedCode:
         """Use the code up; the endpoint rolls that back if a later check fails."""
         digest, now = digests.digest(code), clock.now()
         found = codes.use(digest, client.client_id, now)
@@ -127,12 +144,11 @@ class AuthorizationCodeGrant(TokenResponse, AuthlibAuthorizationCodeGrant):
             raise InvalidGrantError(
                 "The code is unknown, expired or used, or it was issued to another client."
             )
-        grant = grants.find_live(found.grant_id)
-        if grant is None:
+        approval = grants.find_live(found.grant_id)
+        if approval is None:
             raise InvalidGrantError("What the user approved with this code has ended.")
-        set_committed_value(found, "grant", grant)
-        self.request.approval = grant
-        return found
+        self.request.approval = approval
+        return RedeemedCode(found, approval)
 
     def _note_reuse(self, digest: str, client: Client) -> None:
         """A second use ends all that the first one gave (RFC 6749 §4.1.2)."""
@@ -144,8 +160,8 @@ class AuthorizationCodeGrant(TokenResponse, AuthlibAuthorizationCodeGrant):
         audit.event("code_reused", client=client.client_id, grant=used.grant_id)
         raise InvalidGrantError("The code was used before; all that it gave has been revoked.")
 
-    def delete_authorization_code(self, authorization_code: AuthorizationCode) -> None:
+    def delete_authorization_code(self, authorization_code: RedeemedCode) -> None:
         """Nothing: the used row stays until it is purged, so that reuse is seen."""
 
-    def authenticate_user(self, authorization_code: AuthorizationCode) -> User:
-        return authorization_code.grant.user
+    def authenticate_user(self, authorization_code: RedeemedCode) -> Person:
+        return authorization_code.approval.user

@@ -7,8 +7,11 @@ from joserfc.jwk import Key
 
 from sso import clock, current, keys
 from sso.flow import scopes
-from sso.models import AuthorizationCode, Client, Grant, User
+from sso.models import Client
+from sso.oauth.authorization_code import RedeemedCode
 from sso.oauth.request import ProtocolRequest
+from sso.store.grants import Approval
+from sso.store.users import Person
 
 
 class IdentityToken(OpenIDCode):
@@ -55,18 +58,16 @@ class IdentityToken(OpenIDCode):
             claims["acr"] = grant.acr
         return claims
 
-    def get_authorization_code_claims(
-        self, authorization_code: AuthorizationCode
-    ) -> dict[str, Any]:
+    def get_authorization_code_claims(self, authorization_code: RedeemedCode) -> dict[str, Any]:
         """The `nonce`; a refresh has no code and so no nonce (§12.2)."""
         nonce = authorization_code.get_nonce()
         return {"nonce": nonce} if nonce else {}
 
-    def generate_user_info(self, user: User, scope: str) -> dict[str, Any]:
+    def generate_user_info(self, user: Person, scope: str) -> dict[str, Any]:
         """Nothing: what the identity token says of the user depends on the approval."""
         return {}
 
-    def _profile(self, grant: Grant, client: Client) -> dict[str, Any]:
+    def _profile(self, grant: Approval, client: Client) -> dict[str, Any]:
         requested = grant.claims.get("id_token", [])
         if client.id_token_has_all_claims:
             return scopes.profile(grant.user, grant.scope, requested)

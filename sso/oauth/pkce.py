@@ -24,7 +24,7 @@ class CodeChallenge(AuthlibCodeChallenge):
     def validate_code_verifier(self, grant: AuthorizationCodeGrant, result: object) -> None:
         """Compare verifier and challenge (§4.6). Raises `InvalidGrantError`."""
         verifier = grant.request.form.get("code_verifier")
-        challenge = grant.request.authorization_code.code_challenge
+        challenge = grant.request.authorization_code.code.code_challenge
         if challenge is None and verifier is None:
             return
         if challenge is None:

@@ -2,17 +2,18 @@
 
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 from authlib.oauth2.rfc6749.errors import InvalidGrantError, InvalidScopeError
 from authlib.oauth2.rfc6749.grants import RefreshTokenGrant as AuthlibRefreshTokenGrant
-from sqlalchemy.orm.attributes import set_committed_value
 
 from sso import audit, clock, current, digests, sealing
 from sso.flow import scopes
-from sso.models import Token, User
 from sso.oauth import client_authentication
 from sso.oauth.token_response import TokenResponse
 from sso.store import grants, tokens
+from sso.store.grants import Approval
+from sso.store.users import Person
 
 
 class RefreshTokenGrant(TokenResponse, AuthlibRefreshTokenGrant):
@@ -23,23 +24,25 @@ class RefreshTokenGrant(TokenResponse, AuthlibRefreshTokenGrant):
 
     is_repeated = False
 
-    def authenticate_refresh_token(self, refresh_token: str) -> Token | None:
-        """Use the token up, or see that it is a retry within the leeway, or a reuse."""
-        digest, now = digests.digest(refresh_token), clock.now()
-        found = tokens.use_refresh(digest, self.request.client.client_id, now)
-        if found is None:
-            found = self._repeated(digest)
-        if found is None:
-            raise InvalidGrantError("The refresh token is unknown, expired, used or revoked.")
-        grant = grants.find_live(found.grant_id)
-        if grant is None:
-            raise InvalidGrantError("The refresh token's grant has ended.")
-        set_committed_value(found, "grant", grant)
-        self.request.approval = grant
-        return found
+    def authenticate_refresh_token(self, refresh_token: str) -> Approval:
+        """Use the token up, or see that it is a retry within the leeway, or a reuse.
 
-    def _repeated(self, digest: str) -> Token | None:
-        """A used token: a retry within the leeway, else the end of the family."""
+        Gives the approval that it stands for; to Authlib that is the refresh token.
+        """
+        digest, now = digests.digest(refresh_token), clock.now()
+        grant_id = tokens.use_refresh(digest, self.request.client.client_id, now)
+        if grant_id is None:
+            grant_id = self._repeated(digest)
+        if grant_id is None:
+            raise InvalidGrantError("The refresh token is unknown, expired, used or revoked.")
+        approval = grants.find_live(grant_id)
+        if approval is None:
+            raise InvalidGrantError("The refresh token's grant has ended.")
+        self.request.approval = approval
+        return approval
+
+    def _repeated(self, digest: str) -> UUID | None:
+        """The grant of a used token: a retry within the leeway, else the end of the family."""
         token = tokens.find_by_refresh_digest(digest)
         if token is None or not token.check_client(self.request.client):
             return None
@@ -48,7 +51,7 @@ class RefreshTokenGrant(TokenResponse, AuthlibRefreshTokenGrant):
         leeway = timedelta(seconds=current.settings().refresh_token_leeway)
         if leeway and clock.now() - token.refresh_used_at <= leeway:
             self.is_repeated = True
-            return token
+            return token.grant_id
         grants.end_one(token.grant_id, "refresh_token_reuse")
         self.request.keep_changes = True
         audit.event("refresh_token_reused", client=token.grant.client_id, grant=token.grant_id)
@@ -60,18 +63,18 @@ class RefreshTokenGrant(TokenResponse, AuthlibRefreshTokenGrant):
         successor = digests.derive(digests.REFRESH_TOKEN, self.request.form["refresh_token"], key)
         return successor, None if self.is_repeated else digests.digest(successor)
 
-    def _validate_token_scope(self, token: Token) -> None:
+    def _validate_token_scope(self, token: Approval) -> None:
         # The whole grant may be asked for again after a narrower refresh (RFC 6749 §6).
         asked = scopes.split(self.request.payload.scope)
-        if not set(asked) <= set(scopes.split(token.grant.scope)):
+        if not set(asked) <= set(scopes.split(token.scope)):
             raise InvalidScopeError("The scope goes beyond what was granted.")
 
-    def issue_token(self, user: User, refresh_token: Token) -> dict[str, Any]:
+    def issue_token(self, user: Person, refresh_token: Approval) -> dict[str, Any]:
         asked = scopes.split(self.request.payload.scope)
-        return self.generate_token(user, " ".join(asked) or refresh_token.grant.scope)
+        return self.generate_token(user, " ".join(asked) or refresh_token.scope)
 
-    def authenticate_user(self, refresh_token: Token) -> User:
-        return refresh_token.grant.user
+    def authenticate_user(self, refresh_token: Approval) -> Person:
+        return refresh_token.user
 
-    def revoke_old_credential(self, refresh_token: Token) -> None:
+    def revoke_old_credential(self, refresh_token: Approval) -> None:
         """Nothing: it was used up by the statement that found it."""

@@ -7,7 +7,8 @@ from flask import request as flask_request
 
 from sso import current, parameters
 from sso.flow.request import AuthorizationRequest
-from sso.models import Grant, Token
+from sso.store.grants import Approval
+from sso.store.tokens import NewToken
 
 
 class ProtocolRequest(OAuth2Request):
@@ -24,8 +25,8 @@ class ProtocolRequest(OAuth2Request):
         self.used_basic = False
         self.keep_changes = False  # commit, although the answer is an error
         self.authorization_request: AuthorizationRequest | None = None
-        self.approval: Grant | None = None
-        self.issued: Token | None = None
+        self.approval: Approval | None = None
+        self.issued: NewToken | None = None
 
     @property
     def form(self) -> dict[str, str]:

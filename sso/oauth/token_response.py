@@ -4,9 +4,11 @@ from datetime import timedelta
 from typing import Any
 
 from sso import clock, current, digests, keys
-from sso.models import Grant, Token, User
 from sso.oauth.request import ProtocolRequest
 from sso.store import tokens
+from sso.store.grants import Approval
+from sso.store.tokens import NewToken
+from sso.store.users import Person
 
 
 class TokenResponse:
@@ -19,7 +21,7 @@ class TokenResponse:
 
     def generate_token(
         self,
-        user: User,
+        user: Person,
         scope: str,
         grant_type: str | None = None,
         expires_in: int | None = None,
@@ -32,16 +34,17 @@ class TokenResponse:
             raise RuntimeError("tokens are asked for without an approval")
         refresh_token, refresh_digest = self.refresh_token()
         lifetime = timedelta(seconds=settings.access_token_lifetime)
-        token = Token(
+        token = NewToken(
             jti=keys.make_jti(),
             grant_id=approval.id,
             scope=scope,
             issued_at=now,
             expires_at=now + lifetime,
             refresh_digest=refresh_digest,
+            refresh_expires_at=now + timedelta(seconds=settings.refresh_token_lifetime)
+            if refresh_digest
+            else None,
         )
-        if refresh_digest:
-            token.refresh_expires_at = now + timedelta(seconds=settings.refresh_token_lifetime)
         self.request.issued = token
         return {
             "access_token": sign_access_token(token, approval),
@@ -62,7 +65,7 @@ class TokenResponse:
             tokens.add(self.request.issued)
 
 
-def sign_access_token(token: Token, approval: Grant) -> str:
+def sign_access_token(token: NewToken, approval: Approval) -> str:
     """The access token of a row (RFC 9068 §2.2). Its audience is this server's userinfo."""
     issuer = current.settings().issuer
     claims = {

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import delete, select
+from sqlalchemy import bindparam, delete, select
 
 from sso.extensions import db
 from sso.models import Client
@@ -14,11 +14,14 @@ def find(client_id: str) -> Client | None:
     return db.session.scalar(select(Client).where(Client.client_id == client_id))
 
 
+_FIND_ENABLED = select(Client).where(
+    Client.client_id == bindparam("client_id"), Client.disabled_at.is_(None)
+)
+
+
 def find_enabled(client_id: str) -> Client | None:
     """A client that may act; a disabled one counts as unknown."""
-    return db.session.scalar(
-        select(Client).where(Client.client_id == client_id, Client.disabled_at.is_(None))
-    )
+    return db.session.scalar(_FIND_ENABLED, {"client_id": client_id})
 
 
 def every() -> Sequence[Client]:

@@ -2,47 +2,79 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import NamedTuple
-from uuid import UUID
+from typing import Any, NamedTuple
+from uuid import UUID, uuid4
 
-from sqlalchemy import ColumnElement, and_, exists, func, or_, select, update
-from sqlalchemy.orm import contains_eager
+from sqlalchemy import ColumnElement, and_, bindparam, exists, func, insert, or_, select, update
 
 from sso import clock
 from sso.extensions import db
 from sso.models import BrowserSession, Client, Consent, Grant, Token, User
+from sso.store import prepared
+from sso.store.users import PERSON, Person
+
+_ADD = insert(prepared.table(Grant))
 
 
-def add(grant: Grant) -> None:
-    db.session.add(grant)
+def add(**columns: Any) -> UUID:
+    """Store an approval; gives its id."""
+    grant_id = uuid4()
+    prepared.run(_ADD, {"id": grant_id, **columns})
+    return grant_id
 
 
-def find_live(grant_id: UUID) -> Grant | None:
-    """A grant that has not ended, with its user and client, both enabled.
+class Approval(NamedTuple):
+    """A grant that lives, and its user: what tokens are made from."""
+
+    id: UUID
+    user_id: UUID
+    client_id: str
+    sid: str
+    scope: str
+    claims: dict[str, Any]
+    auth_time: datetime
+    amr: str
+    acr: str | None
+    user: Person
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether it outlives sign-out (OIDC Core §11)."""
+        return "offline_access" in self.scope.split()
+
+    def check_client(self, client: Client) -> bool:
+        """What Authlib asks a refresh token."""
+        return self.client_id == client.client_id
+
+
+_APPROVAL = [prepared.table(Grant).c[name] for name in Approval._fields if name != "user"]
+_SESSION_LIVES = BrowserSession.ended_at.is_(None) & (BrowserSession.expires_at > bindparam("now"))
+
+_FIND_LIVE = (
+    select(BrowserSession.id.is_not(None), *_APPROVAL, *PERSON)
+    .join_from(Grant, User, User.id == Grant.user_id)
+    .join(Client, Client.client_id == Grant.client_id)
+    .outerjoin(BrowserSession, (BrowserSession.id == Grant.session_id) & _SESSION_LIVES)
+    .where(
+        Grant.id == bindparam("grant_id"),
+        Grant.ended_at.is_(None),
+        User.disabled_at.is_(None),
+        Client.disabled_at.is_(None),
+    )
+)
+
+
+def find_live(grant_id: UUID) -> Approval | None:
+    """A grant that has not ended, with its user; user and client are enabled.
 
     Without `offline_access` it lives as long as the browser session in which it was given.
     """
-    now = clock.now()
-    grant = db.session.scalar(
-        select(Grant)
-        .join(Grant.user)
-        .join(Grant.client)
-        .outerjoin(Grant.session)
-        .options(
-            contains_eager(Grant.user), contains_eager(Grant.client), contains_eager(Grant.session)
-        )
-        .where(
-            Grant.id == grant_id,
-            Grant.ended_at.is_(None),
-            User.disabled_at.is_(None),
-            Client.disabled_at.is_(None),
-        )
-    )
-    if grant is None or grant.is_offline:
-        return grant
-    session: BrowserSession | None = grant.session
-    alive = session is not None and session.ended_at is None and session.expires_at > now
-    return grant if alive else None
+    row = prepared.first(_FIND_LIVE, {"grant_id": grant_id, "now": clock.now()})
+    if row is None:
+        return None
+    session_lives, columns, count = row[0], row[1:], len(_APPROVAL)
+    approval = Approval._make((*columns[:count], Person._make(columns[count:])))
+    return approval if session_lives or approval.is_offline else None
 
 
 _IS_OFFLINE = or_(

@@ -2,8 +2,9 @@
 
 from datetime import datetime
 from typing import Any, NamedTuple
+from uuid import UUID
 
-from sqlalchemy import bindparam, exists, select, update
+from sqlalchemy import bindparam, exists, insert, select, update
 from sqlalchemy.orm import contains_eager
 
 from sso import clock
@@ -11,6 +12,8 @@ from sso.extensions import db
 from sso.models import Client, Grant, Token, User
 from sso.store import prepared
 from sso.store.users import PERSON, Person
+
+_TOKENS = prepared.table(Token)
 
 
 class AccessToken(NamedTuple):
@@ -35,8 +38,8 @@ class AccessToken(NamedTuple):
 
 _ACCESS_TOKEN = (
     select(
-        Token.__table__.c["scope", "expires_at", "revoked_at"],
-        Grant.__table__.c["ended_at", "claims"],
+        *_TOKENS.c["scope", "expires_at", "revoked_at"],
+        *prepared.table(Grant).c["ended_at", "claims"],
         *PERSON,
     )
     .join_from(Token, Grant, Token.grant_id == Grant.id)
@@ -49,11 +52,26 @@ _ACCESS_TOKEN = (
 def find_access_token(jti: str) -> AccessToken | None:
     """An access token of a user and a client that are both enabled, with the user's profile."""
     row = prepared.first(_ACCESS_TOKEN, {"jti": jti})
-    return AccessToken(*row[:5], Person(*row[5:])) if row else None
+    return AccessToken._make((*row[:5], Person._make(row[5:]))) if row else None
 
-def add(token: Token) -> None:
-    db.session.add(token)
-    db.session.flush()
+
+class NewToken(NamedTuple):
+    """The row of one token response, to be stored."""
+
+    jti: str
+    grant_id: UUID
+    scope: str
+    issued_at: datetime
+    expires_at: datetime
+    refresh_digest: str | None
+    refresh_expires_at: datetime | None
+
+
+_ADD = insert(_TOKENS)
+
+
+def add(token: NewToken) -> None:
+    prepared.run(_ADD, token._asdict())
 
 
 def find_by_jti(jti: str) -> Token | None:
@@ -82,24 +100,30 @@ def find_by_refresh_digest(digest: str) -> Token | None:
     )
 
 
-def use_refresh(digest: str, client_id: str, now: datetime) -> Token | None:
-    """Use a refresh token up, if it is unused, unexpired and this client's: one statement."""
-    return db.session.scalar(
-        update(Token)
-        .where(
-            Token.refresh_digest == digest,
-            Token.refresh_used_at.is_(None),
-            Token.refresh_expires_at > now,
-            exists().where(
-                Grant.id == Token.grant_id,
-                Grant.client_id == client_id,
-                Grant.ended_at.is_(None),
-            ),
-        )
-        .values(refresh_used_at=now)
-        .returning(Token)
-        .execution_options(synchronize_session=False)
+_USE_REFRESH = (
+    update(_TOKENS)
+    .where(
+        _TOKENS.c.refresh_digest == bindparam("digest"),
+        _TOKENS.c.refresh_used_at.is_(None),
+        _TOKENS.c.refresh_expires_at > bindparam("now"),
+        exists().where(
+            Grant.id == _TOKENS.c.grant_id,
+            Grant.client_id == bindparam("client"),
+            Grant.ended_at.is_(None),
+        ),
     )
+    .values(refresh_used_at=bindparam("now"))
+    .returning(_TOKENS.c.grant_id)
+)
+
+
+def use_refresh(digest: str, client_id: str, now: datetime) -> UUID | None:
+    """Use a refresh token up, if it is unused, unexpired and this client's: one statement.
+
+    Gives the grant that it hangs on.
+    """
+    row = prepared.first(_USE_REFRESH, {"digest": digest, "client": client_id, "now": now})
+    return row[0] if row else None
 
 
 def revoke_access(token: Token) -> None:

@@ -9,6 +9,7 @@ from sqlalchemy import delete, select
 
 from sso.extensions import db
 from sso.models import Grant, User
+from sso.store import prepared
 
 
 class Person(NamedTuple):
@@ -23,7 +24,7 @@ class Person(NamedTuple):
     updated_at: datetime
 
 
-PERSON = [User.__table__.c[name] for name in Person._fields]
+PERSON = [prepared.table(User).c[name] for name in Person._fields]
 """The columns that make a `Person`."""
 
 
