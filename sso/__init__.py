@@ -79,6 +79,8 @@ def flask_settings(settings: Settings) -> dict[str, object]:
         "SESSION_COOKIE_HTTPONLY": True,
         "SESSION_COOKIE_SAMESITE": "Lax",
         "PERMANENT_SESSION_LIFETIME": settings.session_lifetime,
+        # The cookie is signed anew when the session is prolonged (browser_session.touch).
+        "SESSION_REFRESH_EACH_REQUEST": False,
         "MAX_CONTENT_LENGTH": 256 * 1024,
         # A sign-in page left open overnight still works; the token lives as long as the cookie.
         "WTF_CSRF_TIME_LIMIT": None,

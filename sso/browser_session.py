@@ -124,6 +124,7 @@ def touch(visit: sessions.Visit) -> None:
     now = clock.now()
     if now - visit.session.last_seen_at >= _TOUCH_EVERY:
         sessions.touch(visit.session, _idle_end(visit.session, now))
+        flask.session.modified = True  # the cookie is prolonged as well
 
 
 def _idle_end(session: BrowserSession, now: datetime) -> datetime:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
 from sqlalchemy import ColumnElement, and_, bindparam, exists, func, insert, or_, select, update
+from sqlalchemy.orm import contains_eager
 
 from sso import clock
 from sso.extensions import db

@@ -15,7 +15,7 @@ from uuid import uuid4
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 from flask import Flask
-from sqlalchemy import Connection, event, insert, select, update
+from sqlalchemy import Connection, bindparam, event, insert, select, update
 
 from sso import clock
 from sso.extensions import db
@@ -27,6 +27,34 @@ from tests.bench.transport import in_process
 _CLIENT, _CODE, _GRANT, _SESSION, _TOKEN, _USER = (
     model.__table__ for model in (Client, AuthorizationCode, Grant, BrowserSession, Token, User)
 )
+
+_FIND_CLIENT = select(_CLIENT).where(_CLIENT.c.client_id == bindparam("id"))
+_USE_CODE = (
+    update(_CODE)
+    .where(
+        _CODE.c.digest == bindparam("given"),
+        _CODE.c.used_at.is_(None),
+        _CODE.c.expires_at > bindparam("now"),
+    )
+    .values(used_at=bindparam("now"))
+    .returning(_CODE)
+)
+_USE_TOKEN = (
+    update(_TOKEN)
+    .where(
+        _TOKEN.c.refresh_digest == bindparam("given"),
+        _TOKEN.c.refresh_used_at.is_(None),
+        _TOKEN.c.refresh_expires_at > bindparam("now"),
+    )
+    .values(refresh_used_at=bindparam("now"))
+    .returning(_TOKEN)
+)
+_FIND_GRANT = (
+    select(_GRANT, _USER, _SESSION)
+    .select_from(_GRANT.join(_USER).outerjoin(_SESSION, _SESSION.c.id == _GRANT.c.session_id))
+    .where(_GRANT.c.id == bindparam("grant"))
+)
+_ADD_TOKEN = insert(_TOKEN)
 
 
 def statements(app: Flask, world: World) -> dict[str, tuple[float, float]]:
@@ -129,47 +157,32 @@ def _approve_by_hand(connection: Connection, client_id: str, count: int) -> list
 
 
 def _exchange_by_hand(connection: Connection, client_id: str, digest: str) -> None:
-    now = clock.now()
-    connection.execute(select(_CLIENT).where(_CLIENT.c.client_id == client_id)).one()
-    grant_id = connection.execute(
-        update(_CODE)
-        .where(_CODE.c.digest == digest, _CODE.c.used_at.is_(None), _CODE.c.expires_at > now)
-        .values(used_at=now)
-        .returning(_CODE)
-    ).one()[1]
+    connection.execute(_FIND_CLIENT, {"id": client_id}).one()
+    grant_id = connection.execute(_USE_CODE, {"given": digest, "now": clock.now()}).one()[1]
     _finish(connection, grant_id)
 
 
 def _refresh_by_hand(connection: Connection, client_id: str, digest: str) -> None:
-    now = clock.now()
-    connection.execute(select(_CLIENT).where(_CLIENT.c.client_id == client_id)).one()
-    grant_id = connection.execute(
-        update(_TOKEN)
-        .where(
-            _TOKEN.c.refresh_digest == digest,
-            _TOKEN.c.refresh_used_at.is_(None),
-            _TOKEN.c.refresh_expires_at > now,
-        )
-        .values(refresh_used_at=now)
-        .returning(_TOKEN)
-    ).one()[1]
+    connection.execute(_FIND_CLIENT, {"id": client_id}).one()
+    grant_id = connection.execute(_USE_TOKEN, {"given": digest, "now": clock.now()}).one()[1]
     _finish(connection, grant_id)
 
 
 def _finish(connection: Connection, grant_id: Any) -> None:
-    joined = _GRANT.join(_USER).outerjoin(_SESSION, _SESSION.c.id == _GRANT.c.session_id)
-    connection.execute(
-        select(_GRANT, _USER, _SESSION).select_from(joined).where(_GRANT.c.id == grant_id)
-    ).one()
+    connection.execute(_FIND_GRANT, {"grant": grant_id}).one()
     _insert_token(connection, grant_id, secrets.token_hex(32))
     connection.commit()
 
 
 def _insert_token(connection: Connection, grant_id: Any, digest: str) -> None:
     now, later = clock.now(), clock.now() + timedelta(hours=1)
-    connection.execute(
-        insert(_TOKEN).values(
-            jti=secrets.token_urlsafe(16), grant_id=grant_id, scope="openid profile email",
-            issued_at=now, expires_at=later, refresh_digest=digest, refresh_expires_at=later,
-        )
-    )  # fmt: skip
+    values = {
+        "jti": secrets.token_urlsafe(16),
+        "grant_id": grant_id,
+        "scope": "openid profile email",
+        "issued_at": now,
+        "expires_at": later,
+        "refresh_digest": digest,
+        "refresh_expires_at": later,
+    }
+    connection.execute(_ADD_TOKEN, values)
