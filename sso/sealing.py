@@ -1,6 +1,7 @@
 """Keys derived from `SSO_SECRET_KEY`, and what is sealed or signed with them."""
 
 from base64 import urlsafe_b64encode
+from functools import cache
 
 from cryptography.fernet import Fernet, InvalidToken
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -9,6 +10,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 __all__ = ["InvalidToken", "derive_key", "seal", "unseal"]
 
 
+@cache
 def derive_key(secret_key: str, purpose: str) -> bytes:
     """32 bytes for one purpose, from the server's secret (RFC 5869)."""
     hkdf = HKDF(algorithm=SHA256(), length=32, salt=None, info=f"sso {purpose}".encode())

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import bindparam, delete, select
+from sqlalchemy import bindparam, delete, inspect, select
 
 from sso.extensions import db
 from sso.models import Client
+from sso.store import prepared
 
 
 def find(client_id: str) -> Client | None:
@@ -14,14 +15,19 @@ def find(client_id: str) -> Client | None:
     return db.session.scalar(select(Client).where(Client.client_id == client_id))
 
 
-_FIND_ENABLED = select(Client).where(
+_COLUMNS = {attribute.key: attribute.columns[0] for attribute in inspect(Client).column_attrs}
+_FIND_ENABLED = select(*_COLUMNS.values()).where(
     Client.client_id == bindparam("client_id"), Client.disabled_at.is_(None)
 )
 
 
 def find_enabled(client_id: str) -> Client | None:
-    """A client that may act; a disabled one counts as unknown."""
-    return db.session.scalar(_FIND_ENABLED, {"client_id": client_id})
+    """A client that may act, to be read alone: the session does not know it.
+
+    A disabled one counts as unknown.
+    """
+    row = prepared.first(_FIND_ENABLED, {"client_id": client_id})
+    return Client(**dict(zip(_COLUMNS, row, strict=True))) if row else None
 
 
 def every() -> Sequence[Client]:
