@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import lru_cache
+from typing import Any
 
 from sqlalchemy import bindparam, delete, inspect, select
 
@@ -27,7 +29,14 @@ def find_enabled(client_id: str) -> Client | None:
     A disabled one counts as unknown.
     """
     row = prepared.first(_FIND_ENABLED, {"client_id": client_id})
-    return Client(**dict(zip(_COLUMNS, row, strict=True))) if row else None
+    return _built(tuple(row)) if row else None
+
+
+@lru_cache(maxsize=256)
+def _built(row: tuple[Any, ...]) -> Client:
+    # The row is read at each request, so that a change counts at once; the same row makes the
+    # same client, and metadata need not be parsed again.
+    return Client(**dict(zip(_COLUMNS, row, strict=True)))
 
 
 def every() -> Sequence[Client]:
