@@ -1,0 +1,143 @@
+"""On a big PostgreSQL database no request reads a table from end to end."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import flask_migrate
+import pytest
+from flask import Flask
+from sqlalchemy import create_engine, event, inspect, text
+
+from sso import create_app
+from sso.cli.registration import register_client
+from sso.extensions import db
+from sso.jobs.key_rotation import ensure_keys
+from tests.actors import Browser, RelyingParty
+from tests.bench import seed
+from tests.conftest import SECRET_KEY
+from tests.factories import make_client
+
+ROWS = 5000
+CLIENTS = 500
+READ_WHOLE = {"signing_keys", "alembic_version"}  # a handful of rows, needed all together
+
+Executed = list[tuple[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def app(postgresql_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flask]:
+    """An application on a database in which looking through a table is no good plan."""
+    server = create_engine(postgresql_url, isolation_level="AUTOCOMMIT")
+    with server.connect() as connection:
+        connection.execute(text("CREATE DATABASE plans"))
+    url = postgresql_url.rpartition("/")[0] + "/plans"
+    environ = {"SSO_SECRET_KEY": SECRET_KEY, "SSO_DATABASE_URL": url}
+    made = create_app(environ, tmp_path_factory.mktemp("plans"))
+    with made.app_context():
+        flask_migrate.upgrade()
+        ensure_keys(SECRET_KEY)
+        for number in range(CLIENTS):
+            client, _ = register_client(
+                name=f"Client {number}", redirect_uris=["https://books.example/callback"]
+            )
+        db.session.commit()
+        client_id = client.client_id
+    seed.fill(made, client_id, ROWS, print)
+    yield made
+    with made.app_context():
+        db.session.remove()
+        db.engine.dispose()
+    with server.connect() as connection:
+        connection.execute(text("DROP DATABASE plans WITH (FORCE)"))
+    server.dispose()
+
+
+@contextmanager
+def executed(app: Flask) -> Iterator[Executed]:
+    """The statements of a block with their parameters."""
+    seen: Executed = []
+
+    def note(_c: Any, _cur: Any, statement: str, parameters: Any, *_: Any) -> None:
+        seen.append((statement, parameters))
+
+    with app.app_context():
+        engine = db.engine
+    event.listen(engine, "before_cursor_execute", note)
+    try:
+        yield seen
+    finally:
+        event.remove(engine, "before_cursor_execute", note)
+
+
+def scanned(plan: dict[str, Any]) -> set[str]:
+    """The tables that a plan reads from end to end."""
+    found = {plan["Relation Name"]} if plan["Node Type"] == "Seq Scan" else set()
+    return found.union(*(scanned(below) for below in plan.get("Plans", [])))
+
+
+def tables_read_whole(app: Flask, statements: Executed) -> dict[str, set[str]]:
+    """By statement, the big tables that PostgreSQL would read from end to end."""
+    found = {}
+    with app.app_context():
+        connection = db.session.connection()
+        for statement, parameters in statements:
+            answer = connection.exec_driver_sql(f"EXPLAIN (FORMAT JSON) {statement}", parameters)
+            explained = answer.scalar_one()
+            plans = json.loads(explained) if isinstance(explained, str) else explained
+            if tables := scanned(plans[0]["Plan"]) - READ_WHOLE:
+                found[statement] = tables
+    return found
+
+
+def story(app: Flask, client: RelyingParty) -> None:
+    """Everything that people and backends do."""
+    email, password = seed.email(7), seed.PASSWORD
+    browser = Browser(app)
+    browser.sign_in(email, "not the password")
+    browser.authorize(client)
+    browser.sign_in(email, password)
+    browser.allow()
+    again = browser.authorize(client)
+    first = client.exchange(again.code).get_json()
+    tokens = client.refresh(first["refresh_token"]).get_json()
+    assert client.refresh(first["refresh_token"]).status_code == 200
+    assert client.userinfo(tokens["access_token"]).status_code == 200
+    assert client.introspect(tokens["access_token"]).get_json()["active"]
+    assert client.introspect(tokens["refresh_token"]).get_json()["active"]
+    assert client.exchange(again.code).status_code == 400
+    client.revoke(tokens["access_token"])
+    client.revoke(tokens["refresh_token"])
+    other = Browser(app)
+    other.sign_in(email, password)
+    assert "Where you are signed in" in other.open("/api/auth/account").html
+    other.submit(action="end_other_sessions")
+    other.open("/api/auth/account")
+    other.submit(action="withdraw", client=client.client_id)
+    other.open("/api/auth/sign-out")
+    other.submit(decision="sign_out")
+    Browser(app).open(f"/api/auth/oauth2/end-session?id_token_hint={first['id_token']}")
+
+
+def test_no_request_reads_a_table_from_end_to_end(app: Flask) -> None:
+    client = make_client(app)
+    with executed(app) as statements:
+        story(app, client)
+    assert len(statements) > 40
+    assert tables_read_whole(app, statements) == {}
+
+
+def test_a_missing_index_would_be_seen(app: Flask) -> None:
+    by_name = "SELECT * FROM users WHERE name = %(name)s"
+    assert tables_read_whole(app, [(by_name, {"name": "Dana"})]) == {by_name: {"users"}}
+
+
+def test_what_a_deletion_takes_along_is_found_by_an_index(app: Flask) -> None:
+    with app.app_context():
+        found = inspect(db.engine)
+        for table in found.get_table_names():
+            indexed = {index["column_names"][0] for index in found.get_indexes(table)}
+            indexed.add(found.get_pk_constraint(table)["constrained_columns"][0])
+            for key in found.get_foreign_keys(table):
+                assert key["constrained_columns"][0] in indexed, (table, key)
