@@ -8,6 +8,7 @@ from flask import Flask
 from werkzeug.middleware.proxy_fix import ProxyFix
 
 from sso import (
+    assets,
     browser_session,
     cli,
     cors,
@@ -33,7 +34,7 @@ def create_app(environ: Mapping[str, str] | None = None, instance: Path | None =
     """Build the application from the environment. Raises `SettingsError` with every fault."""
     instance = instance or ROOT / "instance"
     settings = load_settings(os.environ if environ is None else environ, instance)
-    app = Flask("sso", instance_path=str(instance), static_url_path=f"{settings.base_path}/static")
+    app = Flask("sso", instance_path=str(instance), static_folder=None)  # see assets
     app.extensions["sso.settings"] = settings
     app.config.update(flask_settings(settings))
     logs.configure(app)
@@ -55,6 +56,7 @@ def create_app(environ: Mapping[str, str] | None = None, instance: Path | None =
     csrf.init_app(app)
     oauth.init_app(app)
     endpoints.init_app(app)
+    assets.init_app(app)
     errors.init_app(app)
     headers.init_app(app)
     cors.init_app(app)

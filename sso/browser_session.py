@@ -10,7 +10,7 @@ from flask import Flask, Request, Response, g, request
 from flask.sessions import SecureCookieSession, SecureCookieSessionInterface, SessionMixin
 from flask_login import UserMixin, current_user, login_user, logout_user
 
-from sso import audit, clock, current, digests, endings, errors
+from sso import assets, audit, clock, current, digests, endings, errors
 from sso.extensions import login_manager
 from sso.models import BrowserSession, Client, User
 from sso.store import sessions
@@ -31,16 +31,23 @@ class SignedIn(UserMixin):  # type: ignore[misc]
         return self.secret
 
 
+def _without_cookies(app: Flask, path: str) -> bool:
+    return errors.is_api_path(app, path) or path.startswith(assets.path(app))
+
+
 class PageSessions(SecureCookieSessionInterface):
-    """Cookies are for people's browsers: endpoints for programs neither read nor set them."""
+    """Cookies are for people's browsers: endpoints for programs neither read nor set them.
+
+    Neither do static files, which are the same for everybody.
+    """
 
     def open_session(self, app: Flask, request: Request) -> SecureCookieSession | None:
-        if errors.is_api_path(app, request.path):
+        if _without_cookies(app, request.path):
             return SecureCookieSession()
         return super().open_session(app, request)
 
     def save_session(self, app: Flask, session: SessionMixin, response: Response) -> None:
-        if not errors.is_api_path(app, request.path):
+        if not _without_cookies(app, request.path):
             super().save_session(app, session, response)
 
 

@@ -1,6 +1,6 @@
 """Headers of every answer: content sniffing, framing, scripts, referrer, transport, caches."""
 
-from flask import Flask, Response, g, request
+from flask import Flask, Response, g
 
 from sso import current
 
@@ -30,9 +30,6 @@ def init_app(app: Flask) -> None:
         headers.setdefault("Referrer-Policy", "no-referrer")
         if is_https:
             headers.setdefault("Strict-Transport-Security", "max-age=31536000")
-        if request.endpoint == "static":
-            headers["Cache-Control"] = "public, max-age=3600"
-            return response
         headers.setdefault("Cache-Control", "no-store")
         if response.mimetype == "text/html":
             headers["Content-Security-Policy"] = g.get("sso_policy", PAGE_POLICY)

@@ -13,4 +13,4 @@ def test_the_cookie_is_prolonged_with_the_session(
     assert "Set-Cookie" not in browser.history[-1].headers
     clock.move(minutes=2)
     browser.authorize(client)
-    assert "Expires=" in browser.history[-1].headers["Set-Cookie"]
+    assert "Set-Cookie" in browser.history[-1].headers
