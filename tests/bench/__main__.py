@@ -80,6 +80,7 @@ def _measure(root: Path, url: str | None, options: argparse.Namespace) -> dict[s
         with _one_core():
             servers.enter_context(server.serving())
             servers.enter_context(bare.serving(BARE_ROUTE))
+        at_start = processes.memory(processes.tree(server.pid))
         for number in range(options.rounds + 1):
             for place in PLACES:
                 target = bare if place is BARE else server
@@ -105,7 +106,7 @@ def _measure(root: Path, url: str | None, options: argparse.Namespace) -> dict[s
         "floor_cpu_ms": parts,
         "statements": floor.statements(app, world),
         "ratios": report.ratios(inside, parts),
-        "memory_mb": memory / 1e6,
+        "memory_mb": {"at start": at_start / 1e6, "after the load": memory / 1e6},
     }
 
 

@@ -74,7 +74,8 @@ def table(found: Figures) -> str:
     lines += [
         "",
         f"{found['database']}, {found['seed_rows']:,} users and ten times as many tokens; "
-        f"{found['workers']} workers; gunicorn's memory {found['memory_mb']:.0f} MB (PSS); "
+        f"{found['workers']} workers, with {found['memory_mb']['at start']:.0f} MB of memory at "
+        f"start and {found['memory_mb']['after the load']:.0f} MB after the load (PSS); "
         f"noise of the bare route's CPU time over {found['rounds']} rounds of "
         f"{found['requests']}: ±{found['noise']:.0%}.",
     ]
