@@ -2,9 +2,9 @@
 
 import re
 import sqlite3
-from typing import Any
+from typing import Any, cast
 
-from flask import Flask
+from flask import Flask, current_app
 from sqlalchemy import URL, Engine, create_engine, event
 from sqlalchemy.engine import make_url
 
@@ -28,8 +28,17 @@ def prepare(app: Flask) -> None:
     """Hook the engine of this application."""
     with app.app_context():
         engine = db.engine
+    app.extensions["sso.reader"] = engine
     if engine.dialect.name == "sqlite":
         _prepare_sqlite(engine)
+    else:
+        # The same pool; BEGIN and ROLLBACK are not sent (SQLite has them not unless it writes).
+        app.extensions["sso.reader"] = engine.execution_options(isolation_level="AUTOCOMMIT")
+
+
+def reader() -> Engine:
+    """The engine for a request that asks for one row and changes nothing."""
+    return cast(Engine, current_app.extensions["sso.reader"])
 
 
 def open_engine(database_url: str | URL) -> Engine:

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from sqlalchemy import Executable, Row, Table
 
+from sso import database
 from sso.extensions import db
 from sso.models import Base
 
@@ -16,6 +17,12 @@ from sso.models import Base
 def table(model: type[Base]) -> Table:
     """The table of a model."""
     return cast(Table, model.__table__)
+
+
+def read(statement: Executable, values: dict[str, Any]) -> Row[Any] | None:
+    """The first row of a SELECT that is all its request asks: no session, no transaction."""
+    with database.reader().connect() as connection:
+        return connection.execute(statement, values).first()
 
 
 def first(statement: Executable, values: dict[str, Any]) -> Row[Any] | None:

@@ -51,7 +51,7 @@ _ACCESS_TOKEN = (
 
 def find_access_token(jti: str) -> AccessToken | None:
     """An access token of a user and a client that are both enabled, with the user's profile."""
-    row = prepared.first(_ACCESS_TOKEN, {"jti": jti})
+    row = prepared.read(_ACCESS_TOKEN, {"jti": jti})
     return AccessToken._make((*row[:5], Person._make(row[5:]))) if row else None
 
 
