@@ -36,10 +36,7 @@ BARE_ROUTE = "tests.bench.bare:app"
 
 def main() -> None:
     options = _options()
-    # The log is written as by a server, but it is not to be read here.
-    nowhere = logging.FileHandler(os.devnull)
-    nowhere.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
-    logging.getLogger("sso").addHandler(nowhere)
+    quiet()
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         root = Path(folder)
         url = options.database_url
@@ -50,6 +47,13 @@ def main() -> None:
     if options.json:
         options.json.write_text(json.dumps(found, indent=2) + "\n")
     print(report.table(found))
+
+
+def quiet() -> None:
+    """The log is written as by a server, but it is not to be read here."""
+    nowhere = logging.FileHandler(os.devnull)
+    nowhere.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    logging.getLogger("sso").addHandler(nowhere)
 
 
 def _options() -> argparse.Namespace:
@@ -74,10 +78,10 @@ def _measure(root: Path, url: str | None, options: argparse.Namespace) -> dict[s
     bare = Server(root / "bare", workers=options.workers)
     settings = {name: value for name, value in server.environ.items() if name.startswith("SSO_")}
     app = create_app(settings, root)
-    world = _world(app, server.base_url, options.seed_rows)
+    world = make_world(app, server.base_url, options.seed_rows)
     measured = {place.name: report.Measured() for place in PLACES}
     with contextlib.ExitStack() as servers:
-        with _one_core():
+        with one_core():
             servers.enter_context(server.serving())
             servers.enter_context(bare.serving(BARE_ROUTE))
         at_start = processes.memory(processes.tree(server.pid))
@@ -110,7 +114,7 @@ def _measure(root: Path, url: str | None, options: argparse.Namespace) -> dict[s
     }
 
 
-def _world(app: Flask, issuer: str, rows: int) -> World:
+def make_world(app: Flask, issuer: str, rows: int) -> World:
     """A seeded database, its client, and some of its people, signed in by the form."""
     with app.app_context():
         flask_migrate.upgrade()
@@ -144,7 +148,7 @@ def _client() -> tuple[str, str, bool]:
 
 
 @contextlib.contextmanager
-def _one_core() -> Iterator[None]:
+def one_core() -> Iterator[None]:
     """What is started inside runs on one core, and leaves the others to this program."""
     cores = os.sched_getaffinity(0)
     one = min(cores)
