@@ -17,8 +17,9 @@ limit_request_line = 8190
 worker_class = "gthread"
 workers = 2
 # Python runs one of a process's threads at a time: more of them make nothing faster, but the
-# slowest answers slower. A few keep a worker busy while others wait for the database.
-threads = 4
+# slowest answers slower. A few keep a worker busy while others wait for the database, or for
+# the check of a password (sso.passwords.AT_ONCE).
+threads = 6
 
 # The application is loaded once, and the workers share its memory.
 preload_app = True

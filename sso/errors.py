@@ -16,7 +16,7 @@ from flask_wtf.csrf import CSRFError
 from sqlalchemy.exc import OperationalError
 from werkzeug.exceptions import HTTPException
 
-from sso import current
+from sso import current, passwords
 from sso.extensions import db
 from sso.settings import Settings
 from sso.words import N_
@@ -94,6 +94,7 @@ def init_app(app: Flask) -> None:
     app.register_error_handler(CSRFError, _form_expired)
     app.register_error_handler(HTTPException, _http)
     app.register_error_handler(OperationalError, _database_away)
+    app.register_error_handler(passwords.Busy, _crowded)
     app.register_error_handler(Exception, _unexpected)
 
 
@@ -127,6 +128,18 @@ def _database_away(error: OperationalError) -> Response:
     logger.error("database: %s", error.orig)
     db.session.rollback()
     return _broken(503, "temporarily_unavailable", N_("The service cannot be used at the moment."))
+
+
+def _crowded(_: passwords.Busy) -> Response:
+    db.session.rollback()
+    response = page(
+        "Very many people are signing in at this moment.",
+        status=503,
+        title="Please try again",
+        mend="Wait a few seconds, go back and try again.",
+    )
+    response.headers["Retry-After"] = "5"
+    return response
 
 
 def _unexpected(error: Exception) -> Response:

@@ -1,9 +1,13 @@
 """Passwords: Argon2id (RFC 9106), as costly for unknown users as for known ones."""
 
+import os
+import sys
 import threading
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from typing import TypeVar
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
@@ -24,21 +28,31 @@ _ESTIMATED = 64
 # OWASP's parameters: 19 MiB, 2 passes, 1 lane.
 hasher = PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1)
 
-# A flood of sign-ins must not take all memory or all cores of a process.
-_turn = threading.BoundedSemaphore(2)
+# One hash at a time in a process, and a few that wait: a flood of sign-ins must leave threads,
+# memory and cores to everybody else. (gunicorn.conf.py has more threads than that.)
+AT_ONCE = 4
+_places = threading.BoundedSemaphore(AT_ONCE)
+_LESS_URGENT = 5  # nice(2): against a busy thread, about a quarter of a core
+
+T = TypeVar("T")
+
+
+class Busy(Exception):
+    """Too many passwords are being checked at this moment."""
 
 
 def hash_password(password: str) -> str:
-    """The Argon2id hash to store for a password."""
-    with _turn:
-        return hasher.hash(_normal(password))
+    """The Argon2id hash to store for a password. Raises `Busy`."""
+    return _in_turn(lambda: hasher.hash(_normal(password)))
 
 
 def verify(password: str, stored: str | None) -> bool:
-    """Whether the password is the stored one; `None` (unknown user) costs the same and is false."""
+    """Whether the password is the stored one; `None` (unknown user) costs the same and is false.
+
+    Raises `Busy`.
+    """
     try:
-        with _turn:
-            hasher.verify(stored or _nobody(), _normal(password))
+        _in_turn(lambda: hasher.verify(stored or _nobody(), _normal(password)))
     except (VerificationError, InvalidHashError):
         return False
     return stored is not None
@@ -64,6 +78,27 @@ def fault(password: str, about: Iterable[str] = ()) -> str | None:
     if zxcvbn(beginning, user_inputs=list(about))["guesses"] < _GUESSES:
         return TOO_COMMON
     return None
+
+
+def _in_turn(work: Callable[[], T]) -> T:
+    if not _places.acquire(blocking=False):
+        raise Busy
+    try:
+        return _worker().submit(work).result()
+    finally:
+        _places.release()
+
+
+@cache
+def _worker() -> ThreadPoolExecutor:
+    # Made at the first use: threads don't live on in gunicorn's forked workers.
+    return ThreadPoolExecutor(1, "passwords", initializer=_step_back)
+
+
+def _step_back() -> None:
+    # Linux gives every thread a priority of its own; elsewhere it is the whole process.
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LESS_URGENT)
 
 
 def _normal(password: str) -> bytes:

@@ -31,6 +31,8 @@ def main(flood: int = 24) -> None:
             running = server.serving()
             running.__enter__()
         try:
+            share = CONNECTIONS / (CONNECTIONS + flood)
+            print(f"Fair share of the measured connections during the flood: {share:.0%}\n")
             print("| | userinfo /s | p50 ms | p99 ms | refresh /s | p50 ms | p99 ms | sign-ins |")
             print("|---|---|---|---|---|---|---|---|")
             _measure(server, world)  # warms up
@@ -62,20 +64,20 @@ def _flood(server: Server, count: int) -> Iterator[Counter[int]]:
     stop, statuses = Event(), Counter[int]()
 
     def person(number: int) -> None:
+        connection = Connection(server.port)
+        page = connection.send(Request("GET", f"{BASE}/sign-in"))
+        token = re.search(rb'name="csrf_token"[^>]*value="([^"]+)"', page.body)
+        assert token, page
+        form = {
+            "csrf_token": token[1].decode(),
+            "email": f"stranger{number}@bench.example",
+            "password": "not the password",
+        }
+        cookie = {"Cookie": page.headers["set-cookie"].split(";")[0]}
         while not stop.is_set():
-            connection = Connection(server.port)
-            page = connection.send(Request("GET", f"{BASE}/sign-in"))
-            token = re.search(rb'name="csrf_token"[^>]*value="([^"]+)"', page.body)
-            assert token, page
-            form = {
-                "csrf_token": token[1].decode(),
-                "email": f"stranger{number}@bench.example",
-                "password": "not the password",
-            }
-            cookie = {"Cookie": page.headers["set-cookie"].split(";")[0]}
             answer = connection.send(Request("POST", f"{BASE}/sign-in", cookie, form))
             statuses[answer.status] += 1
-            connection.close()
+        connection.close()
 
     with ThreadPoolExecutor(count) as pool:
         people = [pool.submit(person, number) for number in range(count)]

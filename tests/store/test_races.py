@@ -3,13 +3,14 @@
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
+from threading import Barrier, BoundedSemaphore
 from typing import Any
 
 import pytest
 from flask import Flask
 from sqlalchemy import func, select
 
+from sso import passwords
 from sso.extensions import db
 from sso.models import Token, User
 from tests.actors import Browser, RelyingParty
@@ -62,8 +63,11 @@ def test_one_refresh_token_without_leeway(
     assert client.userinfo(winner.get_json()["access_token"]).status_code == 401
 
 
-def test_many_people_at_once(app: Flask, client: RelyingParty, user: User) -> None:
+def test_many_people_at_once(
+    app: Flask, client: RelyingParty, user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Writers wait for each other; nobody meets a locked database."""
+    monkeypatch.setattr(passwords, "_places", BoundedSemaphore(10))
 
     def whole_flow() -> int:
         tokens = client.exchange(Browser(app).approve(client).code).get_json()
