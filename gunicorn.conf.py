@@ -21,6 +21,9 @@ workers = 2
 # the check of a password (sso.passwords.AT_ONCE).
 threads = 6
 
+# Longer than a proxy keeps its connections to us (nginx: 60 s), so that none is closed under it.
+keepalive = 75
+
 # The application is loaded once, and the workers share its memory.
 preload_app = True
 

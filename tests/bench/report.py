@@ -59,7 +59,7 @@ def table(found: Figures) -> str:
         "| CPU ms (in process) | statements (commits) |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
-    yardstick = found["gunicorn"][BARE.name]["cpu_ms"]
+    yardstick = found["gunicorn"][BARE.name]["cpu_ms"] or float("nan")  # too few to measure
     for place in PLACES:
         served, inside = found["gunicorn"][place.name], found["in_process_cpu_ms"][place.name]
         sql, commits = found["statements"].get(place.name, (0, 0))

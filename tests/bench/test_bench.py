@@ -1,0 +1,39 @@
+"""The benchmark runs, and what can be counted keeps to its aims. Times are not tested."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.bench.places import PLACES
+from tests.services import ROOT
+
+# Statements and commits of one request, at the most.
+AIMS = {
+    "authorize": (3, 1),
+    "code exchange": (4, 1),
+    "refresh": (4, 1),
+    "userinfo": (1, 0),
+    "sign-in page": (1, 0),
+}
+
+
+def test_the_benchmark_runs(tmp_path: Path) -> None:
+    figures = tmp_path / "figures.json"
+    small = ["--rounds", "1", "--requests", "16", "--seed-rows", "20", "--json", str(figures)]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.bench", *small],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(figures.read_text())
+    for place in PLACES:
+        assert found["gunicorn"][place.name]["per_second"] > 0
+        assert f"| {place.name} |" in done.stdout
+    for name, (statements, commits) in AIMS.items():
+        # The key ring is read anew every ten seconds: once in the twenty requests that count.
+        assert found["statements"][name][0] <= statements + 0.05
+        assert found["statements"][name][1] <= commits
