@@ -1,7 +1,7 @@
 """CPU time inside one process: each place, the bare route, and the floor under code and refresh.
 
-The floor of a place is what no server of this kind can do without: the bare Flask route, the two
-signatures, and its SQL run by hand in SQLAlchemy Core with one commit.
+The floor of a place is what no server of this kind can do without, in one Flask route: the two
+signatures, and the SQL run by hand in SQLAlchemy Core with one commit.
 """
 
 import secrets
@@ -15,14 +15,14 @@ from uuid import uuid4
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 from flask import Flask
-from sqlalchemy import Connection, bindparam, event, insert, select, update
+from sqlalchemy import Connection, Engine, bindparam, event, insert, select, update
 
 from sso import clock
 from sso.extensions import db
 from sso.models import AuthorizationCode, BrowserSession, Client, Grant, Token, User
 from tests.bench import bare
-from tests.bench.places import BARE, PLACES, World
-from tests.bench.transport import in_process
+from tests.bench.places import BARE, EXCHANGE, PLACES, REFRESH, World
+from tests.bench.transport import Request, in_process
 
 _CLIENT, _CODE, _GRANT, _SESSION, _TOKEN, _USER = (
     model.__table__ for model in (Client, AuthorizationCode, Grant, BrowserSession, Token, User)
@@ -94,29 +94,65 @@ def cpu(app: Flask, world: World, rounds: int, count: int) -> dict[str, float]:
 
 
 def parts(app: Flask, client_id: str, count: int) -> dict[str, float]:
-    """Milliseconds of CPU of the parts of the floor, other than the bare route."""
-    rsa_key = rsa.generate_private_key(65537, 2048)
-    ec_key = ec.generate_private_key(ec.SECP256R1())
-    text = secrets.token_bytes(400)
+    """Milliseconds of CPU of the floors, and of what they are made of, each by itself."""
     with app.app_context():
         engine = db.engine
+    text = secrets.token_bytes(400)
     with engine.connect() as connection:
-        given = _approve_by_hand(connection, client_id, 2 * count)
-        codes, tokens = given[:count], given[count:]
-        return {
-            "RS256 signature": _each(
-                [None] * count, lambda _: rsa_key.sign(text, padding.PKCS1v15(), SHA256())
-            ),
-            "ES256 signature": _each(
-                [None] * count, lambda _: ec_key.sign(text, ec.ECDSA(SHA256()))
-            ),
+        given = _approve_by_hand(connection, client_id, 4 * count)
+        hot = {
+            "RS256 signature": _each([text] * count, _sign_rs256),
+            "ES256 signature": _each([text] * count, _sign_es256),
             "SQL of code exchange": _each(
-                codes, lambda one: _exchange_by_hand(connection, client_id, one)
+                given[:count], lambda one: _exchange_by_hand(connection, client_id, one)
             ),
             "SQL of refresh": _each(
-                tokens, lambda one: _refresh_by_hand(connection, client_id, one)
+                given[count : 2 * count], lambda one: _refresh_by_hand(connection, client_id, one)
             ),
         }
+    by_hand = _app_by_hand(engine, client_id)
+    floors = {
+        f"floor of {place.name}": _mean(by_hand, f"/{place.name}/", digests)
+        for place, digests in (
+            (EXCHANGE, given[2 * count : 3 * count]),
+            (REFRESH, given[3 * count :]),
+        )
+    }
+    return {**hot, **floors}
+
+
+_RSA_KEY = rsa.generate_private_key(65537, 2048)
+_EC_KEY = ec.generate_private_key(ec.SECP256R1())
+
+
+def _sign_rs256(text: bytes) -> bytes:
+    return _RSA_KEY.sign(text, padding.PKCS1v15(), SHA256())
+
+
+def _sign_es256(text: bytes) -> bytes:
+    return _EC_KEY.sign(text, ec.ECDSA(SHA256()))
+
+
+def _app_by_hand(engine: Engine, client_id: str) -> Flask:
+    """Flask routes that do what the floor is made of, and nothing else."""
+    made = Flask(__name__)
+    acts = {EXCHANGE.name: _exchange_by_hand, REFRESH.name: _refresh_by_hand}
+
+    @made.get("/<name>/<digest>")
+    def floor(name: str, digest: str) -> dict[str, str]:
+        with engine.connect() as connection:
+            acts[name](connection, client_id, digest)
+        text = digest.encode() * 6
+        return {"id_token": _sign_rs256(text).hex(), "access_token": _sign_es256(text).hex()}
+
+    return made
+
+
+def _mean(application: Flask, path: str, digests: list[str]) -> float:
+    answers = in_process(application, [Request("GET", path + digest) for digest in digests])
+    assert {answer.status for answer in answers} == {200}
+    warm = answers[len(answers) // 10 :]
+    return 1000 * sum(answer.seconds for answer in warm) / len(warm)
 
 
 def _each(items: list[Any], act: Callable[[Any], object]) -> float:

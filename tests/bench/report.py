@@ -8,8 +8,7 @@ from tests.bench.transport import Answer
 
 Figures = dict[str, Any]
 
-# From the parts of `floor`, which a place must pay for.
-_FLOORS = {EXCHANGE.name: "SQL of code exchange", REFRESH.name: "SQL of refresh"}
+_TO_FLOOR = (EXCHANGE.name, REFRESH.name)
 _TO_BARE = (AUTHORIZE.name, USERINFO.name)
 
 
@@ -45,10 +44,10 @@ class Measured:
 def ratios(in_process: dict[str, float], parts: dict[str, float]) -> dict[str, float]:
     """What the targets are given in: to the bare route, or to the floor under the place."""
     yardstick = in_process[BARE.name]
-    signatures = parts["RS256 signature"] + parts["ES256 signature"]
     found = {f"{name} / bare route": in_process[name] / yardstick for name in _TO_BARE}
-    for name, sql in _FLOORS.items():
-        found[f"{name} / its floor"] = in_process[name] / (yardstick + signatures + parts[sql])
+    found |= {
+        f"{name} / its floor": in_process[name] / parts[f"floor of {name}"] for name in _TO_FLOOR
+    }
     return {name: round(ratio, 2) for name, ratio in found.items()}
 
 
