@@ -133,10 +133,11 @@ def _database_away(error: OperationalError) -> Response:
 def _crowded(_: passwords.Busy) -> Response:
     db.session.rollback()
     response = page(
-        "Very many people are signing in at this moment.",
+        gettext("Very many people are signing in at this moment."),
         status=503,
-        title="Please try again",
-        mend="Wait a few seconds, go back and try again.",
+        title=gettext("Please try again"),
+        mend=gettext("Wait a few seconds, then try again."),
+        way_on=(gettext("Try again"), request.full_path.rstrip("?")),
     )
     response.headers["Retry-After"] = "5"
     return response

@@ -31,7 +31,7 @@ from tests.services import Server, postgresql
 CLIENT = "Benchmark"
 REDIRECT_URI = "https://app.bench.example/callback"
 PEOPLE = 16
-BARE_ROUTE = "tests.bench.bare:app"
+BARE_ROUTE = "tests.bench.bare:application"
 
 
 def main() -> None:

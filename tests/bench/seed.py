@@ -13,7 +13,15 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from sso import clock, passwords
 from sso.extensions import db
-from sso.models import AuthorizationCode, BrowserSession, Consent, Grant, Token, User
+from sso.models import (
+    AuthorizationCode,
+    BrowserSession,
+    Consent,
+    Grant,
+    LogoutDelivery,
+    Token,
+    User,
+)
 from sso.models.base import UtcDateTime
 
 PASSWORD = "correct horse battery"
@@ -97,6 +105,18 @@ def fill(app: Flask, client_id: str, rows: int, say: Callable[[str], None]) -> N
                 "redirect_uri": literal("https://app.bench.example/callback"),
                 "expires_at": times["old"],
                 "used_at": times["old"],
+            },
+        ),
+        (
+            LogoutDelivery,
+            1,
+            lambda n: {
+                "id": _uuid("delivery")(n),
+                "client_id": literal(client_id),
+                "sub": cast(user(n), String),
+                "sid": cast(_uuid("ended session")(n), String),
+                "next_attempt_at": literal(None, UtcDateTime),
+                "delivered_at": times["old"],
             },
         ),
         (
