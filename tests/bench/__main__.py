@@ -17,7 +17,7 @@ import flask_migrate
 from flask import Flask
 from joserfc.jwk import KeySet
 
-from sso import create_app, digests
+from sso import create_app, digests, logs
 from sso.cli.registration import register_client
 from sso.extensions import db
 from sso.jobs.key_rotation import ensure_keys
@@ -52,8 +52,8 @@ def main() -> None:
 def quiet() -> None:
     """The log is written as by a server, but it is not to be read here."""
     nowhere = logging.FileHandler(os.devnull)
-    nowhere.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
-    logging.getLogger("sso").addHandler(nowhere)
+    nowhere.setFormatter(logs.TextFormatter(logs.TEXT))
+    logging.getLogger().addHandler(nowhere)
 
 
 def _options() -> argparse.Namespace:
