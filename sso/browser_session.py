@@ -10,7 +10,7 @@ from flask import Flask, Request, Response, g, request
 from flask.sessions import SecureCookieSession, SecureCookieSessionInterface, SessionMixin
 from flask_login import UserMixin, current_user, login_user, logout_user
 
-from sso import assets, audit, clock, current, digests, endings, errors
+from sso import assets, audit, clock, current, digests, endings, errors, known_browser, notices
 from sso.extensions import login_manager
 from sso.models import BrowserSession, Client, User
 from sso.store import sessions
@@ -113,6 +113,9 @@ def begin(user: User, amr: str, remember: bool = False) -> BrowserSession:
     flask.session.clear()
     flask.session.permanent = remember
     login_user(SignedIn(secret, sessions.Visit(session, user)))
+    if not known_browser.knows(user.id):
+        notices.new_browser(user, session)
+    known_browser.remember(user.id)
     audit.event("signed_in", user=user.id, sid=session.id, address=session.address)
     return session
 

@@ -14,6 +14,7 @@ AUTHORIZATION_CODE = "sso_ac_"
 REFRESH_TOKEN = "sso_rt_"  # noqa: S105 (a prefix)
 CLIENT_SECRET = "sso_cs_"  # noqa: S105 (a prefix)
 SESSION = "sso_sid_"
+MAIL = "sso_ml_"
 
 
 def make(prefix: str) -> str:

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
+from sso import email_addresses, smtp
 from sso.addresses import is_loopback, strict_url_fault
 
 
@@ -73,3 +74,28 @@ def one_of(*choices: str) -> Callable[[str], str]:
         return text
 
     return read
+
+
+def smtp_url(text: str) -> str:
+    smtp.parse(text)
+    return text
+
+
+def email_address(text: str) -> str:
+    try:
+        return email_addresses.normalized(text)
+    except ValueError:
+        raise ValueError("it is no e-mail address; give one such as sso@example.com") from None
+
+
+def sign_up(text: str) -> str:
+    """`open`, `off`, or domains, separated by spaces."""
+    if text in ("off", "open"):
+        return text
+    domains = text.replace(",", " ").lower().split()
+    for domain in domains:
+        try:
+            email_addresses.normalized(f"a@{domain}")
+        except ValueError:
+            raise ValueError("give off, open, or domains such as example.com") from None
+    return " ".join(domains)

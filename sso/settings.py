@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from sso import setting_checks
 from sso.secret_key import embedded_secret_key
 from sso.setting_checks import base_url, database_url, ip, number, one_of, secret_key, url
 
@@ -78,8 +79,20 @@ SETTINGS = (
         "SSO_SMTP_URL",
         None,
         "outgoing mail; without it, mail goes to the log",
-        url("smtp", "smtps"),
+        setting_checks.smtp_url,
         secret=True,
+    ),
+    Setting(
+        "SSO_MAIL_FROM",
+        None,
+        "sender of mails; without it, no-reply@ the host of the base address",
+        setting_checks.email_address,
+    ),
+    Setting(
+        "SSO_SIGN_UP",
+        "off",
+        "who may make an account: off, open, or domains of e-mail addresses",
+        setting_checks.sign_up,
     ),
     Setting(
         "SSO_TRUSTED_PROXIES",
@@ -150,6 +163,8 @@ class Settings:
     secret_key: str
     redis_url: str | None
     smtp_url: str | None
+    mail_from: str | None
+    sign_up: str
     trusted_proxies: int
     access_token_lifetime: int
     authorization_code_lifetime: int

@@ -6,6 +6,7 @@ Commands own their transaction: they commit once, at the end, or change nothing.
 from flask import Flask
 
 from sso.cli import clients, migrations, signing_keys, users
+from sso.cli import invitations as _invitations  # noqa: F401 (adds to users.group)
 from sso.cli import user_access as _more_of_users  # noqa: F401 (adds to users.group)
 from sso.cli.declaring import apply_command, export_command
 from sso.cli.moving import backup_command, restore_command

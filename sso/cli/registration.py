@@ -8,10 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID, uuid4
 
-from email_validator import EmailNotValidError, validate_email
 from sqlalchemy.exc import IntegrityError
 
-from sso import digests, passwords
+from sso import digests, email_addresses, notices, passwords
 from sso.cli import claims as operator_claims
 from sso.cli.metadata import faults_of, text_fault
 from sso.extensions import db
@@ -97,8 +96,13 @@ def create_user(
     groups: Iterable[str] = (),
     claims: Mapping[str, Any] | None = None,
     user_id: UUID | None = None,
+    invited: bool = False,
 ) -> User:
-    """A new user; without a password nobody signs in as them yet. Raises `RegistrationError`."""
+    """A new user, who is mailed a link; without a password nobody signs in as them yet.
+
+    The link verifies the address, or sets the password of somebody who is invited. Raises
+    `RegistrationError`.
+    """
     user = User(id=user_id or uuid4(), email_verified=email_verified, claims={}, groups=[])
     about = (name, email)
     faults = []
@@ -112,6 +116,10 @@ def create_user(
         raise RegistrationError(faults)
     user.password_hash = None if password is None else passwords.hash_password(password)
     _flush(user)
+    if invited:
+        notices.invited(user)
+    elif not email_verified:
+        notices.verify(user)
     return user
 
 
@@ -136,12 +144,15 @@ def change_user(
     faults += operator_claims.faults_of(claims or {})
     if faults:
         raise RegistrationError(faults)
-    user.email, user.groups = address, members
+    before, user.email, user.groups = user.email, address, members
     user.name = user.name if name is None else name
     merged = {**user.claims, **(claims or {})}
     user.claims = {key: value for key, value in merged.items() if value is not None}
     if user in db.session:
         _flush(user)
+        if address != before:
+            notices.email_changed(user, before)
+            notices.verify(user)
 
 
 def set_password(user: User, password: str) -> None:
@@ -166,14 +177,9 @@ def _tidy(name: str, value: Any) -> Any:
 
 def _address(email: str) -> tuple[str, str | None]:
     try:
-        # No DNS: an address may be registered before its domain, and where there is no network.
-        # Domains such as home.lan are deliverable in the networks that people run themselves.
-        found = validate_email(
-            email.strip(), check_deliverability=False, globally_deliverable=False
-        )
-    except (EmailNotValidError, UnicodeError) as error:
+        return email_addresses.normalized(email), None
+    except ValueError as error:
         return "", f"the e-mail address {email!r} is not valid: {error}"
-    return found.normalized.lower(), None
 
 
 def _taken(address: str, user: User) -> list[str]:

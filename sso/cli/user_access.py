@@ -1,6 +1,6 @@
 """`flask user`, continued: passwords, sessions, and who is let in."""
 
-from sso import clock, endings
+from sso import clock, endings, notices
 from sso.cli import registration, views
 from sso.cli.commands import confirm, json_option, yes_option
 from sso.cli.new_password import ask, stdin_option
@@ -19,6 +19,7 @@ def set_password(who: str, password_stdin: bool, as_json: bool) -> None:
     user = find_user(who)
     registration.set_password(user, ask(password_stdin))
     endings.everything_of_user(user.id, "password_changed")
+    notices.password_changed(user)
     db.session.commit()
     done(user, as_json, "the password is set", password_set=True)
 

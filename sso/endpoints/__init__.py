@@ -7,18 +7,23 @@ from flask import Blueprint, Flask
 from sso import current
 from sso.endpoints import (
     account,
+    account_email,
     authorize,
     consent,
     discovery,
     end_session,
+    forgotten_password,
     health,
     introspect,
     jwks,
+    new_password,
     revoke,
     sign_in,
     sign_out,
+    sign_up,
     token,
     userinfo,
+    verify_email,
 )
 from sso.extensions import csrf
 
@@ -38,6 +43,12 @@ ROUTES: tuple[tuple[str, str, Any, tuple[str, ...]], ...] = (
     ("/sign-out", "sign_out", sign_out.sign_out, BOTH),
     ("/consent", "consent", consent.consent, BOTH),
     ("/account", "account", account.account, BOTH),
+    ("/account/email", "account_email", account_email.account_email, BOTH),
+    ("/forgotten-password", "forgotten_password", forgotten_password.forgotten_password, BOTH),
+    ("/new-password", "new_password", new_password.new_password, BOTH),
+    ("/verify-email", "verify_email", verify_email.verify_email, BOTH),
+    ("/sign-up", "sign_up", sign_up.sign_up, BOTH),
+    ("/complete-sign-up", "complete_sign_up", sign_up.complete_sign_up, BOTH),
 )
 
 # Called by other sites and by backends: they prove themselves otherwise than by a CSRF token.

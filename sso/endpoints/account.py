@@ -6,7 +6,7 @@ from flask import make_response, redirect, render_template, request, url_for
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
-from sso import audit, browser_session, browsers, endings, languages, passwords
+from sso import audit, browser_session, browsers, endings, languages, notices, passwords
 from sso.endpoints.forms import ChangePasswordForm, DecisionForm
 from sso.extensions import db
 from sso.flow import scopes
@@ -107,6 +107,7 @@ def _change_password(visit: Visit, form: ChangePasswordForm) -> str | None:
         return None
     visit.user.password_hash = passwords.hash_password(new)
     endings.everything_of_user(visit.user.id, "password_changed", but=visit.session.id)
+    notices.password_changed(visit.user)
     audit.event("password_changed", user=visit.user.id)
     return "password"
 

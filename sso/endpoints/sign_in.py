@@ -4,7 +4,7 @@ from flask import make_response, redirect, render_template, request, url_for
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
-from sso import audit, browser_session, passwords
+from sso import audit, browser_session, current, passwords
 from sso.endpoints import authorize
 from sso.endpoints.forms import DecisionForm, SignInForm
 from sso.extensions import db
@@ -16,6 +16,10 @@ from sso.store.sessions import Visit
 from sso.words import N_
 
 WRONG = N_("The e-mail address or the password is not right.")
+_NOTICES = {
+    "password": "Your password is set. Sign in with it.",
+    "signed_up": "Your account is made. Sign in with your new password.",
+}
 
 
 def sign_in() -> Response:
@@ -69,7 +73,8 @@ def _ask(
         reauthenticate=again,
         notice=gettext("Please sign in with the account that the application asked for.")
         if why is decision.Why.SOMEBODY_ELSE
-        else None,
+        else _NOTICES.get(request.args.get("notice", "")),
+        can_sign_up=current.settings().sign_up != "off",
     )
     return make_response(html)
 

@@ -1,15 +1,14 @@
 """The worker: what has to be done beside requests, each job in its own rhythm."""
 
 import logging
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from threading import Event
+from threading import Event, Thread
 
 from flask import Flask
 
 from sso.extensions import db
-from sso.jobs import logout_delivery
+from sso.jobs import logout_delivery, mail_delivery
 
 logger = logging.getLogger("sso.jobs")
 
@@ -23,19 +22,30 @@ class Job:
     run: Callable[[], int]
 
 
-JOBS = (Job("deliver logout tokens", 1, logout_delivery.deliver_due),)
+JOBS = (
+    Job("deliver logout tokens", 1, logout_delivery.deliver_due),
+    Job("send mails", 1, mail_delivery.deliver_due),
+)
 
 
 def run(app: Flask, stop: Event) -> None:
-    """Do every job when its time has come, until told to stop."""
-    due = dict.fromkeys((job.name for job in JOBS), 0.0)
+    """Do every job when its time has come, until told to stop.
+
+    Each has a thread of its own: a mail server that hangs delays no logout token.
+    """
+    threads = [Thread(target=_keep_at, args=(app, job, stop), name=job.name) for job in JOBS]
+    for thread in threads:
+        thread.start()
+    stop.wait()
+    for thread in threads:
+        thread.join()
+
+
+def _keep_at(app: Flask, job: Job, stop: Event) -> None:
     while not stop.is_set():
-        for job in JOBS:
-            if due[job.name] <= time.monotonic():
-                # As long as there is more to do, it goes on without a pause.
-                busy = run_once(app, job) > 0
-                due[job.name] = time.monotonic() + (0 if busy else job.seconds)
-        stop.wait(max(0.02, min(due.values()) - time.monotonic()))
+        # As long as there is more to do, it goes on without a pause.
+        busy = run_once(app, job) > 0
+        stop.wait(0.02 if busy else job.seconds)
 
 
 def run_once(app: Flask, job: Job) -> int:

@@ -12,7 +12,7 @@ from sso.endpoints.health import schema_is_current
 from sso.extensions import db
 from sso.metrics import gauges
 from sso.models import KeyState
-from sso.store import logout_deliveries, signing_keys
+from sso.store import logout_deliveries, mails, signing_keys
 
 
 def init_app() -> None:
@@ -25,6 +25,7 @@ def init_app() -> None:
         _key_ages, ("alg", "state"),
     )  # fmt: skip
     gauges.add_outbox("logout", _logouts)
+    gauges.add_outbox("mail", _mails)
 
 
 def _build() -> gauges.Reading:
@@ -61,4 +62,9 @@ def _key_ages() -> gauges.Reading:
 
 def _logouts() -> tuple[float, float]:
     count, oldest = logout_deliveries.waiting()
+    return count, (clock.now() - oldest).total_seconds() if oldest else 0.0
+
+
+def _mails() -> tuple[float, float]:
+    count, oldest = mails.waiting()
     return count, (clock.now() - oldest).total_seconds() if oldest else 0.0

@@ -6,6 +6,8 @@ from sso.models.client import Client
 from sso.models.consent import Consent
 from sso.models.grant import Grant
 from sso.models.logout_delivery import LogoutDelivery
+from sso.models.mail import Mail
+from sso.models.mail_token import MailToken
 from sso.models.session import BrowserSession
 from sso.models.signing_key import KeyState, SigningKey
 from sso.models.token import Token
@@ -20,6 +22,8 @@ __all__ = [
     "Grant",
     "KeyState",
     "LogoutDelivery",
+    "Mail",
+    "MailToken",
     "SigningKey",
     "Token",
     "User",

@@ -7,7 +7,16 @@ from sqlalchemy import ColumnElement, and_, delete, exists, or_
 
 from sso import clock
 from sso.extensions import db
-from sso.models import AuthorizationCode, BrowserSession, Grant, LogoutDelivery, SigningKey, Token
+from sso.models import (
+    AuthorizationCode,
+    BrowserSession,
+    Grant,
+    LogoutDelivery,
+    Mail,
+    MailToken,
+    SigningKey,
+    Token,
+)
 
 # A used code or an ended session is still asked about for a while: reuse must be seen.
 KEEP = timedelta(days=1)
@@ -70,6 +79,21 @@ def _deliveries(now: datetime, _: timedelta) -> ColumnElement[bool]:
     )
 
 
+def _mails(now: datetime, _: timedelta) -> ColumnElement[bool]:
+    return and_(
+        Mail.next_attempt_at.is_(None),
+        or_(
+            Mail.created_at < now - KEEP_DELIVERIES,
+            # Asked for by strangers, for addresses that nobody here has.
+            and_(Mail.attempts == 1, Mail.delivered_at.is_(None), Mail.created_at < now - KEEP),
+        ),
+    )
+
+
+def _mail_tokens(now: datetime, _: timedelta) -> ColumnElement[bool]:
+    return MailToken.expires_at < now - KEEP
+
+
 def _keys(now: datetime, keep: timedelta) -> ColumnElement[bool]:
     return SigningKey.retired_at < now - max(KEEP_KEYS, keep)
 
@@ -80,5 +104,7 @@ _EXPIRED: dict[str, tuple[type, Callable[[datetime, timedelta], ColumnElement[bo
     "grants": (Grant, _grants),
     "browser_sessions": (BrowserSession, _sessions),
     "logout_deliveries": (LogoutDelivery, _deliveries),
+    "mails": (Mail, _mails),
+    "mail_tokens": (MailToken, _mail_tokens),
     "signing_keys": (SigningKey, _keys),
 }

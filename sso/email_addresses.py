@@ -1,0 +1,28 @@
+"""E-mail addresses: one spelling for each, valid by RFC 5322 and RFC 6531."""
+
+from email_validator import EmailNotValidError, validate_email
+
+
+def normalized(text: str) -> str:
+    """The one spelling under which an address is stored. Raises `ValueError` with the reason."""
+    try:
+        # No DNS: an address may be registered before its domain, and where there is no network.
+        # Domains such as home.lan are deliverable in the networks that people run themselves.
+        found = validate_email(text.strip(), check_deliverability=False, globally_deliverable=False)
+    except (EmailNotValidError, UnicodeError) as error:
+        raise ValueError(str(error)) from None
+    return found.normalized.lower()
+
+
+def for_smtp(address: str) -> str:
+    """The address with its domain in ASCII, as every mail server takes it (RFC 5891)."""
+    try:
+        found = validate_email(address, check_deliverability=False, globally_deliverable=False)
+    except EmailNotValidError as error:
+        raise ValueError(str(error)) from None
+    return f"{found.local_part}@{found.ascii_domain}"
+
+
+def domain(address: str) -> str:
+    """What stands behind the at sign."""
+    return address.rpartition("@")[2]

@@ -1,0 +1,61 @@
+"""The signed-in user's own address: another one, or the confirmation of this one once more."""
+
+from flask import make_response, redirect, render_template, request, url_for
+from werkzeug.wrappers import Response
+
+from sso import audit, browser_session, notices, passwords
+from sso.endpoints.forms import DecisionForm
+from sso.endpoints.mail_forms import ChangeEmailForm
+from sso.extensions import db
+from sso.store.sessions import Visit
+
+_DONE = {
+    "asked": "A mail is on its way to the new address. "
+    "It counts as soon as you press the button behind the link in it.",
+    "again": "A mail is on its way to your address.",
+}
+
+
+def account_email() -> Response:
+    """Ask for the new address and the password; the mail to the new address decides."""
+    visit = browser_session.current_visit()
+    if visit is None:
+        return redirect(url_for("sso.sign_in"), 303)
+    form, done = ChangeEmailForm(), None
+    if request.method == "POST":
+        if request.form.get("action") == "verify_again":
+            done = _verify_again(visit)
+        elif form.validate():
+            done = _change(visit, form)
+        if done:
+            db.session.commit()
+            return redirect(url_for("sso.account_email", done=done), 303)
+    html = render_template(
+        "account_email.html",
+        form=form,
+        decision=DecisionForm(formdata=None),
+        user_email=visit.user.email,
+        email_verified=visit.user.email_verified,
+        done=_DONE.get(request.args.get("done", "")),
+        account_url=url_for("sso.account"),
+    )
+    return make_response(html)
+
+
+def _verify_again(visit: Visit) -> str:
+    if not visit.user.email_verified:
+        notices.verify(visit.user)
+    return "again"
+
+
+def _change(visit: Visit, form: ChangeEmailForm) -> str | None:
+    user, address = visit.user, form.email.data or ""
+    if address == user.email:
+        form.email.errors = ["This is your address already."]
+        return None
+    if not passwords.verify(form.password.data or "", user.password_hash):
+        form.password.errors = ["The password is not right."]
+        return None
+    notices.email_change_asked(user, address)
+    audit.event("email_change_asked", user=user.id, address=request.remote_addr)
+    return "asked"

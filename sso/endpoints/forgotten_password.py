@@ -1,0 +1,27 @@
+"""Asking for a link to set a new password. The answer is the same, whoever asks for whom."""
+
+from flask import make_response, redirect, render_template, request, url_for
+from werkzeug.wrappers import Response
+
+from sso import audit, notices
+from sso.endpoints import mail_pages
+from sso.endpoints.mail_forms import AddressForm
+from sso.extensions import db
+
+
+def forgotten_password() -> Response:
+    """Ask for the address; nobody looks it up before the worker does, out of sight."""
+    form = AddressForm()
+    if request.method == "POST" and form.validate():
+        notices.reset_asked(form.email.data or "")
+        db.session.commit()
+        audit.event("reset_asked", address=request.remote_addr)
+        return redirect(url_for("sso.forgotten_password", sent=1), 303)
+    if "sent" in request.args:
+        return mail_pages.sent(
+            "Look into your mailbox",
+            "If there is an account with this address, a mail with a link is on its way. "
+            "The link works for an hour.",
+        )
+    mail_pages.keep_waiting()
+    return make_response(render_template("forgotten_password.html", form=form))

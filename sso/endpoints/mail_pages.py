@@ -1,0 +1,47 @@
+"""What the pages around mails share."""
+
+import flask
+from flask import make_response, redirect, render_template, request, url_for
+from werkzeug.wrappers import Response
+
+from sso import errors, sealed_request
+
+_WAITING = "waiting"
+# The browser's cookie has to hold it, beside what else is in there (RFC 6265 §6.1: 4096 bytes).
+_MAX_WAITING = 2500
+
+
+def sent(title: str, message: str) -> Response:
+    """A mail is on its way, or would be: the same for every address."""
+    again = url_for(request.endpoint or "sso.sign_in")
+    html = render_template("mail_sent.html", title=title, message=message, again_url=again)
+    return make_response(html)
+
+
+def dead_link() -> Response:
+    """A link whose secret is unknown, used, too old, or bound to what is no longer so."""
+    return errors.page(
+        "It was used already, is more than an hour old, or is not whole.",
+        status=410,
+        title="This link does not work any more",
+        mend="Ask for a new one.",
+        way_on=("Get a new link", url_for("sso.forgotten_password")),
+    )
+
+
+def keep_waiting() -> None:
+    """Keep the authorization request that waits, in this browser, until `to_sign_in`.
+
+    Not in the link: opened in another browser, the request would lead to an application that
+    knows nothing of it.
+    """
+    sealed = request.args.get("resume", "")
+    if len(sealed) <= _MAX_WAITING and sealed_request.unseal(sealed):
+        flask.session[_WAITING] = sealed
+
+
+def to_sign_in(notice: str) -> Response:
+    """On to the sign-in page, with the request that waits in this browser."""
+    sealed = flask.session.pop(_WAITING, None)
+    resume = sealed if sealed and sealed_request.unseal(sealed) else None
+    return redirect(url_for("sso.sign_in", resume=resume, notice=notice), 303)

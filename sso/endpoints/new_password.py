@@ -1,0 +1,52 @@
+"""The page that a mailed link leads to: a new password, after forgetting or by invitation."""
+
+from flask import make_response, render_template, request
+from werkzeug.wrappers import Response
+
+from sso import audit, endings, known_browser, mail_links, notices, passwords
+from sso.endpoints import mail_pages
+from sso.endpoints.mail_forms import NewPasswordForm
+from sso.extensions import db
+from sso.store import mail_tokens
+
+_PURPOSES = (mail_links.RESET, mail_links.INVITE)
+
+
+def new_password() -> Response:
+    """Show the form; only its button uses the link up."""
+    secret = request.args.get("token", "")
+    found = mail_links.find(secret, *_PURPOSES)
+    if found is None or found[1] is None:
+        return mail_pages.dead_link()
+    form = NewPasswordForm()
+    if request.method == "POST" and form.validate():
+        # The transaction must not wait for Argon2.
+        db.session.rollback()
+        return _set(secret, passwords.hash_password(form.new_password.data or ""))
+    html = render_template(
+        "new_password.html",
+        form=form,
+        user_email=found[1].email,
+        invited=found[0].purpose == mail_links.INVITE,
+    )
+    return make_response(html)
+
+
+def _set(secret: str, password_hash: str) -> Response:
+    token, user = mail_links.find(secret, *_PURPOSES) or (None, None)
+    if token is None or user is None or not mail_tokens.use(token):
+        db.session.rollback()
+        return mail_pages.dead_link()
+    user.password_hash = password_hash
+    user.email_verified = True  # the link came through this very address
+    endings.everything_of_user(user.id, "password_reset")
+    if token.purpose == mail_links.RESET:
+        notices.password_changed(user)
+    db.session.commit()
+    audit.event(
+        "password_reset" if token.purpose == mail_links.RESET else "invitation_accepted",
+        user=user.id,
+        address=request.remote_addr,
+    )
+    known_browser.remember(user.id)
+    return mail_pages.to_sign_in("password")

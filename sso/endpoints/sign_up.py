@@ -1,0 +1,89 @@
+"""Making an account oneself, where `SSO_SIGN_UP` allows it: first the mail, then the account.
+
+Before the link from the mail is followed there is no account, so that a flood of sign-ups fills
+no table of users, and the page never tells whether an address is known.
+"""
+
+from flask import abort, make_response, redirect, render_template, request, url_for
+from sqlalchemy.exc import IntegrityError
+from werkzeug.wrappers import Response
+
+from sso import audit, current, email_addresses, known_browser, mail_links, notices, passwords
+from sso.endpoints import mail_pages
+from sso.endpoints.mail_forms import AddressForm, NewAccountForm
+from sso.extensions import db
+from sso.models import User
+from sso.store import mail_tokens, users
+
+
+def sign_up() -> Response:
+    """Ask for the address; the mail says how it goes on."""
+    allowed = current.settings().sign_up
+    if allowed == "off":
+        abort(404)
+    form = AddressForm()
+    if request.method == "POST" and form.validate():
+        address = form.email.data or ""
+        if _may(address):
+            notices.sign_up_asked(address)
+            db.session.commit()
+            audit.event("sign_up_asked", address=request.remote_addr)
+            return redirect(url_for("sso.sign_up", sent=1), 303)
+        form.email.errors = ["Accounts are for other addresses; see above."]
+    if "sent" in request.args:
+        return mail_pages.sent(
+            "Look into your mailbox",
+            "A mail is on its way to you. Its link works for an hour.",
+        )
+    mail_pages.keep_waiting()
+    html = render_template(
+        "sign_up.html",
+        form=form,
+        domains=[] if allowed == "open" else allowed.split(),
+        sign_in_url=url_for("sso.sign_in", resume=request.args.get("resume")),
+    )
+    return make_response(html)
+
+
+def complete_sign_up() -> Response:
+    """Make the account of a proven address: its name and its password."""
+    secret = request.args.get("token", "")
+    found = mail_links.find(secret, mail_links.SIGN_UP)
+    if found is None or not _may(found[0].address):
+        return mail_pages.dead_link()
+    form = NewAccountForm()
+    if request.method == "POST" and form.validate():
+        # The transaction must not wait for Argon2.
+        db.session.rollback()
+        return _make(secret, form, passwords.hash_password(form.new_password.data or ""))
+    html = render_template("complete_sign_up.html", form=form, user_email=found[0].address)
+    return make_response(html)
+
+
+def _may(address: str) -> bool:
+    """Whether people with such an address may make an account."""
+    allowed = current.settings().sign_up
+    if allowed in ("off", "open"):
+        return allowed == "open"
+    return email_addresses.domain(address) in allowed.split()
+
+
+def _make(secret: str, form: NewAccountForm, password_hash: str) -> Response:
+    token, _ = mail_links.find(secret, mail_links.SIGN_UP) or (None, None)
+    try:
+        if token is None or not mail_tokens.use(token):
+            raise LookupError
+        user = User(
+            email=token.address,
+            email_verified=True,
+            name=form.name.data,
+            password_hash=password_hash,
+        )
+        users.add(user)
+    except (LookupError, IntegrityError):  # used by another request, or the address is taken
+        db.session.rollback()
+        return mail_pages.dead_link()
+    db.session.commit()
+    audit.event("signed_up", user=user.id, address=request.remote_addr)
+    known_browser.remember(user.id)
+    return mail_pages.to_sign_in("signed_up")

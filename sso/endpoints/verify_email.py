@@ -1,0 +1,56 @@
+"""The page that a mailed link leads to: whether an address, old or new, is the user's own."""
+
+from flask import make_response, redirect, render_template, request, url_for
+from sqlalchemy.exc import IntegrityError
+from werkzeug.wrappers import Response
+
+from sso import audit, mail_links, notices
+from sso.endpoints import mail_pages
+from sso.endpoints.forms import DecisionForm
+from sso.extensions import db
+from sso.models import MailToken, User
+from sso.store import mail_tokens
+
+_PURPOSES = (mail_links.VERIFY, mail_links.CHANGE_EMAIL)
+
+
+def verify_email() -> Response:
+    """Ask for a click: mail scanners follow links, but press no buttons."""
+    if "done" in request.args:
+        return _page(None)
+    found = mail_links.find(request.args.get("token", ""), *_PURPOSES)
+    token, user = found or (None, None)
+    if token is None or user is None:
+        return mail_pages.dead_link()
+    if request.method == "POST" and DecisionForm().validate():
+        try:
+            verified = mail_tokens.use(token) and _verify(token, user)
+        except IntegrityError:  # somebody else has the address by now
+            verified = False
+        if not verified:
+            db.session.rollback()
+            return mail_pages.dead_link()
+        db.session.commit()
+        return redirect(url_for("sso.verify_email", done=1), 303)
+    return _page(token.address)
+
+
+def _page(address: str | None) -> Response:
+    """With an address the question, without one the thanks."""
+    html = render_template(
+        "verify_email.html",
+        form=DecisionForm(formdata=None),
+        address=address,
+        account_url=url_for("sso.account"),
+    )
+    return make_response(html)
+
+
+def _verify(token: MailToken, user: User) -> bool:
+    before, user.email, user.email_verified = user.email, token.address, True
+    db.session.flush()
+    if before != user.email:
+        notices.email_changed(user, before)
+        audit.event("email_changed", user=user.id, address=request.remote_addr)
+    audit.event("email_verified", user=user.id, address=request.remote_addr)
+    return True

@@ -1,0 +1,142 @@
+"""Sends mails from the outbox; without a mail server they go to the log."""
+
+import logging
+import smtplib
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sso import audit, clock, current, smtp
+from sso.extensions import db
+from sso.jobs.mail_writing import CannotBeWritten, Written, write
+from sso.models import Mail
+from sso.store import mail_tokens, mails
+
+logger = logging.getLogger("sso.jobs")
+outlet = logging.getLogger("sso.mail")  # kept as it is by `logs`: its links are meant to be read
+
+AT_ONCE = 16
+LONGEST = 30  # seconds for one run; what is not tried by then is left to the next
+# A worker that dies leaves its mails to others after this time.
+LEASE = timedelta(seconds=3 * LONGEST)
+FIRST_PAUSE = timedelta(seconds=10)
+LONGEST_PAUSE = timedelta(minutes=30)
+GIVE_UP_AFTER = timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an attempt ended. Without a fault it was sent, or nobody was to be told."""
+
+    sent: bool = False
+    fault: str | None = None
+    final: bool = False  # trying again would change nothing
+    tried: bool = True
+
+
+_NOBODY = Outcome(final=True)
+_NOT_TRIED = Outcome(tried=False)
+
+
+def deliver_due() -> int:
+    """Send what is due, through one connection. Commits. Tells how many attempts there were."""
+    claimed = mails.claim(AT_ONCE, until=clock.now() + LEASE)
+    if not claimed:
+        db.session.rollback()
+        return 0
+    written = [_write(mail) for mail in claimed]
+    db.session.commit()
+    ready = [one for one in written if isinstance(one, Written)]
+    outcomes = iter(_send(ready))
+    for mail, one in zip(claimed, written, strict=True):
+        if isinstance(one, Written):
+            _settle(mail, next(outcomes), one)
+        else:
+            _settle(mail, one, None)
+    db.session.commit()
+    return len(claimed)
+
+
+def next_attempt(created_at: datetime, attempts: int, now: datetime) -> datetime | None:
+    """When to try again after so many attempts: pauses double; a day after the first, never."""
+    pause = min(FIRST_PAUSE * 2 ** min(attempts - 1, 20), LONGEST_PAUSE)
+    return now + pause if now + pause <= created_at + GIVE_UP_AFTER else None
+
+
+def _write(mail: Mail) -> Written | Outcome:
+    try:
+        return write(mail) or _NOBODY
+    except CannotBeWritten as error:
+        return Outcome(fault=f"it cannot be written: {error}", final=True)
+
+
+def _send(ready: Sequence[Written]) -> list[Outcome]:
+    url = current.settings().smtp_url
+    if url is None:
+        for one in ready:
+            outlet.info("to %s: %s\n%s", one.message["To"], one.message["Subject"], one.text)
+        return [Outcome(sent=True) for _ in ready]
+    return _send_by_smtp(ready, smtp.parse(url)) if ready else []
+
+
+def _send_by_smtp(ready: Sequence[Written], server: smtp.MailServer) -> list[Outcome]:
+    outcomes: list[Outcome] = []
+    end, reached = time.monotonic() + LONGEST, False
+    try:
+        with smtp.connected(server) as connection:
+            reached = True
+            for one in ready:
+                if time.monotonic() > end:
+                    break
+                outcomes.append(_send_one(connection, one))
+    except (OSError, smtplib.SMTPException) as error:
+        # A mail that breaks the connection may not hold up the others for long.
+        missing = len(ready) - len(outcomes)  # 0: the server only did not say good-bye
+        outcomes += [Outcome(fault=_words(error))] * min(missing, 1 if reached else missing)
+    return outcomes + [_NOT_TRIED] * (len(ready) - len(outcomes))
+
+
+def _send_one(connection: smtplib.SMTP, one: Written) -> Outcome:
+    """Raises what breaks the connection; what is about this mail alone is its outcome."""
+    try:
+        connection.send_message(one.message)
+    except smtplib.SMTPRecipientsRefused as error:
+        code = next(iter(error.recipients.values()))[0]
+        return Outcome(fault=f"recipient refused: {code}", final=500 <= code < 600)
+    except smtplib.SMTPDataError as error:
+        return Outcome(fault=_words(error), final=500 <= error.smtp_code < 600)
+    except (smtplib.SMTPNotSupportedError, ValueError) as error:
+        return Outcome(fault=_words(error), final=True)
+    except smtplib.SMTPServerDisconnected:
+        raise
+    except smtplib.SMTPException as error:
+        return Outcome(fault=_words(error))
+    return Outcome(sent=True)
+
+
+def _words(error: Exception) -> str:
+    """The kind of fault and the server's code; its words may hold anything."""
+    code = getattr(error, "smtp_code", None)
+    return f"{type(error).__name__} {code}" if code else type(error).__name__
+
+
+def _settle(mail: Mail, outcome: Outcome, written: Written | None) -> None:
+    if not outcome.sent and written and written.token_id:
+        mail_tokens.remove(written.token_id)  # the next attempt has one of its own
+    if not outcome.tried:
+        mails.put_back(mail.id)
+        return
+    done = outcome.sent or outcome.final
+    again_at = None if done else next_attempt(mail.created_at, mail.attempts, clock.now())
+    mails.settle(mail.id, delivered=outcome.sent, again_at=again_at, fault=outcome.fault)
+    known = {"mail": mail.id, "kind": mail.kind, "user": mail.user_id, "attempts": mail.attempts}
+    if outcome.sent:
+        audit.event("mail_sent", **known)
+    elif outcome.fault and again_at is None:
+        audit.event("mail_given_up", fault=outcome.fault, **known)
+    elif outcome.fault and again_at:
+        logger.warning(
+            "mail %s (%s): %s; attempt %d, again at %s",
+            mail.id, mail.kind, outcome.fault, mail.attempts, again_at.isoformat(" ", "seconds"),
+        )  # fmt: skip

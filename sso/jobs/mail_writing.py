@@ -1,0 +1,132 @@
+"""Writes a mail that is owed: to whom, with which link, in text and HTML."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from email.errors import MessageError
+from email.headerregistry import Address
+from email.message import EmailMessage
+from email.policy import SMTP
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from flask import render_template
+
+from sso import browsers, clock, current, email_addresses, mail_links
+from sso.jobs.mail_texts import TEXTS
+from sso.models import Mail, User
+from sso.store import users
+
+FORGOTTEN = "/forgotten-password"
+# Kinds that carry a secret; a notice leads to the page where a new password is asked for.
+_WITH_SECRET = ("verify", "change_email", "reset", "invite", "sign_up")
+
+
+class CannotBeWritten(ValueError):
+    """The mail can never be sent, such as to an address that no mail server takes."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """A mail that is ready to be sent, and the token that is to be forgotten when it can't be."""
+
+    message: EmailMessage
+    text: str
+    token_id: UUID | None
+
+
+def write(mail: Mail) -> Written | None:
+    """Write it, with a fresh link; `None` when it is owed to nobody (any more).
+
+    Adds the link's token; the caller commits. Raises `CannotBeWritten`.
+    """
+    found = _addressee(mail)
+    if found is None:
+        return None
+    kind, user = found
+    token, link = None, None
+    if kind in _WITH_SECRET:
+        token, link = mail_links.make(kind, mail.address, user)
+    elif TEXTS[kind].action:
+        link = current.settings().base_url + FORGOTTEN
+    subject, text, html = _render(kind, mail, user, link)
+    try:
+        message = _message(mail, user, subject, text, html)
+    except (ValueError, MessageError) as error:
+        raise CannotBeWritten(type(error).__name__) from error
+    return Written(message, text, token.id if token else None)
+
+
+def _addressee(mail: Mail) -> tuple[str, User | None] | None:
+    """The kind of mail that is really meant, and its user."""
+    owner = users.find_by_email(mail.address)
+    if mail.kind == "reset":
+        return ("reset", owner) if owner and owner.disabled_at is None else None
+    if mail.kind == "sign_up":
+        return ("known_address", owner) if owner else ("sign_up", None)
+    user = users.find(mail.user_id) if mail.user_id else None
+    if user is None or user.disabled_at is not None:
+        return None
+    if mail.kind == "change_email" and owner is not None:
+        return None if owner.id == user.id else ("known_address", owner)
+    if mail.kind == "verify" and (user.email_verified or user.email != mail.address):
+        return None
+    if mail.kind == "invite" and user.email != mail.address:
+        return None
+    return mail.kind, user
+
+
+def _render(kind: str, mail: Mail, user: User | None, link: str | None) -> tuple[str, str, str]:
+    settings, meant = current.settings(), TEXTS[kind]
+    known = {
+        "host": urlsplit(settings.base_url).netloc,
+        "address": mail.address,
+        "new_address": mail.details.get("new_address", ""),
+        "factor": _line(mail.details.get("factor", "")),
+        "browser": browsers.name(mail.details.get("browser", "")),
+        "network": mail.details.get("address") or "unknown",
+        "time": _time(mail.details.get("time")),
+    }
+    subject = meant.subject.format(**known)
+    values = {
+        "subject": subject,
+        # Never a name that a stranger typed: that would be a way to send anybody anything.
+        "name": _line(user.name) if user else "",
+        "paragraphs": [one.format(**known) for one in meant.paragraphs],
+        "action": meant.action,
+        "link": link,
+        "base_url": settings.base_url,
+    }
+    text = render_template("mail/message.txt", **values)
+    return subject, text, render_template("mail/message.html", **values)
+
+
+def _message(mail: Mail, user: User | None, subject: str, text: str, html: str) -> EmailMessage:
+    # The policy refuses line ends in headers, so that no value begins a header of its own.
+    message = EmailMessage(policy=SMTP)
+    message["Subject"] = subject
+    sender = current.settings().mail_from or f"no-reply@{_host()}"
+    message["From"] = Address("", addr_spec=email_addresses.for_smtp(sender))
+    recipient = email_addresses.for_smtp(mail.address)
+    message["To"] = Address(_line(user.name) if user else "", addr_spec=recipient)
+    message["Date"] = clock.now()
+    # Another one at each attempt, because the link is another one.
+    message["Message-ID"] = f"<{mail.id}.{mail.attempts}@{_host()}>"
+    message["Auto-Submitted"] = "auto-generated"  # RFC 3834: no out-of-office answers
+    message.set_content(text)
+    message.add_alternative(html, subtype="html")
+    return message
+
+
+def _host() -> str:
+    """The host's name; `localhost` where the base address has a number."""
+    host = urlsplit(current.settings().base_url).hostname or ""
+    return "localhost" if ":" in host or host.replace(".", "").isdigit() else host
+
+
+def _line(text: str) -> str:
+    """One line without control characters."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:200]
+
+
+def _time(text: str | None) -> str:
+    return f"{datetime.fromisoformat(text):%Y-%m-%d %H:%M} UTC" if text else ""

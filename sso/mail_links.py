@@ -1,0 +1,60 @@
+"""Links in mails: a random secret that works once, for an hour, for one purpose and one address."""
+
+import hashlib
+from datetime import timedelta
+from urllib.parse import urlencode
+
+from sso import clock, current, digests
+from sso.models import MailToken, User
+from sso.store import mail_tokens
+
+LIFETIME = timedelta(hours=1)
+
+VERIFY, CHANGE_EMAIL, RESET, INVITE, SIGN_UP = (
+    "verify", "change_email", "reset", "invite", "sign_up",
+)  # fmt: skip
+
+# Where each leads, below the base address.
+_PATHS = {
+    VERIFY: "/verify-email",
+    CHANGE_EMAIL: "/verify-email",
+    RESET: "/new-password",
+    INVITE: "/new-password",
+    SIGN_UP: "/complete-sign-up",
+}
+
+
+def make(purpose: str, address: str, user: User | None) -> tuple[MailToken, str]:
+    """A new secret, stored as its digest, and the link that carries it."""
+    secret = digests.make(digests.MAIL)
+    now = clock.now()
+    token = MailToken(
+        digest=digests.digest(secret),
+        purpose=purpose,
+        user_id=user.id if user else None,
+        address=address,
+        bound_to=_bond(user),
+        created_at=now,
+        expires_at=now + LIFETIME,
+    )
+    mail_tokens.add(token)
+    # The base address alone: a Host header is whatever a stranger writes into it.
+    base_url = current.settings().base_url
+    return token, f"{base_url}{_PATHS[purpose]}?{urlencode({'token': secret})}"
+
+
+def find(secret: str, *purposes: str) -> tuple[MailToken, User | None] | None:
+    """What an unused secret is good for; changes nothing (mail scanners open links, too)."""
+    found = mail_tokens.find_live(digests.digest(secret[:200]), purposes)
+    if found is None:
+        return None
+    token, user = found
+    if token.user_id is not None and (user is None or token.bound_to != _bond(user)):
+        return None
+    return token, user
+
+
+def _bond(user: User | None) -> str:
+    """Another one as soon as the user's address or password is another one."""
+    state = f"{user.email}\n{user.password_hash}" if user else ""
+    return "sha256:" + hashlib.sha256(state.encode()).hexdigest()

@@ -1,0 +1,76 @@
+"""What mails are owed: one function a cause. Nothing here commits; the cause's transaction does.
+
+A worker writes and sends them (`jobs.mail_delivery`). Who is behind an address that a stranger
+typed is not asked here, so that no answer depends on it, neither by its text nor by its time.
+"""
+
+from typing import Any
+
+from sso.email_addresses import domain
+from sso.models import BrowserSession, Mail, User
+from sso.store import mails
+
+# RFC 2606, RFC 6761: nobody lives there; `flask doctor` signs in from there.
+_NOWHERE = (".invalid", ".test", "sso-doctor.example")
+
+
+def verify(user: User) -> None:
+    """Ask the person behind the address of a user whether it is theirs."""
+    _owe("verify", user.email, user)
+
+
+def invited(user: User) -> None:
+    """Invite a new user to set a password."""
+    _owe("invite", user.email, user)
+
+
+def reset_asked(address: str) -> None:
+    """Somebody has forgotten the password of the account with this address, if there is one."""
+    _owe("reset", address)
+
+
+def sign_up_asked(address: str) -> None:
+    """Somebody wants an account with this address, if there is none."""
+    _owe("sign_up", address)
+
+
+def email_change_asked(user: User, address: str) -> None:
+    """A user wants another address: the new one is asked, the old one is warned."""
+    _owe("change_email", address, user)
+    _owe("email_change_asked", user.email, user, new_address=address)
+
+
+def email_changed(user: User, before: str) -> None:
+    """Tell the old address that another one counts from now on."""
+    _owe("email_changed", before, user, new_address=user.email)
+
+
+def password_changed(user: User) -> None:
+    _owe("password_changed", user.email, user)
+
+
+def new_browser(user: User, session: BrowserSession) -> None:
+    """Tell of a sign-in from a browser that this user was never seen in."""
+    details = {"browser": session.browser, "address": session.address}
+    _owe("new_browser", user.email, user, **details, time=session.auth_time.isoformat())
+
+
+def factor_added(user: User, name: str) -> None:
+    """Tell of a new second factor, by a name that its owner knows."""
+    _owe("factor_added", user.email, user, factor=name)
+
+
+def factor_removed(user: User, name: str) -> None:
+    _owe("factor_removed", user.email, user, factor=name)
+
+
+def _owe(kind: str, address: str, user: User | None = None, **details: Any) -> None:
+    if not domain(address).endswith(_NOWHERE):
+        mails.add(
+            Mail(
+                kind=kind,
+                address=address,
+                user_id=user.id if user else None,
+                details=details,
+            )
+        )

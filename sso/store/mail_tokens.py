@@ -1,0 +1,51 @@
+"""Statements about the secrets in the links of mails."""
+
+from collections.abc import Iterable
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, and_, delete, select, update
+
+from sso import clock
+from sso.extensions import db
+from sso.models import MailToken, User
+
+
+def _live(digest: str, purposes: Iterable[str]) -> ColumnElement[bool]:
+    return and_(
+        MailToken.digest == digest,
+        MailToken.purpose.in_(tuple(purposes)),
+        MailToken.used_at.is_(None),
+        MailToken.expires_at > clock.now(),
+    )
+
+
+def find_live(digest: str, purposes: Iterable[str]) -> tuple[MailToken, User | None] | None:
+    """An unused token with its user, who may sign in; or with none, where it is for nobody yet."""
+    row = db.session.execute(
+        select(MailToken, User)
+        .outerjoin(User, User.id == MailToken.user_id)
+        .where(_live(digest, purposes), User.disabled_at.is_(None))
+    ).first()
+    return (row[0], row[1]) if row else None
+
+
+def use(token: MailToken) -> bool:
+    """Use a token up; false when another request was quicker."""
+    used = db.session.scalar(
+        update(MailToken)
+        .where(_live(token.digest, [token.purpose]))
+        .values(used_at=clock.now())
+        .returning(MailToken.id)
+        .execution_options(synchronize_session=False)
+    )
+    return used is not None
+
+
+def add(token: MailToken) -> None:
+    db.session.add(token)
+    db.session.flush()
+
+
+def remove(token_id: UUID) -> None:
+    """Forget a token that never reached anybody."""
+    db.session.execute(delete(MailToken).where(MailToken.id == token_id))
