@@ -113,9 +113,9 @@ def begin(user: User, amr: str, remember: bool = False) -> BrowserSession:
     flask.session.clear()
     flask.session.permanent = remember
     login_user(SignedIn(secret, sessions.Visit(session, user)))
-    if not known_browser.knows(user.id):
+    if known_browser.id_for(user.email) is None:
         notices.new_browser(user, session)
-    known_browser.remember(user.id)
+    known_browser.remember(user.email)
     audit.event("signed_in", user=user.id, sid=session.id, address=session.address)
     return session
 

@@ -1,51 +1,69 @@
-"""Whether a user has signed in from this browser before: a signed cookie that lives for a year."""
+"""Browsers that people have signed in from before, by a cookie that outlives their sessions.
 
-from uuid import UUID
+Such a browser has a budget of failures of its own, so that nobody is locked out by what others
+try in their name. The cookie names accounts by keyed digests; it signs nobody in.
+"""
 
-from flask import Response, after_this_request, current_app, request
-from itsdangerous import BadData, URLSafeSerializer
+import secrets
+from typing import Any
 
-from sso import current
+from flask import Response, after_this_request, request
+from itsdangerous import BadSignature, URLSafeTimedSerializer
 
-_MOST = 8  # users of one browser
-_LIFETIME = 366 * 24 * 3600  # seconds
+from sso import current, digests, sealing
 
-
-def knows(user_id: UUID) -> bool:
-    """Whether this browser has seen a sign-in of this user."""
-    return user_id.hex in _read()
-
-
-def remember(user_id: UUID) -> None:
-    """Note it; the answer to this request carries the cookie."""
-    known = [user_id.hex, *(one for one in _read() if one != user_id.hex)][:_MOST]
-    value = str(_serializer().dumps(known))
-
-    @after_this_request
-    def _set(response: Response) -> Response:
-        config = current_app.config
-        response.set_cookie(
-            _name(),
-            value,
-            max_age=_LIFETIME,
-            path=config["SESSION_COOKIE_PATH"],
-            secure=config["SESSION_COOKIE_SECURE"],
-            httponly=True,
-            samesite="Lax",
-        )
-        return response
+LIFETIME = 400 * 24 * 3600  # seconds; browsers keep no cookie longer
+MOST = 10  # accounts a browser is known by; then the one not used for longest is forgotten
 
 
-def _read() -> list[str]:
-    try:
-        return list(_serializer().loads(request.cookies.get(_name(), "")))
-    except BadData:
-        return []
+def mark(account: str) -> str:
+    """What stands for an account (an e-mail address) where its name must not stand."""
+    key = sealing.derive_key(current.settings().secret_key, "known browser")
+    return digests.derive("", account.strip().lower(), key)[:22]
 
 
-def _name() -> str:
+def id_for(account: str) -> str | None:
+    """This browser's id if this account has signed in from it before, else `None`."""
+    known = _read()
+    return known[0] if known and mark(account) in known[1] else None
+
+
+def remember(account: str) -> None:
+    """Note with the answer to this request that the account has signed in from this browser."""
+    browser_id, marks = _read() or (secrets.token_urlsafe(16), [])
+    mine = mark(account)
+    marks = [mine, *(one for one in marks if one != mine)][:MOST]
+    after_this_request(lambda response: _set(response, [browser_id, marks]))
+
+
+def cookie_name() -> str:
+    # The __Host- prefix demands Path=/ and Secure.
     return "__Host-sso_known" if current.settings().is_https else "sso_known"
 
 
-def _serializer() -> URLSafeSerializer:
-    return URLSafeSerializer(current.settings().secret_key, salt="known browser")
+def _set(response: Response, content: list[Any]) -> Response:
+    settings = current.settings()
+    response.set_cookie(
+        cookie_name(),
+        str(_serializer().dumps(content)),
+        max_age=LIFETIME,
+        path="/" if settings.is_https else settings.base_path or "/",
+        secure=settings.is_https,
+        httponly=True,
+        samesite="Lax",
+    )
+    return response
+
+
+def _read() -> tuple[str, list[str]] | None:
+    try:
+        browser_id, marks = _serializer().loads(
+            request.cookies.get(cookie_name(), "")[:2048], max_age=LIFETIME
+        )
+    except (BadSignature, ValueError, TypeError):
+        return None
+    return str(browser_id), [str(one) for one in marks]
+
+
+def _serializer() -> URLSafeTimedSerializer:
+    return URLSafeTimedSerializer(current.settings().secret_key, salt="known browser")

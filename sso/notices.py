@@ -51,7 +51,7 @@ def password_changed(user: User) -> None:
 
 def new_browser(user: User, session: BrowserSession) -> None:
     """Tell of a sign-in from a browser that this user was never seen in."""
-    details = {"browser": session.browser, "address": session.address}
+    details = {"browser": session.browser, "network": session.address}
     _owe("new_browser", user.email, user, **details, time=session.auth_time.isoformat())
 
 

@@ -48,5 +48,5 @@ def _set(secret: str, password_hash: str) -> Response:
         user=user.id,
         address=request.remote_addr,
     )
-    known_browser.remember(user.id)
+    known_browser.remember(user.email)
     return mail_pages.to_sign_in("password")

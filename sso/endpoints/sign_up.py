@@ -85,5 +85,5 @@ def _make(secret: str, form: NewAccountForm, password_hash: str) -> Response:
         return mail_pages.dead_link()
     db.session.commit()
     audit.event("signed_up", user=user.id, address=request.remote_addr)
-    known_browser.remember(user.id)
+    known_browser.remember(user.email)
     return mail_pages.to_sign_in("signed_up")

@@ -83,7 +83,7 @@ def _render(kind: str, mail: Mail, user: User | None, link: str | None) -> tuple
         "new_address": mail.details.get("new_address", ""),
         "factor": _line(mail.details.get("factor", "")),
         "browser": browsers.name(mail.details.get("browser", "")),
-        "network": mail.details.get("address") or "unknown",
+        "network": mail.details.get("network") or "unknown",
         "time": _time(mail.details.get("time")),
     }
     subject = meant.subject.format(**known)
