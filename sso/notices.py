@@ -6,6 +6,7 @@ typed is not asked here, so that no answer depends on it, neither by its text no
 
 from typing import Any
 
+from sso import audit
 from sso.email_addresses import domain
 from sso.models import BrowserSession, Mail, User
 from sso.store import mails
@@ -65,12 +66,8 @@ def factor_removed(user: User, name: str) -> None:
 
 
 def _owe(kind: str, address: str, user: User | None = None, **details: Any) -> None:
-    if not domain(address).endswith(_NOWHERE):
-        mails.add(
-            Mail(
-                kind=kind,
-                address=address,
-                user_id=user.id if user else None,
-                details=details,
-            )
-        )
+    if domain(address).endswith(_NOWHERE):
+        return
+    user_id = user.id if user else None
+    if not mails.add(Mail(kind=kind, address=address, user_id=user_id, details=details)):
+        audit.event("mail_limited", kind=kind, user=user_id)

@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from sso.jobs.key_rotation import ensure_keys
 from sso.models import User
 from tests.actors import Browser, RelyingParty
 from tests.factories import make_client, make_user
+from tests.mailbox import Mailbox, MailServer, mail_server
 
 SECRET_KEY = "a secret key for tests, and for tests alone"
 
@@ -134,3 +136,19 @@ def statements(app: Flask) -> Callable[[], AbstractContextManager[Statements]]:
             event.remove(engine, "commit", committed)
 
     return count
+
+
+@pytest.fixture(scope="session")
+def _mail_server() -> Iterator[MailServer]:
+    with mail_server() as server:
+        yield server
+
+
+@pytest.fixture
+def mailbox(app: Flask, _mail_server: MailServer) -> Mailbox:
+    """The application sends its mails to a real server, and these are they."""
+    _mail_server.messages.clear()
+    _mail_server.refused.clear()
+    settings = app.extensions["sso.settings"]
+    app.extensions["sso.settings"] = replace(settings, smtp_url=_mail_server.url)
+    return Mailbox(app, _mail_server)

@@ -14,8 +14,8 @@ def forgotten_password() -> Response:
     form = AddressForm()
     if request.method == "POST" and form.validate():
         notices.reset_asked(form.email.data or "")
-        db.session.commit()
         audit.event("reset_asked", address=request.remote_addr)
+        db.session.commit()
         return redirect(url_for("sso.forgotten_password", sent=1), 303)
     if "sent" in request.args:
         return mail_pages.sent(

@@ -42,11 +42,11 @@ def _set(secret: str, password_hash: str) -> Response:
     endings.everything_of_user(user.id, "password_reset")
     if token.purpose == mail_links.RESET:
         notices.password_changed(user)
-    db.session.commit()
     audit.event(
         "password_reset" if token.purpose == mail_links.RESET else "invitation_accepted",
         user=user.id,
         address=request.remote_addr,
     )
+    db.session.commit()
     known_browser.remember(user.email)
     return mail_pages.to_sign_in("password")

@@ -26,8 +26,8 @@ def sign_up() -> Response:
         address = form.email.data or ""
         if _may(address):
             notices.sign_up_asked(address)
-            db.session.commit()
             audit.event("sign_up_asked", address=request.remote_addr)
+            db.session.commit()
             return redirect(url_for("sso.sign_up", sent=1), 303)
         form.email.errors = ["Accounts are for other addresses; see above."]
     if "sent" in request.args:
@@ -83,7 +83,7 @@ def _make(secret: str, form: NewAccountForm, password_hash: str) -> Response:
     except (LookupError, IntegrityError):  # used by another request, or the address is taken
         db.session.rollback()
         return mail_pages.dead_link()
-    db.session.commit()
     audit.event("signed_up", user=user.id, address=request.remote_addr)
+    db.session.commit()
     known_browser.remember(user.email)
     return mail_pages.to_sign_in("signed_up")
