@@ -117,7 +117,7 @@ def text_of(message: EmailMessage, kind: str = "plain") -> str:
     part = message.get_body((kind,))
     assert part is not None
     content: str = part.get_content()
-    return content
+    return content.replace("\r\n", "\n")
 
 
 def link_in(message: EmailMessage) -> str:

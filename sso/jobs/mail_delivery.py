@@ -100,7 +100,9 @@ def _send_by_smtp(ready: Sequence[Written], server: smtp.MailServer) -> list[Out
 def _send_one(connection: smtplib.SMTP, one: Written) -> Outcome:
     """Raises what breaks the connection; what is about this mail alone is its outcome."""
     try:
-        connection.send_message(one.message)
+        # To one recipient, whatever the headers say.
+        recipient = one.message["To"].addresses[0].addr_spec
+        connection.send_message(one.message, to_addrs=[recipient])
     except smtplib.SMTPRecipientsRefused as error:
         code = next(iter(error.recipients.values()))[0]
         return Outcome(fault=f"recipient refused: {code}", final=500 <= code < 600)

@@ -110,9 +110,9 @@ def _message(mail: Mail, user: User | None, subject: str, text: str, html: str) 
     message["Subject"] = subject
     given = current.settings().mail_from
     sender = email_addresses.for_smtp(given) if given else f"no-reply@{_host()}"
-    message["From"] = Address("", addr_spec=sender)
-    recipient = email_addresses.for_smtp(mail.address)
-    message["To"] = Address(_line(user.name) if user else "", addr_spec=recipient)
+    message["From"] = _address("", sender)
+    name = _line(user.name) if user else ""
+    message["To"] = _address(name, email_addresses.for_smtp(mail.address))
     message["Date"] = clock.now()
     # Another one at each attempt, because the link is another one.
     message["Message-ID"] = f"<{mail.id}.{mail.attempts}@{_host()}>"
@@ -120,6 +120,11 @@ def _message(mail: Mail, user: User | None, subject: str, text: str, html: str) 
     message.set_content(text)
     message.add_alternative(html, subtype="html")
     return message
+
+
+def _address(name: str, address: str) -> Address:
+    user, _, domain = address.rpartition("@")
+    return Address(name, user, domain)
 
 
 def _host() -> str:

@@ -4,6 +4,9 @@ It ends at one answer for a wrong password, an unknown address and a disabled us
 that is computed in all three cases.
 """
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +16,7 @@ from flask import Flask
 from sso import passwords
 from sso.models import User
 from tests.actors import BASE, ORIGIN, Browser
+from tests.conftest import Statements
 from tests.factories import make_user
 
 
@@ -42,3 +46,27 @@ def test_all_failures_look_and_cost_the_same(
     assert page.status == 200
     assert page.fields["email"] == email
     assert "The e-mail address or the password is not right." in page.html
+
+
+@pytest.mark.parametrize("path", ["forgotten-password", "sign-up"])
+def test_asking_for_a_mail_tells_nothing(
+    app: Flask, user: User, path: str, statements: Callable[[], AbstractContextManager[Statements]]
+) -> None:
+    """The same page, the same cookies, the same statements: the worker alone finds out."""
+    app.extensions["sso.settings"] = replace(app.extensions["sso.settings"], sign_up="open")
+    make_user(app, "off@example.com")
+    app.test_cli_runner().invoke(args=["user", "disable", "off@example.com"])
+    seen = []
+    for email in ("dana@example.com", "nobody@example.com", "off@example.com"):
+        browser = Browser(app)
+        browser.open(f"{ORIGIN}{BASE}/{path}")
+        with statements() as run:
+            page = browser.submit(email=email)
+        cookies = [
+            [cookie.split("=")[0] for cookie in one.headers.getlist("Set-Cookie")]
+            for one in browser.history
+        ]
+        statuses = [one.status_code for one in browser.history]
+        seen.append((page.html, statuses, cookies, list(run), run.commits))
+        assert not any("users" in statement for statement in run)
+    assert seen[0] == seen[1] == seen[2]

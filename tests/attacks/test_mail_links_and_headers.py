@@ -1,0 +1,88 @@
+"""The attacker wants mails from here to say what they like, or to lead where they like.
+
+It ends at links made from the base address alone, at headers that take no line ends, and at mails
+without a word that a stranger typed.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from flask import Flask
+
+from sso.extensions import db
+from sso.models import User
+from tests.actors import BASE, ORIGIN, Browser
+from tests.mailbox import Mailbox, link_in, text_of
+
+INJECTED = "Dana\r\nBcc: victim@example.com\r\n\r\n<a href='https://evil.example'>"
+
+
+@pytest.mark.parametrize("proxies", ["0", "1"])
+def test_the_host_header(
+    make_app: Callable[..., Flask], user: User, mailbox: Mailbox, proxies: str
+) -> None:
+    app = make_app(SSO_TRUSTED_PROXIES=proxies, SSO_SMTP_URL=mailbox.server.url)
+    lying = {
+        "X-Forwarded-Host": "evil.example",
+        "X-Forwarded-Proto": "https",
+        "Forwarded": "host=evil.example",
+    }
+    browser, address = Browser(app), f"{BASE}/forgotten-password"
+    page = browser.http.get(address, base_url="http://evil.example", headers=lying)
+    (csrf_token,) = re.findall('name="csrf_token"[^>]* value="([^"]+)"', page.text)
+    answer = browser.http.post(
+        address,
+        data={"csrf_token": csrf_token, "email": user.email},
+        base_url="http://evil.example",
+        headers=lying,
+    )
+    assert answer.status_code == 303
+    (mail,) = mailbox.read()
+    assert link_in(mail).startswith(f"{ORIGIN}{BASE}/new-password?token=")
+    assert "evil" not in mail.as_string()
+
+
+def test_the_name_is_no_header(app: Flask, user: User, mailbox: Mailbox) -> None:
+    with app.app_context():
+        db.session.get_one(User, user.id).name = INJECTED
+        db.session.commit()
+    browser = Browser(app)
+    browser.open(f"{ORIGIN}{BASE}/forgotten-password")
+    browser.submit(email=user.email)
+    (mail,) = mailbox.read()
+    assert mail["Bcc"] is None
+    assert mail["X-Envelope"].endswith(" dana@example.com")
+    assert len(mail["To"].addresses) == 1
+    assert mail["To"].addresses[0].addr_spec == "dana@example.com"
+    assert "<a href='https://evil" not in text_of(mail, "html")
+
+
+@pytest.mark.parametrize("browser_name", ["Evil\r\nBcc: x@example.com", "<b>{host}</b> %s {0}"])
+def test_the_browser_is_no_header_and_no_markup(
+    app: Flask, user: User, mailbox: Mailbox, browser_name: str
+) -> None:
+    from sso import notices
+    from sso.clock import now
+    from sso.models import BrowserSession
+
+    with app.app_context():
+        session = BrowserSession(browser=browser_name, address="192.0.2.1", auth_time=now())
+        notices.new_browser(db.session.get_one(User, user.id), session)
+        db.session.commit()
+    (mail,) = mailbox.read()
+    assert mail["Bcc"] is None
+    assert "<b>" not in text_of(mail, "html")
+    assert "192.0.2.1" in text_of(mail)
+
+
+def test_strangers_put_no_words_into_a_mail(app: Flask, mailbox: Mailbox) -> None:
+    settings = app.extensions["sso.settings"]
+    app.extensions["sso.settings"] = replace(settings, sign_up="open")
+    browser = Browser(app)
+    browser.open(f"{ORIGIN}{BASE}/sign-up")
+    browser.submit(email="victim@example.com", name="You won https://evil.example")
+    (mail,) = mailbox.read()
+    assert "evil" not in mail.as_string()
+    assert "Hello" not in text_of(mail)

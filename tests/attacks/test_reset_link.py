@@ -1,0 +1,151 @@
+"""The attacker has a link from a mail: an old one, a used one, their own, or a guess.
+
+It ends at a secret that is stored as a digest, works once, for one purpose, one user and one
+address, and dies when the user's address or password changes.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from flask import Flask
+
+from sso.extensions import db
+from sso.models import User
+from sso.store import users
+from tests.actors import BASE, ORIGIN, Browser
+from tests.factories import PASSWORD, make_user
+from tests.mailbox import Mailbox
+
+NEW = "another long password"
+PAGES = ("new-password", "verify-email", "complete-sign-up")
+
+
+@pytest.fixture
+def link(app: Flask, user: User, mailbox: Mailbox) -> str:
+    """A fresh link to set a new password."""
+    return reset_link(app, user.email, mailbox)
+
+
+def reset_link(app: Flask, email: str, mailbox: Mailbox) -> str:
+    browser = Browser(app)
+    browser.open(f"{ORIGIN}{BASE}/forgotten-password")
+    browser.submit(email=email)
+    return mailbox.link(email)
+
+
+def set_password(app: Flask, link: str, password: str, **more: str) -> int:
+    browser = Browser(app)
+    if browser.open(link).status == 200:
+        browser.submit(new_password=password, **more)
+    return browser.page.status
+
+
+def password_is(app: Flask, password: str, email: str = "dana@example.com") -> bool:
+    return Browser(app).sign_in(email, password).path.endswith("/account")
+
+
+def test_it_works_once(app: Flask, link: str) -> None:
+    thief = Browser(app)
+    thief.open(link)  # open already, when the owner uses it
+    assert set_password(app, link, NEW) == 200
+    assert set_password(app, link, "the thief's password") == 410
+    assert thief.submit(new_password="the thief's password").status == 410
+    assert password_is(app, NEW)
+
+
+def test_at_the_same_instant_one_wins(app: Flask, link: str) -> None:
+    browsers = [Browser(app) for _ in range(4)]
+    for browser in browsers:
+        browser.open(link)
+    with ThreadPoolExecutor(4) as pool:
+        pages = list(pool.map(lambda one: one[1].submit(new_password=f"{NEW} {one[0]}"),
+                              enumerate(browsers)))  # fmt: skip
+    assert sorted(page.status for page in pages) == [200, 410, 410, 410]
+    winner = next(n for n, page in enumerate(pages) if page.status == 200)
+    assert password_is(app, f"{NEW} {winner}")
+
+
+def test_nobody_resets_another_user(app: Flask, link: str) -> None:
+    make_user(app, "erin@example.com", name="Erin")
+    more = {"email": "erin@example.com", "user": "erin@example.com", "token": "x"}
+    set_password(app, link + "&email=erin@example.com&user=erin", NEW, **more)
+    assert password_is(app, PASSWORD, "erin@example.com")
+    assert password_is(app, NEW)
+
+
+def test_another_link_of_mine_is_no_password_link(app: Flask, user: User, mailbox: Mailbox) -> None:
+    """A link that proves an address opens no other door."""
+    make_user(app, "mallory@example.com", email_verified=False)
+    verify = mailbox.link("mallory@example.com").partition("token=")[2]
+    reset = reset_link(app, user.email, mailbox).partition("token=")[2]
+    for secret, right in ((verify, "verify-email"), (reset, "new-password")):
+        for page in PAGES:
+            opened = Browser(app).open(f"{ORIGIN}{BASE}/{page}?token={secret}")
+            assert (opened.status == 200) == (page == right)
+
+
+@pytest.mark.parametrize("token", ["", "x", "sso_ml_", "sso_ml_" + "A" * 43, "é\0'", "x" * 5000])
+@pytest.mark.parametrize("page", PAGES)
+def test_guesses(app: Flask, link: str, token: str, page: str) -> None:
+    answer = app.test_client().get(f"{BASE}/{page}", query_string={"token": token})
+    assert answer.status_code == 410
+
+
+def change_address(app: Flask, user: User) -> None:
+    arguments = ["user", "update", user.email, "--email", "new@example.com", "--email-verified"]
+    app.test_cli_runner().invoke(args=arguments)
+
+
+def change_password(app: Flask, user: User) -> None:
+    browser = Browser(app)
+    browser.sign_in()
+    browser.open(f"{ORIGIN}{BASE}/account")
+    browser.submit(action="change_password", old_password=PASSWORD, new_password=NEW + "!")
+
+
+def disable(app: Flask, user: User) -> None:
+    app.test_cli_runner().invoke(args=["user", "disable", user.email])
+
+
+def delete(app: Flask, user: User) -> None:
+    app.test_cli_runner().invoke(args=["user", "delete", user.email, "--yes"])
+
+
+@pytest.mark.parametrize("change", [change_address, change_password, disable, delete])
+def test_it_dies_with_what_it_was_made_for(
+    app: Flask, user: User, link: str, change: Callable[[Flask, User], None]
+) -> None:
+    waiting = Browser(app)
+    waiting.open(link)
+    change(app, user)
+    assert set_password(app, link, NEW) == 410
+    assert waiting.submit(new_password=NEW).status == 410
+    assert not password_is(app, NEW)
+
+
+def test_a_new_password_kills_every_other_link(
+    app: Flask, user: User, link: str, mailbox: Mailbox
+) -> None:
+    other = reset_link(app, user.email, mailbox)
+    set_password(app, other, NEW)
+    assert set_password(app, link, "the thief's password") == 410
+
+
+def test_looking_changes_nothing(app: Flask, user: User, link: str, mailbox: Mailbox) -> None:
+    """Mail scanners open every link, with GET and HEAD; some post what they find, too."""
+    make_user(app, "erin@example.com", name="Erin", email_verified=False)
+    verify = mailbox.link("erin@example.com")
+    scanner = app.test_client()
+    for address in (link, verify):
+        for method in ("GET", "HEAD", "GET"):
+            assert scanner.open(address, method=method, base_url=ORIGIN).status_code == 200
+        blind = app.test_client().post(address, data={"new_password": NEW}, base_url=ORIGIN)
+        assert blind.status_code in (303, 400)
+    with app.app_context():
+        erin = users.find_by_email("erin@example.com")
+        assert erin
+        assert erin.email_verified is False
+        db.session.rollback()
+    assert password_is(app, PASSWORD)
+    assert set_password(app, link, NEW) == 200

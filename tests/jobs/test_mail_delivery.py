@@ -1,0 +1,282 @@
+"""The outbox of mails: what is sent, over which connection, how often, and how it ends."""
+
+import logging
+import ssl
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask import Flask
+from sqlalchemy import func, select
+
+from sso import audit, notices, smtp
+from sso.extensions import db
+from sso.jobs import mail_delivery
+from sso.models import Mail, MailToken, User
+from sso.store import mails
+from tests.conftest import Clock
+from tests.factories import make_user
+from tests.mailbox import LINK, Mailbox, link_in, mail_server, text_of
+from tests.operations.test_doctor_elsewhere import certificate
+from tests.services import free_port
+
+
+@pytest.fixture
+def events(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
+    """The security events."""
+    seen: list[tuple[str, dict[str, Any]]] = []
+    monkeypatch.setattr(audit, "event", lambda name, **fields: seen.append((name, fields)))
+    return seen
+
+
+def set_up(app: Flask, **changes: Any) -> None:
+    app.extensions["sso.settings"] = replace(app.extensions["sso.settings"], **changes)
+
+
+def ask(app: Flask, *addresses: str) -> None:
+    """Somebody has forgotten the password."""
+    with app.app_context():
+        for address in addresses:
+            notices.reset_asked(address)
+        db.session.commit()
+
+
+def run(app: Flask) -> int:
+    with app.app_context():
+        return mail_delivery.deliver_due()
+
+
+def rows(app: Flask) -> list[Mail]:
+    with app.app_context():
+        return list(db.session.scalars(select(Mail).order_by(Mail.created_at)))
+
+
+def tokens(app: Flask) -> int:
+    with app.app_context():
+        return db.session.scalar(select(func.count()).select_from(MailToken)) or 0
+
+
+def test_a_mail(app: Flask, user: User, mailbox: Mailbox) -> None:
+    ask(app, user.email)
+    (mail,) = mailbox.read()
+    assert mail.get_content_type() == "multipart/alternative"
+    assert (mail["From"], mail["To"]) == ("no-reply@localhost", "Dana Demo <dana@example.com>")
+    assert mail["X-Envelope"] == "no-reply@localhost dana@example.com"
+    assert mail["Subject"] == "Set a new password"
+    assert mail["Auto-Submitted"] == "auto-generated"
+    assert mail["Date"]
+    assert mail["Message-ID"].endswith("@localhost>")
+    assert text_of(mail).startswith("Hello Dana Demo,\n")
+    assert "<p>Hello Dana Demo,</p>" in text_of(mail, "html")
+    assert link_in(mail).startswith("http://127.0.0.1:5000/api/auth/new-password?token=sso_ml_")
+    (row,) = rows(app)
+    assert (row.attempts, row.next_attempt_at, row.last_fault) == (1, None, None)
+    assert row.delivered_at is not None
+
+
+def test_names_and_addresses_of_the_whole_world(app: Flask, mailbox: Mailbox) -> None:
+    make_user(app, "山田@例え.jp", name="山田 <太郎> & Söhne")
+    set_up(app, mail_from="sso@exämple.org", base_url="https://login.example.com/sso")
+    ask(app, "山田@例え.jp")
+    (mail,) = mailbox.read()
+    assert mail["X-Envelope"] == "sso@xn--exmple-cua.org 山田@xn--r8jz45g.jp"
+    assert "山田 <太郎> & Söhne" in text_of(mail)
+    assert "山田 &lt;太郎&gt; &amp; Söhne" in text_of(mail, "html")
+    assert LINK.search(text_of(mail))[0].startswith("https://login.example.com/sso/")  # type: ignore[index]
+
+
+def tls(folder: Path) -> tuple[ssl.SSLContext, Path]:
+    pem = certificate(folder, 9)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem)
+    return context, pem
+
+
+@pytest.mark.parametrize("implicit", [False, True])
+def test_tls_and_password(
+    app: Flask, user: User, tmp_path: Path, implicit: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context, pem = tls(tmp_path)
+    scheme = "smtps" if implicit else "smtp"
+    with mail_server(tls=context, implicit=implicit, password="p@ss:/?#w") as server:
+        good = f"{scheme}://me%40home:p%40ss%3A%2F%3F%23w@127.0.0.1:{server.port}"
+        ask(app, user.email)
+
+        # A certificate that nobody vouches for never gets to see the password.
+        set_up(app, smtp_url=good)
+        assert run(app) == 1
+        assert (server.messages, rows(app)[0].last_fault) == ([], "SSLCertVerificationError")
+
+        monkeypatch.setenv("SSL_CERT_FILE", str(pem))
+        set_up(app, smtp_url=good.replace("w@", "rong@"))
+        ask(app, user.email)
+        run(app)
+        assert rows(app)[1].last_fault == "SMTPAuthenticationError 535"
+
+        set_up(app, smtp_url=good)
+        ask(app, user.email)
+        run(app)
+        assert len(server.messages) == 1
+        assert server.sessions[0].authenticated
+        assert server.sessions[0].ssl is not None or implicit
+
+
+def test_starttls_is_used_where_it_is_offered(app: Flask, user: User, tmp_path: Path) -> None:
+    context, _ = tls(tmp_path)
+    with mail_server(tls=context) as server:
+        for query, fault in (
+            ("?starttls=required", "SSLCertVerificationError"),
+            ("?starttls=never", "SMTPSenderRefused 530"),
+            ("", None),
+        ):
+            ask(app, user.email)
+            set_up(app, smtp_url=server.url + query)
+            run(app)
+            assert rows(app)[-1].last_fault == fault
+        assert [session.ssl is not None for session in server.sessions] == [True]
+
+
+def test_nothing_goes_in_clear_that_must_not(
+    app: Flask, user: User, mailbox: Mailbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask(app, user.email)
+    set_up(app, smtp_url=mailbox.server.url + "?starttls=required")
+    run(app)
+    monkeypatch.setattr(smtp, "is_loopback", lambda host: False)
+    set_up(app, smtp_url=mailbox.server.url.replace("//", "//me:secret@"))
+    ask(app, user.email)
+    run(app)
+    assert [row.last_fault for row in rows(app)] == ["NoTls", "NoTls"]
+    assert mailbox.server.messages == []
+
+
+def test_a_server_that_is_away(
+    clock: Clock, app: Flask, user: User, events: list[tuple[str, dict[str, Any]]]
+) -> None:
+    set_up(app, smtp_url=f"smtp://127.0.0.1:{free_port()}")
+    ask(app, user.email, "nobody@example.com")
+    pauses = []
+    for _ in range(100):
+        before = clock.now()
+        run(app)
+        assert run(app) == 0
+        assert tokens(app) == 0  # what reached nobody is good for nothing
+        again_at = rows(app)[0].next_attempt_at
+        if again_at is None:
+            break
+        pauses.append((again_at - before).total_seconds())
+        clock.move(seconds=pauses[-1] + 1)
+    assert [round(pause) for pause in pauses[:4]] == [10, 20, 40, 80]
+    assert max(round(pause) for pause in pauses) == 1800
+    assert timedelta(hours=23) < timedelta(seconds=sum(pauses)) < timedelta(hours=25)
+    assert [name for name, _ in events] == ["mail_given_up"]
+    assert rows(app)[0].last_fault == "ConnectionRefusedError"
+    assert rows(app)[1].attempts == 1  # nobody is there: nothing is owed
+
+
+def test_it_arrives_when_the_server_is_back(
+    clock: Clock, app: Flask, user: User, mailbox: Mailbox
+) -> None:
+    mailbox.server.refused["dana@example.com"] = "450 come back later"
+    ask(app, user.email)
+    assert mailbox.read() == []
+    assert rows(app)[0].last_fault == "recipient refused: 450"
+    mailbox.server.refused.clear()
+    assert mailbox.read() == []
+    clock.move(seconds=11)
+    assert len(mailbox.read()) == 1
+    assert tokens(app) == 1
+
+
+def test_a_refused_recipient_holds_up_nobody(
+    app: Flask, user: User, mailbox: Mailbox, events: list[tuple[str, dict[str, Any]]]
+) -> None:
+    make_user(app, "gone@example.com")
+    mailbox.server.refused["gone@example.com"] = "550 no such user"
+    ask(app, "gone@example.com", user.email)
+    assert [to for to, _ in mailbox.subjects()] == [user.email]
+    assert sorted(name for name, _ in events) == ["mail_given_up", "mail_sent"]
+    assert rows(app)[0].next_attempt_at is None
+    assert tokens(app) == 1
+
+
+def test_a_mail_that_can_not_be_written_holds_up_nobody(
+    app: Flask, user: User, mailbox: Mailbox
+) -> None:
+    with app.app_context():
+        db.session.add(Mail(kind="of tomorrow", address=user.email))
+        db.session.commit()
+    ask(app, user.email)
+    assert len(mailbox.read()) == 1
+    assert rows(app)[0].last_fault == "it cannot be written: unknown kind"
+
+
+def test_what_one_worker_took_no_other_takes(
+    clock: Clock, app: Flask, user: User, mailbox: Mailbox
+) -> None:
+    ask(app, user.email)
+    with app.app_context():
+        assert len(mails.claim(9, until=clock.now() + mail_delivery.LEASE)) == 1
+        db.session.commit()
+    assert mailbox.read() == []
+    clock.move(seconds=mail_delivery.LEASE.total_seconds() + 1)  # that worker has died
+    assert len(mailbox.read()) == 1
+
+
+def test_a_long_queue_is_left_in_order(
+    app: Flask, user: User, mailbox: Mailbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slow server: what is not tried in one run is due in the next, and is no attempt."""
+    monkeypatch.setattr(mail_delivery, "LONGEST", -1)
+    ask(app, user.email)
+    run(app)
+    assert [(row.attempts, row.last_fault) for row in rows(app)] == [(0, None)]
+    assert tokens(app) == 0
+    monkeypatch.undo()
+    assert len(mailbox.read()) == 1
+
+
+def test_without_a_server_mail_goes_to_the_log(
+    app: Flask, user: User, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    ask(app, user.email)
+    run(app)
+    (line,) = [one for one in caplog.records if one.name == "sso.mail"]
+    assert "Set a new password" in line.getMessage()
+    (link,) = LINK.findall(line.getMessage())
+    assert app.test_client().get(link, base_url="http://127.0.0.1:5000").status_code == 200
+    others = [one.getMessage() for one in caplog.records if one.name != "sso.mail"]
+    assert not any("sso_ml_" in one for one in others)
+
+
+def test_with_a_server_no_link_is_in_the_log_or_the_database(
+    app: Flask, user: User, mailbox: Mailbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "sso")
+    ask(app, user.email)
+    secret = mailbox.link(user.email).partition("token=")[2]
+    app.test_client().get("/api/auth/new-password", query_string={"token": secret})
+    assert secret not in caplog.text
+    with app.app_context():
+        for table in (Mail, MailToken):
+            assert not any(secret in repr(vars(row)) for row in db.session.scalars(select(table)))
+
+
+def test_notices_of_the_factors(app: Flask, user: User, mailbox: Mailbox) -> None:
+    with app.app_context():
+        found = db.session.get_one(User, user.id)
+        notices.factor_added(found, "Passkey\n“blue”")
+        notices.factor_removed(found, "Authenticator")
+        db.session.commit()
+    first, second = sorted(mailbox.read(), key=lambda one: str(one["Subject"]))
+    assert "Passkey “blue”" in " ".join(text_of(first).split())
+    assert "removed" in second["Subject"]
+
+
+def test_a_deleted_user_gets_nothing(app: Flask, mailbox: Mailbox) -> None:
+    make_user(app, "gone@example.com", email_verified=False)
+    app.test_cli_runner().invoke(args=["user", "delete", "gone@example.com", "--yes"])
+    assert mailbox.read() == []
