@@ -63,7 +63,7 @@ def demo_command(port: int, client_port: int, folder: Path, as_json: bool) -> No
     server_port = _free_port(port)
     sample_port = _free_port(client_port, but=server_port)
     base_url = f"http://{HOST}:{server_port}/api/auth"
-    server = create_app({"SSO_BASE_URL": base_url}, folder.absolute())
+    server = create_app({"SSO_BASE_URL": base_url, "SSO_SIGN_UP": "open"}, folder.absolute())
     address = f"http://{HOST}:{sample_port}"
     client_id, client_secret, password = _prepare(server, f"{address}/callback")
     sample = create_sample_application(

@@ -94,6 +94,7 @@ def tls(folder: Path) -> tuple[ssl.SSLContext, Path]:
     return context, pem
 
 
+@pytest.mark.filterwarnings("ignore:Requiring AUTH")  # aiosmtpd; there is TLS from the first byte
 @pytest.mark.parametrize("implicit", [False, True])
 def test_tls_and_password(
     app: Flask, user: User, tmp_path: Path, implicit: bool, monkeypatch: pytest.MonkeyPatch
