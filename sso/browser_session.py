@@ -49,6 +49,7 @@ class PageSessions(SecureCookieSessionInterface):
     def save_session(self, app: Flask, session: SessionMixin, response: Response) -> None:
         if not _without_cookies(app, request.path):
             super().save_session(app, session, response)
+            known_browser.save(response)
 
 
 def init_app(app: Flask) -> None:

@@ -7,7 +7,7 @@ try in their name. The cookie names accounts by keyed digests; it signs nobody i
 import secrets
 from typing import Any
 
-from flask import Response, after_this_request, request
+from flask import Response, g, request
 from itsdangerous import BadSignature, URLSafeTimedSerializer
 
 from sso import current, digests, sealing
@@ -33,7 +33,13 @@ def remember(account: str) -> None:
     browser_id, marks = _read() or (secrets.token_urlsafe(16), [])
     mine = mark(account)
     marks = [mine, *(one for one in marks if one != mine)][:MOST]
-    after_this_request(lambda response: _set(response, [browser_id, marks]))
+    g.sso_known_browser = [browser_id, marks]
+
+
+def save(response: Response) -> None:
+    """Set the cookie, if there is something new to remember."""
+    if "sso_known_browser" in g:
+        _set(response, g.sso_known_browser)
 
 
 def cookie_name() -> str:
@@ -41,7 +47,7 @@ def cookie_name() -> str:
     return "__Host-sso_known" if current.settings().is_https else "sso_known"
 
 
-def _set(response: Response, content: list[Any]) -> Response:
+def _set(response: Response, content: list[Any]) -> None:
     settings = current.settings()
     response.set_cookie(
         cookie_name(),
@@ -52,7 +58,6 @@ def _set(response: Response, content: list[Any]) -> Response:
         httponly=True,
         samesite="Lax",
     )
-    return response
 
 
 def _read() -> tuple[str, list[str]] | None:
