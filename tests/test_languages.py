@@ -54,6 +54,10 @@ def test_a_catalog_is_whole(tag: str) -> None:
             assert not message.fuzzy, message.id
             named = r"%\((\w+)\)s"
             assert set(re.findall(named, message.id)) == set(re.findall(named, message.string))
+            braces = r"\{\w+\}"
+            assert sorted(re.findall(braces, message.id)) == sorted(
+                re.findall(braces, message.string)
+            )
             tags = r"</?\w+>"
             assert sorted(re.findall(tags, message.id)) == sorted(re.findall(tags, message.string))
     with (folder / "messages.mo").open("rb") as file:

@@ -8,11 +8,14 @@ from sso.endpoints.forms import DecisionForm
 from sso.endpoints.mail_forms import ChangeEmailForm
 from sso.extensions import db
 from sso.store.sessions import Visit
+from sso.words import N_
 
 _DONE = {
-    "asked": "A mail is on its way to the new address. "
-    "It counts as soon as you press the button behind the link in it.",
-    "again": "A mail is on its way to your address.",
+    "asked": N_(
+        "A mail is on its way to the new address. "
+        "It counts as soon as you press the button behind the link in it."
+    ),
+    "again": N_("A mail is on its way to your address."),
 }
 
 
@@ -51,10 +54,10 @@ def _verify_again(visit: Visit) -> str:
 def _change(visit: Visit, form: ChangeEmailForm) -> str | None:
     user, address = visit.user, form.email.data or ""
     if address == user.email:
-        form.email.errors = ["This is your address already."]
+        form.email.errors = [N_("This is your address already.")]
         return None
     if not passwords.verify(form.password.data or "", user.password_hash):
-        form.password.errors = ["The password is not right."]
+        form.password.errors = [N_("The password is not right.")]
         return None
     notices.email_change_asked(user, address)
     audit.event("email_change_asked", user=user.id, address=request.remote_addr)

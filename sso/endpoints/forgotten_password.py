@@ -1,6 +1,7 @@
 """Asking for a link to set a new password. The answer is the same, whoever asks for whom."""
 
 from flask import make_response, redirect, render_template, request, url_for
+from flask_babel import gettext
 from werkzeug.wrappers import Response
 
 from sso import audit, notices
@@ -19,9 +20,11 @@ def forgotten_password() -> Response:
         return redirect(url_for("sso.forgotten_password", sent=1), 303)
     if "sent" in request.args:
         return mail_pages.sent(
-            "Look into your mailbox",
-            "If there is an account with this address, a mail with a link is on its way. "
-            "The link works for an hour.",
+            gettext("Look into your mailbox"),
+            gettext(
+                "If there is an account with this address, a mail with a link is on its way. "
+                "The link works for an hour."
+            ),
         )
     mail_pages.keep_waiting()
     return make_response(render_template("forgotten_password.html", form=form))

@@ -2,6 +2,7 @@
 
 import flask
 from flask import make_response, redirect, render_template, request, url_for
+from flask_babel import gettext
 from werkzeug.wrappers import Response
 
 from sso import errors, sealed_request
@@ -21,11 +22,11 @@ def sent(title: str, message: str) -> Response:
 def dead_link() -> Response:
     """A link whose secret is unknown, used, too old, or bound to what is no longer so."""
     return errors.page(
-        "It was used already, is more than an hour old, or is not whole.",
+        gettext("It was used already, is more than an hour old, or is not whole."),
         status=410,
-        title="This link does not work any more",
-        mend="Ask for a new one.",
-        way_on=("Get a new link", url_for("sso.forgotten_password")),
+        title=gettext("This link does not work any more"),
+        mend=gettext("Ask for a new one."),
+        way_on=(gettext("Get a new link"), url_for("sso.forgotten_password")),
     )
 
 

@@ -5,6 +5,7 @@ no table of users, and the page never tells whether an address is known.
 """
 
 from flask import abort, make_response, redirect, render_template, request, url_for
+from flask_babel import gettext
 from sqlalchemy.exc import IntegrityError
 from werkzeug.wrappers import Response
 
@@ -14,6 +15,7 @@ from sso.endpoints.mail_forms import AddressForm, NewAccountForm
 from sso.extensions import db
 from sso.models import User
 from sso.store import mail_tokens, users
+from sso.words import N_
 
 
 def sign_up() -> Response:
@@ -29,11 +31,11 @@ def sign_up() -> Response:
             audit.event("sign_up_asked", address=request.remote_addr)
             db.session.commit()
             return redirect(url_for("sso.sign_up", sent=1), 303)
-        form.email.errors = ["Accounts are for other addresses; see above."]
+        form.email.errors = [N_("Accounts are for other addresses; see above.")]
     if "sent" in request.args:
         return mail_pages.sent(
-            "Look into your mailbox",
-            "A mail is on its way to you. Its link works for an hour.",
+            gettext("Look into your mailbox"),
+            gettext("A mail is on its way to you. Its link works for an hour."),
         )
     mail_pages.keep_waiting()
     html = render_template(

@@ -10,8 +10,9 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from flask import render_template
+from flask_babel import force_locale, gettext
 
-from sso import browsers, clock, current, email_addresses, mail_links
+from sso import browsers, clock, current, email_addresses, languages, mail_links
 from sso.jobs.mail_texts import TEXTS
 from sso.models import Mail, User
 from sso.store import mail_tokens, users
@@ -50,7 +51,8 @@ def write(mail: Mail) -> Written | None:
         token, link = mail_links.make(kind, mail.address, user)
     elif TEXTS[kind].action:
         link = current.settings().base_url + FORGOTTEN
-    subject, text, html = _render(kind, mail, user, link)
+    with force_locale(languages.known([_asked_language(mail, user)]) or languages.DEFAULT):
+        subject, text, html = _render(kind, mail, user, link)
     try:
         message = _message(mail, user, subject, text, html)
     except (ValueError, MessageError) as error:
@@ -90,13 +92,15 @@ def _render(kind: str, mail: Mail, user: User | None, link: str | None) -> tuple
         "network": mail.details.get("network") or "unknown",
         "time": _time(mail.details.get("time")),
     }
-    subject = meant.subject.format(**known)
+    subject = gettext(meant.subject).format(**known)
     values = {
         "subject": subject,
         # Never a name that a stranger typed: that would be a way to send anybody anything.
         "name": _line(user.name) if user else "",
-        "paragraphs": [one.format(**known) for one in meant.paragraphs],
-        "action": meant.action,
+        "paragraphs": [gettext(one).format(**known) for one in meant.paragraphs],
+        "action": gettext(meant.action) if meant.action else None,
+        "language": languages.language(),
+        "direction": languages.direction(),
         "link": link,
         "base_url": settings.base_url,
     }
@@ -133,10 +137,16 @@ def _host() -> str:
     return "localhost" if ":" in host or host.replace(".", "").isdigit() else host
 
 
+def _asked_language(mail: Mail, user: User | None) -> str | None:
+    """The account's setting, or the language of the page on which the mail was caused."""
+    chosen = user.claims.get("locale") if user else None
+    return str(chosen) if chosen else mail.details.get("language")
+
+
 def _line(text: str) -> str:
     """One line without control characters."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:200]
 
 
 def _time(text: str | None) -> str:
-    return f"{datetime.fromisoformat(text):%Y-%m-%d %H:%M} UTC" if text else ""
+    return languages.moment(datetime.fromisoformat(text)) if text else ""
