@@ -23,9 +23,15 @@ def _name(_: FlaskForm, field: Field) -> None:
         raise ValidationError(N_("Enter your name, in one line."))
 
 
-def _good_password(_: FlaskForm, field: Field) -> None:
-    if fault := passwords.fault(field.data or ""):
+def _good_password(form: "_WithNewPassword", field: Field) -> None:
+    if fault := passwords.fault(field.data or "", form.about):
         raise ValidationError(fault)
+
+
+class _WithNewPassword(FlaskForm):
+    """A form in which a password is chosen; `about` is what it may not be made of."""
+
+    about: tuple[str, ...] = ()
 
 
 class AddressForm(FlaskForm):
@@ -37,13 +43,13 @@ class AddressForm(FlaskForm):
     )
 
 
-class NewPasswordForm(FlaskForm):
+class NewPasswordForm(_WithNewPassword):
     new_password = PasswordField(
         lazy_gettext("New password"), [DataRequired(N_("Enter a new password.")), _good_password]
     )
 
 
-class NewAccountForm(FlaskForm):
+class NewAccountForm(_WithNewPassword):
     """What is missing when the address is proven."""
 
     name = StringField(

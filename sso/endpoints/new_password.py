@@ -19,6 +19,7 @@ def new_password() -> Response:
     if found is None or found[1] is None:
         return mail_pages.dead_link()
     form = NewPasswordForm()
+    form.about = (found[1].name, found[1].email)
     if request.method == "POST" and form.validate():
         # The transaction must not wait for Argon2.
         db.session.rollback()

@@ -54,6 +54,7 @@ def complete_sign_up() -> Response:
     if found is None or not _may(found[0].address):
         return mail_pages.dead_link()
     form = NewAccountForm()
+    form.about = (form.name.data or "", found[0].address)
     if request.method == "POST" and form.validate():
         # The transaction must not wait for Argon2.
         db.session.rollback()

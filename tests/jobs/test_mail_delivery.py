@@ -281,3 +281,10 @@ def test_a_deleted_user_gets_nothing(app: Flask, mailbox: Mailbox) -> None:
     make_user(app, "gone@example.com", email_verified=False)
     app.test_cli_runner().invoke(args=["user", "delete", "gone@example.com", "--yes"])
     assert mailbox.read() == []
+
+
+def test_a_mail_speaks_the_users_language(app: Flask, mailbox: Mailbox) -> None:
+    make_user(app, "amal@example.com", claims={"locale": "ar"})
+    ask(app, "amal@example.com")
+    (mail,) = mailbox.read()
+    assert '<html lang="ar" dir="rtl">' in text_of(mail, "html")
