@@ -96,6 +96,9 @@ def sign_up(text: str) -> str:
     for domain in domains:
         try:
             email_addresses.normalized(f"a@{domain}")
+            known = "." in domain
         except ValueError:
-            raise ValueError("give off, open, or domains such as example.com") from None
+            known = False
+        if not known:
+            raise ValueError("give off, open, or domains such as example.com")
     return " ".join(domains)

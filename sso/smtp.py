@@ -40,7 +40,11 @@ class MailServer:
 
 def parse(url: str) -> MailServer:
     """Read an address of a mail server. Raises `ValueError` with the mend."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+        given_port = parts.port
+    except ValueError:  # whose words may be a part of the password
+        raise ValueError("its port is no number; percent-encode the password") from None
     if parts.scheme not in ("smtp", "smtps") or not parts.hostname:
         raise ValueError("it is no smtp address; give smtp://host:port")
     implicit = parts.scheme == "smtps"
@@ -52,7 +56,7 @@ def parse(url: str) -> MailServer:
         raise ValueError("give ?starttls=required, ?starttls=never or smtps:// without it")
     return MailServer(
         host=parts.hostname,
-        port=parts.port or (465 if implicit else 587),
+        port=given_port or (465 if implicit else 587),
         implicit_tls=implicit,
         starttls=starttls,
         user=unquote(parts.username) if parts.username else None,

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from sso import smtp
 from sso.secret_key import embedded_secret_key
 from sso.settings import SettingsError, load_settings
 
@@ -101,3 +102,45 @@ def test_the_embedded_secret_key_is_made_once(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "secret_key").stat().st_mode) == 0o600
     assert len(keys.pop()) == 64
     assert [path.name for path in tmp_path.iterdir()] == ["secret_key"]
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"SSO_SMTP_URL": "http://mail.example"},
+        {"SSO_SMTP_URL": "smtp://"},
+        {"SSO_SMTP_URL": "smtp://mail.example:99999"},
+        {"SSO_SMTP_URL": "smtp://mail.example?starttls=maybe"},
+        {"SSO_SMTP_URL": "smtps://mail.example?starttls=never"},
+        {"SSO_SMTP_URL": "smtp://mail.example?tls=required"},
+        {"SSO_MAIL_FROM": "sso"},
+        {"SSO_MAIL_FROM": "sso@example.com\nBcc: x@example.com"},
+        {"SSO_SIGN_UP": "yes"},
+        {"SSO_SIGN_UP": "@example.com"},
+    ],
+)
+def test_mail_settings_that_do_not_do(tmp_path: Path, environ: dict[str, str]) -> None:
+    assert len(faults(environ, tmp_path)) == 1
+
+
+def test_a_part_of_the_mail_password_is_not_shown(tmp_path: Path) -> None:
+    environ = {"SSO_SMTP_URL": "smtp://me:hunter2/x@mail.example"}
+    assert "hunter2" not in "".join(faults(environ, tmp_path))
+
+
+def test_mail_settings_that_do(tmp_path: Path) -> None:
+    environ = {
+        "SSO_SMTP_URL": "smtp://me%40x:p%2Fw@mail.example:2525?starttls=required",
+        "SSO_MAIL_FROM": "SSO@example.com",
+        "SSO_SIGN_UP": "Example.com, example.org",
+    }
+    settings = load_settings(environ, tmp_path)
+    assert settings.sign_up == "example.com example.org"
+    assert settings.mail_from == "sso@example.com"
+    assert settings.smtp_url
+    found = smtp.parse(settings.smtp_url)
+    assert (found.host, found.port, found.user, found.password, found.starttls) == (
+        "mail.example", 2525, "me@x", "p/w", "required",
+    )  # fmt: skip
+    assert smtp.parse("smtps://mail.example").port == 465
+    assert load_settings({}, tmp_path).sign_up == "off"

@@ -1,11 +1,11 @@
 """The services beside us: Redis and the mail server."""
 
 import smtplib
-from urllib.parse import unquote, urlsplit
+import ssl
 
 import redis
 
-from sso import current
+from sso import current, smtp
 from sso.doctor.finding import Findings, ok, skipped, warning, wrong
 
 TIMEOUT = 10  # seconds
@@ -37,26 +37,17 @@ def mail() -> Findings:
     if address is None:
         yield skipped("mail", "SSO_SMTP_URL is not set: mail goes to the log")
         return
-    parts = urlsplit(address)
-    secure = parts.scheme == "smtps"
-    kind = smtplib.SMTP_SSL if secure else smtplib.SMTP
+    server = smtp.parse(address)
     try:
-        port = parts.port or (465 if secure else 587)
-        with kind(parts.hostname or "", port, timeout=TIMEOUT) as server:
-            server.ehlo_or_helo_if_needed()
-            if not secure and server.has_extn("starttls"):
-                server.starttls()
-                server.ehlo()
-                secure = True
-            if parts.username:
-                server.login(unquote(parts.username), unquote(parts.password or ""))
-            server.noop()
+        with smtp.connected(server) as connection:
+            connection.noop()
+            secure = isinstance(connection.sock, ssl.SSLSocket)
     except (OSError, smtplib.SMTPException) as error:
-        reason = type(error).__name__
+        reason = str(error) if isinstance(error, smtp.NoTls) else type(error).__name__
         yield wrong("mail", f"the mail server refuses ({reason})", "check SSO_SMTP_URL")
         return
-    if parts.username and not secure:
+    if server.user is not None and not secure:
         mend = "use smtps://, or a mail server with STARTTLS"
         yield warning("mail", "name and password go over the network in clear", mend)
     else:
-        yield ok("mail", f"{parts.hostname} takes mail" + (" over TLS" if secure else ""))
+        yield ok("mail", f"{server.host} takes mail" + (" over TLS" if secure else ""))
