@@ -19,14 +19,17 @@ def sent(title: str, message: str) -> Response:
     return make_response(html)
 
 
-def dead_link() -> Response:
-    """A link whose secret is unknown, used, too old, or bound to what is no longer so."""
+def dead_link(another: str = "sso.forgotten_password") -> Response:
+    """A link whose secret is unknown, used, too old, or bound to what is no longer so.
+
+    `another`: the endpoint of the page where there is a new one.
+    """
     return errors.page(
         gettext("It was used already, is more than an hour old, or is not whole."),
         status=410,
         title=gettext("This link does not work any more"),
         mend=gettext("Ask for a new one."),
-        way_on=(gettext("Get a new link"), url_for("sso.forgotten_password")),
+        way_on=(gettext("Get a new link"), url_for(another)),
     )
 
 

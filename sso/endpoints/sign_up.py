@@ -52,7 +52,7 @@ def complete_sign_up() -> Response:
     secret = request.args.get("token", "")
     found = mail_links.find(secret, mail_links.SIGN_UP)
     if found is None or not _may(found[0].address):
-        return mail_pages.dead_link()
+        return mail_pages.dead_link("sso.sign_up")
     form = NewAccountForm()
     form.about = (form.name.data or "", found[0].address)
     if request.method == "POST" and form.validate():
@@ -85,7 +85,7 @@ def _make(secret: str, form: NewAccountForm, password_hash: str) -> Response:
         users.add(user)
     except (LookupError, IntegrityError):  # used by another request, or the address is taken
         db.session.rollback()
-        return mail_pages.dead_link()
+        return mail_pages.dead_link("sso.sign_up")
     audit.event("signed_up", user=user.id, address=request.remote_addr)
     db.session.commit()
     known_browser.remember(user.email)

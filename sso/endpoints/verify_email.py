@@ -21,7 +21,7 @@ def verify_email() -> Response:
     found = mail_links.find(request.args.get("token", ""), *_PURPOSES)
     token, user = found or (None, None)
     if token is None or user is None:
-        return mail_pages.dead_link()
+        return mail_pages.dead_link("sso.account_email")
     if request.method == "POST" and DecisionForm().validate():
         try:
             verified = mail_tokens.use(token) and _verify(token, user)
@@ -29,7 +29,7 @@ def verify_email() -> Response:
             verified = False
         if not verified:
             db.session.rollback()
-            return mail_pages.dead_link()
+            return mail_pages.dead_link("sso.account_email")
         db.session.commit()
         return redirect(url_for("sso.verify_email", done=1), 303)
     return _page(token.address)

@@ -52,7 +52,9 @@ def test_the_link_dies_with_the_address(app: Flask, browser: Browser, mailbox: M
     user = make_user(app, email_verified=False)
     link = mailbox.link(user.email)
     run(app, "user", "update", user.email, "--email", NEW)
-    assert browser.open(link).status == 410
+    page = browser.open(link)
+    assert page.status == 410
+    assert f'href="{BASE}/account/email"' in page.html
     assert stored(app, user) == (NEW, False)
 
 

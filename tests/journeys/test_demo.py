@@ -1,6 +1,7 @@
 """`flask demo`: everything from nothing, in one command."""
 
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -12,18 +13,19 @@ from pathlib import Path
 import pytest
 import requests
 
-from tests.services import ROOT, free_port
+from tests.services import ROOT, free_port, wait_for
 
 
 @contextmanager
 def demo(folder: Path, port: int, client_port: int) -> Iterator[dict[str, str]]:
     """Run it; gives what it printed, and ends it as Ctrl-C does."""
+    log = folder.with_suffix(".log").open("w")
     process = subprocess.Popen(
         [
             *(sys.executable, "-m", "flask", "demo", "--json", "--folder", str(folder)),
             *("--port", str(port), "--client-port", str(client_port)),
         ],
-        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True,
     )  # fmt: skip
     assert process.stdout is not None
     try:
@@ -31,7 +33,15 @@ def demo(folder: Path, port: int, client_port: int) -> Iterator[dict[str, str]]:
     finally:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=20)
+        log.close()
     assert process.returncode == 0
+
+
+def ask_for_a_new_password(told: dict[str, str]) -> None:
+    browser, address = requests.Session(), told["server"] + "/forgotten-password"
+    page = browser.get(address, timeout=10)
+    (csrf_token,) = re.findall('name="csrf_token"[^>]* value="([^"]+)"', page.text)
+    browser.post(address, {"csrf_token": csrf_token, "email": told["email"]}, timeout=10)
 
 
 @pytest.fixture
@@ -44,6 +54,7 @@ def taken() -> Iterator[int]:
 
 
 def test_it_runs_twice_and_gives_way_to_others(tmp_path: Path, taken: int) -> None:
+    log = tmp_path / "demo.log"
     for _ in range(2):
         with demo(tmp_path / "demo", taken, free_port()) as told:
             assert f":{taken}/" not in told["server"]
@@ -53,5 +64,7 @@ def test_it_runs_twice_and_gives_way_to_others(tmp_path: Path, taken: int) -> No
             begun = requests.get(told["open"] + "login", timeout=10)
             assert begun.url.startswith(told["server"] + "/sign-in?resume=")
             assert "Sample application" in begun.text
+            ask_for_a_new_password(told)
+            wait_for(lambda: "/new-password?token=" in log.read_text(), "the mail")
         with pytest.raises(requests.ConnectionError):
             requests.get(told["open"], timeout=5)
