@@ -9,6 +9,7 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 
 from sso import (
     assets,
+    audit_trail,
     browser_session,
     cli,
     cors,
@@ -42,6 +43,7 @@ def create_app(environ: Mapping[str, str] | None = None, instance: Path | None =
     database.configure(app, settings.database_url)
     db.init_app(app)
     database.prepare(app)
+    audit_trail.init_app(app)
     migrate.init_app(app, db, directory=str(ROOT / "migrations"), render_as_batch=True)
 
     app.extensions["sso.keys"] = KeyRing(

@@ -22,6 +22,7 @@ GROUND = {
     "words",
     "audit",
     "counters",
+    "redaction",
 }
 
 # Who may import what of ours; the ground floor, settings and extensions are open to all but flow.
