@@ -18,6 +18,7 @@ from sso import (
     errors,
     headers,
     languages,
+    limiting,
     logs,
     oauth,
     observation,
@@ -53,6 +54,7 @@ def create_app(environ: Mapping[str, str] | None = None, instance: Path | None =
     )
     observation.init_app(app)
     metrics.init_app(app)
+    limiting.init_app(app)
     browser_session.init_app(app)
     languages.init_app(app)
     csrf.init_app(app)

@@ -139,6 +139,7 @@ CONTRACT = {
     f"{BASE}/verify-email": {"GET", "POST"},
     f"{BASE}/sign-up": {"GET", "POST"},
     f"{BASE}/complete-sign-up": {"GET", "POST"},
+    f"{BASE}/account/activity": {"GET"},
     "/healthz": {"GET"},
     "/readyz": {"GET"},
 }

@@ -1,0 +1,60 @@
+"""The signed-in user's own recent security events."""
+
+import json
+
+from flask import make_response, redirect, render_template, url_for
+from werkzeug.wrappers import Response
+
+from sso import browser_session, browsers
+from sso.extensions import db
+from sso.models import AuditEvent
+from sso.store import audit_events, clients
+
+_SHOWN = 50
+# What concerns a person, in words; the rest of the trail is for operators.
+WORDS = {
+    "signed_in": "Signed in",
+    "sign_in_failed": "A sign-in failed: wrong password",
+    "session_ended": "A sign-in ended",
+    "consent_given": "Access allowed",
+    "consent_denied": "Access refused",
+    "consent_withdrawn": "Access withdrawn",
+    "password_changed": "Password changed",
+    "password_change_failed": "A change of the password failed: wrong old password",
+    "password_set": "Password set by an operator",
+    "user_created": "Account made",
+    "user_changed": "Account changed by an operator",
+    "user_disabled": "Account disabled by an operator",
+    "user_enabled": "Account enabled by an operator",
+    "refresh_token_reused": "A stolen token was found, and access ended",
+    "code_reused": "A stolen code was found, and access ended",
+}
+
+
+def activity() -> Response:
+    """List what happened lately in the user's name."""
+    visit = browser_session.current_visit()
+    if visit is None:
+        return redirect(url_for("sso.sign_in"), 303)
+    browser_session.touch(visit)
+    found = audit_events.newest(user_id=str(visit.user.id), names=sorted(WORDS), limit=_SHOWN)
+    names = clients.names({event.client_id for event in found if event.client_id})
+    html = render_template(
+        "activity.html",
+        events=[(event, WORDS[event.name], _details(event, names)) for event in found],
+        account_url=url_for("sso.account"),
+    )
+    db.session.commit()
+    return make_response(html)
+
+
+def _details(event: AuditEvent, names: dict[str, str]) -> str:
+    """The application, and where it came from, as far as that is known."""
+    by_operator = "operator" in json.loads(event.fields)
+    parts = [
+        names.get(event.client_id or ""),
+        "by an operator" if by_operator else None,
+        browsers.name(event.browser) if event.browser and not by_operator else None,
+        event.address,
+    ]
+    return " · ".join(part for part in parts if part)
