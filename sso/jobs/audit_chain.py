@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from datetime import UTC, timedelta
 from typing import NamedTuple
 
+from sqlalchemy.exc import IntegrityError
+
 from sso import clock, current, sealing
 from sso.extensions import db
 from sso.models import AuditChain, AuditEvent
@@ -54,7 +56,13 @@ def seal() -> int:
         before = seal_of(key, event, number, before)
         sealed.append((event.id, number, before))
     if sealed:
-        audit_events.seal(sealed)
+        try:
+            audit_events.seal(sealed)
+        except IntegrityError:
+            db.session.rollback()
+            raise ChainBroken(
+                f"somebody else than this program numbered events beyond {chain.head_number}"
+            ) from None
         chain.head_number, chain.head_seal = number, before
         chain.seal = _seal_of_ends(key, chain)
     db.session.commit()
@@ -162,8 +170,10 @@ def _key() -> bytes:
 def _lock(key: bytes) -> AuditChain | None:
     chain = audit_events.lock_chain()
     if chain is None:
-        if audit_events.has_sealed():
+        # Events first, then again the row: another process may have begun the chain just now.
+        if audit_events.has_sealed() and (chain := audit_events.lock_chain()) is None:
             raise ChainBroken("the row that knows the ends of the audit chain is missing")
+    if chain is None:
         empty = AuditChain(anchor_number=0, anchor_seal="", head_number=0, head_seal="")
         return audit_events.begin_chain(_seal_of_ends(key, empty))
     if not hmac.compare_digest(chain.seal, _seal_of_ends(key, chain)):
