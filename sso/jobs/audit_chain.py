@@ -169,9 +169,9 @@ def _key() -> bytes:
 
 def _lock(key: bytes) -> AuditChain | None:
     chain = audit_events.lock_chain()
-    if chain is None:
-        # Events first, then again the row: another process may have begun the chain just now.
-        if audit_events.has_sealed() and (chain := audit_events.lock_chain()) is None:
+    if chain is None and audit_events.has_sealed():
+        chain = audit_events.lock_chain()  # another process may have begun the chain just now
+        if chain is None:
             raise ChainBroken("the row that knows the ends of the audit chain is missing")
     if chain is None:
         empty = AuditChain(anchor_number=0, anchor_seal="", head_number=0, head_seal="")
