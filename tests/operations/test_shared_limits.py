@@ -5,7 +5,6 @@ import socket
 import time
 from collections.abc import Iterator
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 import requests
