@@ -44,6 +44,13 @@ def upgrade():
         sa.PrimaryKeyConstraint("id", name=op.f("pk_audit_events")),
         sa.UniqueConstraint("number", name=op.f("uq_audit_events_number")),
     )
+    op.create_index(
+        "ix_audit_events_unsealed",
+        "audit_events",
+        ["at", "id"],
+        postgresql_where=sa.text("number IS NULL"),
+        sqlite_where=sa.text("number IS NULL"),
+    )
     op.create_index(op.f("ix_audit_events_at"), "audit_events", ["at"])
     for column in ("user_id", "client_id", "name"):
         op.create_index(op.f(f"ix_audit_events_{column}_at"), "audit_events", [column, "at"])

@@ -8,6 +8,8 @@ event unseen; what they do within the moment before an event is sealed stays uns
 import hashlib
 import hmac
 import json
+import logging
+import time
 from collections.abc import Iterator
 from datetime import UTC, timedelta
 from typing import NamedTuple
@@ -19,7 +21,11 @@ from sso.extensions import db
 from sso.models import AuditChain, AuditEvent
 from sso.store import audit_events, everything
 
+logger = logging.getLogger("sso.jobs")
+
 AT_ONCE = 500
+SAY_EVERY = 60.0  # seconds between two lines on the log about a broken chain
+_say_again_at = float("-inf")
 MOST_FAULTS = 100
 
 
@@ -67,6 +73,19 @@ def seal() -> int:
         chain.seal = _seal_of_ends(key, chain)
     db.session.commit()
     return len(sealed)
+
+
+def seal_due() -> int:
+    """As `seal`, for the worker: a broken chain is told once a minute, and waits for a person."""
+    global _say_again_at
+    try:
+        return seal()
+    except ChainBroken as fault:
+        db.session.rollback()
+        if (now := time.monotonic()) >= _say_again_at:
+            _say_again_at = now + SAY_EVERY
+            logger.error("audit events are not sealed: %s", fault)
+        return 0
 
 
 def purge(keep: timedelta) -> int:

@@ -26,7 +26,7 @@ class Job:
 JOBS = (
     Job("deliver logout tokens", 1, logout_delivery.deliver_due),
     Job("send mails", 1, mail_delivery.deliver_due),
-    Job("seal audit events", 1, audit_chain.seal),
+    Job("seal audit events", 1, audit_chain.seal_due),
 )
 
 

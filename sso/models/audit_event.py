@@ -3,7 +3,7 @@
 from datetime import datetime
 from uuid import UUID, uuid4
 
-from sqlalchemy import BigInteger, Index, Integer, String, Text
+from sqlalchemy import BigInteger, Index, Integer, String, Text, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from sso.models.base import Base, UtcDateTime
@@ -20,6 +20,14 @@ class AuditEvent(Base):
         Index(None, "user_id", "at"),
         Index(None, "client_id", "at"),
         Index(None, "name", "at"),
+        # What the sealer looks for every second.
+        Index(
+            "ix_audit_events_unsealed",
+            "at",
+            "id",
+            postgresql_where=text("number IS NULL"),
+            sqlite_where=text("number IS NULL"),
+        ),
     )
 
     id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)

@@ -121,6 +121,22 @@ def test_tampering_is_found(app: Flask, tampering: str, fault: str) -> None:
     assert any(fault in one for one in again), again
 
 
+def test_a_broken_chain_is_told_once_a_minute(
+    app: Flask, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit_chain, "_say_again_at", 0.0)
+    happen(app, 2)
+    verify(app)
+    execute(app, "UPDATE audit_chain SET head_number = 1")
+    happen(app, 1)
+    with app.app_context():
+        assert [audit_chain.seal_due() for _ in range(5)] == [0] * 5
+    assert [one.message for one in caplog.records if "not sealed" in one.message] == [
+        "audit events are not sealed: the ends of the audit chain are forged; "
+        "run: flask audit verify"
+    ]
+
+
 def test_two_events_change_places(app: Flask) -> None:
     happen(app, 5)
     assert verify(app) == []
