@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from sqlalchemy.exc import IntegrityError
 
-from sso import clock, current, sealing
+from sso import audit, clock, current, sealing
 from sso.extensions import db
 from sso.models import AuditChain, AuditEvent
 from sso.store import audit_events, everything
@@ -102,6 +102,7 @@ def purge(keep: timedelta) -> int:
     chain.anchor_number, chain.anchor_seal = last
     chain.seal = _seal_of_ends(key, chain)
     count = audit_events.remove_up_to(chain.anchor_number)
+    audit.event("audit_purged", events=count, up_to=chain.anchor_number)
     db.session.commit()
     return count
 
