@@ -7,7 +7,8 @@ an account from one network, for an account from everywhere, and for a network w
 account. A browser that the account has signed in from before has a count of its own instead, so
 that strangers never shut its person out.
 
-Flooding: `limiting.spend(limiting.PASSWORD_RESET, email)` counts every request.
+Flooding: `limiting.spend(limiting.PASSWORD_RESET, email)` counts every request. How many mails one
+address gets is counted, in silence, where they are owed (`store.mails`).
 
 Both raise `TooManyAttempts` (429 with Retry-After) before anything depends on whether the account
 exists. IPv6 addresses count by /64, which is what one customer has.
@@ -96,9 +97,9 @@ CLIENT_AUTHENTICATION = Guessing(
     address=Pauses(free=300, longest=60, forget=HOUR),
 )
 
-PASSWORD_RESET = Flooding("password_reset", account=5, address=100)
-VERIFICATION = Flooding("verification", account=5, address=100)
-SIGN_UP = Flooding("sign_up", account=5, address=100)
+PASSWORD_RESET = Flooding("password_reset", account=None, address=100)
+VERIFICATION = Flooding("verification", account=None, address=100)
+SIGN_UP = Flooding("sign_up", account=None, address=100)
 
 
 class Attempt:

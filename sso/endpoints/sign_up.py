@@ -8,7 +8,16 @@ from flask import abort, make_response, redirect, render_template, request, url_
 from sqlalchemy.exc import IntegrityError
 from werkzeug.wrappers import Response
 
-from sso import audit, current, email_addresses, known_browser, mail_links, notices, passwords
+from sso import (
+    audit,
+    current,
+    email_addresses,
+    known_browser,
+    limiting,
+    mail_links,
+    notices,
+    passwords,
+)
 from sso.endpoints import mail_pages
 from sso.endpoints.mail_forms import AddressForm, NewAccountForm
 from sso.extensions import db
@@ -25,6 +34,7 @@ def sign_up() -> Response:
     if request.method == "POST" and form.validate():
         address = form.email.data or ""
         if _may(address):
+            limiting.spend(limiting.SIGN_UP, address)
             notices.sign_up_asked(address)
             audit.event("sign_up_asked", address=request.remote_addr)
             db.session.commit()
