@@ -9,6 +9,7 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 
 from sso import (
     assets,
+    audit_trail,
     browser_session,
     cli,
     cors,
@@ -17,6 +18,7 @@ from sso import (
     errors,
     headers,
     languages,
+    limiting,
     logs,
     oauth,
     observation,
@@ -42,6 +44,7 @@ def create_app(environ: Mapping[str, str] | None = None, instance: Path | None =
     database.configure(app, settings.database_url)
     db.init_app(app)
     database.prepare(app)
+    audit_trail.init_app(app)
     migrate.init_app(app, db, directory=str(ROOT / "migrations"), render_as_batch=True)
 
     app.extensions["sso.keys"] = KeyRing(
@@ -51,6 +54,7 @@ def create_app(environ: Mapping[str, str] | None = None, instance: Path | None =
     )
     observation.init_app(app)
     metrics.init_app(app)
+    limiting.init_app(app)
     browser_session.init_app(app)
     languages.init_app(app)
     csrf.init_app(app)

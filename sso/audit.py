@@ -1,15 +1,96 @@
-"""One function for security events: a line on the log, with no secret in it."""
+"""One function for security events: a line on the log, and a row for `audit_trail` to write.
+
+An event that is told before its transaction commits becomes part of it, and is gone if that is
+rolled back; one told after the commit, or without any, is written soon after. Names that end in
+`_failed`, `_refused` or `_limited` are kept whatever happens to the transaction.
+"""
 
 import json
 import logging
+import os
+import pwd
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import datetime
 
-from sso import counters
+from flask import current_app, has_app_context, has_request_context, request
+
+from sso import clock, counters
+from sso.redaction import redact
 
 logger = logging.getLogger("sso.audit")
 
+EXTENSION = "sso.audit"
+_KEPT = ("_failed", "_refused", "_limited")
+_operator: ContextVar[str | None] = ContextVar("operator", default=None)
+
+
+@dataclass(frozen=True)
+class Event:
+    """What happened; clean text without secrets."""
+
+    name: str
+    at: datetime
+    user: str | None
+    client: str | None
+    address: str | None
+    browser: str | None
+    fields: dict[str, str]
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it happened although its transaction was rolled back."""
+        return self.name.endswith(_KEPT)
+
+
+Sink = Callable[[Event], None]
+
 
 def event(name: str, **fields: object) -> None:
-    """Log a security event. Pass ids and reasons; never a secret, a code or a token."""
+    """Log and record a security event. Pass ids and reasons; never a secret, a code or a token.
+
+    `user` is a user's id, `client` a `client_id`. The request's address and browser, or the
+    operator at the command line, are added here.
+    """
     counters.event(name)
-    shown = {key: str(value)[:200] for key, value in fields.items() if value is not None}
-    logger.info("%s %s", name, json.dumps(shown, sort_keys=True))
+    shown = {key: _clean(value, 200) for key, value in fields.items() if value is not None}
+    if has_request_context():
+        shown.setdefault("address", _clean(request.remote_addr or "", 45))
+        shown.setdefault("browser", _clean(request.user_agent.string, 200))
+    if operator := _operator.get():
+        shown.setdefault("operator", operator)
+    text = json.dumps(shown, sort_keys=True)
+    logger.info("%s %s", name, text, extra={"event": name, "fields": shown})
+    sink: Sink | None = current_app.extensions.get(EXTENSION) if has_app_context() else None
+    if sink:
+        known = {key: shown.pop(key, None) for key in ("user", "client", "address", "browser")}
+        sink(Event(name, clock.now(), fields=shown, **known))
+
+
+@contextmanager
+def acting_as(operator: str | None) -> Iterator[None]:
+    """Name the operator of every event in the block; `None` is nobody."""
+    token = _operator.set(operator)
+    try:
+        yield
+    finally:
+        _operator.reset(token)
+
+
+def system_user() -> str:
+    """The operating system's user that runs this process, and who became it by sudo."""
+    number = os.getuid()
+    try:
+        name = pwd.getpwuid(number).pw_name
+    except KeyError:  # a container may run under a number that has no name
+        name = str(number)
+    asked = os.environ.get("SUDO_USER")
+    return _clean(f"{name} (sudo: {asked})" if asked else name, 100)
+
+
+def _clean(value: object, most: int) -> str:
+    """What every log and every database takes."""
+    text = str(value)[:most].replace("\0", "").encode("utf-8", "replace").decode()
+    return redact(text) if len(text) > 16 else text

@@ -117,7 +117,7 @@ def begin(user: User, amr: str, remember: bool = False) -> BrowserSession:
     if known_browser.id_for(user.email) is None:
         notices.new_browser(user, session)
     known_browser.remember(user.email)
-    audit.event("signed_in", user=user.id, sid=session.id, address=session.address)
+    audit.event("signed_in", user=user.id, sid=session.id, amr=amr)
     return session
 
 

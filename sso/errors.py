@@ -14,9 +14,9 @@ from flask import Flask, Response, current_app, render_template, request
 from flask_babel import gettext
 from flask_wtf.csrf import CSRFError
 from sqlalchemy.exc import OperationalError
-from werkzeug.exceptions import HTTPException
+from werkzeug.exceptions import HTTPException, TooManyRequests
 
-from sso import current, passwords
+from sso import current, limiting, passwords
 from sso.extensions import db
 from sso.settings import Settings
 from sso.words import N_
@@ -93,6 +93,7 @@ def init_app(app: Flask) -> None:
     """Register the answers to what no endpoint foresaw."""
     app.register_error_handler(CSRFError, _form_expired)
     app.register_error_handler(HTTPException, _http)
+    app.register_error_handler(TooManyRequests, _too_many)
     app.register_error_handler(OperationalError, _database_away)
     app.register_error_handler(passwords.Busy, _crowded)
     app.register_error_handler(Exception, _unexpected)
@@ -121,6 +122,23 @@ def _http(error: HTTPException) -> Response:
     for name, value in error.get_headers():
         if name.lower() not in ("content-type", "content-length"):
             response.headers[name] = value
+    return response
+
+
+def _too_many(error: TooManyRequests) -> Response:
+    db.session.rollback()
+    seconds = int(str(error.retry_after or 60))
+    if is_api():
+        message = error.description or "Too many attempts."
+        response = as_json("temporarily_unavailable", message, 429)
+    else:
+        response = page(
+            limiting.words(seconds),
+            status=429,
+            title=gettext("Please wait a moment"),
+            way_on=(gettext("Try again"), request.full_path.rstrip("?")),
+        )
+    response.headers["Retry-After"] = str(seconds)
     return response
 
 

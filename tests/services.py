@@ -87,6 +87,24 @@ def postgresql(folder: Path) -> Iterator[str]:
         log.close()
 
 
+@contextmanager
+def redis_server(port: int, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Redis on this port, with nothing on the disk."""
+    process = subprocess.Popen(
+        [
+            *(require("Redis", shutil.which("redis-server")), "--port", str(port)),
+            *("--bind", "127.0.0.1", "--save", "", *arguments),
+        ],
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        wait_for(lambda: _answers(port) and process.poll() is None, "Redis")
+        yield process
+    finally:
+        process.kill()
+        process.wait(10)
+
+
 class Server:
     """gunicorn with the application, on a database of its own."""
 

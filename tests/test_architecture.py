@@ -22,6 +22,7 @@ GROUND = {
     "words",
     "audit",
     "counters",
+    "redaction",
 }
 
 # Who may import what of ours; the ground floor, settings and extensions are open to all but flow.
@@ -138,6 +139,7 @@ CONTRACT = {
     f"{BASE}/verify-email": {"GET", "POST"},
     f"{BASE}/sign-up": {"GET", "POST"},
     f"{BASE}/complete-sign-up": {"GET", "POST"},
+    f"{BASE}/account/activity": {"GET"},
     "/healthz": {"GET"},
     "/readyz": {"GET"},
 }

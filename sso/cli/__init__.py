@@ -5,6 +5,7 @@ Commands own their transaction: they commit once, at the end, or change nothing.
 
 from flask import Flask
 
+from sso.cli import audit as audit_commands
 from sso.cli import clients, migrations, signing_keys, users
 from sso.cli import invitations as _invitations  # noqa: F401 (adds to users.group)
 from sso.cli import user_access as _more_of_users  # noqa: F401 (adds to users.group)
@@ -22,6 +23,7 @@ def init_app(app: Flask) -> None:
     app.cli.add_command(clients.group)
     app.cli.add_command(users.group)
     app.cli.add_command(signing_keys.group)
+    app.cli.add_command(audit_commands.group)
     app.cli.add_command(purge_command)
     app.cli.add_command(worker_command)
     app.cli.add_command(backup_command)

@@ -1,11 +1,12 @@
 """`flask client`: register applications and look after them."""
 
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
 import click
 
-from sso import clock, current, digests, endings
+from sso import audit, clock, current, digests, endings
 from sso.cli import client_options, registration, views
 from sso.cli.commands import Failure, Group, confirm, json_option, yes_option
 from sso.cli.output import print_json, print_line, print_record, print_table
@@ -27,6 +28,7 @@ def create(as_json: bool, **options: Any) -> None:
         if not options[name]:
             raise click.UsageError(f"Missing option '{option}'.")
     client, secret = registration.register_client(**client_options.given(options))
+    audit.event("client_created", client=client.client_id)
     db.session.commit()
     _show_secret(client, secret, as_json)
 
@@ -89,6 +91,9 @@ def update(client_id: str, as_json: bool, **options: Any) -> None:
     client.require_pkce = client.require_pkce if require_pkce is None else require_pkce
     if "groups" in changes:
         endings.lost_memberships(users.with_grants_at(client.client_id), [client])
+    audit.event(
+        "client_changed", client=client_id, what=_changed(changes, first_party, require_pkce)
+    )
     db.session.commit()
     _show(client, as_json)
 
@@ -109,6 +114,7 @@ def rotate_secret(client_id: str, keep_old: int, as_json: bool) -> None:
     secret = digests.make(digests.CLIENT_SECRET)
     until = clock.now() + timedelta(hours=keep_old) if keep_old else None
     clients.replace_secret(client, digests.digest(secret), until)
+    audit.event("client_secret_rotated", client=client_id, old_until=until)
     db.session.commit()
     _show_secret(client, secret, as_json)
     if until and not as_json:
@@ -123,6 +129,7 @@ def disable(client_id: str, as_json: bool) -> None:
     client = _find(client_id)
     client.disabled_at = client.disabled_at or clock.now()
     grants.end_of_client(client.client_id, "client_disabled")
+    audit.event("client_disabled", client=client_id)
     db.session.commit()
     _show(client, as_json)
 
@@ -134,6 +141,7 @@ def enable(client_id: str, as_json: bool) -> None:
     """Let an application in again; ended tokens stay ended."""
     client = _find(client_id)
     client.disabled_at = None
+    audit.event("client_enabled", client=client_id)
     db.session.commit()
     _show(client, as_json)
 
@@ -148,11 +156,18 @@ def delete(client_id: str, yes: bool, as_json: bool) -> None:
     confirm(f"Delete the application {client.name} ({client.client_id})?", yes)
     grants.end_of_client(client.client_id, "client_deleted")
     clients.remove(client)
+    audit.event("client_deleted", client=client_id)
     db.session.commit()
     if as_json:
         print_json({"client_id": client_id, "deleted": True})
     else:
         print_line(f"Deleted {client_id}.")
+
+
+def _changed(changes: Iterable[str], first_party: bool | None, require_pkce: bool | None) -> str:
+    """The names of what an operator gave anew."""
+    switches = {"first_party": first_party, "require_pkce": require_pkce}
+    return " ".join([*changes, *(name for name, given in switches.items() if given is not None)])
 
 
 def _find(client_id: str) -> Client:

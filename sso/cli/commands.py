@@ -7,9 +7,11 @@ import click
 from flask.cli import AppGroup
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
+from sso import audit
 from sso.cli.output import harmless
 from sso.cli.registration import RegistrationError
 from sso.extensions import db
+from sso.jobs.audit_chain import ChainBroken
 from sso.jobs.key_rotation import RotationRefused
 
 # SQLSTATE of PostgreSQL: undefined table, undefined column.
@@ -33,8 +35,9 @@ class Command(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
-        except (RegistrationError, RotationRefused) as error:
+            with audit.acting_as(audit.system_user()):
+                return super().invoke(ctx)
+        except (RegistrationError, RotationRefused, ChainBroken) as error:
             db.session.rollback()
             raise Failure(str(error)) from None
         except SQLAlchemyError as error:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 from flask.cli import with_appcontext
 
+from sso import audit
 from sso.cli import declaration, planning
 from sso.cli.commands import Command, Failure, confirm, json_option, yes_option
 from sso.cli.output import print_json, print_line
@@ -16,6 +17,7 @@ from sso.cli.planning import Change
 from sso.extensions import db
 from sso.store import clients, users
 
+_DONE = {"create": "created", "update": "changed", "delete": "deleted"}
 _SIGNS = {"create": "+", "update": "~", "delete": "-"}
 _file = click.Path(path_type=Path, dir_okay=False)
 
@@ -68,11 +70,19 @@ def apply_command(path: Path, only_plan: bool, prune: bool, yes: bool, as_json: 
         if [change.name for change in changes if change.action == "delete"] != deleted:
             raise Failure("somebody else changed what would be deleted; try again")
         planning.finish(changes)
+        for change in changes:
+            audit.event(f"{change.kind}_{_DONE[change.action]}", **_of(change))
         db.session.commit()
     if as_json:
         print_json({"applied": not only_plan, "changes": [_json(one) for one in changes]})
     elif changes:
         print_line("Nothing is changed yet." if only_plan else f"{len(changes)} changed.")
+
+
+def _of(change: Change) -> dict[str, object]:
+    """Whom a change is about, and the names of what changed."""
+    what = " ".join(change.fields) if change.action == "update" else None
+    return {change.kind: change.id, "what": what, "by": "apply"}
 
 
 def _show(changes: Iterable[Change]) -> None:

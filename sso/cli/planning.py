@@ -30,6 +30,7 @@ class Change:
     name: str
     fields: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
     afterwards: tuple[Callable[[], None], ...] = ()
+    id: str = ""
 
 
 def plan(wanted: Mapping[str, list[Entry]], prune: bool) -> list[Change]:
@@ -85,7 +86,7 @@ def _client(entry: Entry) -> Change | None:
     row.require_pkce = entry.get("require_pkce", row.require_pkce)
     _switch(entry, row)
     more = {"secret": (HIDDEN, HIDDEN)} if renewed else {}
-    change = _change("client", client_id, before, declaration.of_client(row), more)
+    change = _change("client", client_id, client_id, before, declaration.of_client(row), more)
     return _with(
         change,
         disabled=lambda: _if_disabled(
@@ -132,7 +133,7 @@ def _user(entry: Entry) -> Change | None:
     kept = row.email_verified and row.email == address
     row.email_verified = entry.get("email_verified", kept)
     _switch(entry, row)
-    change = _change("user", row.email, before, declaration.of_user(row), {})
+    change = _change("user", row.email, str(row.id), before, declaration.of_user(row), {})
     return _with(
         change,
         disabled=lambda: _if_disabled(
@@ -165,6 +166,7 @@ def _with(change: Change | None, **afterwards: Callable[[], None]) -> Change | N
 def _change(
     kind: str,
     name: str,
+    row_id: str,
     before: Entry,
     after: Entry,
     more: Mapping[str, tuple[Any, Any]],
@@ -176,21 +178,23 @@ def _change(
     } | dict(more)
     if not fields:
         return None
-    return Change("update" if before else "create", kind, name, fields)
+    return Change("update" if before else "create", kind, name, fields, id=row_id)
 
 
 def _surplus(kind: str, entries: list[Entry]) -> list[Change]:
     if kind == "clients":
         kept = {entry["client_id"] for entry in entries}
         return [
-            Change("delete", "client", row.client_id, afterwards=(_client_end(row),))
+            Change(
+                "delete", "client", row.client_id, afterwards=(_client_end(row),), id=row.client_id
+            )
             for row in clients.every()
             if row.client_id not in kept
         ]
     addresses = {entry["email"].strip().lower() for entry in entries}
     ids = {UUID(entry["id"]) for entry in entries if "id" in entry}
     return [
-        Change("delete", "user", row.email, afterwards=(_user_end(row),))
+        Change("delete", "user", row.email, afterwards=(_user_end(row),), id=str(row.id))
         for row in users.every()
         if row.id not in ids and row.email not in addresses
     ]

@@ -9,18 +9,28 @@ from sso import current
 from sso.cli.commands import Command, json_option
 from sso.cli.output import print_json, print_table
 from sso.extensions import db
+from sso.jobs import audit_chain
 from sso.keys import ID_TOKEN_LIFETIME
 from sso.store import expired
 
 
 @click.command("purge", cls=Command)
+@click.option(
+    "--audit-days",
+    type=click.IntRange(1),
+    default=400,
+    show_default=True,
+    help="Days for which audit events are kept.",
+)
 @json_option
 @with_appcontext
-def purge_command(as_json: bool) -> None:
+def purge_command(audit_days: int, as_json: bool) -> None:
     """Delete what has expired and can no longer be asked about."""
     lifetime = max(current.settings().access_token_lifetime, ID_TOKEN_LIFETIME)
     counts = expired.purge(timedelta(seconds=lifetime))
     db.session.commit()
+    audit_chain.seal()
+    counts["audit_events"] = audit_chain.purge(timedelta(days=audit_days))
     if as_json:
         print_json(counts)
     else:

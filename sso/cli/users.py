@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from sso import endings
+from sso import audit, endings
 from sso.cli import claims as operator_claims
 from sso.cli import registration, views
 from sso.cli.commands import Failure, Group, json_option
@@ -53,6 +53,7 @@ def create(
         claims=_parsed(claims),
         password=ask(password_stdin),
     )
+    audit.event("user_created", user=user.id)
     db.session.commit()
     if as_json:
         print_json(views.user(user))
@@ -128,6 +129,9 @@ def update(
         user.email_verified = False
     if groups or no_groups:
         endings.lost_memberships([user], clients.every())
+    names = ("email", "name", "email_verified", "groups", "groups", "claims")
+    what = [name for name, value in zip(names, given, strict=True) if value is not None]
+    audit.event("user_changed", user=user.id, what=" ".join(dict.fromkeys(what)))
     db.session.commit()
     show_user(user, as_json)
 

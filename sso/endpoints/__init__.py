@@ -8,6 +8,7 @@ from sso import current
 from sso.endpoints import (
     account,
     account_email,
+    activity,
     authorize,
     consent,
     discovery,
@@ -49,6 +50,7 @@ ROUTES: tuple[tuple[str, str, Any, tuple[str, ...]], ...] = (
     ("/verify-email", "verify_email", verify_email.verify_email, BOTH),
     ("/sign-up", "sign_up", sign_up.sign_up, BOTH),
     ("/complete-sign-up", "complete_sign_up", sign_up.complete_sign_up, BOTH),
+    ("/account/activity", "activity", activity.activity, ("GET",)),
 )
 
 # Called by other sites and by backends: they prove themselves otherwise than by a CSRF token.

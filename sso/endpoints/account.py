@@ -6,7 +6,16 @@ from flask import make_response, redirect, render_template, request, url_for
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
-from sso import audit, browser_session, browsers, endings, languages, notices, passwords
+from sso import (
+    audit,
+    browser_session,
+    browsers,
+    endings,
+    languages,
+    limiting,
+    notices,
+    passwords,
+)
 from sso.endpoints.forms import ChangePasswordForm, DecisionForm
 from sso.extensions import db
 from sso.flow import scopes
@@ -99,12 +108,16 @@ def _change_password(visit: Visit, form: ChangePasswordForm) -> str | None:
     if not form.validate():
         return None
     old, new = form.old_password.data or "", form.new_password.data or ""
+    attempt = limiting.enter(limiting.PASSWORD_CHECK, visit.user.email)
     if not passwords.verify(old, visit.user.password_hash):
+        attempt.failed()
+        audit.event("password_change_failed", user=visit.user.id, reason="old password")
         form.old_password.errors = [N_("The old password is not right.")]
         return None
     if fault := passwords.fault(new, (visit.user.name, visit.user.email)):
         form.new_password.errors = [fault]
         return None
+    attempt.passed()
     visit.user.password_hash = passwords.hash_password(new)
     endings.everything_of_user(visit.user.id, "password_changed", but=visit.session.id)
     notices.password_changed(visit.user)

@@ -3,7 +3,7 @@
 from flask import make_response, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
-from sso import audit, browser_session, notices, passwords
+from sso import audit, browser_session, limiting, notices, passwords
 from sso.endpoints.forms import DecisionForm
 from sso.endpoints.mail_forms import ChangeEmailForm
 from sso.extensions import db
@@ -46,6 +46,7 @@ def account_email() -> Response:
 
 
 def _verify_again(visit: Visit) -> str:
+    limiting.spend(limiting.VERIFICATION, visit.user.email)
     if not visit.user.email_verified:
         notices.verify(visit.user)
     return "again"
@@ -56,9 +57,14 @@ def _change(visit: Visit, form: ChangeEmailForm) -> str | None:
     if address == user.email:
         form.email.errors = [N_("This is your address already.")]
         return None
+    attempt = limiting.enter(limiting.PASSWORD_CHECK, user.email)
     if not passwords.verify(form.password.data or "", user.password_hash):
+        attempt.failed()
+        audit.event("email_change_failed", user=user.id, reason="password")
         form.password.errors = [N_("The password is not right.")]
         return None
+    attempt.passed()
+    limiting.spend(limiting.VERIFICATION, address)
     notices.email_change_asked(user, address)
     audit.event("email_change_asked", user=user.id, address=request.remote_addr)
     return "asked"

@@ -105,8 +105,8 @@ def _decided(
         declined = _unticked() & step.scopes - scopes.NEEDED
         allowed = sorted(step.scopes - declined)
         consents.remember(visit.user.id, client_id, allowed, sorted(declined))
-        db.session.commit()
         audit.event("consent_given", user=visit.user.id, client=client_id, scope=" ".join(allowed))
+        db.session.commit()
         return authorize.resume(waiting)
     audit.event("consent_denied", user=visit.user.id, client=client_id)
     return authorize.resume(replace(waiting, denied=True))

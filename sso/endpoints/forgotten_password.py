@@ -4,7 +4,7 @@ from flask import make_response, redirect, render_template, request, url_for
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
-from sso import audit, notices
+from sso import audit, limiting, notices
 from sso.endpoints import mail_pages
 from sso.endpoints.mail_forms import AddressForm
 from sso.extensions import db
@@ -14,6 +14,7 @@ def forgotten_password() -> Response:
     """Ask for the address; nobody looks it up before the worker does, out of sight."""
     form = AddressForm()
     if request.method == "POST" and form.validate():
+        limiting.spend(limiting.PASSWORD_RESET, form.email.data or "")
         notices.reset_asked(form.email.data or "")
         audit.event("reset_asked", address=request.remote_addr)
         db.session.commit()

@@ -4,7 +4,7 @@ from flask import make_response, redirect, render_template, request, url_for
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
-from sso import audit, browser_session, current, passwords
+from sso import audit, browser_session, current, limiting, passwords
 from sso.endpoints import authorize
 from sso.endpoints.forms import DecisionForm, SignInForm
 from sso.extensions import db
@@ -17,8 +17,8 @@ from sso.words import N_
 
 WRONG = N_("The e-mail address or the password is not right.")
 _NOTICES = {
-    "password": "Your password is set. Sign in with it.",
-    "signed_up": "Your account is made. Sign in with your new password.",
+    "password": N_("Your password is set. Sign in with it."),
+    "signed_up": N_("Your account is made. Sign in with your new password."),
 }
 
 
@@ -50,33 +50,41 @@ def _ask(
     waiting: SealedRequest | None,
     why: decision.Why | None,
 ) -> Response:
-    form, error = SignInForm(), None
+    form, error, wait = SignInForm(), None, 0
     again = why is decision.Why.AGAIN
     if request.method == "POST":
         if form.validate():
-            user = _authenticate(form.email.data or "", form.password.data or "")
+            attempt, wait = limiting.ask(limiting.SIGN_IN, form.email.data or "")
+            user = None if wait else _authenticate(form.email.data or "", form.password.data or "")
             if user:
+                attempt.passed()
                 goes_on = again and visit is not None and visit.user.id == user.id
                 remember = visit.session.remembered if goes_on and visit else form.remember.data
                 browser_session.begin(user, amr="pwd", remember=bool(remember))
                 db.session.commit()
                 return authorize.resume(waiting) if waiting else _to_account()
-            error = WRONG
+            if not wait:
+                attempt.failed()
+            error = limiting.words(wait) if wait else gettext(WRONG)
     elif not form.email.data:
         hint = validated.grant.request.asked.login_hint if validated else None
         form.email.data = visit.user.email if again and visit else hint
     html = render_template(
         "sign_in.html",
         form=form,
-        error=gettext(error) if error else None,
+        error=error,
         client_name=validated.client.name if validated else None,
         reauthenticate=again,
         notice=gettext("Please sign in with the account that the application asked for.")
         if why is decision.Why.SOMEBODY_ELSE
-        else _NOTICES.get(request.args.get("notice", "")),
+        else _notice(),
         can_sign_up=current.settings().sign_up != "off",
     )
-    return make_response(html)
+    response = make_response(html)
+    if wait:
+        response.status_code = 429
+        response.headers["Retry-After"] = str(wait)
+    return response
 
 
 def _select_account(
@@ -106,12 +114,18 @@ def _authenticate(email: str, password: str) -> User | None:
     # The transaction must not wait for Argon2; the check is as costly for an unknown user.
     db.session.rollback()
     if not passwords.verify(password, known):
-        audit.event("sign_in_failed", user=user.id if user else None, address=request.remote_addr)
+        reason = "password" if known else "disabled or without password" if user else "unknown"
+        audit.event("sign_in_failed", user=user.id if user else None, reason=reason)
         return None
     if user and known and passwords.needs_rehash(known):
         user = users.find(user.id) or user
         user.password_hash = passwords.hash_password(password)
     return user
+
+
+def _notice() -> str | None:
+    words = _NOTICES.get(request.args.get("notice", ""))
+    return gettext(words) if words else None
 
 
 def _to_account() -> Response:

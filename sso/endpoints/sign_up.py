@@ -9,7 +9,16 @@ from flask_babel import gettext
 from sqlalchemy.exc import IntegrityError
 from werkzeug.wrappers import Response
 
-from sso import audit, current, email_addresses, known_browser, mail_links, notices, passwords
+from sso import (
+    audit,
+    current,
+    email_addresses,
+    known_browser,
+    limiting,
+    mail_links,
+    notices,
+    passwords,
+)
 from sso.endpoints import mail_pages
 from sso.endpoints.mail_forms import AddressForm, NewAccountForm
 from sso.extensions import db
@@ -27,6 +36,7 @@ def sign_up() -> Response:
     if request.method == "POST" and form.validate():
         address = form.email.data or ""
         if _may(address):
+            limiting.spend(limiting.SIGN_UP, address)
             notices.sign_up_asked(address)
             audit.event("sign_up_asked", address=request.remote_addr)
             db.session.commit()

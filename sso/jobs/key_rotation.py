@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from sqlalchemy.exc import IntegrityError
 
-from sso import clock, keys
+from sso import audit, clock, keys
 from sso.extensions import db
 from sso.models import KeyState, SigningKey
 from sso.store import signing_keys
@@ -64,6 +64,7 @@ def rotate(secret_key: str, force: bool = False) -> list[SigningKey]:
         db.session.flush()
         signing_keys.add(_row(fresh[alg], KeyState.NEXT))
         activated.append(following)
+        audit.event("key_rotated", kid=following.kid, alg=alg)
     db.session.commit()
     return activated
 
@@ -82,6 +83,7 @@ def retire(kid: str, secret_key: str) -> SigningKey:
         key.state, key.retired_at = KeyState.RETIRED, clock.now()
         db.session.flush()
         signing_keys.add(_row(keys.generate(key.alg, secret_key), KeyState.NEXT))
+        audit.event("key_retired", kid=key.kid, alg=key.alg)
     db.session.commit()
     return key
 

@@ -7,8 +7,9 @@ from threading import Event, Thread
 
 from flask import Flask
 
+from sso import audit
 from sso.extensions import db
-from sso.jobs import logout_delivery, mail_delivery
+from sso.jobs import audit_chain, logout_delivery, mail_delivery
 
 logger = logging.getLogger("sso.jobs")
 
@@ -25,6 +26,7 @@ class Job:
 JOBS = (
     Job("deliver logout tokens", 1, logout_delivery.deliver_due),
     Job("send mails", 1, mail_delivery.deliver_due),
+    Job("seal audit events", 1, audit_chain.seal_due),
 )
 
 
@@ -50,7 +52,7 @@ def _keep_at(app: Flask, job: Job, stop: Event) -> None:
 
 def run_once(app: Flask, job: Job) -> int:
     """One run; a fault is logged and the next run tries again."""
-    with app.app_context():
+    with app.app_context(), audit.acting_as(None):
         try:
             return job.run()
         except Exception:

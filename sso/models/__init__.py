@@ -1,5 +1,6 @@
 """The tables. They know the ground floor and nothing above."""
 
+from sso.models.audit_event import AuditChain, AuditEvent
 from sso.models.authorization_code import AuthorizationCode
 from sso.models.base import Base
 from sso.models.client import Client
@@ -14,6 +15,8 @@ from sso.models.token import Token
 from sso.models.user import User
 
 __all__ = [
+    "AuditChain",
+    "AuditEvent",
     "AuthorizationCode",
     "Base",
     "BrowserSession",

@@ -157,7 +157,12 @@ class AuthorizationCodeGrant(TokenResponse, AuthlibAuthorizationCodeGrant):
             return
         grants.end_one(used.grant_id, "code_reuse")
         self.request.keep_changes = True
-        audit.event("code_reused", client=client.client_id, grant=used.grant_id)
+        audit.event(
+            "code_reused",
+            user=used.grant.user_id,
+            client=client.client_id,
+            grant=used.grant_id,
+        )
         raise InvalidGrantError("The code was used before; all that it gave has been revoked.")
 
     def delete_authorization_code(self, authorization_code: RedeemedCode) -> None:

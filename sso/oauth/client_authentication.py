@@ -12,7 +12,7 @@ from urllib.parse import unquote_plus
 
 from authlib.oauth2.rfc6749.errors import InvalidClientError, InvalidRequestError
 
-from sso import digests, parameters
+from sso import audit, digests, limiting, parameters
 from sso.models import Client
 from sso.oauth.request import ProtocolRequest
 
@@ -55,6 +55,7 @@ def authenticate(
         known = client.check_client_secret(credentials.client_secret)
     basic = credentials.method == "client_secret_basic"
     if client is None or not known:
+        _count_failure(credentials, client)
         raise ClientAuthenticationFailed(
             "The client is unknown or disabled, or its secret is wrong.", basic
         )
@@ -65,6 +66,20 @@ def authenticate(
     request.auth_method = credentials.method
     request.client = client
     return client
+
+
+def _count_failure(credentials: Credentials, client: Client | None) -> None:
+    """Tell and count it. Raises `TooManyAttempts`.
+
+    The right secret is let in before anything is asked here: it is random, so no pause protects
+    it, and a pause would let a stranger who knows a client's id and address shut the client out.
+    """
+    attempt, seconds = limiting.ask(limiting.CLIENT_AUTHENTICATION, credentials.client_id)
+    if seconds:
+        raise limiting.TooManyAttempts(seconds)
+    attempt.failed()
+    reason = "secret" if client else "unknown or disabled"
+    audit.event("client_authentication_failed", client=credentials.client_id[:48], reason=reason)
 
 
 def read_credentials(request: ProtocolRequest) -> Credentials:

@@ -54,7 +54,10 @@ class RefreshTokenGrant(TokenResponse, AuthlibRefreshTokenGrant):
             return token.grant_id
         grants.end_one(token.grant_id, "refresh_token_reuse")
         self.request.keep_changes = True
-        audit.event("refresh_token_reused", client=token.grant.client_id, grant=token.grant_id)
+        grant = token.grant
+        audit.event(
+            "refresh_token_reused", user=grant.user_id, client=grant.client_id, grant=grant.id
+        )
         raise InvalidGrantError("The refresh token was used before; its grant has been revoked.")
 
     def refresh_token(self) -> tuple[str, str | None]:

@@ -20,4 +20,9 @@ class RevocationEndpoint(presented_token.OwnTokens, AuthlibRevocationEndpoint):
             grants.end_one(row.grant_id, "revoked")
         else:
             tokens.revoke_access(row)
-        audit.event("token_revoked", client=request.client.client_id, grant=row.grant_id)
+        audit.event(
+            "token_revoked",
+            user=row.grant.user_id,
+            client=request.client.client_id,
+            grant=row.grant_id,
+        )

@@ -1,6 +1,6 @@
 """Statements about clients."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -60,3 +60,9 @@ def replace_secret(client: Client, digest: str, keep_old_until: datetime | None)
     client.previous_secret_expires_at = keep_old_until
     client.secret_digest = digest
     db.session.flush()
+
+
+def names(client_ids: Iterable[str]) -> dict[str, str]:
+    """What clients are called, by id; those that are gone are left out."""
+    found = db.session.scalars(select(Client).where(Client.client_id.in_(list(client_ids))))
+    return {client.client_id: client.name for client in found}

@@ -71,7 +71,7 @@ def test_oidcc_rp_initiated_logout_modified_id_token_hint(
     browser: Browser, client: RelyingParty, hint: str
 ) -> None:
     head, body, signature = hint.split(".")
-    changed = f"{head}.{body}.{'A' if signature[5] != 'A' else 'B'}{signature[1:]}"
+    changed = f"{head}.{body}.{'A' if signature[0] != 'A' else 'B'}{signature[1:]}"
     page = log_out(browser, id_token_hint=changed, post_logout_redirect_uri=BYE, state="s")
     assert has_way_on(page)
 

@@ -8,7 +8,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import text
 
-from sso import create_app
+from sso import audit_trail, create_app
 from sso.extensions import db
 from sso.jobs.key_rotation import ensure_keys
 from tests.conftest import SECRET_KEY
@@ -35,6 +35,7 @@ def empty_app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Flask]
                 db.session.execute(text(statement))
             db.session.commit()
     yield made
+    audit_trail.flush(made)  # before the next test has tables of the same names
     with made.app_context():
         db.session.remove()
         db.engine.dispose()

@@ -1,0 +1,148 @@
+"""`flask audit`: what happened, and whether the record of it is whole."""
+
+import json
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import click
+
+from sso import audit, clock
+from sso.cli.commands import Failure, Group, json_option
+from sso.cli.output import iso, print_json, print_line, print_table
+from sso.extensions import db
+from sso.jobs import audit_chain
+from sso.models import AuditEvent
+from sso.store import audit_events, users
+
+group = Group("audit", help="Security events.")
+_AGO = re.compile(r"(\d{1,6})([smhd])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+class Moment(click.ParamType[datetime]):
+    """A time in ISO 8601 (UTC unless it says otherwise), or how long ago: 30m, 12h, 7d."""
+
+    name = "time"
+
+    def convert(
+        self, value: str | datetime, param: click.Parameter | None, ctx: click.Context | None
+    ) -> datetime:
+        if isinstance(value, datetime):
+            return value
+        try:
+            if ago := _AGO.fullmatch(value):
+                return clock.now() - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+            moment = datetime.fromisoformat(value)
+        except (ValueError, OverflowError):
+            self.fail("give 2026-11-21, 2026-11-21T08:00 or 12h", param, ctx)
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+@group.command("list")
+@click.option("--user", "who", metavar="EMAIL|ID", help="About this person.")
+@click.option("--client", "client_id", metavar="ID", help="About this application.")
+@click.option("--event", "names", multiple=True, metavar="NAME", help="May be repeated.")
+@click.option("--since", type=Moment(), help="From then on: 2026-11-21T08:00 (UTC) or 12h ago.")
+@click.option("--until", type=Moment(), help="Before then.")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True)
+@json_option
+def list_(
+    who: str | None,
+    client_id: str | None,
+    names: tuple[str, ...],
+    since: datetime | None,
+    until: datetime | None,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """List the newest events that meet every condition, newest first."""
+    found = audit_events.newest(
+        user_id=_user_id(who) if who else None,
+        client_id=client_id,
+        names=names,
+        since=since,
+        until=until,
+        limit=limit,
+    )
+    if as_json:
+        print_json([_view(event) for event in found])
+    else:
+        _table(found)
+
+
+@group.command("verify")
+@click.option("--head", metavar="NUMBER:SEAL", help="A head that an earlier run told.")
+@json_option
+def verify(head: str | None, as_json: bool) -> None:
+    """Seal what is new, then look for events that were changed, removed or moved.
+
+    Note the head that it tells, somewhere else than in this database, and give it the next time:
+    so even a whole chain that was cut off or made anew is found.
+    """
+    seen = _head(head) if head else None
+    problem = None
+    try:
+        while audit_chain.seal():
+            pass
+    except audit_chain.ChainBroken as error:
+        db.session.rollback()
+        problem = str(error)
+    told = audit_chain.verify(seen)
+    faults = told.faults or ([problem] if problem else [])
+    mark = f"{told.head_number}:{told.head_seal}"
+    if faults:
+        audit.event("audit_verification_failed", faults=len(faults), first=faults[0])
+    if as_json:
+        print_json({"events": told.events, "first": told.first, "head": mark, "faults": faults})
+    else:
+        for fault in faults:
+            print_line(fault)
+        print_line(f"{told.events} events, from number {told.first} on")
+        print_line(f"head {mark}")
+    if faults:
+        count = len(faults)
+        raise Failure(f"the audit trail is not whole: {count} fault{'s' if count > 1 else ''}")
+
+
+def _user_id(who: str) -> str:
+    user = users.find_by_email_or_id(who)
+    # The trail outlives the person: somebody who was deleted is found by id.
+    return str(user.id) if user else who
+
+
+def _head(text: str) -> tuple[int, str]:
+    number, _, seal = text.partition(":")
+    if not (number.isascii() and number.isdigit() and len(number) < 19):
+        raise click.UsageError("--head is NUMBER:SEAL, as an earlier run told it.")
+    return int(number), seal
+
+
+def _view(event: AuditEvent) -> dict[str, object]:
+    return {
+        "at": iso(event.at),
+        "event": event.name,
+        "user": event.user_id,
+        "client": event.client_id,
+        "address": event.address,
+        "browser": event.browser,
+        "fields": json.loads(event.fields),
+        "number": event.number,
+    }
+
+
+def _table(events: Sequence[AuditEvent]) -> None:
+    print_table(
+        ("TIME", "EVENT", "USER", "CLIENT", "ADDRESS", "MORE"),
+        [
+            (
+                event.at,
+                event.name,
+                event.user_id,
+                event.client_id,
+                event.address,
+                " ".join(f"{key}={value}" for key, value in json.loads(event.fields).items()),
+            )
+            for event in events
+        ],
+    )

@@ -1,0 +1,69 @@
+"""The signed-in user's own recent security events."""
+
+import json
+
+from flask import make_response, redirect, render_template, url_for
+from flask_babel import gettext
+from werkzeug.wrappers import Response
+
+from sso import browser_session, browsers
+from sso.extensions import db
+from sso.models import AuditEvent
+from sso.store import audit_events, clients
+from sso.words import N_
+
+_SHOWN = 50
+# What concerns a person, in words; the rest of the trail is for operators.
+WORDS = {
+    "signed_in": N_("Signed in"),
+    "sign_in_failed": N_("A sign-in failed: wrong password"),
+    "session_ended": N_("A sign-in ended"),
+    "consent_given": N_("Access allowed"),
+    "consent_denied": N_("Access refused"),
+    "consent_withdrawn": N_("Access withdrawn"),
+    "password_changed": N_("Password changed"),
+    "password_change_failed": N_("A change of the password failed: wrong old password"),
+    "password_set": N_("Password set by an operator"),
+    "password_reset": N_("Password set anew by a link from a mail"),
+    "invitation_accepted": N_("Password set by invitation"),
+    "email_change_asked": N_("Another e-mail address asked for"),
+    "email_change_failed": N_("A change of the e-mail address failed: wrong password"),
+    "email_changed": N_("E-mail address changed"),
+    "email_verified": N_("E-mail address verified"),
+    "signed_up": N_("Account made"),
+    "user_created": N_("Account made by an operator"),
+    "user_changed": N_("Account changed by an operator"),
+    "user_disabled": N_("Account disabled by an operator"),
+    "user_enabled": N_("Account enabled by an operator"),
+    "refresh_token_reused": N_("A stolen token was found, and access ended"),
+    "code_reused": N_("A stolen code was found, and access ended"),
+}
+
+
+def activity() -> Response:
+    """List what happened lately in the user's name."""
+    visit = browser_session.current_visit()
+    if visit is None:
+        return redirect(url_for("sso.sign_in"), 303)
+    browser_session.touch(visit)
+    found = audit_events.newest(user_id=str(visit.user.id), names=sorted(WORDS), limit=_SHOWN)
+    names = clients.names({event.client_id for event in found if event.client_id})
+    html = render_template(
+        "activity.html",
+        events=[(event, WORDS[event.name], _details(event, names)) for event in found],
+        account_url=url_for("sso.account"),
+    )
+    db.session.commit()
+    return make_response(html)
+
+
+def _details(event: AuditEvent, names: dict[str, str]) -> str:
+    """The application, and where it came from, as far as that is known."""
+    by_operator = "operator" in json.loads(event.fields)
+    parts = [
+        names.get(event.client_id or ""),
+        gettext("by an operator") if by_operator else None,
+        browsers.name(event.browser) if event.browser and not by_operator else None,
+        event.address,
+    ]
+    return " · ".join(part for part in parts if part)

@@ -1,0 +1,207 @@
+"""The chain of audit events: seal what is new, verify it, cut its old end off.
+
+Each event's seal is an HMAC over the event, its number and the seal before, with a key that is not
+in the database. So whoever can write to the database alone changes, removes or reorders no sealed
+event unseen; what they do within the moment before an event is sealed stays unseen.
+"""
+
+import hashlib
+import hmac
+import json
+import logging
+import time
+from collections.abc import Iterator
+from datetime import UTC, timedelta
+from typing import NamedTuple
+
+from sqlalchemy.exc import IntegrityError
+
+from sso import audit, clock, current, sealing
+from sso.extensions import db
+from sso.models import AuditChain, AuditEvent
+from sso.store import audit_events, everything
+
+logger = logging.getLogger("sso.jobs")
+
+AT_ONCE = 500
+SAY_EVERY = 60.0  # seconds between two lines on the log about a broken chain
+_say_again_at = float("-inf")
+MOST_FAULTS = 100
+
+
+class ChainBroken(Exception):
+    """The ends of the chain are missing or forged; nothing is added to it."""
+
+
+class Verdict(NamedTuple):
+    """What `verify` found: how much there is, where it ends, and every fault."""
+
+    events: int
+    first: int
+    head_number: int
+    head_seal: str
+    faults: list[str]
+
+
+def seal() -> int:
+    """Put the oldest new events into the chain; commits. Tells how many.
+
+    Raises `ChainBroken`.
+    """
+    if not audit_events.unsealed(1):
+        db.session.rollback()
+        return 0
+    key = _key()
+    chain = _lock(key)
+    if chain is None:
+        return 0
+    number, before = chain.head_number, chain.head_seal
+    sealed = []
+    for event in audit_events.unsealed(AT_ONCE):
+        number += 1
+        before = seal_of(key, event, number, before)
+        sealed.append((event.id, number, before))
+    if sealed:
+        try:
+            audit_events.seal(sealed)
+        except IntegrityError:
+            db.session.rollback()
+            raise ChainBroken(
+                f"somebody else than this program numbered events beyond {chain.head_number}"
+            ) from None
+        chain.head_number, chain.head_seal = number, before
+        chain.seal = _seal_of_ends(key, chain)
+    db.session.commit()
+    return len(sealed)
+
+
+def seal_due() -> int:
+    """As `seal`, for the worker: a broken chain is told once a minute, and waits for a person."""
+    global _say_again_at
+    try:
+        return seal()
+    except ChainBroken as fault:
+        db.session.rollback()
+        if (now := time.monotonic()) >= _say_again_at:
+            _say_again_at = now + SAY_EVERY
+            logger.error("audit events are not sealed: %s", fault)
+        return 0
+
+
+def purge(keep: timedelta) -> int:
+    """Delete the beginning of the chain that is older; commits. Tells how many events.
+
+    What stays is verifiable from the anchor on. Raises `ChainBroken`.
+    """
+    key = _key()
+    chain = _lock(key)
+    last = audit_events.last_before(clock.now() - keep) if chain else None
+    if chain is None or last is None:
+        db.session.rollback()
+        return 0
+    chain.anchor_number, chain.anchor_seal = last
+    chain.seal = _seal_of_ends(key, chain)
+    count = audit_events.remove_up_to(chain.anchor_number)
+    audit.event("audit_purged", events=count, up_to=chain.anchor_number)
+    db.session.commit()
+    return count
+
+
+def verify(seen: tuple[int, str] | None = None) -> Verdict:
+    """Look at every sealed event. `seen`: a head that was noted elsewhere, which must be there."""
+    key, faults = _key(), []
+    with everything.snapshot(db.engine) as connection:
+        chain = audit_events.chain_of(connection)
+        if chain is None:
+            rows = sum(1 for _ in audit_events.sealed_of(connection))
+            if rows or seen:
+                faults.append("the row that knows the ends of the chain is missing")
+            return Verdict(rows, 0, 0, "", faults)
+        if not hmac.compare_digest(chain.seal, _seal_of_ends(key, chain)):
+            faults.append(
+                "the ends of the chain are forged, or SSO_SECRET_KEY is not the one of this chain"
+            )
+        walk = _Walk(key, chain, seen)
+        for event in audit_events.sealed_of(connection):
+            for fault in walk.step(event):
+                if len(faults) < MOST_FAULTS:
+                    faults.append(fault)
+        faults += walk.end()
+    return Verdict(walk.count, chain.anchor_number + 1, chain.head_number, chain.head_seal, faults)
+
+
+class _Walk:
+    """Along the chain, event by event; each step tells its faults."""
+
+    def __init__(self, key: bytes, chain: AuditChain, seen: tuple[int, str] | None) -> None:
+        self.key, self.chain, self.seen = key, chain, seen
+        self.number, self.before = chain.anchor_number, chain.anchor_seal
+        self.count = 0
+        # What was purged since somebody looked is no fault.
+        self.has_seen = seen is None or seen[0] < chain.anchor_number or seen == (0, "")
+        self.has_seen = self.has_seen or seen == (self.number, self.before)
+
+    def step(self, event: AuditEvent) -> Iterator[str]:
+        number, found = event.number or 0, event.seal or ""
+        self.count += 1
+        if number > self.number + 1:
+            yield _missing(self.number + 1, number - 1)
+        elif number <= self.number:
+            yield f"event {number} lies before the beginning of the chain"
+        # After a gap the seal before is unknown: the next event can't be judged.
+        elif not hmac.compare_digest(found, seal_of(self.key, event, number, self.before)):
+            yield f"event {number} ({event.name}, {event.at:%Y-%m-%d %H:%M}) was changed or moved"
+        if number > self.chain.head_number:
+            yield f"event {number} lies behind the end of the chain"
+        self.has_seen = self.has_seen or self.seen == (number, found)
+        self.number, self.before = number, found
+
+    def end(self) -> Iterator[str]:
+        if self.number < self.chain.head_number:
+            yield _missing(self.number + 1, self.chain.head_number)
+        elif (self.number, self.before) != (self.chain.head_number, self.chain.head_seal):
+            yield "the last event is not the one that was sealed last"
+        if not self.has_seen:
+            yield "the head that you noted is not in this chain: it was cut off or made anew"
+
+
+def seal_of(key: bytes, event: AuditEvent, number: int, before: str) -> str:
+    """The seal of an event at this place."""
+    content = [
+        number, before, event.id.hex, event.at.astimezone(UTC).isoformat(), event.name,
+        event.user_id, event.client_id, event.address, event.browser, event.fields,
+    ]  # fmt: skip
+    return _hmac(key, content)
+
+
+def _seal_of_ends(key: bytes, chain: AuditChain) -> str:
+    ends = [chain.anchor_number, chain.anchor_seal, chain.head_number, chain.head_seal]
+    return _hmac(key, ["ends", *ends])
+
+
+def _hmac(key: bytes, content: list[object]) -> str:
+    return hmac.new(key, json.dumps(content).encode(), hashlib.sha256).hexdigest()
+
+
+def _key() -> bytes:
+    return sealing.derive_key(current.settings().secret_key, "audit chain")
+
+
+def _lock(key: bytes) -> AuditChain | None:
+    chain = audit_events.lock_chain()
+    if chain is None and audit_events.has_sealed():
+        chain = audit_events.lock_chain()  # another process may have begun the chain just now
+        if chain is None:
+            raise ChainBroken("the row that knows the ends of the audit chain is missing")
+    if chain is None:
+        empty = AuditChain(anchor_number=0, anchor_seal="", head_number=0, head_seal="")
+        return audit_events.begin_chain(_seal_of_ends(key, empty))
+    if not hmac.compare_digest(chain.seal, _seal_of_ends(key, chain)):
+        raise ChainBroken("the ends of the audit chain are forged; run: flask audit verify")
+    return chain
+
+
+def _missing(first: int, last: int) -> str:
+    if first == last:
+        return f"event {first} was removed"
+    return f"events {first} to {last} were removed"

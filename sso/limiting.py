@@ -1,0 +1,238 @@
+"""Limits against guessing and flooding: growing pauses, and budgets for what costs others.
+
+Guessing: `attempt = limiting.enter(limiting.SIGN_IN, email)`, then `attempt.failed()` or
+`attempt.passed()`. Only failures count. The first few are free; then each further one doubles the
+pause before the next try, up to a longest one: nobody is locked out for good. They are counted for
+an account from one network, for an account from everywhere, and for a network whatever the
+account. A browser that the account has signed in from before has a count of its own instead, so
+that strangers never shut its person out.
+
+Flooding: `limiting.spend(limiting.PASSWORD_RESET, email)` counts every request. How many mails one
+address gets is counted, in silence, where they are owed (`store.mails`).
+
+Both raise `TooManyAttempts` (429 with Retry-After) before anything depends on whether the account
+exists. IPv6 addresses count by /64, which is what one customer has.
+"""
+
+from dataclasses import dataclass
+from ipaddress import IPv6Address, ip_address, ip_network
+from typing import cast
+
+from flask import Flask, current_app, request
+from flask_babel import gettext
+from werkzeug.exceptions import TooManyRequests
+
+from sso import audit, clock, current, known_browser
+from sso.limit_storage import LimitStorage
+
+HOUR, DAY = 3600, 24 * 3600
+_EXTENSION = "sso.limits"
+
+
+class TooManyAttempts(TooManyRequests):
+    """Try again after `seconds`; `description` says so to programs, `words` to people."""
+
+    def __init__(self, seconds: int) -> None:
+        super().__init__(f"Too many attempts; wait {seconds} seconds.", retry_after=seconds)
+        self.seconds = seconds
+
+
+@dataclass(frozen=True)
+class Pauses:
+    """So many failures are free; then pauses double up to the longest. All in seconds."""
+
+    free: int
+    longest: int
+    forget: int = DAY
+
+    def after(self, failures: int) -> int:
+        """The pause before the next try; 0 while failures are free."""
+        if failures < self.free:
+            return 0
+        return min(self.longest, 1 << min(failures - self.free + 1, 20))
+
+
+@dataclass(frozen=True)
+class Guessing:
+    """What is guessed at, and the pauses for it; `None` where it isn't counted."""
+
+    name: str
+    pair: Pauses
+    address: Pauses
+    account: Pauses | None = None
+    known_browser: Pauses | None = None
+
+
+@dataclass(frozen=True)
+class Flooding:
+    """What costs others, and how often it may happen within an hour."""
+
+    name: str
+    account: int | None
+    address: int
+
+
+# An office of a thousand people behind one address fails now and then.
+_OFFICE = Pauses(free=200, longest=30, forget=HOUR)
+
+SIGN_IN = Guessing(
+    "sign_in",
+    pair=Pauses(free=5, longest=900),
+    account=Pauses(free=30, longest=300),
+    address=_OFFICE,
+    known_browser=Pauses(free=20, longest=900),
+)
+# Six digits: from everywhere together about a hundred tries a day.
+SECOND_FACTOR = Guessing(
+    "second_factor",
+    pair=Pauses(free=5, longest=900),
+    account=Pauses(free=10, longest=900),
+    address=_OFFICE,
+    known_browser=Pauses(free=10, longest=900),
+)
+# Somebody at a browser that was left signed in, who looks for the password.
+PASSWORD_CHECK = Guessing("password_check", Pauses(5, 900), _OFFICE, Pauses(10, 900))
+CLIENT_AUTHENTICATION = Guessing(
+    "client_authentication",
+    pair=Pauses(free=20, longest=60, forget=HOUR),
+    address=Pauses(free=300, longest=60, forget=HOUR),
+)
+
+PASSWORD_RESET = Flooding("password_reset", account=None, address=100)
+VERIFICATION = Flooding("verification", account=None, address=100)
+SIGN_UP = Flooding("sign_up", account=None, address=100)
+
+
+class Attempt:
+    """One try that was let in; tell how it ended."""
+
+    def __init__(self, doors: "list[_Door]") -> None:
+        self._doors = doors
+
+    def failed(self) -> None:
+        for door in self._doors:
+            _storage().increase(door.failures, door.pauses.forget)
+
+    def passed(self) -> None:
+        """Forget the failures from here; those of others go on counting against others."""
+        for door in self._doors:
+            if door.is_own:
+                _storage().forget(door.failures)
+                _storage().forget(door.pause)
+
+
+@dataclass(frozen=True)
+class _Door:
+    """One count that an attempt has to pass."""
+
+    key: str
+    pauses: Pauses
+    is_own: bool  # of this account from here
+
+    @property
+    def failures(self) -> str:
+        return f"failures/{self.key}"
+
+    @property
+    def pause(self) -> str:
+        return f"pause/{self.key}"
+
+
+def init_app(app: Flask) -> None:
+    """Count in Redis if it is set, else in this process."""
+    with app.app_context():
+        app.extensions[_EXTENSION] = LimitStorage(current.settings().redis_url)
+
+
+def enter(rule: Guessing, account: str) -> Attempt:
+    """Let one try in. Raises `TooManyAttempts` while there is a pause."""
+    attempt, seconds = ask(rule, account)
+    if seconds:
+        raise TooManyAttempts(seconds)
+    return attempt
+
+
+def ask(rule: Guessing, account: str) -> tuple[Attempt, int]:
+    """As `enter`, but tells the seconds to wait; 0 lets the try in."""
+    doors = _doors(rule, account)
+    for door in doors:
+        if seconds := _wait(rule, door):
+            return Attempt(doors), seconds
+    return Attempt(doors), 0
+
+
+def spend(rule: Flooding, account: str) -> None:
+    """Count one request. Raises `TooManyAttempts` when an hour's budget is used up."""
+    budgets = [(f"{rule.name}/address/{network(request.remote_addr)}", rule.address)]
+    if rule.account is not None:
+        budgets.append((f"{rule.name}/account/{known_browser.mark(account)}", rule.account))
+    for key, budget in budgets:
+        count = _storage().increase(f"spent/{key}", HOUR)
+        if count == budget + 1:
+            audit.event(f"{rule.name}_limited", count="of " + key.split("/")[1])
+        if count > budget:
+            raise TooManyAttempts(_seconds_until_end(f"spent/{key}", HOUR))
+
+
+def network(address: str | None) -> str:
+    """What counts as one address: IPv4 as it is, IPv6 by /64."""
+    try:
+        found = ip_address((address or "").partition("%")[0])
+    except ValueError:
+        return "unknown"
+    if isinstance(found, IPv6Address):
+        if found.ipv4_mapped:
+            return str(found.ipv4_mapped)
+        return str(ip_network((int(found) >> 64 << 64, 64)))
+    return str(found)
+
+
+def words(seconds: int) -> str:
+    """When to try again, in the language of the page."""
+    if seconds < 90:
+        text = gettext(
+            "Too many attempts. Please wait %(seconds)s seconds, then try again.", seconds=seconds
+        )
+    else:
+        text = gettext(
+            "Too many attempts. Please wait %(minutes)s minutes, then try again.",
+            minutes=-(-seconds // 60),
+        )
+    return str(text)
+
+
+def _doors(rule: Guessing, account: str) -> list[_Door]:
+    """The counts for this try, the narrowest first: who is stopped there uses up no other."""
+    mark, here = known_browser.mark(account), network(request.remote_addr)
+    if rule.known_browser and (browser := known_browser.id_for(account)):
+        return [_Door(f"{rule.name}/known/{mark}/{browser}", rule.known_browser, True)]
+    doors = [
+        _Door(f"{rule.name}/pair/{mark}/{here}", rule.pair, True),
+        _Door(f"{rule.name}/address/{here}", rule.address, False),
+    ]
+    if rule.account:
+        doors.append(_Door(f"{rule.name}/account/{mark}", rule.account, False))
+    return doors
+
+
+def _wait(rule: Guessing, door: _Door) -> int:
+    """Seconds to wait at a door. While there are pauses, one try at a time gets through."""
+    storage = _storage()
+    pause = door.pauses.after(storage.read(door.failures))
+    if not pause:
+        return 0
+    tries = storage.increase(door.pause, pause)
+    if tries == 1:
+        return 0
+    if tries == 2:  # told once a pause, so that a flood does not fill the trail
+        audit.event(f"{rule.name}_limited", count="of " + door.key.split("/")[1])
+    return _seconds_until_end(door.pause, door.pauses.longest)
+
+
+def _seconds_until_end(key: str, most: int) -> int:
+    left = _storage().ends_at(key) - clock.now().timestamp()
+    return max(1, min(most, int(left) + 1))
+
+
+def _storage() -> LimitStorage:
+    return cast(LimitStorage, current_app.extensions[_EXTENSION])

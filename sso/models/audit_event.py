@@ -1,0 +1,59 @@
+"""The audit_events table, and audit_chain, which holds its two ends."""
+
+from datetime import datetime
+from uuid import UUID, uuid4
+
+from sqlalchemy import BigInteger, Index, Integer, String, Text, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from sso.models.base import Base, UtcDateTime
+
+
+class AuditEvent(Base):
+    """One security event. It is written once; `number` and `seal` come when it is sealed.
+
+    No foreign keys: what happened outlives who did it.
+    """
+
+    __tablename__ = "audit_events"
+    __table_args__ = (
+        Index(None, "user_id", "at"),
+        Index(None, "client_id", "at"),
+        Index(None, "name", "at"),
+        # What the sealer looks for every second.
+        Index(
+            "ix_audit_events_unsealed",
+            "at",
+            "id",
+            postgresql_where=text("number IS NULL"),
+            sqlite_where=text("number IS NULL"),
+        ),
+    )
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
+    at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
+    name: Mapped[str] = mapped_column(String(60))
+    user_id: Mapped[str | None] = mapped_column(String(36))
+    client_id: Mapped[str | None] = mapped_column(String(48))
+    address: Mapped[str | None] = mapped_column(String(45))
+    browser: Mapped[str | None] = mapped_column(String(200))
+    fields: Mapped[str] = mapped_column(Text, default="{}")  # JSON, as it was hashed
+    number: Mapped[int | None] = mapped_column(BigInteger, unique=True)
+    seal: Mapped[str | None] = mapped_column(String(64))
+
+
+class AuditChain(Base):
+    """The one row that knows where the chain begins and ends.
+
+    `anchor` is the last event that was purged, `head` the last that was sealed; both are under
+    `seal`, so that neither end can be cut off by somebody without the secret key.
+    """
+
+    __tablename__ = "audit_chain"
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    anchor_number: Mapped[int] = mapped_column(BigInteger, default=0)
+    anchor_seal: Mapped[str] = mapped_column(String(64), default="")
+    head_number: Mapped[int] = mapped_column(BigInteger, default=0)
+    head_seal: Mapped[str] = mapped_column(String(64), default="")
+    seal: Mapped[str] = mapped_column(String(64))

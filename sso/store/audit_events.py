@@ -1,0 +1,151 @@
+"""Statements about audit events: write, list, and the chain that is made of them."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID, uuid4
+
+from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from sso.audit import Event
+from sso.extensions import db
+from sso.models import AuditChain, AuditEvent
+
+_THE_ONE = 1
+_BATCH = 1000  # rows in memory at a time
+
+
+def add(events: Iterable[Event]) -> None:
+    """Write events in the transaction that is under way, by one statement."""
+    db.session.execute(insert(AuditEvent), [_values(event) for event in events])
+
+
+def add_by(connection: Connection, events: Iterable[Event]) -> None:
+    """Write events on a connection of the caller's."""
+    connection.execute(insert(AuditEvent), [_values(event) for event in events])
+
+
+def _values(event: Event) -> dict[str, Any]:
+    return {
+        "id": uuid4(),
+        "at": event.at,
+        "name": event.name[:60],
+        "user_id": event.user[:36] if event.user else None,
+        "client_id": event.client[:48] if event.client else None,
+        "address": event.address or None,
+        "browser": event.browser or None,
+        "fields": json.dumps(event.fields, sort_keys=True),
+    }
+
+
+def newest(
+    *,
+    user_id: str | None = None,
+    client_id: str | None = None,
+    names: Sequence[str] = (),
+    since: datetime | None = None,
+    until: datetime | None = None,
+    limit: int,
+) -> Sequence[AuditEvent]:
+    """The newest events that meet every condition given, newest first."""
+    statement = select(AuditEvent).order_by(AuditEvent.at.desc(), AuditEvent.id).limit(limit)
+    if user_id is not None:
+        statement = statement.where(AuditEvent.user_id == user_id)
+    if client_id is not None:
+        statement = statement.where(AuditEvent.client_id == client_id)
+    if names:
+        statement = statement.where(AuditEvent.name.in_(names))
+    if since is not None:
+        statement = statement.where(AuditEvent.at >= since)
+    if until is not None:
+        statement = statement.where(AuditEvent.at < until)
+    return db.session.scalars(statement).all()
+
+
+def lock_chain() -> AuditChain | None:
+    """The ends of the chain, locked until the transaction ends; `None` if there is none yet."""
+    return db.session.scalar(
+        # An update instead of FOR UPDATE, which SQLite does not know.
+        update(AuditChain)
+        .where(AuditChain.id == _THE_ONE)
+        .values(head_number=AuditChain.head_number)
+        .returning(AuditChain)
+        .execution_options(populate_existing=True)
+    )
+
+
+def begin_chain(seal: str) -> AuditChain | None:
+    """The first row of an empty chain; `None` if another process was quicker."""
+    chain = AuditChain(
+        id=_THE_ONE, anchor_number=0, anchor_seal="", head_number=0, head_seal="", seal=seal
+    )
+    db.session.add(chain)
+    try:
+        db.session.flush()
+    except IntegrityError:
+        db.session.rollback()
+        return None
+    return chain
+
+
+def has_sealed() -> bool:
+    return db.session.scalar(select(1).where(AuditEvent.number.is_not(None)).limit(1)) is not None
+
+
+def unsealed(limit: int) -> Sequence[AuditEvent]:
+    """The oldest events that are not in the chain yet."""
+    return db.session.scalars(
+        select(AuditEvent)
+        .where(AuditEvent.number.is_(None))
+        .order_by(AuditEvent.at, AuditEvent.id)
+        .limit(limit)
+    ).all()
+
+
+def seal(sealed: Sequence[tuple[UUID, int, str]]) -> None:
+    """Put events into the chain: id, number, seal."""
+    db.session.execute(
+        update(AuditEvent), [{"id": i, "number": n, "seal": text} for i, n, text in sealed]
+    )
+
+
+def chain_of(connection: Connection) -> AuditChain | None:
+    """The ends of the chain, as this connection sees them."""
+    row = connection.execute(select(AuditChain.__table__)).one_or_none()
+    return AuditChain(**row._mapping) if row else None
+
+
+def sealed_of(connection: Connection) -> Iterator[AuditEvent]:
+    """Every sealed event in the order of the chain, a batch in memory at a time."""
+    rows = connection.execute(
+        select(AuditEvent.__table__)
+        .where(AuditEvent.number.is_not(None))
+        .order_by(AuditEvent.number),
+        execution_options={"yield_per": _BATCH},
+    )
+    for row in rows:
+        yield AuditEvent(**row._mapping)
+
+
+def last_before(moment: datetime) -> tuple[int, str] | None:
+    """Number and seal of the last event of the longest beginning of the chain that is older."""
+    first_kept = db.session.scalar(
+        select(func.min(AuditEvent.number)).where(AuditEvent.at >= moment)
+    )
+    statement = select(AuditEvent.number, AuditEvent.seal).where(AuditEvent.number.is_not(None))
+    if first_kept is not None:
+        statement = statement.where(AuditEvent.number < first_kept)
+    found = db.session.execute(statement.order_by(AuditEvent.number.desc()).limit(1)).one_or_none()
+    return (int(found[0] or 0), str(found[1])) if found else None
+
+
+def remove_up_to(number: int) -> int:
+    """Delete the beginning of the chain; tells how many events."""
+    result = db.session.execute(
+        delete(AuditEvent)
+        .where(AuditEvent.number <= number)
+        .execution_options(synchronize_session=False)
+    )
+    return int(result.rowcount)  # type: ignore[attr-defined]

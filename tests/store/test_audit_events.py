@@ -1,0 +1,267 @@
+"""The audit trail on every database: what is written with what, and the chain."""
+
+import json
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from flask import Flask
+from sqlalchemy import text
+
+from sso import audit, audit_trail, clock
+from sso.extensions import db
+from sso.jobs import audit_chain
+from sso.models import AuditEvent, User
+from sso.store import audit_events
+from tests.factories import make_user
+
+
+@pytest.fixture
+def user(app: Flask) -> User:
+    return make_user(app)
+
+
+def happen(app: Flask, count: int, name: str = "thing_happened") -> None:
+    with app.app_context():
+        for number in range(count):
+            audit.event(name, user=f"user {number}", client="books", colour="blue")
+        db.session.commit()
+
+
+def names(app: Flask) -> list[str]:
+    audit_trail.flush(app)
+    with app.app_context():
+        return [one.name for one in audit_events.newest(limit=1000)]
+
+
+def verify(app: Flask) -> list[str]:
+    result = app.test_cli_runner().invoke(args=["audit", "verify", "--json"])
+    faults: list[str] = json.loads(result.stdout)["faults"]
+    assert result.exit_code == (1 if faults else 0)
+    return faults
+
+
+def execute(app: Flask, statement: str) -> None:
+    """As somebody who can write to the database."""
+    with app.app_context():
+        assert db.session.execute(text(statement)).rowcount >= 1  # type: ignore[attr-defined]
+        db.session.commit()
+
+
+def test_with_the_transaction_or_not_at_all(app: Flask, user: User) -> None:
+    with app.app_context():
+        db.session.get(User, user.id).name = "Changed"  # type: ignore[union-attr]
+        audit.event("thing_happened")
+        audit.event("thing_failed")
+        db.session.flush()
+        db.session.rollback()
+    assert names(app) == ["thing_failed"]
+    with app.app_context():
+        db.session.get(User, user.id).name = "Changed"  # type: ignore[union-attr]
+        audit.event("thing_happened")
+        db.session.commit()
+        # Before anything is flushed from the buffer.
+        assert {one.name for one in audit_events.newest(limit=9)} == {
+            "thing_happened",
+            "thing_failed",
+        }
+
+
+def test_after_the_commit_or_without_one(app: Flask) -> None:
+    with app.app_context():
+        db.session.commit()
+        audit.event("thing_happened")
+
+    def fail() -> None:
+        with app.app_context():
+            audit.event("thing_happened")
+            audit.event("thing_refused")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert sorted(names(app)) == ["thing_happened", "thing_refused"]
+
+
+def test_text_that_no_database_takes(app: Flask) -> None:
+    with app.app_context():
+        audit.event("thing_happened", client="a\0b", reason="\ud800" + "x" * 500)
+        db.session.commit()
+        (found,) = audit_events.newest(limit=9)
+        assert found.client_id == "ab"
+        assert len(found.fields) < 300
+
+
+@pytest.mark.parametrize(
+    ("tampering", "fault"),
+    [
+        ("UPDATE audit_events SET address = '192.0.2.1' WHERE number = 3", "event 3 "),
+        ("UPDATE audit_events SET fields = '{}' WHERE number = 3", "event 3 "),
+        ("UPDATE audit_events SET user_id = NULL WHERE number = 3", "event 3 "),
+        ("DELETE FROM audit_events WHERE number = 3", "event 3 was removed"),
+        ("DELETE FROM audit_events WHERE number = 1", "event 1 was removed"),
+        ("DELETE FROM audit_events WHERE number > 3", "events 4 to 5 were removed"),
+        ("DELETE FROM audit_events", "events 1 to 5 were removed"),
+        ("UPDATE audit_events SET number = number + 1 WHERE number = 5", "event 5 was removed"),
+        ("DELETE FROM audit_chain", "is missing"),
+        ("UPDATE audit_chain SET head_number = 4", "forged"),
+        ("UPDATE audit_chain SET anchor_number = 2", "forged"),
+    ],
+)
+def test_tampering_is_found(app: Flask, tampering: str, fault: str) -> None:
+    happen(app, 5)
+    assert verify(app) == []
+    execute(app, tampering)
+    found = verify(app)
+    assert any(fault in one for one in found), found
+    assert len(found) <= 4
+    happen(app, 2)
+    again = verify(app)  # and new events cover nothing up
+    assert any(fault in one for one in again), again
+
+
+def test_a_broken_chain_is_told_once_a_minute(
+    app: Flask, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit_chain, "_say_again_at", 0.0)
+    happen(app, 2)
+    verify(app)
+    execute(app, "UPDATE audit_chain SET head_number = 1")
+    happen(app, 1)
+    with app.app_context():
+        assert [audit_chain.seal_due() for _ in range(5)] == [0] * 5
+    assert [one.message for one in caplog.records if "not sealed" in one.message] == [
+        "audit events are not sealed: the ends of the audit chain are forged; "
+        "run: flask audit verify"
+    ]
+
+
+def test_two_events_change_places(app: Flask) -> None:
+    happen(app, 5)
+    assert verify(app) == []
+    for change in ("-1 WHERE number = 2", "2 WHERE number = 4", "4 WHERE number = -1"):
+        execute(app, f"UPDATE audit_events SET number = {change}")
+    assert len(verify(app)) >= 2
+
+
+def test_a_head_that_was_noted(app: Flask) -> None:
+    happen(app, 3)
+    run = app.test_cli_runner()
+    head = json.loads(run.invoke(args=["audit", "verify", "--json"]).stdout)["head"]
+    happen(app, 2)
+    assert run.invoke(args=["audit", "verify", "--head", head]).exit_code == 0
+    for table in ("audit_events", "audit_chain"):
+        execute(app, f"DELETE FROM {table}")
+    happen(app, 5)
+    assert verify(app) == []  # a chain that was made anew looks whole
+    made_anew = run.invoke(args=["audit", "verify", "--head", head])
+    assert made_anew.exit_code == 1
+    assert "noted" in made_anew.stdout
+
+
+def test_another_secret_key_does_not_fit(app: Flask) -> None:
+    happen(app, 2)
+    verify(app)
+    app.extensions["sso.settings"] = _with_key(app, "another secret key than the one before it")
+    assert "SSO_SECRET_KEY" in verify(app)[0]
+
+
+def _with_key(app: Flask, key: str) -> object:
+    from dataclasses import replace
+
+    return replace(app.extensions["sso.settings"], secret_key=key)
+
+
+def test_purging_keeps_the_rest_verifiable(
+    app: Flask, clock: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.conftest import Clock
+
+    assert isinstance(clock, Clock)
+    happen(app, 3)
+    clock.move(days=10)
+    happen(app, 4)
+    run = app.test_cli_runner()
+    counts = json.loads(run.invoke(args=["purge", "--audit-days", "5", "--json"]).stdout)
+    assert counts["audit_events"] == 3
+    told = json.loads(run.invoke(args=["audit", "verify", "--json"]).stdout)
+    # Those four, and that the others were purged.
+    assert (told["events"], told["first"], told["faults"]) == (5, 4, [])
+    execute(app, "DELETE FROM audit_events WHERE number = 4")
+    assert verify(app) == ["event 4 was removed"]
+    clock.move(days=10)
+    assert json.loads(run.invoke(args=["purge", "--audit-days", "5", "--json"]).stdout)
+    assert "event 4 was removed" not in verify(app)
+
+
+def test_sealed_by_several_at_once(app: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit_chain, "AT_ONCE", 7)
+    happen(app, 100)
+    faults: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            with app.app_context():
+                while audit_chain.seal():
+                    pass
+        except BaseException as error:
+            faults.append(error)
+
+    _together(work, 4)
+    assert faults == []
+    assert verify(app) == []
+    with app.app_context():
+        numbers = sorted(one.number or 0 for one in audit_events.newest(limit=1000))
+    assert numbers == list(range(1, 101))
+
+
+def test_requests_do_not_wait_for_the_seal(app: Flask) -> None:
+    """A batch is written while others write, and what comes late goes behind."""
+    happen(app, 1)
+    assert verify(app) == []
+    with app.app_context():
+        event = audit.Event("late", clock.now() - timedelta(hours=1), None, None, None, None, {})
+        audit_events.add([event])
+        db.session.commit()
+    assert verify(app) == []
+
+
+def test_a_database_that_is_away(app: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit_trail, "PAUSE", 60)
+    execute_ddl(app, "ALTER TABLE audit_events RENAME TO hidden")
+    with app.app_context():
+        audit.event("thing_failed")
+    assert audit_trail.flush(app) is False
+    execute_ddl(app, "ALTER TABLE hidden RENAME TO audit_events")
+    assert names(app) == ["thing_failed"]
+
+
+def execute_ddl(app: Flask, statement: str) -> None:
+    with app.app_context():
+        db.session.execute(text(statement))
+        db.session.commit()
+
+
+def test_the_buffer_is_bounded(app: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit_trail, "PAUSE", 60)
+    with app.app_context():
+        for number in range(audit_trail.MOST + 50):
+            audit.event("thing_failed", number=number)
+    audit_trail.flush(app)
+    with app.app_context():
+        count = db.session.scalar(db.select(db.func.count()).select_from(AuditEvent))
+        oldest = min(
+            int(json.loads(one.fields)["number"])
+            for one in audit_events.newest(limit=audit_trail.MOST + 50)
+        )
+    assert count == audit_trail.MOST
+    assert oldest == 50
+
+
+def _together(work: Callable[[], None], count: int) -> None:
+    threads = [threading.Thread(target=work) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)

@@ -1,0 +1,82 @@
+"""What counts as one address, and how pauses grow."""
+
+from collections.abc import Callable
+
+import pytest
+from flask import Flask
+
+from sso import known_browser, limiting
+from sso.limit_storage import MOST, LimitStorage
+from sso.limiting import Pauses
+from tests.services import free_port
+
+
+@pytest.mark.parametrize(
+    ("address", "network"),
+    [
+        ("203.0.113.7", "203.0.113.7"),
+        ("::ffff:203.0.113.7", "203.0.113.7"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("::1", "::/64"),
+        (None, "unknown"),
+        ("", "unknown"),
+        ("x" * 5000, "unknown"),
+        ("203.0.113.7:443", "unknown"),
+    ],
+)
+def test_one_address(address: str | None, network: str) -> None:
+    assert limiting.network(address) == network
+
+
+def test_pauses_double_up_to_the_longest() -> None:
+    pauses = Pauses(free=3, longest=60)
+    assert [pauses.after(count) for count in (0, 2, 3, 4, 5, 6, 7, 8, 10_000)] == [
+        0, 0, 2, 4, 8, 16, 32, 60, 60,
+    ]  # fmt: skip
+
+
+def test_a_flood_of_names_does_not_take_all_memory() -> None:
+    storage = LimitStorage(None)
+    for number in range(MOST + 100):
+        storage.increase(f"name {number}", 3600)
+    assert len(storage._local.storage) < 1000
+
+
+def test_redis_that_is_not_there_raises_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    storage = LimitStorage(f"redis://:hunter2@127.0.0.1:{free_port()}/0")
+    assert [storage.increase("a", 60) for _ in range(3)] == [1, 2, 3]
+    assert storage.read("a") == 3
+    assert storage.ends_at("a") > 0
+    storage.forget("a")
+    assert storage.read("a") == 0
+    said = [one.getMessage() for one in caplog.records if one.name == "sso.limits"]
+    assert len(said) == 1
+    assert "hunter2" not in said[0]
+
+
+def test_the_cookie_remembers_the_last_ones(app: Flask) -> None:
+    value = ""
+    for number in range(known_browser.MOST + 5):
+        with app.test_request_context(headers={"Cookie": f"sso_known={value}"}):
+            known_browser.remember(f"user{number}@example.com")
+            response = app.response_class()
+            known_browser.save(response)
+            value = response.headers["Set-Cookie"].split("=", 1)[1].split(";")[0]
+    assert len(value) < 500
+    with app.test_request_context(headers={"Cookie": f"sso_known={value}"}):
+        known = [n for n in range(20) if known_browser.id_for(f"user{n}@example.com")]
+    assert known == list(range(5, 15))
+
+
+def test_the_cookies_name_and_attributes(make_app: Callable[..., Flask]) -> None:
+    app = make_app(SSO_BASE_URL="https://login.example.com/api/auth")
+    with app.test_request_context():
+        known_browser.remember("dana@example.com")
+        response = app.response_class()
+        known_browser.save(response)
+    cookie = response.headers["Set-Cookie"]
+    assert cookie.startswith("__Host-sso_known=")
+    for part in ("Secure", "HttpOnly", "Path=/", "SameSite=Lax"):
+        assert part in cookie.split("; ")
+    assert "Domain" not in cookie
