@@ -129,6 +129,8 @@ CONTRACT = {
     f"{BASE}/.well-known/openid-configuration": {"GET"},
     f"/.well-known/oauth-authorization-server{BASE}": {"GET"},
     f"{BASE}/sign-in": {"GET", "POST"},
+    f"{BASE}/sign-in/passkey": {"GET", "POST"},
+    f"{BASE}/second-factor": {"GET", "POST"},
     f"{BASE}/sign-out": {"GET", "POST"},
     f"{BASE}/consent": {"GET", "POST"},
     f"{BASE}/account": {"GET", "POST"},
@@ -138,6 +140,8 @@ CONTRACT = {
     f"{BASE}/verify-email": {"GET", "POST"},
     f"{BASE}/sign-up": {"GET", "POST"},
     f"{BASE}/complete-sign-up": {"GET", "POST"},
+    f"{BASE}/account/factors": {"GET", "POST"},
+    f"{BASE}/account/factors/totp": {"GET", "POST"},
     "/healthz": {"GET"},
     "/readyz": {"GET"},
 }

@@ -12,16 +12,20 @@ from sso.endpoints import (
     consent,
     discovery,
     end_session,
+    factors,
     forgotten_password,
     health,
     introspect,
     jwks,
     new_password,
+    passkey_sign_in,
     revoke,
+    second_factor,
     sign_in,
     sign_out,
     sign_up,
     token,
+    totp_setup,
     userinfo,
     verify_email,
 )
@@ -40,6 +44,8 @@ ROUTES: tuple[tuple[str, str, Any, tuple[str, ...]], ...] = (
     ("/oauth2/end-session", "end_session", end_session.end_session, BOTH),
     ("/.well-known/openid-configuration", "discovery", discovery.discovery, ("GET",)),
     ("/sign-in", "sign_in", sign_in.sign_in, BOTH),
+    ("/sign-in/passkey", "passkey_sign_in", passkey_sign_in.passkey_sign_in, BOTH),
+    ("/second-factor", "second_factor", second_factor.second_factor, BOTH),
     ("/sign-out", "sign_out", sign_out.sign_out, BOTH),
     ("/consent", "consent", consent.consent, BOTH),
     ("/account", "account", account.account, BOTH),
@@ -49,6 +55,8 @@ ROUTES: tuple[tuple[str, str, Any, tuple[str, ...]], ...] = (
     ("/verify-email", "verify_email", verify_email.verify_email, BOTH),
     ("/sign-up", "sign_up", sign_up.sign_up, BOTH),
     ("/complete-sign-up", "complete_sign_up", sign_up.complete_sign_up, BOTH),
+    ("/account/factors", "factors", factors.factors, BOTH),
+    ("/account/factors/totp", "totp_setup", totp_setup.totp_setup, BOTH),
 )
 
 # Called by other sites and by backends: they prove themselves otherwise than by a CSRF token.

@@ -1,7 +1,7 @@
 """Statements about a user's second factors, of whatever kind."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 from uuid import UUID
 
 from sqlalchemy import delete, exists, select
@@ -11,7 +11,8 @@ from sso.models import Passkey, RecoveryCode, TotpSecret
 from sso.store import passkeys, recovery_codes, totp_secrets
 
 
-class Factors(NamedTuple):
+@dataclass(frozen=True)
+class Factors:
     """What a user has set up. Recovery codes stand in for a factor and are none themselves."""
 
     passkeys: Sequence[Passkey]
@@ -44,6 +45,6 @@ def remove_all(user_id: UUID) -> None:
     for table in (Passkey, TotpSecret, RecoveryCode):
         db.session.execute(
             delete(table)
-            .where(table.user_id == user_id)  # type: ignore[attr-defined]
+            .where(table.user_id == user_id)
             .execution_options(synchronize_session=False)
         )
