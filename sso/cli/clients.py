@@ -15,6 +15,7 @@ from sso.store import clients, grants, logout_deliveries, users
 
 group = Group("client", help="Applications that people sign in to.")
 _SHOWN_GRANTS = 50
+_SWITCHES = ("first_party", "require_pkce", "require_mfa")
 _client_id = click.argument("client_id", metavar="ID")
 
 
@@ -79,14 +80,15 @@ def show(client_id: str, as_json: bool) -> None:
 @json_option
 def update(client_id: str, as_json: bool, **options: Any) -> None:
     """Change what is given; lists of addresses and groups are replaced whole."""
-    first_party, require_pkce = options.pop("first_party"), options.pop("require_pkce")
+    switches = {name: options.pop(name) for name in _SWITCHES}
     changes = client_options.changes(options)
-    if not changes and first_party is None and require_pkce is None:
+    if not changes and all(value is None for value in switches.values()):
         raise click.UsageError("There is nothing to change: give an option.")
     client = _find(client_id)
     registration.change_client(client, changes)
-    client.first_party = client.first_party if first_party is None else first_party
-    client.require_pkce = client.require_pkce if require_pkce is None else require_pkce
+    for name, value in switches.items():
+        if value is not None:
+            setattr(client, name, value)
     if "groups" in changes:
         endings.lost_memberships(users.with_grants_at(client.client_id), [client])
     db.session.commit()
