@@ -1,8 +1,7 @@
 """Second factors in Chromium: passkeys by its virtual authenticator, codes typed by hand."""
 
 import json
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pyotp
@@ -10,12 +9,12 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, CDPSession, Page, expect
 
 from tests.browser.conftest import PASSWORD
+from tests.browser.test_accessibility import check
 from tests.services import Server
 
 FIDO = {"protocol": "ctap2", "transport": "internal", "automaticPresenceSimulation": True}
 PHONE = {**FIDO, "hasResidentKey": True, "hasUserVerification": True, "isUserVerified": True}
 SECURITY_KEY = {**FIDO, "transport": "usb"}
-People = Callable[[str], str]
 
 
 @pytest.fixture(scope="module")
@@ -28,13 +27,23 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield made
 
 
-@pytest.fixture
-def email(server: Server, request: pytest.FixtureRequest) -> str:
-    """A person of the test's own."""
-    found = re.sub(r"\W", "", request.node.name.lower())[:50] + "@example.com"
-    user = ["user", "create", "--email", found, "--name", "Dana Demo"]
-    server.flask(*user, "--password-stdin", stdin=PASSWORD + "\n")
+@pytest.fixture(scope="module")
+def people(server: Server) -> list[str]:
+    """Enough for each test to have one of its own."""
+    found = [f"dana{number}@example.com" for number in range(6)]
+    users = "".join(
+        f'[[users]]\nemail = "{one}"\nname = "Dana"\ninitial_password = "env:FIRST"\n'
+        for one in found
+    )
+    path = server.folder / "people.toml"
+    path.write_text(f"format = 1\n{users}")
+    server.flask("apply", str(path), FIRST=PASSWORD)
     return found
+
+
+@pytest.fixture
+def email(people: list[str]) -> str:
+    return people.pop()
 
 
 @pytest.fixture
@@ -71,14 +80,14 @@ def sign_in(page: Page, server: Server, email: str) -> None:
 def sign_out(page: Page, server: Server) -> None:
     page.goto(f"{server.base_url}/sign-out")
     page.get_by_role("button", name="Sign out").click()
-    expect(page.get_by_role("heading")).to_have_text("You are signed out")
+    expect(page.get_by_role("heading", level=1)).to_have_text("You are signed out")
 
 
 def add_passkey(page: Page, server: Server) -> None:
     page.goto(f"{server.base_url}/account/factors")
     page.get_by_label("Name of the passkey").fill("My laptop")
     page.get_by_role("button", name="Add a passkey").click()
-    expect(page.get_by_role("heading")).to_have_text("Your recovery codes")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Your recovery codes")
 
 
 def methods(server: Server, email: str) -> Any:
@@ -115,21 +124,55 @@ def test_a_security_key_after_the_password(page: Page, server: Server, email: st
     add_passkey(page, server)
     sign_out(page, server)
     sign_in(page, server, email)
-    expect(page.get_by_role("heading")).to_have_text("Confirm that it is you")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Confirm that it is you")
     page.get_by_role("button", name="Use a passkey").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Your account")
 
 
-def test_a_passkey_that_is_not_there(page: Page, server: Server, email: str) -> None:
-    session, authenticator = plug_in(page, SECURITY_KEY)
+def test_a_person_who_presses_cancel(page: Page, server: Server, email: str) -> None:
+    plug_in(page, SECURITY_KEY)
     sign_in(page, server, email)
     add_passkey(page, server)
     sign_out(page, server)
-    session.send("WebAuthn.removeVirtualAuthenticator", {"authenticatorId": authenticator})
-    plug_in(page, {**SECURITY_KEY, "transport": "ble"})
     sign_in(page, server, email)
-    page.get_by_role("button", name="Use a passkey").click()
+    button = page.get_by_role("button", name="Use a passkey")
+    expect(button).to_be_visible()
+    page.evaluate("() => { navigator.credentials.get = () => Promise.reject(new Error()); }")
+    button.click()
     expect(page.get_by_role("alert")).to_contain_text("did not hand over a passkey")
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.get_by_label("Password")).to_be_visible()
+
+
+def test_axe_finds_nothing(chrome: Browser, server: Server, email: str) -> None:
+    """On any page of the second factors, in the dark, on a telephone."""
+    size = {"width": 360, "height": 740}
+    context = chrome.new_context(color_scheme="dark", viewport=size, reduced_motion="reduce")
+    page = context.new_page()
+    plug_in(page, SECURITY_KEY)
+    sign_in(page, server, email)
+    factors = f"{server.base_url}/account/factors"
+    page.goto(factors)
+    check(page)
+    add_passkey(page, server)
+    check(page)
+    page.goto(f"{factors}/totp")
+    check(page)
+    app = pyotp.TOTP((page.locator(".secret").text_content() or "").replace(" ", ""))
+    page.get_by_label("Code that the app shows").fill(app.now())
+    page.get_by_role("button", name="Turn it on").click()
+    expect(page.get_by_role("status")).to_be_visible()
+    check(page)
+    sign_out(page, server)
+    sign_in(page, server, email)
+    page.get_by_label("Code from your authenticator app").fill("000000")
+    page.get_by_role("button", name="Continue", exact=True).click()
+    expect(page.get_by_role("alert")).to_be_visible()
+    page.get_by_text("Use a recovery code").click()
+    check(page)
+    wide = page.evaluate("document.documentElement.scrollWidth")
+    assert wide <= size["width"]
+    context.close()
 
 
 @pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without scripts"])
@@ -145,14 +188,15 @@ def test_codes(chrome: Browser, server: Server, email: str, scripts: bool) -> No
     page.get_by_label("Code that the app shows").fill("000000")
     page.get_by_role("button", name="Turn it on").click()
     expect(page.get_by_role("alert")).to_be_visible()
-    page.get_by_label("Code that the app shows").fill(app.now())
+    code = app.now()
+    page.get_by_label("Code that the app shows").fill(code)
     page.get_by_role("button", name="Turn it on").click()
     codes = page.locator("li code").all_text_contents()
     assert len(codes) == 10
     page.get_by_role("link", name="I have kept them").click()
     sign_out(page, server)
     sign_in(page, server, email)
-    page.get_by_label("Code from your authenticator app").fill(app.now())
+    page.get_by_label("Code from your authenticator app").fill(code)
     page.get_by_role("button", name="Continue", exact=True).click()
     expect(page.get_by_role("alert")).to_contain_text("used already")
     page.get_by_text("Use a recovery code").click()
