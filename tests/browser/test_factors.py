@@ -149,29 +149,32 @@ def test_axe_finds_nothing(chrome: Browser, server: Server, email: str) -> None:
     size = {"width": 360, "height": 740}
     context = chrome.new_context(color_scheme="dark", viewport=size, reduced_motion="reduce")
     page = context.new_page()
+
+    def look() -> None:
+        check(page)
+        assert page.evaluate("document.documentElement.scrollWidth") <= size["width"], page.url
+
     plug_in(page, SECURITY_KEY)
     sign_in(page, server, email)
     factors = f"{server.base_url}/account/factors"
     page.goto(factors)
-    check(page)
+    look()
     add_passkey(page, server)
-    check(page)
+    look()
     page.goto(f"{factors}/totp")
-    check(page)
+    look()
     app = pyotp.TOTP((page.locator(".secret").text_content() or "").replace(" ", ""))
     page.get_by_label("Code that the app shows").fill(app.now())
     page.get_by_role("button", name="Turn it on").click()
     expect(page.get_by_role("status")).to_be_visible()
-    check(page)
+    look()
     sign_out(page, server)
     sign_in(page, server, email)
     page.get_by_label("Code from your authenticator app").fill("000000")
     page.get_by_role("button", name="Continue", exact=True).click()
     expect(page.get_by_role("alert")).to_be_visible()
     page.get_by_text("Use a recovery code").click()
-    check(page)
-    wide = page.evaluate("document.documentElement.scrollWidth")
-    assert wide <= size["width"]
+    look()
     context.close()
 
 
