@@ -75,8 +75,8 @@ def executed(app: Flask) -> Iterator[Executed]:
     """The statements of a block with their parameters."""
     seen: Executed = []
 
-    def note(_c: Any, _cur: Any, statement: str, parameters: Any, *_: Any) -> None:
-        seen.append((statement, parameters))
+    def note(_c: Any, _u: Any, statement: str, parameters: Any, _x: Any, many: bool) -> None:
+        seen.append((statement, parameters[0] if many else parameters))
 
     with app.app_context():
         engine = db.engine
