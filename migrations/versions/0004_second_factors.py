@@ -3,7 +3,7 @@
 Only additions, with defaults: the version before runs on this schema.
 
 Revision ID: 0004
-Revises: 0002
+Revises: 0003
 Create Date: 2026-11-21 07:50:00
 
 """
@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 
 revision = "0004"
-down_revision = "0002"
+down_revision = "0003"
 branch_labels = None
 depends_on = None
 

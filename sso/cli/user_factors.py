@@ -1,12 +1,14 @@
 """`flask user`, continued: second factors."""
 
-from sso import audit
+from sso import audit, notices
 from sso.cli import views
 from sso.cli.commands import json_option
 from sso.cli.output import print_json, print_line, print_table
 from sso.cli.users import done, find_user, group, user_argument
 from sso.extensions import db
 from sso.store import factors
+
+ALL = "All second factors"  # what the mail says was removed
 
 
 @group.command("factors")
@@ -31,6 +33,8 @@ def reset_factors(who: str, as_json: bool) -> None:
     user = find_user(who)
     removed = factors.of_user(user.id).count
     factors.remove_all(user.id)
+    if removed:
+        notices.factor_removed(user, ALL)
     db.session.commit()
     audit.event("factors_reset", user=user.id, factors=removed)
     done(user, as_json, f"{removed} second factors removed", factors_removed=removed)

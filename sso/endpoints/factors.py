@@ -8,7 +8,7 @@ from flask import make_response, redirect, render_template, request, url_for
 from sqlalchemy.exc import IntegrityError
 from werkzeug.wrappers import Response
 
-from sso import audit, browser_session, clock, endings, headers
+from sso import audit, browser_session, clock, endings, headers, notices
 from sso.endpoints import authorize
 from sso.endpoints.forms import DecisionForm
 from sso.endpoints.onward import confirm_first, step
@@ -24,6 +24,7 @@ from sso.store.sessions import Visit
 
 FRESH = timedelta(minutes=5)
 NAME_LENGTH = 60
+APP_NAME = "Authenticator app"
 
 
 def factors() -> Response:
@@ -56,12 +57,14 @@ def may_change(visit: Visit, known: store.Factors) -> bool:
     return fresh and (not known or visit.session.acr == TWO_FACTORS)
 
 
-def added(visit: Visit, known: store.Factors, kind: str, methods: str) -> Response:
+def added(visit: Visit, known: store.Factors, kind: str, name: str, methods: str) -> Response:
     """A factor was set up, and so shown. The first one brings a sheet of recovery codes. Commits.
 
-    `known`: the factors before. With the first one, sign-ins by password alone elsewhere end.
+    `known`: the factors before. `name`: for the notice.
+    With the first one, sign-ins by password alone elsewhere end.
     """
     audit.event("factor_added", user=visit.user.id, kind=kind)
+    notices.factor_added(visit.user, name)
     if not known:
         endings.sessions_of_user(visit.user.id, "factor_added", but=visit.session.id)
         codes = recovery.renew(visit.user.id)
@@ -91,7 +94,7 @@ def _add_passkey(visit: Visit, known: store.Factors) -> Response | str:
         return "This passkey is registered already."
     if made is None:
         return "The passkey could not be set up. Please try again."
-    return added(visit, known, "passkey", proof.passkey_methods(made.is_synced))
+    return added(visit, known, "passkey", made.name, proof.passkey_methods(made.is_synced))
 
 
 def _remove_passkey(visit: Visit, known: store.Factors) -> Response | str:
@@ -101,20 +104,21 @@ def _remove_passkey(visit: Visit, known: store.Factors) -> Response | str:
     if len(known.passkeys) == 1 and visit.user.password_hash is None:
         return "This passkey is your only way to sign in. Add another one first."
     stored_passkeys.remove(visit.user.id, chosen[0].id)
-    return _removed(visit, known, "passkey")
+    return _removed(visit, known, "passkey", chosen[0].name)
 
 
 def _remove_totp(visit: Visit, known: store.Factors) -> Response | str:
     if not totp_secrets.remove(visit.user.id):
         return "There is no authenticator app any more."
-    return _removed(visit, known, "totp")
+    return _removed(visit, known, "totp", APP_NAME)
 
 
-def _removed(visit: Visit, known: store.Factors, kind: str) -> Response:
+def _removed(visit: Visit, known: store.Factors, kind: str, name: str) -> Response:
     if known.count == 1:
         # They stand in for a factor; without one they would only be forgotten.
         recovery_codes.remove(visit.user.id)
     audit.event("factor_removed", user=visit.user.id, kind=kind)
+    notices.factor_removed(visit.user, name)
     db.session.commit()
     return _done("removed")
 

@@ -6,7 +6,7 @@ from werkzeug.wrappers import Response
 
 from sso import browser_session
 from sso.endpoints import authorize
-from sso.endpoints.factors import added, may_change
+from sso.endpoints.factors import APP_NAME, added, may_change
 from sso.endpoints.forms import DecisionForm
 from sso.endpoints.onward import confirm_first, step
 from sso.extensions import db
@@ -38,7 +38,11 @@ def totp_setup() -> Response:
         except IntegrityError:  # in another tab at the same instant
             db.session.rollback()
             return redirect(step("sso.factors"), 303)
-        return added(visit, known, "totp", proof.OTP) if right else _page(visit, found[0], WRONG)
+        return (
+            added(visit, known, "totp", APP_NAME, proof.OTP)
+            if right
+            else _page(visit, found[0], WRONG)
+        )
     if not may_change(visit, known):
         return confirm_first()
     return _page(visit, totp.new_secret(), None)

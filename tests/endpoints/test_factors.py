@@ -8,7 +8,7 @@ from flask import Flask
 from sqlalchemy import func, select, update
 
 from sso.extensions import db
-from sso.models import RecoveryCode, TotpSecret, User
+from sso.models import Mail, RecoveryCode, TotpSecret, User
 from tests.actors import BASE, ORIGIN, Browser
 from tests.authenticator import Authenticator, options_of
 from tests.conftest import Clock
@@ -192,3 +192,21 @@ def test_deleting_the_user_takes_all(app: Flask, signed_in: Browser, user: User)
     enrol_totp(signed_in)
     flask(app, "user", "delete", user.email, "--yes")
     assert (count(app, TotpSecret), count(app, RecoveryCode)) == (0, 0)
+
+
+def test_each_change_is_told_by_mail(app: Flask, signed_in: Browser, user: User) -> None:
+    enrol_passkey(signed_in, Authenticator())
+    enrol_totp(signed_in)
+    signed_in.open(FACTORS)
+    signed_in.submit(action="remove_totp")
+    flask(app, "user", "reset-factors", user.email)
+    with app.app_context():
+        owed = [
+            (mail.kind, mail.details.get("factor")) for mail in db.session.scalars(select(Mail))
+        ]
+    assert sorted(one for one in owed if one[0].startswith("factor")) == [
+        ("factor_added", "Authenticator app"),
+        ("factor_added", "my laptop"),
+        ("factor_removed", "All second factors"),
+        ("factor_removed", "Authenticator app"),
+    ]
