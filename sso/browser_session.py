@@ -12,10 +12,10 @@ from flask_login import UserMixin, current_user, login_user, logout_user
 
 from sso import assets, audit, clock, current, digests, endings, errors, known_browser, notices
 from sso.extensions import login_manager
+from sso.factors.proof import PASSWORD, Proof, with_second
 from sso.models import BrowserSession, Client, User
 from sso.store import sessions
 
-ONE_FACTOR = "1"
 _KEY = "_user_id"  # where Flask-Login keeps what get_id() gave
 _TOUCH_EVERY = timedelta(minutes=1)
 
@@ -85,7 +85,7 @@ def _load(secret: str) -> SignedIn | None:
     return SignedIn(secret, visit) if visit else None
 
 
-def begin(user: User, amr: str, remember: bool = False) -> BrowserSession:
+def begin(user: User, shown: Proof = PASSWORD, remember: bool = False) -> BrowserSession:
     """Sign the user in, with a new identifier (no session fixation). Does not commit.
 
     `remember`: the cookie outlives the browser's window ("keep me signed in").
@@ -107,18 +107,36 @@ def begin(user: User, amr: str, remember: bool = False) -> BrowserSession:
     session.ends_at = now + timedelta(seconds=current.settings().session_absolute_lifetime)
     session.expires_at = _idle_end(session, now)
     session.remembered = remember
-    session.amr, session.acr = amr, ONE_FACTOR
+    session.amr, session.acr = shown
     session.address = (request.remote_addr or "")[:45]
     session.browser = request.user_agent.string[:200]
     sessions.add(session)
-    flask.session.clear()
-    flask.session.permanent = remember
-    login_user(SignedIn(secret, sessions.Visit(session, user)))
+    _give_cookie(secret, sessions.Visit(session, user))
     if known_browser.id_for(user.email) is None:
         notices.new_browser(user, session)
     known_browser.remember(user.email)
-    audit.event("signed_in", user=user.id, sid=session.id, amr=amr)
+    audit.event("signed_in", user=user.id, sid=session.id, amr=shown.amr)
     return session
+
+
+def step_up(visit: sessions.Visit, second: str) -> None:
+    """Note a second factor, given by its methods, in a session that goes on. Does not commit.
+
+    The identifier is a new one, as at each rise of what a session may do. `auth_time` stays: the
+    user did not sign in anew.
+    """
+    secret = digests.make(digests.SESSION)
+    visit.session.digest = digests.digest(secret)
+    visit.session.amr, visit.session.acr = with_second(visit.session.amr, second)
+    sessions.add(visit.session)
+    _give_cookie(secret, visit)
+    audit.event("stepped_up", user=visit.user.id, sid=visit.session.id, amr=visit.session.amr)
+
+
+def _give_cookie(secret: str, visit: sessions.Visit) -> None:
+    flask.session.clear()
+    flask.session.permanent = visit.session.remembered
+    login_user(SignedIn(secret, visit))
 
 
 def sign_out(reason: str = "sign_out") -> None:

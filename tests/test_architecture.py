@@ -130,6 +130,8 @@ CONTRACT = {
     f"{BASE}/.well-known/openid-configuration": {"GET"},
     f"/.well-known/oauth-authorization-server{BASE}": {"GET"},
     f"{BASE}/sign-in": {"GET", "POST"},
+    f"{BASE}/sign-in/passkey": {"GET", "POST"},
+    f"{BASE}/second-factor": {"GET", "POST"},
     f"{BASE}/sign-out": {"GET", "POST"},
     f"{BASE}/consent": {"GET", "POST"},
     f"{BASE}/account": {"GET", "POST"},
@@ -140,6 +142,8 @@ CONTRACT = {
     f"{BASE}/sign-up": {"GET", "POST"},
     f"{BASE}/complete-sign-up": {"GET", "POST"},
     f"{BASE}/account/activity": {"GET"},
+    f"{BASE}/account/factors": {"GET", "POST"},
+    f"{BASE}/account/factors/totp": {"GET", "POST"},
     "/healthz": {"GET"},
     "/readyz": {"GET"},
 }

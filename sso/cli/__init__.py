@@ -9,6 +9,7 @@ from sso.cli import audit as audit_commands
 from sso.cli import clients, migrations, signing_keys, users
 from sso.cli import invitations as _invitations  # noqa: F401 (adds to users.group)
 from sso.cli import user_access as _more_of_users  # noqa: F401 (adds to users.group)
+from sso.cli import user_factors as _factors_of_users  # noqa: F401 (adds to users.group)
 from sso.cli.declaring import apply_command, export_command
 from sso.cli.moving import backup_command, restore_command
 from sso.cli.purge import purge_command

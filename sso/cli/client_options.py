@@ -32,6 +32,7 @@ _SHARED = (
 _CREATE = (
     click.option("--first-party", is_flag=True, help="Users aren't asked for consent."),
     click.option("--require-pkce", is_flag=True, help="Refuse requests without PKCE."),
+    click.option("--require-mfa", is_flag=True, help="Users have to show a second factor."),
 )
 
 _UPDATE = (
@@ -39,6 +40,8 @@ _UPDATE = (
                  help="Whether users are spared the consent page."),
     click.option("--require-pkce/--no-require-pkce", default=None,
                  help="Whether requests without PKCE are refused."),
+    click.option("--require-mfa/--no-require-mfa", default=None,
+                 help="Whether users have to show a second factor."),
     click.option("--no-groups", is_flag=True, help="Everybody may use it."),
     click.option("--no-post-logout-redirect-uris", is_flag=True,
                  help="Take all post-logout addresses away."),

@@ -1,6 +1,5 @@
 """`flask client`: register applications and look after them."""
 
-from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
@@ -16,6 +15,7 @@ from sso.store import clients, grants, logout_deliveries, users
 
 group = Group("client", help="Applications that people sign in to.")
 _SHOWN_GRANTS = 50
+_SWITCHES = ("first_party", "require_pkce", "require_mfa")
 _client_id = click.argument("client_id", metavar="ID")
 
 
@@ -81,19 +81,19 @@ def show(client_id: str, as_json: bool) -> None:
 @json_option
 def update(client_id: str, as_json: bool, **options: Any) -> None:
     """Change what is given; lists of addresses and groups are replaced whole."""
-    first_party, require_pkce = options.pop("first_party"), options.pop("require_pkce")
+    switches = {name: options.pop(name) for name in _SWITCHES}
     changes = client_options.changes(options)
-    if not changes and first_party is None and require_pkce is None:
+    if not changes and all(value is None for value in switches.values()):
         raise click.UsageError("There is nothing to change: give an option.")
     client = _find(client_id)
     registration.change_client(client, changes)
-    client.first_party = client.first_party if first_party is None else first_party
-    client.require_pkce = client.require_pkce if require_pkce is None else require_pkce
+    for name, value in switches.items():
+        if value is not None:
+            setattr(client, name, value)
     if "groups" in changes:
         endings.lost_memberships(users.with_grants_at(client.client_id), [client])
-    audit.event(
-        "client_changed", client=client_id, what=_changed(changes, first_party, require_pkce)
-    )
+    given = [name for name, value in switches.items() if value is not None]
+    audit.event("client_changed", client=client_id, what=" ".join([*changes, *given]))
     db.session.commit()
     _show(client, as_json)
 
@@ -162,12 +162,6 @@ def delete(client_id: str, yes: bool, as_json: bool) -> None:
         print_json({"client_id": client_id, "deleted": True})
     else:
         print_line(f"Deleted {client_id}.")
-
-
-def _changed(changes: Iterable[str], first_party: bool | None, require_pkce: bool | None) -> str:
-    """The names of what an operator gave anew."""
-    switches = {"first_party": first_party, "require_pkce": require_pkce}
-    return " ".join([*changes, *(name for name, given in switches.items() if given is not None)])
 
 
 def _find(client_id: str) -> Client:

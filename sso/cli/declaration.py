@@ -39,8 +39,8 @@ METADATA: Mapping[str, type] = {
 # Metadata that no one chooses.
 FIXED = frozenset({"grant_types", "response_types"})
 _CLIENT: Mapping[str, type] = {
-    "client_id": str, **METADATA, "first_party": bool, "require_pkce": bool, "disabled": bool,
-    "secret": str,
+    "client_id": str, **METADATA, "first_party": bool, "require_pkce": bool, "require_mfa": bool,
+    "disabled": bool, "secret": str,
 }  # fmt: skip
 _USER: Mapping[str, type] = {
     "id": str, "email": str, "name": str, "email_verified": bool, "groups": list, "claims": dict,
@@ -59,6 +59,7 @@ def of_client(row: Client) -> Entry:
         **metadata,
         "first_party": row.first_party,
         "require_pkce": row.require_pkce,
+        "require_mfa": row.require_mfa,
         "disabled": row.disabled_at is not None,
     }
 

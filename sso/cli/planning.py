@@ -84,6 +84,7 @@ def _client(entry: Entry) -> Change | None:
     registration.change_client(row, {k: entry[k] for k in METADATA if k in entry})
     row.first_party = entry.get("first_party", row.first_party)
     row.require_pkce = entry.get("require_pkce", row.require_pkce)
+    row.require_mfa = entry.get("require_mfa", row.require_mfa)
     _switch(entry, row)
     more = {"secret": (HIDDEN, HIDDEN)} if renewed else {}
     change = _change("client", client_id, client_id, before, declaration.of_client(row), more)

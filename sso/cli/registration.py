@@ -39,6 +39,7 @@ def register_client(
     id_token_alg: str = "RS256",  # noqa: S107 (an algorithm's name)
     id_token_claims: str = "standard",  # noqa: S107 (nor a secret)
     require_pkce: bool = False,
+    require_mfa: bool = False,
     groups: Iterable[str] = (),
     client_id: str | None = None,
     secret: str | None = None,
@@ -53,6 +54,7 @@ def register_client(
         secret_digest=digests.digest(secret),
         first_party=first_party,
         require_pkce=require_pkce,
+        require_mfa=require_mfa,
     )
     change_client(
         client,

@@ -5,6 +5,7 @@ from typing import Any
 from sso import clock
 from sso.cli.output import iso
 from sso.models import BrowserSession, Client, Grant, SigningKey, User
+from sso.store.factors import Factors
 
 
 def client(row: Client) -> dict[str, Any]:
@@ -15,6 +16,7 @@ def client(row: Client) -> dict[str, Any]:
         **row.client_metadata,
         "first_party": row.first_party,
         "require_pkce": row.require_pkce,
+        "require_mfa": row.require_mfa,
         "disabled": row.disabled_at is not None,
     }
 
@@ -70,6 +72,23 @@ def session(row: BrowserSession) -> dict[str, Any]:
         "address": row.address,
         "browser": row.browser,
     }
+
+
+def factors(found: Factors) -> list[dict[str, Any]]:
+    """A user's second factors; recovery codes only by number."""
+    shown = [
+        {
+            "kind": "passkey",
+            "name": one.name,
+            "since": iso(one.created_at),
+            "last_used_at": iso(one.last_used_at),
+        }
+        for one in found.passkeys
+    ]
+    if found.totp:
+        since, used = iso(found.totp.created_at), iso(found.totp.last_used_at)
+        shown.append({"kind": "totp", "name": None, "since": since, "last_used_at": used})
+    return shown
 
 
 def key(row: SigningKey) -> dict[str, Any]:

@@ -13,16 +13,20 @@ from sso.endpoints import (
     consent,
     discovery,
     end_session,
+    factors,
     forgotten_password,
     health,
     introspect,
     jwks,
     new_password,
+    passkey_sign_in,
     revoke,
+    second_factor,
     sign_in,
     sign_out,
     sign_up,
     token,
+    totp_setup,
     userinfo,
     verify_email,
 )
@@ -41,6 +45,8 @@ ROUTES: tuple[tuple[str, str, Any, tuple[str, ...]], ...] = (
     ("/oauth2/end-session", "end_session", end_session.end_session, BOTH),
     ("/.well-known/openid-configuration", "discovery", discovery.discovery, ("GET",)),
     ("/sign-in", "sign_in", sign_in.sign_in, BOTH),
+    ("/sign-in/passkey", "passkey_sign_in", passkey_sign_in.passkey_sign_in, BOTH),
+    ("/second-factor", "second_factor", second_factor.second_factor, BOTH),
     ("/sign-out", "sign_out", sign_out.sign_out, BOTH),
     ("/consent", "consent", consent.consent, BOTH),
     ("/account", "account", account.account, BOTH),
@@ -51,6 +57,8 @@ ROUTES: tuple[tuple[str, str, Any, tuple[str, ...]], ...] = (
     ("/sign-up", "sign_up", sign_up.sign_up, BOTH),
     ("/complete-sign-up", "complete_sign_up", sign_up.complete_sign_up, BOTH),
     ("/account/activity", "activity", activity.activity, ("GET",)),
+    ("/account/factors", "factors", factors.factors, BOTH),
+    ("/account/factors/totp", "totp_setup", totp_setup.totp_setup, BOTH),
 )
 
 # Called by other sites and by backends: they prove themselves otherwise than by a CSRF token.

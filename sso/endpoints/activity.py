@@ -35,6 +35,12 @@ WORDS = {
     "user_changed": N_("Account changed by an operator"),
     "user_disabled": N_("Account disabled by an operator"),
     "user_enabled": N_("Account enabled by an operator"),
+    "factor_added": N_("Second factor added"),
+    "factor_removed": N_("Second factor removed"),
+    "factors_reset": N_("Second factors removed by an operator"),
+    "recovery_codes_made": N_("New recovery codes made"),
+    "recovery_code_used": N_("A recovery code was used"),
+    "second_factor_failed": N_("A second factor was not right"),
     "refresh_token_reused": N_("A stolen token was found, and access ended"),
     "code_reused": N_("A stolen code was found, and access ended"),
 }

@@ -14,13 +14,13 @@ from werkzeug.wrappers import Response
 from sso import audit, browser_session, clock, errors, languages, parameters, sealed_request
 from sso.extensions import db
 from sso.flow import decision
-from sso.flow.request import PARAMETERS
+from sso.flow.request import ONE_FACTOR, PARAMETERS
 from sso.models import Client
 from sso.oauth import authorization_server
 from sso.oauth.authorization_code import AuthorizationCodeGrant
 from sso.oauth.request import ProtocolRequest
 from sso.sealed_request import SealedRequest
-from sso.store import clients
+from sso.store import clients, factors
 from sso.store.sessions import Visit
 
 
@@ -79,12 +79,21 @@ def validate(waiting: SealedRequest) -> Validated | Response:
 def decide(validated: Validated, visit: Visit | None) -> decision.Decision:
     """Ask `flow.decision`, in its own words."""
     session = consent = None
+    asked = validated.grant.request.asked
+    policy = decision.Policy(
+        validated.client.first_party,
+        frozenset(validated.client.groups),
+        validated.client.require_mfa,
+    )
     if visit:
+        # Only where it matters: most requests are spared the statement.
+        matters = visit.session.acr == ONE_FACTOR and decision.asks_about_factors(asked, policy)
         session = decision.Session(
             user_id=str(visit.user.id),
             auth_time=visit.session.auth_time,
             acr=visit.session.acr,
             groups=frozenset(visit.user.groups),
+            has_factor=matters and factors.has_any(visit.user.id),
         )
     if visit and visit.consent:
         consent = decision.Consent(
@@ -92,8 +101,7 @@ def decide(validated: Validated, visit: Visit | None) -> decision.Decision:
             visit.consent.updated_at,
             frozenset(visit.consent.declined.split()),
         )
-    policy = decision.Policy(validated.client.first_party, frozenset(validated.client.groups))
-    return decision.decide(validated.grant.request.asked, session, consent, policy, clock.now())
+    return decision.decide(asked, session, consent, policy, clock.now())
 
 
 def read_waiting() -> SealedRequest | None:
@@ -168,6 +176,8 @@ def _answer(validated: Validated, visit: Visit | None, found: decision.Decision)
     try:
         if isinstance(found, decision.SignIn):
             return to_step("sso.sign_in", waiting)
+        if isinstance(found, decision.SecondFactor):
+            return to_step("sso.factors" if found.enrol else "sso.second_factor", waiting)
         return to_step("sso.consent", waiting)
     except sealed_request.TooLong:
         error = OAuth2Error(

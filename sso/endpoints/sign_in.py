@@ -4,10 +4,12 @@ from flask import make_response, redirect, render_template, request, url_for
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
-from sso import audit, browser_session, current, limiting, passwords
-from sso.endpoints import authorize
+from sso import audit, browser_session, current, headers, limiting, passwords
+from sso.endpoints import authorize, second_factor
 from sso.endpoints.forms import DecisionForm, SignInForm
+from sso.endpoints.onward import step
 from sso.extensions import db
+from sso.factors import passkeys
 from sso.flow import decision
 from sso.models import User
 from sso.sealed_request import SealedRequest
@@ -35,8 +37,10 @@ def sign_in() -> Response:
     visit = browser_session.current_visit()
     why = None
     if validated is not None:
-        step = authorize.decide(validated, visit)
-        why = step.why if isinstance(step, decision.SignIn) else None
+        next_step = authorize.decide(validated, visit)
+        why = next_step.why if isinstance(next_step, decision.SignIn) else None
+    if "back" in request.args and visit and why is None:
+        why = decision.Why.AGAIN  # a page of the account asks who is there
     if waiting and why is None and request.method == "GET" and "another" not in request.args:
         return authorize.resume(waiting)  # signed in already, in another tab
     if why is decision.Why.SELECT and visit and "another" not in request.args and waiting:
@@ -60,17 +64,23 @@ def _ask(
                 attempt.passed()
                 goes_on = again and visit is not None and visit.user.id == user.id
                 remember = visit.session.remembered if goes_on and visit else form.remember.data
-                browser_session.begin(user, amr="pwd", remember=bool(remember))
-                db.session.commit()
-                return authorize.resume(waiting) if waiting else _to_account()
+                return second_factor.after_password(user, bool(remember), waiting)
             if not wait:
                 attempt.failed()
             error = limiting.words(wait) if wait else gettext(WRONG)
     elif not form.email.data:
         hint = validated.grant.request.asked.login_hint if validated else None
         form.email.data = visit.user.email if again and visit else hint
+    by_passkey = passkeys.available()
+    if by_passkey:
+        headers.allow_own_script()
+    if request.args.get("problem") == "passkey":
+        words = second_factor.WRONG["passkey"]
+        error = error or gettext(words)
     html = render_template(
         "sign_in.html",
+        passkey=passkeys.ask_to_sign_in() if by_passkey else None,
+        passkey_url=step("sso.passkey_sign_in"),
         form=form,
         error=error,
         client_name=validated.client.name if validated else None,
@@ -126,7 +136,3 @@ def _authenticate(email: str, password: str) -> User | None:
 def _notice() -> str | None:
     words = _NOTICES.get(request.args.get("notice", ""))
     return gettext(words) if words else None
-
-
-def _to_account() -> Response:
-    return redirect(url_for("sso.account"), 303)

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from sso.flow import scopes
-from sso.flow.request import AuthorizationRequest
+from sso.flow.request import ONE_FACTOR, TWO_FACTORS, AuthorizationRequest
 
 
 class Why(StrEnum):
@@ -30,6 +30,7 @@ class Session:
     auth_time: datetime
     acr: str
     groups: frozenset[str] = frozenset()
+    has_factor: bool = False  # whether the user has set up a second factor
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ class Policy:
 
     first_party: bool = False
     groups: frozenset[str] = frozenset()
+    require_mfa: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,13 @@ class SignIn:
     """Show the sign-in page."""
 
     why: Why
+
+
+@dataclass(frozen=True)
+class SecondFactor:
+    """Ask for the second factor, beside the sign-in; `enrol`: there is none, so set one up."""
+
+    enrol: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,7 +93,7 @@ class Answer:
     withheld: frozenset[str] = frozenset()
 
 
-Step = SignIn | AskConsent | Forbid
+Step = SignIn | SecondFactor | AskConsent | Forbid
 Decision = Step | Refuse | Answer
 
 
@@ -145,6 +154,17 @@ def _not_a_member(matter: _Matter) -> Step | None:
     return Forbid() if groups and not groups & matter.session.groups else None
 
 
+def _second_factor(matter: _Matter) -> Step | None:
+    request, session = matter.request, matter.session
+    if session.acr == TWO_FACTORS:
+        return None
+    if matter.policy.require_mfa or request.needs_two_factors:
+        return SecondFactor(enrol=not session.has_factor)
+    # OIDC Core §5.5.1.1: a voluntary acr is tried for, and never an error.
+    tried = request.prefers_two_factors and session.has_factor and "none" not in request.prompt
+    return SecondFactor() if tried else None
+
+
 def _consent(matter: _Matter) -> Step | None:
     needed = matter.request.scopes_to_consent
     if "consent" in matter.request.prompt:
@@ -160,6 +180,7 @@ _CHECKS: tuple[tuple[Callable[[_Matter], Step | None], str], ...] = (
     (_too_old, "login_required"),
     (_select_account, "account_selection_required"),
     (_not_a_member, "access_denied"),
+    (_second_factor, "interaction_required"),
     (_consent, "consent_required"),
 )
 
@@ -167,6 +188,7 @@ _DESCRIPTIONS = {
     "login_required": "The user has to sign in, and prompt=none forbids it.",
     "account_selection_required": "The user has to choose an account, and prompt=none forbids it.",
     "consent_required": "The user has to consent, and prompt=none forbids it.",
+    "interaction_required": "The user has to show a second factor, and prompt=none forbids it.",
     "access_denied": "The user may not use this client.",
 }
 
@@ -189,14 +211,29 @@ def decide(
         step = check(matter)
         if step:
             return _refuse(error) if silent else step
-    wanted = request.claims.acr_values if request.claims.acr_essential else ()
-    if wanted and session.acr not in wanted:
+    if not reached_acr(request, session.acr):
         # OIDC Core §5.5.1.1: an essential acr that can't be reached is a failed authentication.
         return Refuse("access_denied", "The required acr was not reached.")
     withheld = matter.declined & request.scopes_to_consent
     if not frozenset(scopes.split(request.scope)) - withheld:
         return Refuse("access_denied", "The user withholds every scope that was asked for.")
     return Answer(withheld)
+
+
+def asks_about_factors(request: AuthorizationRequest, policy: Policy) -> bool:
+    """Whether `Session.has_factor` can matter."""
+    return policy.require_mfa or request.needs_two_factors or request.prefers_two_factors
+
+
+def reached_acr(request: AuthorizationRequest, acr: str) -> str | None:
+    """The `acr` to state for a session's, or `None` when an essential one was not reached.
+
+    Who has shown two factors has shown one.
+    """
+    wanted = request.claims.acr_values if request.claims.acr_essential else ()
+    if not wanted or acr in wanted:
+        return acr
+    return ONE_FACTOR if acr == TWO_FACTORS and ONE_FACTOR in wanted else None
 
 
 def _refuse(error: str) -> Refuse:

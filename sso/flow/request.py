@@ -17,6 +17,8 @@ PARAMETERS = (
 )  # fmt: skip
 
 PROMPTS = frozenset({"none", "login", "consent", "select_account"})
+ONE_FACTOR, TWO_FACTORS = "1", "2"
+ACR_VALUES = (ONE_FACTOR, TWO_FACTORS)  # contract 2.1
 RESPONSE_MODES = ("query", "form_post")
 _CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}\Z")
 _MAX_AGE = re.compile(r"[0-9]{1,9}\Z")
@@ -70,6 +72,18 @@ class AuthorizationRequest:
     @property
     def asks_for_acr(self) -> bool:
         return bool(self.acr_values) or self.claims.acr_asked
+
+    @property
+    def needs_two_factors(self) -> bool:
+        """Whether the answer must have acr 2 (OIDC Core §5.5.1.1)."""
+        wanted = self.claims.acr_values
+        return self.claims.acr_essential and TWO_FACTORS in wanted and ONE_FACTOR not in wanted
+
+    @property
+    def prefers_two_factors(self) -> bool:
+        """Whether acr 2 is what it would like best of all that we know."""
+        known = [v for v in (*self.claims.acr_values, *self.acr_values) if v in ACR_VALUES]
+        return known[:1] == [TWO_FACTORS]
 
     def without(self, withheld: frozenset[str]) -> "AuthorizationRequest":
         """The same request, but for scopes that the user withholds, and their single claims."""

@@ -9,9 +9,12 @@ from sso.models.grant import Grant
 from sso.models.logout_delivery import LogoutDelivery
 from sso.models.mail import Mail
 from sso.models.mail_token import MailToken
+from sso.models.passkey import Passkey
+from sso.models.recovery_code import RecoveryCode
 from sso.models.session import BrowserSession
 from sso.models.signing_key import KeyState, SigningKey
 from sso.models.token import Token
+from sso.models.totp_secret import TotpSecret
 from sso.models.user import User
 
 __all__ = [
@@ -27,7 +30,10 @@ __all__ = [
     "LogoutDelivery",
     "Mail",
     "MailToken",
+    "Passkey",
+    "RecoveryCode",
     "SigningKey",
     "Token",
+    "TotpSecret",
     "User",
 ]

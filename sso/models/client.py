@@ -28,6 +28,7 @@ class Client(Base, OAuth2ClientMixin):
     previous_secret_expires_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     first_party: Mapped[bool] = mapped_column(default=False, server_default=false())
     require_pkce: Mapped[bool] = mapped_column(default=False, server_default=false())
+    require_mfa: Mapped[bool] = mapped_column(default=False, server_default=false())
     disabled_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
     updated_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now, onupdate=clock.now)

@@ -13,6 +13,7 @@ from authlib.oauth2.rfc6749.errors import (
 from authlib.oauth2.rfc6749.grants import AuthorizationCodeGrant as AuthlibAuthorizationCodeGrant
 
 from sso import audit, clock, current, digests
+from sso.flow.decision import reached_acr
 from sso.models import Client
 from sso.oauth import authorization_response, client_authentication
 from sso.oauth.request import ProtocolRequest
@@ -123,7 +124,7 @@ class AuthorizationCodeGrant(TokenResponse, AuthlibAuthorizationCodeGrant):
             claims=asked.claims.stored(),
             auth_time=session.auth_time,
             amr=session.amr,
-            acr=session.acr if asked.asks_for_acr else None,
+            acr=reached_acr(asked, session.acr) if asked.asks_for_acr else None,
         )
         lifetime = timedelta(seconds=current.settings().authorization_code_lifetime)
         codes.add(

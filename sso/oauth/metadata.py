@@ -34,7 +34,7 @@ def document(settings: Settings) -> dict[str, Any]:
         "introspection_endpoint_auth_methods_supported": client_authentication.METHODS,
         "code_challenge_methods_supported": ["S256"],
         "authorization_response_iss_parameter_supported": True,
-        "acr_values_supported": ["1"],
+        "acr_values_supported": list(request.ACR_VALUES),
         "prompt_values_supported": sorted(request.PROMPTS),
         "ui_locales_supported": list(LANGUAGES),
         "claim_types_supported": ["normal"],

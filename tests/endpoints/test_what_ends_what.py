@@ -14,6 +14,7 @@ from sso.models import LogoutDelivery, User
 from tests.actors import BASE, ORIGIN, Browser
 from tests.conftest import Clock
 from tests.factories import PASSWORD, make_client
+from tests.second_factors import enrol_totp
 
 ROOT = Path(__file__).resolve().parents[2]
 ACCOUNT = f"{ORIGIN}{BASE}/account"
@@ -95,6 +96,10 @@ def _code_reuse(scene: Scene, clock: Clock) -> None:
     scene.client.exchange(scene.here.code)
 
 
+def _enrol(scene: Scene) -> None:
+    enrol_totp(scene.here.browser)
+
+
 def _refresh_reuse(scene: Scene, clock: Clock) -> None:
     old = scene.here.plain["refresh_token"]
     scene.here.plain["refresh_token"] = scene.client.refresh(old).get_json()["refresh_token"]
@@ -113,6 +118,10 @@ CAUSES: dict[str, tuple[Callable[[Scene, Clock], None], str]] = {
     "sign-out everywhere": (
         lambda s, _: s.account(action="end_all_sessions"),
         f"{MINE}, session there, tokens there; logout tokens: 2",
+    ),
+    "first second factor": (
+        lambda s, _: _enrol(s),
+        "session there, tokens there; logout tokens: 1",
     ),
     "sign-out by an operator": (
         lambda s, _: s.flask("user", "sign-out", s.user.email),

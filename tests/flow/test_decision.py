@@ -16,6 +16,7 @@ from sso.flow.decision import (
     Forbid,
     Policy,
     Refuse,
+    SecondFactor,
     Session,
     SignIn,
     Why,
@@ -54,6 +55,11 @@ EMAIL_CLAIM = ClaimsRequest(userinfo=("email",))
 OTHER_SUBJECT = ClaimsRequest(subjects=frozenset({"erin"}))
 EITHER_SUBJECT = ClaimsRequest(subjects=frozenset({"erin", "dana"}))
 ESSENTIAL_ACR = ClaimsRequest(acr_asked=True, acr_values=("2",), acr_essential=True)
+ACR_1 = ClaimsRequest(acr_asked=True, acr_values=("1",), acr_essential=True)
+UNKNOWN_ACR = ClaimsRequest(acr_asked=True, acr_values=("9",), acr_essential=True)
+STRICT = Policy(require_mfa=True)
+EQUIPPED = replace(SESSION, has_factor=True)
+STRONG = replace(SESSION, acr="2")
 VOLUNTARY_ACR = ClaimsRequest(acr_asked=True, acr_values=("2",))
 
 TABLE: dict[str, Row] = {
@@ -118,7 +124,35 @@ TABLE: dict[str, Row] = {
     "denied": (asking(RESUMED, denied=True), SESSION, CONSENT, OPEN, "access_denied"),
     "denied, nobody": (asking(RESUMED, denied=True), None, None, OPEN, "access_denied"),
     "acr voluntary": (asking(claims=VOLUNTARY_ACR), SESSION, CONSENT, OPEN, Answer()),
-    "acr essential": (asking(claims=ESSENTIAL_ACR), SESSION, CONSENT, OPEN, "access_denied"),
+    "acr voluntary, with a factor": (
+        asking(claims=VOLUNTARY_ACR), EQUIPPED, CONSENT, OPEN, SecondFactor()),
+    "acr voluntary, silently": (
+        asking(claims=VOLUNTARY_ACR, prompt="none"), EQUIPPED, CONSENT, OPEN, Answer()),
+    "acr_values 2": (asking(acr_values=("2",)), EQUIPPED, CONSENT, OPEN, SecondFactor()),
+    "acr_values 2 1": (asking(acr_values=("x", "2", "1")), EQUIPPED, CONSENT, OPEN, SecondFactor()),
+    "acr_values 1 2": (asking(acr_values=("1", "2")), EQUIPPED, CONSENT, OPEN, Answer()),
+    "acr_values 2, reached": (asking(acr_values=("2",)), STRONG, CONSENT, OPEN, Answer()),
+    "acr_values 2, no factor": (asking(acr_values=("2",)), SESSION, CONSENT, OPEN, Answer()),
+    "acr essential, no factor": (
+        asking(claims=ESSENTIAL_ACR), SESSION, CONSENT, OPEN, SecondFactor(enrol=True)),
+    "acr essential": (asking(claims=ESSENTIAL_ACR), EQUIPPED, CONSENT, OPEN, SecondFactor()),
+    "acr essential, reached": (asking(claims=ESSENTIAL_ACR), STRONG, CONSENT, OPEN, Answer()),
+    "acr essential, silently": (
+        asking(claims=ESSENTIAL_ACR, prompt="none"), EQUIPPED, CONSENT, OPEN,
+        "interaction_required"),
+    "acr essential, unknown": (
+        asking(claims=UNKNOWN_ACR), STRONG, CONSENT, OPEN, "access_denied"),
+    "acr essential 1, with two": (asking(claims=ACR_1), STRONG, CONSENT, OPEN, Answer()),
+    "client requires": (REQUEST, EQUIPPED, None, STRICT, SecondFactor()),
+    "client requires, no factor": (REQUEST, SESSION, None, STRICT, SecondFactor(enrol=True)),
+    "client requires, reached": (REQUEST, STRONG, CONSENT, STRICT, Answer()),
+    "client requires, silently": (
+        asking(prompt="none"), SESSION, CONSENT, STRICT, "interaction_required"),
+    "client requires, but no member": (
+        REQUEST, SESSION, CONSENT, Policy(groups=frozenset({"board"}), require_mfa=True),
+        Forbid()),
+    "sign in first, then the second factor": (
+        asking(prompt="login"), EQUIPPED, CONSENT, STRICT, SignIn(Why.AGAIN)),
 }  # fmt: skip
 
 
@@ -150,17 +184,23 @@ REQUESTS = st.builds(
     max_age=st.none() | st.sampled_from([0, 1, 60, 10_000]),
     hinted_subject=st.none() | USERS,
     claims=st.sampled_from([ClaimsRequest(), EMAIL_CLAIM, OTHER_SUBJECT, ESSENTIAL_ACR]),
+    acr_values=st.sampled_from([(), ("2",), ("1", "2"), ("x",)]),
     resumed=st.booleans(),
     selected=st.none() | USERS,
     denied=st.booleans(),
 )
 GROUPS = st.frozensets(st.sampled_from(["staff", "board"]))
 SESSIONS = st.none() | st.builds(
-    Session, user_id=USERS, auth_time=TIMES, acr=st.sampled_from("12"), groups=GROUPS
+    Session,
+    user_id=USERS,
+    auth_time=TIMES,
+    acr=st.sampled_from("12"),
+    groups=GROUPS,
+    has_factor=st.booleans(),
 )
 SCOPES = st.frozensets(st.sampled_from(["openid", "email", "profile", "offline_access"]))
 CONSENTS = st.none() | st.builds(Consent, scope=SCOPES, given_at=TIMES)
-POLICIES = st.builds(Policy, first_party=st.booleans(), groups=GROUPS)
+POLICIES = st.builds(Policy, first_party=st.booleans(), groups=GROUPS, require_mfa=st.booleans())
 
 
 @given(REQUESTS, SESSIONS, CONSENTS, POLICIES)
@@ -187,6 +227,8 @@ def test_no_answer_without_sign_in_membership_and_consent(
     assert not request.denied
     assert not policy.groups or policy.groups & session.groups
     assert request.hinted_subject in (None, session.user_id)
+    if policy.require_mfa or request.claims == ESSENTIAL_ACR:
+        assert session.acr == "2"
     if not policy.first_party:
         assert consent is not None
         assert request.scopes_to_consent <= consent.scope
@@ -217,6 +259,9 @@ def test_doing_what_is_asked_leads_to_an_end(
         if isinstance(step, SignIn):
             session = Session(acceptable, now, "1", frozenset({"staff"}))
             consent = None
+        elif isinstance(step, SecondFactor):
+            assert session is not None
+            session = replace(session, acr="2", has_factor=True)
         elif isinstance(step, AskConsent):
             consent = Consent(step.scopes, now)
         else:

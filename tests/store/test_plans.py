@@ -18,10 +18,22 @@ from tests.actors import Browser, RelyingParty
 from tests.bench import seed
 from tests.conftest import SECRET_KEY
 from tests.factories import make_client
+from tests.second_factors import enrol_totp
 
 ROWS = 5000
 CLIENTS = 500
 READ_WHOLE = {"signing_keys", "alembic_version"}  # a handful of rows, needed all together
+
+# The person of the story signs in without a second factor.
+FACTORS_OF_OTHERS = (
+    "INSERT INTO passkeys (id, user_id, name, credential_id, public_key, created_at)"
+    " SELECT id, id, 'x', id, 'x', now() FROM users WHERE email <> :without",
+    "INSERT INTO totp_secrets (user_id, sealed_secret, created_at)"
+    " SELECT id, 'x', now() FROM users WHERE email <> :without",
+    "INSERT INTO recovery_codes (user_id, digest, created_at)"
+    " SELECT id, 'x', now() FROM users WHERE email <> :without",
+    "ANALYZE passkeys, totp_secrets, recovery_codes",
+)
 
 Executed = list[tuple[str, Any]]
 
@@ -45,6 +57,10 @@ def app(postgresql_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         db.session.commit()
         client_id = client.client_id
     seed.fill(made, client_id, ROWS, print)
+    with made.app_context():
+        for statement in FACTORS_OF_OTHERS:
+            db.session.execute(text(statement), {"without": seed.email(7)})
+        db.session.commit()
     yield made
     with made.app_context():
         db.session.remove()
@@ -59,8 +75,8 @@ def executed(app: Flask) -> Iterator[Executed]:
     """The statements of a block with their parameters."""
     seen: Executed = []
 
-    def note(_c: Any, _cur: Any, statement: str, parameters: Any, *_: Any) -> None:
-        seen.append((statement, parameters))
+    def note(_c: Any, _u: Any, statement: str, parameters: Any, _x: Any, many: bool) -> None:
+        seen.append((statement, parameters[0] if many else parameters))
 
     with app.app_context():
         engine = db.engine
@@ -115,6 +131,8 @@ def story(app: Flask, client: RelyingParty) -> None:
     other.submit(action="end_other_sessions")
     other.open("/api/auth/account")
     other.submit(action="withdraw", client=client.client_id)
+    enrol_totp(other)
+    other.open("/api/auth/account/factors")
     other.open("/api/auth/sign-out")
     other.submit(decision="sign_out")
     Browser(app).open(f"/api/auth/oauth2/end-session?id_token_hint={first['id_token']}")

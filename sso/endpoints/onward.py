@@ -1,0 +1,35 @@
+"""Where a sign-in leads to: back to the dispatcher, to the page that asked for it, or home."""
+
+from typing import Any
+
+from flask import redirect, request, url_for
+from werkzeug.wrappers import Response
+
+from sso.endpoints import authorize
+from sso.sealed_request import SealedRequest
+
+# Pages that ask for a fresh sign-in and may be come back to.
+_BACK = {"factors": "sso.factors"}
+
+
+def onward(waiting: SealedRequest | None) -> Response:
+    """Go on after a sign-in."""
+    back = _BACK.get(request.args.get("back", ""))
+    if back:
+        return redirect(url_for(back, **_resume()), 303)
+    return authorize.resume(waiting) if waiting else redirect(url_for("sso.account"), 303)
+
+
+def step(endpoint: str, **more: str) -> str:
+    """The address of another step, with what this one carries along."""
+    carried = {name: request.args[name] for name in ("back", "another") if name in request.args}
+    return url_for(endpoint, **{**_resume(), **carried, **more})
+
+
+def confirm_first() -> Response:
+    """Sign in again, and come back to the page of the factors."""
+    return redirect(url_for("sso.sign_in", back="factors", **_resume()), 303)
+
+
+def _resume() -> dict[str, Any]:
+    return {"resume": request.args["resume"]} if request.args.get("resume") else {}

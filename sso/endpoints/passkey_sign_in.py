@@ -1,0 +1,29 @@
+"""Signing in by a passkey alone; the sign-in page posts here."""
+
+from flask import redirect, request
+from werkzeug.wrappers import Response
+
+from sso import audit, browser_session
+from sso.endpoints import authorize
+from sso.endpoints.forms import DecisionForm
+from sso.endpoints.onward import onward, step
+from sso.extensions import db
+from sso.factors import passkeys
+
+
+def passkey_sign_in() -> Response:
+    """Check the passkey and begin the session; else back to the sign-in page."""
+    waiting = authorize.read_waiting()
+    if "resume" in request.args and waiting is None:
+        return authorize.stale()
+    form = request.form
+    if request.method == "POST" and DecisionForm().validate():
+        found = passkeys.accept_sign_in(form.get("credential", ""), form.get("challenge", ""))
+        if found:
+            user, shown = found
+            browser_session.begin(user, shown, remember=form.get("remember") == "1")
+            db.session.commit()
+            return onward(waiting)
+        db.session.rollback()
+        audit.event("sign_in_failed", method="passkey")
+    return redirect(step("sso.sign_in", problem="passkey"), 303)

@@ -1,0 +1,149 @@
+"""The page that asks for the second factor: half way into a sign-in, or to step a session up."""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from flask import make_response, redirect, render_template, request, url_for
+from flask_babel import gettext
+from werkzeug.wrappers import Response
+
+from sso import audit, browser_session, headers, limiting
+from sso.endpoints import authorize
+from sso.endpoints.forms import DecisionForm
+from sso.endpoints.onward import onward, step
+from sso.extensions import db
+from sso.factors import half_way, passkeys, proof, recovery, totp
+from sso.flow import decision
+from sso.models import User
+from sso.sealed_request import SealedRequest
+from sso.store import factors
+from sso.store.sessions import Visit
+from sso.words import N_
+
+WRONG = {
+    "totp": N_("The code is not right, or it was used already. Wait for the next one."),
+    "recovery": N_("The recovery code is not right, or it was used already."),
+    "passkey": N_("The passkey could not be used. Please try again."),
+}
+
+
+class Subject(NamedTuple):
+    """Who has to show a factor; `visit`: in which session, if they are signed in already."""
+
+    user: User
+    visit: Visit | None
+    remember: bool = False
+
+
+def after_password(user: User, remember: bool, waiting: SealedRequest | None) -> Response:
+    """Sign in who has shown the password, or ask for the second factor first. Commits."""
+    if factors.has_any(user.id):
+        half_way.begin(user, remember)
+        db.session.commit()
+        return redirect(step("sso.second_factor"), 303)
+    browser_session.begin(user, proof.PASSWORD, remember)
+    db.session.commit()
+    return onward(waiting)
+
+
+def second_factor() -> Response:
+    """Ask for a code, a passkey or a recovery code."""
+    waiting = authorize.read_waiting()
+    if "resume" in request.args and waiting is None:
+        return authorize.stale()
+    subject = _subject(waiting)
+    if isinstance(subject, Response):
+        return subject
+    problem = None
+    if request.method == "POST" and DecisionForm().validate():
+        if request.form.get("decision") == "cancel":
+            return _cancel(waiting)
+        attempt, wait = limiting.ask(limiting.SECOND_FACTOR, subject.user.email)
+        if wait:
+            return _page(subject, None, wait)
+        used, methods = _check(subject.user)
+        if methods:
+            attempt.passed()
+            _let_in(subject, methods)
+            db.session.commit()
+            return onward(waiting)
+        db.session.rollback()
+        attempt.failed()
+        audit.event("second_factor_failed", user=subject.user.id, method=used)
+        problem = used
+    return _page(subject, problem)
+
+
+def _subject(waiting: SealedRequest | None) -> Subject | Response:
+    half = half_way.current()
+    if half is not None:
+        return Subject(half.user, None, half.remember)
+    visit = browser_session.current_visit()
+    if visit is None:
+        return redirect(step("sso.sign_in"), 303)
+    if waiting is None:
+        return redirect(url_for("sso.account"), 303)
+    validated = authorize.validate(waiting)
+    if isinstance(validated, Response):
+        return validated
+    found = authorize.decide(validated, browser_session.current_visit())
+    if found != decision.SecondFactor():
+        return authorize.resume(waiting)  # shown already, in another tab
+    return Subject(visit.user, visit)
+
+
+def _check(user: User) -> tuple[str, str | None]:
+    """Which factor was tried, and the methods that it proves (RFC 8176) if it is right."""
+    form = request.form
+    if form.get("credential"):
+        answer, challenge = form["credential"], form.get("challenge", "")
+        return "passkey", passkeys.accept_as_second(user, answer, challenge)
+    if form.get("recovery_code"):
+        right = recovery.accept(user.id, form["recovery_code"])
+        if right:
+            audit.event("recovery_code_used", user=user.id)
+        return "recovery", proof.OTP if right else None
+    return "totp", proof.OTP if totp.accept(user.id, form.get("code", "")) else None
+
+
+def _let_in(subject: Subject, methods: str) -> None:
+    if subject.visit is not None:
+        browser_session.step_up(subject.visit, methods)
+    else:
+        shown = proof.with_second(proof.PASSWORD.amr, methods)
+        browser_session.begin(subject.user, shown, subject.remember)
+
+
+def _cancel(waiting: SealedRequest | None) -> Response:
+    half_way.end()
+    if waiting:
+        return authorize.resume(replace(waiting, denied=True))
+    return redirect(url_for("sso.sign_in"), 303)
+
+
+def _words(problem: str | None) -> str | None:
+    words = WRONG.get(problem or "")
+    return gettext(words) if words else None
+
+
+def _page(subject: Subject, problem: str | None, wait: int = 0) -> Response:
+    known = factors.of_user(subject.user.id)
+    by_passkey = bool(known.passkeys) and passkeys.available()
+    if by_passkey:
+        headers.allow_own_script()
+    html = render_template(
+        "second_factor.html",
+        form=DecisionForm(formdata=None),
+        user_name=subject.user.name,
+        user_email=subject.user.email,
+        passkey=passkeys.ask_as_second(subject.user, list(known.passkeys)) if by_passkey else None,
+        totp=known.totp is not None,
+        recovery=known.recovery_codes > 0,
+        problem=problem,
+        error=limiting.words(wait) if wait else _words(problem),
+    )
+    response = make_response(html)
+    if wait:
+        response.status_code = 429
+        response.headers["Retry-After"] = str(wait)
+    return response

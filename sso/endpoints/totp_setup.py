@@ -1,0 +1,68 @@
+"""Setting up an authenticator app: a QR code, and a code from the app to prove that it works."""
+
+from flask import make_response, redirect, render_template, request
+from sqlalchemy.exc import IntegrityError
+from werkzeug.wrappers import Response
+
+from sso import browser_session
+from sso.endpoints import authorize
+from sso.endpoints.factors import APP_NAME, added, may_change
+from sso.endpoints.forms import DecisionForm
+from sso.endpoints.onward import confirm_first, step
+from sso.extensions import db
+from sso.factors import proof, sealed, totp
+from sso.store import factors as store
+from sso.store.sessions import Visit
+from sso.words import N_
+
+LIFETIME = 900  # seconds to scan the code and type one back
+WRONG = N_(
+    "The code is not right. Check that the telephone's clock is right, and try the next code."
+)
+
+
+def totp_setup() -> Response:
+    """Show a new secret; nothing is stored until a code of it came back."""
+    visit = browser_session.current_visit()
+    if visit is None:
+        return confirm_first()
+    if "resume" in request.args and authorize.read_waiting() is None:
+        return authorize.stale()
+    known = store.of_user(visit.user.id)
+    if known.totp is not None:
+        return redirect(step("sso.factors"), 303)
+    if request.method == "POST" and DecisionForm().validate():
+        # The page was handed out to a fresh sign-in of this very session.
+        found = sealed.unseal(request.form.get("setup", ""), _purpose(visit), LIFETIME)
+        if found is None:
+            return redirect(step("sso.totp_setup"), 303)
+        try:
+            right = totp.enrol(visit.user.id, found[0], request.form.get("code", ""))
+        except IntegrityError:  # in another tab at the same instant
+            db.session.rollback()
+            return redirect(step("sso.factors"), 303)
+        return (
+            added(visit, known, "totp", APP_NAME, proof.OTP)
+            if right
+            else _page(visit, found[0], WRONG)
+        )
+    if not may_change(visit, known):
+        return confirm_first()
+    return _page(visit, totp.new_secret(), None)
+
+
+def _page(visit: Visit, secret: str, error: str | None) -> Response:
+    html = render_template(
+        "totp_setup.html",
+        form=DecisionForm(formdata=None),
+        qr_code=totp.qr_code(totp.address(secret, visit.user)),
+        secret=" ".join(secret[at : at + 4] for at in range(0, len(secret), 4)),
+        setup=sealed.seal(secret, _purpose(visit)),
+        error=error,
+        factors_url=step("sso.factors"),
+    )
+    return make_response(html)
+
+
+def _purpose(visit: Visit) -> str:
+    return f"authenticator app of {visit.user.id} set up in {visit.session.id}"

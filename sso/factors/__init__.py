@@ -1,0 +1,4 @@
+"""Second factors: passkeys, authenticator apps, recovery codes, and what they prove.
+
+Nothing here commits, and nothing here knows of pages.
+"""

@@ -1,0 +1,53 @@
+"""Between a right password and the second factor: not signed in yet.
+
+The value lies in the browser's cookie. It opens one page, the one that asks for the second
+factor, and is worth nothing after ten minutes, a new password, or the end of the sign-in.
+"""
+
+from typing import NamedTuple
+from uuid import UUID
+
+import flask
+
+from sso import digests
+from sso.factors import sealed
+from sso.models import User
+from sso.store import users
+
+LIFETIME = 600  # seconds, to look for the telephone
+_KEY = "half_way"
+_PURPOSE = "password was right"
+
+
+class HalfWay(NamedTuple):
+    """Who has shown the password, and whether to keep them signed in."""
+
+    user: User
+    remember: bool
+
+
+def begin(user: User, remember: bool) -> None:
+    """Note in the browser's cookie that the password was right."""
+    value = [str(user.id), remember, _fingerprint(user)]
+    flask.session[_KEY] = sealed.seal(value, _PURPOSE)
+
+
+def current() -> HalfWay | None:
+    """Who is half way in on this browser, if they may still sign in."""
+    text = flask.session.get(_KEY)
+    found = sealed.unseal(text, _PURPOSE, LIFETIME) if isinstance(text, str) else None
+    if found is None:
+        return None
+    user_id, remember, fingerprint = found[0]
+    user = users.find(UUID(user_id))
+    if user is None or user.disabled_at or not digests.equal(fingerprint, _fingerprint(user)):
+        return None
+    return HalfWay(user, bool(remember))
+
+
+def end() -> None:
+    flask.session.pop(_KEY, None)
+
+
+def _fingerprint(user: User) -> str:
+    return digests.digest(user.password_hash or "")

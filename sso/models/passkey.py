@@ -1,0 +1,31 @@
+"""The passkeys table: WebAuthn credentials."""
+
+from datetime import datetime
+from uuid import UUID, uuid4
+
+from sqlalchemy import BigInteger, ForeignKey, String, Text, false
+from sqlalchemy.orm import Mapped, mapped_column
+
+from sso import clock
+from sso.models.base import Base, UtcDateTime
+
+
+class Passkey(Base):
+    """A credential (WebAuthn Level 3 §4). Its private key never leaves the authenticator."""
+
+    __tablename__ = "passkeys"
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
+    user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
+    name: Mapped[str] = mapped_column(String(60))
+    # base64url; an id has up to 1023 bytes.
+    credential_id: Mapped[str] = mapped_column(String(1364), unique=True)
+    public_key: Mapped[str] = mapped_column(Text)  # COSE, base64url
+    transports: Mapped[str] = mapped_column(String(100), default="", server_default="")
+    sign_count: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
+    # Whether it is copied to other devices (the BE flag): then no hardware holds it.
+    is_synced: Mapped[bool] = mapped_column(default=False, server_default=false())
+    # When the newest challenge that it answered was made: older ones, and that one, are refused.
+    challenged_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
+    last_used_at: Mapped[datetime | None] = mapped_column(UtcDateTime)

@@ -1,0 +1,50 @@
+"""Statements about a user's second factors, of whatever kind."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from sqlalchemy import delete, exists, select
+
+from sso.extensions import db
+from sso.models import Passkey, RecoveryCode, TotpSecret
+from sso.store import passkeys, recovery_codes, totp_secrets
+
+
+@dataclass(frozen=True)
+class Factors:
+    """What a user has set up. Recovery codes stand in for a factor and are none themselves."""
+
+    passkeys: Sequence[Passkey]
+    totp: TotpSecret | None
+    recovery_codes: int
+
+    def __bool__(self) -> bool:
+        return bool(self.passkeys) or self.totp is not None
+
+    @property
+    def count(self) -> int:
+        return len(self.passkeys) + (self.totp is not None)
+
+
+def of_user(user_id: UUID) -> Factors:
+    """Everything that a user has set up."""
+    return Factors(
+        passkeys.of_user(user_id), totp_secrets.find(user_id), recovery_codes.unused(user_id)
+    )
+
+
+def has_any(user_id: UUID) -> bool:
+    """Whether a user has a passkey or an authenticator app."""
+    passkey = exists().where(Passkey.user_id == user_id)
+    totp = exists().where(TotpSecret.user_id == user_id)
+    return bool(db.session.scalar(select(passkey | totp)))
+
+
+def remove_all(user_id: UUID) -> None:
+    for table in (Passkey, TotpSecret, RecoveryCode):
+        db.session.execute(
+            delete(table)
+            .where(table.user_id == user_id)
+            .execution_options(synchronize_session=False)
+        )

@@ -1,0 +1,45 @@
+"""Statements about authenticator apps; that a time step counts once is decided here."""
+
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import delete, select, update
+
+from sso.extensions import db
+from sso.models import TotpSecret
+
+
+def find(user_id: UUID) -> TotpSecret | None:
+    return db.session.scalar(select(TotpSecret).where(TotpSecret.user_id == user_id))
+
+
+def add(secret: TotpSecret) -> None:
+    """Raises `IntegrityError` when the user has one."""
+    db.session.add(secret)
+    db.session.flush()
+
+
+def use(user_id: UUID, step: int, now: datetime) -> bool:
+    """Accept a time step, if none as late was accepted before: one atomic statement.
+
+    RFC 6238 §5.2: the second use of a code must be refused.
+    """
+    used = db.session.scalar(
+        update(TotpSecret)
+        .where(TotpSecret.user_id == user_id, TotpSecret.last_step < step)
+        .values(last_step=step, last_used_at=now)
+        .returning(TotpSecret.user_id)
+        .execution_options(synchronize_session=False)
+    )
+    return used is not None
+
+
+def remove(user_id: UUID) -> bool:
+    """Delete it; whether there was one."""
+    found = db.session.scalar(
+        delete(TotpSecret)
+        .where(TotpSecret.user_id == user_id)
+        .returning(TotpSecret.user_id)
+        .execution_options(synchronize_session=False)
+    )
+    return found is not None

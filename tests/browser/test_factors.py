@@ -1,0 +1,209 @@
+"""Second factors in Chromium: passkeys by its virtual authenticator, codes typed by hand."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pyotp
+import pytest
+from playwright.sync_api import Browser, BrowserContext, CDPSession, Page, expect
+
+from tests.browser.conftest import PASSWORD
+from tests.browser.test_accessibility import check
+from tests.services import Server
+
+FIDO = {"protocol": "ctap2", "transport": "internal", "automaticPresenceSimulation": True}
+PHONE = {**FIDO, "hasResidentKey": True, "hasUserVerification": True, "isUserVerified": True}
+SECURITY_KEY = {**FIDO, "transport": "usb"}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Passkeys need a host with a name; browsers take localhost for secure."""
+    made = Server(tmp_path_factory.mktemp("server"), workers=1)
+    made.origin = made.origin.replace("127.0.0.1", "localhost")
+    made.base_url = made.environ["SSO_BASE_URL"] = f"{made.origin}/api/auth"
+    with made.running():
+        yield made
+
+
+@pytest.fixture(scope="module")
+def people(server: Server) -> list[str]:
+    """Enough for each test to have one of its own."""
+    found = [f"dana{number}@example.com" for number in range(6)]
+    users = "".join(
+        f'[[users]]\nemail = "{one}"\nname = "Dana"\ninitial_password = "env:FIRST"\n'
+        for one in found
+    )
+    path = server.folder / "people.toml"
+    path.write_text(f"format = 1\n{users}")
+    server.flask("apply", str(path), FIRST=PASSWORD)
+    return found
+
+
+@pytest.fixture
+def email(people: list[str]) -> str:
+    return people.pop()
+
+
+@pytest.fixture
+def context(chrome: Browser) -> Iterator[BrowserContext]:
+    made = chrome.new_context()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def page(context: BrowserContext) -> Iterator[Page]:
+    opened, complaints = context.new_page(), list[str]()
+    opened.on("console", lambda message: complaints.append(message.text))
+    opened.on("pageerror", lambda error: complaints.append(str(error)))
+    yield opened
+    assert complaints == []
+
+
+def plug_in(page: Page, kind: dict[str, Any]) -> tuple[CDPSession, str]:
+    """Give the browser a virtual authenticator (WebAuthn §11)."""
+    session = page.context.new_cdp_session(page)
+    session.send("WebAuthn.enable", {"enableUI": False})
+    made = session.send("WebAuthn.addVirtualAuthenticator", {"options": kind})
+    return session, made["authenticatorId"]
+
+
+def sign_in(page: Page, server: Server, email: str) -> None:
+    page.goto(f"{server.base_url}/sign-in")
+    page.get_by_label("E-mail").fill(email)
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Sign in", exact=True).click()
+
+
+def sign_out(page: Page, server: Server) -> None:
+    page.goto(f"{server.base_url}/sign-out")
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("You are signed out")
+
+
+def add_passkey(page: Page, server: Server) -> None:
+    page.goto(f"{server.base_url}/account/factors")
+    page.get_by_label("Name of the passkey").fill("My laptop")
+    page.get_by_role("button", name="Add a passkey").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Your recovery codes")
+
+
+def methods(server: Server, email: str) -> Any:
+    return json.loads(server.flask("user", "factors", email, "--json"))
+
+
+def test_a_passkey_alone(page: Page, server: Server, email: str) -> None:
+    """Registered, offered in the e-mail field, and by the button."""
+    session, authenticator = plug_in(page, PHONE)
+    sign_in(page, server, email)
+    add_passkey(page, server)
+    found = methods(server, email)
+    assert [one["name"] for one in found["factors"]] == ["My laptop"]
+    assert found["recovery_codes"] == 10
+    sign_out(page, server)
+    # The virtual authenticator takes the offer in the e-mail field at once.
+    page.goto(f"{server.base_url}/sign-in")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Your account")
+    sign_out(page, server)
+    # Nobody touches it: the page stays, and the button works.
+    touch = {"authenticatorId": authenticator, "enabled": False}
+    session.send("WebAuthn.setAutomaticPresenceSimulation", touch)
+    page.goto(f"{server.base_url}/sign-in")
+    button = page.get_by_role("button", name="Sign in with a passkey")
+    expect(button).to_be_visible()
+    session.send("WebAuthn.setAutomaticPresenceSimulation", {**touch, "enabled": True})
+    button.click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Your account")
+
+
+def test_a_security_key_after_the_password(page: Page, server: Server, email: str) -> None:
+    plug_in(page, SECURITY_KEY)
+    sign_in(page, server, email)
+    add_passkey(page, server)
+    sign_out(page, server)
+    sign_in(page, server, email)
+    expect(page.get_by_role("heading", level=1)).to_have_text("Confirm that it is you")
+    page.get_by_role("button", name="Use a passkey").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Your account")
+
+
+def test_a_person_who_presses_cancel(page: Page, server: Server, email: str) -> None:
+    plug_in(page, SECURITY_KEY)
+    sign_in(page, server, email)
+    add_passkey(page, server)
+    sign_out(page, server)
+    sign_in(page, server, email)
+    button = page.get_by_role("button", name="Use a passkey")
+    expect(button).to_be_visible()
+    page.evaluate("() => { navigator.credentials.get = () => Promise.reject(new Error()); }")
+    button.click()
+    expect(page.get_by_role("alert")).to_contain_text("did not hand over a passkey")
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.get_by_label("Password")).to_be_visible()
+
+
+def test_axe_finds_nothing(chrome: Browser, server: Server, email: str) -> None:
+    """On any page of the second factors, in the dark, on a telephone."""
+    size = {"width": 360, "height": 740}
+    context = chrome.new_context(color_scheme="dark", viewport=size, reduced_motion="reduce")
+    page = context.new_page()
+
+    def look() -> None:
+        check(page)
+        assert page.evaluate("document.documentElement.scrollWidth") <= size["width"], page.url
+
+    plug_in(page, SECURITY_KEY)
+    sign_in(page, server, email)
+    factors = f"{server.base_url}/account/factors"
+    page.goto(factors)
+    look()
+    add_passkey(page, server)
+    look()
+    page.goto(f"{factors}/totp")
+    look()
+    app = pyotp.TOTP((page.locator(".secret").text_content() or "").replace(" ", ""))
+    page.get_by_label("Code that the app shows").fill(app.now())
+    page.get_by_role("button", name="Turn it on").click()
+    expect(page.get_by_role("status")).to_be_visible()
+    look()
+    sign_out(page, server)
+    sign_in(page, server, email)
+    page.get_by_label("Code from your authenticator app").fill("000000")
+    page.get_by_role("button", name="Continue", exact=True).click()
+    expect(page.get_by_role("alert")).to_be_visible()
+    page.get_by_text("Use a recovery code").click()
+    look()
+    context.close()
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without scripts"])
+def test_codes(chrome: Browser, server: Server, email: str, scripts: bool) -> None:
+    """An authenticator app, then a recovery code; pages work without scripts."""
+    context = chrome.new_context(java_script_enabled=scripts)
+    page = context.new_page()
+    sign_in(page, server, email)
+    page.get_by_role("link", name="Passkeys, authenticator app").click()
+    page.get_by_role("link", name="Set up an authenticator app").click()
+    expect(page.get_by_role("img", name="QR code")).to_be_visible()
+    app = pyotp.TOTP((page.locator(".secret").text_content() or "").replace(" ", ""))
+    page.get_by_label("Code that the app shows").fill("000000")
+    page.get_by_role("button", name="Turn it on").click()
+    expect(page.get_by_role("alert")).to_be_visible()
+    code = app.now()
+    page.get_by_label("Code that the app shows").fill(code)
+    page.get_by_role("button", name="Turn it on").click()
+    codes = page.locator("li code").all_text_contents()
+    assert len(codes) == 10
+    page.get_by_role("link", name="I have kept them").click()
+    sign_out(page, server)
+    sign_in(page, server, email)
+    page.get_by_label("Code from your authenticator app").fill(code)
+    page.get_by_role("button", name="Continue", exact=True).click()
+    expect(page.get_by_role("alert")).to_contain_text("used already")
+    page.get_by_text("Use a recovery code").click()
+    page.get_by_label("Recovery code").fill(codes[0])
+    page.get_by_role("button", name="Continue with the recovery code").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Your account")
+    context.close()

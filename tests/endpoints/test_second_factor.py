@@ -1,0 +1,256 @@
+"""The second factor: after a password, to step a session up, and what tokens say of it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from flask import Flask
+
+from sso.extensions import db
+from sso.models import BrowserSession, User
+from tests.actors import BASE, ORIGIN, Browser, Page, RelyingParty, claims_of
+from tests.authenticator import Authenticator
+from tests.conftest import Clock
+from tests.factories import make_client
+from tests.second_factors import (
+    FACTORS,
+    code_of,
+    enrol_passkey,
+    enrol_totp,
+    is_signed_in,
+    options_of,
+    scan,
+    sign_in_by_passkey,
+)
+
+SIGN_IN = f"{ORIGIN}{BASE}/sign-in"
+ESSENTIAL = '{"id_token": {"acr": {"essential": true, "value": "2"}}}'
+
+
+@pytest.fixture
+def app(make_app: Callable[..., Flask]) -> Flask:
+    """Passkeys need a host with a name."""
+    return make_app(SSO_BASE_URL=f"http://localhost:5000{BASE}")
+
+
+@pytest.fixture
+def elsewhere(app: Flask) -> Browser:
+    """Another browser."""
+    return Browser(app)
+
+
+@pytest.fixture
+def secret(app: Flask, clock: Clock, user: User) -> str:
+    """The user has an authenticator app; the code that proved it is a minute old."""
+    browser = Browser(app)
+    browser.sign_in()
+    found, _ = enrol_totp(browser)
+    clock.move(seconds=60)
+    return found
+
+
+def identity(client: RelyingParty, page: Page) -> dict[str, Any]:
+    return claims_of(client.exchange(page.code).get_json()["id_token"])
+
+
+def test_a_password_is_followed_by_a_code(browser: Browser, secret: str) -> None:
+    page = browser.sign_in()
+    assert page.path.endswith("/second-factor")
+    page = browser.submit(code="000000")
+    assert 'role="alert"' in page.html
+    assert browser.submit(code=code_of(secret)).path.endswith("/account")
+
+
+@pytest.mark.parametrize(("steps", "accepted"), [(-2, False), (-1, True), (1, True), (2, False)])
+def test_the_window_is_one_step(
+    browser: Browser, secret: str, clock: Clock, steps: int, accepted: bool
+) -> None:
+    clock.move(minutes=5)
+    browser.sign_in()
+    code = code_of(secret, steps)
+    assert browser.submit(code=f"{code[:3]} {code[3:]}").path.endswith("/account") is accepted
+
+
+def test_on_the_way_to_an_application(browser: Browser, client: RelyingParty, secret: str) -> None:
+    browser.authorize(client, acr_values="2")
+    browser.sign_in()
+    browser.submit(code=code_of(secret))
+    found = identity(client, browser.allow())
+    assert found["acr"] == "2"
+    assert found["amr"] == ["pwd", "otp", "mfa"]
+
+
+def test_cancelling_goes_back_to_the_application(
+    browser: Browser, client: RelyingParty, secret: str
+) -> None:
+    browser.authorize(client)
+    browser.sign_in()
+    assert browser.submit(decision="cancel").error == "access_denied"
+    assert not is_signed_in(browser)
+
+
+def test_half_way_ends_after_ten_minutes(browser: Browser, secret: str, clock: Clock) -> None:
+    browser.sign_in()
+    clock.move(seconds=601)
+    assert browser.submit(code=code_of(secret)).path.endswith("/sign-in")
+
+
+def test_a_new_password_ends_what_the_old_one_began(
+    app: Flask, browser: Browser, secret: str, user: User
+) -> None:
+    browser.sign_in()
+    arguments = ["user", "set-password", user.email, "--password-stdin"]
+    run = app.test_cli_runner().invoke(args=arguments, input="quite another password\n")
+    assert run.exit_code == 0, run.stderr
+    assert browser.submit(code=code_of(secret)).path.endswith("/sign-in")
+
+
+def test_keep_me_signed_in_survives_the_second_page(browser: Browser, secret: str) -> None:
+    browser.open(SIGN_IN)
+    browser.submit(email="dana@example.com", password="correct horse battery", remember="1")
+    browser.submit(code=code_of(secret))
+    assert "Expires=" in browser.history[-2].headers["Set-Cookie"]
+
+
+def test_a_passkey_alone(browser: Browser, elsewhere: Browser, user: User) -> None:
+    browser.sign_in()
+    authenticator = Authenticator()
+    assert "recovery codes" in enrol_passkey(browser, authenticator).html
+    elsewhere.open(SIGN_IN)
+    page = sign_in_by_passkey(elsewhere, authenticator)
+    assert page.path.endswith("/account")
+    assert user.email in page.html
+
+
+@pytest.mark.parametrize(("synced", "kind"), [(False, "hwk"), (True, "swk")])
+def test_what_a_passkey_alone_proves(
+    browser: Browser, elsewhere: Browser, client: RelyingParty, user: User, synced: bool, kind: str
+) -> None:
+    browser.sign_in()
+    authenticator = Authenticator(synced=synced)
+    enrol_passkey(browser, authenticator)
+    elsewhere.authorize(client, claims=ESSENTIAL, max_age="3600")
+    sign_in_by_passkey(elsewhere, authenticator)
+    found = identity(client, elsewhere.allow())
+    assert (found["acr"], found["amr"]) == ("2", [kind, "user", "mfa"])
+
+
+def test_a_passkey_after_the_password(
+    browser: Browser, elsewhere: Browser, client: RelyingParty, user: User
+) -> None:
+    """A security key without a PIN: not enough alone, enough after a password."""
+    browser.sign_in()
+    authenticator = Authenticator()
+    enrol_passkey(browser, authenticator, verified=False)
+    elsewhere.authorize(client, acr_values="2 1")
+    assert sign_in_by_passkey(elsewhere, authenticator, verified=False).path.endswith("/sign-in")
+    page = elsewhere.sign_in()
+    answer = authenticator.get(options_of(page), verified=False, handle="")
+    elsewhere.submit(credential=answer)
+    found = identity(client, elsewhere.allow())
+    assert (found["acr"], found["amr"]) == ("2", ["pwd", "hwk", "user", "mfa"])
+
+
+def test_a_recovery_code(app: Flask, browser: Browser, elsewhere: Browser, user: User) -> None:
+    browser.sign_in()
+    _, codes = enrol_totp(browser)
+    assert len(set(codes)) == 10
+    elsewhere.sign_in()
+    assert elsewhere.submit(recovery_code=f" {codes[0].upper()}").path.endswith("/account")
+    assert "everything else: 9" in elsewhere.open(FACTORS).html
+
+
+@pytest.fixture
+def signed_in_before(app: Flask, clock: Clock, user: User) -> tuple[Browser, str]:
+    """A session with one factor, of a user who has an app by now (as by `flask restore`)."""
+    first = Browser(app)
+    first.sign_in()
+    secret, _ = enrol_totp(first)
+    with app.app_context():
+        for session in db.session.query(BrowserSession):
+            session.amr, session.acr = "pwd", "1"
+        db.session.commit()
+    clock.move(seconds=60)
+    return first, secret
+
+
+def test_acr_values_step_a_session_up(
+    signed_in_before: tuple[Browser, str], client: RelyingParty
+) -> None:
+    browser, secret = signed_in_before
+    before = identity(client, browser.approve(client, acr_values="1 2"))
+    assert before["acr"] == "1"
+    page = browser.authorize(client, acr_values="2")
+    assert page.path.endswith("/second-factor")
+    after = identity(client, browser.submit(code=code_of(secret)))
+    assert (after["acr"], after["amr"]) == ("2", ["pwd", "otp", "mfa"])
+    assert (after["auth_time"], after["sid"]) == (before["auth_time"], before["sid"])
+
+
+def test_silently(signed_in_before: tuple[Browser, str], client: RelyingParty) -> None:
+    browser, _ = signed_in_before
+    browser.approve(client)
+    voluntary = browser.authorize(client, prompt="none", acr_values="2")
+    assert identity(client, voluntary)["acr"] == "1"
+    essential = browser.authorize(client, prompt="none", claims=ESSENTIAL)
+    assert essential.error == "interaction_required"
+
+
+def test_a_voluntary_acr_without_a_factor(
+    browser: Browser, client: RelyingParty, user: User
+) -> None:
+    assert identity(client, browser.approve(client, acr_values="2"))["acr"] == "1"
+
+
+@pytest.mark.parametrize("by", ["client", "claims"])
+def test_who_has_no_factor_sets_one_up_first(
+    app: Flask, browser: Browser, user: User, clock: Clock, by: str
+) -> None:
+    client = make_client(app, require_mfa=by == "client")
+    asked = {"claims": ESSENTIAL} if by == "claims" else {"acr_values": "1"}
+    browser.authorize(client, **asked)
+    page = browser.sign_in()
+    assert page.path.endswith("/account/factors")
+    assert "Books" in page.html
+    totp = page.url.replace("/account/factors", "/account/factors/totp")
+    page = browser.open(totp)
+    page = browser.submit(code=code_of(scan(page)))
+    onward = page.html.split('class="button primary" href="')[1].split('"')[0]
+    browser.open(onward)
+    found = identity(client, browser.allow())
+    assert (found["acr"], found["amr"]) == ("2", ["pwd", "otp", "mfa"])
+
+
+def test_who_does_not_want_one_goes_back(app: Flask, browser: Browser, user: User) -> None:
+    client = make_client(app, require_mfa=True)
+    browser.authorize(client)
+    browser.sign_in()
+    assert browser.submit(action="cancel").error == "access_denied"
+    assert browser.authorize(client, prompt="none").error == "interaction_required"
+
+
+def test_setting_up_late_asks_who_is_there_and_leads_on(
+    app: Flask, browser: Browser, user: User, clock: Clock
+) -> None:
+    client = make_client(app, require_mfa=True)
+    browser.sign_in()
+    clock.move(minutes=6)
+    page = browser.authorize(client)
+    assert page.path.endswith("/account/factors")
+    page = browser.open(page.url.replace("/account/factors", "/account/factors/totp"))
+    assert page.path.endswith("/sign-in")
+    page = browser.sign_in()
+    assert page.path.endswith("/account/factors")
+    page = browser.open(page.url.replace("/account/factors", "/account/factors/totp"))
+    browser.submit(code=code_of(scan(page)))
+    assert ("decision", "allow") in browser.authorize(client).buttons
+
+
+def test_an_essential_acr_1_is_met_by_two(
+    browser: Browser, client: RelyingParty, secret: str
+) -> None:
+    one = ESSENTIAL.replace('"2"', '"1"')
+    browser.authorize(client, claims=one)
+    browser.sign_in()
+    browser.submit(code=code_of(secret))
+    assert identity(client, browser.allow())["acr"] == "1"

@@ -1,0 +1,54 @@
+"""What a person does with second factors."""
+
+import re
+
+import pyotp
+
+from sso import clock
+from tests.actors import BASE, ORIGIN, Browser, Page
+from tests.authenticator import Authenticator, options_of
+
+FACTORS = f"{ORIGIN}{BASE}/account/factors"
+ACCOUNT = f"{ORIGIN}{BASE}/account"
+
+
+def code_of(secret: str, steps: int = 0) -> str:
+    """What the app shows now, or so many steps later."""
+    return pyotp.HOTP(secret).at(clock.timestamp(clock.now()) // 30 + steps)
+
+
+def scan(page: Page) -> str:
+    """The secret of the set-up page."""
+    found = re.search(r'class="secret">([^<]*)<', page.html)
+    assert found, page.html
+    return found[1].replace(" ", "")
+
+
+def enrol_totp(browser: Browser, url: str = f"{FACTORS}/totp") -> tuple[str, list[str]]:
+    """Set up an authenticator app; its secret, and the recovery codes if there are new ones."""
+    page = browser.open(url)
+    secret = scan(page)
+    page = browser.submit(code=code_of(secret))
+    return secret, codes_of(page)
+
+
+def codes_of(page: Page) -> list[str]:
+    return re.findall(r"<li><code>([^<]*)</code>", page.html)
+
+
+def enrol_passkey(browser: Browser, authenticator: Authenticator, **more: bool) -> Page:
+    page = browser.open(FACTORS)
+    answer = authenticator.create(options_of(page), **more)
+    return browser.submit(action="add_passkey", name="my laptop", credential=answer)
+
+
+def sign_in_by_passkey(browser: Browser, authenticator: Authenticator, **more: object) -> Page:
+    """From the sign-in page, which is open."""
+    answer = authenticator.get(options_of(browser.page), **more)  # type: ignore[arg-type]
+    query = browser.page.url.partition("?")[2]
+    form = {**browser.page.fields, "credential": answer}
+    return browser.open(f"{BASE}/sign-in/passkey?{query}", method="POST", data=form)
+
+
+def is_signed_in(browser: Browser) -> bool:
+    return browser.open(ACCOUNT).path.endswith("/account")

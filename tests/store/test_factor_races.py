@@ -1,0 +1,73 @@
+"""A code seen by two, used at the same instant: one gets in."""
+
+from collections import Counter
+from datetime import UTC, datetime
+
+from flask import Flask
+
+from sso import clock, digests
+from sso.extensions import db
+from sso.models import Passkey, TotpSecret, User
+from sso.store import factors, passkeys, recovery_codes, totp_secrets
+from tests.store.test_races import at_once
+
+STEP = 59_000_000
+
+
+def test_one_time_step(app: Flask, user: User) -> None:
+    with app.app_context():
+        totp_secrets.add(TotpSecret(user_id=user.id, sealed_secret="x", last_step=STEP - 1))
+        db.session.commit()
+
+    def use() -> bool:
+        with app.app_context():
+            used = totp_secrets.use(user.id, STEP, clock.now())
+            db.session.commit()
+            return used
+
+    assert Counter(at_once(10, use)) == {True: 1, False: 9}
+
+
+def test_one_recovery_code(app: Flask, user: User) -> None:
+    digest = digests.digest("a code")
+    with app.app_context():
+        recovery_codes.replace(user.id, [digest, digests.digest("another")], clock.now())
+        db.session.commit()
+
+    def use() -> bool:
+        with app.app_context():
+            used = recovery_codes.use(user.id, digest, clock.now())
+            db.session.commit()
+            return used
+
+    assert Counter(at_once(10, use)) == {True: 1, False: 9}
+    with app.app_context():
+        assert recovery_codes.unused(user.id) == 1
+
+
+def test_one_answer_to_a_challenge(app: Flask, user: User) -> None:
+    challenged_at = datetime(2026, 11, 21, 12, tzinfo=UTC)
+    with app.app_context():
+        key = Passkey(user_id=user.id, name="x", credential_id="x", public_key="x")
+        passkeys.add(key)
+        db.session.commit()
+
+    def use() -> bool:
+        with app.app_context():
+            used = passkeys.use(key, challenged_at, 0, clock.now())
+            db.session.commit()
+            return used
+
+    assert Counter(at_once(10, use)) == {True: 1, False: 9}
+
+
+def test_what_a_user_has(app: Flask, user: User) -> None:
+    with app.app_context():
+        recovery_codes.replace(user.id, ["a code"], clock.now())
+        assert not factors.has_any(user.id)
+        assert not factors.of_user(user.id)
+        totp_secrets.add(TotpSecret(user_id=user.id, sealed_secret="x"))
+        assert factors.has_any(user.id)
+        factors.remove_all(user.id)
+        assert not factors.has_any(user.id)
+        assert factors.of_user(user.id).recovery_codes == 0
