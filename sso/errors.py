@@ -13,11 +13,10 @@ from authlib.oauth2.rfc6749.errors import OAuth2Error
 from flask import Flask, Response, current_app, render_template, request
 from flask_babel import gettext
 from flask_wtf.csrf import CSRFError
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import SQLAlchemyError
 from werkzeug.exceptions import HTTPException
 
-from sso import current, passwords
-from sso.extensions import db
+from sso import current, database, database_faults, passwords
 from sso.settings import Settings
 from sso.words import N_
 
@@ -93,7 +92,7 @@ def init_app(app: Flask) -> None:
     """Register the answers to what no endpoint foresaw."""
     app.register_error_handler(CSRFError, _form_expired)
     app.register_error_handler(HTTPException, _http)
-    app.register_error_handler(OperationalError, _database_away)
+    app.register_error_handler(SQLAlchemyError, _database)
     app.register_error_handler(passwords.Busy, _crowded)
     app.register_error_handler(Exception, _unexpected)
 
@@ -124,14 +123,18 @@ def _http(error: HTTPException) -> Response:
     return response
 
 
-def _database_away(error: OperationalError) -> Response:
-    logger.error("database: %s", error.orig)
-    db.session.rollback()
+def _database(error: SQLAlchemyError) -> Response:
+    """503 for what passes by itself or by `flask db upgrade`; anything else is a fault of ours."""
+    words = database_faults.passing(error)
+    if words is None:
+        return _unexpected(error)
+    logger.error("database: %s", words)
+    database.end_session()
     return _broken(503, "temporarily_unavailable", N_("The service cannot be used at the moment."))
 
 
 def _crowded(_: passwords.Busy) -> Response:
-    db.session.rollback()
+    database.end_session()
     response = page(
         gettext("Very many people are signing in at this moment."),
         status=503,
@@ -145,7 +148,7 @@ def _crowded(_: passwords.Busy) -> Response:
 
 def _unexpected(error: Exception) -> Response:
     logger.error("unexpected fault at %s", request.path, exc_info=error)
-    db.session.rollback()
+    database.end_session()
     return _broken(500, "server_error", N_("Something went wrong on the server."))
 
 

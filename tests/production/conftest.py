@@ -1,0 +1,52 @@
+"""Machines of a test file, all stopped in the end."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from tests.machines import Node, Postgresql
+from tests.production.people import CALLBACK, EMAIL, PASSWORD, Person
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("machines")
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture(scope="module")
+def cluster(stack: ExitStack) -> Postgresql:
+    """A running PostgreSQL. A test that stops it starts it again."""
+    made = Postgresql()
+    stack.callback(made.remove)
+    made.start()
+    return made
+
+
+@pytest.fixture(scope="module")
+def make_node(folder: Path, stack: ExitStack) -> Callable[..., Node]:
+    """A node with a folder of its own, not yet started."""
+    numbers = count(1)
+
+    def make(workers: int = 2, **environ: str) -> Node:
+        home = folder / f"node_{next(numbers)}"
+        home.mkdir()
+        made = Node(home, workers, **environ)
+        stack.callback(made.stop)
+        return made
+
+    return make
+
+
+def a_person(node: Node) -> Person:
+    """A user and a client on a migrated database, ready to act on this node."""
+    node.add_user(EMAIL, PASSWORD)
+    return Person(node.base_url, *node.register(CALLBACK))
