@@ -11,6 +11,7 @@ from typing import Any
 from sso import ROOT, logs, postgresql, readiness
 from sso.metrics import gunicorn as metrics
 
+proc_name = "sso"
 wsgi_app = "wsgi:app"
 chdir = str(ROOT)
 
