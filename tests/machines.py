@@ -1,6 +1,5 @@
 """Machines that a test starts, stops and kills: PostgreSQL, Redis, gunicorn."""
 
-import json
 import os
 import shutil
 import signal
@@ -106,15 +105,12 @@ class Redis(Machine):
 class Node(Server):
     """gunicorn as `python:sso.gunicorn_conf` sets it up, started and killed at will."""
 
-    process: subprocess.Popen[bytes] | None = None
-
-    def start(self, *arguments: str, ready: bool = True) -> None:
+    def start(self, *, ready: bool = True) -> None:
         """Start, and wait until it is ready to serve."""
         command = [sys.executable, "-m", "gunicorn", "-c", "python:sso.gunicorn_conf"]
-        bind = ["-b", f"127.0.0.1:{self.port}", "-w", str(self.workers)]
         with (self.folder / "gunicorn.log").open("a") as log:
             self.process = subprocess.Popen(
-                [*command, *bind, *arguments],
+                [*command, "-b", f"127.0.0.1:{self.port}", "-w", str(self.workers)],
                 cwd=self.folder,
                 env={**self.environ, "PYTHONPATH": str(ROOT)},
                 stdout=log,
@@ -125,29 +121,19 @@ class Node(Server):
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
         """SIGTERM ends it when its requests have been answered."""
-        if self.process is None:
+        process = getattr(self, "process", None)
+        if process is None or process.poll() is not None:
             return
         if how == signal.SIGKILL:
             for worker in self.worker_pids():
                 end(worker)
-        self.process.send_signal(how)
-        self.process.wait(40)
-        self.process = None
+        process.send_signal(how)
+        process.wait(40)
 
     def worker_pids(self) -> list[int]:
         """The process ids of the workers."""
-        assert self.process
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         return [int(pid) for pid in children.read_text().split()]
-
-    def register(self, callback: str) -> tuple[str, str]:
-        """A first-party client, with the command line; gives its id and secret."""
-        answer = self.flask(
-            *("client", "create", "--name", "Books", "--redirect-uri", callback),
-            *("--first-party", "--scope", "openid profile email offline_access", "--json"),
-        )
-        client = json.loads(answer)
-        return client["client_id"], client["client_secret"]
 
     def add_user(self, email: str, password: str) -> None:
         command = ["user", "create", "--email", email, "--name", "Dana", "--email-verified"]

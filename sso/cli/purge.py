@@ -1,26 +1,19 @@
 """`flask purge`: deletes what has expired."""
 
-from datetime import timedelta
-
 import click
 from flask.cli import with_appcontext
 
-from sso import current
 from sso.cli.commands import Command, json_option
 from sso.cli.output import print_json, print_table
-from sso.extensions import db
-from sso.keys import ID_TOKEN_LIFETIME
-from sso.store import expired
+from sso.jobs import purge
 
 
 @click.command("purge", cls=Command)
 @json_option
 @with_appcontext
 def purge_command(as_json: bool) -> None:
-    """Delete what has expired and can no longer be asked about."""
-    lifetime = max(current.settings().access_token_lifetime, ID_TOKEN_LIFETIME)
-    counts = expired.purge(timedelta(seconds=lifetime))
-    db.session.commit()
+    """Delete what has expired and can no longer be asked about, while the service goes on."""
+    counts = purge.purge()
     if as_json:
         print_json(counts)
     else:

@@ -49,4 +49,6 @@ def make_node(folder: Path, stack: ExitStack) -> Callable[..., Node]:
 def a_person(node: Node) -> Person:
     """A user and a client on a migrated database, ready to act on this node."""
     node.add_user(EMAIL, PASSWORD)
-    return Person(node.base_url, *node.register(CALLBACK))
+    scope = "openid profile email offline_access"
+    client = node.register("Books", CALLBACK, "--first-party", "--scope", scope)
+    return Person(node.base_url, client["client_id"], client["client_secret"])

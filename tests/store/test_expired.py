@@ -1,22 +1,18 @@
 """Purging: what reuse has to be seen by stays, the rest goes."""
 
-from datetime import timedelta
-
 from flask import Flask
 from sqlalchemy import func, select
 
 from sso.extensions import db
+from sso.jobs import purge as purging
 from sso.models import AuthorizationCode, BrowserSession, Grant, Token, User
-from sso.store import expired
 from tests.actors import Browser, RelyingParty
 from tests.conftest import Clock
 
 
 def purge(app: Flask) -> dict[str, int]:
     with app.app_context():
-        counts = expired.purge(timedelta(hours=1))
-        db.session.commit()
-        return counts
+        return purging.purge()
 
 
 def rows(app: Flask) -> list[int]:
