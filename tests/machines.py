@@ -117,23 +117,22 @@ class Node(Server):
                 stderr=subprocess.STDOUT,
             )
         if ready:
-            wait_for(self._is_ready, "gunicorn")
+            wait_for(self.is_ready, "gunicorn")
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
         """SIGTERM ends it when its requests have been answered."""
         process = getattr(self, "process", None)
         if process is None or process.poll() is not None:
             return
-        if how == signal.SIGKILL:
-            for worker in self.worker_pids():
-                end(worker)
+        workers = self.worker_pids() if how == signal.SIGKILL else []
         process.send_signal(how)
+        for worker in workers:
+            end(worker)
         process.wait(40)
 
     def worker_pids(self) -> list[int]:
         """The process ids of the workers."""
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        return [int(pid) for pid in children.read_text().split()]
+        return children(self.process.pid)
 
     def add_user(self, email: str, password: str) -> None:
         command = ["user", "create", "--email", email, "--name", "Dana", "--email-verified"]
@@ -142,6 +141,12 @@ class Node(Server):
     def is_listening(self) -> bool:
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def is_ready(self) -> bool:
+        try:
+            return self.readiness().ok
+        except requests.RequestException:
+            return False
 
     def readiness(self) -> requests.Response:
         return requests.get(f"{self.origin}/readyz", timeout=20)
@@ -153,3 +158,8 @@ def end(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:
         return
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process started."""
+    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

@@ -40,11 +40,14 @@ def another(person: Person) -> Person:
 
 
 def every_address(node: Node, person: Person, token: str) -> dict[str, requests.Response]:
-    """An answer of each kind: page, JSON, bearer."""
-    with pytest.raises(Unfinished) as page:
-        person.authorize()
+    """An answer of each kind: page for somebody unknown and signed in, JSON, bearer."""
+    pages = {}
+    for name, visitor in (("stranger", another(person)), ("signed in", person)):
+        with pytest.raises(Unfinished) as page:
+            visitor.authorize()
+        pages[name] = page.value.answer
     return {
-        "page": page.value.answer,
+        **pages,
         "token": person.refresh("sso_rt_unknown"),
         "userinfo": person.userinfo(token),
         "readyz": node.readiness(),
@@ -56,9 +59,10 @@ def test_it_goes_and_comes_back(node: Node, cluster: Postgresql, person: Person)
     with ThreadPoolExecutor(16) as pool:
         codes = list(pool.map(lambda _: another(person).authorize(), range(16)))
     token = person.exchange(codes[0]).json()["access_token"]
+    person.authorize()
 
     cluster.stop()
-    for name, answer in every_address(node, another(person), token).items():
+    for name, answer in every_address(node, person, token).items():
         assert answer.status_code == 503, (name, answer.text)
         assert int(answer.headers["Retry-After"]) > 0
         if name in ("token", "userinfo"):
