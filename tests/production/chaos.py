@@ -23,9 +23,9 @@ from sso.extensions import db
 from tests.conftest import SECRET_KEY
 from tests.machines import Node, Postgresql, end
 from tests.production.audit import Audit, audit
-from tests.production.conftest import a_person
 from tests.production.ledger import Customer, Ledger
 from tests.production.people import Person
+from tests.production.seeding import a_person, migrate
 
 CUSTOMERS = 6
 
@@ -125,9 +125,9 @@ def run(database: str, seconds: float, folder: Path, seed: int) -> Outcome:
         for name in ("a", "b"):
             (folder / name).mkdir()
             nodes.append(Node(folder / name, 2, **environ))
-            stack.callback(nodes[-1].stop)
+            stack.callback(nodes[-1].stop, signal.SIGKILL)
         nodes[1].environ["SSO_BASE_URL"] = nodes[0].base_url
-        nodes[0].flask("db", "upgrade")
+        migrate(nodes[0])
         known = a_person(nodes[0])
         for node in nodes:
             node.start()

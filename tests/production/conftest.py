@@ -1,5 +1,6 @@
 """Machines of a test file, all stopped in the end."""
 
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import count
@@ -8,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from tests.machines import Node, Postgresql
-from tests.production.people import CALLBACK, EMAIL, PASSWORD, Person
 
 
 @pytest.fixture(scope="module")
@@ -40,15 +40,7 @@ def make_node(folder: Path, stack: ExitStack) -> Callable[..., Node]:
         home = folder / f"node_{next(numbers)}"
         home.mkdir()
         made = Node(home, workers, **environ)
-        stack.callback(made.stop)
+        stack.callback(made.stop, signal.SIGKILL)
         return made
 
     return make
-
-
-def a_person(node: Node) -> Person:
-    """A user and a client on a migrated database, ready to act on this node."""
-    node.add_user(EMAIL, PASSWORD)
-    scope = "openid profile email offline_access"
-    client = node.register("Books", CALLBACK, "--first-party", "--scope", scope)
-    return Person(node.base_url, client["client_id"], client["client_secret"])

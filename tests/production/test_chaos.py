@@ -9,7 +9,7 @@ from tests.production import chaos
 
 @pytest.mark.parametrize("database", ["sqlite", "postgresql"])
 def test_nothing_lost_and_nothing_twice(database: str, tmp_path: Path) -> None:
-    outcome = chaos.run(database, seconds=8, folder=tmp_path, seed=7)
+    outcome = chaos.run(database, seconds=6, folder=tmp_path, seed=7)
     assert outcome.audit.wrong == [], str(outcome)
     assert outcome.blows["workers killed"] > 0
     assert outcome.audit.figures["token responses seen by clients"] > 0

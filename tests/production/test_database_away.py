@@ -9,8 +9,8 @@ import pytest
 import requests
 
 from tests.machines import Node, Postgresql
-from tests.production.conftest import a_person
 from tests.production.people import Person, Unfinished
+from tests.production.seeding import a_person, migrate
 from tests.services import wait_for
 
 WORKERS = 2
@@ -19,7 +19,7 @@ WORKERS = 2
 @pytest.fixture(scope="module")
 def node(cluster: Postgresql, make_node: Callable[..., Node]) -> Node:
     node = make_node(WORKERS, SSO_DATABASE_URL=cluster.url)
-    node.flask("db", "upgrade")
+    migrate(node)
     node.start()
     return node
 

@@ -19,6 +19,7 @@ from sso import create_app
 from sso.extensions import db
 from tests.conftest import environ_of
 from tests.machines import Node, Postgresql
+from tests.production.seeding import migrate
 from tests.services import ROOT, wait_for
 
 WANTED = {
@@ -93,7 +94,7 @@ def backend(app: Flask) -> int:
 @pytest.fixture(scope="module")
 def node(make_node: Callable[..., Node]) -> Node:
     node = make_node(2)
-    node.flask("db", "upgrade")
+    migrate(node)
     node.start()
     return node
 
