@@ -36,10 +36,10 @@ def make_node(folder: Path, stack: ExitStack) -> Callable[..., Node]:
     """A node with a folder of its own, not yet started."""
     numbers = count(1)
 
-    def make(workers: int = 2, **environ: str) -> Node:
+    def make(workers: int = 2, kind: type[Node] = Node, **environ: str) -> Node:
         home = folder / f"node_{next(numbers)}"
         home.mkdir()
-        made = Node(home, workers, **environ)
+        made = kind(home, workers, **environ)
         stack.callback(made.stop, signal.SIGKILL)
         return made
 
