@@ -26,8 +26,8 @@ class Nginx(Machine):
         self.certificate = folder / "fullchain.pem"
         make_certificate(self.certificate, folder / "privkey.pem")
         changes = {
-            "10.0.0.11:8000": f"127.0.0.1:{upstream[0]}",
-            "10.0.0.12:8000": f"127.0.0.1:{upstream[1]}",
+            "node-1:8000": f"127.0.0.1:{upstream[0]}",
+            "node-2:8000": f"127.0.0.1:{upstream[1]}",
             "listen 80;": f"listen 127.0.0.1:{free_port()};",
             "listen 443 ssl;": f"listen 127.0.0.1:{self.port} ssl;",
             "/etc/ssl/sso/": f"{folder}/",
