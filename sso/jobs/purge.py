@@ -15,14 +15,19 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.005, 0.5
 def batches(size: int = BATCH) -> Iterator[tuple[str, int]]:
     """Purge the whole database; tells each batch's table and deleted rows, after its commit.
 
-    May be left at any point; a purge that begins anew finds the rest.
+    Pauses when asked for the next batch. May be left at any point; a purge that begins anew finds
+    the rest.
     """
     for expiry in expired.EXPIRIES:
         last = None
         while True:
+            began = time.monotonic()
             last, deleted = expired.delete_batch(expiry, last, size)
             db.session.commit()
+            took = time.monotonic() - began
             yield expiry.name, deleted
+            if deleted:
+                time.sleep(min(max(took, SHORTEST_PAUSE), LONGEST_PAUSE))
             if last is None:
                 break
 
@@ -30,13 +35,8 @@ def batches(size: int = BATCH) -> Iterator[tuple[str, int]]:
 def purge(size: int = BATCH) -> dict[str, int]:
     """Purge the whole database at a walk; tells how many rows of each table."""
     counts = dict.fromkeys((expiry.name for expiry in expired.EXPIRIES), 0)
-    began = time.monotonic()
     for name, deleted in batches(size):
         counts[name] += deleted
-        if deleted:
-            took = time.monotonic() - began
-            time.sleep(min(max(took, SHORTEST_PAUSE), LONGEST_PAUSE))
-        began = time.monotonic()
     return counts
 
 

@@ -8,7 +8,7 @@ from threading import Event, Thread
 from flask import Flask
 
 from sso.extensions import db
-from sso.jobs import logout_delivery, mail_delivery
+from sso.jobs import logout_delivery, mail_delivery, purge
 
 logger = logging.getLogger("sso.jobs")
 
@@ -25,6 +25,7 @@ class Job:
 JOBS = (
     Job("deliver logout tokens", 1, logout_delivery.deliver_due),
     Job("send mails", 1, mail_delivery.deliver_due),
+    Job("purge", 3600, purge.Piecewise()),
 )
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.production import purge_under_load
 
-ROWS = 5000
+ROWS = 2500
 
 
 @pytest.mark.parametrize("database", ["sqlite", "postgresql"])

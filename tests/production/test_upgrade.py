@@ -23,6 +23,22 @@ from tests.production.people import CALLBACK, EMAIL, PASSWORD, Person
 from tests.production.seeding import application
 from tests.services import ROOT, wait_for
 
+# The installed project must not lend the old one its newer modules and commands.
+ALONE = """
+import sys
+sys.meta_path[:] = [one for one in sys.meta_path if "__editable__" not in repr(one)]
+"""
+FLASK = f"""{ALONE}
+from flask.cli import FlaskGroup
+from wsgi import app
+group = FlaskGroup(create_app=lambda: app)
+group._loaded_plugin_commands = True
+group.main(sys.argv[1:])
+"""
+GUNICORN = f"""{ALONE}
+from gunicorn.app.wsgiapp import run
+run()
+"""
 SCRIPTS = ScriptDirectory(str(ROOT / "migrations"))
 
 
@@ -53,7 +69,7 @@ class OldNode(Node):
 
     def flask(self, *arguments: str, stdin: str = "") -> str:
         done = subprocess.run(
-            [sys.executable, "-m", "flask", *arguments],
+            [sys.executable, "-c", FLASK, *arguments],
             cwd=self.code,
             env={**self.environ, "PYTHONPATH": str(self.code)},
             input=stdin,
@@ -68,7 +84,7 @@ class OldNode(Node):
         address = ("-b", f"127.0.0.1:{self.port}", "-w", str(self.workers))
         with (self.folder / "gunicorn.log").open("a") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "gunicorn", "wsgi:app", *address],
+                [sys.executable, "-c", GUNICORN, "wsgi:app", *address],
                 cwd=self.code,
                 env={**self.environ, "PYTHONPATH": str(self.code)},
                 stdout=log,
