@@ -56,10 +56,13 @@ def every_address(node: Node, person: Person, token: str) -> dict[str, requests.
 
 def test_it_goes_and_comes_back(node: Node, cluster: Postgresql, person: Person) -> None:
     # Fill the pools of both workers, so that there are connections to go stale.
-    with ThreadPoolExecutor(16) as pool:
-        codes = list(pool.map(lambda _: another(person).authorize(), range(16)))
+    codes = [person.authorize()]
+    browsers = [another(person) for _ in range(15)]
+    for browser in browsers:
+        browser.browser.cookies.update(person.browser.cookies)
+    with ThreadPoolExecutor(15) as pool:
+        codes += pool.map(lambda one: one.authorize(), browsers)
     token = person.exchange(codes[0]).json()["access_token"]
-    person.authorize()
 
     cluster.stop()
     for name, answer in every_address(node, person, token).items():

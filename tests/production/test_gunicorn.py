@@ -24,7 +24,7 @@ from tests.services import ROOT, wait_for
 
 WANTED = {
     "worker_class": "gthread",
-    "threads": "8",
+    "threads": "6",
     "preload_app": "True",
     "limit_request_line": "8190",
     "graceful_timeout": "30",
