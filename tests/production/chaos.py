@@ -26,6 +26,7 @@ from tests.production.audit import Audit, audit
 from tests.production.ledger import Customer, Ledger
 from tests.production.people import Person
 from tests.production.seeding import a_person, migrate
+from tests.services import wait_for
 
 CUSTOMERS = 6
 
@@ -115,7 +116,7 @@ def run(database: str, seconds: float, folder: Path, seed: int) -> Outcome:
         cluster = None
         environ = {"SSO_REFRESH_TOKEN_LEEWAY": "600"}  # a retry may come late
         if database == "postgresql":
-            cluster = Postgresql()
+            cluster = Postgresql(fsync="off")  # processes are killed, the machine is not
             stack.callback(cluster.remove)
             cluster.start()
             environ["SSO_DATABASE_URL"] = cluster.url
@@ -146,6 +147,10 @@ def run(database: str, seconds: float, folder: Path, seed: int) -> Outcome:
                 stop.set()
             for one in working:
                 outcome.ledger.merge(one.result())
+        if cluster:
+            wait_for(cluster.answers, "PostgreSQL")
+        for node in nodes:
+            wait_for(node.is_ready, "gunicorn")
         app = create_app({"SSO_SECRET_KEY": SECRET_KEY, **environ}, folder)
         outcome.audit = audit(app, outcome.ledger, known)
         with app.app_context():

@@ -25,7 +25,7 @@ def stack() -> Iterator[ExitStack]:
 @pytest.fixture(scope="module")
 def cluster(stack: ExitStack) -> Postgresql:
     """A running PostgreSQL. A test that stops it starts it again."""
-    made = Postgresql()
+    made = Postgresql(fsync="off")
     stack.callback(made.remove)
     made.start()
     return made

@@ -90,7 +90,7 @@ def run(database: str, rows: int, folder: Path, before: float) -> dict[str, Any]
     with ExitStack() as stack:
         environ = {"SSO_REFRESH_TOKEN_LEEWAY": "600"}
         if database == "postgresql":
-            cluster = Postgresql()
+            cluster = Postgresql(fsync="off")
             stack.callback(cluster.remove)
             cluster.start()
             environ["SSO_DATABASE_URL"] = cluster.url
