@@ -84,8 +84,8 @@ class Postgresql(Machine):
         super().stop(how)
 
     def remove(self) -> None:
-        """Stop it, and forget its data."""
-        self.stop()
+        """Stop it at once, and forget its data."""
+        self.stop(signal.SIGQUIT)
         shutil.rmtree(self.folder)
 
 
