@@ -29,12 +29,25 @@ def run_migrations_online() -> None:
     # Another database than the application's: the target of a copy.
     engine = context.config.attributes.get("engine", extension.db.engine)
     with engine.connect() as connection:
-        context.configure(connection=connection, target_metadata=Base.metadata, **arguments)
+        # On SQLite, too, all migrations are one transaction: Alembic would else commit after each,
+        # and let another process in between.
+        context.configure(
+            connection=connection,
+            target_metadata=Base.metadata,
+            transactional_ddl=True,
+            **arguments,
+        )
         with context.begin_transaction():
             # Two nodes may upgrade at once: the second waits, and then finds nothing to do.
             is_postgresql = connection.dialect.name == "postgresql"
+            if is_postgresql:
+                for limit in ("statement_timeout", "lock_timeout"):
+                    connection.exec_driver_sql(f"SET LOCAL {limit} = 0")
             lock = "SELECT pg_advisory_xact_lock(7336715)" if is_postgresql else "BEGIN IMMEDIATE"
             connection.exec_driver_sql(lock)
+            if is_postgresql:
+                # A wait for a table would stop all requests behind it: rather fail, and try again.
+                connection.exec_driver_sql("SET LOCAL lock_timeout = '4s'")
             context.run_migrations()
 
 

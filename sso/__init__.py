@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from flask import Flask
-from werkzeug.middleware.proxy_fix import ProxyFix
 
 from sso import (
     assets,
@@ -22,6 +21,7 @@ from sso import (
     logs,
     oauth,
     observation,
+    proxies,
 )
 from sso.extensions import csrf, db, migrate
 from sso.keys import ID_TOKEN_LIFETIME, KeyRing
@@ -66,11 +66,7 @@ def create_app(environ: Mapping[str, str] | None = None, instance: Path | None =
     cors.init_app(app)
     cli.init_app(app)
 
-    if settings.trusted_proxies:
-        count = settings.trusted_proxies
-        app.wsgi_app = ProxyFix(  # type: ignore[method-assign]
-            app.wsgi_app, x_for=count, x_proto=count, x_host=count
-        )
+    proxies.init_app(app, settings.trusted_proxies, settings.base_path)
     return app
 
 

@@ -55,7 +55,8 @@ class PageSessions(SecureCookieSessionInterface):
 def init_app(app: Flask) -> None:
     """Flask-Login on sessions of our own."""
     app.session_interface = PageSessions()
-    login_manager.init_app(app)
+    # No template needs the user unasked; a page that says the database is away least of all.
+    login_manager.init_app(app, add_context_processor=False)
     login_manager.session_protection = None  # an address may change under way; the secret may not
 
 

@@ -1,14 +1,21 @@
-"""How the database is opened: SQLite made safe for several processes; PostgreSQL as it comes."""
+"""How the database is opened: SQLite made safe for several processes; PostgreSQL in its file."""
 
+import logging
+import os
 import re
 import sqlite3
 from typing import Any, cast
+from weakref import WeakSet
 
 from flask import Flask, current_app
 from sqlalchemy import URL, Engine, create_engine, event
 from sqlalchemy.engine import make_url
+from sqlalchemy.exc import SQLAlchemyError
 
+from sso import postgresql
 from sso.extensions import db
+
+logger = logging.getLogger("sso.database")
 
 BUSY_TIMEOUT = 15_000  # milliseconds to wait for another process's write
 _NO_WRITE = re.compile(r"\s*(SELECT|PRAGMA|EXPLAIN|BEGIN)\b", re.IGNORECASE)
@@ -19,7 +26,7 @@ def configure(app: Flask, database_url: str) -> None:
     app.config["SQLALCHEMY_DATABASE_URI"] = database_url
     url = make_url(database_url)
     if url.get_backend_name() != "sqlite":
-        app.config["SQLALCHEMY_ENGINE_OPTIONS"] = {"pool_size": 10, "max_overflow": 10}
+        app.config["SQLALCHEMY_ENGINE_OPTIONS"] = postgresql.engine_options(url)
     # An exception's text goes to the log; the values of its statement don't.
     app.config.setdefault("SQLALCHEMY_ENGINE_OPTIONS", {})["hide_parameters"] = True
 
@@ -29,16 +36,40 @@ def prepare(app: Flask) -> None:
     with app.app_context():
         engine = db.engine
     app.extensions["sso.reader"] = engine
+    _engines.add(engine)
     if engine.dialect.name == "sqlite":
         _prepare_sqlite(engine)
     else:
+        postgresql.prepare(engine)
         # The same pool; BEGIN and ROLLBACK are not sent (SQLite has them not unless it writes).
         app.extensions["sso.reader"] = engine.execution_options(isolation_level="AUTOCOMMIT")
+    app.teardown_appcontext(end_session)  # goes before Flask-SQLAlchemy's own
 
 
 def reader() -> Engine:
     """The engine for a request that asks for one row and changes nothing."""
     return cast(Engine, current_app.extensions["sso.reader"])
+
+
+def end_session(_: BaseException | None = None) -> None:
+    """End the transaction of a request. The answer stands, even if the connection is gone."""
+    try:
+        db.session.close()
+    except SQLAlchemyError:
+        logger.info("a connection was gone before the end of its transaction")
+        db.session().invalidate()
+
+
+_engines: WeakSet[Engine] = WeakSet()
+
+
+def _forget_connections() -> None:
+    """A process that forks keeps its connections to itself: two on one would mix their answers."""
+    for engine in _engines:
+        engine.dispose(close=False)
+
+
+os.register_at_fork(after_in_child=_forget_connections)
 
 
 def open_engine(database_url: str | URL) -> Engine:

@@ -13,11 +13,10 @@ from authlib.oauth2.rfc6749.errors import OAuth2Error
 from flask import Flask, Response, current_app, render_template, request
 from flask_babel import gettext
 from flask_wtf.csrf import CSRFError
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import SQLAlchemyError
 from werkzeug.exceptions import HTTPException, TooManyRequests
 
-from sso import current, limiting, passwords
-from sso.extensions import db
+from sso import current, database, database_faults, limiting, passwords
 from sso.settings import Settings
 from sso.words import N_
 
@@ -94,7 +93,7 @@ def init_app(app: Flask) -> None:
     app.register_error_handler(CSRFError, _form_expired)
     app.register_error_handler(HTTPException, _http)
     app.register_error_handler(TooManyRequests, _too_many)
-    app.register_error_handler(OperationalError, _database_away)
+    app.register_error_handler(SQLAlchemyError, _database)
     app.register_error_handler(passwords.Busy, _crowded)
     app.register_error_handler(Exception, _unexpected)
 
@@ -126,7 +125,7 @@ def _http(error: HTTPException) -> Response:
 
 
 def _too_many(error: TooManyRequests) -> Response:
-    db.session.rollback()
+    database.end_session()
     seconds = int(str(error.retry_after or 60))
     if is_api():
         message = error.description or "Too many attempts."
@@ -142,14 +141,18 @@ def _too_many(error: TooManyRequests) -> Response:
     return response
 
 
-def _database_away(error: OperationalError) -> Response:
-    logger.error("database: %s", error.orig)
-    db.session.rollback()
+def _database(error: SQLAlchemyError) -> Response:
+    """503 for what passes by itself or by `flask db upgrade`; anything else is a fault of ours."""
+    words = database_faults.passing(error)
+    if words is None:
+        return _unexpected(error)
+    logger.error("database: %s", words)
+    database.end_session()
     return _broken(503, "temporarily_unavailable", N_("The service cannot be used at the moment."))
 
 
 def _crowded(_: passwords.Busy) -> Response:
-    db.session.rollback()
+    database.end_session()
     response = page(
         gettext("Very many people are signing in at this moment."),
         status=503,
@@ -163,7 +166,7 @@ def _crowded(_: passwords.Busy) -> Response:
 
 def _unexpected(error: Exception) -> Response:
     logger.error("unexpected fault at %s", request.path, exc_info=error)
-    db.session.rollback()
+    database.end_session()
     return _broken(500, "server_error", N_("Something went wrong on the server."))
 
 

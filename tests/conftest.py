@@ -1,5 +1,6 @@
 """Fixtures only. Each test has a database of its own, copied from one that was migrated once."""
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -12,15 +13,16 @@ import flask_migrate
 import pytest
 from argon2 import PasswordHasher
 from flask import Flask
-from sqlalchemy import event
+from sqlalchemy import MetaData, NullPool, Table, create_engine, delete, event, insert, select
 
 from sso import clock as sso_clock
 from sso import create_app, passwords
 from sso.extensions import db
 from sso.jobs.key_rotation import ensure_keys
-from sso.models import User
+from sso.models import Base, User
 from tests.actors import Browser, RelyingParty
 from tests.factories import make_client, make_user
+from tests.machines import Postgresql
 from tests.mailbox import Mailbox, MailServer, mail_server
 
 SECRET_KEY = "a secret key for tests, and for tests alone"
@@ -34,33 +36,92 @@ def _cheap_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
     passwords._nobody.cache_clear()
 
 
-@pytest.fixture(scope="session")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A migrated database with signing keys."""
-    instance = tmp_path_factory.mktemp("template")
-    app = create_app({"SSO_SECRET_KEY": SECRET_KEY}, instance)
+# Most tests run on SQLite, and with TEST_DATABASE=postgresql on PostgreSQL.
+ON_POSTGRESQL = os.environ.get("TEST_DATABASE", "sqlite") == "postgresql"
+
+
+def migrate(url: str | None, instance: Path) -> None:
+    """Bring a database to the current schema, with signing keys."""
+    app = create_app(environ_of(url), instance)
     with app.app_context():
         flask_migrate.upgrade()
         ensure_keys(SECRET_KEY)
         db.session.remove()
         db.engine.dispose()
-    return instance / "sso.db"
+
+
+def environ_of(url: str | None) -> dict[str, str]:
+    return {"SSO_SECRET_KEY": SECRET_KEY} | ({"SSO_DATABASE_URL": url} if url else {})
+
+
+class Rows:
+    """A migrated PostgreSQL database, to which a test brings back its first rows."""
+
+    def __init__(self, url: str) -> None:
+        self.url, self.engine = url, create_engine(url, poolclass=NullPool)
+        version = Table("alembic_version", MetaData(), autoload_with=self.engine)
+        self.tables = [*Base.metadata.sorted_tables, version]
+        with self.engine.connect() as connection:
+            self.rows = [connection.execute(select(t)).mappings().all() for t in self.tables]
+
+    def restore(self) -> None:
+        """As after the migration; whoever the last test left connected is sent away."""
+        with self.engine.begin() as connection:
+            connection.exec_driver_sql(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+            for table in reversed(self.tables):
+                connection.execute(delete(table))
+            for table, rows in zip(self.tables, self.rows, strict=True):
+                if rows:
+                    connection.execute(insert(table), [dict(row) for row in rows])
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path | Rows]:
+    """A migrated database with signing keys: an SQLite file, or PostgreSQL and what is in it."""
+    instance = tmp_path_factory.mktemp("template")
+    if not ON_POSTGRESQL:
+        migrate(None, instance)
+        yield instance / "sso.db"
+        return
+    cluster = Postgresql(fsync="off")
+    try:
+        cluster.start()
+        migrate(cluster.url, instance)
+        yield Rows(cluster.url)
+    finally:
+        cluster.remove()
 
 
 @pytest.fixture
-def make_app(template: Path, tmp_path: Path) -> Callable[..., Flask]:
+def database_url(template: Path | Rows, tmp_path: Path) -> str | None:
+    """A database as after the migration; `None` is the default, a file in the instance folder."""
+    if isinstance(template, Path):
+        shutil.copy(template, tmp_path / "sso.db")
+        return None
+    template.restore()
+    return template.url
+
+
+@pytest.fixture
+def make_app(database_url: str | None, tmp_path: Path) -> Iterator[Callable[..., Flask]]:
     """Make an application with these settings; all of one test share one database."""
+    made = []
 
     def make(**environ: str) -> Flask:
-        if not (tmp_path / "sso.db").exists():
-            shutil.copy(template, tmp_path / "sso.db")
-        app = create_app({"SSO_SECRET_KEY": SECRET_KEY, **environ}, tmp_path)
+        app = create_app({**environ_of(database_url), **environ}, tmp_path)
         app.config["TESTING"] = True
         # As in production: a fault becomes an answer, which the tests then look at.
         app.config["PROPAGATE_EXCEPTIONS"] = False
+        made.append(app)
         return app
 
-    return make
+    yield make
+    for app in made:
+        with app.app_context():
+            db.engine.dispose()
 
 
 @pytest.fixture

@@ -5,13 +5,9 @@ from datetime import timedelta
 import click
 from flask.cli import with_appcontext
 
-from sso import current
 from sso.cli.commands import Command, json_option
 from sso.cli.output import print_json, print_table
-from sso.extensions import db
-from sso.jobs import audit_chain
-from sso.keys import ID_TOKEN_LIFETIME
-from sso.store import expired
+from sso.jobs import audit_chain, purge
 
 
 @click.command("purge", cls=Command)
@@ -25,10 +21,8 @@ from sso.store import expired
 @json_option
 @with_appcontext
 def purge_command(audit_days: int, as_json: bool) -> None:
-    """Delete what has expired and can no longer be asked about."""
-    lifetime = max(current.settings().access_token_lifetime, ID_TOKEN_LIFETIME)
-    counts = expired.purge(timedelta(seconds=lifetime))
-    db.session.commit()
+    """Delete what has expired and can no longer be asked about, while the service goes on."""
+    counts = purge.purge()
     audit_chain.seal()
     counts["audit_events"] = audit_chain.purge(timedelta(days=audit_days))
     if as_json:

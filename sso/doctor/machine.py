@@ -12,9 +12,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from sso import clock, current, keys
 from sso.doctor.finding import Finding, Findings, ok, skipped, warning, wrong
-from sso.endpoints.health import schema_is_current
 from sso.extensions import db
 from sso.models import KeyState
+from sso.readiness import schema_is_current
 from sso.settings import SETTINGS, Reading
 from sso.store import signing_keys
 

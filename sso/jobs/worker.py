@@ -9,7 +9,7 @@ from flask import Flask
 
 from sso import audit
 from sso.extensions import db
-from sso.jobs import audit_chain, logout_delivery, mail_delivery
+from sso.jobs import audit_chain, logout_delivery, mail_delivery, purge
 
 logger = logging.getLogger("sso.jobs")
 
@@ -27,6 +27,7 @@ JOBS = (
     Job("deliver logout tokens", 1, logout_delivery.deliver_due),
     Job("send mails", 1, mail_delivery.deliver_due),
     Job("seal audit events", 1, audit_chain.seal_due),
+    Job("purge", 3600, purge.Piecewise()),
 )
 
 

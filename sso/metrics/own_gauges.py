@@ -8,10 +8,10 @@ from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
 from sso import clock
-from sso.endpoints.health import schema_is_current
 from sso.extensions import db
 from sso.metrics import gauges
 from sso.models import KeyState
+from sso.readiness import schema_is_current
 from sso.store import logout_deliveries, mails, signing_keys
 
 

@@ -1,14 +1,18 @@
-"""Deletes what has expired and can no longer be asked about."""
+"""Deletes what has expired and can no longer be asked about, a bounded number of rows at a time."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, and_, delete, exists, or_
+from sqlalchemy import ColumnElement, and_, delete, exists, inspect, or_, select, true, tuple_
+from sqlalchemy.orm import InstrumentedAttribute
 
 from sso import clock
 from sso.extensions import db
 from sso.models import (
     AuthorizationCode,
+    Base,
     BrowserSession,
     Grant,
     LogoutDelivery,
@@ -24,40 +28,60 @@ KEEP_DELIVERIES = timedelta(days=7)  # to look up why an application was not tol
 KEEP_KEYS = timedelta(days=90)
 
 
-def purge(access_token_keep: timedelta) -> dict[str, int]:
-    """Delete expired rows; tells how many of each table."""
+@dataclass(frozen=True)
+class Expiry:
+    """When rows of a table may go: `keep` after the moment in `column`, if `condition` says so.
+
+    `column` has an index, and every row that is ever to go has a value in it.
+    """
+
+    table: type[Base]
+    column: InstrumentedAttribute[Any]
+    keep: timedelta = KEEP
+    condition: Callable[[datetime], ColumnElement[bool]] = lambda _: true()
+    among: ColumnElement[bool] | None = None
+
+    @property
+    def name(self) -> str:
+        return str(self.table.__tablename__)
+
+
+class Batch(NamedTuple):
+    """The last row that a batch looked at, `None` at the end, and how many rows it deleted."""
+
+    last: tuple[Any, Any] | None
+    deleted: int
+
+
+def delete_batch(expiry: Expiry, after: tuple[Any, Any] | None, size: int) -> Batch:
+    """Look at the next so many candidates in the order of time, and delete those that may go.
+
+    Reading locks nothing. What another transaction has locked is left for the next time.
+    """
     now = clock.now()
-    return {
-        name: _delete(table, condition(now, access_token_keep))
-        for name, (table, condition) in _EXPIRED.items()
-    }
+    key, condition = inspect(expiry.table).primary_key[0], expiry.condition(now)
+    candidates = select(expiry.column, key, condition).where(expiry.column < now - expiry.keep)
+    if expiry.among is not None:
+        candidates = candidates.where(expiry.among)
+    if after is not None:
+        candidates = candidates.where(tuple_(expiry.column, key) > tuple_(*after))
+    rows = db.session.execute(candidates.order_by(expiry.column, key).limit(size)).all()
+    going, deleted = [row[1] for row in rows if row[2]], 0
+    if going:
+        still = select(key).where(key.in_(going), condition).with_for_update(skip_locked=True)
+        statement = delete(expiry.table).where(key.in_(still))
+        result = db.session.execute(statement.execution_options(synchronize_session=False))
+        deleted = int(result.rowcount)  # type: ignore[attr-defined]
+    return Batch((rows[-1][0], rows[-1][1]) if len(rows) == size else None, deleted)
 
 
-def _delete(table: type, condition: ColumnElement[bool]) -> int:
-    result = db.session.execute(
-        delete(table).where(condition).execution_options(synchronize_session=False)
-    )
-    return int(result.rowcount)  # type: ignore[attr-defined]
-
-
-def _tokens(now: datetime, _: timedelta) -> ColumnElement[bool]:
-    return and_(
-        Token.expires_at < now - KEEP,
-        or_(Token.refresh_expires_at.is_(None), Token.refresh_expires_at < now - KEEP),
-    )
-
-
-def _codes(now: datetime, _: timedelta) -> ColumnElement[bool]:
+def _code(_: datetime) -> ColumnElement[bool]:
     # As long as a token that the code gave may live, its reuse has something to end.
-    return and_(
-        AuthorizationCode.expires_at < now - KEEP,
-        ~exists().where(Token.grant_id == AuthorizationCode.grant_id),
-    )
+    return ~exists().where(Token.grant_id == AuthorizationCode.grant_id)
 
 
-def _grants(now: datetime, _: timedelta) -> ColumnElement[bool]:
+def _grant(now: datetime) -> ColumnElement[bool]:
     return and_(
-        Grant.created_at < now - KEEP,
         # While its session lives, the client is owed a logout token when that ends.
         ~exists().where(
             BrowserSession.id == Grant.session_id,
@@ -69,42 +93,29 @@ def _grants(now: datetime, _: timedelta) -> ColumnElement[bool]:
     )
 
 
-def _sessions(now: datetime, _: timedelta) -> ColumnElement[bool]:
-    return or_(BrowserSession.expires_at < now - KEEP, BrowserSession.ended_at < now - KEEP)
+def _mail(now: datetime) -> ColumnElement[bool]:
+    # Of those never delivered, the ones that strangers asked for, for addresses nobody here has.
+    in_vain = and_(Mail.attempts == 1, Mail.delivered_at.is_(None))
+    old = Mail.created_at < now - KEEP_DELIVERIES
+    return and_(Mail.next_attempt_at.is_(None), or_(old, in_vain))
 
 
-def _deliveries(now: datetime, _: timedelta) -> ColumnElement[bool]:
-    return and_(
-        LogoutDelivery.next_attempt_at.is_(None), LogoutDelivery.created_at < now - KEEP_DELIVERIES
-    )
-
-
-def _mails(now: datetime, _: timedelta) -> ColumnElement[bool]:
-    return and_(
-        Mail.next_attempt_at.is_(None),
-        or_(
-            Mail.created_at < now - KEEP_DELIVERIES,
-            # Asked for by strangers, for addresses that nobody here has.
-            and_(Mail.attempts == 1, Mail.delivered_at.is_(None), Mail.created_at < now - KEEP),
-        ),
-    )
-
-
-def _mail_tokens(now: datetime, _: timedelta) -> ColumnElement[bool]:
-    return MailToken.expires_at < now - KEEP
-
-
-def _keys(now: datetime, keep: timedelta) -> ColumnElement[bool]:
-    return SigningKey.retired_at < now - max(KEEP_KEYS, keep)
-
-
-_EXPIRED: dict[str, tuple[type, Callable[[datetime, timedelta], ColumnElement[bool]]]] = {
-    "tokens": (Token, _tokens),
-    "authorization_codes": (AuthorizationCode, _codes),
-    "grants": (Grant, _grants),
-    "browser_sessions": (BrowserSession, _sessions),
-    "logout_deliveries": (LogoutDelivery, _deliveries),
-    "mails": (Mail, _mails),
-    "mail_tokens": (MailToken, _mail_tokens),
-    "signing_keys": (SigningKey, _keys),
-}
+# In this order: a row goes after those that need it.
+EXPIRIES = (
+    Expiry(Token, Token.refresh_expires_at, condition=lambda now: Token.expires_at < now - KEEP),
+    # A repeated refresh: its refresh token stands in another row.
+    Expiry(Token, Token.expires_at, among=Token.refresh_expires_at.is_(None)),
+    Expiry(AuthorizationCode, AuthorizationCode.expires_at, condition=_code),
+    Expiry(Grant, Grant.created_at, condition=_grant),
+    # An ended session goes when it would have expired.
+    Expiry(BrowserSession, BrowserSession.expires_at),
+    Expiry(
+        LogoutDelivery,
+        LogoutDelivery.created_at,
+        KEEP_DELIVERIES,
+        lambda _: LogoutDelivery.next_attempt_at.is_(None),
+    ),
+    Expiry(Mail, Mail.created_at, condition=_mail),
+    Expiry(MailToken, MailToken.expires_at),
+    Expiry(SigningKey, SigningKey.retired_at, KEEP_KEYS),
+)

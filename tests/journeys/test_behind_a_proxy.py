@@ -66,6 +66,60 @@ def test_forwarded_headers_count_only_when_a_proxy_is_trusted(
         assert seen.text == wanted
 
 
+# A client that forges everything, as it arrives behind one and behind two proxies that add to it.
+FORGED = {"X-Forwarded-For": "6.6.6.6", "X-Forwarded-Proto": "ftp", "X-Forwarded-Prefix": "/evil"}
+ADDED = (
+    {"X-Forwarded-For": "203.0.113.9", "X-Forwarded-Proto": "https", "X-Forwarded-Prefix": "/api"},
+    {"X-Forwarded-For": "10.0.0.2", "X-Forwarded-Proto": "http", "X-Forwarded-Prefix": "/auth"},
+)
+
+
+@pytest.mark.parametrize(
+    ("believed", "in_front", "wanted"),
+    [
+        (0, 1, ("127.0.0.1", "http", "/auth/whoami")),
+        (1, 1, ("203.0.113.9", "https", "/api/auth/whoami")),
+        (1, 2, ("10.0.0.2", "http", "/auth/whoami")),
+        (2, 2, ("203.0.113.9", "https", "/api/auth/whoami")),
+        (2, 1, ("6.6.6.6", "ftp", "/auth/whoami")),
+    ],
+)
+def test_what_is_believed_of_proxies(
+    make_app: Callable[..., Flask], believed: int, in_front: int, wanted: tuple[str, str, str]
+) -> None:
+    """What the outermost believed proxy saw; nothing of the client's own, if the number is right.
+
+    The last case is the one against which the manual warns: a number too high lets clients forge.
+    """
+    app = make_app(SSO_TRUSTED_PROXIES=str(believed))
+
+    def whoami() -> list[str | None]:
+        return [request.remote_addr, request.scheme, request.path]
+
+    for path in ("/auth/whoami", "/api/auth/whoami"):
+        app.add_url_rule(path, path, whoami)
+    headers = {
+        name: ", ".join([value, *(added[name] for added in ADDED[:in_front])])
+        for name, value in FORGED.items()
+    }
+    assert app.test_client().get("/auth/whoami", headers=headers).get_json() == list(wanted)
+
+
+@pytest.mark.parametrize("prefix", ["/api/auth", "/api", "/api/auth/"])
+@pytest.mark.parametrize("cut_off", [True, False])
+def test_a_proxy_may_cut_off_the_prefix(
+    make_app: Callable[..., Flask], prefix: str, cut_off: bool
+) -> None:
+    http = make_app(SSO_TRUSTED_PROXIES="1").test_client()
+    path = "/api/auth/oauth2/jwks"
+    asked = path.removeprefix(prefix.rstrip("/")) if cut_off else path
+    assert http.get(asked, headers={"X-Forwarded-Prefix": prefix}).status_code == 200
+    assert http.get("/healthz", headers={"X-Forwarded-Prefix": "/evil"}).status_code == 200
+    page = http.get(asked.replace("jwks", "authorize"), headers={"X-Forwarded-Prefix": prefix})
+    assert page.status_code == 400
+    assert 'href="/api/auth/static/' in page.text
+
+
 def test_the_base_address_may_be_the_root(make_app: Callable[..., Flask]) -> None:
     http = make_app(SSO_BASE_URL="http://localhost:5000").test_client()
     for path in ("openid-configuration", "oauth-authorization-server"):

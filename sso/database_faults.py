@@ -1,0 +1,37 @@
+"""Which faults of the database pass: a restart, a full pool, a lock, a schema too old."""
+
+from sqlalchemy.exc import (
+    DBAPIError,
+    InterfaceError,
+    InvalidRequestError,
+    OperationalError,
+    SQLAlchemyError,
+)
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+OLD_SCHEMA = "the schema is not the one of this program; run: flask db upgrade"
+
+# SQLSTATE of PostgreSQL.
+_OLD_SCHEMA = ("42P01", "42703")  # undefined table, undefined column
+_READ_ONLY = "25006"  # a standby, before it takes over
+_IDLE = "25P03"  # idle in transaction for too long
+
+
+def passing(error: SQLAlchemyError) -> str | None:
+    """Why to try again, in words without statement and values; `None` for a real fault."""
+    if isinstance(error, PoolTimeout):
+        return "all connections of the pool are in use"
+    if isinstance(error, InvalidRequestError) and "connection is closed" in str(error):
+        return "the server closes its connections as soon as they are made"
+    if not isinstance(error, DBAPIError):
+        return None
+    state, text = getattr(error.orig, "sqlstate", None), str(error.orig).strip()
+    if state in _OLD_SCHEMA or "no such table" in text or "no such column" in text:
+        return OLD_SCHEMA
+    if (
+        isinstance(error, OperationalError | InterfaceError)
+        or error.connection_invalidated
+        or state in (_READ_ONLY, _IDLE)
+    ):
+        return text.splitlines()[0] if text else type(error).__name__
+    return None

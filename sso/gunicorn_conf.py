@@ -1,0 +1,58 @@
+"""gunicorn's settings: `gunicorn -c python:sso.gunicorn_conf`, from any folder.
+
+What is given on the command line goes before; WEB_CONCURRENCY is the number of workers.
+"""
+
+import gc
+import os
+from pathlib import Path
+from typing import Any
+
+from sso import ROOT, logs, postgresql, readiness
+from sso.metrics import gunicorn as metrics
+
+proc_name = "sso"
+wsgi_app = "wsgi:app"
+chdir = str(ROOT)
+
+# The application is loaded once, and its memory shared. A new version therefore needs a restart
+# (or SIGUSR2); SIGHUP replaces the workers only. Connections are not shared: see sso.database.
+preload_app = True
+# Python runs one of a process's threads at a time: more of them make nothing faster, but the
+# slowest answers slower. A few keep a worker busy while others wait for the database, or for
+# the check of a password (sso.passwords.AT_ONCE). More processors want more workers.
+worker_class = "gthread"
+threads = postgresql.POOL_SIZE
+workers = int(os.environ.get("WEB_CONCURRENCY") or min(max(len(os.sched_getaffinity(0)), 2), 8))
+
+# An authorization request with `claims` and `id_token_hint` is longer than the default allows.
+limit_request_line = 8190
+# Seconds: a worker that shows no life is replaced; requests under way at a stop or reload may end.
+# Both are longer than the database's limits and shorter than the 90 s that systemd waits.
+timeout = 30
+graceful_timeout = 30
+# Longer than a proxy keeps its connections to us (nginx: 60 s), so that none is closed under it.
+keepalive = 75
+if Path("/dev/shm").is_dir():  # noqa: S108 (gunicorn makes a file of its own in it)
+    worker_tmp_dir = "/dev/shm"  # noqa: S108 (signs of life that no busy disk delays)
+
+# Nobody is believed here: SSO_TRUSTED_PROXIES says whom to believe (see sso.proxies).
+forwarded_allow_ips = ""
+forwarder_headers = ""
+secure_scheme_headers: dict[str, str] = {}
+
+logconfig_dict = logs.for_gunicorn(os.environ)
+metrics.prepare()
+post_worker_init = metrics.post_worker_init
+child_exit = metrics.child_exit
+
+# It would stand open in the home directory, which a service has not; signals do the same.
+control_socket_disable = True
+
+
+def when_ready(server: Any) -> None:
+    """Say at once what would keep the service from answering."""
+    readiness.examine(server.app.wsgi())
+    # Take what was loaded out of the collector's sight, so that it stays shared.
+    gc.collect()
+    gc.freeze()

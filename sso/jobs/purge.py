@@ -1,0 +1,58 @@
+"""Purging: what has expired goes, in batches that nobody has to wait for."""
+
+import time
+from collections.abc import Iterator
+
+from sso.extensions import db
+from sso.store import expired
+
+BATCH = 500  # rows looked at in one transaction
+# Between two batches others have the database to themselves for as long as the batch took: SQLite
+# has one writer at a time. Seconds.
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.005, 0.5
+
+
+def batches(size: int = BATCH) -> Iterator[tuple[str, int]]:
+    """Purge the whole database; tells each batch's table and deleted rows, after its commit.
+
+    Pauses when asked for the next batch. May be left at any point; a purge that begins anew finds
+    the rest.
+    """
+    for expiry in expired.EXPIRIES:
+        last = None
+        while True:
+            began = time.monotonic()
+            last, deleted = expired.delete_batch(expiry, last, size)
+            db.session.commit()
+            took = time.monotonic() - began
+            yield expiry.name, deleted
+            if deleted:
+                time.sleep(min(max(took, SHORTEST_PAUSE), LONGEST_PAUSE))
+            if last is None:
+                break
+
+
+def purge(size: int = BATCH) -> dict[str, int]:
+    """Purge the whole database at a walk; tells how many rows of each table."""
+    counts = dict.fromkeys((expiry.name for expiry in expired.EXPIRIES), 0)
+    for name, deleted in batches(size):
+        counts[name] += deleted
+    return counts
+
+
+class Piecewise:
+    """For a worker with other things to do: each call does a batch, and tells its deleted rows.
+
+    0 means that there is nothing left to do for now.
+    """
+
+    def __init__(self) -> None:
+        self._batches: Iterator[tuple[str, int]] | None = None
+
+    def __call__(self) -> int:
+        self._batches = self._batches or batches()
+        for _, deleted in self._batches:
+            if deleted:
+                return deleted
+        self._batches = None
+        return 0

@@ -1,0 +1,166 @@
+"""Machines that a test starts, stops and kills: PostgreSQL, Redis, gunicorn."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import requests
+
+from tests.services import ROOT, Server, free_port, require, wait_for
+
+
+class Machine:
+    """One process on one port."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder, self.port = folder, free_port()
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def command(self) -> list[str]:
+        raise NotImplementedError
+
+    def answers(self) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def start(self) -> None:
+        with (self.folder / "output").open("a") as output:
+            self.process = subprocess.Popen(
+                self.command(), stdout=output, stderr=subprocess.STDOUT, cwd=self.folder
+            )
+        wait_for(self.answers, type(self).__name__)
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+        if self.process is not None:
+            self.process.send_signal(how)
+            self.process.wait(40)
+            self.process = None
+
+
+class Postgresql(Machine):
+    """A cluster of its own; SIGINT is its fast shutdown, SIGQUIT as if the power failed."""
+
+    def __init__(self, **options: str) -> None:
+        # Not in pytest's folder, which is closed to other users, and so to PostgreSQL's.
+        folder = Path(tempfile.mkdtemp(prefix="postgresql-"))
+        super().__init__(folder)
+        self.options = options
+        found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+        self.initdb = require("PostgreSQL", str(found[-1]) if found else shutil.which("initdb"))
+        self.prefix: list[str] = []
+        if os.geteuid() == 0:  # PostgreSQL refuses to run as root
+            self.prefix = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+            shutil.chown(folder, "postgres", "postgres")
+        self.data = folder / "data"
+        arguments = ["-D", str(self.data), "-A", "trust", "-U", "postgres", "--no-sync"]
+        command = [*self.prefix, self.initdb, *arguments]
+        subprocess.run(command, check=True, capture_output=True, cwd=folder)
+
+    @property
+    def url(self) -> str:
+        return self.url_of("postgres")
+
+    def url_of(self, database: str) -> str:
+        return f"postgresql+psycopg://postgres@127.0.0.1:{self.port}/{database}"
+
+    def command(self) -> list[str]:
+        postgres = Path(self.initdb).with_name("postgres")
+        options = {"listen_addresses": "127.0.0.1", "port": self.port, **self.options}
+        given = [f"-c{name}={value}" for name, value in options.items()]
+        return [*self.prefix, str(postgres), "-D", str(self.data), "-k", str(self.folder), *given]
+
+    def answers(self) -> bool:
+        ready = Path(self.initdb).with_name("pg_isready")
+        asked = [str(ready), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
+        return subprocess.run(asked, check=False).returncode == 0
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        super().stop(how)
+
+    def remove(self) -> None:
+        """Stop it at once, and forget its data."""
+        self.stop(signal.SIGQUIT)
+        shutil.rmtree(self.folder)
+
+
+class Redis(Machine):
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def command(self) -> list[str]:
+        server = require("Redis", shutil.which("redis-server"))
+        return [server, "--port", str(self.port), "--bind", "127.0.0.1", "--save", ""]
+
+    def answers(self) -> bool:
+        asked = ["redis-cli", "-p", str(self.port), "ping"]
+        return subprocess.run(asked, check=False, capture_output=True).stdout == b"PONG\n"
+
+
+class Node(Server):
+    """gunicorn as `python:sso.gunicorn_conf` sets it up, started and killed at will."""
+
+    def start(self, *, ready: bool = True) -> None:
+        """Start, and wait until it is ready to serve."""
+        command = [sys.executable, "-m", "gunicorn", "-c", "python:sso.gunicorn_conf"]
+        with (self.folder / "gunicorn.log").open("a") as log:
+            self.process = subprocess.Popen(
+                [*command, "-b", f"127.0.0.1:{self.port}", "-w", str(self.workers)],
+                cwd=self.folder,
+                env={**self.environ, "PYTHONPATH": str(ROOT)},
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        if ready:
+            wait_for(self.is_ready, "gunicorn")
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+        """SIGTERM ends it when its requests have been answered."""
+        process = getattr(self, "process", None)
+        if process is None or process.poll() is not None:
+            return
+        workers = self.worker_pids() if how == signal.SIGKILL else []
+        process.send_signal(how)
+        for worker in workers:
+            end(worker)
+        process.wait(40)
+
+    def worker_pids(self) -> list[int]:
+        """The process ids of the workers."""
+        return children(self.process.pid)
+
+    def add_user(self, email: str, password: str) -> None:
+        command = ["user", "create", "--email", email, "--name", "Dana", "--email-verified"]
+        self.flask(*command, "--password-stdin", stdin=password + "\n")
+
+    def is_listening(self) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def is_ready(self) -> bool:
+        try:
+            return self.readiness().ok
+        except requests.RequestException:
+            return False
+
+    def readiness(self) -> requests.Response:
+        return requests.get(f"{self.origin}/readyz", timeout=20)
+
+
+def end(pid: int) -> None:
+    """kill -9, whether it is still there or not."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process started."""
+    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

@@ -1,0 +1,167 @@
+"""gunicorn as shipped: the same settings both ways, no shared connection, no request lost."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+
+import pytest
+import requests
+from flask import Flask
+from sqlalchemy import text
+
+from sso import create_app
+from sso.extensions import db
+from tests.conftest import environ_of
+from tests.machines import Node, Postgresql
+from tests.production.seeding import migrate
+from tests.services import ROOT, wait_for
+
+WANTED = {
+    "worker_class": "gthread",
+    "threads": "6",
+    "preload_app": "True",
+    "limit_request_line": "8190",
+    "graceful_timeout": "30",
+    "forwarded_allow_ips": "[]",
+    "secure_scheme_headers": "{}",
+}
+
+
+def configuration(folder: Path, *arguments: str) -> dict[str, str]:
+    """What gunicorn would run with."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("SSO_")}
+    printed = subprocess.run(
+        [sys.executable, "-m", "gunicorn", *arguments, "--print-config"],
+        cwd=folder,
+        env={**environ, "PYTHONPATH": str(ROOT), "WEB_CONCURRENCY": "3"},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    return dict(
+        (part.strip() for part in line.split("=", 1))
+        for line in printed.splitlines()
+        if "=" in line
+    )
+
+
+def test_both_ways_give_the_same(tmp_path: Path) -> None:
+    here = configuration(ROOT, "wsgi:app")
+    anywhere = configuration(tmp_path, "-c", "python:sso.gunicorn_conf")
+    assert WANTED.items() <= here.items()
+    assert here["workers"] == "3"
+    for name in ("config", "wsgi_app", "default_proc_name"):
+        del here[name], anywhere[name]
+    assert here == anywhere
+
+
+def test_a_forked_process_has_connections_of_its_own(cluster: Postgresql, tmp_path: Path) -> None:
+    app = create_app(environ_of(cluster.url), tmp_path)
+    before = backend(app)
+    assert backend(app) == before
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(writing, str(backend(app)).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as answer:
+        told = answer.read()
+    os.waitpid(child, 0)
+    assert told.isdigit()
+    assert int(told) != before
+    assert backend(app) == before  # the child has not closed it, either
+    with app.app_context():
+        db.engine.dispose()
+
+
+def backend(app: Flask) -> int:
+    """The server's process behind the connection that we get."""
+    with app.app_context():
+        pid = db.session.scalar(text("SELECT pg_backend_pid()"))
+    assert pid
+    return int(pid)
+
+
+@pytest.fixture(scope="module")
+def node(make_node: Callable[..., Node]) -> Node:
+    node = make_node(2)
+    migrate(node)
+    node.start()
+    return node
+
+
+def test_a_reload_loses_no_request(node: Node) -> None:
+    """SIGHUP under load: new workers come, the old ones finish what they have."""
+    first, enough = set(node.worker_pids()), Event()
+    seen: Counter[int] = Counter()
+
+    def ask() -> Counter[int]:
+        mine: Counter[int] = Counter()
+        while not enough.is_set():
+            page = requests.get(f"{node.base_url}/sign-in", timeout=20)
+            mine[page.status_code] += 1
+        return mine
+
+    with ThreadPoolExecutor(4) as pool:
+        asking = [pool.submit(ask) for _ in range(4)]
+        try:
+            node.process.send_signal(signal.SIGHUP)
+            wait_for(lambda: replaced(node, first), "new workers")
+        finally:
+            enough.set()
+        for one in asking:
+            seen.update(one.result())
+    assert set(seen) == {200}
+
+
+def replaced(node: Node, before: set[int]) -> bool:
+    now = set(node.worker_pids())
+    return len(now) == node.workers and not now & before
+
+
+def test_no_header_makes_an_unknown_peer_a_proxy(node: Node) -> None:
+    """Without SSO_TRUSTED_PROXIES, nobody's headers count; not those of this machine, either."""
+    forged = {
+        "X-Forwarded-Proto": "https",
+        "X-Forwarded-Ssl": "on",
+        "X-Forwarded-For": "203.0.113.1",
+        "X-Forwarded-Host": "evil.example",
+        "X-Forwarded-Prefix": "/evil",
+        "SCRIPT_NAME": "/api",
+        "PATH_INFO": "/healthz",
+        "Forwarded": "for=203.0.113.1;proto=https;host=evil.example",
+    }
+    page = requests.post(
+        f"{node.base_url}/oauth2/end-session", headers=forged, allow_redirects=False, timeout=20
+    )
+    metadata = requests.get(
+        f"{node.base_url}/.well-known/openid-configuration", headers=forged, timeout=20
+    )
+    assert metadata.json()["issuer"] == node.base_url
+    assert "evil" not in page.text + str(page.headers) + metadata.text
+    node.add_user("forger@example.com", "correct horse battery")
+    browser = requests.Session()
+    form = browser.get(f"{node.base_url}/sign-in", headers=forged, timeout=20)
+    token = form.text.split('name="csrf_token"')[1].split('value="')[1].split('"')[0]
+    data = {"email": "forger@example.com", "password": "wrong", "csrf_token": token}
+    browser.post(form.url, data=data, headers=forged, timeout=20)
+    assert '"address": "127.0.0.1"' in node.log
+    assert "203.0.113.1" not in node.log
+
+
+def test_faults_of_the_settings_end_the_start(make_node: Callable[..., Node]) -> None:
+    """Each once, not once for every worker, and not again and again."""
+    broken = make_node(2, SSO_BASE_URL="http://x.example")
+    broken.start(ready=False)
+    assert broken.process.wait(30) != 0
+    assert broken.log.count("SSO_BASE_URL") == 1
+    assert "Traceback" not in broken.log

@@ -1,0 +1,139 @@
+"""What is shipped for operators, checked as far as can be without a container engine."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import requests
+from ruamel.yaml import YAML
+
+from sso.settings import SETTINGS
+from tests.machines import Machine, Node
+from tests.production.seeding import migrate
+from tests.services import ROOT, require, wait_for
+
+BIN = Path(sys.executable).parent
+UNITS = sorted((ROOT / "deploy" / "systemd").iterdir())
+MOST_EXPOSED = 15  # of 100, as `systemd-analyze security` counts
+
+
+def succeeds(*command: str | Path) -> str:
+    done = subprocess.run(
+        [str(part) for part in command], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def test_the_image_is_linted() -> None:
+    assert succeeds(BIN / "hadolint", "Dockerfile") == ""
+
+
+def test_the_image_runs_as_nobody_special() -> None:
+    last = (ROOT / "Dockerfile").read_text().rpartition("\nFROM ")[2]
+    assert re.search(r"^USER 10001:10001$", last, re.MULTILINE)
+    assert last.index("USER ") < last.index("CMD ")
+
+
+def test_the_files_of_the_image_are_enough(tmp_path: Path, make_node: Callable[..., Node]) -> None:
+    """Its last stage's files, and its command, without the rest of the project."""
+    copied = re.findall(r"^COPY (?!--)(.+) \S+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    kept = (ROOT / ".dockerignore").read_text().splitlines()
+    app = tmp_path / "app"
+    app.mkdir()
+    for name in " ".join(copied).split():
+        assert f"!{name}" in kept, f".dockerignore leaves {name} out"
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, app / name)
+    node = make_node(1)
+    environ = {**node.environ, "PYTHONPATH": str(app)}
+    told = subprocess.run(
+        [BIN / "flask", "db", "upgrade"], cwd=app, env=environ, capture_output=True, check=False
+    )
+    assert told.returncode == 0, told.stderr
+    with (tmp_path / "log").open("w") as log:
+        command = ["-m", "gunicorn", "-c", "python:sso.gunicorn_conf"]
+        bind = ["-b", f"127.0.0.1:{node.port}", "-w", "1"]
+        process = subprocess.Popen(
+            [sys.executable, *command, *bind], cwd=app, env=environ, stdout=log, stderr=log
+        )
+    try:
+        wait_for(node.is_ready, "gunicorn")
+    finally:
+        process.kill()
+        process.wait(10)
+
+
+def test_compose_file() -> None:
+    schema = ("--builtin-schema", "vendor.compose-spec")
+    succeeds(BIN / "check-jsonschema", *schema, "compose.yaml")
+    compose = YAML(typ="safe").load((ROOT / "compose.yaml").read_text())
+    known = {name for setting in SETTINGS for name in (setting.name, f"{setting.name}_FILE")}
+    services = compose["services"]
+    for name, service in services.items():
+        given = {one for one in service.get("environment", {}) if one.startswith("SSO_")}
+        assert given <= known, name
+        assert set(service.get("depends_on", {})) <= set(services), name
+        assert set(service["networks"]) <= set(compose["networks"]), name
+    upstream = re.findall(r"server (\S+):8000", (ROOT / "deploy" / "nginx.conf").read_text())
+    assert set(upstream) <= set(services)
+
+
+@pytest.fixture
+def units(tmp_path: Path) -> list[Path]:
+    """The units with this machine's programs in place of those in /opt/sso."""
+    analyze = require("systemd-analyze", shutil.which("systemd-analyze"))
+    assert analyze
+    for unit in UNITS:
+        text = unit.read_text().replace("/opt/sso/.venv/bin", str(BIN)).replace("/opt/sso", "/tmp")
+        (tmp_path / unit.name).write_text(text)
+    return [tmp_path / unit.name for unit in UNITS]
+
+
+def test_units_are_valid(units: list[Path]) -> None:
+    told = succeeds("systemd-analyze", "verify", "--man=no", *units)
+    assert not [line for line in told.splitlines() if "/sso" in line], told
+
+
+@pytest.mark.parametrize("name", ["sso.service", "sso-worker.service"])
+def test_units_are_hardened(units: list[Path], name: str) -> None:
+    (unit,) = [one for one in units if one.name == name]
+    succeeds("systemd-analyze", "security", "--offline=true", f"--threshold={MOST_EXPOSED}", unit)
+
+
+class Activated(Machine):
+    """gunicorn as sso.socket starts it: at the first connection, with the open socket."""
+
+    environ: dict[str, str]
+
+    def command(self) -> list[str]:
+        activate = require("systemd", shutil.which("systemd-socket-activate"))
+        passed = [f"--setenv={name}" for name in self.environ]
+        return [
+            *(activate, "-l", f"127.0.0.1:{self.port}", *passed, sys.executable),
+            *("-m", "gunicorn", "-c", "python:sso.gunicorn_conf"),
+        ]
+
+
+def test_socket_activation(
+    folder: Path, make_node: Callable[..., Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = make_node(1)
+    migrate(node)
+    machine = Activated(folder / "activated")
+    wanted = {name: v for name, v in node.environ.items() if name.startswith("SSO_")}
+    machine.environ = {**wanted, "PYTHONPATH": str(ROOT), "WEB_CONCURRENCY": "1"}
+    for name in machine.environ:
+        monkeypatch.setenv(name, machine.environ[name])
+    machine.start()
+    try:
+        answer = requests.get(f"http://127.0.0.1:{machine.port}/readyz", timeout=30)
+        assert answer.ok, answer.text
+        assert json.loads(answer.text) == {"status": "ready"}
+    finally:
+        machine.stop()

@@ -1,0 +1,264 @@
+"""nginx in front of two nodes, PostgreSQL and Redis behind: no node is missed."""
+
+import json
+import signal
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from threading import Event, Thread
+from typing import NamedTuple
+
+import pytest
+import requests
+from joserfc import jwt
+from joserfc.jwk import KeySet
+from requests.adapters import HTTPAdapter
+
+from sso.extensions import db
+from tests.actors import _Forms
+from tests.machines import Node, Postgresql, Redis
+from tests.production.audit import audit
+from tests.production.ledger import Customer, Ledger
+from tests.production.nginx import Inner, Nginx
+from tests.production.people import EMAIL, PASSWORD, Person, Unfinished
+from tests.production.seeding import a_person, application, migrate
+from tests.services import wait_for
+
+
+class Site(NamedTuple):
+    """What an operator runs, and somebody who uses it."""
+
+    front: Nginx
+    one: Node
+    two: Node
+    known: Person
+
+    def person(self) -> Person:
+        """A new browser, which reaches a node through nginx."""
+        return Person(self.known.base_url, self.known.client_id, self.known.client_secret)
+
+
+@pytest.fixture(scope="module")
+def site(
+    cluster: Postgresql, folder: Path, stack: ExitStack, make_node: Callable[..., Node]
+) -> Site:
+    redis = Redis(folder / "redis")
+    stack.callback(redis.stop)
+    redis.start()
+    environ = {
+        "SSO_DATABASE_URL": cluster.url,
+        "SSO_REDIS_URL": redis.url,
+        "SSO_TRUSTED_PROXIES": "1",
+        "SSO_REFRESH_TOKEN_LEEWAY": "600",
+    }
+    one, two = make_node(1, **environ), make_node(1, **environ)
+    front = Nginx(folder / "nginx", (one.port, two.port))
+    stack.callback(front.stop)
+    for node in (one, two):
+        node.base_url = node.environ["SSO_BASE_URL"] = f"{front.origin}/api/auth"
+    migrate(one)
+    known = a_person(one)
+    for node in (one, two):
+        node.start()
+    front.start()
+    return Site(front, one, two, known)
+
+
+@pytest.fixture(autouse=True)
+def _trust(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(site.front.certificate))
+    for node in (site.one, site.two):
+        if not node.is_listening():
+            node.start()
+
+
+def test_the_configuration_is_valid(site: Site) -> None:
+    checked = site.front.check()
+    assert checked.returncode == 0, checked.stderr
+    assert "warn" not in checked.stderr
+
+
+def test_sign_in_on_one_node_and_go_on_at_the_other(site: Site) -> None:
+    """Each step at a node that has not seen the one before."""
+    person = site.person()
+    site.two.stop()
+    code = retried(person.authorize)  # nginx finds out
+    site.two.start()
+    site.one.stop(signal.SIGKILL)
+    tokens = patient(lambda: person.exchange(code))
+    assert tokens.status_code == 200, tokens.text
+    assert person.authorize()  # the session is known here, too
+    site.one.start()
+    site.two.stop()
+    renewed = patient(lambda: person.refresh(tokens.json()["refresh_token"]))
+    assert renewed.status_code == 200, renewed.text
+    assert person.userinfo(renewed.json()["access_token"]).status_code == 200
+
+
+def test_a_node_dies_while_somebody_types_the_password(site: Site) -> None:
+    person = site.person()
+    site.two.stop()
+    query = {
+        "response_type": "code", "client_id": person.client_id, "state": "st4te",
+        "redirect_uri": "http://127.0.0.1:9/callback",
+    }  # fmt: skip
+    url = f"{person.base_url}/oauth2/authorize"
+    page = patient(lambda: person.browser.get(url, params=query, timeout=20))
+    forms = _Forms()
+    forms.feed(page.text)
+    site.two.start()
+    site.one.stop(signal.SIGKILL)
+    form = {**forms.fields, "email": EMAIL, "password": PASSWORD}
+    code = retried(lambda: person.go_on("POST", page.url, data=form))
+    assert person.exchange(code).status_code == 200
+
+
+def test_keys_are_rotated_and_nobody_meets_an_unknown_one(site: Site) -> None:
+    """At any moment, what either node signs is verified with the key set of either."""
+    person = site.person()
+    kids: dict[str, set[str]] = {"before": set(), "after": set()}
+
+    def sign_and_verify() -> str:
+        answer = person.exchange(person.authorize())
+        identity = answer.json()["id_token"]
+        for node in (site.one, site.two):
+            published = requests.get(f"{node.origin}/api/auth/oauth2/jwks", timeout=20).json()
+            found = jwt.decode(identity, KeySet.import_key_set(published), algorithms=["RS256"])
+        assert person.userinfo(answer.json()["access_token"]).status_code == 200
+        return str(found.header["kid"])
+
+    retried(person.authorize)
+    kids["before"] = {sign_and_verify() for _ in range(4)}
+    assert len(kids["before"]) == 1
+    old = person.exchange(person.authorize()).json()["access_token"]
+    rotated = json.loads(site.one.flask("key", "rotate", "--force", "--json"))
+    assert rotated
+
+    def everywhere() -> bool:
+        """Both nodes, one after the other, use the new key."""
+        kids["after"] = {sign_and_verify() for _ in range(4)}
+        return not kids["before"] & kids["after"]
+
+    wait_for(everywhere, "the new key at both nodes", seconds=25)
+    assert len(kids["after"]) == 1
+    assert person.userinfo(old).status_code == 200
+
+
+def test_nodes_die_under_load(site: Site) -> None:
+    """What a person meets is mended by trying again; what was answered is in the database."""
+    stop, ledgers = Event(), []
+
+    def serve(number: int) -> None:
+        ledgers.append(Customer(site.person(), [site.known.base_url], stop, number).run())
+
+    threads = [Thread(target=serve, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        site.one.stop(signal.SIGKILL)
+        site.one.start()
+        site.two.stop()  # gracefully, as at an upgrade
+        site.two.start()
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    whole = Ledger()
+    for ledger in ledgers:
+        whole.merge(ledger)
+    app = application(site.one)
+    found = audit(app, whole, site.person())
+    with app.app_context():
+        db.engine.dispose()
+    assert found.wrong == []
+    assert found.figures["token responses seen by clients"] > 0
+
+
+def test_without_any_node_the_answer_is_503(site: Site) -> None:
+    for node in (site.one, site.two):
+        node.stop()
+    person = site.person()
+    answer = person.refresh("whatever")
+    assert answer.status_code == 503
+    assert answer.headers["Retry-After"]
+    assert answer.json()["error"] == "temporarily_unavailable"
+
+
+class From(HTTPAdapter):
+    """Speaks from another address of this machine."""
+
+    def init_poolmanager(self, *args: object, **kwargs: object) -> None:
+        super().init_poolmanager(*args, source_address=("127.0.0.9", 0), **kwargs)
+
+
+FORGED = {
+    "X-Forwarded-For": "6.6.6.6",
+    "X-Forwarded-Proto": "http",
+    "X-Forwarded-Host": "evil.example",
+    "X-Forwarded-Prefix": "/evil",
+}
+
+
+def test_addresses_behind_one_proxy(site: Site) -> None:
+    """The log has the client's own address, whatever it says of itself."""
+    sign_in_from_elsewhere(site.person())
+    log = site.one.log + site.two.log
+    assert '"address": "127.0.0.9"' in log
+    assert "6.6.6.6" not in log
+
+
+def test_addresses_behind_two_proxies(
+    site: Site,
+    cluster: Postgresql,
+    folder: Path,
+    stack: ExitStack,
+    make_node: Callable[..., Node],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node = make_node(1, SSO_DATABASE_URL=cluster.url, SSO_TRUSTED_PROXIES="2")
+    inner = Inner(folder / "inner", node.port)
+    front = Nginx(folder / "front", (inner.port, inner.port))
+    node.base_url = node.environ["SSO_BASE_URL"] = f"{front.origin}/api/auth"
+    node.start()
+    for proxy in (inner, front):
+        stack.callback(proxy.stop)
+        proxy.start()
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(front.certificate))
+    person = site.person()
+    person.base_url = node.base_url
+    sign_in_from_elsewhere(person)
+    assert '"address": "127.0.0.9"' in node.log
+    assert "6.6.6.6" not in node.log
+
+
+def sign_in_from_elsewhere(person: Person) -> None:
+    person.browser.mount("https://", From())
+    person.browser.headers.update(FORGED)
+    assert retried(person.authorize)
+
+
+def retried(act: Callable[[], str]) -> str:
+    """What a person does who sees that the service cannot be used at the moment."""
+    for _ in range(10):
+        try:
+            return act()
+        except Unfinished as unfinished:
+            away(unfinished.answer)
+    return act()
+
+
+def patient(ask: Callable[[], requests.Response]) -> requests.Response:
+    """What an application's backend does. nginx leaves a node alone for 2 s after a fault."""
+    for _ in range(10):
+        answer = ask()
+        if answer.status_code != 503:
+            return answer
+        away(answer)
+    return ask()
+
+
+def away(answer: requests.Response) -> None:
+    """A 503 says when to try again; half of that is soon enough for a test."""
+    assert answer.status_code == 503, answer.text
+    time.sleep(float(answer.headers["Retry-After"]) / 2)

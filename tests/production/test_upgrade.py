@@ -1,0 +1,165 @@
+"""Upgrades: the program before the newest migration serves on while, and after, it is applied."""
+
+import os
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import flask_migrate
+import pytest
+from alembic.script import ScriptDirectory
+
+from sso.extensions import db
+from tests.machines import Node, Postgresql
+from tests.production.audit import audit
+from tests.production.ledger import Customer, Ledger
+from tests.production.people import CALLBACK, EMAIL, PASSWORD, Person
+from tests.production.seeding import application
+from tests.services import ROOT, wait_for
+
+# The installed project must not lend the old one its newer modules and commands.
+ALONE = """
+import sys
+sys.meta_path[:] = [one for one in sys.meta_path if "__editable__" not in repr(one)]
+"""
+FLASK = f"""{ALONE}
+from flask.cli import FlaskGroup
+from wsgi import app
+group = FlaskGroup(create_app=lambda: app)
+group._loaded_plugin_commands = True
+group.main(sys.argv[1:])
+"""
+GUNICORN = f"""{ALONE}
+from gunicorn.app.wsgiapp import run
+run()
+"""
+SCRIPTS = ScriptDirectory(str(ROOT / "migrations"))
+
+
+def git(*arguments: str) -> bytes:
+    return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True).stdout
+
+
+@pytest.fixture(scope="module")
+def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The project as it was before the newest migration was added to it."""
+    if not (ROOT / ".git").exists():
+        if os.environ.get("CI"):
+            pytest.fail("CI needs the history")
+        pytest.skip("there is no history here")
+    newest = SCRIPTS.get_revision("head").path
+    added = git("log", "--diff-filter=A", "--format=%H", "-1", "--", newest).decode().strip()
+    folder = tmp_path_factory.mktemp("before")
+    archive = git("archive", f"{added}~1" if added else "HEAD")
+    with tarfile.open(fileobj=BytesIO(archive)) as tree:
+        tree.extractall(folder, filter="data")
+    return folder
+
+
+class OldNode(Node):
+    """A node with the code of another folder, started as that says."""
+
+    code: Path
+
+    def flask(self, *arguments: str, stdin: str = "") -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", FLASK, *arguments],
+            cwd=self.code,
+            env={**self.environ, "PYTHONPATH": str(self.code)},
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def start(self, *, ready: bool = True) -> None:
+        address = ("-b", f"127.0.0.1:{self.port}", "-w", str(self.workers))
+        with (self.folder / "gunicorn.log").open("a") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", GUNICORN, "wsgi:app", *address],
+                cwd=self.code,
+                env={**self.environ, "PYTHONPATH": str(self.code)},
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        wait_for(self.is_ready if ready else self.is_listening, "gunicorn")
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+def test_nobody_notices(
+    before: Path,
+    make_node: Callable[..., Any],
+    database: str,
+    request: pytest.FixtureRequest,
+) -> None:
+    """Migrate under the old program's feet, add a node of the new one, and go on with both."""
+    old, new = make_node(1, OldNode), make_node(1)
+    old.code = before
+    if database == "postgresql":
+        cluster: Postgresql = request.getfixturevalue("cluster")
+        old.environ["SSO_DATABASE_URL"] = cluster.url
+    old.environ["SSO_REFRESH_TOKEN_LEEWAY"] = "600"
+    new.environ.update({k: v for k, v in old.environ.items() if k.startswith("SSO_")})
+    old.flask("db", "upgrade")
+    old.add_user(EMAIL, PASSWORD)
+    client = old.register(
+        "Books", CALLBACK, "--first-party", "--scope", "openid profile email offline_access"
+    )
+    old.start()
+
+    stop, ledgers, addresses = Event(), [], [old.base_url]
+
+    def serve(number: int) -> None:
+        person = Person(old.base_url, client["client_id"], client["client_secret"])
+        ledgers.append(Customer(person, addresses, stop, number).run())
+
+    threads = [Thread(target=serve, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        new.flask("db", "upgrade")
+        new.start()
+        addresses.append(f"{new.origin}/api/auth")
+        time.sleep(2)  # requests go to both
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    if (before / "sso" / "readiness.py").exists():
+        assert old.readiness().ok
+    whole = Ledger()
+    for ledger in ledgers:
+        whole.merge(ledger)
+    app = application(new)
+    person = Person(f"{new.origin}/api/auth", client["client_id"], client["client_secret"])
+    found = audit(app, whole, person)
+    with app.app_context():
+        db.engine.dispose()
+    assert found.wrong == []
+    assert found.figures["refreshes seen by clients"] > 0
+    assert not [name for name in whole.seen if name.endswith(("503", "broken"))], whole.seen
+
+
+def test_a_start_on_an_older_schema_says_what_to_do(make_node: Callable[..., Node]) -> None:
+    node = make_node(1)
+    older = SCRIPTS.get_revision("head").down_revision
+    app = application(node)
+    with app.app_context():
+        flask_migrate.upgrade(revision=older)
+        db.engine.dispose()
+    node.start(ready=False)
+    wait_for(node.is_listening, "gunicorn")
+    advice = f"the schema is {older}, older than this program; run: flask db upgrade"
+    wait_for(lambda: advice in node.log, "the advice")
+    answer = node.readiness()
+    assert (answer.status_code, answer.json()["reason"]) == (503, advice)
+    node.flask("db", "upgrade")
+    assert node.readiness().ok
