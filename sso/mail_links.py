@@ -33,7 +33,7 @@ def make(purpose: str, address: str, user: User | None) -> tuple[MailToken, str]
         purpose=purpose,
         user_id=user.id if user else None,
         address=address,
-        bound_to=_bond(user),
+        bound_to=bond(user),
         created_at=now,
         expires_at=now + LIFETIME,
     )
@@ -49,12 +49,12 @@ def find(secret: str, *purposes: str) -> tuple[MailToken, User | None] | None:
     if found is None:
         return None
     token, user = found
-    if token.user_id is not None and (user is None or token.bound_to != _bond(user)):
+    if token.user_id is not None and (user is None or token.bound_to != bond(user)):
         return None
     return token, user
 
 
-def _bond(user: User | None) -> str:
+def bond(user: User | None) -> str:
     """Another one as soon as the user's address or password is another one."""
     state = f"{user.email}\n{user.password_hash}" if user else ""
     return "sha256:" + hashlib.sha256(state.encode()).hexdigest()

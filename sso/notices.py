@@ -8,7 +8,7 @@ from typing import Any
 
 from flask_babel import get_locale
 
-from sso import audit
+from sso import audit, mail_links
 from sso.email_addresses import domain
 from sso.models import BrowserSession, Mail, User
 from sso.store import mails
@@ -39,7 +39,8 @@ def sign_up_asked(address: str) -> None:
 
 def email_change_asked(user: User, address: str) -> None:
     """A user wants another address: the new one is asked, the old one is warned."""
-    _owe("change_email", address, user)
+    # Should the password change before the mail is sent, nobody's link is to survive it.
+    _owe("change_email", address, user, bond=mail_links.bond(user))
     _owe("email_change_asked", user.email, user, new_address=address)
 
 

@@ -72,6 +72,8 @@ def _addressee(mail: Mail) -> tuple[str, User | None] | None:
     user = users.find(mail.user_id) if mail.user_id else None
     if user is None or user.disabled_at is not None:
         return None
+    if mail.kind == "change_email" and mail.details.get("bond") != mail_links.bond(user):
+        return None
     if mail.kind == "change_email" and owner is not None:
         return None if owner.id == user.id else ("known_address", owner)
     if mail.kind == "verify" and (user.email_verified or user.email != mail.address):

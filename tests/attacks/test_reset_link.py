@@ -149,3 +149,16 @@ def test_looking_changes_nothing(app: Flask, user: User, link: str, mailbox: Mai
         db.session.rollback()
     assert password_is(app, PASSWORD)
     assert set_password(app, link, NEW) == 200
+
+
+def test_a_new_password_stops_a_change_of_address_whose_mail_waits(
+    app: Flask, user: User, mailbox: Mailbox
+) -> None:
+    """A thief who knows the password asks for another address; the owner is quicker."""
+    thief = Browser(app)
+    thief.sign_in()
+    thief.open(f"{ORIGIN}{BASE}/account/email")
+    thief.submit(email="thief@evil.example", password=PASSWORD)
+    arguments = ["user", "set-password", user.email, "--password-stdin"]
+    app.test_cli_runner().invoke(args=arguments, input=NEW + "\n")
+    assert {mail["X-Envelope"].split()[-1] for mail in mailbox.read()} == {user.email}
