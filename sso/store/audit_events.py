@@ -19,7 +19,8 @@ _BATCH = 1000  # rows in memory at a time
 
 def add(events: Iterable[Event]) -> None:
     """Write events in the transaction that is under way, by one statement."""
-    db.session.execute(insert(AuditEvent), [_values(event) for event in events])
+    rows = [_values(event) for event in events]
+    db.session.execute(insert(AuditEvent).values(rows if len(rows) > 1 else rows[0]))
 
 
 def add_by(connection: Connection, events: Iterable[Event]) -> None:
