@@ -19,6 +19,7 @@ from sso.models import (
     Consent,
     Grant,
     LogoutDelivery,
+    Mail,
     Token,
     User,
 )
@@ -115,6 +116,17 @@ def fill(app: Flask, client_id: str, rows: int, say: Callable[[str], None]) -> N
                 "client_id": literal(client_id),
                 "sub": cast(user(n), String),
                 "sid": cast(_uuid("ended session")(n), String),
+                "next_attempt_at": literal(None, UtcDateTime),
+                "delivered_at": times["old"],
+            },
+        ),
+        (
+            Mail,
+            1,
+            lambda n: {
+                "id": _uuid("mail")(n),
+                "kind": literal("new_browser"),
+                "address": literal("person") + cast(n, String) + literal("@bench.example"),
                 "next_attempt_at": literal(None, UtcDateTime),
                 "delivered_at": times["old"],
             },
