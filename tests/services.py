@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -35,10 +36,27 @@ def require(what: str, path: str | None) -> str:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port on which nobody listens, and that no outgoing connection takes by chance."""
+    for port in _ports:
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise AssertionError("no port is free")
+
+
+def _own_ports() -> Iterator[int]:
+    """Below Linux's ephemeral ports, apart for each of pytest-xdist's workers."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    first = 10_000 + worker * 2_000
+    start = random.randrange(2_000)
+    for step in range(20_000):
+        yield first + (start + step) % 2_000
+
+
+_ports = _own_ports()
 
 
 def wait_for(ready: Callable[[], bool], what: str, seconds: float = 30) -> None:
@@ -156,20 +174,20 @@ class Server:
             yield self
 
     @contextmanager
-    def serving(self, application: str = "wsgi:app") -> Iterator["Server"]:
+    def serving(self, *arguments: str) -> Iterator["Server"]:
         """Start gunicorn, wait until ready; stop in the end."""
-        self.start(application)
+        self.start(*arguments)
         try:
             yield self
         finally:
             self.stop()
 
-    def start(self, application: str = "wsgi:app") -> None:
-        """Start gunicorn and wait until it is ready."""
+    def start(self, *arguments: str) -> None:
+        """Start gunicorn, with more arguments of its own, and wait until it is ready."""
         with (self.folder / "gunicorn.log").open("a") as log:
             self.process = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "gunicorn", application),
+                    *(sys.executable, "-m", "gunicorn", *arguments),
                     *("-b", f"127.0.0.1:{self.port}", "-w", str(self.workers)),
                 ],
                 cwd=ROOT,
@@ -196,7 +214,11 @@ class Server:
         return (self.folder / "gunicorn.log").read_text()
 
     def _is_ready(self) -> bool:
-        return _answers(self.port) and requests.get(f"{self.origin}/readyz", timeout=5).ok
+        assert self.process.poll() is None, self.log
+        try:
+            return requests.get(f"{self.origin}/readyz", timeout=5).ok
+        except requests.ConnectionError:
+            return False
 
 
 def _answers(port: int) -> bool:

@@ -31,7 +31,7 @@ from tests.services import Server, postgresql
 CLIENT = "Benchmark"
 REDIRECT_URI = "https://app.bench.example/callback"
 PEOPLE = 16
-BARE_ROUTE = "tests.bench.bare:application"
+BARE_ROUTE = ("-c", "python:tests.bench.bare_gunicorn")
 
 
 def main() -> None:
@@ -83,7 +83,7 @@ def _measure(root: Path, url: str | None, options: argparse.Namespace) -> dict[s
     with contextlib.ExitStack() as servers:
         with one_core():
             servers.enter_context(server.serving())
-            servers.enter_context(bare.serving(BARE_ROUTE))
+            servers.enter_context(bare.serving(*BARE_ROUTE))
         at_start = processes.memory(processes.tree(server.pid))
         for number in range(options.rounds + 1):
             for place in PLACES:

@@ -15,7 +15,3 @@ def bare() -> dict[str, Any]:
 @app.get("/readyz")
 def readyz() -> dict[str, Any]:
     return {"status": "ready"}
-
-
-# Not the Flask object itself, which gunicorn.conf.py would take for the server's.
-application = app.wsgi_app

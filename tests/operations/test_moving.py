@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.pool import NullPool
 
-from sso import create_app, database
+from sso import audit_trail, create_app, database
 from sso.extensions import db
 from sso.jobs import moving
 from sso.models import Base, Client, User
@@ -66,6 +66,7 @@ def lived_in(app: Flask) -> Flask:
         run(app, "user", "sign-out", "dana@example.com")
         page = Browser(app).approve(client)
         assert client.exchange(page.code).status_code == 200
+    audit_trail.flush(app)
     assert sum(bool(rows) for rows in rows_of(app).values()) >= 9
     return app
 

@@ -1,0 +1,17 @@
+"""gunicorn's settings for the bare route: the server's own, but for what asks the server."""
+
+import gc
+from typing import Any
+
+from sso.gunicorn_conf import *  # noqa: F403 (the names are gunicorn's settings)
+
+wsgi_app = "tests.bench.bare:app"
+
+
+def when_ready(server: Any) -> None:
+    gc.collect()
+    gc.freeze()
+
+
+def post_worker_init(worker: Any) -> None:
+    pass
