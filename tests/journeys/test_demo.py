@@ -1,6 +1,7 @@
 """`flask demo`: everything from nothing, in one command."""
 
 import json
+import os
 import re
 import signal
 import socket
@@ -25,16 +26,21 @@ def demo(folder: Path, port: int, client_port: int) -> Iterator[dict[str, str]]:
             *(sys.executable, "-m", "flask", "demo", "--json", "--folder", str(folder)),
             *("--port", str(port), "--client-port", str(client_port)),
         ],
-        cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True,
+        cwd=ROOT, env={**os.environ, "PYTHONFAULTHANDLER": "1"},
+        stdout=subprocess.PIPE, stderr=log, text=True,
     )  # fmt: skip
     assert process.stdout is not None
     try:
         yield json.loads(process.stdout.readline())
     finally:
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=20)
+        try:
+            process.communicate(timeout=20)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGABRT)  # writes where each of its threads is
+            process.communicate(timeout=20)
         log.close()
-    assert process.returncode == 0
+    assert process.returncode == 0, folder.with_suffix(".log").read_text()
 
 
 def ask_for_a_new_password(told: dict[str, str]) -> None:
