@@ -134,6 +134,18 @@ SETTINGS = (
         number(60, 2 * YEAR),
     ),
     Setting(
+        "SSO_KEY_LIFETIME",
+        7_776_000,
+        "seconds after which the worker rotates the signing keys",
+        number(24 * 3600, 10 * YEAR),
+    ),
+    Setting(
+        "SSO_AUDIT_LIFETIME",
+        34_560_000,
+        "seconds for which audit events are kept",
+        number(24 * 3600, 20 * YEAR),
+    ),
+    Setting(
         "SSO_METRICS_PORT",
         None,
         "port for Prometheus; without it, nothing is counted",
@@ -172,6 +184,8 @@ class Settings:
     refresh_token_leeway: int
     session_lifetime: int
     session_absolute_lifetime: int
+    key_lifetime: int
+    audit_lifetime: int
     metrics_port: int | None
     metrics_address: str
     log_format: str

@@ -10,9 +10,10 @@ from joserfc import jwt
 from joserfc.jwk import OctKey
 
 from sso import current, keys, sealing
-from sso.jobs.key_rotation import RotationRefused, retire, rotate
-from sso.keys import JWKS_MAX_AGE, KeyRing
-from sso.models import KeyState
+from sso.extensions import db
+from sso.jobs.key_rotation import RotationRefused, retire, rotate, rotate_aged
+from sso.keys import ALGORITHMS, JWKS_MAX_AGE, KeyRing
+from sso.models import KeyState, SigningKey
 from sso.store import signing_keys
 from tests.conftest import SECRET_KEY, Clock
 
@@ -58,7 +59,7 @@ def test_rotation(clock: Clock, app: Flask, make_app: Callable[..., Flask]) -> N
         ring = current.key_ring()
         old = ring.sign({"sub": "dana"}, "ES256", "JWT")
         cached = ring.jwks()
-        following = signing_keys.in_state("ES256", KeyState.NEXT)
+        following = in_state("ES256", KeyState.NEXT)
         assert following is not None
         assert following.kid in cached.decode()
         rotate(SECRET_KEY)
@@ -75,6 +76,35 @@ def test_rotation(clock: Clock, app: Flask, make_app: Callable[..., Flask]) -> N
     with worker.app_context():
         assert worker.extensions["sso.keys"].active("ES256").kid == newest
         assert current.key_ring().verify(old, "JWT")
+
+
+def test_rotation_by_age(clock: Clock, app: Flask) -> None:
+    with app.app_context():
+        first = in_state("RS256", KeyState.ACTIVE)
+        db.session.rollback()
+        assert first is not None
+        clock.move(days=89)
+        assert rotate_aged() == 0
+        clock.move(days=2)
+        retire_next("RS256")
+        assert rotate_aged() == 0  # a cached key set may lack the key that was just made
+        clock.move(seconds=JWKS_MAX_AGE + 20)
+        assert rotate_aged() == len(ALGORITHMS)
+        assert rotate_aged() == 0
+        activated = in_state("RS256", KeyState.ACTIVE)
+        assert activated is not None
+        assert activated.kid != first.kid
+
+
+def in_state(alg: str, state: KeyState) -> SigningKey | None:
+    found = [key for key in signing_keys.every() if (key.alg, key.state) == (alg, state)]
+    return found[0] if found else None
+
+
+def retire_next(alg: str) -> None:
+    following = in_state(alg, KeyState.NEXT)
+    assert following is not None
+    retire(following.kid, SECRET_KEY)
 
 
 def test_a_running_worker_notices(clock: Clock, app: Flask, make_app: Callable[..., Flask]) -> None:
@@ -104,14 +134,14 @@ def test_a_retired_key_is_unpublished_when_no_token_of_it_can_live(
 
 def test_retire(app: Flask) -> None:
     with app.app_context():
-        following = signing_keys.in_state("ES256", KeyState.NEXT)
-        active = signing_keys.in_state("ES256", KeyState.ACTIVE)
+        following = in_state("ES256", KeyState.NEXT)
+        active = in_state("ES256", KeyState.ACTIVE)
         assert following is not None
         assert active is not None
         with pytest.raises(RotationRefused):
             retire(active.kid, SECRET_KEY)
         assert retire(following.kid, SECRET_KEY).state == KeyState.RETIRED
-        fresh = signing_keys.in_state("ES256", KeyState.NEXT)
+        fresh = in_state("ES256", KeyState.NEXT)
         assert fresh is not None
         assert fresh.kid != following.kid
 

@@ -5,6 +5,7 @@ from datetime import timedelta
 import click
 from flask.cli import with_appcontext
 
+from sso import current
 from sso.cli.commands import Command, json_option
 from sso.cli.output import print_json, print_table
 from sso.jobs import audit_chain, purge
@@ -14,17 +15,17 @@ from sso.jobs import audit_chain, purge
 @click.option(
     "--audit-days",
     type=click.IntRange(1),
-    default=400,
-    show_default=True,
-    help="Days for which audit events are kept.",
+    help="Days for which audit events are kept, instead of SSO_AUDIT_LIFETIME.",
 )
 @json_option
 @with_appcontext
-def purge_command(audit_days: int, as_json: bool) -> None:
+def purge_command(audit_days: int | None, as_json: bool) -> None:
     """Delete what has expired and can no longer be asked about, while the service goes on."""
     counts = purge.purge()
     audit_chain.seal()
-    counts["audit_events"] = audit_chain.purge(timedelta(days=audit_days))
+    lifetime = timedelta(seconds=current.settings().audit_lifetime)
+    keep = timedelta(days=audit_days) if audit_days else lifetime
+    counts["audit_events"] = sum(iter(lambda: audit_chain.purge(keep), 0))
     if as_json:
         print_json(counts)
     else:

@@ -88,14 +88,15 @@ def seal_due() -> int:
         return 0
 
 
-def purge(keep: timedelta) -> int:
-    """Delete the beginning of the chain that is older; commits. Tells how many events.
+def purge(keep: timedelta, at_most: int = 5000) -> int:
+    """Delete from the beginning of the chain what is older; commits. Tells how many events.
 
-    What stays is verifiable from the anchor on. Raises `ChainBroken`.
+    What stays is verifiable from the anchor on. At most so many: call it again until none is left.
+    Raises `ChainBroken`.
     """
     key = _key()
     chain = _lock(key)
-    last = audit_events.last_before(clock.now() - keep) if chain else None
+    last = audit_events.last_before(clock.now() - keep, at_most) if chain else None
     if chain is None or last is None:
         db.session.rollback()
         return 0
@@ -105,6 +106,15 @@ def purge(keep: timedelta) -> int:
     audit.event("audit_purged", events=count, up_to=chain.anchor_number)
     db.session.commit()
     return count
+
+
+def purge_due() -> int:
+    """As `purge`, for the worker, by `SSO_AUDIT_LIFETIME`; leaves a broken chain as it is."""
+    try:
+        return purge(timedelta(seconds=current.settings().audit_lifetime))
+    except ChainBroken:
+        db.session.rollback()  # `seal_due` tells it
+        return 0
 
 
 def verify(seen: tuple[int, str] | None = None) -> Verdict:

@@ -1,13 +1,17 @@
 """The life of signing keys: make the first ones, rotate, retire."""
 
+import logging
+from collections.abc import Sequence
 from datetime import timedelta
 
 from sqlalchemy.exc import IntegrityError
 
-from sso import audit, clock, keys
+from sso import audit, clock, current, keys
 from sso.extensions import db
 from sso.models import KeyState, SigningKey
 from sso.store import signing_keys
+
+logger = logging.getLogger("sso.jobs")
 
 
 class RotationRefused(Exception):
@@ -42,31 +46,56 @@ def ensure_keys(secret_key: str) -> bool:
 def rotate(secret_key: str, force: bool = False) -> list[SigningKey]:
     """Next becomes active, active becomes retired, a new next is made; commits.
 
-    Raises `RotationRefused` while a client's cached key set may lack the next key.
+    Raises `RotationRefused` while a client's cached key set may lack the next key, and when another
+    process was quicker.
     """
-    if not force and (wait := _seconds_to_wait()):
+    rows = signing_keys.every()
+    if not force and (wait := _seconds_to_wait(rows)):
         raise RotationRefused(
             f"the next keys are too young: a client that caches the key set may not know them "
             f"for another {wait} s; try again then, or use --force if a key is compromised"
         )
     fresh = {alg: keys.generate(alg, secret_key) for alg in keys.ALGORITHMS}
+    kids = {(row.alg, row.state): row.kid for row in rows}
     activated = []
-    now = clock.now()
     for alg in keys.ALGORITHMS:
-        active = signing_keys.in_state(alg, KeyState.ACTIVE)
-        following = signing_keys.in_state(alg, KeyState.NEXT)
-        if following is None:
+        if active := kids.get((alg, KeyState.ACTIVE)):
+            _move(active, KeyState.ACTIVE, KeyState.RETIRED)
+        if not (following := kids.get((alg, KeyState.NEXT))):
             raise RotationRefused("there are no keys yet; run: flask db upgrade")
-        if active is not None:
-            active.state, active.retired_at = KeyState.RETIRED, now
-            db.session.flush()
-        following.state, following.activated_at = KeyState.ACTIVE, now
-        db.session.flush()
+        activated.append(_move(following, KeyState.NEXT, KeyState.ACTIVE))
         signing_keys.add(_row(fresh[alg], KeyState.NEXT))
-        activated.append(following)
-        audit.event("key_rotated", kid=following.kid, alg=alg)
+        audit.event("key_rotated", kid=following, alg=alg)
     db.session.commit()
     return activated
+
+
+def _move(kid: str, state: KeyState, to: KeyState) -> SigningKey:
+    """One atomic statement decides between processes that saw the same keys."""
+    key = signing_keys.move(kid, state, to, clock.now())
+    if key is None:
+        db.session.rollback()
+        raise RotationRefused("another process is changing the keys; see: flask key list")
+    return key
+
+
+def rotate_aged() -> int:
+    """For the worker: rotate when the oldest active key has reached its age; commits.
+
+    Tells how many keys became active. With several workers one rotates, the others see it done.
+    """
+    settings = current.settings()
+    oldest = signing_keys.oldest_activation()
+    lifetime = timedelta(seconds=settings.key_lifetime)
+    if oldest is None or clock.now() - oldest < lifetime:
+        db.session.rollback()
+        return 0
+    try:
+        return len(rotate(settings.secret_key))
+    except RotationRefused as why:
+        db.session.rollback()
+        logger.info("signing keys are not rotated now: %s", why)
+        return 0
 
 
 def retire(kid: str, secret_key: str) -> SigningKey:
@@ -80,17 +109,15 @@ def retire(kid: str, secret_key: str) -> SigningKey:
     if key.state == KeyState.ACTIVE:
         raise RotationRefused("this is the active key; run: flask key rotate")
     if key.state == KeyState.NEXT:
-        key.state, key.retired_at = KeyState.RETIRED, clock.now()
-        db.session.flush()
+        key = _move(kid, KeyState.NEXT, KeyState.RETIRED)
         signing_keys.add(_row(keys.generate(key.alg, secret_key), KeyState.NEXT))
         audit.event("key_retired", kid=key.kid, alg=key.alg)
     db.session.commit()
     return key
 
 
-def _seconds_to_wait() -> int:
+def _seconds_to_wait(rows: Sequence[SigningKey]) -> int:
     """Seconds until every cached key set has the next keys; 0 when it is safe now."""
-    rows = signing_keys.every()
     first = min((row.created_at for row in rows), default=None)
     youngest = max((row.created_at for row in rows if row.state == KeyState.NEXT), default=None)
     if first is None or youngest is None or youngest == first:

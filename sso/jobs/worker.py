@@ -9,7 +9,7 @@ from flask import Flask
 
 from sso import audit
 from sso.extensions import db
-from sso.jobs import audit_chain, logout_delivery, mail_delivery, purge
+from sso.jobs import audit_chain, key_rotation, logout_delivery, mail_delivery, purge
 
 logger = logging.getLogger("sso.jobs")
 
@@ -28,6 +28,8 @@ JOBS = (
     Job("send mails", 1, mail_delivery.deliver_due),
     Job("seal audit events", 1, audit_chain.seal_due),
     Job("purge", 3600, purge.Piecewise()),
+    Job("purge audit events", 3600, audit_chain.purge_due),
+    Job("rotate keys", 3600, key_rotation.rotate_aged),
 )
 
 

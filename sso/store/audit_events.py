@@ -130,12 +130,20 @@ def sealed_of(connection: Connection) -> Iterator[AuditEvent]:
         yield AuditEvent(**row._mapping)
 
 
-def last_before(moment: datetime) -> tuple[int, str] | None:
-    """Number and seal of the last event of the longest beginning of the chain that is older."""
+def last_before(moment: datetime, at_most: int) -> tuple[int, str] | None:
+    """Number and seal of the last event of the longest beginning of the chain that is older.
+
+    The beginning ends after so many events.
+    """
+    first = db.session.scalar(select(func.min(AuditEvent.number)))
+    if first is None:
+        return None
     first_kept = db.session.scalar(
         select(func.min(AuditEvent.number)).where(AuditEvent.at >= moment)
     )
-    statement = select(AuditEvent.number, AuditEvent.seal).where(AuditEvent.number.is_not(None))
+    statement = select(AuditEvent.number, AuditEvent.seal).where(
+        AuditEvent.number < first + at_most
+    )
     if first_kept is not None:
         statement = statement.where(AuditEvent.number < first_kept)
     found = db.session.execute(statement.order_by(AuditEvent.number.desc()).limit(1)).one_or_none()

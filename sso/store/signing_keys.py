@@ -1,8 +1,9 @@
 """Statements about signing keys."""
 
 from collections.abc import Sequence
+from datetime import datetime
 
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from sso.extensions import db
 from sso.models import KeyState, SigningKey
@@ -19,10 +20,25 @@ def find(kid: str) -> SigningKey | None:
     return db.session.scalar(select(SigningKey).where(SigningKey.kid == kid))
 
 
-def in_state(alg: str, state: KeyState) -> SigningKey | None:
-    """The one next or active key of an algorithm, locked for a change."""
+def move(kid: str, state: KeyState, to: KeyState, moment: datetime) -> SigningKey | None:
+    """Change the state of a key that is still in this one; `None` if it no longer is."""
+    since = SigningKey.activated_at if to == KeyState.ACTIVE else SigningKey.retired_at
     return db.session.scalar(
-        select(SigningKey).where(SigningKey.alg == alg, SigningKey.state == state).with_for_update()
+        update(SigningKey)
+        .where(SigningKey.kid == kid, SigningKey.state == state)
+        .values({SigningKey.state: to, since: moment})
+        .returning(SigningKey)
+        .execution_options(populate_existing=True)
+    )
+
+
+def oldest_activation() -> datetime | None:
+    """Since when the active key that has been in use longest is."""
+    return db.session.scalar(
+        select(SigningKey.activated_at)
+        .where(SigningKey.state == KeyState.ACTIVE)
+        .order_by(SigningKey.activated_at)
+        .limit(1)
     )
 
 

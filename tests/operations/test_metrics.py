@@ -154,7 +154,7 @@ def test_another_worker_takes_over(watched: Server) -> None:
 def _workers(server: Server) -> list[int]:
     """The processes below gunicorn's master."""
     told = subprocess.run(
-        ["pgrep", "-f", f"gunicorn wsgi:app -b 127.0.0.1:{server.port} "],
+        ["pgrep", "-f", f"gunicorn -b 127.0.0.1:{server.port} "],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     return [int(line) for line in told.stdout.split()]

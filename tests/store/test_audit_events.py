@@ -14,6 +14,7 @@ from sso.extensions import db
 from sso.jobs import audit_chain
 from sso.models import AuditEvent, User
 from sso.store import audit_events
+from tests.conftest import Clock
 from tests.factories import make_user
 
 
@@ -174,11 +175,8 @@ def _with_key(app: Flask, key: str) -> object:
 
 
 def test_purging_keeps_the_rest_verifiable(
-    app: Flask, clock: object, monkeypatch: pytest.MonkeyPatch
+    app: Flask, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tests.conftest import Clock
-
-    assert isinstance(clock, Clock)
     happen(app, 3)
     clock.move(days=10)
     happen(app, 4)
@@ -193,6 +191,19 @@ def test_purging_keeps_the_rest_verifiable(
     clock.move(days=10)
     assert json.loads(run.invoke(args=["purge", "--audit-days", "5", "--json"]).stdout)
     assert "event 4 was removed" not in verify(app)
+
+
+def test_the_worker_purges_by_the_setting(app: Flask, clock: Clock) -> None:
+    happen(app, 12)
+    clock.move(days=400, hours=1)
+    happen(app, 2)
+    with app.app_context():
+        audit_chain.seal()
+        assert audit_chain.purge(timedelta(days=400), at_most=5) == 5
+        assert verify(app) == []
+        assert audit_chain.purge_due() == 7
+        assert audit_chain.purge_due() == 0
+    assert verify(app) == []
 
 
 def test_sealed_by_several_at_once(app: Flask, monkeypatch: pytest.MonkeyPatch) -> None:

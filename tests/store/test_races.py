@@ -3,16 +3,19 @@
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from threading import Barrier, BoundedSemaphore
 from typing import Any
 
 import pytest
 from flask import Flask
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 
-from sso import passwords
+from sso import clock, keys, passwords
 from sso.extensions import db
-from sso.models import Token, User
+from sso.jobs import key_rotation
+from sso.models import SigningKey, Token, User
+from sso.store import signing_keys
 from tests.actors import Browser, RelyingParty
 
 
@@ -74,3 +77,19 @@ def test_many_people_at_once(
         return client.userinfo(tokens["access_token"]).status_code
 
     assert at_once(10, whole_flow) == [200] * 10
+
+
+def test_the_rotation_of_keys(app: Flask) -> None:
+    """However many workers see that the keys are old, they are rotated once."""
+    with app.app_context():
+        db.session.execute(update(SigningKey).values(activated_at=clock.now() - timedelta(days=91)))
+        db.session.commit()
+
+    def work() -> int:
+        with app.app_context():
+            return key_rotation.rotate_aged()
+
+    assert sorted(at_once(4, work)) == [0, 0, 0, len(keys.ALGORITHMS)]
+    with app.app_context():
+        states = Counter(key.state for key in signing_keys.every())
+    assert set(states.values()) == {len(keys.ALGORITHMS)}
