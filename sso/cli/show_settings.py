@@ -12,7 +12,8 @@ import click
 
 from sso.cli.commands import Failure, json_option
 from sso.cli.output import HIDDEN, print_json, print_line, print_record
-from sso.settings import SETTINGS, SettingsError, load_settings, read_settings
+from sso.known_settings import SETTINGS
+from sso.settings import SettingsError, load_settings, read_settings
 
 
 @click.command("settings")

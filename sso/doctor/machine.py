@@ -13,9 +13,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from sso import clock, current, keys
 from sso.doctor.finding import Finding, Findings, ok, skipped, warning, wrong
 from sso.extensions import db
+from sso.known_settings import SETTINGS
 from sso.models import KeyState
 from sso.readiness import schema_is_current
-from sso.settings import SETTINGS, Reading
+from sso.settings import Reading
 from sso.store import signing_keys
 
 MOST_SKEW = timedelta(seconds=5)

@@ -5,6 +5,7 @@ It ends at one statement that accepts each time step and each recovery code once
 
 import pytest
 from flask import Flask
+from sqlalchemy import select
 
 from sso.extensions import db
 from sso.models import Base, User

@@ -12,7 +12,7 @@ import pytest
 import requests
 from ruamel.yaml import YAML
 
-from sso.settings import SETTINGS
+from sso.known_settings import SETTINGS
 from tests.machines import Machine, Node
 from tests.production.seeding import migrate
 from tests.services import ROOT, require, wait_for
