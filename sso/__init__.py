@@ -10,7 +10,7 @@ from sso import (
     assets,
     audit_trail,
     browser_session,
-    cli,
+    command_line,
     cors,
     database,
     endpoints,
@@ -23,7 +23,7 @@ from sso import (
     observation,
     proxies,
 )
-from sso.extensions import csrf, db, migrate
+from sso.extensions import csrf, db
 from sso.keys import ID_TOKEN_LIFETIME, KeyRing
 from sso.metrics import server as metrics
 from sso.settings import Settings, load_settings
@@ -45,7 +45,6 @@ def create_app(environ: Mapping[str, str] | None = None, instance: Path | None =
     db.init_app(app)
     database.prepare(app)
     audit_trail.init_app(app)
-    migrate.init_app(app, db, directory=str(ROOT / "migrations"), render_as_batch=True)
 
     app.extensions["sso.keys"] = KeyRing(
         settings.secret_key,
@@ -64,7 +63,7 @@ def create_app(environ: Mapping[str, str] | None = None, instance: Path | None =
     errors.init_app(app)
     headers.init_app(app)
     cors.init_app(app)
-    cli.init_app(app)
+    command_line.init_app(app)
 
     proxies.init_app(app, settings.trusted_proxies, settings.base_path)
     return app

@@ -53,8 +53,10 @@ def reader() -> Engine:
 
 def end_session(_: BaseException | None = None) -> None:
     """End the transaction of a request. The answer stands, even if the connection is gone."""
+    if not db.session.registry.has():
+        return  # as at userinfo, which needs none
     try:
-        db.session.close()
+        db.session.remove()
     except SQLAlchemyError:
         logger.info("a connection was gone before the end of its transaction")
         db.session().invalidate()

@@ -32,7 +32,8 @@ def init_app(app: Flask) -> None:
 
     @app.after_request
     def say_which(response: Response) -> Response:
-        if response.mimetype == "text/html" and request.endpoint != "static":
+        # Nobody reads the text of a redirect.
+        if response.mimetype == "text/html" and not 300 <= response.status_code < 400:
             response.headers["Content-Language"] = language()
         return response
 

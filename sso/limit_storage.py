@@ -9,9 +9,6 @@ import threading
 import time
 
 from limits.storage import MemoryStorage, RedisStorage
-from redis import RedisError
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 logger = logging.getLogger("sso.limits")
 
@@ -28,6 +25,7 @@ class LimitStorage:
     def __init__(self, redis_url: str | None) -> None:
         self._local = MemoryStorage()
         self._redis = _connect(redis_url) if redis_url else None
+        self._faults = _faults(self._redis)
         self._away_until = self._say_again_at = float("-inf")
         self._state = threading.Lock()
 
@@ -36,7 +34,7 @@ class LimitStorage:
         if (redis := self._shared()) is not None:
             try:
                 return redis.incr(key, seconds)
-            except (RedisError, OSError) as error:
+            except self._faults as error:
                 self._is_away(error)
         self._bound()
         return self._local.incr(key, seconds)
@@ -45,7 +43,7 @@ class LimitStorage:
         if (redis := self._shared()) is not None:
             try:
                 return redis.get(key)
-            except (RedisError, OSError) as error:
+            except self._faults as error:
                 self._is_away(error)
         return self._local.get(key)
 
@@ -54,7 +52,7 @@ class LimitStorage:
         if (redis := self._shared()) is not None:
             try:
                 return redis.get_expiry(key)
-            except (RedisError, OSError) as error:
+            except self._faults as error:
                 self._is_away(error)
         return self._local.get_expiry(key)
 
@@ -62,7 +60,7 @@ class LimitStorage:
         if (redis := self._shared()) is not None:
             try:
                 redis.clear(key)
-            except (RedisError, OSError) as error:
+            except self._faults as error:
                 self._is_away(error)
         self._local.clear(key)
 
@@ -93,6 +91,10 @@ class LimitStorage:
 
 def _connect(url: str) -> RedisStorage:
     """Nothing is sent yet. A connection that went stale is made anew once."""
+    # Here, because a server without Redis has no use for these 6 MB.
+    from redis.backoff import NoBackoff
+    from redis.retry import Retry
+
     return RedisStorage(
         url,
         key_prefix=_PREFIX,
@@ -100,3 +102,11 @@ def _connect(url: str) -> RedisStorage:
         socket_connect_timeout=TIMEOUT,
         retry=Retry(NoBackoff(), 1),  # type: ignore[arg-type]
     )
+
+
+def _faults(redis: RedisStorage | None) -> tuple[type[Exception], ...]:
+    """What is raised while Redis is away."""
+    if redis is None:
+        return (OSError,)
+    errors = redis.base_exceptions
+    return (*(errors if isinstance(errors, tuple) else (errors,)), OSError)

@@ -13,8 +13,9 @@ from sso.redaction import redact
 from sso.settings import Settings
 
 TEXT = "%(asctime)s %(levelname)s %(name)s %(message)s"
-# Written by us alone, from what is harmless; or, as mail without a mail server, meant to be read.
-_AS_IT_IS = frozenset({"sso.access", "sso.mail"})
+# Written by us alone, from what is harmless (`audit` has cleaned it); or, as mail without a mail
+# server, meant to be read.
+_AS_IT_IS = frozenset({"sso.access", "sso.audit", "sso.mail"})
 # What would begin a line that nobody wrote.
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _COMMON = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}

@@ -1,11 +1,13 @@
 """How PostgreSQL is reached: a pool for each worker, time limits, and a server that comes back."""
 
 import select
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import psycopg
 from sqlalchemy import URL, Engine, event
 from sqlalchemy.exc import InvalidatePoolError
+
+if TYPE_CHECKING:  # SQLAlchemy loads the driver when PostgreSQL is used
+    from psycopg import Connection
 
 # One for each thread of a worker (gunicorn_conf), and what else runs in the process. All workers of
 # all nodes together need fewer than PostgreSQL's max_connections, which is 100 by default.
@@ -51,12 +53,12 @@ def prepare(engine: Engine) -> None:
     """
 
     @event.listens_for(engine, "checkout")
-    def is_alive(connection: psycopg.Connection[Any], _record: object, _proxy: object) -> None:
-        try:
-            watched = select.poll()
-            watched.register(connection.fileno(), select.POLLIN | select.POLLPRI)
-            ended = bool(watched.poll(0))
-        except psycopg.Error:
-            ended = True
-        if ended:
+    def is_alive(connection: "Connection[Any]", _record: object, _proxy: object) -> None:
+        if connection.closed or _has_news(connection.fileno()):
             raise InvalidatePoolError
+
+
+def _has_news(descriptor: int) -> bool:
+    watched = select.poll()
+    watched.register(descriptor, select.POLLIN | select.POLLPRI)
+    return bool(watched.poll(0))

@@ -9,14 +9,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import flask_migrate
 import pytest
 from argon2 import PasswordHasher
 from flask import Flask
 from sqlalchemy import MetaData, NullPool, Table, create_engine, delete, event, insert, select
 
 from sso import clock as sso_clock
-from sso import create_app, passwords
+from sso import create_app, migrating, passwords
 from sso.extensions import db
 from sso.jobs.key_rotation import ensure_keys
 from sso.models import Base, User
@@ -44,7 +43,7 @@ def migrate(url: str | None, instance: Path) -> None:
     """Bring a database to the current schema, with signing keys."""
     app = create_app(environ_of(url), instance)
     with app.app_context():
-        flask_migrate.upgrade()
+        migrating.upgrade()
         ensure_keys(SECRET_KEY)
         db.session.remove()
         db.engine.dispose()

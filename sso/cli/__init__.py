@@ -20,7 +20,7 @@ __all__ = ["init_app"]
 
 
 def init_app(app: Flask) -> None:
-    """Register all commands. Call it after Flask-Migrate's own `init_app`."""
+    """Register all commands; `command_line` calls it when the first is asked for."""
     app.cli.add_command(clients.group)
     app.cli.add_command(users.group)
     app.cli.add_command(signing_keys.group)

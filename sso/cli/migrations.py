@@ -4,12 +4,11 @@ from copy import copy
 from typing import Any
 
 import click
-from alembic.runtime.migration import MigrationContext
 from flask import Flask
 from flask.cli import with_appcontext
 from flask_migrate.cli import db as migrate_group
 
-from sso import current
+from sso import current, migrating, schema
 from sso.cli.commands import Command, json_option
 from sso.cli.moving import copy_command
 from sso.cli.output import print_json, print_line
@@ -19,6 +18,7 @@ from sso.jobs import key_rotation
 
 def init_app(app: Flask) -> None:
     """Put our commands into a copy of Flask-Migrate's group: the original is everybody's."""
+    migrating.bind(app)
     group = copy(migrate_group)
     group.commands = {**migrate_group.commands, "upgrade": _upgrade_command(), "copy": copy_command}
     app.cli.add_command(group, "db")  # in place of the one that Migrate.init_app added
@@ -52,4 +52,4 @@ def _upgrade_command() -> click.Command:
 
 def _revision() -> str | None:
     with db.engine.connect() as connection:
-        return MigrationContext.configure(connection).get_current_revision()
+        return schema.revision(connection)

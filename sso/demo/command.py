@@ -14,11 +14,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import click
-import flask_migrate
 from flask import Flask
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
-from sso import ROOT, create_app
+from sso import ROOT, create_app, migrating
 from sso.cli.registration import create_user, register_client, set_password
 from sso.demo.application import create_sample_application
 from sso.extensions import db
@@ -90,7 +89,7 @@ def _prepare(server: Flask, redirect_uri: str) -> tuple[str, str, str]:
     """Database, keys, the demo user with a new password, the sample client with a new secret."""
     password = "-".join(secrets.token_hex(2) for _ in range(4))
     with server.app_context():
-        flask_migrate.upgrade()
+        migrating.upgrade()
         ensure_keys(server.config["SECRET_KEY"])
         user = users.find_by_email(EMAIL)
         if user is None:

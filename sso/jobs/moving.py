@@ -10,14 +10,10 @@ import sqlite3
 from pathlib import Path
 from urllib.parse import quote
 
-from alembic import command
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from flask import current_app
 from sqlalchemy import URL, Connection, Engine, create_engine
 from sqlalchemy.exc import DatabaseError
 
-from sso import database, keys
+from sso import database, keys, migrating, schema
 from sso.extensions import db
 from sso.store import everything
 
@@ -61,11 +57,11 @@ def restore(path: Path, secret_key: str) -> dict[str, int]:
     source = create_engine("sqlite://", creator=lambda: sqlite3.connect(address, uri=True))
     try:
         with source.connect() as connection:
-            found = _revision(connection)
-            if found != _newest():
+            found = schema.revision(connection)
+            if found != schema.newest():
                 raise MoveRefused(
-                    f"the backup has the schema {found}, this program {_newest()}; on a copy of it "
-                    "run: SSO_DATABASE_URL=sqlite:///COPY flask db upgrade"
+                    f"the backup has the schema {found}, this program {schema.newest()}; on a copy "
+                    "of it run: SSO_DATABASE_URL=sqlite:///COPY flask db upgrade"
                 )
             if not all(
                 keys.can_open(secret_key, row) for row in everything.sealed_keys(connection)
@@ -86,7 +82,7 @@ def restore(path: Path, secret_key: str) -> dict[str, int]:
 def copy_into(target: Engine) -> dict[str, int]:
     """Copy every row of our database into another, empty one. Raises `MoveRefused`."""
     with everything.snapshot(db.engine) as source:
-        if _revision(source) != _newest():
+        if schema.revision(source) != schema.newest():
             raise MoveRefused("the database is not that of this program; run: flask db upgrade")
         return _fill(source, target)
 
@@ -96,28 +92,14 @@ def _fill(source: Connection, target: Engine) -> dict[str, int]:
     with target.connect() as connection:
         is_new = not everything.has_tables(connection)
     if is_new:
-        _make_tables(target)
+        migrating.make_tables(target)
     with target.begin() as connection:
-        if _revision(connection) != _newest():
+        if schema.revision(connection) != schema.newest():
             raise MoveRefused("the target has other tables; give an empty database")
         if taken := everything.occupied(connection):
             raise MoveRefused(f"the target is not empty: it has {', '.join(taken)}")
         everything.forget_first_keys(connection)
         return everything.copy(source, connection)
-
-
-def _make_tables(engine: Engine) -> None:
-    config = current_app.extensions["migrate"].migrate.get_config()
-    config.attributes["engine"] = engine
-    command.upgrade(config, "head")
-
-
-def _revision(connection: Connection) -> str | None:
-    return MigrationContext.configure(connection).get_current_revision()
-
-
-def _newest() -> str | None:
-    return ScriptDirectory(str(current_app.extensions["migrate"].directory)).get_current_head()
 
 
 def _sync(path: Path) -> None:

@@ -3,11 +3,10 @@
 from importlib.metadata import PackageNotFoundError, version
 from platform import python_version
 
-from alembic.migration import MigrationContext
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
-from sso import clock
+from sso import clock, schema
 from sso.extensions import db
 from sso.metrics import gauges
 from sso.models import KeyState
@@ -44,7 +43,7 @@ def _database_up() -> gauges.Reading:
 
 
 def _schema() -> gauges.Reading:
-    found = MigrationContext.configure(db.session.connection()).get_current_revision()
+    found = schema.revision(db.session.connection())
     return {(str(found),): 1}
 
 

@@ -13,11 +13,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import flask_migrate
 from flask import Flask
 from joserfc.jwk import KeySet
 
-from sso import create_app, digests, logs
+from sso import create_app, digests, logs, migrating
 from sso.cli.registration import register_client
 from sso.extensions import db
 from sso.jobs.key_rotation import ensure_keys
@@ -117,7 +116,7 @@ def _measure(root: Path, url: str | None, options: argparse.Namespace) -> dict[s
 def make_world(app: Flask, issuer: str, rows: int) -> World:
     """A seeded database, its client, and some of its people, signed in by the form."""
     with app.app_context():
-        flask_migrate.upgrade()
+        migrating.upgrade()
         ensure_keys(app.config["SECRET_KEY"])
         client_id, secret, is_new = _client()
     if is_new:

@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-import flask_migrate
 from flask import Flask
 
-from sso import create_app
+from sso import create_app, migrating
 from sso.extensions import db
 from sso.jobs.key_rotation import ensure_keys
 from tests.conftest import SECRET_KEY
@@ -23,7 +22,7 @@ def application(node: Node) -> Flask:
 def migrate(node: Node) -> None:
     app = application(node)
     with app.app_context():
-        flask_migrate.upgrade()
+        migrating.upgrade()
         ensure_keys(SECRET_KEY)
         db.session.remove()
         db.engine.dispose()

@@ -11,10 +11,10 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-import flask_migrate
 import pytest
 from alembic.script import ScriptDirectory
 
+from sso import migrating
 from sso.extensions import db
 from tests.machines import Node, Postgresql
 from tests.production.audit import audit
@@ -153,7 +153,7 @@ def test_a_start_on_an_older_schema_says_what_to_do(make_node: Callable[..., Nod
     older = SCRIPTS.get_revision("head").down_revision
     app = application(node)
     with app.app_context():
-        flask_migrate.upgrade(revision=older)
+        migrating.upgrade(revision=older)
         db.engine.dispose()
     node.start(ready=False)
     wait_for(node.is_listening, "gunicorn")

@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import flask_migrate
 import pytest
 from flask import Flask
 from sqlalchemy import text
 
-from sso import audit_trail, create_app
+from sso import audit_trail, create_app, migrating
 from sso.extensions import db
 from sso.jobs.key_rotation import ensure_keys
 from tests.conftest import SECRET_KEY
@@ -45,6 +44,6 @@ def empty_app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Flask]
 def app(empty_app: Flask) -> Flask:
     """Migrated, with signing keys; takes the place of the fixture of the other tests."""
     with empty_app.app_context():
-        flask_migrate.upgrade()
+        migrating.upgrade()
         ensure_keys(SECRET_KEY)
     return empty_app

@@ -5,12 +5,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import flask_migrate
 import pytest
 from flask import Flask
 from sqlalchemy import create_engine, event, inspect, text
 
-from sso import create_app
+from sso import create_app, migrating
 from sso.cli.registration import register_client
 from sso.extensions import db
 from sso.jobs.key_rotation import ensure_keys
@@ -48,7 +47,7 @@ def app(postgresql_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     environ = {"SSO_SECRET_KEY": SECRET_KEY, "SSO_DATABASE_URL": url}
     made = create_app(environ, tmp_path_factory.mktemp("plans"))
     with made.app_context():
-        flask_migrate.upgrade()
+        migrating.upgrade()
         ensure_keys(SECRET_KEY)
         for number in range(CLIENTS):
             client, _ = register_client(

@@ -5,12 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import flask_migrate
 import pytest
+from alembic.script import ScriptDirectory
 from flask import Flask
 from sqlalchemy import inspect, text
 from sqlalchemy.exc import IntegrityError
 
+from sso import migrating, schema
 from sso.extensions import db
 from sso.keys import ALGORITHMS
 from sso.models import Base, KeyState, SigningKey, User
@@ -21,7 +22,7 @@ from tests.services import ROOT
 
 def test_the_migrations_make_the_tables(app: Flask) -> None:
     with app.app_context():
-        flask_migrate.check()
+        migrating.check()
         assert set(inspect(db.engine).get_table_names()) == {
             *Base.metadata.tables,
             "alembic_version",
@@ -30,10 +31,10 @@ def test_the_migrations_make_the_tables(app: Flask) -> None:
 
 def test_down_and_up_again(app: Flask) -> None:
     with app.app_context():
-        flask_migrate.downgrade(revision="base")
+        migrating.downgrade(revision="base")
         assert inspect(db.engine).get_table_names() == ["alembic_version"]
-        flask_migrate.upgrade()
-        flask_migrate.check()
+        migrating.upgrade()
+        migrating.check()
 
 
 def test_upgrades_at_once(empty_app: Flask, tmp_path: Path) -> None:
@@ -51,7 +52,7 @@ def test_upgrades_at_once(empty_app: Flask, tmp_path: Path) -> None:
     ended = [(process.communicate(timeout=60)[1], process.returncode) for process in started]
     assert [code for _, code in ended] == [0, 0, 0], ended
     with empty_app.app_context():
-        flask_migrate.check()
+        migrating.check()
         assert len(signing_keys.every()) == 2 * len(ALGORITHMS)
 
 
@@ -87,3 +88,18 @@ def test_of_each_algorithm_one_key_is_next_and_one_active(app: Flask, state: Key
         db.session.add(SigningKey(kid="another", **key))
         with pytest.raises(IntegrityError):
             db.session.commit()
+
+
+def test_the_program_knows_its_migrations() -> None:
+    scripts = ScriptDirectory(str(schema.FOLDER))
+    assert schema.known() == tuple(script.revision for script in scripts.walk_revisions())
+    assert schema.newest() == scripts.get_current_head()
+
+
+def test_a_server_loads_only_what_it_uses() -> None:
+    unused = {"alembic", "psycopg", "redis", "sso.cli"}
+    program = f"import sys, wsgi; print(*sorted({unused} & set(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "\n"
