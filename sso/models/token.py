@@ -26,6 +26,8 @@ class Token(Base, TokenMixin):
 
     jti: Mapped[str] = mapped_column(String(43), primary_key=True)
     grant_id: Mapped[UUID] = mapped_column(ForeignKey("grants.id", ondelete="CASCADE"), index=True)
+    # Empty in rows that an older version wrote.
+    access_digest: Mapped[str | None] = mapped_column(String(80))
     scope: Mapped[str] = mapped_column(Text)
     issued_at: Mapped[datetime] = mapped_column(UtcDateTime)
     expires_at: Mapped[datetime] = mapped_column(UtcDateTime)

@@ -4,8 +4,9 @@ from typing import NamedTuple
 
 from authlib.oauth2.rfc6749.errors import InvalidRequestError
 
-from sso import clock, current, digests
+from sso import clock, digests
 from sso.models import Client, Token
+from sso.oauth import access_tokens
 from sso.oauth.request import ProtocolRequest
 from sso.store import tokens
 
@@ -32,8 +33,10 @@ def find(token: str, client: Client) -> Presented | None:
     if token.startswith(digests.REFRESH_TOKEN):
         row = tokens.find_by_refresh_digest(digests.digest(token))
     else:
-        claims = current.key_ring().verify(token, typ="at+jwt")
-        row = tokens.find_by_jti(str(claims.get("jti"))) if claims else None
+        jti = access_tokens.claimed_jti(token)
+        row = tokens.find_by_jti(jti) if jti else None
+        if row and not access_tokens.is_genuine(token, row.access_digest):
+            return None
     if row is None or not row.check_client(client):
         return None
     return Presented(row, token.startswith(digests.REFRESH_TOKEN))

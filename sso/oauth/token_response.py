@@ -4,9 +4,9 @@ from datetime import timedelta
 from typing import Any
 
 from sso import clock, current, digests, keys
+from sso.oauth import access_tokens
 from sso.oauth.request import ProtocolRequest
 from sso.store import tokens
-from sso.store.grants import Approval
 from sso.store.tokens import NewToken
 from sso.store.users import Person
 
@@ -34,8 +34,11 @@ class TokenResponse:
             raise RuntimeError("tokens are asked for without an approval")
         refresh_token, refresh_digest = self.refresh_token()
         lifetime = timedelta(seconds=settings.access_token_lifetime)
-        token = NewToken(
-            jti=keys.make_jti(),
+        jti = keys.make_jti()
+        access_token = access_tokens.sign(jti, scope, now, now + lifetime, approval)
+        self.request.issued = NewToken(
+            jti=jti,
+            access_digest=digests.digest(access_token),
             grant_id=approval.id,
             scope=scope,
             issued_at=now,
@@ -45,9 +48,8 @@ class TokenResponse:
             if refresh_digest
             else None,
         )
-        self.request.issued = token
         return {
-            "access_token": sign_access_token(token, approval),
+            "access_token": access_token,
             "token_type": "Bearer",
             "expires_in": settings.access_token_lifetime,
             "refresh_token": refresh_token,
@@ -63,20 +65,3 @@ class TokenResponse:
         """Store the row of the response; the endpoint commits."""
         if self.request.issued is not None:
             tokens.add(self.request.issued)
-
-
-def sign_access_token(token: NewToken, approval: Approval) -> str:
-    """The access token of a row (RFC 9068 §2.2). Its audience is this server's userinfo."""
-    issuer = current.settings().issuer
-    claims = {
-        "iss": issuer,
-        "aud": issuer,
-        "sub": str(approval.user_id),
-        "client_id": approval.client_id,
-        "jti": token.jti,
-        "scope": token.scope,
-        "iat": clock.timestamp(token.issued_at),
-        "exp": clock.timestamp(token.expires_at),
-        "auth_time": clock.timestamp(approval.auth_time),
-    }
-    return current.key_ring().sign(claims, keys.ACCESS_TOKEN_ALGORITHM, "at+jwt")

@@ -19,6 +19,7 @@ _TOKENS = prepared.table(Token)
 class AccessToken(NamedTuple):
     """An access token as userinfo needs it, with the methods that Authlib calls."""
 
+    access_digest: str | None
     scope: str
     expires_at: datetime
     revoked_at: datetime | None
@@ -38,7 +39,7 @@ class AccessToken(NamedTuple):
 
 _ACCESS_TOKEN = (
     select(
-        *_TOKENS.c["scope", "expires_at", "revoked_at"],
+        *_TOKENS.c["access_digest", "scope", "expires_at", "revoked_at"],
         *prepared.table(Grant).c["ended_at", "claims"],
         *PERSON,
     )
@@ -52,13 +53,14 @@ _ACCESS_TOKEN = (
 def find_access_token(jti: str) -> AccessToken | None:
     """An access token of a user and a client that are both enabled, with the user's profile."""
     row = prepared.read(_ACCESS_TOKEN, {"jti": jti})
-    return AccessToken._make((*row[:5], Person._make(row[5:]))) if row else None
+    return AccessToken._make((*row[:6], Person._make(row[6:]))) if row else None
 
 
 class NewToken(NamedTuple):
     """The row of one token response, to be stored."""
 
     jti: str
+    access_digest: str
     grant_id: UUID
     scope: str
     issued_at: datetime

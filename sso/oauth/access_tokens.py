@@ -1,0 +1,56 @@
+"""Access tokens (RFC 9068): signed for everybody, known again here by their digest.
+
+A client, or a resource server of its own, verifies the signature. This server asks its database
+anyway, whether a token is revoked; there the digest of the whole token stands, which vouches for it
+better than a signature does, and costs nothing.
+"""
+
+import json
+from base64 import urlsafe_b64decode
+from datetime import datetime
+
+from sso import clock, current, digests, keys
+from sso.store.grants import Approval
+
+_LONGEST_JTI = 43
+
+
+def sign(
+    jti: str, scope: str, issued_at: datetime, expires_at: datetime, approval: Approval
+) -> str:
+    """The access token of a row (§2.2). Its audience is this server's userinfo."""
+    issuer = current.settings().issuer
+    claims = {
+        "iss": issuer,
+        "aud": issuer,
+        "sub": str(approval.user_id),
+        "client_id": approval.client_id,
+        "jti": jti,
+        "scope": scope,
+        "iat": clock.timestamp(issued_at),
+        "exp": clock.timestamp(expires_at),
+        "auth_time": clock.timestamp(approval.auth_time),
+    }
+    return current.key_ring().sign(claims, keys.ACCESS_TOKEN_ALGORITHM, "at+jwt")
+
+
+def claimed_jti(token: str) -> str | None:
+    """The `jti` that a token claims, or `None` if it is no JWT with one. Nothing is verified."""
+    try:
+        _, payload, _ = token.split(".")
+        claims = json.loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+    except (ValueError, RecursionError):
+        return None
+    jti = claims.get("jti") if isinstance(claims, dict) else None
+    # PostgreSQL takes no NUL.
+    if not isinstance(jti, str) or len(jti) > _LONGEST_JTI or not jti.isprintable():
+        return None
+    return jti
+
+
+def is_genuine(token: str, access_digest: str | None) -> bool:
+    """Whether the row with this digest is that of the token, to the letter."""
+    if access_digest is None:  # of an older version: it signed the token, and kept no digest
+        claims = current.key_ring().verify(token, typ="at+jwt")
+        return claims is not None and claims.get("iss") == current.settings().issuer
+    return digests.matches(token, access_digest)
