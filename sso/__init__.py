@@ -22,6 +22,7 @@ from sso import (
     oauth,
     observation,
     proxies,
+    tracing,
 )
 from sso.extensions import csrf, db
 from sso.keys import ID_TOKEN_LIFETIME, KeyRing
@@ -53,6 +54,7 @@ def create_app(environ: Mapping[str, str] | None = None, instance: Path | None =
     )
     observation.init_app(app)
     metrics.init_app(app)
+    tracing.init_app(app)
     limiting.init_app(app)
     browser_session.init_app(app)
     languages.init_app(app)

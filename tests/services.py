@@ -150,8 +150,14 @@ class Server:
         self, *arguments: str, stdin: str = "", **environ: str
     ) -> subprocess.CompletedProcess[str]:
         """Run the real command line, whatever comes of it."""
+        return self.python("-m", "flask", *arguments, stdin=stdin, **environ)
+
+    def python(
+        self, *arguments: str, stdin: str = "", **environ: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run Python with this server's settings."""
         return subprocess.run(
-            [sys.executable, "-m", "flask", *arguments],
+            [sys.executable, *arguments],
             cwd=ROOT,
             env={**self.environ, **environ},
             input=stdin,
