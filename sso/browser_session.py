@@ -112,6 +112,7 @@ def begin(user: User, shown: Proof = PASSWORD, remember: bool = False) -> Browse
     session.address = (request.remote_addr or "")[:45]
     session.browser = request.user_agent.string[:200]
     sessions.add(session)
+    endings.surplus_of_user(user.id)
     _give_cookie(secret, sessions.Visit(session, user))
     if known_browser.id_for(user.email) is None:
         notices.new_browser(user, session)

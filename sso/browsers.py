@@ -1,5 +1,6 @@
 """A browser's name for people, from its User-Agent."""
 
+from flask_babel import gettext
 from ua_parser import parse
 
 
@@ -8,5 +9,7 @@ def name(user_agent: str) -> str:
     found = parse(user_agent)
     browser = found.user_agent.family if found.user_agent else ""
     system = found.os.family if found.os else ""
-    known = " on ".join(part for part in (browser, system) if part and part != "Other")
-    return known[:80] or "Unknown browser"
+    parts = [part[:40] for part in (browser, system) if part and part != "Other"]
+    if len(parts) == 2:
+        return str(gettext("%(browser)s on %(system)s", browser=parts[0], system=parts[1]))
+    return parts[0] if parts else str(gettext("Unknown browser"))

@@ -4,6 +4,7 @@ import logging
 import os
 import re
 import sqlite3
+from contextlib import suppress
 from typing import Any, cast
 from weakref import WeakSet
 
@@ -89,6 +90,14 @@ def _prepare_sqlite(engine: Engine) -> None:
     READ COMMITTED; a write waits for its turn instead of failing with "database is locked",
     which is what a read transaction that turns into a writing one gets.
     """
+
+    @event.listens_for(engine, "do_connect")
+    def keep_to_ourselves(_dialect: object, _record: object, _args: object, named: Any) -> None:
+        # SQLite would make the file as the umask says: often readable for everybody.
+        path = engine.url.database
+        if path and path != ":memory:" and "uri" not in engine.url.query:
+            with suppress(OSError):  # it is there, or SQLite says what is wrong
+                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
     @event.listens_for(engine, "connect")
     def set_pragmas(connection: sqlite3.Connection, _record: object) -> None:

@@ -2,9 +2,13 @@
 
 from email_validator import EmailNotValidError, validate_email
 
+LONGEST = 320  # characters: 64 before the at sign, 255 behind it (RFC 5321 §4.5.3.1)
+
 
 def normalized(text: str) -> str:
     """The one spelling under which an address is stored. Raises `ValueError` with the reason."""
+    if len(text) > LONGEST:  # the library looks at each character before it counts them
+        raise ValueError("it is too long")
     try:
         # No DNS: an address may be registered before its domain, and where there is no network.
         # Domains such as home.lan are deliverable in the networks that people run themselves.

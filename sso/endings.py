@@ -7,27 +7,43 @@ proves it. The order in each function: logout tokens are owed while the grants c
 from collections.abc import Iterable
 from uuid import UUID
 
-from sqlalchemy import or_
+from sqlalchemy import ColumnElement, or_
 
 from sso import audit
 from sso.models import BrowserSession, Client, Grant, User
 from sso.store import consents, grants, logout_deliveries, sessions
 
+MOST_SESSIONS = 50  # of one user: whoever has a password makes no more than can be ended at once
+_AT_ONCE = 500  # sessions named in one statement
+
 
 def session(ended: BrowserSession, reason: str) -> None:
     """One sign-in, with what hangs on it; `offline_access` outlives it (OIDC Core §11)."""
-    logout_deliveries.owe(Grant.session_id == ended.id)
-    sessions.end([ended.id])
-    grants.end_of_sessions([ended.id], reason)
-    audit.event("session_ended", user=ended.user_id, sid=ended.id, reason=reason)
+    _sessions(ended.user_id, reason, BrowserSession.id == ended.id)
 
 
 def sessions_of_user(user_id: UUID, reason: str, but: UUID | None = None) -> int:
     """All sign-ins of a user (but for one), with what hangs on them. Tells how many."""
-    found = [one for one in sessions.of_user(user_id) if one.id != but]
-    for one in found:
-        session(one, reason)
-    return len(found)
+    others = [BrowserSession.id != but] if but else []
+    return _sessions(user_id, reason, BrowserSession.user_id == user_id, *others)
+
+
+def surplus_of_user(user_id: UUID) -> None:
+    """The oldest sign-ins beyond the most that one person has, with what hangs on them."""
+    if surplus := sessions.surplus(user_id, MOST_SESSIONS):
+        _sessions(user_id, "too_many", BrowserSession.id.in_(surplus[:_AT_ONCE]))
+
+
+def _sessions(user_id: UUID, reason: str, *conditions: ColumnElement[bool]) -> int:
+    # First the sessions: whoever gets a grant in one of them now waits for us, and gets none.
+    ended = sessions.end(*conditions)
+    for start in range(0, len(ended), _AT_ONCE):
+        some = ended[start : start + _AT_ONCE]
+        logout_deliveries.owe(Grant.session_id.in_(some))
+        grants.end_of_sessions(some, reason)
+    for sid in ended:
+        audit.event("session_ended", user=user_id, sid=sid, reason=reason)
+    return len(ended)
 
 
 def everything_of_user(user_id: UUID, reason: str, but: UUID | None = None) -> None:

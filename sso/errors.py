@@ -51,18 +51,22 @@ def page(
     mend: str | None = None,
     error: str | None = None,
     way_on: tuple[str, str] | None = None,
+    for_developers: bool = False,
 ) -> Response:
     """A page that says what is wrong; its error id stands in the log too.
 
     `way_on`: the words and the address of a link, where there is something to try.
+    `for_developers`: message and mend are technical, in English, for who made the application.
     """
     error_id = secrets.token_hex(4)
-    logger.info("error page %s: %s %s %s: %s", error_id, status, request.path, error, message)
+    told = message if for_developers else title
+    logger.info("error page %s: %s %s %s: %s", error_id, status, request.path, error or "-", told)
     body = render_template(
         "error.html",
         title=title or gettext("This request cannot be answered"),
         message=message,
         mend=mend,
+        for_developers=for_developers,
         error=error,
         error_id=error_id,
         way_on=way_on,
@@ -110,6 +114,12 @@ def _form_expired(_: CSRFError) -> Response:
     return Response(status=303, headers={"Location": request.full_path.rstrip("?")})
 
 
+_WORDS: dict[int, tuple[str | None, str]] = {
+    404: (N_("There is nothing here"), N_("The server has no page at this address.")),
+    413: (None, N_("The request is too long.")),
+}
+
+
 def _http(error: HTTPException) -> Response:
     status = error.code or 500
     description = error.description or error.name
@@ -117,7 +127,8 @@ def _http(error: HTTPException) -> Response:
         code = "server_error" if status >= 500 else "invalid_request"
         response = as_json(code, description.splitlines()[0][:200], status)
     else:
-        response = page(description, status=status, title=error.name)
+        title, words = _WORDS.get(status, (None, N_("The server does not answer such requests.")))
+        response = page(gettext(words), status=status, title=gettext(title) if title else None)
     for name, value in error.get_headers():
         if name.lower() not in ("content-type", "content-length"):
             response.headers[name] = value

@@ -7,13 +7,19 @@ import gc
 import os
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from sso import ROOT, logs, postgresql, readiness
+from sso.known_settings import DEFAULT_BASE_URL
 from sso.metrics import gunicorn as metrics
 
 proc_name = "sso"
 wsgi_app = "wsgi:app"
 chdir = str(ROOT)
+
+_address = urlsplit(os.environ.get("SSO_BASE_URL") or DEFAULT_BASE_URL)
+if _address.hostname in ("127.0.0.1", "localhost"):  # else a proxy is in front, and -b says where
+    bind = f"127.0.0.1:{_address.port or 80}"
 
 # The application is loaded once, and its memory shared. A new version therefore needs a restart
 # (or SIGUSR2); SIGHUP replaces the workers only. Connections are not shared: see sso.database.

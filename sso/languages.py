@@ -6,7 +6,7 @@ from datetime import datetime
 
 from babel import Locale, negotiate_locale
 from flask import Flask, Response, g, has_request_context, request
-from flask_babel import Babel, format_datetime, get_locale
+from flask_babel import Babel, format_date, format_datetime, get_locale
 from sqlalchemy.exc import SQLAlchemyError
 
 from sso import browser_session
@@ -28,7 +28,7 @@ def init_app(app: Flask) -> None:
     app.config["BABEL_DEFAULT_LOCALE"] = DEFAULT
     Babel(app, locale_selector=_choose)
     app.jinja_env.globals.update(language=language, direction=direction)
-    app.jinja_env.filters["moment"] = moment
+    app.jinja_env.filters.update(moment=moment, day=day)
 
     @app.after_request
     def say_which(response: Response) -> Response:
@@ -58,6 +58,11 @@ def direction() -> str:
 def moment(time: datetime) -> str:
     """A time in words, in UTC."""
     return f"{format_datetime(time, 'medium', rebase=False)} UTC"
+
+
+def day(time: datetime) -> str:
+    """A date in words, in UTC."""
+    return str(format_date(time, "medium", rebase=False))
 
 
 def known(tags: Iterable[str | None]) -> str | None:

@@ -92,6 +92,8 @@ SECOND_FACTOR = Guessing(
 )
 # Somebody at a browser that was left signed in, who looks for the password.
 PASSWORD_CHECK = Guessing("password_check", Pauses(5, 900), _OFFICE, Pauses(10, 900))
+# Nothing to guess there, but each failure is a row of the audit trail.
+PASSKEY = Guessing("passkey", pair=Pauses(free=30, longest=60, forget=HOUR), address=_OFFICE)
 CLIENT_AUTHENTICATION = Guessing(
     "client_authentication",
     pair=Pauses(free=20, longest=60, forget=HOUR),
@@ -177,7 +179,7 @@ def spend(rule: Flooding, account: str) -> None:
 def network(address: str | None) -> str:
     """What counts as one address: IPv4 as it is, IPv6 by /64."""
     try:
-        found = ip_address((address or "").partition("%")[0])
+        found = ip_address(_without_port(address or "").partition("%")[0])
     except ValueError:
         return "unknown"
     if isinstance(found, IPv6Address):
@@ -185,6 +187,13 @@ def network(address: str | None) -> str:
             return str(found.ipv4_mapped)
         return str(ip_network((int(found) >> 64 << 64, 64)))
     return str(found)
+
+
+def _without_port(address: str) -> str:
+    """Some proxies write the port, too: `198.51.100.7:51234`, `[2001:db8::1]:51234`."""
+    if address.startswith("["):
+        return address[1:].partition("]")[0]
+    return address.partition(":")[0] if address.count(":") == 1 else address
 
 
 def words(seconds: int) -> str:

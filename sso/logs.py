@@ -72,8 +72,8 @@ def configure(app: Flask) -> None:
     if not root.handlers:  # else somebody else has decided what happens to lines
         ours = [logging.StreamHandler()]
         root.addHandler(ours[0])
-    # Asked for at every line, and in no line of ours.
-    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    # Costly at every line, and in no line of ours or gunicorn's (which has %(process)d).
+    logging.logMultiprocessing = False
     for handler in ours:
         is_json = settings.log_format == "json"
         handler.setFormatter(JsonFormatter() if is_json else TextFormatter(TEXT))

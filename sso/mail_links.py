@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 from sso import clock, current, digests
 from sso.models import MailToken, User
-from sso.store import mail_tokens
+from sso.store import mail_tokens, users
 
 LIFETIME = timedelta(hours=1)
 
@@ -52,6 +52,18 @@ def find(secret: str, *purposes: str) -> tuple[MailToken, User | None] | None:
     if token.user_id is not None and (user is None or token.bound_to != bond(user)):
         return None
     return token, user
+
+
+def use(token: MailToken, user: User | None) -> bool:
+    """Use a link up. False when another request was quicker, or has changed the user meanwhile.
+
+    Nobody else changes the user until the transaction ends.
+    """
+    if not mail_tokens.use(token):
+        return False
+    if token.user_id is None:
+        return True
+    return users.lock(token.user_id) is not None and token.bound_to == bond(user)
 
 
 def bond(user: User | None) -> str:

@@ -15,8 +15,10 @@ def problem() -> str | None:
     """Why it cannot serve, with the mend; `None` when it can."""
     try:
         revision = _revision()
-        if revision is None or (revision != schema.newest() and revision in schema.known()):
-            return f"the schema is {revision or 'missing'}, older than this program; {MEND}"
+        if revision is None:
+            return f"the database has no tables yet; {MEND}"
+        if revision != schema.newest() and revision in schema.known():
+            return f"the schema is {revision}, older than this program; {MEND}"
         for alg in keys.ALGORITHMS:
             current.key_ring().active(alg)
     except SQLAlchemyError:

@@ -205,10 +205,16 @@ def _mail_server() -> Iterator[MailServer]:
 
 
 @pytest.fixture
-def mailbox(app: Flask, _mail_server: MailServer) -> Mailbox:
-    """The application sends its mails to a real server, and these are they."""
+def smtp(_mail_server: MailServer) -> MailServer:
+    """A real mail server, empty."""
     _mail_server.messages.clear()
     _mail_server.refused.clear()
+    return _mail_server
+
+
+@pytest.fixture
+def mailbox(app: Flask, smtp: MailServer) -> Mailbox:
+    """The application sends its mails to a real server, and these are they."""
     settings = app.extensions["sso.settings"]
-    app.extensions["sso.settings"] = replace(settings, smtp_url=_mail_server.url)
-    return Mailbox(app, _mail_server)
+    app.extensions["sso.settings"] = replace(settings, smtp_url=smtp.url)
+    return Mailbox(app, smtp)

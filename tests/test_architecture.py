@@ -129,6 +129,8 @@ CONTRACT = {
     f"{BASE}/oauth2/end-session": {"GET", "POST"},
     f"{BASE}/.well-known/openid-configuration": {"GET"},
     f"/.well-known/oauth-authorization-server{BASE}": {"GET"},
+    "/": {"GET"},
+    f"{BASE}/": {"GET"},
     f"{BASE}/sign-in": {"GET", "POST"},
     f"{BASE}/sign-in/passkey": {"GET", "POST"},
     f"{BASE}/second-factor": {"GET", "POST"},

@@ -22,7 +22,7 @@ from tests.services import free_port
         (None, "unknown"),
         ("", "unknown"),
         ("x" * 5000, "unknown"),
-        ("203.0.113.7:443", "unknown"),
+        ("203.0.113.7:443", "203.0.113.7"),
     ],
 )
 def test_one_address(address: str | None, network: str) -> None:
@@ -40,7 +40,17 @@ def test_a_flood_of_names_does_not_take_all_memory() -> None:
     storage = LimitStorage(None)
     for number in range(MOST + 100):
         storage.increase(f"name {number}", 3600)
-    assert len(storage._local.storage) < 1000
+    assert len(storage._local.storage) <= MOST
+
+
+def test_a_flood_of_names_does_not_forgive(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sso.limit_storage.MOST", 100)
+    storage = LimitStorage(None)
+    for _ in range(7):
+        storage.increase("guesser", 3600)
+    for number in range(1000):
+        storage.increase(f"name {number}", 3600)
+    assert storage.read("guesser") == 7
 
 
 def test_redis_that_is_not_there_raises_nothing(caplog: pytest.LogCaptureFixture) -> None:
@@ -80,3 +90,8 @@ def test_the_cookies_name_and_attributes(make_app: Callable[..., Flask]) -> None
     for part in ("Secure", "HttpOnly", "Path=/", "SameSite=Lax"):
         assert part in cookie.split("; ")
     assert "Domain" not in cookie
+
+
+def test_a_port_in_the_forwarded_address_makes_nobody_unknown() -> None:
+    assert limiting.network("198.51.100.7:51234") == limiting.network("198.51.100.7")
+    assert limiting.network("[2001:db8::1]:51234") == limiting.network("2001:db8::1")

@@ -9,7 +9,7 @@ import click
 
 from sso import audit, clock
 from sso.cli.commands import Failure, Group, json_option
-from sso.cli.output import iso, print_json, print_line, print_table
+from sso.cli.output import harmless, iso, print_json, print_line, print_table
 from sso.extensions import db
 from sso.jobs import audit_chain
 from sso.models import AuditEvent
@@ -65,6 +65,8 @@ def list_(
         until=until,
         limit=limit,
     )
+    if not found:
+        _hint(who, names)
     if as_json:
         print_json([_view(event) for event in found])
     else:
@@ -103,6 +105,18 @@ def verify(head: str | None, as_json: bool) -> None:
     if faults:
         count = len(faults)
         raise Failure(f"the audit trail is not whole: {count} fault{'s' if count > 1 else ''}")
+
+
+def _hint(who: str | None, names: Sequence[str]) -> None:
+    """Nothing is listed: it may be a slip of the pen."""
+    known = audit_events.names()
+    for name in sorted(set(names) - set(known)):
+        click.echo(f"There is no event {harmless(name)}; there are: {', '.join(known)}", err=True)
+    if who and users.find_by_email_or_id(who) is None:
+        click.echo(
+            f"There is no user {harmless(who)}; somebody who was deleted is found by the id.",
+            err=True,
+        )
 
 
 def _user_id(who: str) -> str:

@@ -7,7 +7,7 @@ import click
 from flask.cli import AppGroup
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
-from sso import audit
+from sso import audit, schema
 from sso.cli.output import harmless
 from sso.cli.registration import RegistrationError
 from sso.extensions import db
@@ -69,10 +69,21 @@ def _database_words(error: SQLAlchemyError) -> str:
     origin = getattr(error, "orig", None)
     state, text = getattr(origin, "sqlstate", None), str(origin or "")
     if state == _NO_TABLE or "no such table" in text:
-        return "the database has no tables yet; run: flask db upgrade"
+        return _schema_words()
     if state == _NO_COLUMN or "no such column" in text or "has no column named" in text:
-        return "the database is older than this program; run: flask db upgrade"
+        return _schema_words()
     if isinstance(error, IntegrityError):
         return "another process changed the same thing at this moment; try again"
     reason = (text or type(error).__name__).strip().splitlines()[0]
     return f"the database cannot be used: {reason}"
+
+
+def _schema_words() -> str:
+    found = schema.revision(db.session.connection())
+    db.session.rollback()
+    if found is None:
+        return "the database has no tables yet; run: flask db upgrade"
+    return (
+        f"the database is older than this program: its schema is {found}, not {schema.newest()}; "
+        "run: flask db upgrade"
+    )

@@ -48,6 +48,8 @@ _USER: Mapping[str, type] = {
 }  # fmt: skip
 KINDS = {"clients": (_CLIENT, "client_id"), "users": (_USER, "email")}
 _CLIENT_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._~-]{0,47}")
+_WORDS = {str: "a text", bool: "true or false", list: "a list", dict: "a table"}
+
 Entry = dict[str, Any]
 
 
@@ -135,7 +137,7 @@ def _faults_of_entry(entry: Entry, types: Mapping[str, type]) -> Iterable[str]:
         if name not in types:
             yield f"{name!r} is unknown; known: {', '.join(types)}"
         elif not isinstance(value, types[name]):
-            yield f"{name} is no {types[name].__name__}"
+            yield f"{name} is not {_WORDS[types[name]]}"
         elif isinstance(value, list) and not all(isinstance(one, str) for one in value):
             yield f"{name} is no list of texts"
     client_id, user_id = entry.get("client_id"), entry.get("id")

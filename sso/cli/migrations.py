@@ -9,7 +9,7 @@ from flask.cli import with_appcontext
 from flask_migrate.cli import db as migrate_group
 
 from sso import current, migrating, schema
-from sso.cli.commands import Command, json_option
+from sso.cli.commands import Command, confirm, json_option, yes_option
 from sso.cli.moving import copy_command
 from sso.cli.output import print_json, print_line
 from sso.extensions import db
@@ -20,8 +20,44 @@ def init_app(app: Flask) -> None:
     """Put our commands into a copy of Flask-Migrate's group: the original is everybody's."""
     migrating.bind(app)
     group = copy(migrate_group)
-    group.commands = {**migrate_group.commands, "upgrade": _upgrade_command(), "copy": copy_command}
+    group.commands = {
+        **{name: _for_developers(command) for name, command in migrate_group.commands.items()},
+        **{name: migrate_group.commands[name] for name in ("current", "history", "check")},
+        "upgrade": _upgrade_command(),
+        "downgrade": _downgrade_command(),
+        "copy": copy_command,
+    }
     app.cli.add_command(group, "db")  # in place of the one that Migrate.init_app added
+
+
+def _for_developers(command: click.Command) -> click.Command:
+    """They make migrations: whoever runs a server has no use for them."""
+    hidden = copy(command)
+    hidden.hidden = True
+    return hidden
+
+
+def _downgrade_command() -> click.Command:
+    original = migrate_group.commands["downgrade"]
+
+    @yes_option
+    @with_appcontext
+    def downgrade(yes: bool, **options: Any) -> None:
+        confirm(
+            f"Take back what came after the schema {options['revision']}, with all rows of it "
+            f"(the database is at {_revision()})?",
+            yes,
+        )
+        original.callback(**options)
+        print_line(f"The database is at {_revision()}.")
+
+    declared = getattr(downgrade, "__click_params__", [])
+    return Command(
+        "downgrade",
+        params=[*original.params, *declared],
+        callback=downgrade,
+        help="Go back to an older schema. What the newer one held is lost: back up first.",
+    )
 
 
 def _upgrade_command() -> click.Command:

@@ -17,15 +17,20 @@ from sso.jobs import audit_chain, purge
     type=click.IntRange(1),
     help="Days for which audit events are kept, instead of SSO_AUDIT_LIFETIME.",
 )
+@click.option(
+    "--over-faults",
+    is_flag=True,
+    help="Cut old audit events off although they were tampered with; see flask audit verify first.",
+)
 @json_option
 @with_appcontext
-def purge_command(audit_days: int | None, as_json: bool) -> None:
+def purge_command(audit_days: int | None, over_faults: bool, as_json: bool) -> None:
     """Delete what has expired and can no longer be asked about, while the service goes on."""
     counts = purge.purge()
     audit_chain.seal()
     lifetime = timedelta(seconds=current.settings().audit_lifetime)
     keep = timedelta(days=audit_days) if audit_days else lifetime
-    counts["audit_events"] = sum(iter(lambda: audit_chain.purge(keep), 0))
+    counts["audit_events"] = sum(iter(lambda: audit_chain.purge(keep, over_faults=over_faults), 0))
     if as_json:
         print_json(counts)
     else:

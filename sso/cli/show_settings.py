@@ -13,6 +13,7 @@ import click
 from sso.cli.commands import Failure, json_option
 from sso.cli.output import HIDDEN, print_json, print_line, print_record
 from sso.known_settings import SETTINGS
+from sso.redaction import redact
 from sso.settings import SettingsError, load_settings, read_settings
 
 
@@ -51,7 +52,10 @@ def settings_command(as_json: bool) -> None:
 
 
 def _shown(value: object, secret: bool) -> object:
-    return HIDDEN if secret and value is not None else value
+    if not secret or value is None:
+        return value
+    # Of an address all but the password may be seen.
+    return redact(str(value)) if "://" in str(value) else HIDDEN
 
 
 def _faults() -> list[str]:

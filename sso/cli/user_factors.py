@@ -1,6 +1,6 @@
 """`flask user`, continued: second factors."""
 
-from sso import audit, notices
+from sso import audit, endings, notices
 from sso.cli import views
 from sso.cli.commands import json_option
 from sso.cli.output import print_json, print_line, print_table
@@ -29,10 +29,11 @@ def list_factors(who: str, as_json: bool) -> None:
 @user_argument
 @json_option
 def reset_factors(who: str, as_json: bool) -> None:
-    """Take all second factors away, as after a loss; the password alone signs in again."""
+    """Take all second factors away and end all sign-ins; the password alone signs in again."""
     user = find_user(who)
     removed = factors.of_user(user.id).count
     factors.remove_all(user.id)
+    endings.sessions_of_user(user.id, "factors_reset")
     if removed:
         notices.factor_removed(user, ALL)
     db.session.commit()

@@ -7,7 +7,7 @@ import click
 from flask import current_app
 from flask.cli import with_appcontext
 
-from sso.cli.commands import Command, json_option
+from sso.cli.commands import Command, Failure, json_option
 from sso.cli.output import print_json, print_line
 from sso.jobs import worker
 
@@ -25,7 +25,9 @@ def worker_command(once: bool, as_json: bool) -> None:
             print_json(counts)
         else:
             for name, count in counts.items():
-                print_line(f"{name}: {count}")
+                print_line(f"{name}: {'failed' if count is None else count}")
+        if failed := [name for name, count in counts.items() if count is None]:
+            raise Failure(f"failed, see the log: {', '.join(failed)}")
         return
     stop = Event()
     for number in (signal.SIGINT, signal.SIGTERM):

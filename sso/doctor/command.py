@@ -53,6 +53,7 @@ def examine(environ: Mapping[str, str]) -> Iterator[Finding]:
         ("database", machine.database),
         ("schema", machine.schema),
         ("keys", machine.signing_key_life),
+        ("worker", machine.worker),
         ("redis", neighbours.rate_limits),
         ("mail", neighbours.mail),
         ("tls", public_address.tls),
@@ -75,7 +76,7 @@ def examine(environ: Mapping[str, str]) -> Iterator[Finding]:
 
 
 # What may be wrong while people can sign in all the same.
-_NEIGHBOURS = ("file modes", "redis", "mail")
+_NEIGHBOURS = ("file modes", "redis", "mail", "worker")
 
 
 def _print(finding: Finding) -> None:

@@ -17,10 +17,11 @@ from sso.known_settings import SETTINGS
 from sso.models import KeyState
 from sso.readiness import schema_is_current
 from sso.settings import Reading
-from sso.store import signing_keys
+from sso.store import audit_events, logout_deliveries, mails, signing_keys
 
 MOST_SKEW = timedelta(seconds=5)
 ROTATION_IS_LATE = timedelta(days=2)
+WORKER_IS_LATE = timedelta(minutes=5)
 SECRETS = frozenset(setting.name for setting in SETTINGS if setting.secret)
 
 
@@ -115,3 +116,20 @@ def signing_key_life() -> Findings:
         yield warning("keys", f"in use for {age.days} days", mend)
     else:
         yield ok("keys", f"active and next of {', '.join(keys.ALGORITHMS)}; in use {age.days} days")
+
+
+def worker() -> Findings:
+    """Whether somebody does what has been due for a while."""
+    due = {
+        "a mail": mails.due_since(),
+        "a logout token": logout_deliveries.due_since(),
+        "an audit event": audit_events.unsealed_since(),
+    }
+    db.session.rollback()
+    late = [(since, what) for what, since in due.items() if since]
+    since, what = min(late, default=(clock.now(), ""))
+    if clock.now() - since > WORKER_IS_LATE:
+        seen = f"{what} has been due since {since:%Y-%m-%d %H:%M} UTC, and nobody sees to it"
+        yield wrong("worker", seen, "start: flask worker")
+    else:
+        yield ok("worker", "nothing has been due for long")

@@ -40,7 +40,10 @@ def tls() -> Findings:
         ):
             version, certificate = secured.version(), secured.getpeercert() or {}
     except ssl.SSLCertVerificationError as error:
-        mend = "install a certificate for this name, with its whole chain"
+        mend = (
+            "install a certificate for this name, with its whole chain; or, if it is of a CA of "
+            "your own, name that CA's file in REQUESTS_CA_BUNDLE"
+        )
         yield wrong("tls", f"clients refuse the certificate: {error.verify_message}", mend)
         return
     except OSError as error:
@@ -61,6 +64,9 @@ def metadata() -> Findings:
         response = requests.get(f"{base_url}{_DISCOVERY}", timeout=TIMEOUT, allow_redirects=False)
         found = _json(response)
     except requests.RequestException as error:
+        if isinstance(error, requests.exceptions.SSLError):
+            yield skipped("discovery", "mend the certificate first")
+            return
         yield wrong(
             "discovery",
             f"{base_url} cannot be reached ({type(error).__name__})",

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from flask import Blueprint, Flask
+from flask import Blueprint, Flask, redirect, url_for
+from werkzeug.wrappers import Response
 
 from sso import current
 from sso.endpoints import (
@@ -69,6 +70,11 @@ WITHOUT_CSRF = (
 )  # fmt: skip
 
 
+def home() -> Response:
+    """On to the account."""
+    return redirect(url_for("sso.account"), 303)
+
+
 def init_app(app: Flask) -> None:
     """Register every address."""
     with app.app_context():
@@ -76,6 +82,8 @@ def init_app(app: Flask) -> None:
     below = Blueprint("sso", __name__, url_prefix=base_path or None)
     for path, name, view, methods in ROUTES:
         below.add_url_rule(path, name, view, methods=methods)
+    # Who types the host's name wants the account; the longer form is what a proxy may make of it.
+    below.add_url_rule("/", "home", home)
     app.register_blueprint(below)
 
     root = Blueprint("root", __name__)
@@ -83,6 +91,8 @@ def init_app(app: Flask) -> None:
     root.add_url_rule(
         f"/.well-known/oauth-authorization-server{base_path}", "metadata", discovery.discovery
     )
+    if base_path:
+        root.add_url_rule("/", "home", home)
     root.add_url_rule("/healthz", "healthz", health.healthz)
     root.add_url_rule("/readyz", "readyz", health.readyz)
     app.register_blueprint(root)

@@ -20,7 +20,7 @@ from sso.endpoints.forms import ChangePasswordForm, DecisionForm
 from sso.extensions import db
 from sso.flow import scopes
 from sso.flow.claim_words import CLAIM_WORDS
-from sso.store import grants, sessions
+from sso.store import grants, sessions, users
 from sso.store.sessions import Visit
 from sso.words import N_
 
@@ -59,7 +59,7 @@ def _page(visit: Visit, form: ChangePasswordForm) -> Response:
         claims=[
             (gettext(CLAIM_WORDS.get(name, name)), value)
             for name, value in claims.items()
-            if name not in ("name", "updated_at")
+            if name not in ("name", "updated_at", "locale")  # `locale` has a field of its own
         ],
         groups=user.groups,
         sessions=[(one, browsers.name(one.browser)) for one in sessions.of_user(user.id)],
@@ -118,7 +118,13 @@ def _change_password(visit: Visit, form: ChangePasswordForm) -> str | None:
         form.new_password.errors = [fault]
         return None
     attempt.passed()
-    visit.user.password_hash = passwords.hash_password(new)
+    known, fresh = visit.user.password_hash, passwords.hash_password(new)
+    locked = users.lock(visit.user.id)
+    if locked is None or locked.password_hash != known:
+        db.session.rollback()
+        form.old_password.errors = [N_("The old password is not right.")]
+        return None
+    visit.user.password_hash = fresh
     endings.everything_of_user(visit.user.id, "password_changed", but=visit.session.id)
     notices.password_changed(visit.user)
     audit.event("password_changed", user=visit.user.id)

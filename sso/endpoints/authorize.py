@@ -17,7 +17,7 @@ from sso.flow import decision
 from sso.flow.request import ONE_FACTOR, PARAMETERS
 from sso.models import Client
 from sso.oauth import authorization_server
-from sso.oauth.authorization_code import AuthorizationCodeGrant
+from sso.oauth.authorization_code import AuthorizationCodeGrant, Overtaken
 from sso.oauth.request import ProtocolRequest
 from sso.sealed_request import SealedRequest
 from sso.store import clients, factors
@@ -39,17 +39,21 @@ def authorize() -> Response:
     try:
         waiting = _read()
     except parameters.ParameterFault as fault:
-        return errors.page(str(fault), error="invalid_request")
+        return errors.page(str(fault), error="invalid_request", for_developers=True)
     if waiting is None:
         return stale()
     validated = validate(waiting)
     if isinstance(validated, Response):
         return validated
     visit = browser_session.current_visit()
+    found = decide(validated, visit)
+    try:
+        response = _answer(validated, visit, found)
+    except Overtaken:
+        db.session.rollback()
+        return resume(validated.waiting)
     if visit:
         browser_session.touch(visit)
-    found = decide(validated, visit)
-    response = _answer(validated, visit, found)
     db.session.commit()
     if visit and isinstance(found, decision.Answer):
         audit.event("code_issued", client=validated.client.client_id, user=visit.user.id)
@@ -143,11 +147,13 @@ def stale() -> Response:
 def as_get(endpoint: str) -> Response:
     """The equal GET, so that the browser's own cookies count (SameSite=Lax)."""
     if request.mimetype != parameters.FORM:
-        return errors.page("A posted request has to be form-encoded.", error="invalid_request")
+        words = "A posted request has to be form-encoded."
+        return errors.page(words, error="invalid_request", for_developers=True)
     body = request.get_data(cache=True)
     query = b"&".join(part for part in (request.query_string, body) if part)
     if len(query) > sealed_request.MAX_LENGTH:
-        return errors.page("The request is too long.", error="invalid_request")
+        words = "The request is too long."
+        return errors.page(words, error="invalid_request", for_developers=True)
     safe = "".join(chr(byte) if 0x21 <= byte <= 0x7E else f"%{byte:02X}" for byte in query)
     return Response(status=303, headers={"Location": f"{url_for(endpoint)}?{safe}"})
 

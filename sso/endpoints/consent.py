@@ -102,8 +102,10 @@ def _decided(
 ) -> Response:
     client_id = validated.client.client_id
     if request.form.get("decision") == "allow":
-        declined = _unticked() & step.scopes - scopes.NEEDED
-        allowed = sorted(step.scopes - declined)
+        # What came to be asked for while the page was open is asked about on the next one.
+        offered = step.scopes & _offered(step)
+        declined = _unticked(offered) - scopes.NEEDED
+        allowed = sorted((offered | step.scopes & scopes.NEEDED) - declined)
         consents.remember(visit.user.id, client_id, allowed, sorted(declined))
         audit.event("consent_given", user=visit.user.id, client=client_id, scope=" ".join(allowed))
         db.session.commit()
@@ -112,9 +114,16 @@ def _decided(
     return authorize.resume(replace(waiting, denied=True))
 
 
-def _unticked() -> frozenset[str]:
-    """The scopes whose boxes were on the page and came back empty."""
-    offered = frozenset(request.form.get("offered", "").split())
+def _offered(step: decision.AskConsent) -> frozenset[str]:
+    """The scopes that were on the page; all of them, if it had no boxes."""
+    given = request.form.get("offered")
+    return step.scopes if given is None else frozenset(given.split())
+
+
+def _unticked(offered: frozenset[str]) -> frozenset[str]:
+    """The scopes whose boxes came back empty; none, if the page had no boxes."""
+    if "offered" not in request.form:
+        return frozenset()
     return frozenset(name for name in offered if f"scope_{name}" not in request.form)
 
 

@@ -27,7 +27,7 @@ def end_session() -> Response:
         values = parameters.single(parameters.query_pairs(request), PARAMETERS)
         parameters.check_clean(values, [name for name in PARAMETERS if name != "state"])
     except parameters.ParameterFault as fault:
-        return errors.page(str(fault), error="invalid_request")
+        return errors.page(str(fault), error="invalid_request", for_developers=True)
     languages.ask_for(values.get("ui_locales"))
     protocol_request = ProtocolRequest(values)
     try:

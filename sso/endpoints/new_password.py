@@ -7,7 +7,7 @@ from sso import audit, endings, known_browser, mail_links, notices, passwords
 from sso.endpoints import mail_pages
 from sso.endpoints.mail_forms import NewPasswordForm
 from sso.extensions import db
-from sso.store import mail_tokens
+from sso.store import factors
 
 _PURPOSES = (mail_links.RESET, mail_links.INVITE)
 
@@ -35,7 +35,7 @@ def new_password() -> Response:
 
 def _set(secret: str, password_hash: str) -> Response:
     token, user = mail_links.find(secret, *_PURPOSES) or (None, None)
-    if token is None or user is None or not mail_tokens.use(token):
+    if token is None or user is None or not mail_links.use(token, user):
         db.session.rollback()
         return mail_pages.dead_link()
     user.password_hash = password_hash
@@ -49,5 +49,6 @@ def _set(secret: str, password_hash: str) -> Response:
         address=request.remote_addr,
     )
     db.session.commit()
-    known_browser.remember(user.email)
+    if not factors.has_any(user.id):  # a browser that has shown no factor guesses like any other
+        known_browser.remember(user.email)
     return mail_pages.to_sign_in("password")

@@ -3,12 +3,13 @@
 from flask import redirect, request
 from werkzeug.wrappers import Response
 
-from sso import audit, browser_session
+from sso import audit, browser_session, limiting
 from sso.endpoints import authorize
 from sso.endpoints.forms import DecisionForm
 from sso.endpoints.onward import onward, step
 from sso.extensions import db
 from sso.factors import passkeys
+from sso.store import users
 
 
 def passkey_sign_in() -> Response:
@@ -18,12 +19,15 @@ def passkey_sign_in() -> Response:
         return authorize.stale()
     form = request.form
     if request.method == "POST" and DecisionForm().validate():
+        attempt = limiting.enter(limiting.PASSKEY, "")
         found = passkeys.accept_sign_in(form.get("credential", ""), form.get("challenge", ""))
         if found:
             user, shown = found
-            browser_session.begin(user, shown, remember=form.get("remember") == "1")
-            db.session.commit()
-            return onward(waiting)
+            if users.lock(user.id):
+                browser_session.begin(user, shown, remember=form.get("remember") == "1")
+                db.session.commit()
+                return onward(waiting)
         db.session.rollback()
+        attempt.failed()
         audit.event("sign_in_failed", method="passkey")
     return redirect(step("sso.sign_in", problem="passkey"), 303)

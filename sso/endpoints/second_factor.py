@@ -16,7 +16,7 @@ from sso.factors import half_way, passkeys, proof, recovery, totp
 from sso.flow import decision
 from sso.models import User
 from sso.sealed_request import SealedRequest
-from sso.store import factors
+from sso.store import factors, users
 from sso.store.sessions import Visit
 from sso.words import N_
 
@@ -61,6 +61,11 @@ def second_factor() -> Response:
         attempt, wait = limiting.ask(limiting.SECOND_FACTOR, subject.user.email)
         if wait:
             return _page(subject, None, wait)
+        shown_to = subject.user.password_hash
+        locked = users.lock(subject.user.id)
+        if locked is None or locked.password_hash != shown_to:
+            db.session.rollback()
+            return redirect(step("sso.sign_in"), 303)
         used, methods = _check(subject.user)
         if methods:
             attempt.passed()

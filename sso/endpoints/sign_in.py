@@ -127,9 +127,15 @@ def _authenticate(email: str, password: str) -> User | None:
         reason = "password" if known else "disabled or without password" if user else "unknown"
         audit.event("sign_in_failed", user=user.id if user else None, reason=reason)
         return None
-    if user and known and passwords.needs_rehash(known):
-        user = users.find(user.id) or user
-        user.password_hash = passwords.hash_password(password)
+    if user is None or known is None:
+        return None
+    anew = passwords.hash_password(password) if passwords.needs_rehash(known) else None
+    # What ended meanwhile (a new password, a disabled user) ends this sign-in, too.
+    user = users.lock(user.id)
+    if user is None or user.password_hash != known:
+        db.session.rollback()
+        return None
+    user.password_hash = anew or known
     return user
 
 

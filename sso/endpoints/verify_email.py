@@ -1,15 +1,15 @@
 """The page that a mailed link leads to: whether an address, old or new, is the user's own."""
 
 from flask import make_response, redirect, render_template, request, url_for
+from flask_babel import gettext
 from sqlalchemy.exc import IntegrityError
 from werkzeug.wrappers import Response
 
-from sso import audit, mail_links, notices
+from sso import audit, browser_session, errors, mail_links, notices
 from sso.endpoints import mail_pages
 from sso.endpoints.forms import DecisionForm
 from sso.extensions import db
 from sso.models import MailToken, User
-from sso.store import mail_tokens
 
 _PURPOSES = (mail_links.VERIFY, mail_links.CHANGE_EMAIL)
 
@@ -22,9 +22,11 @@ def verify_email() -> Response:
     token, user = found or (None, None)
     if token is None or user is None:
         return mail_pages.dead_link("sso.account_email")
+    if token.purpose == mail_links.CHANGE_EMAIL and not _is_signed_in(user):
+        return _whose()
     if request.method == "POST" and DecisionForm().validate():
         try:
-            verified = mail_tokens.use(token) and _verify(token, user)
+            verified = mail_links.use(token, user) and _verify(token, user)
         except IntegrityError:  # somebody else has the address by now
             verified = False
         if not verified:
@@ -33,6 +35,25 @@ def verify_email() -> Response:
         db.session.commit()
         return redirect(url_for("sso.verify_email", done=1), 303)
     return _page(token.address)
+
+
+def _is_signed_in(user: User) -> bool:
+    visit = browser_session.current_visit()
+    return visit is not None and visit.user.id == user.id
+
+
+def _whose() -> Response:
+    """Who has the mailbox must be who asked: else a stranger's account would get the address."""
+    return errors.page(
+        gettext("Only the account that asked for this address can confirm it."),
+        status=403,
+        title=gettext("Please sign in first"),
+        mend=gettext(
+            "Sign in to that account in this browser, then open the link in the mail again. "
+            "If you did not ask for this, ignore the mail."
+        ),
+        way_on=(gettext("Sign in"), url_for("sso.sign_in")),
+    )
 
 
 def _page(address: str | None) -> Response:

@@ -19,6 +19,11 @@ _NOT_YOU = N_(
     "If this was not you, set a new password at once with the link below; "
     "this also ends all your sign-ins."
 )
+# A new password takes no factor away; who has only the mailbox must not be able to.
+_NOT_YOUR_FACTOR = N_(
+    "If this was not you, somebody else has your password. Ask your administrator at once to reset "
+    "your second factors; then set a new password with the link below."
+)
 _IGNORE = N_("If you did not ask for this, ignore this mail: nothing will change.")
 
 TEXTS = {
@@ -105,7 +110,7 @@ TEXTS = {
     ),
     "factor_added": Text(
         N_("A second factor was added to your account"),
-        (N_("A second factor was added to your account at {host}: {factor}."), _NOT_YOU),
+        (N_("A second factor was added to your account at {host}: {factor}."), _NOT_YOUR_FACTOR),
         N_("Set a new password"),
     ),
     "factor_removed": Text(

@@ -98,7 +98,7 @@ def _render(kind: str, mail: Mail, user: User | None, link: str | None) -> tuple
     values = {
         "subject": subject,
         # Never a name that a stranger typed: that would be a way to send anybody anything.
-        "name": _line(user.name) if user else "",
+        "name": _name(mail, user),
         "paragraphs": [gettext(one).format(**known) for one in meant.paragraphs],
         "action": gettext(meant.action) if meant.action else None,
         "language": languages.language(),
@@ -117,8 +117,7 @@ def _message(mail: Mail, user: User | None, subject: str, text: str, html: str) 
     given = current.settings().mail_from
     sender = email_addresses.for_smtp(given) if given else f"no-reply@{_host()}"
     message["From"] = _address("", sender)
-    name = _line(user.name) if user else ""
-    message["To"] = _address(name, email_addresses.for_smtp(mail.address))
+    message["To"] = _address(_name(mail, user), email_addresses.for_smtp(mail.address))
     message["Date"] = clock.now()
     # Another one at each attempt, because the link is another one.
     message["Message-ID"] = f"<{mail.id}.{mail.attempts}@{_host()}>"
@@ -126,6 +125,11 @@ def _message(mail: Mail, user: User | None, subject: str, text: str, html: str) 
     message.set_content(text)
     message.add_alternative(html, subtype="html")
     return message
+
+
+def _name(mail: Mail, user: User | None) -> str:
+    """How the mail addresses its reader: by no name where that may be another than the user."""
+    return _line(user.name) if user and mail.kind != "change_email" else ""
 
 
 def _address(name: str, address: str) -> Address:

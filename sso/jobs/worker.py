@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from threading import Event, Thread
 
 from flask import Flask
+from sqlalchemy.exc import SQLAlchemyError
 
-from sso import audit
-from sso.extensions import db
+from sso import audit, database, database_faults
 from sso.jobs import audit_chain, key_rotation, logout_delivery, mail_delivery, purge
 
 logger = logging.getLogger("sso.jobs")
@@ -49,16 +49,20 @@ def run(app: Flask, stop: Event) -> None:
 def _keep_at(app: Flask, job: Job, stop: Event) -> None:
     while not stop.is_set():
         # As long as there is more to do, it goes on without a pause.
-        busy = run_once(app, job) > 0
+        busy = (run_once(app, job) or 0) > 0
         stop.wait(0.02 if busy else job.seconds)
 
 
-def run_once(app: Flask, job: Job) -> int:
-    """One run; a fault is logged and the next run tries again."""
+def run_once(app: Flask, job: Job) -> int | None:
+    """One run; a fault is logged, and the next run tries again. `None` if it failed."""
     with app.app_context(), audit.acting_as(None):
         try:
             return job.run()
-        except Exception:
-            logger.exception("job failed: %s", job.name)
-            db.session.rollback()
-            return 0
+        except Exception as error:
+            words = database_faults.passing(error) if isinstance(error, SQLAlchemyError) else None
+            if words:
+                logger.error("job failed: %s: %s", job.name, words)
+            else:
+                logger.exception("job failed: %s", job.name)
+            database.end_session()
+            return None

@@ -28,6 +28,10 @@ from sso.store.users import Person
 BENIGN_REUSE = timedelta(seconds=1)
 
 
+class Overtaken(Exception):
+    """What the decision was made from has changed under way: decide anew."""
+
+
 @dataclass(frozen=True)
 class RedeemedCode:
     """A code that was used up just now and what it stands for, as Authlib asks for it."""
@@ -113,9 +117,11 @@ class AuthorizationCodeGrant(TokenResponse, AuthlibAuthorizationCodeGrant):
         )
 
     def save_authorization_code(self, code: str, request: ProtocolRequest) -> None:
-        """Store one approval and its code."""
-        asked, session = request.asked, self.visit.session
+        """Store one approval and its code. Raises `Overtaken`."""
+        asked, session, consent = request.asked, self.visit.session, self.visit.consent
         grant_id = grants.add(
+            self.visit.user.updated_at,
+            consent.updated_at if consent else None,
             user_id=session.user_id,
             client_id=asked.client_id,
             session_id=session.id,
@@ -126,6 +132,8 @@ class AuthorizationCodeGrant(TokenResponse, AuthlibAuthorizationCodeGrant):
             amr=session.amr,
             acr=reached_acr(asked, session.acr) if asked.asks_for_acr else None,
         )
+        if grant_id is None:
+            raise Overtaken
         lifetime = timedelta(seconds=current.settings().authorization_code_lifetime)
         codes.add(
             digest=digests.digest(code),

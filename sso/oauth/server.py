@@ -87,7 +87,8 @@ class AuthorizationServer(AuthlibAuthorizationServer):
             return self.handle_response(*answer)
         if errors.is_api():
             return errors.from_oauth(error)
-        return errors.page(description, error=error.error, mend=_MENDS.get(error.error))
+        mend = _MENDS.get(error.error)
+        return errors.page(description, error=error.error, mend=mend, for_developers=True)
 
     def send_signal(self, name: str, *args: Any, **kwargs: Any) -> None:
         """Nothing: security events are logged by `audit` where they happen."""

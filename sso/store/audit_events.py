@@ -12,20 +12,21 @@ from sqlalchemy.exc import IntegrityError
 from sso.audit import Event
 from sso.extensions import db
 from sso.models import AuditChain, AuditEvent
+from sso.store import prepared
 
+_EVENTS = prepared.table(AuditEvent)
 _THE_ONE = 1
 _BATCH = 1000  # rows in memory at a time
 
 
 def add(events: Iterable[Event]) -> None:
-    """Write events in the transaction that is under way, by one statement."""
-    rows = [_values(event) for event in events]
-    db.session.execute(insert(AuditEvent).values(rows if len(rows) > 1 else rows[0]))
+    """Write events in the transaction that is under way."""
+    add_by(db.session.connection(), events)
 
 
 def add_by(connection: Connection, events: Iterable[Event]) -> None:
-    """Write events on a connection of the caller's."""
-    connection.execute(insert(AuditEvent), [_values(event) for event in events])
+    """Write events on a connection of the caller's, by one statement."""
+    connection.execute(insert(_EVENTS), [_values(event) for event in events])
 
 
 def _values(event: Event) -> dict[str, Any]:
@@ -63,6 +64,11 @@ def newest(
     if until is not None:
         statement = statement.where(AuditEvent.at < until)
     return db.session.scalars(statement).all()
+
+
+def names() -> Sequence[str]:
+    """Every event that has happened."""
+    return db.session.scalars(select(AuditEvent.name).distinct().order_by(AuditEvent.name)).all()
 
 
 def lock_chain() -> AuditChain | None:
@@ -105,6 +111,11 @@ def unsealed(limit: int) -> Sequence[AuditEvent]:
     ).all()
 
 
+def unsealed_since() -> datetime | None:
+    """When the oldest event happened that is not in the chain yet."""
+    return db.session.scalar(select(func.min(AuditEvent.at)).where(AuditEvent.number.is_(None)))
+
+
 def seal(sealed: Sequence[tuple[UUID, int, str]]) -> None:
     """Put events into the chain: id, number, seal."""
     db.session.execute(
@@ -130,8 +141,15 @@ def sealed_of(connection: Connection) -> Iterator[AuditEvent]:
         yield AuditEvent(**row._mapping)
 
 
-def last_before(moment: datetime, at_most: int) -> tuple[int, str] | None:
-    """Number and seal of the last event of the longest beginning of the chain that is older.
+def sealed_up_to(number: int) -> Sequence[AuditEvent]:
+    """The beginning of the chain, in its order."""
+    return db.session.scalars(
+        select(AuditEvent).where(AuditEvent.number <= number).order_by(AuditEvent.number)
+    ).all()
+
+
+def last_before(moment: datetime, at_most: int) -> int | None:
+    """The number of the last event of the longest beginning of the chain that is older.
 
     The beginning ends after so many events.
     """
@@ -141,13 +159,10 @@ def last_before(moment: datetime, at_most: int) -> tuple[int, str] | None:
     first_kept = db.session.scalar(
         select(func.min(AuditEvent.number)).where(AuditEvent.at >= moment)
     )
-    statement = select(AuditEvent.number, AuditEvent.seal).where(
-        AuditEvent.number < first + at_most
-    )
+    statement = select(func.max(AuditEvent.number)).where(AuditEvent.number < first + at_most)
     if first_kept is not None:
         statement = statement.where(AuditEvent.number < first_kept)
-    found = db.session.execute(statement.order_by(AuditEvent.number.desc()).limit(1)).one_or_none()
-    return (int(found[0] or 0), str(found[1])) if found else None
+    return db.session.scalar(statement)
 
 
 def remove_up_to(number: int) -> int:

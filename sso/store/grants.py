@@ -14,14 +14,46 @@ from sso.models import BrowserSession, Client, Consent, Grant, Token, User
 from sso.store import prepared
 from sso.store.users import PERSON, Person
 
-_ADD = insert(prepared.table(Grant))
+_GRANTS, _CONSENTS = prepared.table(Grant), prepared.table(Consent)
+_NEW = (
+    "id", "user_id", "client_id", "session_id", "sid", "scope", "claims", "auth_time", "amr",
+    "acr", "created_at",
+)  # fmt: skip
+_VISIT = (
+    select(*(bindparam(name, type_=_GRANTS.c[name].type).label(name) for name in _NEW))
+    .select_from(User)
+    .join(BrowserSession, BrowserSession.user_id == User.id)
+    .where(
+        BrowserSession.id == bindparam("session_id"),
+        BrowserSession.ended_at.is_(None),
+        User.updated_at == bindparam("user_seen"),
+        User.disabled_at.is_(None),
+    )
+    # Nobody ends them until we commit; who waits for that finds the new grant, and ends it, too.
+    .with_for_update(read=True)
+)
+_BY_CONSENT = _VISIT.join(
+    _CONSENTS,
+    (_CONSENTS.c.user_id == User.id) & (_CONSENTS.c.client_id == bindparam("client_id")),
+).where(_CONSENTS.c.updated_at == bindparam("consent_seen"))
+_ADD, _ADD_BY_CONSENT = (
+    insert(_GRANTS).from_select(_NEW, state, include_defaults=False).returning(_GRANTS.c.id)
+    for state in (_VISIT, _BY_CONSENT)
+)
 
 
-def add(**columns: Any) -> UUID:
-    """Store an approval; gives its id."""
-    grant_id = uuid4()
-    prepared.run(_ADD, {"id": grant_id, **columns})
-    return grant_id
+def add(user_seen: datetime, consent_seen: datetime | None, **columns: Any) -> UUID | None:
+    """Store an approval; gives its id.
+
+    `None` if what the decision was made from has changed meanwhile: the session has ended, the user
+    was changed, the consent withdrawn. One statement looks and writes.
+    """
+    values = {"id": uuid4(), "created_at": clock.now(), "user_seen": user_seen, **columns}
+    if consent_seen is None:
+        row = prepared.first(_ADD, values)
+    else:
+        row = prepared.first(_ADD_BY_CONSENT, {**values, "consent_seen": consent_seen})
+    return row[0] if row else None
 
 
 class Approval(NamedTuple):

@@ -94,3 +94,8 @@ def waiting(client_id: str | None = None) -> tuple[int, datetime | None]:
         statement = statement.where(LogoutDelivery.client_id == client_id)
     count, oldest = db.session.execute(statement).one()
     return int(count), oldest
+
+
+def due_since() -> datetime | None:
+    """Since when the delivery that should have been tried first is due."""
+    return db.session.scalar(select(func.min(LogoutDelivery.next_attempt_at)))

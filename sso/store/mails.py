@@ -79,3 +79,8 @@ def waiting() -> tuple[int, datetime | None]:
         select(func.count(), func.min(Mail.created_at)).where(Mail.next_attempt_at.is_not(None))
     ).one()
     return int(count), oldest
+
+
+def due_since() -> datetime | None:
+    """Since when the mail that should have been tried first is due."""
+    return db.session.scalar(select(func.min(Mail.next_attempt_at)))

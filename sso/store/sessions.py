@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
-from sqlalchemy import and_, bindparam, select, update
+from sqlalchemy import ColumnElement, and_, bindparam, select, update
 
 from sso import clock
 from sso.extensions import db
@@ -67,13 +67,33 @@ def touch(session: BrowserSession, expires_at: datetime) -> None:
     db.session.flush()
 
 
-def end(session_ids: Sequence[UUID]) -> None:
-    """End sessions; the grants made in them are another statement's business."""
-    db.session.execute(
+def end(*conditions: ColumnElement[bool]) -> Sequence[UUID]:
+    """End the live sessions that meet the conditions, and tell which these were.
+
+    The grants made in them are another statement's business.
+    """
+    now = clock.now()
+    return db.session.scalars(
         update(BrowserSession)
-        .where(BrowserSession.id.in_(session_ids), BrowserSession.ended_at.is_(None))
-        .values(ended_at=clock.now())
-    )
+        .where(BrowserSession.ended_at.is_(None), BrowserSession.expires_at > now, *conditions)
+        .values(ended_at=now)
+        .returning(BrowserSession.id)
+        .execution_options(synchronize_session=False)
+    ).all()
+
+
+def surplus(user_id: UUID, most: int) -> Sequence[UUID]:
+    """A user's live sessions beyond this number, those last used long ago."""
+    return db.session.scalars(
+        select(BrowserSession.id)
+        .where(
+            BrowserSession.user_id == user_id,
+            BrowserSession.ended_at.is_(None),
+            BrowserSession.expires_at > clock.now(),
+        )
+        .order_by(BrowserSession.last_seen_at.desc())
+        .offset(most)
+    ).all()
 
 
 def of_user(user_id: UUID) -> Sequence[BrowserSession]:

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, select, update
 
 from sso.extensions import db
 from sso.models import Grant, User
@@ -30,6 +30,20 @@ PERSON = [prepared.table(User).c[name] for name in Person._fields]
 
 def find(user_id: UUID) -> User | None:
     return db.session.scalar(select(User).where(User.id == user_id))
+
+
+def lock(user_id: UUID) -> User | None:
+    """A user who may sign in, as the row is now, and stays until the transaction ends.
+
+    An update instead of FOR UPDATE, which SQLite does not know.
+    """
+    return db.session.scalar(
+        update(User)
+        .where(User.id == user_id, User.disabled_at.is_(None))
+        .values(email=User.email, updated_at=User.updated_at)
+        .returning(User)
+        .execution_options(populate_existing=True, synchronize_session=False)
+    )
 
 
 def find_by_email(email: str) -> User | None:

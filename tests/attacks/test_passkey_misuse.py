@@ -13,6 +13,7 @@ from flask import Flask
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sso.limit_storage import LimitStorage
 from sso.models import User
 from tests.actors import BASE, ORIGIN, Browser
 from tests.authenticator import Authenticator, options_of
@@ -173,7 +174,8 @@ JSON = st.recursive(
 
 @given(answer=JSON.map(json.dumps) | st.text(max_size=200))
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-def test_rubbish(browser: Browser, answer: Any, user: User) -> None:
+def test_rubbish(app: Flask, browser: Browser, answer: Any, user: User) -> None:
+    app.extensions["sso.limits"] = LimitStorage(None)
     page = browser.open(SIGN_IN)
     form = {**page.fields, "credential": answer}
     page = browser.open(f"{BASE}/sign-in/passkey", method="POST", data=form)

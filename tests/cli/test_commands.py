@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -231,3 +232,31 @@ def test_a_database_without_tables(tmp_path: Path) -> None:
     assert result.returncode == 1
     assert "flask db upgrade" in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_going_back_asks_first(run: Any) -> None:
+    refused = run("db", "downgrade")
+    assert refused.exit_code == 1
+    assert "--yes" in refused.stderr
+    assert run("user", "list").exit_code == 0
+    assert "0004" in run("db", "downgrade", "0004", "--yes").stdout
+    assert "its schema is 0004, not" in run("audit", "list").stderr
+    shown = run("db", "--help").stdout
+    assert "upgrade" in shown
+    assert "stamp" not in shown
+
+
+def test_a_worker_that_fails_says_so(make_app: Callable[..., Flask]) -> None:
+    url = "postgresql+psycopg://sso:bad@127.0.0.1:1/x"
+    run = make_app(SSO_DATABASE_URL=url).test_cli_runner()
+    done = run.invoke(args=["worker", "--once"])
+    assert done.exit_code == 1
+    assert "send mails: failed" in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_a_slip_of_the_pen(run: Any) -> None:
+    run(*CREATE)
+    done = run("audit", "list", "--event", "client_maid", "--user", "nobody@example.com")
+    assert "client_created" in done.stderr
+    assert "no user nobody@example.com" in done.stderr

@@ -312,3 +312,29 @@ def test_any_bytes_at_pages(app: Flask, client: RelyingParty, raw: bytes, page: 
             base_url=ORIGIN,
         )
         check(answer, client)
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [("/nowhere", 404), (f"{BASE}/account/nowhere", 404), (f"{BASE}/account/activity", 405)],
+)
+def test_pages_about_faults_are_translated(app: Flask, path: str, status: int) -> None:
+    method = "POST" if status == 405 else "GET"
+    answer = app.test_client().open(path, method=method, headers={"Accept-Language": "de"})
+    assert answer.status_code in (status, 400)
+    assert answer.headers["Content-Language"] == "de"
+    for english in ("Not Found", "not found", "Method", "not allowed", "URL"):
+        assert english not in answer.text
+
+
+def test_what_the_application_did_wrong_is_for_its_makers(app: Flask) -> None:
+    german = {"Accept-Language": "de"}
+    answer = app.test_client().get(f"{BASE}/oauth2/authorize", headers=german)
+    assert "Die Anwendung, die Sie hierher geschickt hat" in answer.text
+    assert 'role="alert" lang="en" dir="ltr">The parameter' in answer.text
+
+
+@pytest.mark.parametrize("path", ["/", f"{BASE}/", BASE])
+def test_the_address_alone_leads_to_the_account(app: Flask, path: str) -> None:
+    answer = app.test_client().get(path, follow_redirects=True)
+    assert answer.request.path == f"{BASE}/sign-in"

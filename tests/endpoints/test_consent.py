@@ -3,7 +3,9 @@
 import pytest
 from flask import Flask
 
+from sso.extensions import db
 from sso.models import User
+from sso.store import clients, consents
 from tests.actors import Browser, RelyingParty, claims_of
 from tests.factories import make_client, make_user
 
@@ -92,3 +94,22 @@ def test_nobody_unticks_openid_or_ticks_more(
         decision="allow", offered="openid email groups", scope_groups="1", scope_email="1"
     ).code
     assert scope_of(client, code) == {"openid", "email"}
+
+
+def test_nothing_is_allowed_that_was_not_on_the_page(
+    app: Flask, browser: Browser, user: User
+) -> None:
+    client = make_client(app, scope="openid email")
+    browser.authorize(client, scope="openid email phone groups")
+    browser.sign_in()
+    assert "telephone" not in browser.page.html
+    with app.app_context():  # meanwhile the operator registers more
+        row = clients.find(client.client_id)
+        assert row is not None
+        row.set_client_metadata({**row.client_metadata, "scope": "openid email phone groups"})
+        db.session.commit()
+    browser.allow()
+    with app.app_context():
+        given = consents.find(user.id, client.client_id)
+        assert given is not None
+        assert "phone" not in given.scope.split()

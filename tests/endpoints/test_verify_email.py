@@ -10,7 +10,7 @@ from sso.models import User
 from sso.store import users
 from tests.actors import BASE, ORIGIN, Browser
 from tests.factories import PASSWORD, make_user
-from tests.mailbox import Mailbox
+from tests.mailbox import Mailbox, link_in
 
 EMAIL = f"{ORIGIN}{BASE}/account/email"
 NEW = "dana@elsewhere.example"
@@ -83,13 +83,15 @@ def test_a_user_changes_the_address(
     assert mails.keys() == {NEW, user.email}
     assert NEW in str(mails[user.email])
     assert stored(app, user) == (user.email, True)  # until the link is followed
-    from tests.mailbox import link_in
-
-    other = Browser(app)  # the mail may be read elsewhere
-    other.open(link_in(mails[NEW]))
+    other, link = Browser(app), link_in(mails[NEW])
+    page = other.open(link)  # the mail may be read elsewhere; but who is it there?
+    assert page.status == 403
+    assert "/api/auth/sign-in" in page.html
+    other.sign_in()
+    other.open(link)
     assert "is confirmed" in other.submit().html
     assert stored(app, user) == (NEW, True)
-    assert mailbox.subjects() == [(user.email, "Your e-mail address was changed")]
+    assert (user.email, "Your e-mail address was changed") in mailbox.subjects()
     assert browser.open(EMAIL).status == 200
     assert Browser(app).sign_in(NEW).path.endswith("/account")
 

@@ -2,13 +2,19 @@
 
 import json
 import os
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from click.testing import CliRunner
+from sqlalchemy import insert
 
+from sso import clock, create_app
 from sso.doctor.command import doctor_command
+from sso.extensions import db
+from sso.models import AuditEvent
 from tests.services import Server, free_port
 
 
@@ -94,3 +100,20 @@ def test_for_people_a_line_each(server: Server) -> None:
     assert "wrong    redis" in done.stdout
     assert "mend: check SSO_REDIS_URL" in done.stdout
     assert "ok       code flow" in done.stdout
+
+
+def test_nobody_does_what_is_due(server: Server) -> None:
+    app = create_app({k: v for k, v in server.environ.items() if k.startswith("SSO_")})
+    with app.app_context():
+        long_ago = clock.now() - timedelta(hours=5)
+        db.session.execute(
+            insert(AuditEvent).values(id=uuid4(), at=long_ago, name="thing_happened", fields="{}")
+        )
+        db.session.commit()
+        code, found = examine(server)
+        assert (code, found["worker"]["status"]) == (1, "wrong")
+        assert "flask worker" in found["worker"]["mend"]
+        assert found["code flow"]["status"] == "ok"
+        db.engine.dispose()
+    server.flask("worker", "--once")
+    assert examine(server)[1]["worker"]["status"] == "ok"

@@ -20,7 +20,7 @@ from sso.extensions import db
 from tests.conftest import environ_of
 from tests.machines import Node, Postgresql
 from tests.production.seeding import migrate
-from tests.services import ROOT, wait_for
+from tests.services import ROOT, Server, wait_for
 
 WANTED = {
     "worker_class": "gthread",
@@ -59,6 +59,19 @@ def test_both_ways_give_the_same(tmp_path: Path) -> None:
     for name in ("config", "wsgi_app", "default_proc_name"):
         del here[name], anywhere[name]
     assert here == anywhere
+
+
+def test_it_listens_where_the_address_says() -> None:
+    assert configuration(ROOT)["bind"] == "['127.0.0.1:5000']"
+    assert configuration(ROOT, "-b", "127.0.0.1:81")["bind"] == "['127.0.0.1:81']"
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_its_own_lines_are_whole(tmp_path: Path, log_format: str) -> None:
+    with Server(tmp_path, SSO_LOG_FORMAT=log_format).running() as server:
+        assert "Listening at" in server.log
+        assert "Logging error" not in server.log
+        assert "Traceback" not in server.log
 
 
 def test_a_forked_process_has_connections_of_its_own(cluster: Postgresql, tmp_path: Path) -> None:

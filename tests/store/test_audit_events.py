@@ -189,7 +189,11 @@ def test_purging_keeps_the_rest_verifiable(
     execute(app, "DELETE FROM audit_events WHERE number = 4")
     assert verify(app) == ["event 4 was removed"]
     clock.move(days=10)
-    assert json.loads(run.invoke(args=["purge", "--audit-days", "5", "--json"]).stdout)
+    refused = run.invoke(args=["purge", "--audit-days", "5"])
+    assert refused.exit_code == 1
+    assert "run: flask audit verify" in refused.stderr
+    assert verify(app) == ["event 4 was removed"]
+    assert run.invoke(args=["purge", "--audit-days", "5", "--over-faults"]).exit_code == 0
     assert "event 4 was removed" not in verify(app)
 
 

@@ -1,6 +1,7 @@
 """Migrations and constraints, on every database."""
 
 import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from flask import Flask
 from sqlalchemy import inspect, text
 from sqlalchemy.exc import IntegrityError
 
-from sso import migrating, schema
+from sso import create_app, migrating, schema
 from sso.extensions import db
 from sso.keys import ALGORITHMS
 from sso.models import Base, KeyState, SigningKey, User
@@ -103,3 +104,11 @@ def test_a_server_loads_only_what_it_uses() -> None:
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout == "\n"
+
+
+def test_the_file_is_nobody_elses(tmp_path: Path) -> None:
+    app = create_app({"SSO_SECRET_KEY": SECRET_KEY}, tmp_path)
+    with app.app_context():
+        migrating.upgrade()
+        db.engine.dispose()
+    assert stat.S_IMODE((tmp_path / "sso.db").stat().st_mode) == 0o600

@@ -1,0 +1,160 @@
+"""Requests without number, or of a size that stops a worker: each has its bound."""
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from flask import Flask
+from limits.storage import memory
+from sqlalchemy import insert
+
+from sso import audit, audit_trail, clock, limit_storage
+from sso.extensions import db
+from sso.models import BrowserSession, User
+from sso.store import audit_events, sessions
+from tests.actors import BASE, ORIGIN, Browser
+from tests.factories import make_user
+from tests.mailbox import Mailbox
+
+NEW = "another long password"
+THIEFS = "the password of a thief"
+
+
+def reset_link(app: Flask, email: str, mailbox: Mailbox) -> str:
+    browser = Browser(app)
+    browser.open(f"{ORIGIN}{BASE}/forgotten-password")
+    browser.submit(email=email)
+    return mailbox.link(email)
+
+
+@pytest.fixture
+def owner(app: Flask, user: User, mailbox: Mailbox) -> Browser:
+    """The owner has the page with the new password open, and is about to press the button."""
+    browser = Browser(app)
+    browser.open(reset_link(app, user.email, mailbox))
+    return browser
+
+
+class Watch:
+    def __init__(self) -> None:
+        self.now = 1_800_000_000.0
+
+    def time(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
+    moving = Watch()
+    monkeypatch.setattr(memory, "time", moving)
+    monkeypatch.setattr(clock, "source", lambda: datetime.fromtimestamp(moving.now, UTC))
+    return moving
+
+
+def test_a_flood_of_client_ids_does_not_forgive_the_guesses(
+    make_app: Callable[..., Flask], monkeypatch: pytest.MonkeyPatch, watch: Watch
+) -> None:
+    # 50 000 in life: a customer with a /56 has 256 networks, of 300 free failures an hour each.
+    monkeypatch.setattr(limit_storage, "MOST", 500)
+    app = make_app(SSO_TRUSTED_PROXIES="1")
+    make_user(app)
+    guesser = Browser(app)
+    guesser.http.environ_base["HTTP_X_FORWARDED_FOR"] = "203.0.113.1"
+    for _ in range(10):
+        guesser.sign_in(password="wrong wrong wrong")
+    assert guesser.page.status == 429
+    http = app.test_client(use_cookies=False)
+    for number in range(500):
+        http.post(
+            f"{BASE}/oauth2/token",
+            data={"grant_type": "refresh_token", "client_id": f"c{number}", "client_secret": "x"},
+            headers={"X-Forwarded-For": f"2001:db8:0:{number % 256:x}::1"},
+        )
+    assert guesser.sign_in(password="wrong wrong wrong").status == 429, "all is forgiven"
+
+
+def test_one_request_does_not_stop_a_worker(app: Flask) -> None:
+    browser = Browser(app)
+    browser.open(f"{ORIGIN}{BASE}/forgotten-password")
+    token = browser.page.fields["csrf_token"]
+    address = "a" + "\u0301\u0316" * 30_000 + "@example.com"  # 120 kB as raw UTF-8
+    body = b"csrf_token=" + token.encode() + b"&email=" + address.encode()
+    began = time.process_time()
+    answer = browser.http.post(
+        f"{BASE}/forgotten-password",
+        data=body,
+        content_type="application/x-www-form-urlencoded",
+        base_url=ORIGIN,
+    )
+    assert answer.status_code == 200
+    took = time.process_time() - began
+    assert took < 0.5, f"{took:.1f} s, with the interpreter's lock held"
+
+
+def test_passkeys_that_are_none_fill_no_table(app: Flask) -> None:
+    browser = Browser(app)
+    browser.open(f"{ORIGIN}{BASE}/sign-in")
+    token = browser.page.fields["csrf_token"]
+    statuses = {
+        browser.http.post(
+            f"{BASE}/sign-in/passkey", data={"csrf_token": token}, base_url=ORIGIN
+        ).status_code
+        for _ in range(400)
+    }
+    audit_trail.flush(app)
+    with app.app_context():
+        rows = len(audit_events.newest(names=["sign_in_failed"], limit=1000))
+    assert 429 in statuses
+    assert rows < 400
+
+
+def test_sign_ins_without_number_do_not_block_the_reset(
+    app: Flask,
+    user: User,
+    owner: Browser,
+    statements: Callable[[], Any],
+) -> None:
+    for _ in range(100):
+        Browser(app).sign_in()  # the right password is never limited
+    with app.app_context():
+        count = len(sessions.of_user(user.id))
+    with statements() as seen:
+        owner.submit(new_password=NEW)
+    assert len(seen) < 50, f"{len(seen)} statements in one transaction for {count} sign-ins"
+
+
+@pytest.mark.parametrize("many", [500, 1000])
+def test_a_flood_of_sign_ins_does_not_make_the_reset_impossible(
+    app: Flask, user: User, owner: Browser, many: int
+) -> None:
+    # As many as sign-ins with the stolen password make in a minute: none of them is limited.
+    now = clock.now()
+    with app.app_context():
+        db.session.execute(
+            insert(BrowserSession),
+            [
+                {
+                    "id": uuid4(), "digest": f"sha256:{n}", "user_id": user.id, "auth_time": now,
+                    "amr": "pwd", "acr": "1", "created_at": now, "last_seen_at": now,
+                    "expires_at": now + timedelta(days=14), "remembered": False,
+                }
+                for n in range(many)
+            ],
+        )  # fmt: skip
+        db.session.commit()
+    began = time.monotonic()
+    owner.submit(new_password=NEW)
+    took = time.monotonic() - began
+    assert owner.page.path.endswith("/sign-in"), owner.page.status
+    assert took < 1, f"{took:.1f} s for {many}, with the database locked"
+
+
+def test_many_events_of_one_transaction_are_written(app: Flask) -> None:
+    with app.app_context():
+        # Eight values each; SQLite takes 250 000 or 32 766 of them, PostgreSQL 65 535.
+        for number in range(31_300 if db.engine.dialect.name == "sqlite" else 8_200):
+            audit.event("session_ended", sid=number)
+        db.session.commit()

@@ -1,0 +1,170 @@
+"""The owner sets a new password while a request of the thief is under way.
+
+Whatever the thief was about to get with the old one ends with it: a session, a code, another
+password, another address.
+"""
+
+from collections.abc import Callable
+from threading import Thread
+from typing import Any
+
+import pytest
+from argon2 import PasswordHasher
+from flask import Flask
+
+from sso import passwords
+from sso.factors import totp
+from sso.models import User
+from sso.store import grants, mail_tokens, users
+from tests.actors import BASE, ORIGIN, Browser
+from tests.factories import PASSWORD, make_client
+from tests.mailbox import Mailbox, link_in
+from tests.second_factors import (
+    ACCOUNT,
+    code_of,
+    enrol_totp,
+    is_signed_in,
+)
+
+NEW = "another long password"
+THIEFS = "the password of a thief"
+
+
+def reset_link(app: Flask, email: str, mailbox: Mailbox) -> str:
+    browser = Browser(app)
+    browser.open(f"{ORIGIN}{BASE}/forgotten-password")
+    browser.submit(email=email)
+    return mailbox.link(email)
+
+
+@pytest.fixture
+def owner(app: Flask, user: User, mailbox: Mailbox) -> Browser:
+    """The owner has the page with the new password open, and is about to press the button."""
+    browser = Browser(app)
+    browser.open(reset_link(app, user.email, mailbox))
+    return browser
+
+
+def in_between(
+    monkeypatch: pytest.MonkeyPatch, place: Any, name: str, act: Callable[[], object], after: bool
+) -> Thread:
+    """Let somebody else's request happen once, before or after this call returns.
+
+    In a thread, for contexts and a connection of its own. Where a lock makes it wait for the
+    request that is under way, it ends after that: join it.
+    """
+    real, other = getattr(place, name), Thread(target=act)
+
+    def call(*given: Any, **named: Any) -> Any:
+        monkeypatch.setattr(place, name, real)
+        found = real(*given, **named) if after else None
+        other.start()
+        other.join(2)
+        return found if after else real(*given, **named)
+
+    monkeypatch.setattr(place, name, call)
+    return other
+
+
+def test_a_sign_in_under_way_does_not_survive_the_reset(
+    app: Flask, owner: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    thief = Browser(app)
+    thief.open(f"{ORIGIN}{BASE}/sign-in")
+    reset = lambda: owner.submit(new_password=NEW)  # noqa: E731
+    other = in_between(monkeypatch, passwords, "verify", reset, after=True)
+    thief.sign_in()
+    other.join()
+    assert owner.page.path.endswith("/sign-in")  # the reset is done
+    assert not is_signed_in(thief)
+
+
+def test_half_way_under_way_does_not_survive_the_reset(
+    app: Flask, owner: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dana = Browser(app)
+    dana.sign_in()
+    secret, _codes = enrol_totp(dana)
+    thief = Browser(app)
+    thief.sign_in()
+    assert thief.page.path.endswith("/second-factor")
+    reset = lambda: owner.submit(new_password=NEW)  # noqa: E731
+    other = in_between(monkeypatch, totp, "accept", reset, after=False)
+    thief.submit(code=code_of(secret, 1))
+    other.join()
+    assert owner.page.path.endswith("/sign-in")  # the reset is done
+    assert not is_signed_in(thief)
+
+
+def test_a_rehash_does_not_bring_the_old_password_back(
+    app: Flask, owner: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stronger = PasswordHasher(time_cost=2, memory_cost=8, parallelism=1)
+    monkeypatch.setattr(passwords, "hasher", stronger)
+    thief = Browser(app)
+    thief.open(f"{ORIGIN}{BASE}/sign-in")
+    reset = lambda: owner.submit(new_password=NEW)  # noqa: E731
+    other = in_between(monkeypatch, passwords, "hash_password", reset, after=True)
+    thief.sign_in()
+    other.join()
+    assert Browser(app).sign_in(password=NEW).path.endswith("/account")
+    assert not Browser(app).sign_in(password=PASSWORD).path.endswith("/account")
+
+
+def test_a_change_of_password_under_way_does_not_overwrite_the_reset(
+    app: Flask, owner: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    thief = Browser(app)
+    thief.sign_in()
+    page = thief.open(ACCOUNT)
+    reset = lambda: owner.submit(new_password=NEW)  # noqa: E731
+    other = in_between(monkeypatch, passwords, "verify", reset, after=True)
+    fields = {**page.fields, "action": "change_password"}
+    fields |= {"old_password": PASSWORD, "new_password": THIEFS}
+    thief.open(ACCOUNT, method="POST", data=fields)
+    other.join()
+    assert not Browser(app).sign_in(password=THIEFS).path.endswith("/account")
+    assert Browser(app).sign_in(password=NEW).path.endswith("/account")
+
+
+def test_a_code_under_way_does_not_survive_the_reset(
+    app: Flask, owner: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = make_client(app, scope="openid offline_access", first_party=True)
+    thief = Browser(app)
+    thief.sign_in()
+    reset = lambda: owner.submit(new_password=NEW)  # noqa: E731
+    other = in_between(monkeypatch, grants, "add", reset, after=False)
+    page = thief.authorize(client, scope="openid offline_access")
+    other.join()
+    assert not is_signed_in(thief)
+    if "code" not in page.parameters:
+        return
+    answer = client.exchange(page.code)
+    assert answer.status_code == 400, "a refresh token for 30 days and more"
+
+
+def test_a_change_of_address_under_way_does_not_survive_the_reset(
+    app: Flask,
+    user: User,
+    owner: Browser,
+    mailbox: Mailbox,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    thief = Browser(app)
+    thief.sign_in()
+    thief.open(f"{ORIGIN}{BASE}/account/email")
+    fields = {**thief.page.fields, "email": "thief@evil.example", "password": PASSWORD}
+    fields.pop("action", None)
+    thief.open(f"{ORIGIN}{BASE}/account/email", method="POST", data=fields)
+    found = [m for m in mailbox.read() if "thief@evil.example" in m["To"]]
+    thief.open(link_in(found[0]))
+    reset = lambda: owner.submit(new_password=NEW)  # noqa: E731
+    other = in_between(monkeypatch, mail_tokens, "use", reset, after=False)
+    # `use` is called by both; the thief's call comes first and lets the owner's pass.
+    thief.submit()
+    other.join()
+    with app.app_context():
+        row = users.find(user.id)
+        assert row is not None
+        assert row.email == user.email
