@@ -2,9 +2,9 @@
 
 from flask import Response
 
-from sso.endpoints import backchannel
+from sso.endpoints import presented_token
 
 
 def introspect() -> Response:
     """Tell a client about its own token."""
-    return backchannel.answer("introspection")
+    return presented_token.answer("introspection")

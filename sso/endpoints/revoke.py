@@ -2,9 +2,9 @@
 
 from flask import Response
 
-from sso.endpoints import backchannel
+from sso.endpoints import presented_token
 
 
 def revoke() -> Response:
     """End an access token, or with a refresh token the whole grant."""
-    return backchannel.answer("revocation")
+    return presented_token.answer("revocation")

@@ -26,9 +26,6 @@ class EndSessionEndpoint(AuthlibEndSessionEndpoint):
             found.redirect_uri = addresses.add_parameters(found.redirect_uri, [("state", state)])
         return found
 
-    def end_session(self, end_session_request: EndSessionRequest) -> None:
-        browser_session.sign_out("rp_initiated_logout")
-
     def _validate_id_token_hint(self, id_token_hint: str) -> dict[str, Any]:
         claims = current.key_ring().verify(id_token_hint, typ="JWT")
         if claims is None or claims.get("iss") != current.settings().issuer:

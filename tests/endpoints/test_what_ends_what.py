@@ -127,6 +127,10 @@ CAUSES: dict[str, tuple[Callable[[Scene, Clock], None], str]] = {
         lambda s, _: s.flask("user", "sign-out", s.user.email),
         f"{MINE}, session there, tokens there; logout tokens: 2",
     ),
+    "second factors reset by an operator": (
+        lambda s, _: s.flask("user", "reset-factors", s.user.email),
+        f"{MINE}, session there, tokens there; logout tokens: 2",
+    ),
     "password change": (
         lambda s, _: s.account(
             action="change_password", old_password=PASSWORD, new_password="another long password"
