@@ -146,6 +146,20 @@ def test_retire(app: Flask) -> None:
         assert fresh.kid != following.kid
 
 
+def test_a_stolen_key_is_taken_off_the_key_set_at_once(app: Flask) -> None:
+    with app.app_context():
+        ring = current.key_ring()
+        token = ring.sign({"sub": "dana"}, "ES256", "JWT")
+        stolen = ring.active("ES256").kid
+        rotate(SECRET_KEY, force=True)
+        retired = [key.kid for key in signing_keys.every() if key.state == KeyState.RETIRED]
+        assert stolen in retired
+        assert retire(str(stolen), SECRET_KEY).state == "gone"
+        ring.reload()
+        assert str(stolen) not in ring.jwks().decode()
+        assert ring.verify(token, "JWT") is None
+
+
 def test_another_secret_key_cannot_unseal(app: Flask) -> None:
     ring = KeyRing("another secret key", load=signing_keys.every, keep_published=1)
     with app.app_context(), pytest.raises(sealing.InvalidToken):

@@ -37,7 +37,10 @@ def rotate(force: bool, as_json: bool) -> None:
 @click.argument("kid")
 @json_option
 def retire(kid: str, as_json: bool) -> None:
-    """Take a next key out of use before it is ever used."""
+    """Take a next key out of use before it is ever used, or a retired one off the key set at once.
+
+    After a theft: rotate --force, then retire the key that was active.
+    """
     try:
         key = key_rotation.retire(kid, current.settings().secret_key)
     except LookupError:

@@ -99,7 +99,7 @@ def rotate_aged() -> int:
 
 
 def retire(kid: str, secret_key: str) -> SigningKey:
-    """Take a next key out of use and make another; commits.
+    """Take a next key out of use and make another, or a retired one off the key set; commits.
 
     Raises `RotationRefused` for the active key, `LookupError` for an unknown one.
     """
@@ -112,6 +112,10 @@ def retire(kid: str, secret_key: str) -> SigningKey:
         key = _move(kid, KeyState.NEXT, KeyState.RETIRED)
         signing_keys.add(_row(keys.generate(key.alg, secret_key), KeyState.NEXT))
         audit.event("key_retired", kid=key.kid, alg=key.alg)
+    elif key.state == KeyState.RETIRED:  # what it signed, perhaps a thief, is believed no longer
+        signing_keys.remove(key)
+        key.state = "gone"
+        audit.event("key_removed", kid=key.kid, alg=key.alg)
     db.session.commit()
     return key
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import select, update
+from sqlalchemy import delete, select, update
 
 from sso.extensions import db
 from sso.models import KeyState, SigningKey
@@ -45,3 +45,9 @@ def oldest_activation() -> datetime | None:
 def add(key: SigningKey) -> None:
     db.session.add(key)
     db.session.flush()
+
+
+def remove(key: SigningKey) -> None:
+    """Delete a key; the object stays, to be shown."""
+    db.session.expunge(key)
+    db.session.execute(delete(SigningKey).where(SigningKey.kid == key.kid))
