@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 import requests
 
@@ -97,12 +98,21 @@ def postgresql(folder: Path) -> Iterator[str]:
         stderr=subprocess.STDOUT,
     )
     try:
-        wait_for(lambda: _answers(port) and process.poll() is None, "PostgreSQL")
+        wait_for(lambda: process.poll() is None and _takes_connections(port), "PostgreSQL")
         yield f"postgresql+psycopg://postgres@127.0.0.1:{port}/postgres"
     finally:
         process.send_signal(signal.SIGINT)  # at once, though somebody may be connected
         process.wait(20)
         log.close()
+
+
+def _takes_connections(port: int) -> bool:
+    """Its port is open before it has started."""
+    try:
+        psycopg.connect(f"host=127.0.0.1 port={port} user=postgres connect_timeout=5").close()
+    except psycopg.OperationalError:
+        return False
+    return True
 
 
 @contextmanager
