@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
+from uuid import UUID
 
 from flask import current_app, has_app_context, has_request_context, request
 
@@ -92,5 +94,10 @@ def system_user() -> str:
 
 def _clean(value: object, most: int) -> str:
     """What every log and every database takes."""
-    text = str(value)[:most].replace("\0", "").encode("utf-8", "replace").decode()
+    return str(value) if isinstance(value, UUID) else _clean_text(str(value)[:most])
+
+
+@lru_cache(maxsize=512)  # addresses, browsers and scopes come again and again
+def _clean_text(text: str) -> str:
+    text = text.replace("\0", "").encode("utf-8", "replace").decode()
     return redact(text) if len(text) > 16 else text

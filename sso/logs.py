@@ -24,6 +24,14 @@ _COMMON = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "t
 class TextFormatter(logging.Formatter):
     """For people: one line, and a traceback below it where there is one."""
 
+    _second: tuple[int, str] = (0, "")
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
+        seconds = int(record.created)
+        if self._second[0] != seconds:  # taken apart once a second instead of at each line
+            self._second = seconds, super().formatTime(record)[:-4]
+        return f"{self._second[1]},{int(record.msecs):03}"
+
     def format(self, record: logging.LogRecord) -> str:
         text = super().format(record)
         request_id = _request_id()

@@ -4,6 +4,7 @@ The floor of a place is what no server of this kind can do without, in one Flask
 signatures, and the SQL run by hand in SQLAlchemy Core with one commit.
 """
 
+import gc
 import secrets
 import time
 from collections.abc import Callable
@@ -83,6 +84,8 @@ def statements(app: Flask, world: World) -> dict[str, tuple[float, float]]:
 
 def cpu(app: Flask, world: World, rounds: int, count: int) -> dict[str, float]:
     """Milliseconds of CPU of one request at each place: the median of the rounds' means."""
+    gc.collect()
+    gc.freeze()  # as sso.gunicorn_conf does
     spent: dict[str, list[float]] = {place.name: [] for place in PLACES}
     for _ in range(rounds):
         for place in PLACES:
