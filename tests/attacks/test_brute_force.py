@@ -6,36 +6,19 @@ account from everywhere; and nobody can use them to shut out the person whose ac
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 import pytest
 from flask import Flask
-from limits.storage import memory
 
-from sso import clock, limiting
+from sso import limiting
 from sso.models import User
 from tests.actors import BASE, ORIGIN, Browser, Page, RelyingParty
+from tests.attacks.conftest import Watch
 from tests.factories import PASSWORD
 
+pytestmark = pytest.mark.usefixtures("watch")
+
 WRONG = "wrong wrong wrong"
-
-
-class Watch:
-    """The time that the counters see."""
-
-    def __init__(self) -> None:
-        self.now = 1_800_000_000.0
-
-    def time(self) -> float:
-        return self.now
-
-
-@pytest.fixture(autouse=True)
-def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
-    moving = Watch()
-    monkeypatch.setattr(memory, "time", moving)
-    monkeypatch.setattr(clock, "source", lambda: datetime.fromtimestamp(moving.now, UTC))
-    return moving
 
 
 def stranger(app: Flask, address: str) -> Browser:

@@ -2,13 +2,12 @@
 
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from flask import Flask
-from limits.storage import memory
 from sqlalchemy import insert
 
 from sso import audit, audit_trail, clock, limit_storage
@@ -16,42 +15,11 @@ from sso.extensions import db
 from sso.models import BrowserSession, User
 from sso.store import audit_events, sessions
 from tests.actors import BASE, ORIGIN, Browser
+from tests.attacks.conftest import Watch
 from tests.factories import make_user
-from tests.mailbox import Mailbox
 
 NEW = "another long password"
 THIEFS = "the password of a thief"
-
-
-def reset_link(app: Flask, email: str, mailbox: Mailbox) -> str:
-    browser = Browser(app)
-    browser.open(f"{ORIGIN}{BASE}/forgotten-password")
-    browser.submit(email=email)
-    return mailbox.link(email)
-
-
-@pytest.fixture
-def owner(app: Flask, user: User, mailbox: Mailbox) -> Browser:
-    """The owner has the page with the new password open, and is about to press the button."""
-    browser = Browser(app)
-    browser.open(reset_link(app, user.email, mailbox))
-    return browser
-
-
-class Watch:
-    def __init__(self) -> None:
-        self.now = 1_800_000_000.0
-
-    def time(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
-    moving = Watch()
-    monkeypatch.setattr(memory, "time", moving)
-    monkeypatch.setattr(clock, "source", lambda: datetime.fromtimestamp(moving.now, UTC))
-    return moving
 
 
 def test_a_flood_of_client_ids_does_not_forgive_the_guesses(

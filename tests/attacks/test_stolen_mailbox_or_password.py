@@ -1,16 +1,14 @@
 """Somebody has the password alone, or the mailbox alone, or asks for an address of others."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 import pytest
 from flask import Flask
-from limits.storage import memory
 
-from sso import clock
 from sso.models import User
 from sso.store import users
 from tests.actors import BASE, ORIGIN, Browser
+from tests.attacks.conftest import Watch
 from tests.authenticator import Authenticator
 from tests.factories import PASSWORD, make_user
 from tests.mailbox import Mailbox, MailServer, link_in, text_of
@@ -23,22 +21,6 @@ from tests.second_factors import (
 
 NEW = "another long password"
 THIEFS = "the password of a thief"
-
-
-class Watch:
-    def __init__(self) -> None:
-        self.now = 1_800_000_000.0
-
-    def time(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
-    moving = Watch()
-    monkeypatch.setattr(memory, "time", moving)
-    monkeypatch.setattr(clock, "source", lambda: datetime.fromtimestamp(moving.now, UTC))
-    return moving
 
 
 @pytest.fixture

@@ -30,21 +30,6 @@ NEW = "another long password"
 THIEFS = "the password of a thief"
 
 
-def reset_link(app: Flask, email: str, mailbox: Mailbox) -> str:
-    browser = Browser(app)
-    browser.open(f"{ORIGIN}{BASE}/forgotten-password")
-    browser.submit(email=email)
-    return mailbox.link(email)
-
-
-@pytest.fixture
-def owner(app: Flask, user: User, mailbox: Mailbox) -> Browser:
-    """The owner has the page with the new password open, and is about to press the button."""
-    browser = Browser(app)
-    browser.open(reset_link(app, user.email, mailbox))
-    return browser
-
-
 def in_between(
     monkeypatch: pytest.MonkeyPatch, place: Any, name: str, act: Callable[[], object], after: bool
 ) -> Thread:
