@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from sso.extensions import db
 from sso.store import expired
 
-BATCH = 500  # rows looked at in one transaction
-# Between two batches others have the database to themselves for as long as the batch took: SQLite
-# has one writer at a time. Seconds.
+BATCH = 200  # rows looked at in one transaction
+# Between two batches others have the database to themselves for twice as long as the batch took:
+# SQLite has one writer at a time. Seconds.
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.005, 0.5
 
 
@@ -27,7 +27,7 @@ def batches(size: int = BATCH) -> Iterator[tuple[str, int]]:
             took = time.monotonic() - began
             yield expiry.name, deleted
             if deleted:
-                time.sleep(min(max(took, SHORTEST_PAUSE), LONGEST_PAUSE))
+                time.sleep(min(max(2 * took, SHORTEST_PAUSE), LONGEST_PAUSE))
             if last is None:
                 break
 
