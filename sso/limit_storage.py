@@ -84,9 +84,9 @@ class LimitStorage:
 
     def _bound(self) -> None:
         """A flood of names must not take all memory. The smallest counts go: a guesser's is big."""
-        counts = dict(self._local.storage)
-        if len(counts) <= MOST:
+        if len(self._local.storage) <= MOST:
             return
+        counts = dict(self._local.storage)
         logger.error("more than %d rate limits in memory: the smaller half is forgotten", MOST)
         for key in sorted(counts, key=counts.__getitem__)[: MOST // 2]:
             self._local.clear(key)

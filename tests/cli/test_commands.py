@@ -241,6 +241,7 @@ def test_going_back_asks_first(run: Any) -> None:
     assert run("user", "list").exit_code == 0
     assert "0004" in run("db", "downgrade", "0004", "--yes").stdout
     assert "its schema is 0004, not" in run("audit", "list").stderr
+    assert run("db", "upgrade").exit_code == 0
     shown = run("db", "--help").stdout
     assert "upgrade" in shown
     assert "stamp" not in shown
