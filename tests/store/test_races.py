@@ -4,19 +4,21 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from threading import Barrier, BoundedSemaphore
+from threading import Barrier, BoundedSemaphore, Event
 from typing import Any
 
 import pytest
 from flask import Flask
 from sqlalchemy import func, select, update
 
-from sso import clock, keys, passwords
+from sso import clock, endings, keys, passwords
 from sso.extensions import db
 from sso.jobs import key_rotation
-from sso.models import SigningKey, Token, User
-from sso.store import signing_keys
+from sso.models import BrowserSession, Grant, SigningKey, Token, User
+from sso.store import signing_keys, users
 from tests.actors import Browser, RelyingParty
+
+HOUR = timedelta(hours=1)
 
 
 def at_once(count: int, act: Callable[[], Any]) -> list[Any]:
@@ -93,3 +95,49 @@ def test_the_rotation_of_keys(app: Flask) -> None:
     with app.app_context():
         states = Counter(key.state for key in signing_keys.every())
     assert set(states.values()) == {len(keys.ALGORITHMS)}
+
+
+def test_no_grant_outlives_its_session(app: Flask, client: RelyingParty, user: User) -> None:
+    """However authorizations and ends interleave: no lock is waited for in a circle, either."""
+    browsers = [Browser(app) for _ in range(4)]
+    for browser in browsers:
+        browser.approve(client)
+    over = Event()
+    left: list[int] = []
+
+    def authorize(browser: Browser) -> int:
+        codes = 0
+        while not over.is_set():
+            if "code" in browser.authorize(client).parameters:
+                codes += 1
+            else:
+                browser.approve(client)
+        return codes
+
+    def end() -> None:
+        for _ in range(8):
+            over.wait(0.2)
+            with app.app_context():
+                # Old enough for the next request to note that it was used.
+                db.session.execute(update(BrowserSession).values(last_seen_at=clock.now() - HOUR))
+                db.session.commit()
+                assert users.lock(user.id)
+                endings.everything_of_user(user.id, "test")
+                db.session.commit()
+                left.append(
+                    db.session.scalar(
+                        select(func.count())
+                        .select_from(Grant)
+                        .join(Grant.session)
+                        .where(Grant.ended_at.is_(None), BrowserSession.ended_at.is_not(None))
+                    )
+                    or 0
+                )
+        over.set()
+
+    with ThreadPoolExecutor(5) as pool:
+        ending = pool.submit(end)
+        codes = list(pool.map(authorize, browsers))
+    ending.result()
+    assert left == [0] * 8
+    assert all(codes)
