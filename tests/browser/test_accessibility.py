@@ -69,3 +69,13 @@ def test_the_account_and_the_way_out(page: Page, site: Site) -> None:
 def test_pages_that_say_what_is_wrong(page: Page, site: Site, path: str) -> None:
     page.goto(f"{site.server.base_url}{path}")
     check(page)
+
+
+def test_the_other_pages_of_an_account(page: Page, site: Site) -> None:
+    base = site.server.base_url
+    page.goto(f"{base}/sign-in")
+    fill(page)
+    for path in ("/email", "/factors", "/factors/totp", "/activity"):
+        page.goto(f"{base}/account{path}")
+        assert page.url.endswith(path)
+        check(page)
