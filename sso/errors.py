@@ -59,7 +59,7 @@ def page(
     `for_developers`: message and mend are technical, in English, for who made the application.
     """
     error_id = secrets.token_hex(4)
-    told = message if for_developers else title
+    told = message if for_developers else title or message
     logger.info("error page %s: %s %s %s: %s", error_id, status, request.path, error or "-", told)
     body = render_template(
         "error.html",

@@ -18,7 +18,8 @@ wsgi_app = "wsgi:app"
 chdir = str(ROOT)
 
 _address = urlsplit(os.environ.get("SSO_BASE_URL") or DEFAULT_BASE_URL)
-if _address.hostname in ("127.0.0.1", "localhost"):  # else a proxy is in front, and -b says where
+# Else a proxy is in front, and -b says where.
+if _address.scheme == "http" and _address.hostname in ("127.0.0.1", "localhost"):
     bind = f"127.0.0.1:{_address.port or 80}"
 
 # The application is loaded once, and its memory shared. A new version therefore needs a restart

@@ -30,7 +30,8 @@ _VISIT = (
         User.disabled_at.is_(None),
     )
     # Nobody ends them until we commit; who waits for that finds the new grant, and ends it, too.
-    .with_for_update(read=True)
+    # Not FOR SHARE: two tabs would hold it together, and then each wait to note its visit.
+    .with_for_update(key_share=True)
 )
 _BY_CONSENT = _VISIT.join(
     _CONSENTS,

@@ -3,19 +3,22 @@
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
-from threading import Barrier, BoundedSemaphore, Event
+from contextlib import suppress
+from copy import copy
+from datetime import UTC, datetime, timedelta
+from threading import Barrier, BoundedSemaphore, BrokenBarrierError, Event
 from typing import Any
 
 import pytest
 from flask import Flask
 from sqlalchemy import func, select, update
 
-from sso import clock, endings, keys, passwords
+from sso import browser_session, clock, endings, keys, passwords
 from sso.extensions import db
 from sso.jobs import key_rotation
 from sso.models import BrowserSession, Grant, SigningKey, Token, User
 from sso.store import signing_keys, users
+from sso.store.sessions import Visit
 from tests.actors import Browser, RelyingParty
 
 HOUR = timedelta(hours=1)
@@ -141,3 +144,25 @@ def test_no_grant_outlives_its_session(app: Flask, client: RelyingParty, user: U
     ending.result()
     assert left == [0] * 8
     assert all(codes)
+
+
+def test_two_tabs_after_lunch(
+    app: Flask, client: RelyingParty, user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both get a code, and note their visit of one session, without waiting for each other."""
+    one, two = Browser(app), Browser(app)
+    one.approve(client)
+    for cookie in one.http._cookies.values():
+        two.http._cookies[cookie._storage_key] = copy(cookie)
+    monkeypatch.setattr(clock, "source", lambda: datetime.now(UTC) + timedelta(minutes=3))
+    both, touch = Barrier(2), browser_session.touch
+
+    def meet(visit: Visit) -> None:
+        with suppress(BrokenBarrierError):  # on locks that exclude each other, they can't
+            both.wait(1)
+        touch(visit)
+
+    monkeypatch.setattr(browser_session, "touch", meet)
+    with ThreadPoolExecutor(2) as pool:
+        pages = list(pool.map(lambda tab: tab.authorize(client), (one, two)))
+    assert ["code" in page.parameters for page in pages] == [True, True]
