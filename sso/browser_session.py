@@ -20,7 +20,7 @@ _KEY = "_user_id"  # where Flask-Login keeps what get_id() gave
 _TOUCH_EVERY = timedelta(minutes=1)
 
 
-class SignedIn(UserMixin):  # type: ignore[misc]
+class SignedIn(UserMixin):  # type: ignore[misc]  # Flask-Login has no types
     """Flask-Login's user: a visit, identified by the cookie's secret instead of the user."""
 
     def __init__(self, secret: str, visit: sessions.Visit) -> None:
@@ -78,7 +78,7 @@ def load_with_client(client_id: str) -> Client | None:
     return client
 
 
-@login_manager.user_loader  # type: ignore[untyped-decorator]
+@login_manager.user_loader  # type: ignore[untyped-decorator]  # nor its decorators
 def _load(secret: str) -> SignedIn | None:
     known, visit = g.get("sso_visit", (None, None))
     if known != secret:

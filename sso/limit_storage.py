@@ -103,7 +103,7 @@ def _connect(url: str) -> RedisStorage:
         key_prefix=_PREFIX,
         socket_timeout=TIMEOUT,
         socket_connect_timeout=TIMEOUT,
-        retry=Retry(NoBackoff(), 1),  # type: ignore[arg-type]
+        retry=Retry(NoBackoff(), 1),  # type: ignore[arg-type]  # limits passes it on to redis
     )
 
 

@@ -18,7 +18,7 @@ def init_app(app: Flask, count: int, base_path: str) -> None:
     """Believe so many proxies; none by default."""
     if count:
         whole = _WholePath(app.wsgi_app, base_path)
-        app.wsgi_app = ProxyFix(  # type: ignore[method-assign]
+        app.wsgi_app = ProxyFix(  # type: ignore[method-assign]  # as Flask's manual does
             whole, x_for=count, x_proto=count, x_host=count, x_prefix=count
         )
 

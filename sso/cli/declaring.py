@@ -33,6 +33,7 @@ def export_command(path: Path | None, as_json: bool) -> None:
     too, from a file whose name ends in .json.
     """
     content = declaration.document(clients.every(), users.every())
+    audit.event("exported", file=path)
     if path:
         try:
             _write(path, declaration.as_toml(content))

@@ -7,7 +7,7 @@ import click
 from flask.cli import with_appcontext
 from sqlalchemy.engine import make_url
 
-from sso import current, database, setting_checks
+from sso import audit, current, database, setting_checks
 from sso.cli.commands import Command, Failure, json_option
 from sso.cli.output import print_json, print_line, print_table
 from sso.cli.references import ReferenceFault, resolve
@@ -32,6 +32,7 @@ def backup_command(path: Path, force: bool, as_json: bool) -> None:
         raise Failure(str(error)) from None
     except OSError as error:
         raise Failure(f"{path} cannot be written: {error.strerror}") from None
+    audit.event("backup_made", file=path)
     _show({"file": str(path), "rows": counts}, counts, as_json)
     if not as_json:
         print_line(f"{path} holds it all but SSO_SECRET_KEY; keep that elsewhere.")
@@ -48,6 +49,7 @@ def restore_command(path: Path, as_json: bool) -> None:
     except moving.MoveRefused as error:
         raise Failure(str(error)) from None
     current.key_ring().reload()
+    audit.event("backup_restored", file=path)
     _show({"file": str(path), "rows": counts}, counts, as_json)
 
 
@@ -77,6 +79,7 @@ def copy_command(target: str, as_json: bool) -> None:
     finally:
         engine.dispose()
     shown = url.render_as_string(hide_password=True)
+    audit.event("database_copied", target=shown)
     _show({"target": shown, "rows": counts}, counts, as_json)
     if not as_json:
         print_line(f"Now set SSO_DATABASE_URL to {shown}; SSO_SECRET_KEY stays as it is.")

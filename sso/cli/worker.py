@@ -18,7 +18,7 @@ from sso.jobs import worker
 @with_appcontext
 def worker_command(once: bool, as_json: bool) -> None:
     """Deliver what waits in the outboxes, until told to stop. Run one on every node or more."""
-    app = current_app._get_current_object()  # type: ignore[attr-defined]
+    app = current_app._get_current_object()  # type: ignore[attr-defined]  # the proxy's own
     if once:
         counts = {job.name: worker.run_once(app, job) for job in worker.JOBS}
         if as_json:

@@ -172,4 +172,4 @@ def remove_up_to(number: int) -> int:
         .where(AuditEvent.number <= number)
         .execution_options(synchronize_session=False)
     )
-    return int(result.rowcount)  # type: ignore[attr-defined]
+    return int(result.rowcount)  # type: ignore[attr-defined]  # of a DELETE

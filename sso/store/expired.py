@@ -71,7 +71,7 @@ def delete_batch(expiry: Expiry, after: tuple[Any, Any] | None, size: int) -> Ba
         still = select(key).where(key.in_(going), condition).with_for_update(skip_locked=True)
         statement = delete(expiry.table).where(key.in_(still))
         result = db.session.execute(statement.execution_options(synchronize_session=False))
-        deleted = int(result.rowcount)  # type: ignore[attr-defined]
+        deleted = int(result.rowcount)  # type: ignore[attr-defined]  # of a DELETE
     return Batch((rows[-1][0], rows[-1][1]) if len(rows) == size else None, deleted)
 
 
