@@ -49,7 +49,7 @@ def create_app(environ: Mapping[str, str] | None = None, instance: Path | None =
 
     app.extensions["sso.keys"] = KeyRing(
         settings.secret_key,
-        load=signing_keys.every,
+        load=signing_keys.sealed,
         keep_published=max(settings.access_token_lifetime, ID_TOKEN_LIFETIME) + 600,
     )
     observation.init_app(app)

@@ -15,7 +15,7 @@ from typing import Any
 from weakref import WeakSet
 
 from flask import Flask, g, has_app_context
-from sqlalchemy import URL, event
+from sqlalchemy import URL, Connection, event
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
@@ -61,7 +61,7 @@ class Buffer:
                     try:
                         engine = engine or database.open_engine(self._url)
                         with engine.begin() as connection:
-                            audit_events.add_by(connection, batch)
+                            audit_events.add(connection, batch)
                     except SQLAlchemyError as error:
                         self._give_back(batch)
                         logger.error(
@@ -135,23 +135,39 @@ def _is_ours(session: Session) -> bool:
     return has_app_context() and session is db.session() and not session.in_nested_transaction()
 
 
+def write(connection: Connection) -> None:
+    """Write what waits on the connection of a transaction that is about to be committed."""
+    if pending := _pending():
+        audit_events.add(connection, pending)
+
+
+def written() -> None:
+    """The transaction is committed."""
+    _pending().clear()
+
+
+def undone() -> None:
+    """The transaction is rolled back: what it told did not happen."""
+    pending = _pending()
+    pending[:] = [one for one in pending if one.is_kept]
+
+
 @event.listens_for(db.session, "before_commit")
 def _write(session: Session) -> None:
-    if _is_ours(session) and (pending := _pending()):
-        audit_events.add(pending)
+    if _is_ours(session) and _pending():
+        write(session.connection())
 
 
 @event.listens_for(db.session, "after_commit")
 def _written(session: Session) -> None:
     if _is_ours(session):
-        _pending().clear()
+        written()
 
 
 @event.listens_for(db.session, "after_rollback")
 def _undone(session: Session) -> None:
     if _is_ours(session):
-        pending = _pending()
-        pending[:] = [one for one in pending if one.is_kept]
+        undone()
 
 
 def _end_of_context(buffer: Buffer, fault: BaseException | None) -> None:

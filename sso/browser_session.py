@@ -4,6 +4,7 @@ The cookie holds a random secret, the database its digest. The row's `id` is the
 """
 
 from datetime import datetime, timedelta
+from uuid import UUID
 
 import flask
 from flask import Flask, Request, Response, g, request
@@ -70,19 +71,26 @@ def current_visit() -> sessions.Visit | None:
     return current_user.visit if current_user.is_authenticated else None
 
 
-def load_with_client(client_id: str) -> Client | None:
-    """The client asked about, and in the same statement who is signed in, for `current_visit`."""
+def find_with_client(client_id: str) -> tuple[Client | None, sessions.Presence | None]:
+    """The client that asks, and in the same statement who is signed in on this browser."""
     secret = str(flask.session.get(_KEY, ""))
-    client, visit = sessions.find_with_client(client_id, digests.digest(secret))
-    g.sso_visit, g.sso_client = (secret, visit), client
-    return client
+    client, presence = sessions.find_with_client(client_id, digests.digest(secret))
+    g.sso_locale = presence.locale if presence else None
+    return client, presence
+
+
+def locale() -> str | None:
+    """The language that the account chose of who is signed in on this browser."""
+    if "sso_locale" not in g:
+        visit = current_visit()
+        g.sso_locale = visit.user.claims.get("locale") if visit else None
+    found: str | None = g.sso_locale
+    return found
 
 
 @login_manager.user_loader  # type: ignore[untyped-decorator]  # nor its decorators
 def _load(secret: str) -> SignedIn | None:
-    known, visit = g.get("sso_visit", (None, None))
-    if known != secret:
-        visit = sessions.find_live(digests.digest(secret))
+    visit = sessions.find_live(digests.digest(secret))
     return SignedIn(secret, visit) if visit else None
 
 
@@ -106,7 +114,7 @@ def begin(user: User, shown: Proof = PASSWORD, remember: bool = False) -> Browse
     session.digest = digests.digest(secret)
     session.auth_time = session.last_seen_at = now
     session.ends_at = now + timedelta(seconds=current.settings().session_absolute_lifetime)
-    session.expires_at = _idle_end(session, now)
+    session.expires_at = _idle_end(session.ends_at, now)
     session.remembered = remember
     session.amr, session.acr = shown
     session.address = (request.remote_addr or "")[:45]
@@ -152,13 +160,19 @@ def sign_out(reason: str = "sign_out") -> None:
 
 def touch(visit: sessions.Visit) -> None:
     """Prolong a session in use, once a minute at the most. Does not commit."""
+    session = visit.session
+    prolong(session.id, session.last_seen_at, session.ends_at)
+
+
+def prolong(session_id: UUID, last_seen_at: datetime, ends_at: datetime | None) -> None:
+    """As `touch`, for who knows of the session no more than this."""
     now = clock.now()
-    if now - visit.session.last_seen_at >= _TOUCH_EVERY:
-        sessions.touch(visit.session, _idle_end(visit.session, now))
+    if now - last_seen_at >= _TOUCH_EVERY:
+        sessions.touch(session_id, now, _idle_end(ends_at, now))
         flask.session.modified = True  # the cookie is prolonged as well
 
 
-def _idle_end(session: BrowserSession, now: datetime) -> datetime:
+def _idle_end(ends_at: datetime | None, now: datetime) -> datetime:
     """When a session used now ends by disuse, or by its absolute end if that comes first."""
     idle = now + timedelta(seconds=current.settings().session_lifetime)
-    return min(idle, session.ends_at) if session.ends_at else idle
+    return min(idle, ends_at) if ends_at else idle

@@ -33,12 +33,18 @@ _PURPOSE = "signing keys"
 class SealedKey(Protocol):
     """What the ring reads of a row of signing_keys."""
 
-    kid: str
-    alg: str
-    state: str
-    public_jwk: str
-    sealed_private_jwk: str
-    retired_at: datetime | None
+    @property
+    def kid(self) -> str: ...
+    @property
+    def alg(self) -> str: ...
+    @property
+    def state(self) -> str: ...
+    @property
+    def public_jwk(self) -> str: ...
+    @property
+    def sealed_private_jwk(self) -> str: ...
+    @property
+    def retired_at(self) -> datetime | None: ...
 
 
 class NoActiveKey(RuntimeError):

@@ -79,7 +79,6 @@ def _choose() -> str:
     account = None
     if browser_session.is_for_people():
         with suppress(SQLAlchemyError):  # the page may be the one about the database
-            visit = browser_session.current_visit()
-            account = visit.user.claims.get("locale") if visit else None
+            account = browser_session.locale()
     settled = known(g.get("sso_ui_locales", [])) or known([str(account)] if account else [])
     return settled or request.accept_languages.best_match(list(LANGUAGES)) or DEFAULT

@@ -35,7 +35,7 @@ FORBIDDEN = {
     "jobs": {"endpoints", "oauth", "cli"},
     "cli": {"endpoints", "oauth", "demo"},
 }
-COMMITTERS = {"endpoints", "cli", "jobs", "demo", "doctor"}
+COMMITTERS = {"endpoints", "cli", "jobs", "demo", "doctor", "transaction"}
 
 
 def name_of(path: Path) -> str:

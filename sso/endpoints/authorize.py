@@ -7,12 +7,20 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from authlib.oauth2.rfc6749.errors import OAuth2Error
-from flask import redirect, request, url_for
+from flask import g, redirect, request, url_for
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
-from sso import audit, browser_session, clock, errors, languages, parameters, sealed_request
-from sso.extensions import db
+from sso import (
+    audit,
+    browser_session,
+    clock,
+    errors,
+    languages,
+    parameters,
+    sealed_request,
+    transaction,
+)
 from sso.flow import decision
 from sso.flow.request import ONE_FACTOR, PARAMETERS
 from sso.models import Client
@@ -21,15 +29,19 @@ from sso.oauth.authorization_code import AuthorizationCodeGrant, Overtaken
 from sso.oauth.request import ProtocolRequest
 from sso.sealed_request import SealedRequest
 from sso.store import clients, factors
-from sso.store.sessions import Visit
+from sso.store.sessions import Presence
 
 
 class Validated(NamedTuple):
-    """A request that a step of ours may wait for: its grant, its client, and its sealed form."""
+    """A request that a step of ours may wait for: its grant, its client, and its sealed form.
+
+    `presence`: who is signed in on the browser that brings it.
+    """
 
     grant: AuthorizationCodeGrant
     client: Client
     waiting: SealedRequest
+    presence: Presence | None
 
 
 def authorize() -> Response:
@@ -42,21 +54,20 @@ def authorize() -> Response:
         return errors.page(str(fault), error="invalid_request", for_developers=True)
     if waiting is None:
         return stale()
-    validated = validate(waiting)
-    if isinstance(validated, Response):
-        return validated
-    visit = browser_session.current_visit()
-    found = decide(validated, visit)
-    try:
-        response = _answer(validated, visit, found)
-    except Overtaken:
-        db.session.rollback()
-        return resume(validated.waiting)
-    if visit:
-        browser_session.touch(visit)
-    db.session.commit()
-    if visit and isinstance(found, decision.Answer):
-        audit.event("code_issued", client=validated.client.client_id, user=visit.user.id)
+    with transaction.begin() as changes:
+        validated = validate(waiting)
+        if isinstance(validated, Response):
+            return validated
+        found, presence = decide(validated), validated.presence
+        try:
+            response = _answer(validated, found)
+        except Overtaken:
+            return resume(validated.waiting)
+        if presence:
+            browser_session.prolong(presence.session_id, presence.last_seen_at, presence.ends_at)
+        changes.commit()
+    if presence and isinstance(found, decision.Answer):
+        audit.event("code_issued", client=validated.client.client_id, user=presence.user_id)
     return response
 
 
@@ -65,7 +76,8 @@ def validate(waiting: SealedRequest) -> Validated | Response:
     languages.ask_for(waiting.parameters.get("ui_locales"))
     server = authorization_server()
     protocol_request = ProtocolRequest(waiting.parameters)
-    browser_session.load_with_client(waiting.parameters.get("client_id", ""))
+    client_id = waiting.parameters.get("client_id", "")
+    g.sso_client, presence = browser_session.find_with_client(client_id)
     try:
         grant: AuthorizationCodeGrant = server.get_consent_grant(protocol_request)
     except OAuth2Error as error:
@@ -77,33 +89,33 @@ def validate(waiting: SealedRequest) -> Validated | Response:
         )
     else:
         waiting = SealedRequest(waiting.parameters, asked.asked_at)
-    return Validated(grant, grant.client, waiting)
+    return Validated(grant, grant.client, waiting, presence)
 
 
-def decide(validated: Validated, visit: Visit | None) -> decision.Decision:
+def decide(validated: Validated) -> decision.Decision:
     """Ask `flow.decision`, in its own words."""
     session = consent = None
-    asked = validated.grant.request.asked
+    asked, presence = validated.grant.request.asked, validated.presence
     policy = decision.Policy(
         validated.client.first_party,
         frozenset(validated.client.groups),
         validated.client.require_mfa,
     )
-    if visit:
+    if presence:
         # Only where it matters: most requests are spared the statement.
-        matters = visit.session.acr == ONE_FACTOR and decision.asks_about_factors(asked, policy)
+        matters = presence.acr == ONE_FACTOR and decision.asks_about_factors(asked, policy)
         session = decision.Session(
-            user_id=str(visit.user.id),
-            auth_time=visit.session.auth_time,
-            acr=visit.session.acr,
-            groups=frozenset(visit.user.groups),
-            has_factor=matters and factors.has_any(visit.user.id),
+            user_id=str(presence.user_id),
+            auth_time=presence.auth_time,
+            acr=presence.acr,
+            groups=frozenset(presence.groups),
+            has_factor=matters and factors.has_any(presence.user_id),
         )
-    if visit and visit.consent:
+    if presence and presence.consent:
         consent = decision.Consent(
-            frozenset(visit.consent.scope.split()),
-            visit.consent.updated_at,
-            frozenset(visit.consent.declined.split()),
+            frozenset(presence.consent.scope.split()),
+            presence.consent.updated_at,
+            frozenset(presence.consent.declined.split()),
         )
     return decision.decide(asked, session, consent, policy, clock.now())
 
@@ -168,14 +180,13 @@ def _read() -> SealedRequest | None:
     return SealedRequest({name: values[name] for name in PARAMETERS if name in values})
 
 
-def _answer(validated: Validated, visit: Visit | None, found: decision.Decision) -> Response:
+def _answer(validated: Validated, found: decision.Decision) -> Response:
     server, grant, waiting = authorization_server(), validated.grant, validated.waiting
     if isinstance(found, decision.Answer):
         grant.request.authorization_request = grant.request.asked.without(found.withheld)
-        response: Response = server.create_authorization_response(
-            grant.request, grant_user=visit, grant=grant
-        )
-        return response
+        # Not by Authlib's method of the server, which would validate all once more.
+        answer = grant.create_authorization_response(grant.redirect_uri, validated.presence)
+        return server.handle_response(*answer)
     if isinstance(found, decision.Refuse):
         error = OAuth2Error(found.description, error=found.error, redirect_uri=grant.redirect_uri)
         return server.handle_error_response(grant.request, error)

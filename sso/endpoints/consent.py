@@ -14,7 +14,7 @@ from sso.flow import decision, scopes
 from sso.models import User
 from sso.sealed_request import SealedRequest, seal
 from sso.store import consents
-from sso.store.sessions import Visit
+from sso.store.sessions import Presence, Visit
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ def consent() -> Response:
     if isinstance(validated, Response):
         return validated
     visit = browser_session.current_visit()
-    step = authorize.decide(validated, visit)
-    if visit is None:
+    step = authorize.decide(validated)
+    if visit is None or validated.presence is None:
         return authorize.resume(waiting)
     if isinstance(step, decision.Forbid):
         return _forbidden(validated, visit, waiting)
@@ -54,7 +54,7 @@ def consent() -> Response:
         client_host=urlsplit(validated.grant.redirect_uri).netloc,
         user_name=visit.user.name,
         user_email=visit.user.email,
-        items=items(visit.user, step.scopes, _declined(visit)),
+        items=items(visit.user, step.scopes, _declined(validated.presence)),
         offered=" ".join(sorted(step.scopes)),
         known=[item.title for item in items(visit.user, step.known)],
         switch_url=_switch_url(waiting),
@@ -127,8 +127,8 @@ def _unticked(offered: frozenset[str]) -> frozenset[str]:
     return frozenset(name for name in offered if f"scope_{name}" not in request.form)
 
 
-def _declined(visit: Visit) -> frozenset[str]:
-    return frozenset(visit.consent.declined.split()) if visit.consent else frozenset()
+def _declined(presence: Presence) -> frozenset[str]:
+    return frozenset(presence.consent.declined.split()) if presence.consent else frozenset()
 
 
 def _forbidden(validated: authorize.Validated, visit: Visit, waiting: SealedRequest) -> Response:

@@ -145,7 +145,7 @@ def _page(
         validated = authorize.validate(waiting)
         if isinstance(validated, Response):
             return validated
-        found = authorize.decide(validated, browser_session.current_visit())
+        found = authorize.decide(validated)
         if found != decision.SecondFactor(enrol=True):
             return authorize.resume(waiting)
         client_name = validated.client.name

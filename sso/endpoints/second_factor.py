@@ -91,7 +91,7 @@ def _subject(waiting: SealedRequest | None) -> Subject | Response:
     validated = authorize.validate(waiting)
     if isinstance(validated, Response):
         return validated
-    found = authorize.decide(validated, browser_session.current_visit())
+    found = authorize.decide(validated)
     if found != decision.SecondFactor():
         return authorize.resume(waiting)  # shown already, in another tab
     return Subject(visit.user, visit)

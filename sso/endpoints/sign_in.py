@@ -37,7 +37,7 @@ def sign_in() -> Response:
     visit = browser_session.current_visit()
     why = None
     if validated is not None:
-        next_step = authorize.decide(validated, visit)
+        next_step = authorize.decide(validated)
         why = next_step.why if isinstance(next_step, decision.SignIn) else None
     if "back" in request.args and visit and why is None:
         why = decision.Why.AGAIN  # a page of the account asks who is there

@@ -3,8 +3,7 @@
 from authlib.oauth2.rfc6749.errors import OAuth2Error
 from flask import Response
 
-from sso import audit, counters, errors
-from sso.extensions import db
+from sso import audit, counters, errors, transaction
 from sso.oauth import authorization_server
 from sso.oauth.request import TOKEN_FIELDS, ProtocolRequest, form_request
 
@@ -21,11 +20,10 @@ def token() -> Response:
     except OAuth2Error as error:
         counters.token_request(None, error.error)
         return errors.from_oauth(error)
-    response = server.create_token_response(request)
-    if response.status_code == 200 or request.keep_changes:
-        db.session.commit()
-    else:
-        db.session.rollback()
+    with transaction.begin() as changes:
+        response = server.create_token_response(request)
+        if response.status_code == 200 or request.keep_changes:
+            changes.commit()
     refused = None if response.status_code == 200 else str(response.get_json()["error"])
     counters.token_request(request.payload.grant_type, refused)
     _tell(request, refused)

@@ -21,7 +21,7 @@ from sso.oauth.token_response import TokenResponse
 from sso.store import codes, grants
 from sso.store.codes import UsedCode
 from sso.store.grants import Approval
-from sso.store.sessions import Visit
+from sso.store.sessions import Presence
 from sso.store.users import Person
 
 # A double click sends the same code twice; it is refused, and signs nobody out (contract §6).
@@ -54,7 +54,7 @@ class AuthorizationCodeGrant(TokenResponse, AuthlibAuthorizationCodeGrant):
 
     TOKEN_ENDPOINT_AUTH_METHODS = client_authentication.METHODS
 
-    visit: Visit
+    presence: Presence
 
     @classmethod
     def check_authorization_endpoint(cls, request: ProtocolRequest) -> bool:
@@ -102,13 +102,12 @@ class AuthorizationCodeGrant(TokenResponse, AuthlibAuthorizationCodeGrant):
         """Nothing here: unknown scopes are dropped when the request is parsed (contract 2.1)."""
 
     def create_authorization_response(
-        self, redirect_uri: str, grant_user: Visit | None
+        self, redirect_uri: str, grant_user: Presence | None
     ) -> authorization_response.AuthlibAnswer:
         """Answer with a code for the user that is signed in (RFC 6749 §4.1.2)."""
         if grant_user is None:
             raise AccessDeniedError("The user refused.", redirect_uri=redirect_uri)
-        self.visit = grant_user
-        self.request.user = grant_user.user
+        self.presence = self.request.user = grant_user
         code = digests.make(digests.AUTHORIZATION_CODE)
         self.save_authorization_code(code, self.request)
         asked = self.request.asked
@@ -118,19 +117,19 @@ class AuthorizationCodeGrant(TokenResponse, AuthlibAuthorizationCodeGrant):
 
     def save_authorization_code(self, code: str, request: ProtocolRequest) -> None:
         """Store one approval and its code. Raises `Overtaken`."""
-        asked, session, consent = request.asked, self.visit.session, self.visit.consent
+        asked, presence = request.asked, self.presence
         grant_id = grants.add(
-            self.visit.user.updated_at,
-            consent.updated_at if consent else None,
-            user_id=session.user_id,
+            presence.user_seen,
+            presence.consent.updated_at if presence.consent else None,
+            user_id=presence.user_id,
             client_id=asked.client_id,
-            session_id=session.id,
-            sid=str(session.id),
+            session_id=presence.session_id,
+            sid=str(presence.session_id),
             scope=asked.scope,
             claims=asked.claims.stored(),
-            auth_time=session.auth_time,
-            amr=session.amr,
-            acr=reached_acr(asked, session.acr) if asked.asks_for_acr else None,
+            auth_time=presence.auth_time,
+            amr=presence.amr,
+            acr=reached_acr(asked, presence.acr) if asked.asks_for_acr else None,
         )
         if grant_id is None:
             raise Overtaken
@@ -162,13 +161,13 @@ class AuthorizationCodeGrant(TokenResponse, AuthlibAuthorizationCodeGrant):
     def _note_reuse(self, digest: str, client: Client) -> None:
         """A second use ends all that the first one gave (RFC 6749 §4.1.2)."""
         used = codes.find_used(digest, client.client_id)
-        if used is None or used.used_at is None or clock.now() - used.used_at <= BENIGN_REUSE:
+        if used is None or clock.now() - used.used_at <= BENIGN_REUSE:
             return
         grants.end_one(used.grant_id, "code_reuse")
         self.request.keep_changes = True
         audit.event(
             "code_reused",
-            user=used.grant.user_id,
+            user=used.user_id,
             client=client.client_id,
             grant=used.grant_id,
         )

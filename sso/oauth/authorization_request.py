@@ -23,8 +23,6 @@ class ParameterValidation:
     def validate(self, grant: AuthorizationCodeGrant, redirect_uri: str) -> None:
         """Raises `OAuth2Error` with the standard's code for the first fault."""
         request, client = grant.request, grant.client
-        if request.authorization_request is not None:
-            return  # Authlib validates once more before it answers
         values: dict[str, str] = dict(request.payload.data)
         try:
             parameters.check_clean(values, _CLEAN)

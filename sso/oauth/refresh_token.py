@@ -43,20 +43,18 @@ class RefreshTokenGrant(TokenResponse, AuthlibRefreshTokenGrant):
 
     def _repeated(self, digest: str) -> UUID | None:
         """The grant of a used token: a retry within the leeway, else the end of the family."""
-        token = tokens.find_by_refresh_digest(digest)
-        if token is None or not token.check_client(self.request.client):
-            return None
-        if token.refresh_used_at is None or token.grant.ended_at is not None:
+        client_id = self.request.client.client_id
+        used = tokens.find_used_refresh(digest, client_id)
+        if used is None:
             return None
         leeway = timedelta(seconds=current.settings().refresh_token_leeway)
-        if leeway and clock.now() - token.refresh_used_at <= leeway:
+        if leeway and clock.now() - used.used_at <= leeway:
             self.is_repeated = True
-            return token.grant_id
-        grants.end_one(token.grant_id, "refresh_token_reuse")
+            return used.grant_id
+        grants.end_one(used.grant_id, "refresh_token_reuse")
         self.request.keep_changes = True
-        grant = token.grant
         audit.event(
-            "refresh_token_reused", user=grant.user_id, client=grant.client_id, grant=grant.id
+            "refresh_token_reused", user=used.user_id, client=client_id, grant=used.grant_id
         )
         raise InvalidGrantError("The refresh token was used before; its grant has been revoked.")
 

@@ -19,12 +19,7 @@ _THE_ONE = 1
 _BATCH = 1000  # rows in memory at a time
 
 
-def add(events: Iterable[Event]) -> None:
-    """Write events in the transaction that is under way."""
-    add_by(db.session.connection(), events)
-
-
-def add_by(connection: Connection, events: Iterable[Event]) -> None:
+def add(connection: Connection, events: Iterable[Event]) -> None:
     """Write events on a connection of the caller's, by one statement."""
     connection.execute(insert(_EVENTS), [_values(event) for event in events])
 

@@ -17,8 +17,10 @@ def find(client_id: str) -> Client | None:
     return db.session.scalar(select(Client).where(Client.client_id == client_id))
 
 
-_COLUMNS = {attribute.key: attribute.columns[0] for attribute in inspect(Client).column_attrs}
-_FIND_ENABLED = select(*_COLUMNS.values()).where(
+_KEYS = tuple(attribute.key for attribute in inspect(Client).column_attrs)
+COLUMNS = tuple(attribute.columns[0] for attribute in inspect(Client).column_attrs)
+"""The columns that `built` makes a client from."""
+_FIND_ENABLED = select(*COLUMNS).where(
     Client.client_id == bindparam("client_id"), Client.disabled_at.is_(None)
 )
 
@@ -29,14 +31,15 @@ def find_enabled(client_id: str) -> Client | None:
     A disabled one counts as unknown.
     """
     row = prepared.first(_FIND_ENABLED, {"client_id": client_id})
-    return _built(tuple(row)) if row else None
+    return built(tuple(row)) if row else None
 
 
 @lru_cache(maxsize=256)
-def _built(row: tuple[Any, ...]) -> Client:
+def built(row: tuple[Any, ...]) -> Client:
+    """A client from its row, to be read alone: the session does not know it."""
     # The row is read at each request, so that a change counts at once; the same row makes the
     # same client, and metadata need not be parsed again.
-    return Client(**dict(zip(_COLUMNS, row, strict=True)))
+    return Client(**dict(zip(_KEYS, row, strict=True)))
 
 
 def every() -> Sequence[Client]:

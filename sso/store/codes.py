@@ -5,9 +5,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from sqlalchemy import bindparam, exists, insert, select, update
-from sqlalchemy.orm import contains_eager
 
-from sso.extensions import db
 from sso.models import AuthorizationCode, Grant
 from sso.store import prepared
 
@@ -48,16 +46,26 @@ def use(digest: str, client_id: str, now: datetime) -> UsedCode | None:
     return UsedCode._make(row) if row else None
 
 
-def find_used(digest: str, client_id: str) -> AuthorizationCode | None:
-    """A code of this client that was used before, with its grant."""
-    return db.session.scalar(
-        select(AuthorizationCode)
-        .join(AuthorizationCode.grant)
-        .options(contains_eager(AuthorizationCode.grant))
-        .where(
-            AuthorizationCode.digest == digest,
-            AuthorizationCode.used_at.is_not(None),
-            Grant.client_id == client_id,
-        )
-        .execution_options(populate_existing=True)
+class Reused(NamedTuple):
+    """A code that was used before."""
+
+    grant_id: UUID
+    user_id: UUID
+    used_at: datetime
+
+
+_FIND_USED = (
+    select(_CODES.c.grant_id, Grant.user_id, _CODES.c.used_at)
+    .join_from(_CODES, Grant, Grant.id == _CODES.c.grant_id)
+    .where(
+        _CODES.c.digest == bindparam("digest"),
+        _CODES.c.used_at.is_not(None),
+        Grant.client_id == bindparam("client"),
     )
+)
+
+
+def find_used(digest: str, client_id: str) -> Reused | None:
+    """A code of this client that was used before."""
+    row = prepared.first(_FIND_USED, {"digest": digest, "client": client_id})
+    return Reused._make(row) if row else None

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from sqlalchemy import delete, exists, select
+from sqlalchemy import bindparam, delete, exists, select
 
 from sso.extensions import db
 from sso.models import Passkey, RecoveryCode, TotpSecret
-from sso.store import passkeys, recovery_codes, totp_secrets
+from sso.store import passkeys, prepared, recovery_codes, totp_secrets
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,16 @@ def of_user(user_id: UUID) -> Factors:
     )
 
 
+_HAS_ANY = select(
+    exists().where(Passkey.user_id == bindparam("user"))
+    | exists().where(TotpSecret.user_id == bindparam("user"))
+)
+
+
 def has_any(user_id: UUID) -> bool:
     """Whether a user has a passkey or an authenticator app."""
-    passkey = exists().where(Passkey.user_id == user_id)
-    totp = exists().where(TotpSecret.user_id == user_id)
-    return bool(db.session.scalar(select(passkey | totp)))
+    row = prepared.first(_HAS_ANY, {"user": user_id})
+    return bool(row and row[0])
 
 
 def remove_all(user_id: UUID) -> None:

@@ -180,11 +180,10 @@ def live_at(client_id: str, limit: int) -> tuple[int, Sequence[Grant]]:
 
 def end(reason: str, *conditions: ColumnElement[bool]) -> None:
     """End the grants that meet the conditions; their codes and tokens end with them."""
-    db.session.execute(
-        update(Grant)
+    prepared.connection().execute(
+        update(_GRANTS)
         .where(Grant.ended_at.is_(None), *conditions)
         .values(ended_at=clock.now(), end_reason=reason)
-        .execution_options(synchronize_session=False)
     )
 
 

@@ -10,14 +10,38 @@ from sqlalchemy import ColumnElement, and_, bindparam, select, update
 from sso import clock
 from sso.extensions import db
 from sso.models import BrowserSession, Client, Consent, User
+from sso.store import clients, prepared
 
 
 class Visit(NamedTuple):
-    """Who is there: a live session, its user, and what the user allowed the client asked about."""
+    """Who is there: a live session and its user."""
 
     session: BrowserSession
     user: User
-    consent: Consent | None = None
+
+
+class Given(NamedTuple):
+    """What a user allowed a client, and what was unticked."""
+
+    scope: str
+    declined: str
+    updated_at: datetime
+
+
+class Presence(NamedTuple):
+    """Who is there, as far as a client's request needs to know; and what was allowed the client."""
+
+    session_id: UUID
+    auth_time: datetime
+    amr: str
+    acr: str
+    last_seen_at: datetime
+    ends_at: datetime | None
+    user_id: UUID
+    groups: list[str]
+    user_seen: datetime  # when the user was last changed
+    locale: str | None  # the language chosen for the account
+    consent: Given | None
 
 
 # Built once: building takes as long as running.
@@ -29,8 +53,16 @@ _FIND_LIVE = (
     .join(User, User.id == BrowserSession.user_id)
     .where(BrowserSession.digest == bindparam("digest"), _LIVE, _ENABLED)
 )
+_SESSIONS, _USERS = prepared.table(BrowserSession), prepared.table(User)
+_PRESENCE = (
+    *_SESSIONS.c["id", "auth_time", "amr", "acr", "last_seen_at", "ends_at"],
+    *_USERS.c["id", "groups", "updated_at"],
+    _USERS.c.claims["locale"].as_string(),
+)
 _FIND_WITH_CLIENT = (
-    select(Client, BrowserSession, User, Consent)
+    select(
+        *clients.COLUMNS, *_PRESENCE, *(prepared.table(Consent).c[name] for name in Given._fields)
+    )
     .select_from(Client)
     .outerjoin(BrowserSession, and_(BrowserSession.digest == bindparam("digest"), _LIVE))
     .outerjoin(User, and_(User.id == BrowserSession.user_id, _ENABLED))
@@ -45,14 +77,17 @@ def find_live(digest: str) -> Visit | None:
     return Visit(row[0], row[1]) if row else None
 
 
-def find_with_client(client_id: str, digest: str) -> tuple[Client | None, Visit | None]:
-    """In one statement: the client, the live session, its user and the consent."""
+def find_with_client(client_id: str, digest: str) -> tuple[Client | None, Presence | None]:
+    """In one statement: the enabled client, the live session, its user and the consent."""
     values = {"client_id": client_id, "digest": digest, "now": clock.now()}
-    row = db.session.execute(_FIND_WITH_CLIENT, values).first()
+    row = prepared.first(_FIND_WITH_CLIENT, values)
     if row is None:
         return None, None
-    client, session, user, consent = row
-    return client, Visit(session, user, consent) if session and user else None
+    of_client, of_consent = len(clients.COLUMNS), -len(Given._fields)
+    client = clients.built(tuple(row[:of_client]))
+    here, given = row[of_client:of_consent], Given._make(row[of_consent:])
+    there = Presence._make((*here, given if given.updated_at else None))
+    return client, there if there.user_id else None  # a disabled user is not joined
 
 
 def add(session: BrowserSession) -> None:
@@ -60,11 +95,16 @@ def add(session: BrowserSession) -> None:
     db.session.flush()
 
 
-def touch(session: BrowserSession, expires_at: datetime) -> None:
+_TOUCH = (
+    update(_SESSIONS)
+    .where(_SESSIONS.c.id == bindparam("session_id"))
+    .values(last_seen_at=bindparam("seen"), expires_at=bindparam("until"))
+)
+
+
+def touch(session_id: UUID, seen: datetime, expires_at: datetime) -> None:
     """Note that a session was used, and prolong it."""
-    session.last_seen_at = clock.now()
-    session.expires_at = expires_at
-    db.session.flush()
+    prepared.run(_TOUCH, {"session_id": session_id, "seen": seen, "until": expires_at})
 
 
 def end(*conditions: ColumnElement[bool]) -> Sequence[UUID]:

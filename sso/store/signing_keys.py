@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 from sqlalchemy import delete, select, update
 
 from sso.extensions import db
 from sso.models import KeyState, SigningKey
+from sso.store import prepared
 
 
 def every() -> Sequence[SigningKey]:
@@ -14,6 +16,25 @@ def every() -> Sequence[SigningKey]:
     return db.session.scalars(
         select(SigningKey).order_by(SigningKey.created_at, SigningKey.alg, SigningKey.kid)
     ).all()
+
+
+class Sealed(NamedTuple):
+    """What the key ring reads of a row."""
+
+    kid: str
+    alg: str
+    state: str
+    public_jwk: str
+    sealed_private_jwk: str
+    retired_at: datetime | None
+
+
+_SEALED = select(*(prepared.table(SigningKey).c[name] for name in Sealed._fields))
+
+
+def sealed() -> list[Sealed]:
+    """All keys, for the key ring."""
+    return [Sealed._make(row) for row in prepared.connection().execute(_SEALED)]
 
 
 def find(kid: str) -> SigningKey | None:

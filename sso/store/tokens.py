@@ -128,6 +128,32 @@ def use_refresh(digest: str, client_id: str, now: datetime) -> UUID | None:
     return row[0] if row else None
 
 
+class Reused(NamedTuple):
+    """A refresh token that was used before; its grant lives."""
+
+    grant_id: UUID
+    user_id: UUID
+    used_at: datetime
+
+
+_FIND_USED_REFRESH = (
+    select(_TOKENS.c.grant_id, Grant.user_id, _TOKENS.c.refresh_used_at)
+    .join_from(_TOKENS, Grant, Grant.id == _TOKENS.c.grant_id)
+    .where(
+        _TOKENS.c.refresh_digest == bindparam("digest"),
+        _TOKENS.c.refresh_used_at.is_not(None),
+        Grant.client_id == bindparam("client"),
+        Grant.ended_at.is_(None),
+    )
+)
+
+
+def find_used_refresh(digest: str, client_id: str) -> Reused | None:
+    """A refresh token of this client that was used before, and whose grant lives."""
+    row = prepared.first(_FIND_USED_REFRESH, {"digest": digest, "client": client_id})
+    return Reused._make(row) if row else None
+
+
 def revoke_access(token: Token) -> None:
     """Revoke one access token; its grant lives on (RFC 7009 §2.1)."""
     db.session.execute(

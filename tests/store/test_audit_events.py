@@ -237,7 +237,7 @@ def test_requests_do_not_wait_for_the_seal(app: Flask) -> None:
     assert verify(app) == []
     with app.app_context():
         event = audit.Event("late", clock.now() - timedelta(hours=1), None, None, None, None, {})
-        audit_events.add([event])
+        audit_events.add(db.session.connection(), [event])
         db.session.commit()
     assert verify(app) == []
 
