@@ -2,7 +2,6 @@
 
 import logging
 import os
-import re
 import sqlite3
 from contextlib import suppress
 from typing import Any, cast
@@ -19,7 +18,6 @@ from sso.extensions import db
 logger = logging.getLogger("sso.database")
 
 BUSY_TIMEOUT = 15_000  # milliseconds to wait for another process's write
-_NO_WRITE = re.compile(r"\s*(SELECT|PRAGMA|EXPLAIN|BEGIN)\b", re.IGNORECASE)
 
 
 def configure(app: Flask, database_url: str) -> None:
@@ -88,7 +86,8 @@ def _prepare_sqlite(engine: Engine) -> None:
 
     Reads before the first write see what is committed at their moment, as under PostgreSQL's
     READ COMMITTED; a write waits for its turn instead of failing with "database is locked",
-    which is what a read transaction that turns into a writing one gets.
+    which is what a read transaction that turns into a writing one gets. The driver sees to it; it
+    begins nothing before DDL, which migrations do by themselves.
     """
 
     @event.listens_for(engine, "do_connect")
@@ -101,7 +100,7 @@ def _prepare_sqlite(engine: Engine) -> None:
 
     @event.listens_for(engine, "connect")
     def set_pragmas(connection: sqlite3.Connection, _record: object) -> None:
-        connection.isolation_level = None  # the driver begins nothing by itself
+        connection.isolation_level = "IMMEDIATE"
         cursor = connection.cursor()
         for pragma in (
             f"busy_timeout = {BUSY_TIMEOUT}",
@@ -111,10 +110,3 @@ def _prepare_sqlite(engine: Engine) -> None:
         ):
             cursor.execute(f"PRAGMA {pragma}")
         cursor.close()
-
-    @event.listens_for(engine, "before_cursor_execute")
-    def begin_immediate(
-        connection: Any, cursor: sqlite3.Cursor, statement: str, *_rest: object
-    ) -> None:
-        if not cursor.connection.in_transaction and not _NO_WRITE.match(statement):
-            cursor.execute("BEGIN IMMEDIATE")
