@@ -47,6 +47,7 @@ class Event:
         return self.name.endswith(_KEPT)
 
 
+_as_json = json.JSONEncoder(sort_keys=True).encode
 Sink = Callable[[Event], None]
 
 
@@ -59,11 +60,12 @@ def event(name: str, **fields: object) -> None:
     counters.event(name)
     shown = {key: _clean(value, 200) for key, value in fields.items() if value is not None}
     if has_request_context():
-        shown.setdefault("address", _clean(request.remote_addr or "", 45))
-        shown.setdefault("browser", _clean(request.user_agent.string, 200))
+        environ = request.environ
+        shown.setdefault("address", _clean(environ.get("REMOTE_ADDR") or "", 45))
+        shown.setdefault("browser", _clean(environ.get("HTTP_USER_AGENT", ""), 200))
     if operator := _operator.get():
         shown.setdefault("operator", operator)
-    text = json.dumps(shown, sort_keys=True)
+    text = _as_json(shown)
     logger.info("%s %s", name, text, extra={"event": name, "fields": shown})
     sink: Sink | None = current_app.extensions.get(EXTENSION) if has_app_context() else None
     if sink:

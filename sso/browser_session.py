@@ -56,8 +56,9 @@ class PageSessions(SecureCookieSessionInterface):
 def init_app(app: Flask) -> None:
     """Flask-Login on sessions of our own."""
     app.session_interface = PageSessions()
-    # No template needs the user unasked; a page that says the database is away least of all.
-    login_manager.init_app(app, add_context_processor=False)
+    # What init_app would do beside: look at each answer for a cookie "remember me" that is never
+    # set, and load the user for each template, that of the page about a database away, too.
+    app.login_manager = login_manager  # type: ignore[attr-defined]
     login_manager.session_protection = None  # an address may change under way; the secret may not
 
 
@@ -147,6 +148,7 @@ def _give_cookie(secret: str, visit: sessions.Visit) -> None:
     flask.session.clear()
     flask.session.permanent = visit.session.remembered
     login_user(SignedIn(secret, visit))
+    flask.session.pop("_id")  # for Flask-Login's session protection, which is off
 
 
 def sign_out(reason: str = "sign_out") -> None:

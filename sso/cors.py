@@ -3,7 +3,9 @@
 No credentials are allowed: the browser's cookies are never sent, and these endpoints read none.
 """
 
-from flask import Flask, Response, request
+from flask import Flask, Response
+
+from sso import current
 
 _OPEN = frozenset(
     {"sso.discovery", "root.metadata", "sso.jwks", "sso.token", "sso.userinfo", "sso.revoke"}
@@ -15,12 +17,13 @@ def init_app(app: Flask) -> None:
 
     @app.after_request
     def add_headers(response: Response) -> Response:
-        if request.endpoint not in _OPEN:
+        asked = current.request()
+        if asked.endpoint not in _OPEN:
             return response
         headers = response.headers
         headers["Access-Control-Allow-Origin"] = "*"
         headers["Access-Control-Expose-Headers"] = "WWW-Authenticate, Retry-After"
-        if request.method == "OPTIONS":
+        if asked.method == "OPTIONS":
             headers["Access-Control-Allow-Methods"] = ", ".join(sorted(response.allow))
             headers["Access-Control-Allow-Headers"] = "Authorization, Content-Type"
             headers["Access-Control-Max-Age"] = "3600"

@@ -1,11 +1,17 @@
 """What belongs to the running application: its settings and its key ring."""
 
-from typing import cast
+from typing import Any, cast
 
-from flask import current_app
+import flask
+from flask import Request, current_app
 
 from sso.keys import KeyRing
 from sso.settings import Settings
+
+
+def request() -> Request:
+    """The request itself: for where Flask's proxy would look it up again and again."""
+    return cast(Request, cast(Any, flask.request)._get_current_object())
 
 
 def settings() -> Settings:

@@ -7,9 +7,10 @@ from time import perf_counter
 
 from flask import Flask, Response, g, request
 
-from sso import counters
+from sso import counters, current
 
 HEADER = "X-Request-ID"
+_GIVEN = "HTTP_X_REQUEST_ID"  # the same, as WSGI names it
 _ID = re.compile(r"[A-Za-z0-9._-]{8,64}")
 _METHODS = frozenset({"GET", "HEAD", "POST", "OPTIONS"})
 # Asked every few seconds by those who watch.
@@ -26,7 +27,7 @@ def init_app(app: Flask) -> None:
 
 def _begin() -> None:
     g.sso_started = perf_counter()
-    given = request.headers.get(HEADER, "")
+    given = request.environ.get(_GIVEN, "")
     g.sso_request_id = given if _ID.fullmatch(given) else secrets.token_hex(8)
 
 
@@ -34,7 +35,7 @@ def _end(response: Response) -> Response:
     started = g.get("sso_started")
     if started is None:
         return response
-    seconds = perf_counter() - started
+    seconds, request = perf_counter() - started, current.request()
     status = response.status_code
     response.headers[HEADER] = g.sso_request_id
     rule = request.url_rule

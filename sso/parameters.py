@@ -32,6 +32,8 @@ Pairs = list[tuple[str, str]]
 
 def read_pairs(raw: bytes) -> Pairs:
     """Split form-encoded text; bytes that aren't UTF-8 survive as surrogates."""
+    if not raw:
+        return []
     try:
         return parse_qsl(
             raw.decode("utf-8", "surrogateescape"),

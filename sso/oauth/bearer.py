@@ -60,7 +60,7 @@ def challenge(error: OAuth2Error) -> str:
 
 
 def _from_header() -> str | None:
-    scheme, _, token = flask_request.headers.get("Authorization", "").partition(" ")
+    scheme, _, token = flask_request.environ.get("HTTP_AUTHORIZATION", "").partition(" ")
     return token.strip() or None if scheme.lower() == "bearer" else None
 
 

@@ -1,11 +1,12 @@
 """Authlib's authorization server, told where clients are and how faults are answered."""
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from authlib.integrations.flask_oauth2 import AuthorizationServer as AuthlibAuthorizationServer
 from authlib.oauth2.rfc6749.errors import InvalidRequestError, OAuth2Error
 from flask import Response, g
+from werkzeug.datastructures import Headers
 
 from sso import errors
 from sso.flow.request import can_be_posted
@@ -13,6 +14,21 @@ from sso.models import Client
 from sso.oauth import authorization_response, client_authentication
 from sso.oauth.request import ProtocolRequest
 from sso.store import clients
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIEnvironment
+
+
+class ProtocolResponse(Response):
+    """An answer whose address stays as it is, to the letter."""
+
+    def get_wsgi_headers(self, environ: "WSGIEnvironment") -> Headers:
+        # Werkzeug takes a Location apart and encodes it anew, as if a person had typed it.
+        location = self.headers.pop("Location", None)
+        headers = super().get_wsgi_headers(environ)
+        if location is not None:
+            headers["Location"] = location
+        return headers
 
 
 class AuthorizationServer(AuthlibAuthorizationServer):
@@ -68,7 +84,7 @@ class AuthorizationServer(AuthlibAuthorizationServer):
         self, status: int, payload: Any, headers: list[tuple[str, str]]
     ) -> Response:
         body = json.dumps(payload) if isinstance(payload, dict) else payload
-        return Response(body, status=status, headers=headers)
+        return ProtocolResponse(body, status=status, headers=headers)
 
     def handle_error_response(self, request: ProtocolRequest, error: OAuth2Error) -> Response:
         """To a proven address; else a page in the browser's case and JSON in the backend's."""
