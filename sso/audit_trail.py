@@ -18,6 +18,7 @@ from flask import Flask, g, has_app_context
 from sqlalchemy import URL, Connection, event
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
+from sqlalchemy.pool import NullPool
 
 from sso import audit, database
 from sso.extensions import db
@@ -35,7 +36,8 @@ class Buffer:
     """Events of one process that belong to no transaction, on their way to the database."""
 
     def __init__(self, url: URL) -> None:
-        self._url = url
+        # Without a pool: nothing stays open between two bursts, and a fork shares nothing.
+        self._engine = database.open_engine(url, poolclass=NullPool)
         self._waiting: deque[audit.Event] = deque(maxlen=MOST)
         self._lost = 0
         self._state, self._writing = threading.Lock(), threading.Lock()
@@ -55,23 +57,17 @@ class Buffer:
     def flush(self) -> bool:
         """Write what waits. False if the database does not take it; then it goes on waiting."""
         with self._writing:
-            engine = None
-            try:
-                while batch := self._take():
-                    try:
-                        engine = engine or database.open_engine(self._url)
-                        with engine.begin() as connection:
-                            audit_events.add(connection, batch)
-                    except SQLAlchemyError as error:
-                        self._give_back(batch)
-                        logger.error(
-                            "audit events wait: the database does not take them (%s)",
-                            type(error).__name__,
-                        )
-                        return False
-            finally:
-                if engine:
-                    engine.dispose()
+            while batch := self._take():
+                try:
+                    with self._engine.begin() as connection:
+                        audit_events.add(connection, batch)
+                except SQLAlchemyError as error:
+                    self._give_back(batch)
+                    logger.error(
+                        "audit events wait: the database does not take them (%s)",
+                        type(error).__name__,
+                    )
+                    return False
             return True
 
     def _run(self) -> None:

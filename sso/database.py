@@ -73,9 +73,9 @@ def _forget_connections() -> None:
 os.register_at_fork(after_in_child=_forget_connections)
 
 
-def open_engine(database_url: str | URL) -> Engine:
-    """An engine for another database than the application's; the caller disposes of it."""
-    engine = create_engine(database_url)
+def open_engine(database_url: str | URL, **options: Any) -> Engine:
+    """An engine beside the application's; the caller disposes of it."""
+    engine = create_engine(database_url, hide_parameters=True, **options)
     if engine.dialect.name == "sqlite":
         _prepare_sqlite(engine)
     return engine
