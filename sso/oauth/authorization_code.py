@@ -19,7 +19,6 @@ from sso.oauth import authorization_response, client_authentication
 from sso.oauth.request import ProtocolRequest
 from sso.oauth.token_response import TokenResponse
 from sso.store import codes, grants
-from sso.store.codes import UsedCode
 from sso.store.grants import Approval
 from sso.store.sessions import Presence
 from sso.store.users import Person
@@ -36,7 +35,7 @@ class Overtaken(Exception):
 class RedeemedCode:
     """A code that was used up just now and what it stands for, as Authlib asks for it."""
 
-    code: UsedCode
+    code: codes.Presented
     approval: Approval
 
     def get_redirect_uri(self) -> str:
@@ -55,6 +54,7 @@ class AuthorizationCodeGrant(TokenResponse, AuthlibAuthorizationCodeGrant):
     TOKEN_ENDPOINT_AUTH_METHODS = client_authentication.METHODS
 
     presence: Presence
+    presented: codes.Presented | None = None
 
     @classmethod
     def check_authorization_endpoint(cls, request: ProtocolRequest) -> bool:
@@ -143,20 +143,25 @@ class AuthorizationCodeGrant(TokenResponse, AuthlibAuthorizationCodeGrant):
             expires_at=clock.now() + lifetime,
         )
 
+    def find_client(self, client_id: str) -> Client | None:
+        """The client, and in the same statement what its code stands for."""
+        digest = digests.digest(self.request.form.get("code", ""))
+        client, self.presented = codes.find_with_client(client_id, digest, clock.now())
+        return client
+
     def query_authorization_code(self, code: str, client: Client) -> RedeemedCode:
         """Use the code up; the endpoint rolls that back if a later check fails."""
-        digest, now = digests.digest(code), clock.now()
-        found = codes.use(digest, client.client_id, now)
-        if found is None:
+        digest = digests.digest(code)
+        if not codes.use(digest, client.client_id, clock.now()):
             self._note_reuse(digest, client)
             raise InvalidGrantError(
-                "The code is unknown, expired or used, or it was issued to another client."
+                "The code is unknown, expired or used, it was issued to another client, "
+                "or what the user approved with it has ended."
             )
-        approval = grants.find_live(found.grant_id)
-        if approval is None:
+        if self.presented is None or self.presented.approval is None:
             raise InvalidGrantError("What the user approved with this code has ended.")
-        self.request.approval = approval
-        return RedeemedCode(found, approval)
+        self.request.approval = self.presented.approval
+        return RedeemedCode(self.presented, self.presented.approval)
 
     def _note_reuse(self, digest: str, client: Client) -> None:
         """A second use ends all that the first one gave (RFC 6749 §4.1.2)."""

@@ -20,7 +20,9 @@ class IntrospectionEndpoint(presented_token.OwnTokens, AuthlibIntrospectionEndpo
         self, request: ProtocolRequest, client: Client
     ) -> presented_token.Presented | None:
         found = super().authenticate_token(request, client)
-        if found and found.is_refresh and grants.find_live(found.row.grant_id) is None:
+        if not found or not found.is_refresh:
+            return found
+        if grants.find_live(found.row.grant_id, client.client_id) is None:
             return None
         return found
 

@@ -2,13 +2,13 @@
 
 from datetime import timedelta
 from typing import Any
-from uuid import UUID
 
 from authlib.oauth2.rfc6749.errors import InvalidGrantError, InvalidScopeError
 from authlib.oauth2.rfc6749.grants import RefreshTokenGrant as AuthlibRefreshTokenGrant
 
 from sso import audit, clock, current, digests, sealing
 from sso.flow import scopes
+from sso.models import Client
 from sso.oauth import client_authentication
 from sso.oauth.token_response import TokenResponse
 from sso.store import grants, tokens
@@ -23,34 +23,37 @@ class RefreshTokenGrant(TokenResponse, AuthlibRefreshTokenGrant):
     INCLUDE_NEW_REFRESH_TOKEN = True
 
     is_repeated = False
+    presented: Approval | None = None
+
+    def find_client(self, client_id: str) -> Client | None:
+        """The client, and in the same statement what its refresh token stands for."""
+        digest = digests.digest(self.request.form.get("refresh_token", ""))
+        client, self.presented = tokens.find_with_client(client_id, digest, clock.now())
+        return client
 
     def authenticate_refresh_token(self, refresh_token: str) -> Approval:
         """Use the token up, or see that it is a retry within the leeway, or a reuse.
 
         Gives the approval that it stands for; to Authlib that is the refresh token.
         """
-        digest, now = digests.digest(refresh_token), clock.now()
-        grant_id = tokens.use_refresh(digest, self.request.client.client_id, now)
-        if grant_id is None:
-            grant_id = self._repeated(digest)
-        if grant_id is None:
+        digest, client_id = digests.digest(refresh_token), self.request.client.client_id
+        used = tokens.use_refresh(digest, client_id, clock.now())
+        if not used and not self._is_repeated(digest, client_id):
             raise InvalidGrantError("The refresh token is unknown, expired, used or revoked.")
-        approval = grants.find_live(grant_id)
-        if approval is None:
+        if self.presented is None:
             raise InvalidGrantError("The refresh token's grant has ended.")
-        self.request.approval = approval
-        return approval
+        self.request.approval = self.presented
+        return self.presented
 
-    def _repeated(self, digest: str) -> UUID | None:
-        """The grant of a used token: a retry within the leeway, else the end of the family."""
-        client_id = self.request.client.client_id
+    def _is_repeated(self, digest: str, client_id: str) -> bool:
+        """Whether a used token comes again within the leeway; later it ends the family."""
         used = tokens.find_used_refresh(digest, client_id)
         if used is None:
-            return None
+            return False
         leeway = timedelta(seconds=current.settings().refresh_token_leeway)
         if leeway and clock.now() - used.used_at <= leeway:
             self.is_repeated = True
-            return used.grant_id
+            return True
         grants.end_one(used.grant_id, "refresh_token_reuse")
         self.request.keep_changes = True
         audit.event(

@@ -4,7 +4,8 @@ from datetime import timedelta
 from typing import Any
 
 from sso import clock, current, digests, keys
-from sso.oauth import access_tokens
+from sso.models import Client
+from sso.oauth import access_tokens, client_authentication
 from sso.oauth.request import ProtocolRequest
 from sso.store import tokens
 from sso.store.tokens import NewToken
@@ -18,6 +19,13 @@ class TokenResponse:
     """
 
     request: ProtocolRequest
+
+    def find_client(self, client_id: str) -> Client | None:
+        """The enabled client; with it the grant finds what the client presents."""
+        raise NotImplementedError
+
+    def authenticate_token_endpoint_client(self) -> Client:
+        return client_authentication.authenticate(self.request, self.find_client, "token")
 
     def generate_token(
         self,

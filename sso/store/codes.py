@@ -6,8 +6,9 @@ from uuid import UUID
 
 from sqlalchemy import bindparam, exists, insert, select, update
 
-from sso.models import AuthorizationCode, Grant
-from sso.store import prepared
+from sso.models import AuthorizationCode, Client, Grant
+from sso.store import clients, grants, prepared
+from sso.store.grants import Approval
 
 _CODES = prepared.table(AuthorizationCode)
 _ADD = insert(_CODES)
@@ -18,13 +19,37 @@ def add(**columns: Any) -> None:
     prepared.run(_ADD, columns)
 
 
-class UsedCode(NamedTuple):
-    """A code that was used up just now."""
+class Presented(NamedTuple):
+    """A code, used or not, and the approval that it stands for, if that lives."""
 
-    grant_id: UUID
     redirect_uri: str
     nonce: str | None
     code_challenge: str | None
+    approval: Approval | None
+
+
+_OF_CODE = [_CODES.c[name] for name in Presented._fields if name != "approval"]
+_FIND_WITH_CLIENT = grants.join_approval(
+    select(*clients.COLUMNS, *_OF_CODE, *grants.APPROVAL)
+    .select_from(Client)
+    .outerjoin(_CODES, _CODES.c.digest == bindparam("code_digest")),
+    _CODES.c.grant_id,
+).where(Client.client_id == bindparam("client"), Client.disabled_at.is_(None))
+
+
+def find_with_client(
+    client_id: str, digest: str, now: datetime
+) -> tuple[Client | None, Presented | None]:
+    """In one statement: the enabled client, and the code with this digest."""
+    values = {"client": client_id, "code_digest": digest, "now": now}
+    row = prepared.first(_FIND_WITH_CLIENT, values)
+    if row is None:
+        return None, None
+    of_client = len(clients.COLUMNS)
+    before_approval = of_client + len(_OF_CODE)
+    client = clients.built(tuple(row[:of_client]))
+    approval = grants.approval_of(row[before_approval:])
+    return client, Presented._make((*row[of_client:before_approval], approval))
 
 
 _USE = (
@@ -33,17 +58,24 @@ _USE = (
         _CODES.c.digest == bindparam("code_digest"),
         _CODES.c.used_at.is_(None),
         _CODES.c.expires_at > bindparam("now"),
-        exists().where(Grant.id == _CODES.c.grant_id, Grant.client_id == bindparam("client")),
+        exists().where(
+            Grant.id == _CODES.c.grant_id,
+            Grant.client_id == bindparam("client"),
+            Grant.ended_at.is_(None),
+        ),
     )
     .values(used_at=bindparam("now"))
-    .returning(*(_CODES.c[name] for name in UsedCode._fields))
+    .returning(_CODES.c.grant_id)
 )
 
 
-def use(digest: str, client_id: str, now: datetime) -> UsedCode | None:
-    """Use a code up, if it is unused, unexpired and this client's: one atomic statement."""
-    row = prepared.first(_USE, {"code_digest": digest, "client": client_id, "now": now})
-    return UsedCode._make(row) if row else None
+def use(digest: str, client_id: str, now: datetime) -> bool:
+    """Use a code up, if it is unused, unexpired, this client's, and its grant lives.
+
+    One atomic statement.
+    """
+    values = {"code_digest": digest, "client": client_id, "now": now}
+    return prepared.first(_USE, values) is not None
 
 
 class Reused(NamedTuple):

@@ -5,7 +5,19 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
-from sqlalchemy import ColumnElement, and_, bindparam, exists, func, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    Uuid,
+    and_,
+    bindparam,
+    exists,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.orm import contains_eager
 
 from sso import clock
@@ -83,32 +95,46 @@ class Approval(NamedTuple):
 
 _APPROVAL = [prepared.table(Grant).c[name] for name in Approval._fields if name != "user"]
 _SESSION_LIVES = BrowserSession.ended_at.is_(None) & (BrowserSession.expires_at > bindparam("now"))
-
-_FIND_LIVE = (
-    select(BrowserSession.id.is_not(None), *_APPROVAL, *PERSON)
-    .join_from(Grant, User, User.id == Grant.user_id)
-    .join(Client, Client.client_id == Grant.client_id)
-    .outerjoin(BrowserSession, (BrowserSession.id == Grant.session_id) & _SESSION_LIVES)
-    .where(
-        Grant.id == bindparam("grant_id"),
-        Grant.ended_at.is_(None),
-        User.disabled_at.is_(None),
-        Client.disabled_at.is_(None),
-    )
-)
+APPROVAL = (BrowserSession.id.is_not(None), *_APPROVAL, *PERSON)
+"""The columns that `approval_of` reads."""
 
 
-def find_live(grant_id: UUID) -> Approval | None:
-    """A grant that has not ended, with its user; user and client are enabled.
+def join_approval(statement: Select[Any], grant_id: ColumnElement[UUID]) -> Select[Any]:
+    """Join an enabled client with a grant of its own that lives, and the grant's enabled user.
 
-    Without `offline_access` it lives as long as the browser session in which it was given.
+    The statement has the parameter `now`.
     """
-    row = prepared.first(_FIND_LIVE, {"grant_id": grant_id, "now": clock.now()})
-    if row is None:
+    is_its_own = (Grant.id == grant_id) & (Grant.client_id == Client.client_id)
+    return (
+        statement.outerjoin(Grant, is_its_own & Grant.ended_at.is_(None))
+        .outerjoin(User, (User.id == Grant.user_id) & User.disabled_at.is_(None))
+        .outerjoin(BrowserSession, (BrowserSession.id == Grant.session_id) & _SESSION_LIVES)
+    )
+
+
+def approval_of(columns: Sequence[Any]) -> Approval | None:
+    """What the columns of `APPROVAL` hold, if all was there to join.
+
+    Without `offline_access` a grant lives as long as the browser session in which it was given.
+    """
+    session_lives, count = columns[0], 1 + len(_APPROVAL)
+    person = Person._make(columns[count:])
+    if person.id is None:
         return None
-    session_lives, columns, count = row[0], row[1:], len(_APPROVAL)
-    approval = Approval._make((*columns[:count], Person._make(columns[count:])))
+    approval = Approval._make((*columns[1:count], person))
     return approval if session_lives or approval.is_offline else None
+
+
+_FIND_LIVE = join_approval(
+    select(*APPROVAL).select_from(Client), bindparam("grant_id", type_=Uuid())
+).where(Client.client_id == bindparam("client"), Client.disabled_at.is_(None))
+
+
+def find_live(grant_id: UUID, client_id: str) -> Approval | None:
+    """A grant of this client that has not ended; its user and the client are enabled."""
+    values = {"grant_id": grant_id, "client": client_id, "now": clock.now()}
+    row = prepared.first(_FIND_LIVE, values)
+    return approval_of(row) if row else None
 
 
 _IS_OFFLINE = or_(

@@ -10,7 +10,8 @@ from sqlalchemy.orm import contains_eager
 from sso import clock
 from sso.extensions import db
 from sso.models import Client, Grant, Token, User
-from sso.store import prepared
+from sso.store import clients, grants, prepared
+from sso.store.grants import Approval
 from sso.store.users import PERSON, Person
 
 _TOKENS = prepared.table(Token)
@@ -102,6 +103,25 @@ def find_by_refresh_digest(digest: str) -> Token | None:
     )
 
 
+_FIND_WITH_CLIENT = grants.join_approval(
+    select(*clients.COLUMNS, *grants.APPROVAL)
+    .select_from(Client)
+    .outerjoin(_TOKENS, _TOKENS.c.refresh_digest == bindparam("digest")),
+    _TOKENS.c.grant_id,
+).where(Client.client_id == bindparam("client"), Client.disabled_at.is_(None))
+
+
+def find_with_client(
+    client_id: str, digest: str, now: datetime
+) -> tuple[Client | None, Approval | None]:
+    """In one statement: the enabled client, and what the refresh token stands for, used or not."""
+    row = prepared.first(_FIND_WITH_CLIENT, {"client": client_id, "digest": digest, "now": now})
+    if row is None:
+        return None, None
+    of_client = len(clients.COLUMNS)
+    return clients.built(tuple(row[:of_client])), grants.approval_of(row[of_client:])
+
+
 _USE_REFRESH = (
     update(_TOKENS)
     .where(
@@ -119,13 +139,10 @@ _USE_REFRESH = (
 )
 
 
-def use_refresh(digest: str, client_id: str, now: datetime) -> UUID | None:
-    """Use a refresh token up, if it is unused, unexpired and this client's: one statement.
-
-    Gives the grant that it hangs on.
-    """
-    row = prepared.first(_USE_REFRESH, {"digest": digest, "client": client_id, "now": now})
-    return row[0] if row else None
+def use_refresh(digest: str, client_id: str, now: datetime) -> bool:
+    """Use a refresh token up, if it is unused, unexpired and this client's: one statement."""
+    values = {"digest": digest, "client": client_id, "now": now}
+    return prepared.first(_USE_REFRESH, values) is not None
 
 
 class Reused(NamedTuple):
