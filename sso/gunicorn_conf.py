@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from sso import ROOT, logs, postgresql, readiness
+from sso.gunicorn_logger import Logger
 from sso.known_settings import DEFAULT_BASE_URL
 from sso.metrics import gunicorn as metrics
 
@@ -49,6 +50,7 @@ forwarder_headers = ""
 secure_scheme_headers: dict[str, str] = {}
 
 logconfig_dict = logs.for_gunicorn(os.environ)
+logger_class = Logger
 metrics.prepare()
 post_worker_init = metrics.post_worker_init
 child_exit = metrics.child_exit

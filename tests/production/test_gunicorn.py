@@ -13,10 +13,12 @@ from threading import Event
 import pytest
 import requests
 from flask import Flask
+from gunicorn.config import Config
 from sqlalchemy import text
 
-from sso import create_app
+from sso import create_app, logs
 from sso.extensions import db
+from sso.gunicorn_logger import Logger
 from tests.conftest import environ_of
 from tests.machines import Node, Postgresql
 from tests.production.seeding import migrate
@@ -72,6 +74,14 @@ def test_its_own_lines_are_whole(tmp_path: Path, log_format: str) -> None:
         assert "Listening at" in server.log
         assert "Logging error" not in server.log
         assert "Traceback" not in server.log
+
+
+@pytest.mark.parametrize(("accesslog", "written"), [(None, False), ("-", True)])
+def test_its_access_log_is_written_for_who_asks(accesslog: str | None, written: bool) -> None:
+    config = Config()
+    config.set("logconfig_dict", logs.for_gunicorn({"SSO_LOG_FORMAT": "json"}))
+    config.set("accesslog", accesslog)
+    assert Logger(config).access_log_enabled is written
 
 
 def test_a_forked_process_has_connections_of_its_own(cluster: Postgresql, tmp_path: Path) -> None:

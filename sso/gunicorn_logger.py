@@ -1,0 +1,12 @@
+"""gunicorn's own log: without the line of its access log that nobody asked for."""
+
+from gunicorn import glogging
+
+
+class Logger(glogging.Logger):  # type: ignore[misc]  # gunicorn has no types
+    """Once its log is configured, gunicorn puts together a line for each request, to drop it."""
+
+    @property
+    def access_log_enabled(self) -> bool:
+        """Whether gunicorn is told where to write it; `sso.access` has a line of ours."""
+        return bool(self.cfg.accesslog)
