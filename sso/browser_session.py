@@ -10,6 +10,7 @@ import flask
 from flask import Flask, Request, Response, g, request
 from flask.sessions import SecureCookieSession, SecureCookieSessionInterface, SessionMixin
 from flask_login import UserMixin, current_user, login_user, logout_user
+from itsdangerous import URLSafeTimedSerializer
 
 from sso import assets, audit, clock, current, digests, endings, errors, known_browser, notices
 from sso.extensions import login_manager
@@ -41,6 +42,13 @@ class PageSessions(SecureCookieSessionInterface):
 
     Neither do static files, which are the same for everybody.
     """
+
+    _serializer: URLSafeTimedSerializer | None = None
+
+    def get_signing_serializer(self, app: Flask) -> URLSafeTimedSerializer | None:
+        """Made once: the secret key does not change while the server runs."""
+        self._serializer = self._serializer or super().get_signing_serializer(app)
+        return self._serializer
 
     def open_session(self, app: Flask, request: Request) -> SecureCookieSession | None:
         if _without_cookies(app, request.path):
