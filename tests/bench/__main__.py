@@ -108,7 +108,7 @@ def _measure(root: Path, url: str | None, options: argparse.Namespace) -> dict[s
         "in_process_cpu_ms": inside,
         "floor_cpu_ms": parts,
         "statements": floor.statements(app, world),
-        "ratios": report.ratios(inside, parts),
+        "ratios": report.ratios(inside),
         "memory_mb": {"at start": at_start / 1e6, "after the load": memory / 1e6},
     }
 

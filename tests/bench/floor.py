@@ -23,7 +23,9 @@ from sso.extensions import db
 from sso.models import AuthorizationCode, BrowserSession, Client, Grant, Token, User
 from tests.bench import bare
 from tests.bench.places import BARE, EXCHANGE, PLACES, REFRESH, World
-from tests.bench.transport import Request, in_process
+from tests.bench.transport import Answer, Request, in_process
+
+_WITH_FLOOR = (EXCHANGE, REFRESH)
 
 _CLIENT, _CODE, _GRANT, _SESSION, _TOKEN, _USER = (
     model.__table__ for model in (Client, AuthorizationCode, Grant, BrowserSession, Token, User)
@@ -83,45 +85,51 @@ def statements(app: Flask, world: World) -> dict[str, tuple[float, float]]:
 
 
 def cpu(app: Flask, world: World, rounds: int, count: int) -> dict[str, float]:
-    """Milliseconds of CPU of one request at each place: the median of the rounds' means."""
+    """Milliseconds of CPU of one request at each place and each floor, in turns.
+
+    The median of the rounds' means; the first round, which warms up, is left out.
+    """
+    with app.app_context():
+        engine = db.engine
+    by_hand = _app_by_hand(engine, world.client_id)
+    spent: dict[str, list[float]] = {}
     gc.collect()
     gc.freeze()  # as sso.gunicorn_conf does
-    spent: dict[str, list[float]] = {place.name: [] for place in PLACES}
-    for _ in range(rounds):
+    for number in range(rounds + 1):
         for place in PLACES:
             requests = place.make(world, count)
             answers = in_process(bare.app if place is BARE else app, requests)
             place.check(world, answers)
-            spent[place.name].append(1000 * sum(a.seconds for a in answers) / count)
+            if number:
+                spent.setdefault(place.name, []).append(_mean(answers))
+        for place in _WITH_FLOOR:
+            with engine.connect() as connection:
+                given = _approve_by_hand(connection, world.client_id, count)
+            requests = [Request("GET", f"/{place.name}/{digest}") for digest in given]
+            answers = in_process(by_hand, requests)
+            assert {answer.status for answer in answers} == {200}
+            if number:
+                spent.setdefault(f"floor of {place.name}", []).append(_mean(answers))
     return {name: median(means) for name, means in spent.items()}
 
 
 def parts(app: Flask, client_id: str, count: int) -> dict[str, float]:
-    """Milliseconds of CPU of the floors, and of what they are made of, each by itself."""
+    """Milliseconds of CPU of what the floors are made of, each by itself."""
     with app.app_context():
         engine = db.engine
     text = secrets.token_bytes(400)
     with engine.connect() as connection:
-        given = _approve_by_hand(connection, client_id, 4 * count)
-        hot = {
+        given = _approve_by_hand(connection, client_id, 2 * count)
+        return {
             "RS256 signature": _each([text] * count, _sign_rs256),
             "ES256 signature": _each([text] * count, _sign_es256),
             "SQL of code exchange": _each(
                 given[:count], lambda one: _exchange_by_hand(connection, client_id, one)
             ),
             "SQL of refresh": _each(
-                given[count : 2 * count], lambda one: _refresh_by_hand(connection, client_id, one)
+                given[count:], lambda one: _refresh_by_hand(connection, client_id, one)
             ),
         }
-    by_hand = _app_by_hand(engine, client_id)
-    floors = {
-        f"floor of {place.name}": _mean(by_hand, f"/{place.name}/", digests)
-        for place, digests in (
-            (EXCHANGE, given[2 * count : 3 * count]),
-            (REFRESH, given[3 * count :]),
-        )
-    }
-    return {**hot, **floors}
 
 
 _RSA_KEY = rsa.generate_private_key(65537, 2048)
@@ -151,11 +159,8 @@ def _app_by_hand(engine: Engine, client_id: str) -> Flask:
     return made
 
 
-def _mean(application: Flask, path: str, digests: list[str]) -> float:
-    answers = in_process(application, [Request("GET", path + digest) for digest in digests])
-    assert {answer.status for answer in answers} == {200}
-    warm = answers[len(answers) // 10 :]
-    return 1000 * sum(answer.seconds for answer in warm) / len(warm)
+def _mean(answers: list[Answer]) -> float:
+    return 1000 * sum(answer.seconds for answer in answers) / len(answers)
 
 
 def _each(items: list[Any], act: Callable[[Any], object]) -> float:

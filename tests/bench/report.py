@@ -41,12 +41,13 @@ class Measured:
         return stdev(self.cpu) / mean(self.cpu) if len(self.cpu) > 1 else 0.0
 
 
-def ratios(in_process: dict[str, float], parts: dict[str, float]) -> dict[str, float]:
+def ratios(in_process: dict[str, float]) -> dict[str, float]:
     """What the targets are given in: to the bare route, or to the floor under the place."""
     yardstick = in_process[BARE.name]
     found = {f"{name} / bare route": in_process[name] / yardstick for name in _TO_BARE}
     found |= {
-        f"{name} / its floor": in_process[name] / parts[f"floor of {name}"] for name in _TO_FLOOR
+        f"{name} / its floor": in_process[name] / in_process[f"floor of {name}"]
+        for name in _TO_FLOOR
     }
     return {name: round(ratio, 2) for name, ratio in found.items()}
 
@@ -68,7 +69,9 @@ def table(found: Figures) -> str:
             f"| {served['cpu_ms'] / yardstick:.1f} | {inside:.3f} | {sql:g} ({commits:g}) |"
         )
     lines += ["", "| in process | |", "|---|---|"]
-    lines += [f"| {name}, ms | {value:.3f} |" for name, value in found["floor_cpu_ms"].items()]
+    floors = {name: v for name, v in found["in_process_cpu_ms"].items() if "floor" in name}
+    parts = {**found["floor_cpu_ms"], **floors}
+    lines += [f"| {name}, ms | {value:.3f} |" for name, value in parts.items()]
     lines += [f"| {name} | {value:.2f} |" for name, value in found["ratios"].items()]
     lines += [
         "",
