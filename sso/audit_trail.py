@@ -30,6 +30,7 @@ MOST = 10_000  # events that wait in a process; beyond that the oldest are on th
 AT_ONCE = 500
 PAUSE = 0.5  # seconds in which events gather
 PAUSE_AFTER_FAULT = 5.0
+_NOTED = "sso_audit"  # the events of an application context, in its `g`
 
 
 class Buffer:
@@ -117,14 +118,7 @@ def flush(app: Flask) -> bool:
 
 
 def _note(noted: audit.Event) -> None:
-    _pending().append(noted)
-
-
-def _pending() -> list[audit.Event]:
-    if "sso_audit" not in g:
-        g.sso_audit = []
-    pending: list[audit.Event] = g.sso_audit
-    return pending
+    g.setdefault(_NOTED, []).append(noted)
 
 
 def _is_ours(session: Session) -> bool:
@@ -133,24 +127,24 @@ def _is_ours(session: Session) -> bool:
 
 def write(connection: Connection) -> None:
     """Write what waits on the connection of a transaction that is about to be committed."""
-    if pending := _pending():
+    if pending := g.get(_NOTED):
         audit_events.add(connection, pending)
 
 
 def written() -> None:
     """The transaction is committed."""
-    _pending().clear()
+    g.pop(_NOTED, None)
 
 
 def undone() -> None:
     """The transaction is rolled back: what it told did not happen."""
-    pending = _pending()
-    pending[:] = [one for one in pending if one.is_kept]
+    if pending := g.get(_NOTED):
+        pending[:] = [one for one in pending if one.is_kept]
 
 
 @event.listens_for(db.session, "before_commit")
 def _write(session: Session) -> None:
-    if _is_ours(session) and _pending():
+    if _is_ours(session) and g.get(_NOTED):
         write(session.connection())
 
 
@@ -167,7 +161,7 @@ def _undone(session: Session) -> None:
 
 
 def _end_of_context(buffer: Buffer, fault: BaseException | None) -> None:
-    pending: list[Any] = g.pop("sso_audit", [])
+    pending: list[Any] = g.pop(_NOTED, [])
     left = [one for one in pending if one.is_kept or fault is None]
     if left:
         buffer.put(left)

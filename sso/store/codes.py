@@ -65,7 +65,6 @@ _USE = (
         ),
     )
     .values(used_at=bindparam("now"))
-    .returning(_CODES.c.grant_id)
 )
 
 
@@ -74,8 +73,7 @@ def use(digest: str, client_id: str, now: datetime) -> bool:
 
     One atomic statement.
     """
-    values = {"code_digest": digest, "client": client_id, "now": now}
-    return prepared.first(_USE, values) is not None
+    return prepared.changed(_USE, {"code_digest": digest, "client": client_id, "now": now})
 
 
 class Reused(NamedTuple):

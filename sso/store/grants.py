@@ -50,7 +50,9 @@ _BY_CONSENT = _VISIT.join(
     (_CONSENTS.c.user_id == User.id) & (_CONSENTS.c.client_id == bindparam("client_id")),
 ).where(_CONSENTS.c.updated_at == bindparam("consent_seen"))
 _ADD, _ADD_BY_CONSENT = (
-    insert(_GRANTS).from_select(_NEW, state, include_defaults=False).returning(_GRANTS.c.id)
+    insert(_GRANTS)
+    .from_select(_NEW, state, include_defaults=False)
+    .execution_options(preserve_rowcount=True)  # SQLAlchemy keeps it for UPDATE and DELETE alone
     for state in (_VISIT, _BY_CONSENT)
 )
 
@@ -61,12 +63,13 @@ def add(user_seen: datetime, consent_seen: datetime | None, **columns: Any) -> U
     `None` if what the decision was made from has changed meanwhile: the session has ended, the user
     was changed, the consent withdrawn. One statement looks and writes.
     """
-    values = {"id": uuid4(), "created_at": clock.now(), "user_seen": user_seen, **columns}
+    grant_id = uuid4()
+    values = {"id": grant_id, "created_at": clock.now(), "user_seen": user_seen, **columns}
     if consent_seen is None:
-        row = prepared.first(_ADD, values)
+        is_added = prepared.changed(_ADD, values)
     else:
-        row = prepared.first(_ADD_BY_CONSENT, {**values, "consent_seen": consent_seen})
-    return row[0] if row else None
+        is_added = prepared.changed(_ADD_BY_CONSENT, {**values, "consent_seen": consent_seen})
+    return grant_id if is_added else None
 
 
 class Approval(NamedTuple):

@@ -54,6 +54,11 @@ def first(statement: Executable, values: dict[str, Any]) -> Row[Any] | None:
     return connection().execute(statement, values).first()
 
 
+def changed(statement: Executable, values: dict[str, Any]) -> bool:
+    """Run a statement that writes one row at most; whether it did."""
+    return connection().execute(statement, values).rowcount == 1
+
+
 def run(statement: Executable, values: dict[str, Any]) -> None:
     """Run a statement that gives no rows."""
     connection().execute(statement, values)

@@ -135,14 +135,12 @@ _USE_REFRESH = (
         ),
     )
     .values(refresh_used_at=bindparam("now"))
-    .returning(_TOKENS.c.grant_id)
 )
 
 
 def use_refresh(digest: str, client_id: str, now: datetime) -> bool:
     """Use a refresh token up, if it is unused, unexpired and this client's: one statement."""
-    values = {"digest": digest, "client": client_id, "now": now}
-    return prepared.first(_USE_REFRESH, values) is not None
+    return prepared.changed(_USE_REFRESH, {"digest": digest, "client": client_id, "now": now})
 
 
 class Reused(NamedTuple):
