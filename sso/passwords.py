@@ -58,6 +58,13 @@ def verify(password: str, stored: str | None) -> bool:
     return stored is not None
 
 
+def look_for_room() -> None:
+    """Raise `Busy` if no password can be checked now, before anything else is done for it."""
+    if not _places.acquire(blocking=False):
+        raise Busy
+    _places.release()
+
+
 def needs_rehash(stored: str) -> bool:
     """Whether the stored hash was made with weaker parameters than today's."""
     return hasher.check_needs_rehash(stored)

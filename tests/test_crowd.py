@@ -1,6 +1,8 @@
 """Checking passwords under load: a bounded number at once, the rest is told to come again."""
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from threading import Event, Semaphore
 from typing import Any
 
@@ -10,7 +12,8 @@ from flask import Flask
 
 from sso import passwords
 from sso.models import User
-from tests.actors import Browser
+from tests.actors import BASE, Browser
+from tests.conftest import Statements
 from tests.services import wait_for
 
 
@@ -59,6 +62,20 @@ def test_one_more_is_told_to_come_again(
     page = browser.sign_in()
     assert (page.status, page.headers["Retry-After"]) == (503, "5")
     assert "try again" in page.html
+
+
+def test_who_is_refused_costs_no_statement(
+    browser: Browser,
+    user: User,
+    crowd: Any,
+    statements: Callable[[], AbstractContextManager[Statements]],
+) -> None:
+    page = browser.open(f"{BASE}/sign-in")
+    with statements() as seen:
+        browser.submit(email=user.email, password="correct horse battery")
+    assert page.status == 200
+    assert browser.page.status == 503
+    assert not seen
 
 
 def test_afterwards_everything_is_as_before(browser: Browser, user: User) -> None:

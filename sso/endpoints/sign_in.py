@@ -26,6 +26,8 @@ _NOTICES = {
 
 def sign_in() -> Response:
     """Ask who is there. A wrong password and an unknown e-mail look and take the same."""
+    if "password" in request.form:
+        passwords.look_for_room()  # under a flood, refusing must cost less than what it spares
     waiting, validated = authorize.read_waiting(), None
     if "resume" in request.args and waiting is None:
         return authorize.stale()
