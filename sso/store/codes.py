@@ -2,12 +2,11 @@
 
 from datetime import datetime
 from typing import Any, NamedTuple
-from uuid import UUID
 
 from sqlalchemy import bindparam, exists, insert, select, update
 
 from sso.models import AuthorizationCode, Client, Grant
-from sso.store import clients, grants, prepared
+from sso.store import clients, grants, prepared, reuse
 from sso.store.grants import Approval
 
 _CODES = prepared.table(AuthorizationCode)
@@ -76,26 +75,9 @@ def use(digest: str, client_id: str, now: datetime) -> bool:
     return prepared.changed(_USE, {"code_digest": digest, "client": client_id, "now": now})
 
 
-class Reused(NamedTuple):
-    """A code that was used before."""
-
-    grant_id: UUID
-    user_id: UUID
-    used_at: datetime
+_FIND_USED = reuse.statement(_CODES, _CODES.c.digest, _CODES.c.used_at)
 
 
-_FIND_USED = (
-    select(_CODES.c.grant_id, Grant.user_id, _CODES.c.used_at)
-    .join_from(_CODES, Grant, Grant.id == _CODES.c.grant_id)
-    .where(
-        _CODES.c.digest == bindparam("digest"),
-        _CODES.c.used_at.is_not(None),
-        Grant.client_id == bindparam("client"),
-    )
-)
-
-
-def find_used(digest: str, client_id: str) -> Reused | None:
+def find_used(digest: str, client_id: str) -> reuse.Used | None:
     """A code of this client that was used before."""
-    row = prepared.first(_FIND_USED, {"digest": digest, "client": client_id})
-    return Reused._make(row) if row else None
+    return reuse.find(_FIND_USED, digest, client_id)

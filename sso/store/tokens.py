@@ -10,7 +10,7 @@ from sqlalchemy.orm import contains_eager
 from sso import clock
 from sso.extensions import db
 from sso.models import Client, Grant, Token, User
-from sso.store import clients, grants, prepared
+from sso.store import clients, grants, prepared, reuse
 from sso.store.grants import Approval
 from sso.store.users import PERSON, Person
 
@@ -143,30 +143,14 @@ def use_refresh(digest: str, client_id: str, now: datetime) -> bool:
     return prepared.changed(_USE_REFRESH, {"digest": digest, "client": client_id, "now": now})
 
 
-class Reused(NamedTuple):
-    """A refresh token that was used before; its grant lives."""
-
-    grant_id: UUID
-    user_id: UUID
-    used_at: datetime
+_FIND_USED_REFRESH = reuse.statement(
+    _TOKENS, _TOKENS.c.refresh_digest, _TOKENS.c.refresh_used_at
+).where(Grant.ended_at.is_(None))
 
 
-_FIND_USED_REFRESH = (
-    select(_TOKENS.c.grant_id, Grant.user_id, _TOKENS.c.refresh_used_at)
-    .join_from(_TOKENS, Grant, Grant.id == _TOKENS.c.grant_id)
-    .where(
-        _TOKENS.c.refresh_digest == bindparam("digest"),
-        _TOKENS.c.refresh_used_at.is_not(None),
-        Grant.client_id == bindparam("client"),
-        Grant.ended_at.is_(None),
-    )
-)
-
-
-def find_used_refresh(digest: str, client_id: str) -> Reused | None:
+def find_used_refresh(digest: str, client_id: str) -> reuse.Used | None:
     """A refresh token of this client that was used before, and whose grant lives."""
-    row = prepared.first(_FIND_USED_REFRESH, {"digest": digest, "client": client_id})
-    return Reused._make(row) if row else None
+    return reuse.find(_FIND_USED_REFRESH, digest, client_id)
 
 
 def revoke_access(token: Token) -> None:
