@@ -13,7 +13,7 @@ from flask_login import UserMixin, current_user, login_user, logout_user
 from itsdangerous import URLSafeTimedSerializer
 
 from sso import assets, audit, clock, current, digests, endings, errors, known_browser, notices
-from sso.extensions import login_manager
+from sso.extensions import db, login_manager
 from sso.factors.proof import PASSWORD, Proof, with_second
 from sso.models import BrowserSession, Client, User
 from sso.store import sessions
@@ -171,15 +171,18 @@ def sign_out(reason: str = "sign_out") -> None:
 def touch(visit: sessions.Visit) -> None:
     """Prolong a session in use, once a minute at the most. Does not commit."""
     session = visit.session
-    prolong(session.id, session.last_seen_at, session.ends_at)
+    if prolong(session.id, session.last_seen_at, session.ends_at):
+        db.session.refresh(session)  # the statement went past the ORM; a page may show it
 
 
-def prolong(session_id: UUID, last_seen_at: datetime, ends_at: datetime | None) -> None:
-    """As `touch`, for who knows of the session no more than this."""
+def prolong(session_id: UUID, last_seen_at: datetime, ends_at: datetime | None) -> bool:
+    """As `touch`, for who knows of the session no more than this; whether it was time to."""
     now = clock.now()
-    if now - last_seen_at >= _TOUCH_EVERY:
-        sessions.touch(session_id, now, _idle_end(ends_at, now))
-        flask.session.modified = True  # the cookie is prolonged as well
+    if now - last_seen_at < _TOUCH_EVERY:
+        return False
+    sessions.touch(session_id, now, _idle_end(ends_at, now))
+    flask.session.modified = True  # the cookie is prolonged as well
+    return True
 
 
 def _idle_end(ends_at: datetime | None, now: datetime) -> datetime:

@@ -86,8 +86,9 @@ def _prepare_sqlite(engine: Engine) -> None:
 
     Reads before the first write see what is committed at their moment, as under PostgreSQL's
     READ COMMITTED; a write waits for its turn instead of failing with "database is locked",
-    which is what a read transaction that turns into a writing one gets. The driver sees to it; it
-    begins nothing before DDL, which migrations do by themselves.
+    which is what a read transaction that turns into a writing one gets. The driver sees to it, for
+    statements that begin with INSERT, UPDATE, DELETE or REPLACE; not for DDL (migrations begin by
+    themselves), savepoints and WITH, which this package therefore does without.
     """
 
     @event.listens_for(engine, "do_connect")

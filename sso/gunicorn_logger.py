@@ -9,4 +9,5 @@ class Logger(glogging.Logger):  # type: ignore[misc]  # gunicorn has no types
     @property
     def access_log_enabled(self) -> bool:
         """Whether gunicorn is told where to write it; `sso.access` has a line of ours."""
-        return bool(self.cfg.accesslog)
+        to_syslog = self.cfg.syslog and not self.cfg.disable_redirect_access_to_syslog
+        return bool(self.cfg.accesslog or to_syslog)

@@ -32,6 +32,7 @@ hasher = PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1)
 # memory and cores to everybody else. (gunicorn.conf.py has more threads than that.)
 AT_ONCE = 4
 _places = threading.BoundedSemaphore(AT_ONCE)
+_under_way, _counting = 0, threading.Lock()
 _LESS_URGENT = 5  # nice(2): against a busy thread, about a quarter of a core
 
 T = TypeVar("T")
@@ -60,9 +61,8 @@ def verify(password: str, stored: str | None) -> bool:
 
 def look_for_room() -> None:
     """Raise `Busy` if no password can be checked now, before anything else is done for it."""
-    if not _places.acquire(blocking=False):
+    if _under_way >= AT_ONCE:  # not asked of the semaphore, which would take a place to tell
         raise Busy
-    _places.release()
 
 
 def needs_rehash(stored: str) -> bool:
@@ -88,11 +88,16 @@ def fault(password: str, about: Iterable[str] = ()) -> str | None:
 
 
 def _in_turn(work: Callable[[], T]) -> T:
+    global _under_way
     if not _places.acquire(blocking=False):
         raise Busy
     try:
+        with _counting:
+            _under_way += 1
         return _worker().submit(work).result()
     finally:
+        with _counting:
+            _under_way -= 1
         _places.release()
 
 

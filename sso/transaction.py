@@ -4,14 +4,18 @@ The ORM's session would cost as much as two statements. It is not to be used wit
 are the statements of `store.prepared`.
 """
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
 
 from sso import audit_trail
 from sso.extensions import db
 from sso.store import prepared
+
+logger = logging.getLogger("sso.database")
 
 
 class Transaction:
@@ -31,10 +35,22 @@ class Transaction:
 @contextmanager
 def begin() -> Iterator[Transaction]:
     """A transaction for the statements of the block."""
-    with db.engine.connect() as connection, prepared.on(connection):
-        transaction = Transaction(connection)
-        try:
+    connection = db.engine.connect()
+    transaction = Transaction(connection)
+    try:
+        with prepared.on(connection):
             yield transaction
-        finally:
-            if not transaction.is_committed:
-                audit_trail.undone()
+    finally:
+        if not transaction.is_committed:
+            audit_trail.undone()
+        _close(connection)
+
+
+def _close(connection: Connection) -> None:
+    """Roll back what is not committed. The answer stands, even if the connection is gone."""
+    try:
+        connection.close()
+    except SQLAlchemyError:
+        logger.info("a connection was gone before the end of its transaction")
+        if not connection.closed:
+            connection.invalidate()

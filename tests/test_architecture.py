@@ -97,6 +97,14 @@ def test_only_who_owns_the_transaction_commits(module: str) -> None:
 
 
 @pytest.mark.parametrize("module", MODULES)
+def test_every_write_begins_as_sqlite_needs_it(module: str) -> None:
+    """The driver begins no transaction before a savepoint or WITH (see `sso.database`)."""
+    text = MODULES[module].read_text()
+    assert "begin_nested(" not in text
+    assert ".cte(" not in text
+
+
+@pytest.mark.parametrize("module", MODULES)
 def test_only_the_clock_reads_the_time(module: str) -> None:
     if module == "sso.clock" or module.startswith("sso.demo"):
         return

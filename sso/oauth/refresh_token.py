@@ -81,4 +81,4 @@ class RefreshTokenGrant(TokenResponse, AuthlibRefreshTokenGrant):
         return refresh_token.user
 
     def revoke_old_credential(self, refresh_token: Approval) -> None:
-        """Nothing: it was used up by the statement that found it."""
+        """Nothing: it is used up by a statement of its own (`authenticate_refresh_token`)."""

@@ -20,14 +20,17 @@ if TYPE_CHECKING:
 
 
 class ProtocolResponse(Response):
-    """An answer whose address stays as it is, to the letter."""
+    """An answer whose address stays as it is, to the letter.
+
+    It is one of ASCII: `addresses` registers no other, and adds parameters encoded.
+    """
 
     def get_wsgi_headers(self, environ: "WSGIEnvironment") -> Headers:
         # Werkzeug takes a Location apart and encodes it anew, as if a person had typed it.
         location = self.headers.pop("Location", None)
         headers = super().get_wsgi_headers(environ)
         if location is not None:
-            headers["Location"] = location
+            headers["Location"] = self.headers["Location"] = location
         return headers
 
 

@@ -7,6 +7,7 @@ from flask import Flask
 
 from sso.models import User
 from tests.actors import BASE, ORIGIN, Browser, Page, RelyingParty
+from tests.conftest import Clock
 from tests.factories import PASSWORD, make_client, make_user
 
 ACCOUNT = f"{ORIGIN}{BASE}/account"
@@ -42,6 +43,16 @@ def test_it_shows_everything(app: Flask, browser: Browser, page: Page, user: Use
     assert len(re.findall("End this sign-in", page.html)) == 0
     elsewhere(app)
     assert len(re.findall("End this sign-in", browser.open(ACCOUNT).html)) == 1
+
+
+def test_it_says_that_this_browser_was_seen_now(
+    browser: Browser, client: RelyingParty, user: User, clock: Clock
+) -> None:
+    browser.approve(client)
+    clock.move(minutes=20)
+    seen = [re.findall("last seen (.*?)</small>", browser.open(ACCOUNT).html) for _ in range(2)]
+    assert len(seen[0]) == 1
+    assert seen[0] == seen[1]
 
 
 def test_one_sign_in_is_ended(app: Flask, browser: Browser, page: Page) -> None:

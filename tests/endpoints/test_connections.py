@@ -88,3 +88,23 @@ def test_authorization_requests(
     held: Held, browser: Browser, client: RelyingParty, more: dict[str, str]
 ) -> None:
     browser.authorize(client, **more)
+
+
+def test_an_answer_stands_though_the_connection_is_gone(
+    app: Flask,
+    browser: Browser,
+    client: RelyingParty,
+    user: User,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    browser.approve(client)
+
+    def is_gone(_connection: Any) -> None:
+        raise dialect.loaded_dbapi.OperationalError("the server closed the connection")
+
+    with app.app_context():
+        dialect = db.engine.dialect
+    monkeypatch.setattr(dialect, "do_rollback", is_gone)
+    page = browser.authorize(client, response_type="token")
+    assert page.parameters["error"] == "unsupported_response_type"
+    assert client.exchange("none").get_json()["error"] == "invalid_grant"
