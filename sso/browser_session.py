@@ -66,7 +66,7 @@ def init_app(app: Flask) -> None:
     app.session_interface = PageSessions()
     # What init_app would do beside: look at each answer for a cookie "remember me" that is never
     # set, and load the user for each template, that of the page about a database away, too.
-    app.login_manager = login_manager  # type: ignore[attr-defined]
+    app.login_manager = login_manager  # type: ignore[attr-defined]  # where it looks
     login_manager.session_protection = None  # an address may change under way; the secret may not
 
 

@@ -31,7 +31,6 @@ hasher = PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1)
 # One hash at a time in a process, and a few that wait: a flood of sign-ins must leave threads,
 # memory and cores to everybody else. (gunicorn.conf.py has more threads than that.)
 AT_ONCE = 4
-_places = threading.BoundedSemaphore(AT_ONCE)
 _under_way, _counting = 0, threading.Lock()
 _LESS_URGENT = 5  # nice(2): against a busy thread, about a quarter of a core
 
@@ -61,7 +60,7 @@ def verify(password: str, stored: str | None) -> bool:
 
 def look_for_room() -> None:
     """Raise `Busy` if no password can be checked now, before anything else is done for it."""
-    if _under_way >= AT_ONCE:  # not asked of the semaphore, which would take a place to tell
+    if _under_way >= AT_ONCE:
         raise Busy
 
 
@@ -89,16 +88,14 @@ def fault(password: str, about: Iterable[str] = ()) -> str | None:
 
 def _in_turn(work: Callable[[], T]) -> T:
     global _under_way
-    if not _places.acquire(blocking=False):
-        raise Busy
+    with _counting:
+        look_for_room()
+        _under_way += 1
     try:
-        with _counting:
-            _under_way += 1
         return _worker().submit(work).result()
     finally:
         with _counting:
             _under_way -= 1
-        _places.release()
 
 
 @cache

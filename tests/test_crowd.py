@@ -42,7 +42,7 @@ def crowd(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(passwords, "hasher", slow)
     with ThreadPoolExecutor(passwords.AT_ONCE) as pool:
         checks = [pool.submit(passwords.verify, "right", stored) for _ in range(passwords.AT_ONCE)]
-        wait_for(lambda: passwords._places._value == 0, "the crowd")
+        wait_for(lambda: passwords._under_way == passwords.AT_ONCE, "the crowd")
         assert slow.begun.acquire(timeout=30)
         yield checks
         slow.go.set()

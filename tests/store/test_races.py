@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from copy import copy
 from datetime import UTC, datetime, timedelta
-from threading import Barrier, BoundedSemaphore, BrokenBarrierError, Event
+from threading import Barrier, BrokenBarrierError, Event
 from typing import Any
 
 import pytest
@@ -18,7 +18,6 @@ from sso.extensions import db
 from sso.jobs import key_rotation
 from sso.models import BrowserSession, Grant, SigningKey, Token, User
 from sso.store import signing_keys, users
-from sso.store.sessions import Visit
 from tests.actors import Browser, RelyingParty
 
 HOUR = timedelta(hours=1)
@@ -75,7 +74,7 @@ def test_many_people_at_once(
     app: Flask, client: RelyingParty, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Writers wait for each other; nobody meets a locked database."""
-    monkeypatch.setattr(passwords, "_places", BoundedSemaphore(10))
+    monkeypatch.setattr(passwords, "AT_ONCE", 10)
 
     def whole_flow() -> int:
         tokens = client.exchange(Browser(app).approve(client).code).get_json()
@@ -155,14 +154,16 @@ def test_two_tabs_after_lunch(
     for cookie in one.http._cookies.values():
         two.http._cookies[cookie._storage_key] = copy(cookie)
     monkeypatch.setattr(clock, "source", lambda: datetime.now(UTC) + timedelta(minutes=3))
-    both, touch = Barrier(2), browser_session.touch
+    both, prolong, met = Barrier(2), browser_session.prolong, []
 
-    def meet(visit: Visit) -> None:
+    def meet(*session: Any) -> bool:
+        met.append(session)
         with suppress(BrokenBarrierError):  # on locks that exclude each other, they can't
             both.wait(1)
-        touch(visit)
+        return prolong(*session)
 
-    monkeypatch.setattr(browser_session, "touch", meet)
+    monkeypatch.setattr(browser_session, "prolong", meet)
     with ThreadPoolExecutor(2) as pool:
         pages = list(pool.map(lambda tab: tab.authorize(client), (one, two)))
     assert ["code" in page.parameters for page in pages] == [True, True]
+    assert len(met) == 2
