@@ -24,6 +24,7 @@ from sso import (
     observation,
     proxies,
     tracing,
+    turns,
 )
 from sso.extensions import csrf, db
 from sso.keys import ID_TOKEN_LIFETIME, KeyRing
@@ -76,6 +77,7 @@ def create_app(environ: Mapping[str, str] | None = None, instance: Path | None =
     cors.init_app(app)
     command_line.init_app(app)
 
+    turns.init_app(app)
     proxies.init_app(app, settings.trusted_proxies, settings.base_path)
     return app
 

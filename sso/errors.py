@@ -16,7 +16,7 @@ from flask_wtf.csrf import CSRFError
 from sqlalchemy.exc import SQLAlchemyError
 from werkzeug.exceptions import HTTPException, TooManyRequests
 
-from sso import current, database, database_faults, limiting, passwords
+from sso import current, database, database_faults, limiting, passwords, turns
 from sso.settings import Settings
 from sso.words import N_
 
@@ -137,6 +137,7 @@ def _http(error: HTTPException) -> Response:
 
 def _too_many(error: TooManyRequests) -> Response:
     database.end_session()
+    turns.sit_out()
     seconds = int(str(error.retry_after or 60))
     if is_api():
         message = error.description or "Too many attempts."
@@ -164,6 +165,7 @@ def _database(error: SQLAlchemyError) -> Response:
 
 def _crowded(_: passwords.Busy) -> Response:
     database.end_session()
+    turns.sit_out()
     response = page(
         gettext("Very many people are signing in at this moment."),
         status=503,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from sso import ROOT, logs, postgresql, readiness
+from sso import ROOT, logs, passwords, readiness, turns
 from sso.gunicorn_logger import Logger
 from sso.known_settings import DEFAULT_BASE_URL
 from sso.metrics import gunicorn as metrics
@@ -26,11 +26,10 @@ if _address.scheme == "http" and _address.hostname in ("127.0.0.1", "localhost")
 # The application is loaded once, and its memory shared. A new version therefore needs a restart
 # (or SIGUSR2); SIGHUP replaces the workers only. Connections are not shared: see sso.database.
 preload_app = True
-# Python runs one of a process's threads at a time: more of them make nothing faster, but the
-# slowest answers slower. A few keep a worker busy while others wait for the database, or for
-# the check of a password (sso.passwords.AT_ONCE). More processors want more workers.
+# A few threads keep a worker busy while others wait for the database; beside them are those that
+# wait without a turn (see sso.turns). More processors want more workers.
 worker_class = "gthread"
-threads = postgresql.POOL_SIZE
+threads = turns.RUNNING + passwords.AT_ONCE + turns.WAITING
 workers = int(os.environ.get("WEB_CONCURRENCY") or min(max(len(os.sched_getaffinity(0)), 2), 8))
 
 # An authorization request with `claims` and `id_token_hint` is longer than the default allows.

@@ -1,4 +1,7 @@
-"""Passwords: Argon2id (RFC 9106), as costly for unknown users as for known ones."""
+"""Passwords: Argon2id (RFC 9106), as costly for unknown users as for known ones.
+
+What checks, makes or judges one may wait for others. The transaction must be over before it.
+"""
 
 import os
 import sys
@@ -13,6 +16,7 @@ from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 from zxcvbn import zxcvbn
 
+from sso import turns
 from sso.words import N_
 
 MAX_LENGTH = 256
@@ -28,9 +32,9 @@ _ESTIMATED = 32  # characters: crafted ones cost the estimate up to 0.4 s
 # OWASP's parameters: 19 MiB, 2 passes, 1 lane.
 hasher = PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1)
 
-# One hash at a time in a process, and a few that wait: a flood of sign-ins must leave threads,
-# memory and cores to everybody else. (gunicorn.conf.py has more threads than that.)
-AT_ONCE = 4
+# One hash at a time in a process, and so many that wait without keeping a turn: a flood of sign-ins
+# must leave threads, memory and cores to everybody else, and a morning's rush gets through.
+AT_ONCE = 16
 _under_way, _counting = 0, threading.Lock()
 _LESS_URGENT = 5  # nice(2): against a busy thread, about a quarter of a core
 
@@ -92,7 +96,8 @@ def _in_turn(work: Callable[[], T]) -> T:
         look_for_room()
         _under_way += 1
     try:
-        return _worker().submit(work).result()
+        with turns.passed_on():
+            return _worker().submit(work).result()
     finally:
         with _counting:
             _under_way -= 1

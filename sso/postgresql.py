@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import URL, Engine, event
 from sqlalchemy.exc import InvalidatePoolError
 
+from sso import turns
+
 if TYPE_CHECKING:  # SQLAlchemy loads the driver when PostgreSQL is used
     from psycopg import Connection
 
-# One for each thread of a worker (gunicorn_conf), and what else runs in the process. All workers of
-# all nodes together need fewer than PostgreSQL's max_connections, which is 100 by default.
-POOL_SIZE = 6
+# One for each request whose turn it is, and what else runs in the process. All workers of all nodes
+# together need fewer than PostgreSQL's max_connections, which is 100 by default.
+POOL_SIZE = turns.RUNNING
 MORE = 2
 CONNECT_TIMEOUT = 3  # seconds
 # Milliseconds. A request waits for a lock, then for a statement, before its caller gives up.

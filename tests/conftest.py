@@ -15,7 +15,7 @@ from flask import Flask
 from sqlalchemy import MetaData, NullPool, Table, create_engine, delete, event, insert, select
 
 from sso import clock as sso_clock
-from sso import create_app, migrating, passwords
+from sso import create_app, migrating, passwords, turns
 from sso.extensions import db
 from sso.jobs.key_rotation import ensure_keys
 from sso.models import Base, User
@@ -33,6 +33,12 @@ def _cheap_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
     cheap = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
     monkeypatch.setattr(passwords, "hasher", cheap)
     passwords._nobody.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is refused is told at once."""
+    monkeypatch.setattr(turns, "MOMENT", 0)
 
 
 # Most tests run on SQLite, and with TEST_DATABASE=postgresql on PostgreSQL.

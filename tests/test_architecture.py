@@ -23,6 +23,7 @@ GROUND = {
     "audit",
     "counters",
     "redaction",
+    "turns",
 }
 
 # Who may import what of ours; the ground floor, settings and extensions are open to all but flow.

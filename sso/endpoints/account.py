@@ -109,9 +109,10 @@ def _change_password(visit: Visit, form: ChangePasswordForm) -> str | None:
         return None
     old, new = form.old_password.data or "", form.new_password.data or ""
     attempt = limiting.enter(limiting.PASSWORD_CHECK, visit.user.email)
+    db.session.commit()  # the transaction must not wait for the checks
     if not passwords.verify(old, visit.user.password_hash):
-        attempt.failed()
         audit.event("password_change_failed", user=visit.user.id, reason="old password")
+        attempt.failed()
         form.old_password.errors = [N_("The old password is not right.")]
         return None
     if fault := passwords.fault(new, (visit.user.name, visit.user.email)):

@@ -58,9 +58,10 @@ def _change(visit: Visit, form: ChangeEmailForm) -> str | None:
         form.email.errors = [N_("This is your address already.")]
         return None
     attempt = limiting.enter(limiting.PASSWORD_CHECK, user.email)
+    db.session.commit()  # the transaction must not wait for the check
     if not passwords.verify(form.password.data or "", user.password_hash):
-        attempt.failed()
         audit.event("email_change_failed", user=user.id, reason="password")
+        attempt.failed()
         form.password.errors = [N_("The password is not right.")]
         return None
     attempt.passed()

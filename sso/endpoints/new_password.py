@@ -20,9 +20,8 @@ def new_password() -> Response:
         return mail_pages.dead_link()
     form = NewPasswordForm()
     form.about = (found[1].name, found[1].email)
+    db.session.commit()  # the transaction must not wait for the checks
     if request.method == "POST" and form.validate():
-        # The transaction must not wait for Argon2.
-        db.session.rollback()
         return _set(secret, passwords.hash_password(form.new_password.data or ""))
     html = render_template(
         "new_password.html",

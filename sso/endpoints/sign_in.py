@@ -4,7 +4,7 @@ from flask import make_response, redirect, render_template, request, url_for
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
-from sso import audit, browser_session, current, headers, limiting, passwords
+from sso import audit, browser_session, current, headers, limiting, passwords, turns
 from sso.endpoints import authorize, second_factor
 from sso.endpoints.forms import DecisionForm, SignInForm
 from sso.endpoints.onward import step
@@ -61,6 +61,9 @@ def _ask(
     if request.method == "POST":
         if form.validate():
             attempt, wait = limiting.ask(limiting.SIGN_IN, form.email.data or "")
+            if wait:
+                db.session.rollback()
+                turns.sit_out()
             user = None if wait else _authenticate(form.email.data or "", form.password.data or "")
             if user:
                 attempt.passed()

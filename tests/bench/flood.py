@@ -1,4 +1,8 @@
-"""`python -m tests.bench.flood`: what userinfo and refresh suffer while many people sign in."""
+"""`python -m tests.bench.flood`: what userinfo and refresh suffer while many people sign in.
+
+They send wrong passwords without a pause, over one connection each: from a network each, so that
+nobody is limited; or from one network, after its limit.
+"""
 
 import re
 import tempfile
@@ -6,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import quantiles
 from threading import Event
@@ -15,33 +19,42 @@ from sso import create_app
 from tests.bench.__main__ import make_world, one_core, quiet
 from tests.bench.places import BASE, PLACES, REFRESH, USERINFO, World
 from tests.bench.transport import Connection, Request, over_connections
-from tests.services import Server
+from tests.services import Server, wait_for
 
-REQUESTS = 100
+REQUESTS = 600
 CONNECTIONS = 4
+FLOODS = ((24, False), (24, True), (96, False))
 
 
-def main(flood: int = 24) -> None:
+def main() -> None:
     quiet()
-    with tempfile.TemporaryDirectory() as folder:
-        server = Server(Path(folder), SSO_AUTHORIZATION_CODE_LIFETIME="600")
+    print(
+        "| | fair share | userinfo /s | p50 ms | p99 ms | refresh /s | p50 ms | p99 ms | answers |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|")
+    for count, one_network in FLOODS:
+        with _serving() as (server, world):
+            _measure(server, world)  # warms up
+            if (count, one_network) == FLOODS[0]:
+                print(f"| nobody signs in | | {_measure(server, world)} | |")
+            with _flood(server, count, one_network) as answers:
+                line = _measure(server, world)
+        where = "from one network, limited" if one_network else "from as many networks"
+        share = CONNECTIONS / (CONNECTIONS + count)
+        print(f"| {count} {where} | {share:.0%} | {line} | {_words(answers)} |")
+
+
+@contextmanager
+def _serving() -> Iterator[tuple[Server, World]]:
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        server = Server(
+            Path(folder), SSO_AUTHORIZATION_CODE_LIFETIME="600", SSO_TRUSTED_PROXIES="1"
+        )
         settings = {k: v for k, v in server.environ.items() if k.startswith("SSO_")}
         world = make_world(create_app(settings, Path(folder)), server.base_url, 100)
         with one_core():
-            running = server.serving()
-            running.__enter__()
-        try:
-            share = CONNECTIONS / (CONNECTIONS + flood)
-            print(f"Fair share of the measured connections during the flood: {share:.0%}\n")
-            print("| | userinfo /s | p50 ms | p99 ms | refresh /s | p50 ms | p99 ms | sign-ins |")
-            print("|---|---|---|---|---|---|---|---|")
-            _measure(server, world)  # warms up
-            print(f"| nobody signs in | {_measure(server, world)} | |")
-            with _flood(server, flood) as answers:
-                line = _measure(server, world)
-            print(f"| {flood} at once sign in | {line} | {dict(answers)} |")
-        finally:
-            running.__exit__(None, None, None)
+            stack.enter_context(server.serving())
+        yield server, world
 
 
 def _measure(server: Server, world: World) -> str:
@@ -59,7 +72,7 @@ def _measure(server: Server, world: World) -> str:
 
 
 @contextmanager
-def _flood(server: Server, count: int) -> Iterator[Counter[int]]:
+def _flood(server: Server, count: int, one_network: bool) -> Iterator[Counter[int]]:
     """So many people who send a wrong password again and again; counts the answers by status."""
     stop, statuses = Event(), Counter[int]()
 
@@ -73,21 +86,34 @@ def _flood(server: Server, count: int) -> Iterator[Counter[int]]:
             "email": f"stranger{number}@bench.example",
             "password": "not the password",
         }
-        cookie = {"Cookie": page.headers["set-cookie"].split(";")[0]}
+        headers = {
+            "Cookie": page.headers["set-cookie"].split(";")[0],
+            "X-Forwarded-For": f"198.51.100.{0 if one_network else number}",
+        }
         while not stop.is_set():
-            answer = connection.send(Request("POST", f"{BASE}/sign-in", cookie, form))
+            if not one_network:  # else the account is limited after some tries
+                form["email"] = f"stranger{number}-{time.monotonic_ns()}@bench.example"
+            answer = connection.send(Request("POST", f"{BASE}/sign-in", headers, form))
             statuses[answer.status] += 1
         connection.close()
 
     with ThreadPoolExecutor(count) as pool:
         people = [pool.submit(person, number) for number in range(count)]
-        time.sleep(1)
         try:
+            if one_network:
+                wait_for(lambda: statuses[429] >= count, "the limit", 60)
+            else:
+                time.sleep(1)
+            statuses.clear()
             yield statuses
         finally:
             stop.set()
             for one in people:
                 one.result()
+
+
+def _words(statuses: Counter[int]) -> str:
+    return ", ".join(f"{count} of {status}" for status, count in statuses.most_common())
 
 
 if __name__ == "__main__":

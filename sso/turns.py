@@ -1,0 +1,80 @@
+"""Whose turn it is: few requests of a process run at once, and who only waits lets another run.
+
+Python runs one thread at a time: with more of them at work nothing gets faster, but the slowest
+answers slower. Waiting costs nothing, and is done in threads beyond those (see gunicorn_conf).
+"""
+
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from flask import Flask
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+RUNNING = 6
+WAITING = 48  # those that are refused, and wait before they are told
+MOMENT = 1.0  # seconds for which they wait
+
+
+class _Here(threading.local):
+    turns: threading.Semaphore | None = None
+
+
+_here = _Here()
+_to_wait = threading.BoundedSemaphore(WAITING)
+
+
+def init_app(app: Flask) -> None:
+    """Let each request wait for its turn."""
+    app.wsgi_app = _InTurn(app.wsgi_app)  # type: ignore[method-assign]  # as Flask's manual does
+
+
+class _InTurn:
+    def __init__(self, application: "WSGIApplication") -> None:
+        self.application = application
+        self.turns = threading.Semaphore(RUNNING)
+
+    def __call__(
+        self, environ: "WSGIEnvironment", start_response: "StartResponse"
+    ) -> Iterable[bytes]:
+        with self.turns:
+            before, _here.turns = _here.turns, self.turns
+            try:
+                return self.application(environ, start_response)
+            finally:
+                _here.turns = before
+
+
+@contextmanager
+def passed_on() -> Iterator[None]:
+    """Wait in this block, and let another request run meanwhile.
+
+    The transaction must be over: the other request may need this one's connection, or its locks.
+    """
+    turns = _here.turns
+    if turns is None:  # no request: the command line
+        yield
+        return
+    turns.release()
+    try:
+        yield
+    finally:
+        turns.acquire()
+
+
+def sit_out() -> None:
+    """Pass the turn on for a moment, as `passed_on`, if there is a place to wait in.
+
+    Whoever asks again and again over one connection then asks less often, at no cost.
+    """
+    if not _to_wait.acquire(blocking=False):
+        return
+    try:
+        with passed_on():
+            time.sleep(MOMENT)
+    finally:
+        _to_wait.release()

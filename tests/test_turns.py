@@ -1,0 +1,195 @@
+"""Few requests run at once; who waits lets others run meanwhile."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from threading import BoundedSemaphore, Event, Semaphore
+from types import SimpleNamespace
+from typing import Any, Literal
+
+import pytest
+from argon2 import PasswordHasher
+from flask import Flask
+
+from sso import passwords, turns
+from sso.extensions import db
+from sso.models import User
+from tests.actors import BASE, ORIGIN, Browser
+from tests.factories import PASSWORD, make_user
+from tests.mailbox import Mailbox
+
+JWKS = f"{BASE}/oauth2/jwks"
+NEW = "another long password"
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch, make_app: Callable[..., Flask]) -> Flask:
+    """An application in which one request runs at once."""
+    monkeypatch.setattr(turns, "RUNNING", 1)
+    app = make_app()
+    make_user(app)
+    return app
+
+
+@pytest.fixture
+def others() -> Iterator[Callable[[Flask], int]]:
+    """Somebody else's request: its status. It fails if its turn does not come."""
+    with ThreadPoolExecutor(1) as pool:
+        yield lambda app: pool.submit(lambda: app.test_client().get(JWKS).status_code).result(10)
+
+
+@pytest.fixture
+def seen(
+    monkeypatch: pytest.MonkeyPatch, others: Callable[[Flask], int], alone: Flask
+) -> list[int]:
+    """What others were answered while somebody was told to wait."""
+    answers: list[int] = []
+
+    def sleep(_: float) -> None:
+        with alone.app_context():
+            assert db.engine.pool.checkedout() == 0  # type: ignore[attr-defined]
+        answers.append(others(alone))
+
+    monkeypatch.setattr(turns, "time", SimpleNamespace(sleep=sleep))
+    return answers
+
+
+def test_no_more_run_at_once(monkeypatch: pytest.MonkeyPatch, make_app: Any) -> None:
+    monkeypatch.setattr(turns, "RUNNING", 2)
+    app, go, running = make_app(), Event(), Semaphore(0)
+
+    @app.before_request
+    def stay() -> None:
+        running.release()
+        assert go.wait(30)
+
+    with ThreadPoolExecutor(3) as pool:
+        requests = [pool.submit(app.test_client().get, JWKS) for _ in range(3)]
+        try:
+            assert running.acquire(timeout=30)
+            assert running.acquire(timeout=30)
+            assert not running.acquire(timeout=0.3)
+        finally:
+            go.set()
+        assert [request.result(30).status_code for request in requests] == [200] * 3
+
+
+def test_a_check_of_a_password_lets_others_run(
+    monkeypatch: pytest.MonkeyPatch, alone: Flask, others: Callable[[Flask], int]
+) -> None:
+    answers = []
+
+    class Slow(PasswordHasher):
+        def verify(self, hash: str | bytes, password: str | bytes) -> Literal[True]:
+            answers.append(others(alone))
+            return super().verify(hash, password)
+
+    monkeypatch.setattr(passwords, "hasher", Slow(time_cost=1, memory_cost=8, parallelism=1))
+    assert Browser(alone).sign_in().path.endswith("/account")
+    assert answers == [200]
+
+
+def test_the_turn_comes_back_when_a_check_fails(alone: Flask) -> None:
+    browser = Browser(alone)
+    for _ in range(3):
+        assert browser.sign_in(password="not the password").status == 200
+    assert alone.test_client().get(JWKS).status_code == 200
+
+
+def test_who_is_limited_waits_and_lets_others_run(alone: Flask, seen: list[int]) -> None:
+    browser = Browser(alone)
+    statuses = [browser.sign_in(password="not the password").status for _ in range(7)]
+    assert statuses[-1] == 429
+    assert seen == [200] * statuses.count(429)
+
+
+def test_who_finds_a_crowd_waits_and_lets_others_run(
+    alone: Flask, seen: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passwords, "AT_ONCE", 0)
+    assert Browser(alone).sign_in().status == 503
+    assert seen == [200]
+
+
+def test_without_a_place_to_wait_the_answer_comes_at_once(
+    alone: Flask, seen: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = BoundedSemaphore(1)
+    taken.acquire()
+    monkeypatch.setattr(turns, "_to_wait", taken)
+    monkeypatch.setattr(passwords, "AT_ONCE", 0)
+    assert Browser(alone).sign_in().status == 503
+    assert seen == []
+
+
+def _signed_in(app: Flask, path: str) -> Browser:
+    browser = Browser(app)
+    browser.sign_in()
+    browser.open(f"{ORIGIN}{BASE}{path}")
+    return browser
+
+
+def _sign_in(app: Flask, _: Mailbox) -> str:
+    return Browser(app).sign_in().path
+
+
+def _change_password(app: Flask, _: Mailbox) -> str:
+    browser = _signed_in(app, "/account")
+    form = {"action": "change_password", "old_password": PASSWORD, "new_password": NEW}
+    return browser.submit(**form).url
+
+
+def _change_email(app: Flask, _: Mailbox) -> str:
+    return _signed_in(app, "/account/email").submit(email="new@example.com", password=PASSWORD).url
+
+
+def _reset_password(app: Flask, mailbox: Mailbox) -> str:
+    browser = Browser(app)
+    browser.open(f"{ORIGIN}{BASE}/forgotten-password")
+    browser.submit(email="dana@example.com")
+    browser.open(mailbox.link("dana@example.com"))
+    return browser.submit(new_password=NEW).url
+
+
+def _sign_up(app: Flask, mailbox: Mailbox) -> str:
+    browser = Browser(app)
+    browser.open(f"{ORIGIN}{BASE}/sign-up")
+    browser.submit(email="new@example.com")
+    browser.open(mailbox.link("new@example.com"))
+    return browser.submit(name="Nia New", new_password=NEW).url
+
+
+@pytest.mark.parametrize(
+    ("act", "end"),
+    [
+        (_sign_in, "/account"),
+        (_change_password, "done=password"),
+        (_change_email, "done=asked"),
+        (_reset_password, "notice=password"),
+        (_sign_up, "notice=signed_up"),
+    ],
+)
+def test_no_transaction_waits_for_a_check(
+    act: Callable[[Flask, Mailbox], str],
+    end: str,
+    app: Flask,
+    user: User,
+    mailbox: Mailbox,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings = app.extensions["sso.settings"]
+    app.extensions["sso.settings"] = replace(settings, sign_up="open")
+    held, passed_on = [], turns.passed_on
+
+    @contextmanager
+    def watched() -> Iterator[None]:
+        with app.app_context():
+            held.append(db.engine.pool.checkedout())  # type: ignore[attr-defined]
+        with passed_on():
+            yield
+
+    monkeypatch.setattr(turns, "passed_on", watched)
+    assert act(app, mailbox).endswith(end)
+    assert held
+    assert not any(held)
