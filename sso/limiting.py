@@ -15,14 +15,13 @@ exists. IPv6 addresses count by /64, which is what one customer has.
 """
 
 from dataclasses import dataclass
-from ipaddress import IPv6Address, ip_address, ip_network
 from typing import cast
 
 from flask import Flask, current_app, request
 from flask_babel import gettext
 from werkzeug.exceptions import TooManyRequests
 
-from sso import audit, clock, current, known_browser
+from sso import audit, clock, current, known_browser, networks
 from sso.limit_storage import LimitStorage
 
 HOUR, DAY = 3600, 24 * 3600
@@ -106,21 +105,34 @@ SIGN_UP = Flooding("sign_up", account=None, address=100)
 
 
 class Attempt:
-    """One try that was let in; tell how it ended."""
+    """One try that was let in; tell how it ended before anybody learns it.
 
-    def __init__(self, doors: "list[_Door]") -> None:
+    Both raise `TooManyAttempts` if tries that ran beside this one have used up what is free: many
+    at once must not learn more than one after the other.
+    """
+
+    def __init__(self, doors: "list[_Door]", free: "list[_Door]") -> None:
         self._doors = doors
+        self._free = free  # where it found no pause
 
     def failed(self) -> None:
-        for door in self._doors:
-            _storage().increase(door.failures, door.pauses.forget)
+        counts = {
+            door: _storage().increase(door.failures, door.pauses.forget) for door in self._doors
+        }
+        self._refuse_late({door: counts[door] - 1 for door in self._free})
 
     def passed(self) -> None:
         """Forget the failures from here; those of others go on counting against others."""
+        self._refuse_late({door: _storage().read(door.failures) for door in self._free})
         for door in self._doors:
             if door.is_own:
                 _storage().forget(door.failures)
                 _storage().forget(door.pause)
+
+    def _refuse_late(self, failures: "dict[_Door, int]") -> None:
+        for door, count in failures.items():
+            if seconds := door.pauses.after(count):
+                raise TooManyAttempts(seconds)
 
 
 @dataclass(frozen=True)
@@ -156,16 +168,18 @@ def enter(rule: Guessing, account: str) -> Attempt:
 
 def ask(rule: Guessing, account: str) -> tuple[Attempt, int]:
     """As `enter`, but tells the seconds to wait; 0 lets the try in."""
-    doors = _doors(rule, account)
+    doors, free = _doors(rule, account), []
     for door in doors:
-        if seconds := _wait(rule, door):
-            return Attempt(doors), seconds
-    return Attempt(doors), 0
+        if not (pause := door.pauses.after(_storage().read(door.failures))):
+            free.append(door)
+        elif seconds := _wait(rule, door, pause):
+            return Attempt(doors, free), seconds
+    return Attempt(doors, free), 0
 
 
 def spend(rule: Flooding, account: str) -> None:
     """Count one request. Raises `TooManyAttempts` when an hour's budget is used up."""
-    budgets = [(f"{rule.name}/address/{network(request.remote_addr)}", rule.address)]
+    budgets = [(f"{rule.name}/address/{networks.of(request.remote_addr)}", rule.address)]
     if rule.account is not None:
         budgets.append((f"{rule.name}/account/{known_browser.mark(account)}", rule.account))
     for key, budget in budgets:
@@ -174,26 +188,6 @@ def spend(rule: Flooding, account: str) -> None:
             audit.event(f"{rule.name}_limited", count="of " + key.split("/")[1])
         if count > budget:
             raise TooManyAttempts(_seconds_until_end(f"spent/{key}", HOUR))
-
-
-def network(address: str | None) -> str:
-    """What counts as one address: IPv4 as it is, IPv6 by /64."""
-    try:
-        found = ip_address(_without_port(address or "").partition("%")[0])
-    except ValueError:
-        return "unknown"
-    if isinstance(found, IPv6Address):
-        if found.ipv4_mapped:
-            return str(found.ipv4_mapped)
-        return str(ip_network((int(found) >> 64 << 64, 64)))
-    return str(found)
-
-
-def _without_port(address: str) -> str:
-    """Some proxies write the port, too: `198.51.100.7:51234`, `[2001:db8::1]:51234`."""
-    if address.startswith("["):
-        return address[1:].partition("]")[0]
-    return address.partition(":")[0] if address.count(":") == 1 else address
 
 
 def words(seconds: int) -> str:
@@ -212,7 +206,7 @@ def words(seconds: int) -> str:
 
 def _doors(rule: Guessing, account: str) -> list[_Door]:
     """The counts for this try, the narrowest first: who is stopped there uses up no other."""
-    mark, here = known_browser.mark(account), network(request.remote_addr)
+    mark, here = known_browser.mark(account), networks.of(request.remote_addr)
     if rule.known_browser and (browser := known_browser.id_for(account)):
         return [_Door(f"{rule.name}/known/{mark}/{browser}", rule.known_browser, True)]
     doors = [
@@ -224,13 +218,9 @@ def _doors(rule: Guessing, account: str) -> list[_Door]:
     return doors
 
 
-def _wait(rule: Guessing, door: _Door) -> int:
-    """Seconds to wait at a door. While there are pauses, one try at a time gets through."""
-    storage = _storage()
-    pause = door.pauses.after(storage.read(door.failures))
-    if not pause:
-        return 0
-    tries = storage.increase(door.pause, pause)
+def _wait(rule: Guessing, door: _Door, pause: int) -> int:
+    """Seconds to wait at a door with a pause: one try at a time gets through."""
+    tries = _storage().increase(door.pause, pause)
     if tries == 1:
         return 0
     if tries == 2:  # told once a pause, so that a flood does not fill the trail

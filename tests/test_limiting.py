@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from flask import Flask
 
-from sso import known_browser, limiting
+from sso import known_browser, networks
 from sso.limit_storage import MOST, LimitStorage
 from sso.limiting import Pauses
 from tests.services import free_port
@@ -26,7 +26,7 @@ from tests.services import free_port
     ],
 )
 def test_one_address(address: str | None, network: str) -> None:
-    assert limiting.network(address) == network
+    assert networks.of(address) == network
 
 
 def test_pauses_double_up_to_the_longest() -> None:
@@ -93,5 +93,5 @@ def test_the_cookies_name_and_attributes(make_app: Callable[..., Flask]) -> None
 
 
 def test_a_port_in_the_forwarded_address_makes_nobody_unknown() -> None:
-    assert limiting.network("198.51.100.7:51234") == limiting.network("198.51.100.7")
-    assert limiting.network("[2001:db8::1]:51234") == limiting.network("2001:db8::1")
+    assert networks.of("198.51.100.7:51234") == networks.of("198.51.100.7")
+    assert networks.of("[2001:db8::1]:51234") == networks.of("2001:db8::1")

@@ -28,6 +28,6 @@ def passkey_sign_in() -> Response:
                 db.session.commit()
                 return onward(waiting)
         db.session.rollback()
-        attempt.failed()
         audit.event("sign_in_failed", method="passkey")
+        attempt.failed()
     return redirect(step("sso.sign_in", problem="passkey"), 303)

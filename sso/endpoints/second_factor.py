@@ -73,8 +73,8 @@ def second_factor() -> Response:
             db.session.commit()
             return onward(waiting)
         db.session.rollback()
-        attempt.failed()
         audit.event("second_factor_failed", user=subject.user.id, method=used)
+        attempt.failed()
         problem = used
     return _page(subject, problem)
 

@@ -77,9 +77,9 @@ def _count_failure(credentials: Credentials, client: Client | None) -> None:
     attempt, seconds = limiting.ask(limiting.CLIENT_AUTHENTICATION, credentials.client_id)
     if seconds:
         raise limiting.TooManyAttempts(seconds)
-    attempt.failed()
     reason = "secret" if client else "unknown or disabled"
     audit.event("client_authentication_failed", client=credentials.client_id[:48], reason=reason)
+    attempt.failed()
 
 
 def read_credentials(request: ProtocolRequest) -> Credentials:
