@@ -36,6 +36,7 @@ class Transaction:
 def begin() -> Iterator[Transaction]:
     """A transaction for the statements of the block."""
     connection = db.engine.connect()
+    connection.begin()  # the statements of `store.prepared` do not
     transaction = Transaction(connection)
     try:
         with prepared.on(connection):

@@ -1,0 +1,88 @@
+"""Statements that go past SQLAlchemy's execution: the same rows, the same exceptions."""
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from flask import Flask
+from sqlalchemy import Executable, bindparam, delete, insert, select, text, update
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+
+from sso import clock, transaction
+from sso.extensions import db
+from sso.models import BrowserSession, User
+from sso.store import prepared
+from sso.store.direct import compiled
+from tests.actors import Browser, RelyingParty
+
+_USERS = prepared.table(User)
+_ONE = _USERS.c.id == bindparam("given")
+
+
+def test_every_row_is_as_sqlalchemy_reads_it(
+    app: Flask, user: User, client: RelyingParty, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, compared = prepared._first, []
+
+    def both(on: Any, statement: Executable, values: dict[str, Any]) -> Any:
+        found = first(on, statement, values)
+        expected = on.execute(statement, values).first()
+        assert found == (tuple(expected) if expected else None)
+        assert [type(value) for value in found or ()] == [type(value) for value in expected or ()]
+        compared.append(statement)
+        return found
+
+    monkeypatch.setattr(prepared, "_first", both)
+    browser = Browser(app)
+    tokens = client.exchange(browser.approve(client).code).get_json()
+    tokens = client.exchange(browser.authorize(client).code).get_json()
+    tokens = client.refresh(tokens["refresh_token"]).get_json()
+    assert client.userinfo(tokens["access_token"]).get_json()["name"] == user.name
+    assert len(set(compared)) >= 5
+
+
+def test_a_fault_is_sqlalchemys(app: Flask, user: User) -> None:
+    with app.app_context(), transaction.begin():
+        found = prepared.first(
+            select(_USERS).where(_USERS.c.id == bindparam("id")), {"id": user.id}
+        )
+        assert found is not None
+        values = dict(zip(_USERS.c.keys(), found, strict=True))
+        with pytest.raises(IntegrityError) as raised:
+            prepared.run(insert(_USERS), {**values, "id": uuid4()})
+        assert str(user.password_hash) not in str(raised.value)  # which the log would get
+    with app.app_context(), pytest.raises(SQLAlchemyError, match="nowhere"):
+        prepared.read(text("SELECT * FROM nowhere").columns(_USERS.c.id), {})
+
+
+def test_how_many_rows_were_written(app: Flask, user: User) -> None:
+    changed_at = bindparam("changed_at")
+    named = update(_USERS).values(name="Dana", updated_at=changed_at)
+    statement = named.where(_ONE)
+    with app.app_context(), transaction.begin() as under_way:
+        assert prepared.changed(statement, {"given": user.id, "changed_at": clock.now()})
+        assert not prepared.changed(statement, {"given": uuid4(), "changed_at": clock.now()})
+        under_way.commit()
+    with app.app_context():
+        assert db.session.scalar(select(User.name)) == "Dana"
+
+
+def test_what_is_not_committed_is_undone(app: Flask, user: User) -> None:
+    with app.app_context():
+        with transaction.begin():
+            prepared.run(
+                delete(_USERS).where(_USERS.c.id == bindparam("given")), {"given": user.id}
+            )
+        assert db.session.scalar(select(User.id)) == user.id
+
+
+@pytest.mark.parametrize(
+    ("statement", "values"),
+    [
+        (insert(prepared.table(BrowserSession)), {"id": uuid4(), "digest": "x"}),
+        (select(_USERS.c.id).where(_USERS.c.id.in_(bindparam("ids", expanding=True))), {"ids": []}),
+    ],
+)
+def test_what_needs_more_is_refused(app: Flask, statement: Any, values: dict[str, Any]) -> None:
+    with app.app_context(), pytest.raises(TypeError):
+        compiled(statement, db.engine.dialect, values)
