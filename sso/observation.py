@@ -46,18 +46,18 @@ def _end(response: Response) -> Response:
         # The rule instead of the address, and no query: codes, tokens and sealed requests stand
         # there.
         route, milliseconds = rule.rule if rule else "(unknown address)", round(seconds * 1000, 1)
-        access.info(
-            "%s %s %s %s ms",
-            method,
-            route,
-            status,
-            milliseconds,
-            extra={
-                "method": method,
-                "route": route,
-                "status": status,
-                "duration_ms": milliseconds,
-                "address": request.remote_addr,
-            },
-        )
+        if access.isEnabledFor(logging.INFO):
+            # Not by `info`, which would look for the file and the line of its caller.
+            record = access.makeRecord(
+                access.name, logging.INFO, "", 0, "%s %s %s %s ms",
+                (method, route, status, milliseconds), None,
+                extra={
+                    "method": method,
+                    "route": route,
+                    "status": status,
+                    "duration_ms": milliseconds,
+                    "address": request.remote_addr,
+                },
+            )  # fmt: skip
+            access.handle(record)
     return response

@@ -38,7 +38,7 @@ def claimed_jti(token: str) -> str | None:
     """The `jti` that a token claims, or `None` if it is no JWT with one. Nothing is verified."""
     try:
         _, payload, _ = token.split(".")
-        claims = json.loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        claims = json.loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)).decode())
     except (ValueError, RecursionError):
         return None
     jti = claims.get("jti") if isinstance(claims, dict) else None

@@ -20,18 +20,13 @@ if TYPE_CHECKING:
 
 
 class ProtocolResponse(Response):
-    """An answer whose address stays as it is, to the letter.
-
-    It is one of ASCII: `addresses` registers no other, and adds parameters encoded.
-    """
+    """An answer whose headers go out as they are; its body is a text, and so has its length."""
 
     def get_wsgi_headers(self, environ: "WSGIEnvironment") -> Headers:
-        # Werkzeug takes a Location apart and encodes it anew, as if a person had typed it.
-        location = self.headers.pop("Location", None)
-        headers = super().get_wsgi_headers(environ)
-        if location is not None:
-            headers["Location"] = self.headers["Location"] = location
-        return headers
+        # Werkzeug copies them, and takes a Location apart and encodes it anew, as if a person had
+        # typed it. Ours is one of ASCII: `addresses` registers no other, and adds parameters
+        # encoded.
+        return self.headers
 
 
 class AuthorizationServer(AuthlibAuthorizationServer):
