@@ -95,7 +95,7 @@ def flask_settings(settings: Settings) -> dict[str, object]:
         "PERMANENT_SESSION_LIFETIME": settings.session_lifetime,
         # The cookie is signed anew when the session is prolonged (browser_session.touch).
         "SESSION_REFRESH_EACH_REQUEST": False,
-        "MAX_CONTENT_LENGTH": 256 * 1024,
+        "MAX_CONTENT_LENGTH": turns.MAX_BODY,
         # A sign-in page left open overnight still works; the token lives as long as the cookie.
         "WTF_CSRF_TIME_LIMIT": None,
         # Pages send no Referer (see headers); the token alone proves the form is ours.

@@ -116,23 +116,20 @@ class Attempt:
         self._free = free  # where it found no pause
 
     def failed(self) -> None:
-        counts = {
-            door: _storage().increase(door.failures, door.pauses.forget) for door in self._doors
-        }
-        self._refuse_late({door: counts[door] - 1 for door in self._free})
+        """Count it, at the narrowest first: who is late there uses up no other."""
+        for door in self._doors:
+            before = _storage().increase(door.failures, door.pauses.forget) - 1
+            if door in self._free and (seconds := door.pauses.after(before)):
+                raise TooManyAttempts(seconds)
 
     def passed(self) -> None:
         """Forget the failures from here; those of others go on counting against others."""
-        self._refuse_late({door: _storage().read(door.failures) for door in self._free})
+        if any(door.pauses.after(_storage().read(door.failures)) for door in self._free):
+            self.failed()  # as if it were wrong: neither this pause nor the next may tell
         for door in self._doors:
             if door.is_own:
                 _storage().forget(door.failures)
                 _storage().forget(door.pause)
-
-    def _refuse_late(self, failures: "dict[_Door, int]") -> None:
-        for door, count in failures.items():
-            if seconds := door.pauses.after(count):
-                raise TooManyAttempts(seconds)
 
 
 @dataclass(frozen=True)

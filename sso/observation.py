@@ -7,7 +7,7 @@ from time import perf_counter
 
 from flask import Flask, Response, g, request
 
-from sso import counters, current
+from sso import counters, current, turns
 
 HEADER = "X-Request-ID"
 _GIVEN = "HTTP_X_REQUEST_ID"  # the same, as WSGI names it
@@ -26,7 +26,7 @@ def init_app(app: Flask) -> None:
 
 
 def _begin() -> None:
-    g.sso_started = perf_counter()
+    g.sso_started = request.environ.get(turns.ARRIVED) or perf_counter()
     given = request.environ.get(_GIVEN, "")
     g.sso_request_id = given if _ID.fullmatch(given) else f"{getrandbits(64):016x}"
 

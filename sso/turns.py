@@ -4,10 +4,11 @@ Python runs one thread at a time: with more of them at work nothing gets faster,
 answers slower. Waiting costs nothing, and is done in threads beyond those (see gunicorn_conf).
 """
 
+import io
 import threading
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from time import perf_counter, sleep
 from typing import TYPE_CHECKING
 
 from flask import Flask
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 RUNNING = 6
 WAITING = 48  # those that are refused, and wait before they are told
 MOMENT = 1.0  # seconds for which they wait
+MAX_BODY = 256 * 1024  # bytes
+ARRIVED = "sso.arrived"  # when a request, read to its end, began to wait for its turn
 
 
 class _Here(threading.local):
@@ -41,12 +44,29 @@ class _InTurn:
     def __call__(
         self, environ: "WSGIEnvironment", start_response: "StartResponse"
     ) -> Iterable[bytes]:
+        _read_body(environ)
+        environ[ARRIVED] = perf_counter()
         with self.turns:
             before, _here.turns = _here.turns, self.turns
             try:
                 return self.application(environ, start_response)
             finally:
                 _here.turns = before
+
+
+def _read_body(environ: "WSGIEnvironment") -> None:
+    """Wait for it before the turn: some send it slowly, and some never to its end."""
+    told, length = environ.get("CONTENT_LENGTH", ""), 0
+    if environ.get("HTTP_TRANSFER_ENCODING"):
+        length = MAX_BODY + 1  # one more is enough to be refused
+    elif told.isdecimal() and len(told) < 10 and int(told) <= MAX_BODY:
+        length = int(told)
+    if length:
+        body = environ["wsgi.input"].read(length)
+        environ["wsgi.input"] = io.BytesIO(body)
+        # No longer in chunks, of which Werkzeug would cut off what is too much.
+        if environ.pop("HTTP_TRANSFER_ENCODING", None):
+            environ["CONTENT_LENGTH"] = str(len(body))
 
 
 @contextmanager
@@ -75,6 +95,6 @@ def sit_out() -> None:
         return
     try:
         with passed_on():
-            time.sleep(MOMENT)
+            sleep(MOMENT)
     finally:
         _to_wait.release()

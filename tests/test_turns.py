@@ -1,16 +1,18 @@
 """Few requests run at once; who waits lets others run meanwhile."""
 
+import io
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from threading import BoundedSemaphore, Event, Semaphore
-from types import SimpleNamespace
 from typing import Any, Literal
 
 import pytest
 from argon2 import PasswordHasher
 from flask import Flask
+from werkzeug.test import EnvironBuilder
+from werkzeug.wrappers import Response
 
 from sso import passwords, turns
 from sso.extensions import db
@@ -18,6 +20,7 @@ from sso.models import User
 from tests.actors import BASE, ORIGIN, Browser
 from tests.factories import PASSWORD, make_user
 from tests.mailbox import Mailbox
+from tests.second_factors import enrol_totp
 
 JWKS = f"{BASE}/oauth2/jwks"
 NEW = "another long password"
@@ -51,7 +54,7 @@ def seen(
             assert db.engine.pool.checkedout() == 0  # type: ignore[attr-defined]
         answers.append(others(alone))
 
-    monkeypatch.setattr(turns, "time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(turns, "sleep", sleep)
     return answers
 
 
@@ -121,6 +124,67 @@ def test_without_a_place_to_wait_the_answer_comes_at_once(
     monkeypatch.setattr(passwords, "AT_ONCE", 0)
     assert Browser(alone).sign_in().status == 503
     assert seen == []
+
+
+def test_a_second_factor_that_is_limited_waits(alone: Flask, seen: list[int]) -> None:
+    dana = Browser(alone)
+    dana.sign_in()
+    enrol_totp(dana)
+    browser = Browser(alone)
+    browser.sign_in()
+    statuses = [browser.submit(code="000000").status for _ in range(7)]
+    assert statuses[-1] == 429
+    assert seen == [200] * statuses.count(429)
+
+
+class NeverEnding(io.RawIOBase):
+    """A body that begins, and of which no more comes until it is let go."""
+
+    def __init__(self) -> None:
+        self.asked, self.go = Event(), Event()
+
+    def read(self, size: int | None = -1) -> bytes:
+        self.asked.set()
+        assert self.go.wait(30)
+        return b""
+
+
+@pytest.mark.parametrize("more", [{"CONTENT_LENGTH": "20"}, {"HTTP_TRANSFER_ENCODING": "chunked"}])
+def test_a_slow_body_lets_others_run(
+    alone: Flask, others: Callable[[Flask], int], more: dict[str, str]
+) -> None:
+    body = NeverEnding()
+    environ = EnvironBuilder(path=f"{BASE}/oauth2/token", method="POST").get_environ()
+    environ.update({"wsgi.input": body, "wsgi.input_terminated": True, **more})
+    with ThreadPoolExecutor(1) as pool:
+        slow = pool.submit(Response.from_app, alone, environ)
+        try:
+            assert body.asked.wait(30)
+            assert others(alone) == 200
+        finally:
+            body.go.set()
+        assert slow.result(30).status_code == 400
+
+
+@pytest.mark.parametrize("length", ["0", "", "-1", "x", "262145", "9" * 5000])
+def test_a_length_that_is_none_is_left_to_werkzeug(alone: Flask, length: str) -> None:
+    environ = EnvironBuilder(path=f"{BASE}/oauth2/token", method="POST").get_environ()
+    environ.update({"CONTENT_LENGTH": length, "wsgi.input": io.BytesIO(b"x" * 300_000)})
+    assert Response.from_app(alone, environ).status_code in (400, 413)
+
+
+def test_a_chunked_body_is_read_up_to_the_bound(alone: Flask) -> None:
+    for size, status in ((turns.MAX_BODY + 1, 413), (20, 400)):
+        environ = EnvironBuilder(path=f"{BASE}/oauth2/token", method="POST").get_environ()
+        environ.update(
+            {
+                "CONTENT_TYPE": "application/x-www-form-urlencoded",
+                "HTTP_TRANSFER_ENCODING": "chunked",
+                "wsgi.input": io.BytesIO(b"a=" + b"x" * size),
+                "wsgi.input_terminated": True,
+            }
+        )
+        assert Response.from_app(alone, environ).status_code == status
 
 
 def _signed_in(app: Flask, path: str) -> Browser:

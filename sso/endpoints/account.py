@@ -115,13 +115,14 @@ def _change_password(visit: Visit, form: ChangePasswordForm) -> str | None:
         attempt.failed()
         form.old_password.errors = [N_("The old password is not right.")]
         return None
+    attempt.passed()
     if fault := passwords.fault(new, (visit.user.name, visit.user.email)):
         form.new_password.errors = [fault]
         return None
-    attempt.passed()
     known, fresh = visit.user.password_hash, passwords.hash_password(new)
     locked = users.lock(visit.user.id)
-    if locked is None or locked.password_hash != known:
+    ended = sessions.find_live(visit.session.digest) is None
+    if ended or locked is None or locked.password_hash != known:
         db.session.rollback()
         form.old_password.errors = [N_("The old password is not right.")]
         return None

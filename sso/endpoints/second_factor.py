@@ -7,7 +7,7 @@ from flask import make_response, redirect, render_template, request, url_for
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
-from sso import audit, browser_session, headers, limiting
+from sso import audit, browser_session, headers, limiting, turns
 from sso.endpoints import authorize
 from sso.endpoints.forms import DecisionForm
 from sso.endpoints.onward import onward, step
@@ -60,6 +60,8 @@ def second_factor() -> Response:
             return _cancel(waiting)
         attempt, wait = limiting.ask(limiting.SECOND_FACTOR, subject.user.email)
         if wait:
+            db.session.commit()  # nothing but what is told; no transaction waits
+            turns.sit_out()
             return _page(subject, None, wait)
         shown_to = subject.user.password_hash
         locked = users.lock(subject.user.id)
@@ -69,6 +71,8 @@ def second_factor() -> Response:
         used, methods = _check(subject.user)
         if methods:
             attempt.passed()
+            if used == "recovery":
+                audit.event("recovery_code_used", user=subject.user.id)
             _let_in(subject, methods)
             db.session.commit()
             return onward(waiting)
@@ -105,8 +109,6 @@ def _check(user: User) -> tuple[str, str | None]:
         return "passkey", passkeys.accept_as_second(user, answer, challenge)
     if form.get("recovery_code"):
         right = recovery.accept(user.id, form["recovery_code"])
-        if right:
-            audit.event("recovery_code_used", user=user.id)
         return "recovery", proof.OTP if right else None
     return "totp", proof.OTP if totp.accept(user.id, form.get("code", "")) else None
 

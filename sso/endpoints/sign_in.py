@@ -1,5 +1,7 @@
 """The sign-in page, a step of the dispatcher; without a waiting request it leads to the account."""
 
+from contextlib import suppress
+
 from flask import make_response, redirect, render_template, request, url_for
 from flask_babel import gettext
 from werkzeug.wrappers import Response
@@ -26,7 +28,7 @@ _NOTICES = {
 
 def sign_in() -> Response:
     """Ask who is there. A wrong password and an unknown e-mail look and take the same."""
-    if "password" in request.form:
+    if request.method == "POST" and "password" in request.form:
         passwords.look_for_room()  # under a flood, refusing must cost less than what it spares
     waiting, validated = authorize.read_waiting(), None
     if "resume" in request.args and waiting is None:
@@ -56,22 +58,20 @@ def _ask(
     waiting: SealedRequest | None,
     why: decision.Why | None,
 ) -> Response:
-    form, error, wait = SignInForm(), None, 0
+    form, user, error, wait = SignInForm(), None, None, 0
     again = why is decision.Why.AGAIN
     if request.method == "POST":
         if form.validate():
             attempt, wait = limiting.ask(limiting.SIGN_IN, form.email.data or "")
             if wait:
-                db.session.rollback()
+                db.session.commit()  # nothing but what is told; no transaction waits
                 turns.sit_out()
-            user = None if wait else _authenticate(form.email.data or "", form.password.data or "")
+            else:
+                user = _authenticate(attempt, form.email.data or "", form.password.data or "")
             if user:
-                attempt.passed()
                 goes_on = again and visit is not None and visit.user.id == user.id
                 remember = visit.session.remembered if goes_on and visit else form.remember.data
                 return second_factor.after_password(user, bool(remember), waiting)
-            if not wait:
-                attempt.failed()
             error = limiting.words(wait) if wait else gettext(WRONG)
     elif not form.email.data:
         hint = validated.grant.request.asked.login_hint if validated else None
@@ -123,7 +123,7 @@ def _select_account(
     return make_response(html)
 
 
-def _authenticate(email: str, password: str) -> User | None:
+def _authenticate(attempt: limiting.Attempt, email: str, password: str) -> User | None:
     user = users.find_by_email(email) if "\0" not in email else None
     known = user.password_hash if user and user.disabled_at is None else None
     # The transaction must not wait for Argon2; the check is as costly for an unknown user.
@@ -131,10 +131,12 @@ def _authenticate(email: str, password: str) -> User | None:
     if not passwords.verify(password, known):
         reason = "password" if known else "disabled or without password" if user else "unknown"
         audit.event("sign_in_failed", user=user.id if user else None, reason=reason)
+        attempt.failed()
         return None
+    attempt.passed()
     if user is None or known is None:
         return None
-    anew = passwords.hash_password(password) if passwords.needs_rehash(known) else None
+    anew = _rehashed(password, known)
     # What ended meanwhile (a new password, a disabled user) ends this sign-in, too.
     user = users.lock(user.id)
     if user is None or user.password_hash != known:
@@ -142,6 +144,13 @@ def _authenticate(email: str, password: str) -> User | None:
         return None
     user.password_hash = anew or known
     return user
+
+
+def _rehashed(password: str, known: str) -> str | None:
+    """A hash with today's parameters, if the known one has others and there is time for it."""
+    with suppress(passwords.Busy):
+        return passwords.hash_password(password) if passwords.needs_rehash(known) else None
+    return None
 
 
 def _notice() -> str | None:

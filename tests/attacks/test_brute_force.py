@@ -6,20 +6,15 @@ account from everywhere; and nobody can use them to shut out the person whose ac
 
 import re
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from threading import Event
-from typing import Literal
 
 import pytest
-from argon2 import PasswordHasher
 from flask import Flask
 
-from sso import limiting, passwords
+from sso import limiting
 from sso.models import User
 from tests.actors import BASE, ORIGIN, Browser, Page, RelyingParty
 from tests.attacks.conftest import Watch
 from tests.factories import PASSWORD
-from tests.services import wait_for
 
 pytestmark = pytest.mark.usefixtures("watch")
 
@@ -228,29 +223,3 @@ def test_guessing_a_second_factor_from_everywhere(app: Flask) -> None:
                 continue
             tried += 1
     assert tried == 11
-
-
-def test_many_guesses_at_once_tell_no_more_than_one_after_the_other(
-    app: Flask, user: User, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    go = Event()
-
-    class Slow(PasswordHasher):
-        def verify(self, hash: str | bytes, password: str | bytes) -> Literal[True]:
-            assert go.wait(30)
-            return super().verify(hash, password)
-
-    monkeypatch.setattr(passwords, "hasher", Slow(time_cost=1, memory_cost=8, parallelism=1))
-    given = [WRONG] * (passwords.AT_ONCE - 1) + [PASSWORD]
-    with ThreadPoolExecutor(len(given)) as pool:
-        guesses = []
-        for number, password in enumerate(given):
-            browser = stranger(app, "203.0.113.1")
-            browser.open(f"{ORIGIN}{BASE}/sign-in")
-            guesses.append(pool.submit(guess, browser, password=password))
-            wait_for(lambda count=number + 1: passwords._under_way == count, "the check")
-        go.set()
-        pages = [guess.result(30) for guess in guesses]
-    told = [page.status for page in pages].count(200)
-    assert told <= limiting.SIGN_IN.pair.free + 1  # one try at a time gets through a pause
-    assert pages[-1].status == 429
