@@ -9,7 +9,6 @@ import hashlib
 import mimetypes
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from flask import Flask, Response, abort, request
 
@@ -37,13 +36,10 @@ def path(app: Flask) -> str:
 
 
 def init_app(app: Flask) -> None:
-    """Serve the files, and put the version into every address that `url_for` makes of one."""
+    """Serve the files; `asset(filename)` in a template is an address with the version."""
     assets = {file.name: _read(file) for file in FOLDER.iterdir()}
-
-    @app.url_defaults
-    def add_version(endpoint: str, values: dict[str, Any]) -> None:
-        if endpoint == "static" and values.get("filename") in assets:
-            values.setdefault("v", assets[values["filename"]].version)
+    addresses = {name: f"{path(app)}{name}?v={asset.version}" for name, asset in assets.items()}
+    app.jinja_env.globals["asset"] = addresses.__getitem__
 
     def static(filename: str) -> Response:
         if filename not in assets:
