@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import lru_cache
-from typing import Any
 
 from sqlalchemy import bindparam, delete, inspect, select
 
 from sso.extensions import db
 from sso.models import Client
 from sso.store import prepared
+from sso.store.direct import Row
 
 
 def find(client_id: str) -> Client | None:
@@ -19,7 +19,7 @@ def find(client_id: str) -> Client | None:
 
 _KEYS = tuple(attribute.key for attribute in inspect(Client).column_attrs)
 COLUMNS = tuple(attribute.columns[0] for attribute in inspect(Client).column_attrs)
-"""The columns that `built` makes a client from."""
+"""What a statement selects first whose rows are for `and_rest`."""
 _FIND_ENABLED = select(*COLUMNS).where(
     Client.client_id == bindparam("client_id"), Client.disabled_at.is_(None)
 )
@@ -31,12 +31,16 @@ def find_enabled(client_id: str) -> Client | None:
     A disabled one counts as unknown.
     """
     row = prepared.first(_FIND_ENABLED, {"client_id": client_id})
-    return built(tuple(row)) if row else None
+    return and_rest(row)[0] if row else None
+
+
+def and_rest(row: Row) -> tuple[Client, Row]:
+    """The client, to be read alone, of a row that begins with `COLUMNS`; and what follows them."""
+    return _built(row[: len(COLUMNS)]), row[len(COLUMNS) :]
 
 
 @lru_cache(maxsize=256)
-def built(row: tuple[Any, ...]) -> Client:
-    """A client from its row, to be read alone: the session does not know it."""
+def _built(row: Row) -> Client:
     # The row is read at each request, so that a change counts at once; the same row makes the
     # same client, and metadata need not be parsed again.
     return Client(**dict(zip(_KEYS, row, strict=True)))

@@ -44,11 +44,9 @@ def find_with_client(
     row = prepared.first(_FIND_WITH_CLIENT, values)
     if row is None:
         return None, None
-    of_client = len(clients.COLUMNS)
-    before_approval = of_client + len(_OF_CODE)
-    client = clients.built(tuple(row[:of_client]))
-    approval = grants.approval_of(row[before_approval:])
-    return client, Presented._make((*row[of_client:before_approval], approval))
+    client, rest = clients.and_rest(row)
+    of_code = len(_OF_CODE)
+    return client, Presented._make((*rest[:of_code], grants.approval_of(rest[of_code:])))
 
 
 _USE = (

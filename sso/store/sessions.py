@@ -83,10 +83,10 @@ def find_with_client(client_id: str, digest: str) -> tuple[Client | None, Presen
     row = prepared.first(_FIND_WITH_CLIENT, values)
     if row is None:
         return None, None
-    of_client, of_consent = len(clients.COLUMNS), -len(Given._fields)
-    client = clients.built(tuple(row[:of_client]))
-    here, given = row[of_client:of_consent], Given._make(row[of_consent:])
-    there = Presence._make((*here, given if given.updated_at else None))
+    client, rest = clients.and_rest(row)
+    of_consent = -len(Given._fields)
+    given = Given._make(rest[of_consent:])
+    there = Presence._make((*rest[:of_consent], given if given.updated_at else None))
     return client, there if there.user_id else None  # a disabled user is not joined
 
 

@@ -118,8 +118,8 @@ def find_with_client(
     row = prepared.first(_FIND_WITH_CLIENT, {"client": client_id, "digest": digest, "now": now})
     if row is None:
         return None, None
-    of_client = len(clients.COLUMNS)
-    return clients.built(tuple(row[:of_client])), grants.approval_of(row[of_client:])
+    client, rest = clients.and_rest(row)
+    return client, grants.approval_of(rest)
 
 
 _USE_REFRESH = (

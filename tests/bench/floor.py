@@ -25,7 +25,7 @@ from tests.bench import bare
 from tests.bench.places import BARE, EXCHANGE, PLACES, REFRESH, World
 from tests.bench.transport import Answer, Request, in_process
 
-_WITH_FLOOR = (EXCHANGE, REFRESH)
+WITH_FLOOR = (EXCHANGE, REFRESH)
 
 _CLIENT, _CODE, _GRANT, _SESSION, _TOKEN, _USER = (
     model.__table__ for model in (Client, AuthorizationCode, Grant, BrowserSession, Token, User)
@@ -102,7 +102,7 @@ def cpu(app: Flask, world: World, rounds: int, count: int) -> dict[str, float]:
             place.check(world, answers)
             if number:
                 spent.setdefault(place.name, []).append(_mean(answers))
-        for place in _WITH_FLOOR:
+        for place in WITH_FLOOR:
             with engine.connect() as connection:
                 given = _approve_by_hand(connection, world.client_id, count)
             requests = [Request("GET", f"/{place.name}/{digest}") for digest in given]

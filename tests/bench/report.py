@@ -3,12 +3,12 @@
 from statistics import mean, median, quantiles, stdev
 from typing import Any
 
-from tests.bench.places import AUTHORIZE, BARE, EXCHANGE, PLACES, REFRESH, USERINFO
+from tests.bench.floor import WITH_FLOOR
+from tests.bench.places import AUTHORIZE, BARE, PLACES, USERINFO
 from tests.bench.transport import Answer
 
 Figures = dict[str, Any]
 
-_TO_FLOOR = (EXCHANGE.name, REFRESH.name)
 _TO_BARE = (AUTHORIZE.name, USERINFO.name)
 
 
@@ -46,8 +46,8 @@ def ratios(in_process: dict[str, float]) -> dict[str, float]:
     yardstick = in_process[BARE.name]
     found = {f"{name} / bare route": in_process[name] / yardstick for name in _TO_BARE}
     found |= {
-        f"{name} / its floor": in_process[name] / in_process[f"floor of {name}"]
-        for name in _TO_FLOOR
+        f"{place.name} / its floor": in_process[place.name] / in_process[f"floor of {place.name}"]
+        for place in WITH_FLOOR
     }
     return {name: round(ratio, 2) for name, ratio in found.items()}
 
