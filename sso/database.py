@@ -3,6 +3,7 @@
 import logging
 import os
 import sqlite3
+import time
 from contextlib import suppress
 from typing import Any, cast
 from weakref import WeakSet
@@ -103,11 +104,22 @@ def _prepare_sqlite(engine: Engine) -> None:
     def set_pragmas(connection: sqlite3.Connection, _record: object) -> None:
         connection.isolation_level = "IMMEDIATE"
         cursor = connection.cursor()
-        for pragma in (
-            f"busy_timeout = {BUSY_TIMEOUT}",
-            "journal_mode = WAL",
-            "synchronous = NORMAL",
-            "foreign_keys = ON",
-        ):
-            cursor.execute(f"PRAGMA {pragma}")
+        cursor.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT}")
+        _switch_to_wal(cursor)
+        cursor.execute("PRAGMA synchronous = NORMAL")
+        cursor.execute("PRAGMA foreign_keys = ON")
         cursor.close()
+
+
+def _switch_to_wal(cursor: sqlite3.Cursor) -> None:
+    """SQLite waits for nobody when two processes that open a new file switch at once."""
+    last = time.monotonic() + BUSY_TIMEOUT / 1000
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > last:
+                raise
+            time.sleep(0.02)
+        else:
+            return

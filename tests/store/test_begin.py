@@ -6,6 +6,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import text
 
+from sso import database
 from sso.extensions import db
 
 
@@ -36,3 +37,22 @@ def test_when_the_transaction_begins(app: Flask, statement: str, free: bool) -> 
         assert others_may_write() is free
         db.session.rollback()
         assert others_may_write()
+
+
+def test_a_switch_to_wal_that_meets_another_is_tried_again() -> None:
+    class Cursor:
+        """Says what SQLite says, rarely, to one of two that switch at once."""
+
+        def __init__(self, refusals: list[str]) -> None:
+            self.refusals, self.done = refusals, False
+
+        def execute(self, _: str) -> None:
+            if self.refusals:
+                raise sqlite3.OperationalError(self.refusals.pop())
+            self.done = True
+
+    cursor = Cursor(["database is locked"] * 3)
+    database._switch_to_wal(cursor)  # type: ignore[arg-type]
+    assert cursor.done
+    with pytest.raises(sqlite3.OperationalError, match="disk"):
+        database._switch_to_wal(Cursor(["disk I/O error"]))  # type: ignore[arg-type]
