@@ -21,8 +21,8 @@ def init_app(app: Flask) -> None:
         if asked.endpoint not in _OPEN:
             return response
         headers = response.headers
-        headers["Access-Control-Allow-Origin"] = "*"
-        headers["Access-Control-Expose-Headers"] = "WWW-Authenticate, Retry-After"
+        headers.add("Access-Control-Allow-Origin", "*")
+        headers.add("Access-Control-Expose-Headers", "WWW-Authenticate, Retry-After")
         if asked.method == "OPTIONS":
             headers["Access-Control-Allow-Methods"] = ", ".join(sorted(response.allow))
             headers["Access-Control-Allow-Headers"] = "Authorization, Content-Type"

@@ -26,7 +26,7 @@ def init_app(app: Flask) -> None:
     @app.after_request
     def add_headers(response: Response) -> Response:
         headers = response.headers
-        headers["X-Content-Type-Options"] = "nosniff"
+        headers.add("X-Content-Type-Options", "nosniff")  # nobody else sets it
         headers.setdefault("Referrer-Policy", "no-referrer")
         if is_https:
             headers.setdefault("Strict-Transport-Security", "max-age=31536000")

@@ -81,7 +81,7 @@ def configure(app: Flask) -> None:
         ours = [logging.StreamHandler()]
         root.addHandler(ours[0])
     # Costly at every line, and in no line of ours or gunicorn's (which has %(process)d).
-    logging.logMultiprocessing = False
+    logging.logMultiprocessing = logging.logThreads = False
     for handler in ours:
         is_json = settings.log_format == "json"
         handler.setFormatter(JsonFormatter() if is_json else TextFormatter(TEXT))

@@ -37,7 +37,7 @@ def _end(response: Response) -> Response:
         return response
     seconds, request = perf_counter() - started, current.request()
     status = response.status_code
-    response.headers[HEADER] = g.sso_request_id
+    response.headers.add(HEADER, g.sso_request_id)
     rule = request.url_rule
     endpoint = rule.endpoint if rule else "unknown"
     method = request.method if request.method in _METHODS else "other"
