@@ -64,7 +64,7 @@ class _InTurn:
 
 def _read_body(environ: "WSGIEnvironment") -> None:
     """Wait for it before the turn: some send it slowly, and some never to its end."""
-    told, length = environ.get("CONTENT_LENGTH", ""), 0
+    told, length = environ.get("CONTENT_LENGTH", "").lstrip("0"), 0
     if environ.get("HTTP_TRANSFER_ENCODING"):
         length = MAX_BODY + 1  # one more is enough to be refused
     elif told.isdecimal() and len(told) < 10 and int(told) <= MAX_BODY:

@@ -149,7 +149,14 @@ class NeverEnding(io.RawIOBase):
         return b""
 
 
-@pytest.mark.parametrize("more", [{"CONTENT_LENGTH": "20"}, {"HTTP_TRANSFER_ENCODING": "chunked"}])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"CONTENT_LENGTH": "20"},
+        {"CONTENT_LENGTH": "0000000020"},
+        {"HTTP_TRANSFER_ENCODING": "chunked"},
+    ],
+)
 def test_a_slow_body_lets_others_run(
     alone: Flask, others: Callable[[Flask], int], more: dict[str, str]
 ) -> None:

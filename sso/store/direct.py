@@ -53,8 +53,9 @@ class Direct(NamedTuple):
         for name, write in self.writers.items():
             given[name] = write(given[name])
         parameters = [given[name] for name in self.names] if self.is_positional else given
-        cursor = connection.connection.cursor()
+        driver, cursor = connection.connection, None
         try:
+            cursor = driver.cursor()
             cursor.execute(self.sql, parameters)
             found = take(cursor)
         except Exception as error:

@@ -55,6 +55,15 @@ def test_a_fault_is_sqlalchemys(app: Flask, user: User) -> None:
         prepared.read(text("SELECT * FROM nowhere").columns(_USERS.c.id), {})
 
 
+def test_a_connection_that_is_gone_is_sqlalchemys_fault_too(app: Flask) -> None:
+    with app.app_context(), transaction.begin():
+        connection = prepared.connection()
+        assert connection.connection.driver_connection
+        connection.connection.driver_connection.close()
+        with pytest.raises(SQLAlchemyError):
+            prepared.first(select(_USERS).where(_ONE), {"given": uuid4()})
+
+
 def test_how_many_rows_were_written(app: Flask, user: User) -> None:
     changed_at = bindparam("changed_at")
     named = update(_USERS).values(name="Dana", updated_at=changed_at)
