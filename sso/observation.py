@@ -35,7 +35,7 @@ def _end(response: Response) -> Response:
     started = g.get("sso_started")
     if started is None:
         return response
-    seconds, request = perf_counter() - started, current.request()
+    seconds, request = perf_counter() - started - turns.sat_out(), current.request()
     status = response.status_code
     response.headers.add(HEADER, g.sso_request_id)
     rule = request.url_rule

@@ -30,6 +30,7 @@ Turns = SimpleQueue[None]
 
 class _Here(threading.local):
     turns: Turns | None = None
+    sat_out: float = 0
 
 
 _here = _Here()
@@ -54,7 +55,7 @@ class _InTurn:
         _read_body(environ)
         environ[ARRIVED] = perf_counter()
         self.turns.get()
-        before, _here.turns = _here.turns, self.turns
+        before, _here.turns, _here.sat_out = _here.turns, self.turns, 0
         try:
             return self.application(environ, start_response)
         finally:
@@ -101,8 +102,15 @@ def sit_out() -> None:
     """
     if not _to_wait.acquire(blocking=False):
         return
+    began = perf_counter()
     try:
         with passed_on():
             sleep(MOMENT)
     finally:
         _to_wait.release()
+        _here.sat_out += perf_counter() - began
+
+
+def sat_out() -> float:
+    """The seconds for which this request has sat out; they are no sign of a slow server."""
+    return _here.sat_out

@@ -14,7 +14,7 @@ from flask import Flask
 from werkzeug.test import EnvironBuilder
 from werkzeug.wrappers import Response
 
-from sso import passwords, turns
+from sso import observation, passwords, turns
 from sso.extensions import db
 from sso.models import User
 from tests.actors import BASE, ORIGIN, Browser
@@ -124,6 +124,27 @@ def test_without_a_place_to_wait_the_answer_comes_at_once(
     monkeypatch.setattr(passwords, "AT_ONCE", 0)
     assert Browser(alone).sign_in().status == 503
     assert seen == []
+
+
+def test_the_wait_is_not_counted_as_slowness(
+    alone: Flask, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Clock:
+        now = 0.0
+
+        def sleep(self, seconds: float) -> None:
+            self.now += seconds
+
+    clock = Clock()
+    monkeypatch.setattr(turns, "MOMENT", 1.0)
+    monkeypatch.setattr(turns, "sleep", clock.sleep)
+    for module in (turns, observation):
+        monkeypatch.setattr(module, "perf_counter", lambda: clock.now)
+    monkeypatch.setattr(passwords, "AT_ONCE", 0)
+    assert Browser(alone).sign_in().status == 503
+    lines = [vars(record) for record in caplog.records if record.name == "sso.access"]
+    assert clock.now == 1
+    assert {line["duration_ms"] for line in lines} == {0}
 
 
 def test_a_second_factor_that_is_limited_waits(alone: Flask, seen: list[int]) -> None:
