@@ -194,11 +194,20 @@ def test_a_slow_body_lets_others_run(
         assert slow.result(30).status_code == 400
 
 
-@pytest.mark.parametrize("length", ["0", "", "-1", "x", "262145", "9" * 5000])
-def test_a_length_that_is_none_is_left_to_werkzeug(alone: Flask, length: str) -> None:
+@pytest.mark.parametrize(
+    ("length", "status"),
+    [("0", 400), ("", 400), ("-1", 400), ("x", 400), ("262144", 400), ("262145", 413)],
+)
+def test_a_length_beyond_the_bound_is_refused(alone: Flask, length: str, status: int) -> None:
     environ = EnvironBuilder(path=f"{BASE}/oauth2/token", method="POST").get_environ()
-    environ.update({"CONTENT_LENGTH": length, "wsgi.input": io.BytesIO(b"x" * 300_000)})
-    assert Response.from_app(alone, environ).status_code in (400, 413)
+    environ.update(
+        {
+            "CONTENT_TYPE": "application/x-www-form-urlencoded",
+            "CONTENT_LENGTH": length,
+            "wsgi.input": io.BytesIO(b"x" * 300_000),
+        }
+    )
+    assert Response.from_app(alone, environ).status_code == status
 
 
 def test_a_chunked_body_is_read_up_to_the_bound(alone: Flask) -> None:

@@ -20,7 +20,8 @@ def new_password() -> Response:
         return mail_pages.dead_link()
     form = NewPasswordForm()
     form.about = (found[1].name, found[1].email)
-    db.session.commit()  # the transaction must not wait for the checks
+    if request.method == "POST":
+        db.session.commit()  # the transaction must not wait for the checks
     if request.method == "POST" and form.validate():
         return _set(secret, passwords.hash_password(form.new_password.data or ""))
     html = render_template(

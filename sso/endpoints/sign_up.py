@@ -65,7 +65,8 @@ def complete_sign_up() -> Response:
         return mail_pages.dead_link("sso.sign_up")
     form = NewAccountForm()
     form.about = (form.name.data or "", found[0].address)
-    db.session.commit()  # the transaction must not wait for the checks
+    if request.method == "POST":
+        db.session.commit()  # the transaction must not wait for the checks
     if request.method == "POST" and form.validate():
         return _make(secret, form, passwords.hash_password(form.new_password.data or ""))
     html = render_template("complete_sign_up.html", form=form, user_email=found[0].address)

@@ -73,7 +73,9 @@ def compiled(statement: Executable, dialect: Dialect, values: Mapping[str, Any])
 
     Raises `TypeError` for a statement that needs more than that.
     """
-    made = statement.compile(dialect=dialect, column_keys=list(values))  # type: ignore[attr-defined]
+    names = list(values)
+    # `Executable` promises less than all statements have.
+    made = statement.compile(dialect=dialect, column_keys=names)  # type: ignore[attr-defined]
     assert isinstance(made, SQLCompiler)
     if made.insert_prefetch or made.update_prefetch or made.post_compile_params:
         raise TypeError("defaults made by Python, and lists of any length, are not for here")

@@ -191,11 +191,8 @@ def test_a_limit_is_told_to_the_audit_trail(
 ) -> None:
     browser = Browser(app)
     browser.authorize(client)
-    while browser.submit(email=user.email, password=WRONG).status == 200:
-        pass
-    assert browser.page.status == 429
-    while browser.submit(email=user.email, password=WRONG).status == 200:
-        pass
+    statuses = [browser.submit(email=user.email, password=WRONG).status for _ in range(9)]
+    assert 429 in statuses
     assert audit_trail.flush(app)
     with app.app_context():
         assert audit_events.newest(names=["sign_in_limited"], limit=9)
