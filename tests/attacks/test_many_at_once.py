@@ -48,13 +48,19 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[Callable[[], Page
     """Do all of it at once; the last is checked when the others are answered."""
 
     def run(acts: list[Callable[[], Page]]) -> list[Page]:
-        gate = Gate()
+        gate, queue = Gate(), passwords._worker()._work_queue
         monkeypatch.setattr(passwords, "hasher", gate)
         with ThreadPoolExecutor(len(acts)) as pool:
             done = []
             for number, act in enumerate(acts):
                 done.append(pool.submit(act))
-                wait_for(lambda count=number + 1: passwords._under_way == count, "the check")
+                # One is being checked; the others must stand in the queue, in this order.
+                wait_for(
+                    lambda number=number: (
+                        passwords._under_way == number + 1 and queue.qsize() == number
+                    ),
+                    "the queue",
+                )
             gate.open.set()
             pages = [one.result(30) for one in done[:-1]]
             gate.open_to_the_last.set()
