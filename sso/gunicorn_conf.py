@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from sso import ROOT, logs, passwords, readiness, turns
+from sso import ROOT, gunicorn_signals, logs, passwords, readiness, turns
 from sso.gunicorn_logger import Logger
 from sso.known_settings import DEFAULT_BASE_URL
 from sso.metrics import gunicorn as metrics
@@ -51,6 +51,7 @@ secure_scheme_headers: dict[str, str] = {}
 logconfig_dict = logs.for_gunicorn(os.environ)
 logger_class = Logger
 metrics.prepare()
+gunicorn_signals.prepare()
 post_worker_init = metrics.post_worker_init
 child_exit = metrics.child_exit
 

@@ -219,7 +219,11 @@ class Server:
 
     def stop(self) -> None:
         self.process.terminate()
-        self.process.wait(20)
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise AssertionError(f"gunicorn did not stop:\n{self.log}") from None
 
     def restart(self) -> None:
         self.stop()

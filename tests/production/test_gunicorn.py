@@ -114,6 +114,27 @@ def backend(app: Flask) -> int:
     return int(pid)
 
 
+SLOW_WORKER = """
+import time
+from sso.gunicorn_conf import *
+
+def post_fork(_, worker):
+    if worker.age == 2:
+        time.sleep(3)
+"""
+
+
+def test_a_stop_reaches_a_worker_that_is_just_starting(tmp_path: Path) -> None:
+    """The other one answers already; without us, gunicorn would wait for graceful_timeout."""
+    (tmp_path / "slow.py").write_text(SLOW_WORKER)
+    server = Server(tmp_path)
+    server.flask("db", "upgrade")
+    with server.serving("-c", str(tmp_path / "slow.py")):
+        pass  # stopped within 20 s, or it raises
+    assert server.process.returncode == 0
+    assert "was sent SIGTERM" in server.log
+
+
 @pytest.fixture(scope="module")
 def node(make_node: Callable[..., Node]) -> Node:
     node = make_node(2)
