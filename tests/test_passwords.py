@@ -30,9 +30,9 @@ def test_the_own_name_is_refused() -> None:
     assert passwords.fault("dana@example.com", ("Dana", "dana@example.com")) == passwords.TOO_COMMON
 
 
-@given(st.text(max_size=300))
-def test_any_text_gets_an_answer(password: str) -> None:
-    fault = passwords.fault(password)
+@given(st.text(max_size=300), st.lists(st.text(max_size=300), max_size=3))
+def test_any_text_gets_an_answer(password: str, about: list[str]) -> None:
+    fault = passwords.fault(password, about)
     if len(password) < passwords.MIN_LENGTH:
         assert fault == passwords.TOO_SHORT
 
