@@ -1,6 +1,7 @@
 """CPU time and memory of a process and all that descend from it, read from /proc (Linux)."""
 
 import os
+from collections import Counter
 from pathlib import Path
 
 TICK = os.sysconf("SC_CLK_TCK")
@@ -24,8 +25,16 @@ def cpu_seconds(pids: list[int]) -> float:
 
 
 def memory(pids: list[int]) -> int:
-    """Proportional set size in bytes: shared pages count in parts."""
-    return sum(_pss(pid) for pid in pids)
+    """Bytes of memory: what these processes share with each other counts once.
+
+    The proportional set size, but for files that other processes have mapped, too: their pages
+    count as if nobody else had them.
+    """
+    anonymous = sum(_pss_anon(pid) for pid in pids)
+    files: Counter[str] = Counter()
+    for pid in pids:
+        files |= _mapped_files(pid)  # the most that any of them has
+    return 1024 * (anonymous + files.total())
 
 
 def _stat(pid: int) -> list[str]:
@@ -36,8 +45,24 @@ def _stat(pid: int) -> list[str]:
         return []
 
 
-def _pss(pid: int) -> int:
+def _pss_anon(pid: int) -> int:
     for line in (Path("/proc") / str(pid) / "smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1]) * 1024
+        if line.startswith("Pss_Anon:"):
+            return int(line.split()[1])
     return 0
+
+
+def _mapped_files(pid: int) -> Counter[str]:
+    """Kilobytes in memory of each mapped part of a file; pages that were changed are anonymous."""
+    found: Counter[str] = Counter()
+    part = None
+    for line in (Path("/proc") / str(pid) / "smaps").read_text().splitlines():
+        name, *values = line.split(maxsplit=5)
+        if not name.endswith(":"):  # a mapping begins: addresses, permissions, offset, file
+            _, offset, device, inode = values[:4]
+            part = f"{device} {inode} {offset}" if inode != "0" else None
+        elif part and name == "Rss:":
+            found[part] += int(values[0])
+        elif part and name == "Anonymous:":
+            found[part] -= int(values[0])
+    return found
