@@ -3,8 +3,6 @@
 import smtplib
 import ssl
 
-import redis
-
 from sso import current, smtp
 from sso.doctor.finding import Findings, ok, skipped, warning, wrong
 
@@ -17,6 +15,8 @@ def rate_limits() -> Findings:
     if address is None:
         yield skipped("redis", "SSO_REDIS_URL is not set: each process limits rates by itself")
         return
+    import redis  # here, because every command loads this one, and it takes 80 ms
+
     connection = redis.Redis.from_url(
         address, socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT
     )
