@@ -121,8 +121,10 @@ def _change_password(visit: Visit, form: ChangePasswordForm) -> str | None:
         return None
     known, fresh = visit.user.password_hash, passwords.hash_password(new)
     locked = users.lock(visit.user.id)
-    ended = sessions.find_live(visit.session.digest) is None
-    if ended or locked is None or locked.password_hash != known:
+    if locked is None or sessions.find_live(visit.session.digest) is None:
+        db.session.rollback()
+        return "ended"  # the way leads to the sign-in page
+    if locked.password_hash != known:
         db.session.rollback()
         form.old_password.errors = [N_("The old password is not right.")]
         return None

@@ -7,6 +7,7 @@ from sso import audit, browser_session, limiting, notices, passwords
 from sso.endpoints.forms import DecisionForm
 from sso.endpoints.mail_forms import ChangeEmailForm
 from sso.extensions import db
+from sso.store import sessions
 from sso.store.sessions import Visit
 from sso.words import N_
 
@@ -65,6 +66,8 @@ def _change(visit: Visit, form: ChangeEmailForm) -> str | None:
         form.password.errors = [N_("The password is not right.")]
         return None
     attempt.passed()
+    if sessions.find_live(visit.session.digest) is None:
+        return "ended"  # meanwhile; the way leads to the sign-in page
     limiting.spend(limiting.VERIFICATION, address)
     notices.email_change_asked(user, address)
     audit.event("email_change_asked", user=user.id, address=request.remote_addr)

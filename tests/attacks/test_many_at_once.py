@@ -13,10 +13,9 @@ from argon2 import PasswordHasher
 from flask import Flask
 
 from sso import audit_trail, limiting, passwords
-from sso.extensions import db
 from sso.factors import recovery
 from sso.models import User
-from sso.store import audit_events, sessions
+from sso.store import audit_events
 from tests.actors import BASE, ORIGIN, Browser, Page, RelyingParty
 from tests.attacks.conftest import Watch
 from tests.factories import PASSWORD
@@ -123,26 +122,6 @@ def test_a_change_of_the_password_tells_no_more(app: Flask, user: User, at_once:
     pages = at_once(guesses)
     assert [page.status for page in pages].count(200) == FREE
     assert pages[-1].status == 429
-
-
-def test_a_session_that_is_ended_meanwhile_sets_no_password(
-    app: Flask, user: User, at_once: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    thief = Browser(app)
-    thief.sign_in()
-    thief.open(ACCOUNT)
-    hash_password = passwords.hash_password
-
-    def ended_meanwhile(password: str) -> str:
-        with app.app_context():
-            assert sessions.end()
-            db.session.commit()
-        return hash_password(password)
-
-    monkeypatch.setattr(passwords, "hash_password", ended_meanwhile)
-    form = {"action": "change_password", "old_password": PASSWORD}
-    thief.submit(**form, new_password="the password of a thief")
-    assert Browser(app).sign_in(password=PASSWORD).path.endswith("/account")
 
 
 def test_a_recovery_code_that_comes_late_is_not_used(

@@ -1,0 +1,83 @@
+"""The account, or the session, ends while a password is being checked or hashed."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from flask import Flask
+from sqlalchemy import select
+
+from sso import passwords
+from sso.extensions import db
+from sso.models import Mail, User
+from sso.store import sessions, users
+from tests.actors import BASE, Browser
+from tests.factories import PASSWORD
+from tests.second_factors import ACCOUNT
+
+CHANGE = {
+    "action": "change_password",
+    "old_password": PASSWORD,
+    "new_password": "another long password",
+}
+
+
+def end_session(user: User) -> None:
+    assert sessions.end()
+
+
+def delete_user(user: User) -> None:
+    users.remove(user)
+
+
+@pytest.fixture
+def meanwhile(app: Flask, user: User, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Let it happen at the end of some work on a password."""
+
+    def at_the_end_of(name: str, happens: Callable[[User], None]) -> None:
+        work = getattr(passwords, name)
+
+        def and_then(*given: Any) -> Any:
+            found = work(*given)
+            with app.app_context():
+                happens(user)
+                db.session.commit()
+            return found
+
+        monkeypatch.setattr(passwords, name, and_then)
+
+    return at_the_end_of
+
+
+@pytest.mark.parametrize("work", ["verify", "hash_password"])
+@pytest.mark.parametrize("happens", [end_session, delete_user])
+def test_a_password_is_being_changed(
+    app: Flask, user: User, meanwhile: Any, work: str, happens: Any
+) -> None:
+    browser = Browser(app)
+    browser.sign_in()
+    browser.open(ACCOUNT)
+    meanwhile(work, happens)
+    page = browser.submit(**CHANGE)
+    assert (page.status, page.path) == (200, f"{BASE}/sign-in")
+    with app.app_context():
+        found = users.find_by_email(user.email)
+        assert found is None or found.password_hash == user.password_hash
+
+
+def test_somebody_signs_in(app: Flask, user: User, meanwhile: Any) -> None:
+    meanwhile("verify", delete_user)
+    page = Browser(app).sign_in()
+    assert (page.status, page.path) == (200, f"{BASE}/sign-in")
+
+
+@pytest.mark.parametrize("happens", [end_session, delete_user])
+def test_an_address_is_being_changed(app: Flask, user: User, meanwhile: Any, happens: Any) -> None:
+    browser = Browser(app)
+    browser.sign_in()
+    browser.open(f"{ACCOUNT}/email")
+    meanwhile("verify", happens)
+    page = browser.submit(action="change", email="new@example.com", password=PASSWORD)
+    assert (page.status, page.path) == (200, f"{BASE}/sign-in")
+    with app.app_context():
+        assert not db.session.scalars(select(Mail).filter_by(kind="change_email")).all()
