@@ -60,7 +60,7 @@ def show(client_id: str, as_json: bool) -> None:
     told = {
         "live_grants": count,
         "newest_grants": [views.grant(grant) for grant in newest],
-        "logout_tokens_waiting": logout_deliveries.waiting(client_id)[0],
+        "logout_tokens_waiting": logout_deliveries.waiting_for(client_id),
     }
     if as_json:
         print_json({**views.client(client), **told})

@@ -121,8 +121,8 @@ def signing_key_life() -> Findings:
 def worker() -> Findings:
     """Whether somebody does what has been due for a while."""
     due = {
-        "a mail": mails.due_since(),
-        "a logout token": logout_deliveries.due_since(),
+        "a mail": mails.outbox.due_since(),
+        "a logout token": logout_deliveries.outbox.due_since(),
         "an audit event": audit_events.unsealed_since(),
     }
     db.session.rollback()

@@ -27,7 +27,7 @@ def deliver_due() -> int:
 
     Tells how many attempts there were.
     """
-    claimed = logout_deliveries.claim(AT_ONCE, until=clock.now() + LEASE)
+    claimed = logout_deliveries.outbox.claim(AT_ONCE, until=clock.now() + LEASE)
     posts = [_post(delivery) for delivery in claimed]
     db.session.commit()
     if not claimed:
@@ -67,7 +67,7 @@ def _settle(claimed: Sequence[LogoutDelivery], faults: Sequence[str | None]) -> 
     now = clock.now()
     for delivery, fault in zip(claimed, faults, strict=True):
         again_at = next_attempt(delivery.created_at, delivery.attempts, now) if fault else None
-        logout_deliveries.settle(
+        logout_deliveries.outbox.settle(
             delivery.id, delivered=fault is None, again_at=again_at, fault=fault
         )
         known = {"client": delivery.client_id, "user": delivery.sub, "sid": delivery.sid}

@@ -41,7 +41,7 @@ _NOT_TRIED = Outcome(tried=False)
 
 def deliver_due() -> int:
     """Send what is due, through one connection. Commits. Tells how many attempts there were."""
-    claimed = mails.claim(AT_ONCE, until=clock.now() + LEASE)
+    claimed = mails.outbox.claim(AT_ONCE, until=clock.now() + LEASE)
     if not claimed:
         db.session.rollback()
         return 0
@@ -127,11 +127,11 @@ def _settle(mail: Mail, outcome: Outcome, written: Written | None) -> None:
     if not outcome.sent and written and written.token_id:
         mail_tokens.remove(written.token_id)  # the next attempt has one of its own
     if not outcome.tried:
-        mails.put_back(mail.id)
+        mails.outbox.put_back(mail.id)
         return
     done = outcome.sent or outcome.final
     again_at = None if done else next_attempt(mail.created_at, mail.attempts, clock.now())
-    mails.settle(mail.id, delivered=outcome.sent, again_at=again_at, fault=outcome.fault)
+    mails.outbox.settle(mail.id, delivered=outcome.sent, again_at=again_at, fault=outcome.fault)
     known = {"mail": mail.id, "kind": mail.kind, "user": mail.user_id, "attempts": mail.attempts}
     if outcome.sent:
         audit.event("mail_sent", **known)

@@ -60,10 +60,10 @@ def _key_ages() -> gauges.Reading:
 
 
 def _logouts() -> tuple[float, float]:
-    count, oldest = logout_deliveries.waiting()
+    count, oldest = logout_deliveries.outbox.waiting()
     return count, (clock.now() - oldest).total_seconds() if oldest else 0.0
 
 
 def _mails() -> tuple[float, float]:
-    count, oldest = mails.waiting()
+    count, oldest = mails.outbox.waiting()
     return count, (clock.now() - oldest).total_seconds() if oldest else 0.0

@@ -219,7 +219,7 @@ def test_what_one_worker_took_no_other_takes(
 ) -> None:
     ask(app, user.email)
     with app.app_context():
-        assert len(mails.claim(9, until=clock.now() + mail_delivery.LEASE)) == 1
+        assert len(mails.outbox.claim(9, until=clock.now() + mail_delivery.LEASE)) == 1
         db.session.commit()
     assert mailbox.read() == []
     clock.move(seconds=mail_delivery.LEASE.total_seconds() + 1)  # that worker has died

@@ -42,7 +42,7 @@ def test_each_mail_is_taken_by_one_worker(app: Flask) -> None:
 
     def claim(_: int) -> list[UUID]:
         with app.app_context():
-            found = mails.claim(5, until=clock.now() + timedelta(minutes=1))
+            found = mails.outbox.claim(5, until=clock.now() + timedelta(minutes=1))
             db.session.commit()
             return [mail.id for mail in found]
 
@@ -56,4 +56,4 @@ def test_a_rolled_back_cause_owes_nothing(app: Flask) -> None:
     with app.app_context():
         mails.add(Mail(kind="reset", address="a@example.com"))
         db.session.rollback()
-        assert mails.waiting() == (0, None)
+        assert mails.outbox.waiting() == (0, None)
