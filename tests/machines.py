@@ -7,6 +7,8 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import requests
@@ -87,6 +89,17 @@ class Postgresql(Machine):
         """Stop it at once, and forget its data."""
         self.stop(signal.SIGQUIT)
         shutil.rmtree(self.folder)
+
+
+@contextmanager
+def postgresql() -> Iterator[str]:
+    """A cluster for one purpose; gives its SQLAlchemy URL."""
+    cluster = Postgresql(fsync="off")
+    cluster.start()
+    try:
+        yield cluster.url
+    finally:
+        cluster.remove()
 
 
 class Redis(Machine):

@@ -1,10 +1,9 @@
-"""Real services for tests: PostgreSQL, gunicorn, Chromium. All listen on 127.0.0.1."""
+"""Real services for tests: gunicorn, Redis, Chromium. All listen on 127.0.0.1."""
 
 import json
 import os
 import random
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -14,7 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 import requests
 
@@ -68,51 +66,6 @@ def wait_for(ready: Callable[[], bool], what: str, seconds: float = 30) -> None:
             return
         time.sleep(0.05)
     raise AssertionError(f"{what} was not ready within {seconds} s")
-
-
-@contextmanager
-def postgresql(folder: Path) -> Iterator[str]:
-    """A cluster of its own in a folder; gives its SQLAlchemy URL."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    initdb = require("PostgreSQL", str(found[-1]) if found else shutil.which("initdb"))
-    postgres = str(Path(initdb).with_name("postgres"))
-    data, prefix = folder / "data", []
-    if os.geteuid() == 0:  # PostgreSQL refuses to run as root
-        prefix = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
-        shutil.chown(folder, "postgres", "postgres")
-        for parent in folder.parents:
-            if parent.owner() == "root" and parent.is_relative_to("/tmp"):
-                parent.chmod(parent.stat().st_mode | 0o011)
-    subprocess.run(
-        [*prefix, initdb, "-D", str(data), "-A", "trust", "-U", "postgres", "--no-sync"],
-        check=True,
-        capture_output=True,
-    )
-    port = free_port()
-    options = {"listen_addresses": "127.0.0.1", "port": port, "fsync": "off"}
-    arguments = [f"-c{name}={value}" for name, value in options.items()]
-    log = (folder / "log").open("w")
-    process = subprocess.Popen(
-        [*prefix, postgres, "-D", str(data), "-k", str(folder), *arguments],
-        stdout=log,
-        stderr=subprocess.STDOUT,
-    )
-    try:
-        wait_for(lambda: process.poll() is None and _takes_connections(port), "PostgreSQL")
-        yield f"postgresql+psycopg://postgres@127.0.0.1:{port}/postgres"
-    finally:
-        process.send_signal(signal.SIGINT)  # at once, though somebody may be connected
-        process.wait(20)
-        log.close()
-
-
-def _takes_connections(port: int) -> bool:
-    """Its port is open before it has started."""
-    try:
-        psycopg.connect(f"host=127.0.0.1 port={port} user=postgres connect_timeout=5").close()
-    except psycopg.OperationalError:
-        return False
-    return True
 
 
 @contextmanager

@@ -25,7 +25,8 @@ from tests.actors import Browser, pkce
 from tests.bench import floor, processes, report, seed
 from tests.bench.places import BARE, BASE, PLACES, World
 from tests.bench.transport import Request, in_process, over_connections
-from tests.services import Server, postgresql
+from tests.machines import postgresql
+from tests.services import Server
 
 CLIENT = "Benchmark"
 REDIRECT_URI = "https://app.bench.example/callback"
@@ -40,8 +41,7 @@ def main() -> None:
         root = Path(folder)
         url = options.database_url
         if url is None and options.database == "postgresql":
-            (root / "postgresql").mkdir()
-            url = stack.enter_context(postgresql(root / "postgresql"))
+            url = stack.enter_context(postgresql())
         found = _measure(root, url, options)
     if options.json:
         options.json.write_text(json.dumps(found, indent=2) + "\n")

@@ -14,7 +14,8 @@ from werkzeug.serving import make_server
 
 from sso.demo.application import create_sample_application
 from tests.browser.conftest import EMAIL, PASSWORD
-from tests.services import ROOT, Server, free_port, postgresql, wait_for
+from tests.machines import postgresql
+from tests.services import ROOT, Server, free_port, wait_for
 
 
 class Sample:
@@ -73,9 +74,7 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
     environ = {}
     with ExitStack() as stack:
         if request.param == "postgresql":
-            folder = tmp_path / "cluster"
-            folder.mkdir()
-            environ["SSO_DATABASE_URL"] = stack.enter_context(postgresql(folder))
+            environ["SSO_DATABASE_URL"] = stack.enter_context(postgresql())
         folder = tmp_path / "server"
         folder.mkdir()
         yield stack.enter_context(Server(folder, **environ).running())

@@ -5,7 +5,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.services import Server, postgresql
+from tests.machines import postgresql
+from tests.services import Server
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
@@ -15,7 +16,6 @@ def server(
     environ = {}
     with ExitStack() as stack:
         if request.param == "postgresql":
-            cluster = postgresql(tmp_path_factory.mktemp("cluster"))
-            environ["SSO_DATABASE_URL"] = stack.enter_context(cluster)
+            environ["SSO_DATABASE_URL"] = stack.enter_context(postgresql())
         folder = tmp_path_factory.mktemp("server")
         yield stack.enter_context(Server(folder, **environ).running())

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import create_engine, text
 
-from tests.services import Server, postgresql
+from tests.machines import postgresql
+from tests.services import Server
 
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def cluster() -> Iterator[str]:
     """The address of a PostgreSQL server."""
-    with postgresql(tmp_path_factory.mktemp("cluster")) as url:
+    with postgresql() as url:
         yield url
 
 

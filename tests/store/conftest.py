@@ -11,13 +11,12 @@ from sso import audit_trail, create_app, migrating
 from sso.extensions import db
 from sso.jobs.key_rotation import ensure_keys
 from tests.conftest import SECRET_KEY
-from tests.services import postgresql
+from tests.machines import postgresql
 
 
 @pytest.fixture(scope="session")
-def postgresql_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder: Path = tmp_path_factory.mktemp("postgresql")
-    with postgresql(folder) as url:
+def postgresql_url() -> Iterator[str]:
+    with postgresql() as url:
         yield url
 
 
