@@ -26,6 +26,25 @@ def test_others_do(password: str) -> None:
     assert passwords.fault(password) is None
 
 
+@pytest.mark.parametrize(
+    "password", ["PENTIUM2BUSTER12", "$2b$10$N9qo8uLOickgx2ZMRZoMye", "no text \udcff\udcfe at all"]
+)
+def test_so_do_odd_ones(password: str) -> None:
+    assert passwords.fault(password, [password[:4]]) is None
+
+
+def test_the_own_address_is_refused_however_long() -> None:
+    address = "christopher.montgomery@engineering.example.com"
+    assert passwords.fault(address, ("Christopher", address)) == passwords.TOO_COMMON
+
+
+@given(st.text(alphabet="4@8({[<3691!|70$5+%2abcdef", min_size=12, max_size=99))
+def test_crafted_symbols_are_estimated_by_their_beginning(password: str) -> None:
+    taken = passwords._beginning(password)
+    assert len(taken) <= 32
+    assert len(taken) <= 12 or len(set(taken) - set("abcdef")) <= 8
+
+
 def test_the_own_name_is_refused() -> None:
     assert passwords.fault("dana@example.com", ("Dana", "dana@example.com")) == passwords.TOO_COMMON
 
