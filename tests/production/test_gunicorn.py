@@ -120,7 +120,7 @@ from sso.gunicorn_conf import *
 
 def post_fork(_, worker):
     if worker.age == 2:
-        time.sleep(3)
+        time.sleep(60)
 """
 
 
@@ -132,7 +132,6 @@ def test_a_stop_reaches_a_worker_that_is_just_starting(tmp_path: Path) -> None:
     with server.serving("-c", str(tmp_path / "slow.py")):
         pass  # stopped within 20 s, or it raises
     assert server.process.returncode == 0
-    assert "was sent SIGTERM" in server.log
 
 
 @pytest.fixture(scope="module")
