@@ -176,6 +176,7 @@ class Server:
             self.process.wait(20)
         except subprocess.TimeoutExpired:
             self.process.kill()
+            self.process.wait()
             raise AssertionError(f"gunicorn did not stop:\n{self.log}") from None
 
     def restart(self) -> None:

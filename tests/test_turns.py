@@ -196,7 +196,10 @@ def test_a_slow_body_lets_others_run(
 
 @pytest.mark.parametrize(
     ("length", "status"),
-    [("0", 400), ("", 400), ("-1", 400), ("x", 400), ("262144", 400), ("262145", 413)],
+    [
+        *[("0", 400), ("", 400), ("-1", 400), ("x", 400), ("9" * 5000, 400)],
+        *[("262144", 400), ("262145", 413)],
+    ],
 )
 def test_a_length_beyond_the_bound_is_refused(alone: Flask, length: str, status: int) -> None:
     environ = EnvironBuilder(path=f"{BASE}/oauth2/token", method="POST").get_environ()

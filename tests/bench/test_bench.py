@@ -33,6 +33,7 @@ def test_the_benchmark_runs(tmp_path: Path) -> None:
     for place in PLACES:
         assert found["gunicorn"][place.name]["per_second"] > 0
         assert f"| {place.name} |" in done.stdout
+    assert 50 < found["memory_mb"]["at start"] < found["memory_mb"]["after the load"] < 500
     for name, (statements, commits) in AIMS.items():
         # The key ring is read anew every ten seconds: once in the twenty requests that count.
         assert found["statements"][name][0] <= statements + 0.05
