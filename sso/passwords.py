@@ -1,6 +1,6 @@
 """Passwords: Argon2id (RFC 9106), as costly for unknown users as for known ones.
 
-What checks, makes or judges one may wait for others. The transaction must be over before it.
+What checks or makes one may wait for others. The transaction must be over before it.
 """
 
 import os
