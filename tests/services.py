@@ -136,10 +136,10 @@ class Server:
         return registered
 
     @contextmanager
-    def running(self) -> Iterator["Server"]:
+    def running(self, *arguments: str) -> Iterator["Server"]:
         """Migrate, start, wait until ready; stop in the end."""
         self.flask("db", "upgrade")
-        with self.serving():
+        with self.serving(*arguments):
             yield self
 
     @contextmanager

@@ -7,14 +7,23 @@ from urllib.parse import urlencode
 
 import flask
 import pytest
-from playwright.sync_api import Browser, Page, Playwright, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, Playwright, expect, sync_playwright
 from werkzeug.serving import make_server
 
 from sso.demo.application import create_sample_application
+from tests.browser.torn import torn
 from tests.services import CHROMIUM_ARGUMENTS, Server, chromium, free_port
 
 PASSWORD = "correct horse battery"
 EMAIL = "dana@example.com"
+TORN = "tests.browser.torn:app"
+expect.set_options(timeout=20_000)  # 5 s are little where many tests share two cores
+
+
+def press(button: Locator) -> None:
+    """Click what leads to another page, and wait for the whole of it: a click does not."""
+    with button.page.expect_navigation():
+        button.click()
 
 
 @dataclass(frozen=True)
@@ -40,7 +49,7 @@ class Site:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     port = free_port()
-    with Server(tmp_path_factory.mktemp("server")).running() as server:
+    with Server(tmp_path_factory.mktemp("server")).running(TORN) as server:
         user = ["user", "create", "--email", EMAIL, "--name", "Dana Demo"]
         server.flask(*user, "--password-stdin", stdin=PASSWORD + "\n")
         origin = f"http://127.0.0.1:{port}"
@@ -53,7 +62,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             secret_key="only for tests",
         )
         app.add_url_rule("/echo", "echo", lambda: dict(flask.request.form), methods=["GET", "POST"])
-        sample = make_server("127.0.0.1", port, app, threaded=True)
+        sample = make_server("127.0.0.1", port, torn(app), threaded=True)
         thread = threading.Thread(target=sample.serve_forever, daemon=True)
         thread.start()
         yield Site(server, f"{origin}/", f"{origin}/echo", echo["client_id"])

@@ -6,7 +6,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
 
-from tests.browser.conftest import EMAIL, PASSWORD, Site
+from tests.browser.conftest import EMAIL, PASSWORD, Site, press
 
 OPTIONS = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
 
@@ -29,8 +29,7 @@ def check(page: Page) -> None:
 def fill(page: Page, password: str = PASSWORD) -> None:
     page.locator("#email").fill(EMAIL)
     page.locator("#password").fill(password)
-    page.locator("form button.primary").click()
-    page.wait_for_load_state()
+    press(page.locator("form button.primary"))
 
 
 def test_the_way_to_an_application(page: Page, site: Site) -> None:
@@ -55,13 +54,11 @@ def test_the_account_and_the_way_out(page: Page, site: Site) -> None:
     page.locator("button[value=change_password]").evaluate(
         "button => button.form.noValidate = true"
     )
-    page.locator("button[value=change_password]").click()
-    page.wait_for_load_state()
+    press(page.locator("button[value=change_password]"))
     check(page)
     page.goto(f"{base}/sign-out")
     check(page)
-    page.locator("button[value=sign_out]").click()
-    page.wait_for_load_state()
+    press(page.locator("button[value=sign_out]"))
     check(page)
 
 

@@ -8,7 +8,7 @@ import pyotp
 import pytest
 from playwright.sync_api import Browser, BrowserContext, CDPSession, Page, expect
 
-from tests.browser.conftest import PASSWORD
+from tests.browser.conftest import PASSWORD, TORN, press
 from tests.browser.test_accessibility import check
 from tests.services import Server
 
@@ -23,7 +23,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     made = Server(tmp_path_factory.mktemp("server"), workers=1)
     made.origin = made.origin.replace("127.0.0.1", "localhost")
     made.base_url = made.environ["SSO_BASE_URL"] = f"{made.origin}/api/auth"
-    with made.running():
+    with made.running(TORN):
         yield made
 
 
@@ -74,19 +74,19 @@ def sign_in(page: Page, server: Server, email: str) -> None:
     page.goto(f"{server.base_url}/sign-in")
     page.get_by_label("E-mail").fill(email)
     page.get_by_label("Password").fill(PASSWORD)
-    page.get_by_role("button", name="Sign in", exact=True).click()
+    press(page.get_by_role("button", name="Sign in", exact=True))
 
 
 def sign_out(page: Page, server: Server) -> None:
     page.goto(f"{server.base_url}/sign-out")
-    page.get_by_role("button", name="Sign out").click()
+    press(page.get_by_role("button", name="Sign out"))
     expect(page.get_by_role("heading", level=1)).to_have_text("You are signed out")
 
 
 def add_passkey(page: Page, server: Server) -> None:
     page.goto(f"{server.base_url}/account/factors")
     page.get_by_label("Name of the passkey").fill("My laptop")
-    page.get_by_role("button", name="Add a passkey").click()
+    press(page.get_by_role("button", name="Add a passkey"))
     expect(page.get_by_role("heading", level=1)).to_have_text("Your recovery codes")
 
 
@@ -125,7 +125,7 @@ def test_a_security_key_after_the_password(page: Page, server: Server, email: st
     sign_out(page, server)
     sign_in(page, server, email)
     expect(page.get_by_role("heading", level=1)).to_have_text("Confirm that it is you")
-    page.get_by_role("button", name="Use a passkey").click()
+    press(page.get_by_role("button", name="Use a passkey"))
     expect(page.get_by_role("heading", level=1)).to_have_text("Your account")
 
 
@@ -140,7 +140,7 @@ def test_a_person_who_presses_cancel(page: Page, server: Server, email: str) -> 
     page.evaluate("() => { navigator.credentials.get = () => Promise.reject(new Error()); }")
     button.click()
     expect(page.get_by_role("alert")).to_contain_text("did not hand over a passkey")
-    page.get_by_role("button", name="Cancel").click()
+    press(page.get_by_role("button", name="Cancel"))
     expect(page.get_by_label("Password")).to_be_visible()
 
 
@@ -165,13 +165,13 @@ def test_axe_finds_nothing(chrome: Browser, server: Server, email: str) -> None:
     look()
     app = pyotp.TOTP((page.locator(".secret").text_content() or "").replace(" ", ""))
     page.get_by_label("Code that the app shows").fill(app.now())
-    page.get_by_role("button", name="Turn it on").click()
+    press(page.get_by_role("button", name="Turn it on"))
     expect(page.get_by_role("status")).to_be_visible()
     look()
     sign_out(page, server)
     sign_in(page, server, email)
     page.get_by_label("Code from your authenticator app").fill("000000")
-    page.get_by_role("button", name="Continue", exact=True).click()
+    press(page.get_by_role("button", name="Continue", exact=True))
     expect(page.get_by_role("alert")).to_be_visible()
     page.get_by_text("Use a recovery code").click()
     look()
@@ -184,26 +184,26 @@ def test_codes(chrome: Browser, server: Server, email: str, scripts: bool) -> No
     context = chrome.new_context(java_script_enabled=scripts)
     page = context.new_page()
     sign_in(page, server, email)
-    page.get_by_role("link", name="Passkeys, authenticator app").click()
-    page.get_by_role("link", name="Set up an authenticator app").click()
+    press(page.get_by_role("link", name="Passkeys, authenticator app"))
+    press(page.get_by_role("link", name="Set up an authenticator app"))
     expect(page.get_by_role("img", name="QR code")).to_be_visible()
     app = pyotp.TOTP((page.locator(".secret").text_content() or "").replace(" ", ""))
     page.get_by_label("Code that the app shows").fill("000000")
-    page.get_by_role("button", name="Turn it on").click()
+    press(page.get_by_role("button", name="Turn it on"))
     expect(page.get_by_role("alert")).to_be_visible()
     code = app.now()
     page.get_by_label("Code that the app shows").fill(code)
-    page.get_by_role("button", name="Turn it on").click()
+    press(page.get_by_role("button", name="Turn it on"))
     codes = page.locator("li code").all_text_contents()
     assert len(codes) == 10
-    page.get_by_role("link", name="I have kept them").click()
+    press(page.get_by_role("link", name="I have kept them"))
     sign_out(page, server)
     sign_in(page, server, email)
     page.get_by_label("Code from your authenticator app").fill(code)
-    page.get_by_role("button", name="Continue", exact=True).click()
+    press(page.get_by_role("button", name="Continue", exact=True))
     expect(page.get_by_role("alert")).to_contain_text("used already")
     page.get_by_text("Use a recovery code").click()
     page.get_by_label("Recovery code").fill(codes[0])
-    page.get_by_role("button", name="Continue with the recovery code").click()
+    press(page.get_by_role("button", name="Continue with the recovery code"))
     expect(page.get_by_role("heading", level=1)).to_have_text("Your account")
     context.close()

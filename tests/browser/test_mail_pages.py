@@ -11,7 +11,9 @@ from flask import Flask
 from playwright.sync_api import Browser, Page
 from werkzeug.serving import make_server
 
+from tests.browser.conftest import press
 from tests.browser.test_accessibility import check
+from tests.browser.torn import torn
 from tests.mailbox import Mailbox, MailServer
 from tests.services import free_port
 
@@ -28,7 +30,7 @@ def served(make_app: Callable[..., Flask], _mail_server: MailServer) -> Iterator
         SSO_SMTP_URL=_mail_server.url,
         SSO_SIGN_UP="open",
     )
-    server = make_server("127.0.0.1", port, app, threaded=True)
+    server = make_server("127.0.0.1", port, torn(app), threaded=True)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     _mail_server.messages.clear()
@@ -50,15 +52,14 @@ def send(page: Page, **fields: str) -> None:
     check(page)
     for name, value in fields.items():
         page.locator(f"#{name}").fill(value)
-    page.locator("form button.primary").last.click()
-    page.wait_for_load_state()
+    press(page.locator("form button.primary").last)
     check(page)
 
 
 def test_the_life_of_an_account(page: Page, served: Mailbox) -> None:
     base = served.app.extensions["sso.settings"].base_url
     page.goto(f"{base}/sign-in")
-    page.locator("a[href*='/sign-up']").click()
+    press(page.locator("a[href*='/sign-up']"))
     send(page, email=EMAIL)
     assert "sent=1" in page.url
     page.goto(served.link(EMAIL))
@@ -68,7 +69,7 @@ def test_the_life_of_an_account(page: Page, served: Mailbox) -> None:
     assert page.get_by_role("status").is_visible()
     send(page, email=EMAIL, password="a first long password")
 
-    page.locator("a[href$='/account/email']").click()
+    press(page.locator("a[href$='/account/email']"))
     send(page, email="nia@elsewhere.example", password="wrong")
     send(page, password="a first long password")
     assert page.get_by_role("status").is_visible()
@@ -80,7 +81,7 @@ def test_the_life_of_an_account(page: Page, served: Mailbox) -> None:
 
     page.context.clear_cookies()
     page.goto(f"{base}/sign-in")
-    page.locator("a[href*='/forgotten-password']").click()
+    press(page.locator("a[href*='/forgotten-password']"))
     send(page, email="nia@elsewhere.example")
     page.goto(served.link("nia@elsewhere.example"))
     send(page, new_password=NEW)

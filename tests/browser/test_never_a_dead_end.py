@@ -12,7 +12,8 @@ from flask import Flask
 from playwright.sync_api import Browser, Page, Playwright, expect
 from werkzeug.serving import make_server
 
-from tests.browser.conftest import EMAIL, PASSWORD, Site
+from tests.browser.conftest import EMAIL, PASSWORD, Site, press
+from tests.browser.torn import torn
 from tests.conftest import Clock
 from tests.factories import make_client, make_user
 from tests.services import CHROMIUM_ARGUMENTS, chromium, free_port
@@ -28,33 +29,33 @@ def page(chrome: Browser) -> Iterator[Page]:
 def fill(page: Page) -> None:
     page.get_by_label("E-mail").fill(EMAIL)
     page.get_by_label("Password").fill(PASSWORD)
-    page.get_by_role("button", name="Sign in").click()
+    press(page.get_by_role("button", name="Sign in"))
 
 
 def test_back_after_consent_and_forward_again(page: Page, site: Site) -> None:
     page.goto(site.request(state="one", prompt="consent"))
     fill(page)
-    page.get_by_role("button", name="Allow").click()
+    press(page.get_by_role("button", name="Allow"))
     page.wait_for_url(f"{site.echo}?code=**")
     page.go_back()
     # The consent page again, or straight on to the application: never an error.
     allow = page.get_by_role("button", name="Allow")
     if allow.is_visible():
-        allow.click()
+        press(allow)
     page.wait_for_url(f"{site.echo}?code=**state=one**")
 
 
 def test_two_tabs_with_two_applications(page: Page, site: Site) -> None:
     page.goto(site.sample)
-    page.click("#sign-in")
+    press(page.locator("#sign-in"))
     other = page.context.new_page()
     other.goto(site.request(state="two"))
     fill(page)
     fill(other)  # its form is older than the sign-in of the first tab
     for tab, end in ((page, site.sample), (other, site.echo)):
-        tab.wait_for_load_state()
-        if tab.get_by_role("button", name="Allow").is_visible():
-            tab.get_by_role("button", name="Allow").click()
+        allow = tab.get_by_role("button", name="Allow")
+        if allow.is_visible():
+            press(allow)
         tab.wait_for_url(re.compile(re.escape(end)))
 
 
@@ -63,7 +64,7 @@ def test_a_restart_between_sign_in_and_consent(page: Page, site: Site) -> None:
     fill(page)
     expect(page.get_by_role("button", name="Allow")).to_be_visible()
     site.server.restart()
-    page.get_by_role("button", name="Allow").click()
+    press(page.get_by_role("button", name="Allow"))
     page.wait_for_url(f"{site.echo}?code=**state=three**")
 
 
@@ -88,9 +89,8 @@ def test_cookies_are_blocked(without_cookies: Page, page: Page, site: Site) -> N
     # With cookies, the link leads on from where the person was.
     page.goto(f"{site.server.origin}{again}")
     fill(page)
-    page.wait_for_load_state()
     if page.get_by_role("button", name="Allow").is_visible():
-        page.get_by_role("button", name="Allow").click()
+        press(page.get_by_role("button", name="Allow"))
     page.wait_for_url(f"{site.echo}?code=**state=four**")
 
 
@@ -103,17 +103,18 @@ def test_a_page_left_open(
     app = make_app(SSO_BASE_URL=f"http://127.0.0.1:{port}/api/auth")
     make_user(app)
     client = make_client(app)
-    served = make_server("127.0.0.1", port, app, threaded=True)
+    served = make_server("127.0.0.1", port, torn(app), threaded=True)
     threading.Thread(target=served.serve_forever, daemon=True).start()
     page.route("https://books.example/**", lambda route: route.fulfill(body="Books"))
     page.goto(f"http://127.0.0.1:{port}/api/auth/oauth2/authorize?{urlencode(client.parameters())}")
     clock.move(hours=hours)
     fill(page)
     if hours < 24:
+        # Playwright's routes see no redirects: nobody answers at the address it ends at.
         page.get_by_role("button", name="Allow").click()
         page.wait_for_url(f"{client.redirect_uri}?code=**")
     else:
         expect(page.get_by_role("heading")).to_have_text("Please start again")
-        page.get_by_role("link", name="Back to Books").click()
+        press(page.get_by_role("link", name="Back to Books"))
         page.wait_for_url("https://books.example/")
     served.shutdown()

@@ -13,7 +13,8 @@ from playwright.sync_api import Browser, Page, expect
 from werkzeug.serving import make_server
 
 from sso.demo.application import create_sample_application
-from tests.browser.conftest import EMAIL, PASSWORD
+from tests.browser.conftest import EMAIL, PASSWORD, TORN, press
+from tests.browser.torn import torn
 from tests.machines import postgresql
 from tests.services import ROOT, Server, free_port, wait_for
 
@@ -42,7 +43,7 @@ class Sample:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        served = make_server("127.0.0.1", self.port, self.app, threaded=True)
+        served = make_server("127.0.0.1", self.port, torn(self.app), threaded=True)
         thread = threading.Thread(target=served.serve_forever, daemon=True)
         thread.start()
         try:
@@ -77,7 +78,7 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
             environ["SSO_DATABASE_URL"] = stack.enter_context(postgresql())
         folder = tmp_path / "server"
         folder.mkdir()
-        yield stack.enter_context(Server(folder, **environ).running())
+        yield stack.enter_context(Server(folder, **environ).running(TORN))
 
 
 def test_the_story(chrome: Browser, server: Server) -> None:
@@ -92,7 +93,7 @@ def test_the_story(chrome: Browser, server: Server) -> None:
             enter(page, first, password=True)
             enter(page, second)
             enter(page, third)
-        page.click("#sign-out")
+        press(page.locator("#sign-out"))
         # At the third, it came back to the application by way of the server.
         expect(page.locator("#sign-in")).to_be_visible()
         assert page.url == third.url
@@ -112,12 +113,12 @@ def test_the_story(chrome: Browser, server: Server) -> None:
 
 def enter(page: Page, sample: Sample, password: bool = False) -> None:
     page.goto(sample.url)
-    page.click("#sign-in")
+    press(page.locator("#sign-in"))
     if password:
         page.get_by_label("E-mail").fill(EMAIL)
         page.get_by_label("Password").fill(PASSWORD)
-        page.get_by_role("button", name="Sign in").click()
-    page.get_by_role("button", name="Allow").click()
+        press(page.get_by_role("button", name="Sign in"))
+    press(page.get_by_role("button", name="Allow"))
     expect(page.locator("#profile-email")).to_have_text(EMAIL)
 
 
