@@ -191,7 +191,7 @@ class Server:
         assert self.process.poll() is None, self.log
         try:
             return requests.get(f"{self.origin}/readyz", timeout=5).ok
-        except requests.ConnectionError:
+        except (requests.ConnectionError, requests.Timeout):
             return False
 
 
