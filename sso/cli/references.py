@@ -22,4 +22,8 @@ def resolve(reference: str) -> str:
         raise ReferenceFault("it is neither env:NAME nor file:PATH")
     if not value:
         raise ReferenceFault(f"{reference}: it is empty or not there")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ReferenceFault(f"{reference}: it is not valid UTF-8") from None
     return value

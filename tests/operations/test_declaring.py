@@ -1,6 +1,7 @@
 """`flask export` and `flask apply`: one file for another installation, or for tomorrow."""
 
 import json
+import os
 import stat
 import tomllib
 from collections.abc import Callable, Iterator
@@ -208,6 +209,25 @@ def test_files_that_do_not_do(apply: Callable[..., Any], text: str, fault: str) 
     assert result.exit_code == 1
     assert fault in result.stderr
     assert SECRET not in result.stderr
+
+
+@pytest.mark.parametrize("kind", ["env", "file"])
+def test_a_secret_that_is_not_utf_8(
+    app: Flask,
+    apply: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+) -> None:
+    latin = "mot de passe oublié".encode("latin-1")
+    (tmp_path / "erin").write_bytes(latin)
+    monkeypatch.setitem(VALUES, "ERIN", os.fsdecode(latin))
+    reference = {"env": "env:ERIN", "file": f"file:{tmp_path / 'erin'}"}[kind]
+    result = apply(WIKI.replace("env:ERIN", reference))
+    assert result.exit_code == 1
+    assert reference in result.stderr
+    with app.app_context():
+        assert users.every() == clients.every() == []
 
 
 def test_the_file_has_all_metadata(app: Flask) -> None:
