@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 RUNNING = 6
-WAITING = 48  # those that are refused, and wait before they are told
+# Those that are refused, and wait before they are told: a thread each, which is made at need.
+WAITING = 192
 MOMENT = 1.0  # seconds for which they wait
 MAX_BODY = 256 * 1024  # bytes
 ARRIVED = "sso.arrived"  # when a request, read to its end, began to wait for its turn

@@ -23,7 +23,7 @@ from tests.services import Server, wait_for
 
 REQUESTS = 600
 CONNECTIONS = 4
-FLOODS = ((24, False), (24, True), (96, False))
+FLOODS = ((24, False), (24, True), (96, False), (200, False))
 
 
 def main() -> None:

@@ -26,7 +26,7 @@ from tests.services import ROOT, Server, wait_for
 
 WANTED = {
     "worker_class": "gthread",
-    "threads": "70",
+    "threads": "214",
     "preload_app": "True",
     "limit_request_line": "8190",
     "graceful_timeout": "30",
