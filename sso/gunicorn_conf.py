@@ -5,6 +5,7 @@ What is given on the command line goes before; WEB_CONCURRENCY is the number of 
 
 import gc
 import os
+import resource
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -42,6 +43,14 @@ graceful_timeout = 30
 keepalive = 75
 if Path("/dev/shm").is_dir():  # noqa: S108 (gunicorn makes a file of its own in it)
     worker_tmp_dir = "/dev/shm"  # noqa: S108 (signs of life that no busy disk delays)
+
+# A connection takes a file descriptor, and a thread that waits for what it sends another one. With
+# the usual limit of 1024, 800 that are silent would end the worker: it could not accept the next.
+DESCRIPTORS = 4096
+_soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+_wanted = DESCRIPTORS if _hard == resource.RLIM_INFINITY else min(_hard, DESCRIPTORS)
+if _soft != resource.RLIM_INFINITY and _soft < _wanted:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (_wanted, _hard))
 
 # Nobody is believed here: SSO_TRUSTED_PROXIES says whom to believe (see sso.proxies).
 forwarded_allow_ips = ""

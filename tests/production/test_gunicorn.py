@@ -1,12 +1,15 @@
 """gunicorn as shipped: the same settings both ways, no shared connection, no request lost."""
 
 import os
+import resource
 import signal
+import socket
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Event
 
@@ -132,6 +135,32 @@ def test_a_stop_reaches_a_worker_that_is_just_starting(tmp_path: Path) -> None:
     with server.serving("-c", str(tmp_path / "slow.py")):
         pass  # stopped within 20 s, or it raises
     assert server.process.returncode == 0
+
+
+@contextmanager
+def descriptors(most: int) -> Iterator[None]:
+    """What this process, and those that it starts, may open meanwhile."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_connections_that_say_nothing_end_no_worker(tmp_path: Path) -> None:
+    """Under the usual limit of 1024: gunicorn takes 1000, and waits for 214 of them in threads."""
+    server = Server(tmp_path, workers=1)
+    server.flask("db", "upgrade")
+    with ExitStack() as opened:
+        with descriptors(1024):
+            opened.enter_context(server.serving())
+        opened.enter_context(descriptors(2048))
+        (worker,) = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
+        files = Path(f"/proc/{worker}/fd")
+        for _ in range(950):
+            opened.enter_context(socket.create_connection(("127.0.0.1", server.port)))
+        wait_for(lambda: len(list(files.iterdir())) > 1024, "a descriptor for each")
 
 
 @pytest.fixture(scope="module")
