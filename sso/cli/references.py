@@ -15,7 +15,7 @@ def resolve(reference: str) -> str:
         value = os.environ.get(name, "")
     elif kind == "file" and name:
         try:
-            value = Path(name).read_text(encoding="utf-8").rstrip("\r\n")
+            value = Path(name).read_text("utf-8", "surrogateescape").rstrip("\r\n")
         except (OSError, ValueError):
             raise ReferenceFault(f"{reference}: the file cannot be read") from None
     else:

@@ -225,7 +225,7 @@ def test_a_secret_that_is_not_utf_8(
     reference = {"env": "env:ERIN", "file": f"file:{tmp_path / 'erin'}"}[kind]
     result = apply(WIKI.replace("env:ERIN", reference))
     assert result.exit_code == 1
-    assert reference in result.stderr
+    assert f"{reference}: it is not valid UTF-8" in result.stderr
     with app.app_context():
         assert users.every() == clients.every() == []
 
