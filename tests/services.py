@@ -153,6 +153,7 @@ class Server:
 
     def start(self, *arguments: str) -> None:
         """Start gunicorn, with more arguments of its own, and wait until it is ready."""
+        self.arguments = arguments
         with (self.folder / "gunicorn.log").open("a") as log:
             self.process = subprocess.Popen(
                 [
@@ -180,8 +181,9 @@ class Server:
             raise AssertionError(f"gunicorn did not stop:\n{self.log}") from None
 
     def restart(self) -> None:
+        """Stop and start with the arguments of the last start."""
         self.stop()
-        self.start()
+        self.start(*self.arguments)
 
     @property
     def log(self) -> str:
