@@ -23,7 +23,7 @@ def torn(app: Flask) -> Flask:
     def answer(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterator[bytes]:
         return _parts(whole(environ, start_response))
 
-    app.wsgi_app = answer  # type: ignore[method-assign]
+    app.wsgi_app = answer  # type: ignore[method-assign]  # as Flask's manual does
     return app
 
 
