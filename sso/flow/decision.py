@@ -167,11 +167,15 @@ def _second_factor(matter: _Matter) -> Step | None:
 
 def _consent(matter: _Matter) -> Step | None:
     needed = matter.request.scopes_to_consent
-    if "consent" in matter.request.prompt:
-        return None if matter.consented_for_this else AskConsent(needed)
+    asked = "consent" in matter.request.prompt
+    if asked and not matter.consented_for_this:
+        return AskConsent(needed)
+    # Also after prompt=consent: the answer may have been to a page that showed less, such as one
+    # of another request in another tab.
     known = matter.consent.scope if matter.consent else frozenset()
     new = needed - known - matter.declined
-    return None if matter.policy.first_party or not new else AskConsent(new, needed & known)
+    spared = matter.policy.first_party and not asked
+    return AskConsent(new, needed & known) if new and not spared else None
 
 
 _CHECKS: tuple[tuple[Callable[[_Matter], Step | None], str], ...] = (

@@ -113,3 +113,34 @@ def test_nothing_is_allowed_that_was_not_on_the_page(
         given = consents.find(user.id, client.client_id)
         assert given is not None
         assert "phone" not in given.scope.split()
+
+
+def test_consent_in_another_tab_is_not_consent_to_more(
+    browser: Browser, client: RelyingParty, user: User
+) -> None:
+    """`prompt=consent` in two tabs: the answer to one page is no answer to the other."""
+    browser.approve(client, scope="openid")
+    more = browser.authorize(client, scope="openid profile groups", prompt="consent")
+    assert "scope_groups" in more.fields
+    browser.authorize(client, scope="openid email", prompt="consent")
+    assert scope_of(client, browser.allow().code) == {"openid", "email"}
+    page = browser.open(more.url)  # back to the first tab
+    assert "scope_groups" in page.fields, page.url
+    assert scope_of(client, browser.allow().code) == {"openid", "profile", "groups"}
+
+
+def test_what_prompt_consent_did_not_show_is_asked_about(
+    app: Flask, browser: Browser, user: User
+) -> None:
+    client = make_client(app, scope="openid email")
+    browser.authorize(client, scope="openid email groups", prompt="consent")
+    browser.sign_in()
+    with app.app_context():  # meanwhile the operator registers more
+        row = clients.find(client.client_id)
+        assert row is not None
+        row.set_client_metadata({**row.client_metadata, "scope": "openid email groups"})
+        db.session.commit()
+    page = browser.allow()
+    assert "scope_groups" in page.fields, page.url
+    assert "scope_email" not in page.fields
+    assert scope_of(client, browser.allow().code) == {"openid", "email", "groups"}

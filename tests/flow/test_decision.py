@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sso.flow.claims_parameter import ClaimsRequest
@@ -91,6 +91,15 @@ TABLE: dict[str, Row] = {
     "consent again, done": (
         asking(RESUMED, prompt="consent"), SESSION, replace(CONSENT, given_at=SOON), OPEN,
         Answer()),
+    "consent again, but to less": (
+        asking(RESUMED, prompt="consent"), SESSION, replace(PARTLY, given_at=SOON), OPEN,
+        ONLY_EMAIL),
+    "consent again, the rest was unticked": (
+        asking(RESUMED, prompt="consent"), SESSION, replace(UNTICKED, given_at=SOON), OPEN,
+        Answer(frozenset({"email"}))),
+    "first party, consent again, but to less": (
+        asking(RESUMED, prompt="consent"), SESSION, replace(PARTLY, given_at=SOON), FIRST,
+        ONLY_EMAIL),
     "login and consent": (
         asking(prompt="login consent"), SESSION, CONSENT, OPEN, SignIn(Why.AGAIN)),
     "select_account": (
@@ -199,7 +208,7 @@ SESSIONS = st.none() | st.builds(
     has_factor=st.booleans(),
 )
 SCOPES = st.frozensets(st.sampled_from(["openid", "email", "profile", "offline_access"]))
-CONSENTS = st.none() | st.builds(Consent, scope=SCOPES, given_at=TIMES)
+CONSENTS = st.none() | st.builds(Consent, scope=SCOPES, given_at=TIMES, declined=SCOPES)
 POLICIES = st.builds(Policy, first_party=st.booleans(), groups=GROUPS, require_mfa=st.booleans())
 
 
@@ -215,26 +224,46 @@ def test_prompt_none_never_shows_a_page(
 
 
 @given(REQUESTS, SESSIONS, CONSENTS, POLICIES)
+@example(  # consent after the request, but to nothing that it asks for
+    asking(RESUMED, prompt="login consent", asked_at=NOW - timedelta(seconds=1)),
+    replace(SESSION, auth_time=NOW),
+    Consent(frozenset(), given_at=NOW),
+    OPEN,
+)
 def test_no_answer_without_sign_in_membership_and_consent(
     request: AuthorizationRequest,
     session: Session | None,
     consent: Consent | None,
     policy: Policy,
 ) -> None:
-    if decide(request, session, consent, policy, NOW) != Answer():
+    found = decide(request, session, consent, policy, NOW)
+    if not isinstance(found, Answer):
         return
     assert session is not None
     assert not request.denied
     assert not policy.groups or policy.groups & session.groups
     assert request.hinted_subject in (None, session.user_id)
+    assert session.user_id in (request.claims.subjects or {session.user_id})
     if policy.require_mfa or request.claims == ESSENTIAL_ACR:
         assert session.acr == "2"
-    if not policy.first_party:
+    declined = consent.declined if consent else frozenset()
+    assert found.withheld == declined & request.scopes_to_consent
+    assert frozenset(request.scope.split()) - found.withheld
+    if not policy.first_party or "consent" in request.prompt:
         assert consent is not None
-        assert request.scopes_to_consent <= consent.scope
+        assert request.scopes_to_consent - found.withheld <= consent.scope
+    since = request.resumed and session.auth_time > request.asked_at
     if "login" in request.prompt:
+        assert since
+    if request.max_age is not None and not since:
+        assert request.max_age > 0
+        assert (NOW - session.auth_time).total_seconds() <= request.max_age
+    if "select_account" in request.prompt:
+        assert since or request.selected == session.user_id
+    if "consent" in request.prompt:
+        assert consent is not None
         assert request.resumed
-        assert session.auth_time > request.asked_at
+        assert consent.given_at > request.asked_at
 
 
 @given(REQUESTS, SESSIONS, CONSENTS, POLICIES)
