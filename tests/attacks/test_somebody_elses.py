@@ -58,7 +58,7 @@ def test_anothers_recovery_code(
 ) -> None:
     """Typed by who is half way into their own account; and it is not used up by that."""
     browser.sign_in()
-    secret, codes = enrol_totp(browser)
+    _, codes = enrol_totp(browser)
     mallory.open(f"{ORIGIN}{BASE}/sign-in")
     mallory.sign_in(MALLORY)
     _, own = enrol_totp(mallory)
