@@ -1,0 +1,137 @@
+"""Something is taken away in the instant between the decision and the grant.
+
+It ends at one statement that looks again at what the decision was made from, and writes. Whoever
+was quicker, nothing is granted of what is gone.
+"""
+
+from collections.abc import Callable
+from threading import Thread
+from typing import Any
+
+import pytest
+from flask import Flask
+from sqlalchemy import event
+
+from sso.extensions import db
+from tests.actors import BASE, ORIGIN, Browser, RelyingParty
+from tests.factories import PASSWORD, make_client, make_user
+
+SCOPE = "openid email offline_access"
+
+
+@pytest.fixture
+def client(app: Flask) -> RelyingParty:
+    return make_client(app, scope=SCOPE, groups=["staff"])
+
+
+@pytest.fixture
+def dana(app: Flask, client: RelyingParty) -> Browser:
+    make_user(app, groups=["staff"])
+    browser = Browser(app)
+    browser.approve(client, scope=SCOPE)
+    return browser
+
+
+def before_the_grant(app: Flask, act: Callable[[], object]) -> Thread:
+    """Let somebody else's request happen once, just before a grant is written."""
+    other = Thread(target=act)
+
+    def note(_c: Any, _cur: Any, statement: str, *_: Any) -> None:
+        if statement.lstrip().upper().startswith("INSERT INTO GRANTS") and not other.ident:
+            other.start()
+            other.join(5)
+
+    with app.app_context():
+        event.listen(db.engine, "before_cursor_execute", note)
+    return other
+
+
+def flask(app: Flask, *arguments: str, stdin: str | None = None) -> Callable[[], object]:
+    def run() -> None:
+        result = app.test_cli_runner().invoke(args=arguments, input=stdin)
+        assert result.exit_code == 0, result.output
+
+    return run
+
+
+def page_of(browser: Browser, path: str, **form: str) -> Callable[[], object]:
+    page = browser.open(f"{ORIGIN}{BASE}/{path}")
+    fields = {**page.fields, **form}
+    return lambda: browser.open(f"{ORIGIN}{BASE}/{path}", method="POST", data=fields)
+
+
+def works(client: RelyingParty, browser: Browser) -> bool:
+    """Whether what the browser came back with gives tokens that live."""
+    code = browser.page.parameters.get("code")
+    if code is None:
+        return False
+    answer = client.exchange(code)
+    if answer.status_code != 200:
+        return False
+    tokens = answer.get_json()
+    refreshed = client.refresh(tokens["refresh_token"])
+    if refreshed.status_code != 200:
+        return False
+    return client.userinfo(refreshed.get_json()["access_token"]).status_code == 200
+
+
+CAUSES: dict[str, Callable[[Flask, Browser, RelyingParty], Callable[[], object]]] = {
+    "group lost": lambda a, *_: flask(a, "user", "update", "dana@example.com", "--no-groups"),
+    "user disabled": lambda a, *_: flask(a, "user", "disable", "dana@example.com"),
+    "user deleted": lambda a, *_: flask(a, "user", "delete", "dana@example.com", "--yes"),
+    "password set": lambda a, *_: flask(
+        a, "user", "set-password", "dana@example.com", "--password-stdin",
+        stdin="a new long password\n",
+    ),
+    "password changed elsewhere": lambda _a, other, _c: page_of(
+        other, "account", action="change_password", old_password=PASSWORD,
+        new_password="another long password",
+    ),
+    "consent withdrawn": lambda _a, other, c: page_of(
+        other, "account", action="withdraw", client=c.client_id
+    ),
+    "client deleted": lambda a, _o, c: flask(a, "client", "delete", c.client_id, "--yes"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_nothing_is_granted_of_what_is_gone(
+    app: Flask, client: RelyingParty, dana: Browser, cause: str
+) -> None:
+    elsewhere = Browser(app)
+    elsewhere.sign_in()
+    act = CAUSES[cause](app, elsewhere, client)
+    other = before_the_grant(app, act)
+    dana.authorize(client, scope=SCOPE)
+    other.join()
+    assert not works(client, dana)
+
+
+def test_the_session_ends(app: Flask, client: RelyingParty, dana: Browser) -> None:
+    """Without `offline_access`, which outlives it."""
+    elsewhere = Browser(app)
+    elsewhere.sign_in()
+    act = page_of(elsewhere, "account", action="end_other_sessions")
+    other = before_the_grant(app, act)
+    dana.authorize(client, scope="openid email")
+    other.join()
+    assert not works(client, dana)
+
+
+def test_what_is_no_reason_holds_up_nobody(app: Flask, client: RelyingParty, dana: Browser) -> None:
+    """Another person's change, and another sign-in of one's own."""
+    make_user(app, "erin@example.com", name="Erin", groups=["staff"])
+    other = before_the_grant(app, flask(app, "user", "disable", "erin@example.com"))
+    dana.authorize(client, scope=SCOPE)
+    other.join()
+    assert works(client, dana)
+
+
+def test_what_changed_harmlessly_is_decided_anew(
+    app: Flask, client: RelyingParty, dana: Browser
+) -> None:
+    act = flask(app, "user", "update", "dana@example.com", "--name", "Dana Other")
+    other = before_the_grant(app, act)
+    dana.authorize(client, scope=SCOPE)
+    other.join()
+    assert works(client, dana)

@@ -1,0 +1,130 @@
+"""What an audit event holds, and which outlive the transaction that they were told in."""
+
+import json
+from typing import Any
+
+import pytest
+from flask import Flask
+
+from sso import audit, audit_trail
+from sso.extensions import db
+from sso.models import AuditEvent, User
+from sso.store import audit_events
+from tests.actors import BASE, ORIGIN, Browser
+
+TOKEN = "sso_rt_" + "t" * 43
+JWT = "eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiJkYW5hIn0.c2lnbmF0dXJlLXNpZ25hdHVyZQ"
+
+
+def rows(app: Flask) -> list[AuditEvent]:
+    assert audit_trail.flush(app)
+    with app.app_context():
+        return list(audit_events.newest(limit=100))
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        ("thing_failed", True),
+        ("thing_refused", True),
+        ("thing_limited", True),
+        ("thing_happened", False),
+        ("failed_thing", False),
+        ("limited", False),
+    ],
+)
+def test_what_outlives_a_rollback(app: Flask, name: str, kept: bool) -> None:
+    with app.app_context():
+        audit.event(name)
+        db.session.connection()
+        db.session.rollback()
+    assert [row.name for row in rows(app)] == [name] * kept
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [("thing_failed", True), ("thing_refused", True), ("thing_limited", True), ("thing", False)],
+)
+def test_what_outlives_a_fault(app: Flask, name: str, kept: bool) -> None:
+    def fail() -> None:
+        with app.app_context():
+            audit.event(name)
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert [row.name for row in rows(app)] == [name] * kept
+
+
+def test_a_savepoint_is_no_transaction(app: Flask) -> None:
+    with app.app_context():
+        audit.event("thing_happened")
+        with db.session.begin_nested():
+            pass
+        db.session.rollback()
+    assert rows(app) == []
+    with app.app_context():
+        audit.event("thing_happened")
+        nested = db.session.begin_nested()
+        nested.rollback()
+        db.session.commit()
+    assert [row.name for row in rows(app)] == ["thing_happened"]
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [TOKEN, JWT, f"Bearer {'b' * 20}", f"Basic {'b' * 20}", "postgresql://sso:hunter2hunter2@db/x"],
+)
+def test_no_secret_is_in_the_trail(app: Flask, secret: str) -> None:
+    with app.app_context():
+        audit.event("thing_happened", reason=f"because of {secret}", user=secret, client=secret)
+        db.session.commit()
+    (row,) = rows(app)
+    hidden = secret.removeprefix("sso_rt_").split("//sso:")[-1].removesuffix("@db/x").split()[-1]
+    for text in (row.fields, row.user_id, row.client_id):
+        assert hidden not in str(text)
+    assert "because of" in row.fields
+
+
+def test_nor_what_a_browser_says_of_itself(app: Flask, user: User) -> None:
+    browser = Browser(app)
+    page = browser.open(f"{ORIGIN}{BASE}/sign-in")
+    browser.open(
+        page.url,
+        method="POST",
+        data={**page.fields, "email": "dana@example.com", "password": "wrong wrong wrong"},
+        headers={"User-Agent": f"Agent {JWT} {'x' * 500}"},
+    )
+    (row,) = rows(app)
+    assert row.name == "sign_in_failed"
+    assert row.browser
+    assert row.browser.startswith("Agent ")
+    assert "eyJ" not in row.browser
+    assert len(row.browser) <= 200
+
+
+def test_long_and_odd_text_is_cut(app: Flask) -> None:
+    with app.app_context():
+        audit.event("thing_happened", reason="x" * 1000, colour="blue\0", user="\ud800", empty=None)
+        db.session.commit()
+    (row,) = rows(app)
+    fields: dict[str, Any] = json.loads(row.fields)
+    assert fields.keys() == {"reason", "colour"}
+    assert 0 < len(fields["reason"]) <= 200
+    assert fields["colour"] == "blue"
+    assert row.user_id == "?"
+
+
+def test_who_acts(app: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
+    with app.app_context(), audit.acting_as("olga"):
+        audit.event("thing_happened")
+        db.session.commit()
+    with app.app_context():
+        audit.event("thing_happened")
+        db.session.commit()
+    fields = [json.loads(row.fields) for row in rows(app)]
+    assert sorted(fields, key=len) == [{}, {"operator": "olga"}]
+    monkeypatch.setenv("SUDO_USER", "olga")
+    assert audit.system_user().endswith(" (sudo: olga)")
+    monkeypatch.delenv("SUDO_USER")
+    assert "sudo" not in audit.system_user()
