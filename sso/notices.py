@@ -13,8 +13,8 @@ from sso.email_addresses import domain
 from sso.models import BrowserSession, Mail, User
 from sso.store import mails
 
-# Nobody lives there: RFC 6761 §6.4, and the user with whom `flask doctor` signs in. Other names that
-# are reserved, such as .test and .local, may be known in the operator's own network.
+# Nobody lives there: RFC 6761 §6.4, and the user with whom `flask doctor` signs in. Other reserved
+# names, such as .test and .local, may be known in the operator's own network.
 _NOWHERE = ("invalid", "sso-doctor.example")
 
 
