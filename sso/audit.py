@@ -9,12 +9,13 @@ import json
 import logging
 import os
 import pwd
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
+from typing import Any
 from uuid import UUID
 
 from flask import current_app, has_app_context, has_request_context, request
@@ -39,7 +40,7 @@ class Event:
     client: str | None
     address: str | None
     browser: str | None
-    fields: dict[str, str]
+    fields: dict[str, Any]
 
     @property
     def is_kept(self) -> bool:
@@ -54,11 +55,17 @@ Sink = Callable[[Event], None]
 def event(name: str, **fields: object) -> None:
     """Log and record a security event. Pass ids and reasons; never a secret, a code or a token.
 
+    A mapping is what an operator changed, before and after, and is kept in full.
+
     `user` is a user's id, `client` a `client_id`. The request's address and browser, or the
     operator at the command line, are added here.
     """
     counters.event(name)
-    shown = {key: _clean(value, 200) for key, value in fields.items() if value is not None}
+    shown = {
+        key: _in_full(value) if isinstance(value, Mapping) else _clean(value, 200)
+        for key, value in fields.items()
+        if value is not None
+    }
     if has_request_context():
         environ = request.environ
         shown.setdefault("address", _clean(environ.get("REMOTE_ADDR") or "", 45))
@@ -92,6 +99,17 @@ def system_user() -> str:
         name = str(number)
     asked = os.environ.get("SUDO_USER")
     return _clean(f"{name} (sudo: {asked})" if asked else name, 100)
+
+
+def _in_full(value: object) -> Any:
+    """A value with all that is in it, as JSON has it: an address is known by its query, too."""
+    if isinstance(value, Mapping):
+        return {str(key): _in_full(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_in_full(one) for one in value]
+    if value is None or isinstance(value, bool | int):
+        return value
+    return str(value).replace("\0", "").encode("utf-8", "replace").decode()
 
 
 def _clean(value: object, most: int) -> str:

@@ -1,32 +1,60 @@
 """E-mail addresses: one spelling for each, valid by RFC 5322 and RFC 6531."""
 
-from email_validator import EmailNotValidError, validate_email
+import email_validator
+from email_validator import EmailNotValidError, ValidatedEmail, validate_email
 
 LONGEST = 320  # characters: 64 before the at sign, 255 behind it (RFC 5321 §4.5.3.1)
 
+# Domains that mail from the internet cannot reach: the library's list of special-use names
+# (IANA), what RFC 6762 appendix G and ICANN leave to private networks, and RFC 9476.
+_PRIVATE = frozenset(
+    (
+        *email_validator.SPECIAL_USE_DOMAIN_NAMES,
+        *("internal", "intranet", "lan", "home", "corp", "private", "localdomain", "alt"),
+    )
+)
+# An operator may register every one of them. The library has no parameter for that, but says that
+# this list may be changed; `is_public` asks ours.
+email_validator.SPECIAL_USE_DOMAIN_NAMES.clear()
+
 
 def normalized(text: str) -> str:
-    """The one spelling under which an address is stored. Raises `ValueError` with the reason."""
-    if len(text) > LONGEST:  # the library looks at each character before it counts them
-        raise ValueError("it is too long")
+    """The one spelling under which an address is stored. Raises `ValueError` with the reason.
+
+    Any domain is accepted, `corp.local` and `localhost` included: it may be known in the network
+    where the server runs. Ask `is_public` about an address that a stranger gives.
+    """
+    return _validated(text.strip()).normalized.lower()
+
+
+def is_public(address: str) -> bool:
+    """Whether its domain is one that mail from the internet may reach (RFC 6761); asks no DNS."""
     try:
-        # No DNS: an address may be registered before its domain, and where there is no network.
-        # Domains such as home.lan are deliverable in the networks that people run themselves.
-        found = validate_email(text.strip(), check_deliverability=False, globally_deliverable=False)
-    except (EmailNotValidError, UnicodeError) as error:
-        raise ValueError(str(error)) from None
-    return found.normalized.lower()
+        domain = _validated(address, globally_deliverable=True).ascii_domain.lower()
+    except ValueError:
+        return False
+    labels = domain.split(".")
+    return not any(".".join(labels[start:]) in _PRIVATE for start in range(len(labels)))
 
 
 def for_smtp(address: str) -> str:
     """The address with its domain in ASCII, as every mail server takes it (RFC 5891)."""
-    try:
-        found = validate_email(address, check_deliverability=False, globally_deliverable=False)
-    except EmailNotValidError as error:
-        raise ValueError(str(error)) from None
+    found = _validated(address)
     return f"{found.local_part}@{found.ascii_domain}"
 
 
 def domain(address: str) -> str:
     """What stands behind the at sign."""
     return address.rpartition("@")[2]
+
+
+def _validated(text: str, globally_deliverable: bool = False) -> ValidatedEmail:
+    if len(text) > LONGEST:  # the library looks at each character before it counts them
+        raise ValueError("it is too long")
+    try:
+        # No DNS: an address may be registered before its domain, and where there is no network.
+        return validate_email(
+            text, check_deliverability=False, globally_deliverable=globally_deliverable
+        )
+    except (EmailNotValidError, UnicodeError) as error:
+        raise ValueError(str(error)) from None

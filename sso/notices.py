@@ -13,8 +13,9 @@ from sso.email_addresses import domain
 from sso.models import BrowserSession, Mail, User
 from sso.store import mails
 
-# RFC 2606, RFC 6761: nobody lives there; `flask doctor` signs in from there.
-_NOWHERE = (".invalid", ".test", "sso-doctor.example")
+# Nobody lives there: RFC 6761 §6.4, and the user with whom `flask doctor` signs in. Other reserved
+# names, such as .test and .local, may be known in the operator's own network.
+_NOWHERE = ("invalid", "sso-doctor.example")
 
 
 def verify(user: User) -> None:
@@ -69,7 +70,7 @@ def factor_removed(user: User, name: str) -> None:
 
 
 def _owe(kind: str, address: str, user: User | None = None, **details: Any) -> None:
-    if domain(address).endswith(_NOWHERE):
+    if any(f".{domain(address)}".endswith(f".{nowhere}") for nowhere in _NOWHERE):
         return
     user_id = user.id if user else None
     details["language"] = str(get_locale() or "")

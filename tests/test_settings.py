@@ -128,6 +128,15 @@ def test_a_part_of_the_mail_password_is_not_shown(tmp_path: Path) -> None:
     assert "hunter2" not in "".join(faults(environ, tmp_path))
 
 
+def test_mail_within_the_operators_own_network(tmp_path: Path) -> None:
+    environ = {"SSO_MAIL_FROM": "sso@mail.corp.local", "SSO_SIGN_UP": "corp.local home.arpa"}
+    settings = load_settings(environ, tmp_path)
+    assert (settings.mail_from, settings.sign_up) == (
+        environ["SSO_MAIL_FROM"],
+        "corp.local home.arpa",
+    )
+
+
 def test_mail_settings_that_do(tmp_path: Path) -> None:
     environ = {
         "SSO_SMTP_URL": "smtp://me%40x:p%2Fw@mail.example:2525?starttls=required",

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 import click
@@ -155,8 +155,13 @@ def _table(events: Sequence[AuditEvent]) -> None:
                 event.user_id,
                 event.client_id,
                 event.address,
-                " ".join(f"{key}={value}" for key, value in json.loads(event.fields).items()),
+                _more(json.loads(event.fields)),
             )
             for event in events
         ],
     )
+
+
+def _more(fields: Mapping[str, object]) -> str:
+    texts = {k: v if isinstance(v, str) else json.dumps(v) for k, v in fields.items()}
+    return " ".join(f"{name}={text}" for name, text in texts.items())

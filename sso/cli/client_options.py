@@ -1,52 +1,71 @@
 """The options of `flask client create` and `update`, as RFC 7591 metadata."""
 
-from collections.abc import Callable
 from typing import Any
 
 import click
 
+from sso.cli.lists import Function, ListEdit, ListOption, decorated, with_options
 from sso.cli.metadata import AUTH_METHODS, ID_TOKEN_CLAIMS
 from sso.keys import ALGORITHMS
 
-Function = Callable[..., Any]
-
 _SHARED = (
     click.option("--name", help="The name that people see."),
-    click.option("--redirect-uri", "redirect_uris", multiple=True, metavar="URI",
-                 help="A callback address, compared exactly. May be repeated."),
-    click.option("--post-logout-redirect-uri", "post_logout_redirect_uris", multiple=True,
-                 metavar="URI", help="Where the browser may go after sign-out. May be repeated."),
     click.option("--backchannel-logout-uri", metavar="URI",
                  help="Where the server tells the application of a sign-out."),
-    click.option("--scope", help="The scopes it may ask for, with spaces between them."),
     click.option("--auth-method", type=click.Choice(AUTH_METHODS),
                  help="How the client shows its secret."),
     click.option("--id-token-alg", type=click.Choice(ALGORITHMS),
                  help="The algorithm that signs its identity tokens."),
     click.option("--id-token-claims", type=click.Choice(ID_TOKEN_CLAIMS),
                  help="all: identity tokens carry what userinfo gives."),
-    click.option("--group", "groups", multiple=True,
-                 help="Only members of one of these may use it. May be repeated."),
 )  # fmt: skip
 
 _CREATE = (
+    click.option(
+        "--redirect-uri",
+        "redirect_uris",
+        multiple=True,
+        metavar="URI",
+        help="A callback address, compared exactly. May be repeated.",
+    ),
+    click.option(
+        "--post-logout-redirect-uri",
+        "post_logout_redirect_uris",
+        multiple=True,
+        metavar="URI",
+        help="Where the browser may go after sign-out. May be repeated.",
+    ),
+    click.option("--scope", help="The scopes it may ask for, with spaces between them."),
+    click.option(
+        "--group",
+        "groups",
+        multiple=True,
+        help="Only members of one of these may use it. May be repeated.",
+    ),
     click.option("--first-party", is_flag=True, help="Users aren't asked for consent."),
     click.option("--require-pkce", is_flag=True, help="Refuse requests without PKCE."),
     click.option("--require-mfa", is_flag=True, help="Users have to show a second factor."),
 )
 
+LISTS = (
+    ListOption("redirect_uris", "redirect-uri", "redirect-uris", "URI", former=("--redirect-uri",)),
+    ListOption("post_logout_redirect_uris", "post-logout-redirect-uri",
+               "post-logout-redirect-uris", "URI",
+               former=("--post-logout-redirect-uri", "--no-post-logout-redirect-uris")),
+    ListOption("scope", "scope", "scopes", "SCOPE", former=("--scope",)),
+    ListOption("groups", "group", "groups", "GROUP", has_spaces=True,
+               former=("--group", "--no-groups")),
+)  # fmt: skip
+
 _UPDATE = (
+    click.option("--no-backchannel-logout-uri", is_flag=True,
+                 help="Take the back-channel logout address away."),
     click.option("--first-party/--no-first-party", default=None,
                  help="Whether users are spared the consent page."),
     click.option("--require-pkce/--no-require-pkce", default=None,
                  help="Whether requests without PKCE are refused."),
     click.option("--require-mfa/--no-require-mfa", default=None,
                  help="Whether users have to show a second factor."),
-    click.option("--no-groups", is_flag=True, help="Everybody may use it."),
-    click.option("--no-post-logout-redirect-uris", is_flag=True,
-                 help="Take all post-logout addresses away."),
-    click.option("--no-backchannel-logout-uri", is_flag=True,
-                 help="Take the back-channel logout address away."),
 )  # fmt: skip
 
 _METADATA = {
@@ -54,19 +73,14 @@ _METADATA = {
     "auth_method": "token_endpoint_auth_method",
     "id_token_alg": "id_token_signed_response_alg",
 }
-_CLEARING: dict[str, tuple[str, list[str] | None]] = {
-    "no_groups": ("groups", []),
-    "no_post_logout_redirect_uris": ("post_logout_redirect_uris", []),
-    "no_backchannel_logout_uri": ("backchannel_logout_uri", None),
-}
 
 
 def create_options(function: Function) -> Function:
-    return _decorated(function, (*_SHARED, *_CREATE))
+    return decorated(function, (*_SHARED, *_CREATE))
 
 
 def update_options(function: Function) -> Function:
-    return _decorated(function, (*_SHARED, *_UPDATE))
+    return with_options(*LISTS)(decorated(function, (*_SHARED, *_UPDATE)))
 
 
 def given(options: dict[str, Any]) -> dict[str, Any]:
@@ -74,19 +88,16 @@ def given(options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value not in (None, ())}
 
 
-def changes(options: dict[str, Any]) -> dict[str, Any]:
-    """The options of an update as changes of metadata. Raises `UsageError` on contradictions."""
-    clearing = {name: target for name, target in _CLEARING.items() if options.pop(name)}
+def metadata(options: dict[str, Any]) -> dict[str, Any]:
+    """The single values of an update as changes of metadata. Raises `UsageError`."""
+    cleared = options.pop("no_backchannel_logout_uri")
     found = {_METADATA.get(name, name): value for name, value in given(options).items()}
-    for name, (target, empty) in clearing.items():
-        if target in found:
-            option = name.replace("_", "-")
-            raise click.UsageError(f"--{option} contradicts a value given for the same thing.")
-        found[target] = empty
-    return {name: list(v) if isinstance(v, tuple) else v for name, v in found.items()}
+    if cleared and "backchannel_logout_uri" in found:
+        raise click.UsageError("--no-backchannel-logout-uri contradicts --backchannel-logout-uri.")
+    return found | ({"backchannel_logout_uri": None} if cleared else {})
 
 
-def _decorated(function: Function, options: tuple[Callable[[Function], Function], ...]) -> Function:
-    for option in reversed(options):
-        function = option(function)
-    return function
+def edits(options: dict[str, Any]) -> dict[str, ListEdit]:
+    """Take the options that change lists out. Raises `UsageError` on contradictions."""
+    found = {one.field: one.edit(options) for one in LISTS}
+    return {name: edit for name, edit in found.items() if edit}

@@ -5,13 +5,14 @@ from typing import Any
 
 import click
 
-from sso import audit, clock, current, digests, endings
-from sso.cli import client_options, registration, views
+from sso import audit, clock, current, digests
+from sso.cli import client_options, registration, updating, views
 from sso.cli.commands import Failure, Group, confirm, json_option, yes_option
+from sso.cli.differences import tell
 from sso.cli.output import print_json, print_line, print_record, print_table
 from sso.extensions import db
 from sso.models import Client
-from sso.store import clients, grants, logout_deliveries, users
+from sso.store import clients, grants, logout_deliveries
 
 group = Group("client", help="Applications that people sign in to.")
 _SHOWN_GRANTS = 50
@@ -31,6 +32,9 @@ def create(as_json: bool, **options: Any) -> None:
     audit.event("client_created", client=client.client_id)
     db.session.commit()
     _show_secret(client, secret, as_json)
+    if not as_json and not client.require_pkce:
+        print_line("PKCE is recommended for it, not required. To refuse requests without PKCE:")
+        print_line(f"  flask client update {client.client_id} --require-pkce")
 
 
 @group.command("list")
@@ -80,22 +84,22 @@ def show(client_id: str, as_json: bool) -> None:
 @client_options.update_options
 @json_option
 def update(client_id: str, as_json: bool, **options: Any) -> None:
-    """Change what is given; lists of addresses and groups are replaced whole."""
-    switches = {name: options.pop(name) for name in _SWITCHES}
-    changes = client_options.changes(options)
-    if not changes and all(value is None for value in switches.values()):
+    """Change what is given, and say what changed."""
+    switches = {name: value for name in _SWITCHES if (value := options.pop(name)) is not None}
+    lists = client_options.edits(options)
+    metadata = client_options.metadata(options)
+    if not (metadata or lists or switches):
         raise click.UsageError("There is nothing to change: give an option.")
-    client = _find(client_id)
-    registration.change_client(client, changes)
-    for name, value in switches.items():
-        if value is not None:
-            setattr(client, name, value)
-    if "groups" in changes:
-        endings.lost_memberships(users.with_grants_at(client.client_id), [client])
-    given = [name for name, value in switches.items() if value is not None]
-    audit.event("client_changed", client=client_id, what=" ".join([*changes, *given]))
+    try:
+        client, outcome = updating.update_client(client_id, metadata, lists, switches)
+    except LookupError:
+        raise _unknown(client_id) from None
     db.session.commit()
-    _show(client, as_json)
+    if as_json:
+        print_json({**views.client(client), "changes": outcome.changes})
+    else:
+        _show(client, as_json)
+    tell(outcome, as_json)
 
 
 @group.command("rotate-secret")
@@ -167,8 +171,12 @@ def delete(client_id: str, yes: bool, as_json: bool) -> None:
 def _find(client_id: str) -> Client:
     client = clients.find(client_id)
     if client is None:
-        raise Failure(f"there is no client {client_id}; see: flask client list")
+        raise _unknown(client_id)
     return client
+
+
+def _unknown(client_id: str) -> Failure:
+    return Failure(f"there is no client {client_id}; see: flask client list")
 
 
 def _show(client: Client, as_json: bool) -> None:

@@ -10,7 +10,7 @@ import click
 from flask.cli import with_appcontext
 
 from sso import audit
-from sso.cli import declaration, planning
+from sso.cli import declaration, differences, planning
 from sso.cli.commands import Command, Failure, confirm, json_option, yes_option
 from sso.cli.output import print_json, print_line
 from sso.cli.planning import Change
@@ -81,9 +81,12 @@ def apply_command(path: Path, only_plan: bool, prune: bool, yes: bool, as_json: 
 
 
 def _of(change: Change) -> dict[str, object]:
-    """Whom a change is about, and the names of what changed."""
-    what = " ".join(change.fields) if change.action == "update" else None
-    return {change.kind: change.id, "what": what, "by": "apply"}
+    """Whom a change is about, and what changed."""
+    about: dict[str, object] = {change.kind: change.id, "by": "apply"}
+    if change.action != "update":
+        return about
+    changes = {name: differences.of_field(name, *pair) for name, pair in change.fields.items()}
+    return {**about, "what": " ".join(changes), "changes": changes}
 
 
 def _show(changes: Iterable[Change]) -> None:
@@ -95,7 +98,8 @@ def _show(changes: Iterable[Change]) -> None:
             if change.action == "create" and after not in (None, "", [], {}, False):
                 print_line(f"    {name}: {after}")
             elif change.action == "update":
-                print_line(f"    {name}: {before} -> {after}")
+                for line in differences.lines({name: differences.of_field(name, before, after)}):
+                    print_line(f"    {line}")
     if not shown:
         print_line("Everything is as the file says.")
 

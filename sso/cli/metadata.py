@@ -18,7 +18,7 @@ def faults_of(metadata: Mapping[str, Any]) -> list[str]:
     """Every reason why a client with this metadata can't be registered."""
     faults = [text_fault("the client's name", metadata["client_name"])]
     if not metadata["redirect_uris"]:
-        faults.append("there is no redirect address; give --redirect-uri")
+        faults.append("there is no redirect address; an application needs at least one")
     for name, label in (
         ("redirect_uris", "redirect address"),
         ("post_logout_redirect_uris", "post-logout redirect address"),

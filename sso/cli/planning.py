@@ -65,7 +65,7 @@ def finish(changes: Iterable[Change]) -> None:
 
 def _client(entry: Entry) -> Change | None:
     client_id = entry["client_id"]
-    row = clients.find(client_id)
+    row = clients.lock(client_id)
     before = declaration.of_client(row) if row else {}
     secret = _secret(entry)
     renewed = False
@@ -109,6 +109,7 @@ def _secret(entry: Entry) -> str | None:
 def _user(entry: Entry) -> Change | None:
     user_id = UUID(entry["id"]) if "id" in entry else None
     row = (users.find(user_id) if user_id else None) or users.find_by_email(entry["email"])
+    row = users.lock_any(row.id) if row else None
     if row and user_id and row.id != user_id:
         raise RegistrationError([f"this e-mail address is that of another user, {row.id}"])
     before = declaration.of_user(row) if row else {}

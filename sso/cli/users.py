@@ -4,19 +4,24 @@ from typing import Any
 
 import click
 
-from sso import audit, endings
+from sso import audit
 from sso.cli import claims as operator_claims
-from sso.cli import registration, views
+from sso.cli import lists, registration, updating, views
 from sso.cli.commands import Failure, Group, json_option
+from sso.cli.differences import tell
+from sso.cli.lists import ListOption
 from sso.cli.new_password import ask, stdin_option
 from sso.cli.output import print_json, print_line, print_record, print_table
 from sso.cli.registration import RegistrationError
 from sso.extensions import db
 from sso.models import User
-from sso.store import clients, users
+from sso.store import users
 
 group = Group("user", help="People who sign in.")
 user_argument = click.argument("who", metavar="EMAIL|ID")
+_GROUPS = ListOption(
+    "groups", "group", "groups", "GROUP", has_spaces=True, former=("--group", "--no-groups")
+)
 _groups = click.option("--group", "groups", multiple=True, help="A group. May be repeated.")
 _claims = click.option(
     "--claim",
@@ -94,54 +99,39 @@ def show(who: str, as_json: bool) -> None:
 )
 @click.option("--name")
 @click.option("--email-verified/--no-email-verified", default=None)
-@_groups
-@click.option("--no-groups", is_flag=True, help="Take all groups away.")
+@lists.with_options(_GROUPS)
 @_claims
 @json_option
-def update(
-    who: str,
-    email: str | None,
-    name: str | None,
-    email_verified: bool | None,
-    groups: tuple[str, ...],
-    no_groups: bool,
-    claims: tuple[str, ...],
-    as_json: bool,
-) -> None:
-    """Change what is given; groups are replaced whole, a claim with an empty value is removed."""
-    if groups and no_groups:
-        raise click.UsageError("--no-groups contradicts --group.")
-    given = (email, name, email_verified, groups or None, no_groups or None, claims or None)
-    if all(value is None for value in given):
+def update(who: str, claims: tuple[str, ...], as_json: bool, **options: Any) -> None:
+    """Change what is given, and say what changed; a claim with an empty value is removed."""
+    groups = _GROUPS.edit(options)
+    wanted = {name: value for name, value in options.items() if value is not None}
+    if not (wanted or groups or claims):
         raise click.UsageError("There is nothing to change: give an option.")
-    user = find_user(who)
-    before = user.email
-    registration.change_user(
-        user,
-        email=email,
-        name=name,
-        groups=groups if groups or no_groups else None,
-        claims=_parsed(claims),
-    )
-    if email_verified is not None:
-        user.email_verified = email_verified
-    elif user.email != before:
-        user.email_verified = False
-    if groups or no_groups:
-        endings.lost_memberships([user], clients.every())
-    names = ("email", "name", "email_verified", "groups", "groups", "claims")
-    what = [name for name, value in zip(names, given, strict=True) if value is not None]
-    audit.event("user_changed", user=user.id, what=" ".join(dict.fromkeys(what)))
+    try:
+        user, outcome = updating.update_user(
+            find_user(who).id, groups=groups, claims=_parsed(claims), **wanted
+        )
+    except LookupError:  # deleted at this moment
+        raise _unknown(who) from None
     db.session.commit()
-    show_user(user, as_json)
+    if as_json:
+        print_json({**views.whole_user(user), "changes": outcome.changes})
+    else:
+        show_user(user, as_json)
+    tell(outcome, as_json)
 
 
 def find_user(who: str) -> User:
     """The user whom an operator names. Raises `Failure`."""
     user = users.find_by_email_or_id(who)
     if user is None:
-        raise Failure(f"there is no user {who}; see: flask user list")
+        raise _unknown(who)
     return user
+
+
+def _unknown(who: str) -> Failure:
+    return Failure(f"there is no user {who}; see: flask user list")
 
 
 def show_user(user: User, as_json: bool) -> None:

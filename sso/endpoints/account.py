@@ -136,6 +136,8 @@ def _change_password(visit: Visit, form: ChangePasswordForm) -> str | None:
 
 
 def _choose_language(visit: Visit, _: ChangePasswordForm) -> str:
+    # All claims are one value, of which an operator may be changing another part.
+    users.lock(visit.user.id)
     asked = request.form.get("locale", "")
     others = {name: value for name, value in visit.user.claims.items() if name != "locale"}
     visit.user.claims = {**others, "locale": asked} if asked in languages.LANGUAGES else others

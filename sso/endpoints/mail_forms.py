@@ -5,7 +5,7 @@ from flask_wtf import FlaskForm
 from wtforms import EmailField, Field, PasswordField, StringField
 from wtforms.validators import DataRequired, Length, ValidationError
 
-from sso import email_addresses, passwords
+from sso import current, email_addresses, passwords
 from sso.words import N_
 
 
@@ -15,6 +15,14 @@ def _address(_: FlaskForm, field: Field) -> None:
         field.data = email_addresses.normalized(field.data or "")
     except ValueError:
         raise ValidationError(N_("This is not an e-mail address.")) from None
+
+
+def _reachable(_: FlaskForm, field: Field) -> None:
+    """Takes no domain of a private network, unless the operator offers accounts for it."""
+    address = str(field.data)
+    offered = current.settings().sign_up.split()
+    if not (email_addresses.is_public(address) or email_addresses.domain(address) in offered):
+        raise ValidationError(N_("Mail cannot reach this address. Enter another one."))
 
 
 def _name(_: FlaskForm, field: Field) -> None:
@@ -43,6 +51,15 @@ class AddressForm(FlaskForm):
     )
 
 
+class SignUpForm(FlaskForm):
+    """An address for which somebody wants an account."""
+
+    email = EmailField(
+        lazy_gettext("E-mail"),
+        [DataRequired(N_("Enter your e-mail address.")), Length(max=320), _address, _reachable],
+    )
+
+
 class NewPasswordForm(_WithNewPassword):
     new_password = PasswordField(
         lazy_gettext("New password"), [DataRequired(N_("Enter a new password.")), _good_password]
@@ -65,7 +82,7 @@ class ChangeEmailForm(FlaskForm):
 
     email = EmailField(
         lazy_gettext("New e-mail address"),
-        [DataRequired(N_("Enter the new address.")), Length(max=320), _address],
+        [DataRequired(N_("Enter the new address.")), Length(max=320), _address, _reachable],
     )
     password = PasswordField(
         lazy_gettext("Your password"),

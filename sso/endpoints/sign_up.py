@@ -20,7 +20,7 @@ from sso import (
     passwords,
 )
 from sso.endpoints import mail_pages
-from sso.endpoints.mail_forms import AddressForm, NewAccountForm
+from sso.endpoints.mail_forms import NewAccountForm, SignUpForm
 from sso.extensions import db
 from sso.models import User
 from sso.store import mail_tokens, users
@@ -32,7 +32,7 @@ def sign_up() -> Response:
     allowed = current.settings().sign_up
     if allowed == "off":
         abort(404)
-    form = AddressForm()
+    form = SignUpForm()
     if request.method == "POST" and form.validate():
         address = form.email.data or ""
         if _may(address):

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import lru_cache
 
-from sqlalchemy import bindparam, delete, inspect, select
+from sqlalchemy import bindparam, delete, inspect, select, update
 
 from sso.extensions import db
 from sso.models import Client
@@ -15,6 +15,20 @@ from sso.store.direct import Row
 def find(client_id: str) -> Client | None:
     """A client, disabled or not."""
     return db.session.scalar(select(Client).where(Client.client_id == client_id))
+
+
+def lock(client_id: str) -> Client | None:
+    """A client, disabled or not, as the row is now, and stays until the transaction ends.
+
+    An update instead of FOR UPDATE, which SQLite does not know.
+    """
+    return db.session.scalar(
+        update(Client)
+        .where(Client.client_id == client_id)
+        .values(require_pkce=Client.require_pkce, updated_at=Client.updated_at)
+        .returning(Client)
+        .execution_options(populate_existing=True, synchronize_session=False)
+    )
 
 
 _KEYS = tuple(attribute.key for attribute in inspect(Client).column_attrs)

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import ColumnElement, delete, select, update
 
 from sso.extensions import db
 from sso.models import Grant, User
@@ -33,13 +33,20 @@ def find(user_id: UUID) -> User | None:
 
 
 def lock(user_id: UUID) -> User | None:
-    """A user who may sign in, as the row is now, and stays until the transaction ends.
+    """A user who may sign in, as the row is now, and stays until the transaction ends."""
+    return _locked(User.id == user_id, User.disabled_at.is_(None))
 
-    An update instead of FOR UPDATE, which SQLite does not know.
-    """
+
+def lock_any(user_id: UUID) -> User | None:
+    """A user, disabled or not, as the row is now, and stays until the transaction ends."""
+    return _locked(User.id == user_id)
+
+
+def _locked(*conditions: ColumnElement[bool]) -> User | None:
+    # An update instead of FOR UPDATE, which SQLite does not know.
     return db.session.scalar(
         update(User)
-        .where(User.id == user_id, User.disabled_at.is_(None))
+        .where(*conditions)
         .values(email=User.email, updated_at=User.updated_at)
         .returning(User)
         .execution_options(populate_existing=True, synchronize_session=False)

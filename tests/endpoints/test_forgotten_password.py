@@ -47,6 +47,27 @@ def test_the_whole_way(app: Flask, client: RelyingParty, user: User, mailbox: Ma
     assert Browser(app).sign_in(password=PASSWORD).path.endswith("/sign-in")
 
 
+@pytest.mark.parametrize("email", ["erin@corp.test", "erin@nas.home.arpa", "erin@localhost"])
+def test_an_address_in_the_operators_own_network(
+    app: Flask, browser: Browser, mailbox: Mailbox, email: str
+) -> None:
+    make_user(app, email, name="Erin", email_verified=False)
+    assert mailbox.subjects() == [(email, "Please confirm your e-mail address")]
+    assert browser.sign_in(email.upper()).path.endswith("/account")
+    mailbox.read()  # about the new browser
+    ask(Browser(app), email)
+    browser = Browser(app)
+    browser.open(mailbox.link(email))
+    browser.submit(new_password=NEW)
+    assert browser.sign_in(email, NEW).path.endswith("/account")
+
+
+@pytest.mark.parametrize(("email", "sent"), [("erin@no.invalid", False), ("erin@notinvalid", True)])
+def test_nobody_lives_in_invalid(app: Flask, mailbox: Mailbox, email: str, sent: bool) -> None:
+    make_user(app, email, name="Erin", email_verified=False)
+    assert bool(mailbox.read()) is sent
+
+
 def test_no_mail_for_the_unknown_and_the_disabled(app: Flask, mailbox: Mailbox) -> None:
     make_user(app, "off@example.com")
     app.test_cli_runner().invoke(args=["user", "disable", "off@example.com"])

@@ -128,3 +128,31 @@ def test_an_invitation(app: Flask, browser: Browser, mailbox: Mailbox) -> None:
     again = app.test_cli_runner().invoke(args=arguments)
     assert again.exit_code == 1
     assert "already a user" in again.output
+
+
+@pytest.mark.parametrize(
+    "email", ["a@corp.local", "a@home.lan", "a@x.test", "a@nas.home.arpa", "a@localhost"]
+)
+def test_an_address_that_mail_cannot_reach(
+    app: Flask, browser: Browser, mailbox: Mailbox, email: str
+) -> None:
+    allow(app, "open")
+    browser.open(SIGN_UP)
+    assert "Mail cannot reach this address" in browser.submit(email=email).html
+    assert mailbox.read() == []
+    browser.submit(email="a@local.example")
+    assert len(mailbox.read()) == 1
+
+
+def test_a_private_domain_that_the_operator_offers(
+    app: Flask, browser: Browser, mailbox: Mailbox
+) -> None:
+    allow(app, "corp.local")
+    browser.open(SIGN_UP)
+    assert "for other addresses" not in browser.submit(email="a@corp.local").html
+    assert len(mailbox.read()) == 1
+    browser.open(SIGN_UP)
+    assert "Mail cannot reach" in browser.submit(email="a@home.lan").html
+    browser.open(SIGN_UP)
+    assert "for other addresses" in browser.submit(email="a@example.com").html
+    assert mailbox.read() == []

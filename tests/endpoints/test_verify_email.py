@@ -97,7 +97,14 @@ def test_a_user_changes_the_address(
 
 
 @pytest.mark.parametrize(
-    ("email", "password"), [(NEW, "wrong"), ("dana@example.com", PASSWORD), ("dana", PASSWORD)]
+    ("email", "password"),
+    [
+        (NEW, "wrong"),
+        ("dana@example.com", PASSWORD),
+        ("dana", PASSWORD),
+        ("dana@corp.local", PASSWORD),
+        ("dana@localhost", PASSWORD),
+    ],
 )
 def test_what_does_not_change_it(
     browser: Browser, user: User, mailbox: Mailbox, email: str, password: str

@@ -158,11 +158,11 @@ CAUSES: dict[str, tuple[Callable[[Scene, Clock], None], str]] = {
         f"{TOKENS}; logout tokens: 2",
     ),
     "group lost": (
-        lambda s, _: s.flask("user", "update", s.user.email, "--no-groups"),
+        lambda s, _: s.flask("user", "update", s.user.email, "--set-groups", ""),
         f"{TOKENS}; logout tokens: 2",
     ),
     "client for other groups": (
-        lambda s, _: s.flask("client", "update", s.client.client_id, "--group", "boards"),
+        lambda s, _: s.flask("client", "update", s.client.client_id, "--set-groups", "boards"),
         f"{TOKENS}; logout tokens: 2",
     ),
     "code reuse": (_code_reuse, "tokens here; logout tokens: 0"),

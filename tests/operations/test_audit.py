@@ -99,7 +99,7 @@ def test_operators_are_named(app: Flask, run: Any, tmp_path: Path) -> None:
     run("client", "update", client, "--name", "More books", "--require-pkce")
     for word in ("rotate-secret", "disable", "enable"):
         run("client", word, client)
-    run("user", "update", user["id"], "--group", "staff")
+    run("user", "update", user["id"], "--add-group", "staff")
     run("user", "set-password", user["id"], "--password-stdin", input=PASSWORD)
     for word in ("disable", "enable"):
         run("user", word, user["id"])
@@ -134,6 +134,7 @@ def test_a_declaration_is_told_line_by_line(app: Flask, run: Any, tmp_path: Path
     assert [row["event"] for row in rows[:2]] == ["user_created", "user_changed"]
     assert {row["event"] for row in rows[2:]} == {"user_created", "user_deleted"}
     assert rows[1]["fields"]["what"] == "name"
+    assert rows[1]["fields"]["changes"] == {"name": {"before": "Erin", "after": "Eve"}}
     assert all(row["user"] for row in rows)
 
 
