@@ -16,7 +16,7 @@ from flask_wtf.csrf import CSRFError
 from sqlalchemy.exc import SQLAlchemyError
 from werkzeug.exceptions import HTTPException, TooManyRequests
 
-from sso import current, database, database_faults, limiting, passwords, turns
+from sso import current, database, database_faults, keys, limiting, passwords, turns
 from sso.settings import Settings
 from sso.words import N_
 
@@ -99,6 +99,7 @@ def init_app(app: Flask) -> None:
     app.register_error_handler(TooManyRequests, _too_many)
     app.register_error_handler(SQLAlchemyError, _database)
     app.register_error_handler(passwords.Busy, _crowded)
+    app.register_error_handler(keys.KeyUnavailable, _nothing_signs)
     app.register_error_handler(Exception, _unexpected)
 
 
@@ -175,6 +176,12 @@ def _crowded(_: passwords.Busy) -> Response:
     )
     response.headers["Retry-After"] = "5"
     return response
+
+
+def _nothing_signs(error: keys.KeyUnavailable) -> Response:
+    logger.error("nothing can be signed: %s", error)
+    database.end_session()
+    return _broken(503, "temporarily_unavailable", N_("The service cannot be used at the moment."))
 
 
 def _unexpected(error: Exception) -> Response:
