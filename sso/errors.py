@@ -16,7 +16,7 @@ from flask_wtf.csrf import CSRFError
 from sqlalchemy.exc import SQLAlchemyError
 from werkzeug.exceptions import HTTPException, TooManyRequests
 
-from sso import current, database, database_faults, keys, limiting, passwords, turns
+from sso import current, database, database_faults, keys, limiting, passwords, proxies, turns
 from sso.settings import Settings
 from sso.words import N_
 
@@ -105,14 +105,35 @@ def init_app(app: Flask) -> None:
 
 def _form_expired(_: CSRFError) -> Response:
     if current_app.config["SESSION_COOKIE_NAME"] not in request.cookies:
+        settings = current.settings()
+        if settings.is_https and not request.is_secure:
+            _plain_http.say(request, settings.trusted_proxies)
+            right = settings.base_url.removesuffix(settings.base_path) + _here()
+            return page(
+                gettext("This page was opened without https, and so your browser sent no cookie."),
+                title=gettext("Please open this page with https"),
+                mend=gettext(
+                    "Go on at %(address)s. If that is where you are, allow cookies for it.",
+                    address=settings.base_url,
+                ),
+                way_on=(gettext("Open it with https"), right),
+            )
         return page(
             gettext("This page needs a cookie, and your browser did not send it."),
             title=gettext("Please allow cookies"),
             mend=gettext("Allow cookies for this address, then try again."),
-            way_on=(gettext("Try again"), request.full_path.rstrip("?")),
+            way_on=(gettext("Try again"), _here()),
         )
     # Left open while another tab signed in or out: the same page anew, which leads on from there.
-    return Response(status=303, headers={"Location": request.full_path.rstrip("?")})
+    return Response(status=303, headers={"Location": _here()})
+
+
+def _here() -> str:
+    """The path and the query of this request."""
+    return request.full_path.rstrip("?")
+
+
+_plain_http = proxies.PlainHttp()
 
 
 _WORDS: dict[int, tuple[str | None, str]] = {

@@ -83,6 +83,8 @@ def apply_command(path: Path, only_plan: bool, prune: bool, yes: bool, as_json: 
 def _of(change: Change) -> dict[str, object]:
     """Whom a change is about, and the names of what changed."""
     what = " ".join(change.fields) if change.action == "update" else None
+    if "invitation" in change.fields:
+        what = "invitation"
     return {change.kind: change.id, "what": what, "by": "apply"}
 
 
