@@ -110,10 +110,10 @@ def _form_expired(_: CSRFError) -> Response:
             _plain_http.say(request, settings.trusted_proxies)
             right = settings.base_url.removesuffix(settings.base_path) + _here()
             return page(
-                gettext("This page was opened without https, and so your browser sent no cookie."),
+                gettext("This page was opened without https, so your browser did not send its cookie."),
                 title=gettext("Please open this page with https"),
                 mend=gettext(
-                    "Go on at %(address)s. If that is where you are, allow cookies for it.",
+                    "Continue at %(address)s. If you are there already, allow cookies for it.",
                     address=settings.base_url,
                 ),
                 way_on=(gettext("Open it with https"), right),
