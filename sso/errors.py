@@ -110,7 +110,9 @@ def _form_expired(_: CSRFError) -> Response:
             _plain_http.say(request, settings.trusted_proxies)
             right = settings.base_url.removesuffix(settings.base_path) + _here()
             return page(
-                gettext("This page was opened without https, so your browser did not send its cookie."),
+                gettext(
+                    "This page was opened without https, so your browser did not send its cookie."
+                ),
                 title=gettext("Please open this page with https"),
                 mend=gettext(
                     "Continue at %(address)s. If you are there already, allow cookies for it.",

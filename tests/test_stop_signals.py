@@ -96,6 +96,20 @@ def test_the_demo(tmp_path: Path, parent: str, how: signal.Signals) -> None:
     assert "Traceback" not in log.read_text()
 
 
+@pytest.mark.parametrize(("parent", "how"), WAYS)
+def test_programs_of_the_tests(tmp_path: Path, parent: str, how: signal.Signals) -> None:
+    """Benchmark and chaos stop the servers that they have started."""
+    log = tmp_path / "log"
+    code = (
+        "import time; from tests.services import end_when_asked; end_when_asked()\n"
+        "try:\n print('runs', flush=True); time.sleep(60)\nfinally:\n print('stopped all')"
+    )
+    with started(parent, log, "-c", code) as process:
+        wait_for(lambda: "runs" in log.read_text(), "the program")
+        assert ends(process, how) not in (None, 0)
+    assert "stopped all" in log.read_text()
+
+
 @pytest.mark.parametrize(
     ("parent", "how"), [one for one in WAYS if one[1] != HUP and one[0] != "nohup"]
 )

@@ -153,6 +153,11 @@ def sealed_between(after: int, last: int, limit: int) -> Sequence[AuditEvent]:
     ).all()
 
 
+def last_number() -> int:
+    """The number of the last event that has one."""
+    return db.session.scalar(select(func.max(AuditEvent.number))) or 0
+
+
 def last_before(moment: datetime, at_most: int) -> int | None:
     """The number of the last event of the longest beginning of the chain that is older.
 

@@ -194,6 +194,22 @@ def test_the_boundary_is_sealed(app: Flask, both: Flask, tampering: str) -> None
         db.session.rollback()
 
 
+def test_a_secret_key_that_is_lost(app: Flask, new: Flask) -> None:
+    """What was sealed with it stays unverifiable; what comes after is sealed again."""
+    happen(app, 5)
+    assert verify(app) == []
+    assert reencrypt(new).exit_code == 1
+    refused = new.test_cli_runner().invoke(args=["key", "rotate", "--lost-secret-key"])
+    assert refused.exit_code == 0
+    assert reencrypt(new).exit_code == 1
+    assert reencrypt(new, "--over-faults").exit_code == 0
+    happen(new, 3)
+    before = verify(new)
+    assert all("before the beginning" in one for one in before)
+    execute(new, "UPDATE audit_events SET user_id = 'x' WHERE number = 6")
+    assert any("event 6 " in one for one in verify(new))
+
+
 def test_the_old_key_forges_nothing_afterwards(app: Flask, both: Flask, new: Flask) -> None:
     """The thief seals a changed event with the key that leaked, and the ends, too."""
     from sso.jobs.audit_seals import seal_of, seal_of_ends
