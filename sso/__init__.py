@@ -58,7 +58,7 @@ def create_app(environ: Mapping[str, str] | None = None, instance: Path | None =
     audit_trail.init_app(app)
 
     app.extensions["sso.keys"] = KeyRing(
-        settings.secret_key,
+        settings.secret_keys,
         load=signing_keys.sealed,
         keep_published=max(settings.access_token_lifetime, ID_TOKEN_LIFETIME) + 600,
     )
@@ -87,6 +87,9 @@ def flask_settings(settings: Settings) -> dict[str, object]:
     # The __Host- prefix demands Path=/ and Secure; without https the base path binds the cookie.
     return {
         "SECRET_KEY": settings.secret_key,
+        # What the secret key before this one signed is read, and signed anew with this one.
+        "SECRET_KEY_FALLBACKS": list(settings.secret_keys[1:]) or None,
+        "WTF_CSRF_SECRET_KEY": settings.signing_secrets,
         "SESSION_COOKIE_NAME": "__Host-sso" if settings.is_https else "sso_browser",
         "SESSION_COOKIE_PATH": "/" if settings.is_https else settings.base_path or "/",
         "SESSION_COOKIE_SECURE": settings.is_https,

@@ -3,6 +3,7 @@
 The cookie holds a random secret, the database its digest. The row's `id` is the `sid` claim.
 """
 
+from copy import copy
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -10,7 +11,7 @@ import flask
 from flask import Flask, Request, Response, g, request
 from flask.sessions import SecureCookieSession, SecureCookieSessionInterface, SessionMixin
 from flask_login import UserMixin, current_user, login_user, logout_user
-from itsdangerous import URLSafeTimedSerializer
+from itsdangerous import BadSignature, URLSafeTimedSerializer
 
 from sso import assets, audit, clock, current, digests, endings, errors, known_browser, notices
 from sso.extensions import db, login_manager
@@ -46,14 +47,28 @@ class PageSessions(SecureCookieSessionInterface):
     _serializer: URLSafeTimedSerializer | None = None
 
     def get_signing_serializer(self, app: Flask) -> URLSafeTimedSerializer | None:
-        """Made once: the secret key does not change while the server runs."""
+        """Made once: the secret keys do not change while the server runs."""
         self._serializer = self._serializer or super().get_signing_serializer(app)
         return self._serializer
 
     def open_session(self, app: Flask, request: Request) -> SecureCookieSession | None:
         if _without_cookies(app, request.path):
             return SecureCookieSession()
-        return super().open_session(app, request)
+        session = super().open_session(app, request)
+        if session and app.config["SECRET_KEY_FALLBACKS"] and self._is_signed_before(app, request):
+            session.modified = True  # the next answer signs it with the secret key of now
+        return session
+
+    def _is_signed_before(self, app: Flask, request: Request) -> bool:
+        """Whether the cookie was signed with the secret key before this one."""
+        serializer = copy(self.get_signing_serializer(app))
+        assert serializer
+        serializer.secret_keys = serializer.secret_keys[-1:]
+        try:
+            serializer.loads(request.cookies.get(self.get_cookie_name(app), ""))
+        except BadSignature:
+            return True
+        return False
 
     def save_session(self, app: Flask, session: SessionMixin, response: Response) -> None:
         if not _without_cookies(app, request.path):

@@ -16,7 +16,7 @@ from flask_wtf.csrf import CSRFError
 from sqlalchemy.exc import SQLAlchemyError
 from werkzeug.exceptions import HTTPException, TooManyRequests
 
-from sso import current, database, database_faults, limiting, passwords, turns
+from sso import current, database, database_faults, keys, limiting, passwords, proxies, turns
 from sso.settings import Settings
 from sso.words import N_
 
@@ -99,19 +99,43 @@ def init_app(app: Flask) -> None:
     app.register_error_handler(TooManyRequests, _too_many)
     app.register_error_handler(SQLAlchemyError, _database)
     app.register_error_handler(passwords.Busy, _crowded)
+    app.register_error_handler(keys.KeyUnavailable, _nothing_signs)
     app.register_error_handler(Exception, _unexpected)
 
 
 def _form_expired(_: CSRFError) -> Response:
     if current_app.config["SESSION_COOKIE_NAME"] not in request.cookies:
+        settings = current.settings()
+        if settings.is_https and not request.is_secure:
+            _plain_http.say(request, settings.trusted_proxies)
+            right = settings.base_url.removesuffix(settings.base_path) + _here()
+            return page(
+                gettext(
+                    "This page was opened without https, so your browser did not send its cookie."
+                ),
+                title=gettext("Please open this page with https"),
+                mend=gettext(
+                    "Continue at %(address)s. If you are there already, allow cookies for it.",
+                    address=settings.base_url,
+                ),
+                way_on=(gettext("Open it with https"), right),
+            )
         return page(
             gettext("This page needs a cookie, and your browser did not send it."),
             title=gettext("Please allow cookies"),
             mend=gettext("Allow cookies for this address, then try again."),
-            way_on=(gettext("Try again"), request.full_path.rstrip("?")),
+            way_on=(gettext("Try again"), _here()),
         )
     # Left open while another tab signed in or out: the same page anew, which leads on from there.
-    return Response(status=303, headers={"Location": request.full_path.rstrip("?")})
+    return Response(status=303, headers={"Location": _here()})
+
+
+def _here() -> str:
+    """The path and the query of this request."""
+    return request.full_path.rstrip("?")
+
+
+_plain_http = proxies.PlainHttp()
 
 
 _WORDS: dict[int, tuple[str | None, str]] = {
@@ -175,6 +199,12 @@ def _crowded(_: passwords.Busy) -> Response:
     )
     response.headers["Retry-After"] = "5"
     return response
+
+
+def _nothing_signs(error: keys.KeyUnavailable) -> Response:
+    logger.error("nothing can be signed: %s", error)
+    database.end_session()
+    return _broken(503, "temporarily_unavailable", N_("The service cannot be used at the moment."))
 
 
 def _unexpected(error: Exception) -> Response:

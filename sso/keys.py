@@ -18,6 +18,7 @@ from joserfc.jwk import ECKey, Key, OKPKey, RSAKey, import_key
 from joserfc.util import urlsafe_b64decode
 
 from sso import clock, sealing
+from sso.sealing import SecretKeys
 
 # OIDC applications know the name EdDSA; RFC 9864 would have it called Ed25519.
 warnings.filterwarnings("ignore", message=".*EdDSA.*", category=SecurityWarning)
@@ -47,8 +48,29 @@ class SealedKey(Protocol):
     def retired_at(self) -> datetime | None: ...
 
 
-class NoActiveKey(RuntimeError):
+WRONG_SECRET_KEY = (
+    "SSO_SECRET_KEY does not open the signing keys of this database; set it to the one that the "  # noqa: S105
+    "database was used with or, to replace that one, give it as SSO_SECRET_KEY_PREVIOUS and run: "
+    "flask key reencrypt"
+)
+
+
+class KeyUnavailable(RuntimeError):
+    """Nothing can be signed with an algorithm; `str()` says why, with the remedy."""
+
+
+class NoActiveKey(KeyUnavailable):
     """There is no active key of an algorithm: `flask db upgrade` makes the first ones."""
+
+    def __init__(self) -> None:
+        super().__init__("there is no active signing key; run: flask db upgrade")
+
+
+class CannotDecrypt(KeyUnavailable):
+    """The active key of an algorithm was encrypted with another secret key."""
+
+    def __init__(self) -> None:
+        super().__init__(WRONG_SECRET_KEY)
 
 
 @dataclass(frozen=True)
@@ -61,7 +83,7 @@ class NewKey:
     sealed_private_jwk: str
 
 
-def generate(alg: str, secret_key: str) -> NewKey:
+def generate(alg: str, secret_keys: SecretKeys) -> NewKey:
     """Make a key pair; its `kid` is its thumbprint (RFC 7638)."""
     key: Key
     if alg == "RS256":
@@ -73,16 +95,24 @@ def generate(alg: str, secret_key: str) -> NewKey:
     kid = key.thumbprint()
     public = {**key.as_dict(private=False), "kid": kid, "use": "sig", "alg": alg}
     private = json.dumps(key.as_dict(private=True)).encode()
-    return NewKey(kid, alg, json.dumps(public), sealing.seal(secret_key, _PURPOSE, private))
+    return NewKey(kid, alg, json.dumps(public), sealing.seal(secret_keys, _PURPOSE, private))
 
 
-def can_open(secret_key: str, row: SealedKey) -> bool:
-    """Whether this secret key is the one that sealed the row's private key."""
+def can_open(secret_keys: SecretKeys, row: SealedKey) -> bool:
+    """Whether one of these secret keys is the one that sealed the row's private key."""
     try:
-        sealing.unseal(secret_key, _PURPOSE, row.sealed_private_jwk)
+        sealing.unseal(secret_keys, _PURPOSE, row.sealed_private_jwk)
     except sealing.InvalidToken:
         return False
     return True
+
+
+def reseal(secret_keys: SecretKeys, row: SealedKey) -> str | None:
+    """The row's private key, sealed with the first secret key; `None` if it is that already.
+
+    Raises `sealing.InvalidToken` when none of them opens it.
+    """
+    return sealing.reseal(secret_keys, _PURPOSE, row.sealed_private_jwk)
 
 
 @dataclass(frozen=True)
@@ -90,6 +120,7 @@ class _Loaded:
     """One consistent view of the keys; replaced whole, never changed."""
 
     stamp: frozenset[tuple[str, str]]
+    closed: frozenset[str]
     active: Mapping[str, Key]
     public: Mapping[str, tuple[str, Key]]
     jwks: bytes
@@ -99,9 +130,9 @@ class KeyRing:
     """Signs and verifies with the keys that `load` gives."""
 
     def __init__(
-        self, secret_key: str, load: Callable[[], Iterable[SealedKey]], keep_published: int
+        self, secret_keys: SecretKeys, load: Callable[[], Iterable[SealedKey]], keep_published: int
     ) -> None:
-        self._secret_key = secret_key
+        self._secret_keys = secret_keys
         self._load = load
         self._keep_published = timedelta(seconds=keep_published)
         self._lock = threading.Lock()
@@ -109,17 +140,18 @@ class KeyRing:
         self._loaded_at: datetime | None = None
 
     def sign(self, claims: Mapping[str, Any], alg: str, typ: str) -> str:
-        """A JWT signed with the active key. Raises `NoActiveKey`."""
+        """A JWT signed with the active key. Raises `KeyUnavailable`."""
         key = self.active(alg)
         header = {"alg": alg, "kid": key.kid, "typ": typ}
         return jwt.encode(header, dict(claims), key, algorithms=[alg])
 
     def active(self, alg: str) -> Key:
-        """The key that signs now. Raises `NoActiveKey`."""
+        """The key that signs now. Raises `KeyUnavailable`."""
+        view = self._view()
         try:
-            return self._view().active[alg]
+            return view.active[alg]
         except KeyError:
-            raise NoActiveKey(alg) from None
+            raise (CannotDecrypt() if alg in view.closed else NoActiveKey()) from None
 
     def verify(self, token: str, typ: str) -> dict[str, Any] | None:
         """The claims of a JWT that one of our keys signed, or `None`; times are not checked."""
@@ -155,19 +187,22 @@ class KeyRing:
     def _read(self, before: _Loaded | None) -> _Loaded:
         rows = list(self._load())
         published = [row for row in rows if self._is_published(row)]
-        stamp = frozenset((row.kid, row.state) for row in rows) | {
-            (row.kid, "published") for row in published
+        # The sealed text, too: a key that this process could not open may have been re-encrypted.
+        stamp = frozenset((row.state, row.sealed_private_jwk) for row in rows) | {
+            ("published", row.kid) for row in published
         }
         if before is not None and before.stamp == stamp:
             return before
         known = {key.kid: key for key in before.active.values()} if before else {}
+        active = {
+            row.alg: known.get(row.kid) or self._private(row)
+            for row in rows
+            if row.state == "active"
+        }
         return _Loaded(
             stamp=stamp,
-            active={
-                row.alg: known.get(row.kid) or self._private(row)
-                for row in rows
-                if row.state == "active"
-            },
+            closed=frozenset(alg for alg, key in active.items() if key is None),
+            active={alg: key for alg, key in active.items() if key is not None},
             public={row.kid: (row.alg, import_key(json.loads(row.public_jwk))) for row in rows},
             jwks=json.dumps({"keys": [json.loads(row.public_jwk) for row in published]}).encode(),
         )
@@ -175,8 +210,12 @@ class KeyRing:
     def _is_published(self, row: SealedKey) -> bool:
         return row.retired_at is None or clock.now() < row.retired_at + self._keep_published
 
-    def _private(self, row: SealedKey) -> Key:
-        clear = sealing.unseal(self._secret_key, _PURPOSE, row.sealed_private_jwk)
+    def _private(self, row: SealedKey) -> Key | None:
+        """The private key, or `None` if it was sealed with a secret key that is not ours."""
+        try:
+            clear = sealing.unseal(self._secret_keys, _PURPOSE, row.sealed_private_jwk)
+        except sealing.InvalidToken:
+            return None
         return import_key({**json.loads(clear), "kid": row.kid})
 
 

@@ -18,21 +18,26 @@ MOST = 10  # accounts a browser is known by; then the one not used for longest i
 
 def mark(account: str) -> str:
     """What stands for an account (an e-mail address) where its name must not stand."""
-    key = sealing.derive_key(current.settings().secret_key, "known browser")
-    return digests.derive("", account.strip().lower(), key)[:22]
+    return _marks(account)[0]
+
+
+def _marks(account: str) -> list[str]:
+    """As `mark`, by each secret key; one that is being replaced made the older cookies."""
+    keys = sealing.derive_keys(current.settings().secret_keys, "known browser")
+    return [digests.derive("", account.strip().lower(), key)[:22] for key in keys]
 
 
 def id_for(account: str) -> str | None:
     """This browser's id if this account has signed in from it before, else `None`."""
     known = _read()
-    return known[0] if known and mark(account) in known[1] else None
+    return known[0] if known and not set(known[1]).isdisjoint(_marks(account)) else None
 
 
 def remember(account: str) -> None:
     """Note with the answer to this request that the account has signed in from this browser."""
     browser_id, marks = _read() or (secrets.token_urlsafe(16), [])
-    mine = mark(account)
-    marks = [mine, *(one for one in marks if one != mine)][:MOST]
+    mine = _marks(account)
+    marks = [mine[0], *(one for one in marks if one not in mine)][:MOST]
     g.sso_known_browser = [browser_id, marks]
 
 
@@ -71,4 +76,4 @@ def _read() -> tuple[str, list[str]] | None:
 
 
 def _serializer() -> URLSafeTimedSerializer:
-    return URLSafeTimedSerializer(current.settings().secret_key, salt="known browser")
+    return URLSafeTimedSerializer(current.settings().signing_secrets, salt="known browser")

@@ -44,6 +44,13 @@ SETTINGS = (
         secret=True,
     ),
     Setting(
+        "SSO_SECRET_KEY_PREVIOUS",
+        None,
+        "the secret key before this one, while it is being replaced: read with it, never written",
+        secret_key,
+        secret=True,
+    ),
+    Setting(
         "SSO_REDIS_URL",
         None,
         "rate limits shared by all processes and nodes",
@@ -107,6 +114,12 @@ SETTINGS = (
         7_776_000,
         "seconds after which a sign-in ends, however much it is used",
         number(60, 2 * YEAR),
+    ),
+    Setting(
+        "SSO_INVITATION_LIFETIME",
+        604_800,
+        "seconds for which an invitation can be accepted",
+        number(60, YEAR),
     ),
     Setting(
         "SSO_KEY_LIFETIME",

@@ -1,4 +1,4 @@
-"""Links in mails: a random secret that works once, for an hour, for one purpose and one address."""
+"""Links in mails: a random secret that works once, for a while, for one purpose and one address."""
 
 import hashlib
 from datetime import timedelta
@@ -8,7 +8,7 @@ from sso import clock, current, digests
 from sso.models import MailToken, User
 from sso.store import mail_tokens, users
 
-LIFETIME = timedelta(hours=1)
+LIFETIME = timedelta(hours=1)  # of all but invitations
 
 VERIFY, CHANGE_EMAIL, RESET, INVITE, SIGN_UP = (
     "verify", "change_email", "reset", "invite", "sign_up",
@@ -35,12 +35,19 @@ def make(purpose: str, address: str, user: User | None) -> tuple[MailToken, str]
         address=address,
         bound_to=bond(user),
         created_at=now,
-        expires_at=now + LIFETIME,
+        expires_at=now + lifetime(purpose),
     )
     mail_tokens.add(token)
     # The base address alone: a Host header is whatever a stranger writes into it.
     base_url = current.settings().base_url
     return token, f"{base_url}{_PATHS[purpose]}?{urlencode({'token': secret})}"
+
+
+def lifetime(purpose: str) -> timedelta:
+    """How long a link for this purpose works, from the moment when its mail is written."""
+    if purpose == INVITE:
+        return timedelta(seconds=current.settings().invitation_lifetime)
+    return LIFETIME
 
 
 def find(secret: str, *purposes: str) -> tuple[MailToken, User | None] | None:

@@ -4,14 +4,21 @@ Each trusted proxy adds one value to `X-Forwarded-For` and its kin, so the value
 that many places from the right; whatever a client wrote itself stands further to the left.
 """
 
+import logging
+import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from flask import Flask
+from flask import Flask, Request
 from werkzeug.middleware.proxy_fix import ProxyFix
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+
+logger = logging.getLogger("sso.proxies")
+
+SAY_EVERY = 3600.0  # seconds between two lines of a process about one and the same
 
 
 def init_app(app: Flask, count: int, base_path: str) -> None:
@@ -21,6 +28,65 @@ def init_app(app: Flask, count: int, base_path: str) -> None:
         app.wsgi_app = ProxyFix(  # type: ignore[method-assign]  # as Flask's manual does
             whole, x_for=count, x_proto=count, x_host=count, x_prefix=count
         )
+    else:
+        app.wsgi_app = _Unbelieved(app.wsgi_app)  # type: ignore[method-assign]
+
+
+class _Unbelieved:
+    """Says once that there may be a proxy that nobody told us of."""
+
+    def __init__(self, application: "WSGIApplication") -> None:
+        self.application = application
+        self.said = False
+
+    def __call__(
+        self, environ: "WSGIEnvironment", start_response: "StartResponse"
+    ) -> Iterable[bytes]:
+        if "HTTP_X_FORWARDED_FOR" in environ and not self.said:
+            self.said = True
+            logger.warning(
+                "a request has X-Forwarded-For, which is not believed: if a proxy of yours sends "
+                "it, set SSO_TRUSTED_PROXIES to the number of proxies; until then limits and logs "
+                "take all visitors for one, the proxy"
+            )
+        return self.application(environ, start_response)
+
+
+class PlainHttp:
+    """Says on the log, once in a while, why requests seem to come by http."""
+
+    def __init__(self) -> None:
+        self._say_again_at = float("-inf")
+
+    def say(self, request: Request, trusted: int) -> None:
+        """`trusted`: how many proxies are believed."""
+        if (now := time.monotonic()) < self._say_again_at:
+            return
+        self._say_again_at = now + SAY_EVERY
+        logger.warning(
+            "a form came by http, where browsers do not send the cookie, although SSO_BASE_URL is "
+            "https: %s",
+            _remedy(request.headers.get("X-Forwarded-Proto"), trusted),
+        )
+
+
+def _remedy(told: str | None, trusted: int) -> str:
+    if told is None:
+        more = "" if trusted else ", and set SSO_TRUSTED_PROXIES to the number of proxies"
+        return (
+            "the header X-Forwarded-Proto is missing; if people use https, let the proxy set it "
+            f"(nginx: proxy_set_header X-Forwarded-Proto $scheme;){more}; if they use http, "
+            "redirect them to https"
+        )
+    if not trusted:
+        return (
+            "X-Forwarded-Proto is there and not believed; set SSO_TRUSTED_PROXIES to the number of "
+            "proxies"
+        )
+    return (
+        "by X-Forwarded-Proto the proxy was asked by http; let it redirect http to https, and see "
+        "that SSO_TRUSTED_PROXIES is the number of proxies"
+    )
 
 
 class _WholePath:

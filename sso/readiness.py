@@ -23,8 +23,8 @@ def problem() -> str | None:
             current.key_ring().active(alg)
     except SQLAlchemyError:
         return "the database cannot be reached"
-    except keys.NoActiveKey:
-        return f"there is no active signing key; {MEND}"
+    except keys.KeyUnavailable as why:
+        return str(why)
     return None
 
 

@@ -68,7 +68,7 @@ class _Signer(TimestampSigner):
 def _serializer() -> URLSafeTimedSerializer:
     # ensure_ascii: a `state` that is not UTF-8 travels as surrogates, which only escapes can hold.
     return URLSafeTimedSerializer(
-        current.settings().secret_key,
+        current.settings().signing_secrets,
         salt="authorization request",
         signer=_Signer,
         serializer_kwargs={"ensure_ascii": True},

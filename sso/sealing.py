@@ -1,31 +1,60 @@
-"""Keys derived from `SSO_SECRET_KEY`, and what is sealed or signed with them."""
+"""Keys derived from `SSO_SECRET_KEY`, and what is encrypted with them at rest.
+
+Where a secret key is asked for, several may be given: the first one encrypts, all of them decrypt.
+So a secret key can be replaced while what the one before encrypted is still there.
+"""
 
 from base64 import urlsafe_b64encode
-from functools import cache
+from collections.abc import Sequence
+from functools import lru_cache
 
-from cryptography.fernet import Fernet, InvalidToken
+from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-__all__ = ["InvalidToken", "derive_key", "seal", "unseal"]
+__all__ = ["InvalidToken", "SecretKeys", "derive_key", "derive_keys", "reseal", "seal", "unseal"]
+
+SecretKeys = str | Sequence[str]
 
 
-@cache
+@lru_cache(maxsize=256)  # some purposes name a user
 def derive_key(secret_key: str, purpose: str) -> bytes:
-    """32 bytes for one purpose, from the server's secret (RFC 5869)."""
+    """32 bytes for one purpose, from one secret key (RFC 5869)."""
     hkdf = HKDF(algorithm=SHA256(), length=32, salt=None, info=f"sso {purpose}".encode())
     return hkdf.derive(secret_key.encode())
 
 
-def seal(secret_key: str, purpose: str, clear: bytes) -> str:
+def derive_keys(secret_keys: SecretKeys, purpose: str) -> list[bytes]:
+    """The keys for one purpose; the first is the one to use for anything new."""
+    return [derive_key(one, purpose) for one in _each(secret_keys)]
+
+
+def seal(secret_keys: SecretKeys, purpose: str, clear: bytes) -> str:
     """Encrypt and authenticate what rests in the database."""
-    return _fernet(secret_key, purpose).encrypt(clear).decode()
+    return _fernet(secret_keys, purpose).encrypt(clear).decode()
 
 
-def unseal(secret_key: str, purpose: str, sealed: str) -> bytes:
-    """The clear bytes. Raises `InvalidToken` when the secret key is another one."""
-    return _fernet(secret_key, purpose).decrypt(sealed)
+def unseal(secret_keys: SecretKeys, purpose: str, sealed: str) -> bytes:
+    """The clear bytes. Raises `InvalidToken` when none of the secret keys sealed it."""
+    return _fernet(secret_keys, purpose).decrypt(sealed)
 
 
-def _fernet(secret_key: str, purpose: str) -> Fernet:
-    return Fernet(urlsafe_b64encode(derive_key(secret_key, purpose)))
+def reseal(secret_keys: SecretKeys, purpose: str, sealed: str) -> str | None:
+    """The same, encrypted with the first secret key; `None` if it is that already.
+
+    Raises `InvalidToken` when none of the secret keys sealed it.
+    """
+    try:
+        unseal(_each(secret_keys)[0], purpose, sealed)
+    except InvalidToken:
+        return _fernet(secret_keys, purpose).rotate(sealed).decode()
+    return None
+
+
+def _each(secret_keys: SecretKeys) -> Sequence[str]:
+    return (secret_keys,) if isinstance(secret_keys, str) else secret_keys
+
+
+def _fernet(secret_keys: SecretKeys, purpose: str) -> MultiFernet:
+    keys = derive_keys(secret_keys, purpose)
+    return MultiFernet([Fernet(urlsafe_b64encode(key)) for key in keys])

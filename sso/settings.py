@@ -14,6 +14,10 @@ from urllib.parse import urlsplit
 from sso.known_settings import SETTINGS, Setting
 from sso.secret_key import embedded_secret_key
 
+SAME_KEY = (
+    "SSO_SECRET_KEY_PREVIOUS: it is the same as SSO_SECRET_KEY; give the one before it, or none"
+)
+
 
 class SettingsError(Exception):
     """The settings have faults; `faults` has one line for each, with the mend."""
@@ -39,6 +43,7 @@ class Settings:
     base_url: str
     database_url: str
     secret_key: str
+    secret_key_previous: str | None
     redis_url: str | None
     smtp_url: str | None
     mail_from: str | None
@@ -50,11 +55,23 @@ class Settings:
     refresh_token_leeway: int
     session_lifetime: int
     session_absolute_lifetime: int
+    invitation_lifetime: int
     key_lifetime: int
     audit_lifetime: int
     metrics_port: int | None
     metrics_address: str
     log_format: str
+
+    @property
+    def secret_keys(self) -> tuple[str, ...]:
+        """The secret key, and after it the one that is accepted for reading."""
+        previous = self.secret_key_previous
+        return (self.secret_key, previous) if previous else (self.secret_key,)
+
+    @property
+    def signing_secrets(self) -> list[str]:
+        """The same for itsdangerous: all of them verify, the last one signs."""
+        return list(reversed(self.secret_keys))
 
     @property
     def issuer(self) -> str:
@@ -118,4 +135,6 @@ def load_settings(environ: Mapping[str, str], instance: Path) -> Settings:
     instance.mkdir(parents=True, exist_ok=True)
     values["SSO_DATABASE_URL"] = values["SSO_DATABASE_URL"] or f"sqlite:///{instance / 'sso.db'}"
     values["SSO_SECRET_KEY"] = values["SSO_SECRET_KEY"] or embedded_secret_key(instance)
+    if values["SSO_SECRET_KEY"] == values["SSO_SECRET_KEY_PREVIOUS"]:
+        raise SettingsError([SAME_KEY])
     return Settings(**{name.removeprefix("SSO_").lower(): value for name, value in values.items()})

@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 import requests
 
+from sso import stop_signals
+
 ROOT = Path(__file__).resolve().parent.parent
 CHROMIUM_ARGUMENTS = [
     "--no-sandbox",
@@ -23,6 +25,16 @@ CHROMIUM_ARGUMENTS = [
     "--disable-background-networking",
     "--no-first-run",
 ]
+
+
+def end_when_asked() -> None:
+    """For programs: SIGINT and SIGTERM end it with all that it has started, even if its parent
+    left it with these signals ignored."""
+
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    stop_signals.call(stop)
 
 
 def require(what: str, path: str | None) -> str:

@@ -1,6 +1,7 @@
 """The rules of the house, proven from its source."""
 
 import ast
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -126,6 +127,18 @@ def test_every_template_is_used() -> None:
     source += "".join(path.read_text() for path in templates)
     for template in templates:
         assert f'"{template.relative_to(PACKAGE / "templates")}"' in source
+
+
+def test_no_file_is_there_by_accident() -> None:
+    """SQLite makes an empty file of any name that it is asked to open, such as `postgres`."""
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=PACKAGE.parent, capture_output=True, text=True, check=False
+    )
+    if listed.returncode:
+        pytest.skip("this is no clone")
+    tracked = [PACKAGE.parent / name for name in listed.stdout.splitlines()]
+    empty = [path for path in tracked if path.is_file() and not path.stat().st_size]
+    assert [one for one in empty if one.name not in ("__init__.py", ".gitkeep")] == []
 
 
 CONTRACT = {

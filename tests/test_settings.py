@@ -30,9 +30,10 @@ def test_the_defaults_need_nothing(tmp_path: Path) -> None:
         settings.refresh_token_lifetime,
         settings.refresh_token_leeway,
         settings.session_lifetime,
+        settings.invitation_lifetime,
         settings.trusted_proxies,
     )
-    assert lifetimes == (3600, 60, 2_592_000, 10, 1_209_600, 0)
+    assert lifetimes == (3600, 60, 2_592_000, 10, 1_209_600, 604_800, 0)
 
 
 def test_every_fault_is_told_at_once(tmp_path: Path) -> None:
@@ -87,6 +88,27 @@ def test_a_secret_from_a_file(tmp_path: Path) -> None:
     assert "keep one of them" in faults(both, tmp_path)[0]
     missing = {"SSO_SECRET_KEY_FILE": str(tmp_path / "none")}
     assert "cannot be read" in faults(missing, tmp_path)[0]
+
+
+def test_the_secret_key_before_this_one(tmp_path: Path) -> None:
+    none = load_settings({"SSO_SECRET_KEY": LONG}, tmp_path)
+    assert (none.secret_keys, none.signing_secrets) == ((LONG,), [LONG])
+    path = tmp_path / "before"
+    path.write_text("b" * 32)
+    for given in (
+        {"SSO_SECRET_KEY_PREVIOUS": "b" * 32},
+        {"SSO_SECRET_KEY_PREVIOUS_FILE": str(path)},
+    ):
+        settings = load_settings({"SSO_SECRET_KEY": LONG, **given}, tmp_path)
+        assert settings.secret_keys == (LONG, "b" * 32)
+        assert settings.signing_secrets == ["b" * 32, LONG]
+    short = faults({"SSO_SECRET_KEY_PREVIOUS": "hunter2"}, tmp_path)
+    assert "shorter than 32" in short[0]
+    assert "hunter2" not in short[0]
+    both = {"SSO_SECRET_KEY": LONG, "SSO_SECRET_KEY_PREVIOUS": LONG}
+    assert "the same" in faults(both, tmp_path)[0]
+    made = load_settings({}, tmp_path).secret_key
+    assert "the same" in faults({"SSO_SECRET_KEY_PREVIOUS": made}, tmp_path)[0]
 
 
 def test_secrets_are_not_shown(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from sso.cli.registration import RegistrationError
 from sso.extensions import db
 from sso.jobs.audit_chain import ChainBroken
 from sso.jobs.key_rotation import RotationRefused
+from sso.keys import KeyUnavailable
 
 # SQLSTATE of PostgreSQL: undefined table, undefined column.
 _NO_TABLE, _NO_COLUMN = "42P01", "42703"
@@ -37,7 +38,7 @@ class Command(click.Command):
         try:
             with audit.acting_as(audit.system_user()):
                 return super().invoke(ctx)
-        except (RegistrationError, RotationRefused, ChainBroken) as error:
+        except (RegistrationError, RotationRefused, ChainBroken, KeyUnavailable) as error:
             db.session.rollback()
             raise Failure(str(error)) from None
         except SQLAlchemyError as error:

@@ -83,6 +83,8 @@ def apply_command(path: Path, only_plan: bool, prune: bool, yes: bool, as_json: 
 def _of(change: Change) -> dict[str, object]:
     """Whom a change is about, and what changed."""
     about: dict[str, object] = {change.kind: change.id, "by": "apply"}
+    if "invitation" in change.fields:
+        return {**about, "what": "invitation"}
     if change.action != "update":
         return about
     changes = {name: differences.of_field(name, *pair) for name, pair in change.fields.items()}

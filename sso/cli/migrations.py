@@ -71,7 +71,7 @@ def _upgrade_command() -> click.Command:
             return
         # An older schema may not have the table of keys.
         whole = options["revision"] in ("head", "heads")
-        made = whole and key_rotation.ensure_keys(current.settings().secret_key)
+        made = whole and key_rotation.ensure_keys(current.settings().secret_keys)
         current.key_ring().reload()
         if as_json:
             print_json({"revision": _revision(), "keys_made": made})

@@ -43,9 +43,13 @@ def backup_command(path: Path, force: bool, as_json: bool) -> None:
 @json_option
 @with_appcontext
 def restore_command(path: Path, as_json: bool) -> None:
-    """Fill the database, which has to be empty, from FILE, with the same SSO_SECRET_KEY."""
+    """Fill the database, which has to be empty, from FILE, with the same SSO_SECRET_KEY.
+
+    If there is another one now, give that of the backup as SSO_SECRET_KEY_PREVIOUS, and then run:
+    flask key reencrypt
+    """
     try:
-        counts = moving.restore(path, current.settings().secret_key)
+        counts = moving.restore(path, current.settings().secret_keys)
     except moving.MoveRefused as error:
         raise Failure(str(error)) from None
     current.key_ring().reload()

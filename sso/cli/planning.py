@@ -113,13 +113,18 @@ def _user(entry: Entry) -> Change | None:
     if row and user_id and row.id != user_id:
         raise RegistrationError([f"this e-mail address is that of another user, {row.id}"])
     before = declaration.of_user(row) if row else {}
+    more = {}
     if row is None:
         password = entry.get("initial_password")
+        # Nobody signs in without a password: a link to set one is mailed, this once.
+        invited = password is None and not entry.get("disabled", False)
+        more = {"invitation": (None, "by mail")} if invited else {}
         row = registration.create_user(
             email=entry["email"],
             name=entry.get("name", ""),
-            password=resolve(password) if password else None,
+            password=None if password is None else resolve(password),
             user_id=user_id,
+            invited=invited,
         )
     address = row.email
     claims = entry.get("claims")
@@ -135,7 +140,7 @@ def _user(entry: Entry) -> Change | None:
     kept = row.email_verified and row.email == address
     row.email_verified = entry.get("email_verified", kept)
     _switch(entry, row)
-    change = _change("user", row.email, str(row.id), before, declaration.of_user(row), {})
+    change = _change("user", row.email, str(row.id), before, declaration.of_user(row), more)
     return _with(
         change,
         disabled=lambda: _if_disabled(

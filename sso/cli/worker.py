@@ -1,12 +1,12 @@
 """`flask worker`: the work beside requests."""
 
-import signal
 from threading import Event
 
 import click
 from flask import current_app
 from flask.cli import with_appcontext
 
+from sso import readiness, stop_signals
 from sso.cli.commands import Command, Failure, json_option
 from sso.cli.output import print_json, print_line
 from sso.jobs import worker
@@ -30,6 +30,6 @@ def worker_command(once: bool, as_json: bool) -> None:
             raise Failure(f"failed, see the log: {', '.join(failed)}")
         return
     stop = Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    stop_signals.call(stop.set)
+    readiness.examine(app)
     worker.run(app, stop)

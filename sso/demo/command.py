@@ -10,6 +10,8 @@ import secrets
 import socket
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -17,7 +19,7 @@ import click
 from flask import Flask
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
-from sso import ROOT, create_app, migrating
+from sso import ROOT, create_app, migrating, stop_signals
 from sso.cli.registration import create_user, register_client, set_password
 from sso.demo.application import create_sample_application
 from sso.extensions import db
@@ -25,7 +27,10 @@ from sso.jobs import worker
 from sso.jobs.key_rotation import ensure_keys
 from sso.store import clients, users
 
-HOST = "127.0.0.1"
+# Browsers allow passkeys on this name, and on no bare address.
+HOST = "localhost"
+# Both of what the name means: else somebody else could listen where a browser looks first.
+ADDRESSES = ("127.0.0.1", "::1")
 EMAIL = "dana@example.com"
 
 
@@ -72,12 +77,12 @@ def demo_command(port: int, client_port: int, folder: Path, as_json: bool) -> No
         secret_key=secrets.token_urlsafe(32),
     )
     stop = threading.Event()
+    stop_signals.call(stop.set)
     threading.Thread(target=worker.run, args=(server, stop), daemon=True).start()
-    running = [_serve(server, server_port), _serve(sample, sample_port)]
+    running = [*_serve(server, server_port), *_serve(sample, sample_port)]
     _announce(Demo(f"{address}/", EMAIL, password, base_url, str(folder)), as_json)
     try:
         stop.wait()
-    except KeyboardInterrupt:
         click.echo("\nThe demo has ended.", err=True)
     finally:
         stop.set()
@@ -109,10 +114,32 @@ def _prepare(server: Flask, redirect_uri: str) -> tuple[str, str, str]:
         return client.client_id, secret, password
 
 
-def _serve(app: Flask, port: int) -> BaseWSGIServer:
-    server = make_server(HOST, port, app, threaded=True, request_handler=_Quiet)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    return server
+def _serve(app: Flask, port: int) -> list[BaseWSGIServer]:
+    servers = [
+        make_server(address, port, app, threaded=True, request_handler=_Quiet)
+        for address in _own_addresses()
+    ]
+    for server in servers:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+    return servers
+
+
+def _own_addresses() -> list[str]:
+    """The loopback addresses that this machine has; some have no IPv6."""
+    found = []
+    for address in ADDRESSES:
+        with suppress(OSError), _listening(address, 0):
+            found.append(address)
+    return found
+
+
+@contextmanager
+def _listening(address: str, port: int) -> Iterator[None]:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, os.name == "posix")
+        probe.bind((address, port))
+        yield
 
 
 def _announce(demo: Demo, as_json: bool) -> None:
@@ -134,12 +161,12 @@ def _announce(demo: Demo, as_json: bool) -> None:
 def _free_port(wanted: int, but: int | None = None) -> int:
     """This port, or the next free one."""
     for port in range(wanted, min(wanted + 200, 65536)):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, os.name == "posix")
-            try:
-                probe.bind((HOST, port))
-            except OSError:
-                continue
+        try:
+            for address in _own_addresses():
+                with _listening(address, port):
+                    pass
+        except OSError:
+            continue
         if port != but:
             return port
     raise click.ClickException(f"no port from {wanted} on is free; give another with --port")

@@ -53,6 +53,7 @@ def examine(environ: Mapping[str, str]) -> Iterator[Finding]:
         ("database", machine.database),
         ("schema", machine.schema),
         ("keys", machine.signing_key_life),
+        ("secret key", machine.secret_key),
         ("worker", machine.worker),
         ("redis", neighbours.rate_limits),
         ("mail", neighbours.mail),
@@ -76,7 +77,7 @@ def examine(environ: Mapping[str, str]) -> Iterator[Finding]:
 
 
 # What may be wrong while people can sign in all the same.
-_NEIGHBOURS = ("file modes", "redis", "mail", "worker")
+_NEIGHBOURS = ("file modes", "redis", "mail", "worker", "secret key")
 
 
 def _print(finding: Finding) -> None:

@@ -13,11 +13,12 @@ from sqlalchemy.exc import SQLAlchemyError
 from sso import clock, current, keys
 from sso.doctor.finding import Finding, Findings, ok, skipped, warning, wrong
 from sso.extensions import db
+from sso.jobs import reencryption
 from sso.known_settings import SETTINGS
 from sso.models import KeyState
 from sso.readiness import schema_is_current
 from sso.settings import Reading
-from sso.store import audit_events, logout_deliveries, mails, signing_keys
+from sso.store import audit_events, heartbeats, logout_deliveries, mails, signing_keys
 
 MOST_SKEW = timedelta(seconds=5)
 ROTATION_IS_LATE = timedelta(days=2)
@@ -102,12 +103,12 @@ def signing_key_life() -> Findings:
                 mend = "run: flask db upgrade"
                 yield wrong("keys", f"there is no {state} key of {alg}", mend)
                 return
-    secret_key = current.settings().secret_key
-    if not all(keys.can_open(secret_key, row) for row in rows):
+    if not all(keys.can_open(current.settings().secret_keys, row) for row in rows):
         yield wrong(
             "keys",
             "SSO_SECRET_KEY does not open the signing keys",
-            "give the secret key that the database was made with; it is kept apart from backups",
+            "give the secret key that the database was made with; it is kept apart from backups. "
+            "To replace it, give it as SSO_SECRET_KEY_PREVIOUS; see docs/secret-key.md",
         )
         return
     age = max(clock.now() - (r.activated_at or r.created_at) for r in rows if r.state == "active")
@@ -118,6 +119,22 @@ def signing_key_life() -> Findings:
         yield ok("keys", f"active and next of {', '.join(keys.ALGORITHMS)}; in use {age.days} days")
 
 
+def secret_key() -> Findings:
+    """Whether everything is encrypted with the secret key of now, and with it alone."""
+    waiting = reencryption.waiting()
+    has_previous = current.settings().secret_key_previous is not None
+    if waiting:
+        seen = f"another secret key's are still: {', '.join(waiting)}"
+        mend = "run: flask key reencrypt, with SSO_SECRET_KEY_PREVIOUS set"
+        yield (warning if has_previous else wrong)("secret key", seen, mend)
+    elif has_previous:
+        seen = "nothing at rest needs SSO_SECRET_KEY_PREVIOUS any more"
+        mend = "remove it, at once if it leaked; else when browsers have come back meanwhile"
+        yield warning("secret key", seen, mend)
+    else:
+        yield ok("secret key", "everything is encrypted with SSO_SECRET_KEY")
+
+
 def worker() -> Findings:
     """Whether somebody does what has been due for a while."""
     due = {
@@ -125,11 +142,18 @@ def worker() -> Findings:
         "a logout token": logout_deliveries.outbox.due_since(),
         "an audit event": audit_events.unsealed_since(),
     }
+    last = heartbeats.last(heartbeats.WORKER)
     db.session.rollback()
     late = [(since, what) for what, since in due.items() if since]
     since, what = min(late, default=(clock.now(), ""))
     if clock.now() - since > WORKER_IS_LATE:
         seen = f"{what} has been due since {since:%Y-%m-%d %H:%M} UTC, and nobody sees to it"
         yield wrong("worker", seen, "start: flask worker")
+    elif last is None:
+        seen = "none has ever run: no mail is sent, no sign-out told, nothing purged"
+        yield warning("worker", seen, "start: flask worker")
+    elif clock.now() - last > WORKER_IS_LATE:
+        seen = f"none has run since {last:%Y-%m-%d %H:%M} UTC"
+        yield warning("worker", seen, "start: flask worker")
     else:
-        yield ok("worker", "nothing has been due for long")
+        yield ok("worker", "runs, and nothing has been due for long")

@@ -25,7 +25,7 @@ def dead_link(another: str = "sso.forgotten_password") -> Response:
     `another`: the endpoint of the page where there is a new one.
     """
     return errors.page(
-        gettext("It was used already, is more than an hour old, or is not whole."),
+        gettext("It has been used, has expired, or is incomplete."),
         status=410,
         title=gettext("This link does not work any more"),
         mend=gettext("Ask for a new one."),

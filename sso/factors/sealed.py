@@ -39,4 +39,4 @@ def _serializer(purpose: str) -> URLSafeSerializer:
     browser = flask.session.get(_BROWSER)
     if not isinstance(browser, str):
         browser = flask.session[_BROWSER] = secrets.token_urlsafe(16)
-    return URLSafeSerializer(current.settings().secret_key, salt=f"{purpose} in {browser}")
+    return URLSafeSerializer(current.settings().signing_secrets, salt=f"{purpose} in {browser}")

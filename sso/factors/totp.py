@@ -1,5 +1,6 @@
 """Authenticator apps (RFC 6238): six digits, thirty seconds, one step of clock drift each way."""
 
+import logging
 from uuid import UUID
 
 import pyotp
@@ -9,6 +10,8 @@ from sso import clock, current, digests, sealing
 from sso.factors import passkeys
 from sso.models import TotpSecret, User
 from sso.store import totp_secrets
+
+logger = logging.getLogger("sso.factors")
 
 STEP = 30  # seconds
 WINDOW = 1  # steps before and after the present one (RFC 6238 §5.2)
@@ -37,7 +40,7 @@ def enrol(user_id: UUID, secret: str, code: str) -> bool:
     step = matching_step(secret, code)
     if step is None:
         return False
-    sealed = sealing.seal(current.settings().secret_key, _purpose(user_id), secret.encode())
+    sealed = sealing.seal(current.settings().secret_keys, _purpose(user_id), secret.encode())
     now = clock.now()
     totp_secrets.add(
         TotpSecret(
@@ -54,12 +57,34 @@ def accept(user_id: UUID, code: str) -> bool:
         return False
     try:
         secret = sealing.unseal(
-            current.settings().secret_key, _purpose(user_id), stored.sealed_secret
+            current.settings().secret_keys, _purpose(user_id), stored.sealed_secret
         )
     except sealing.InvalidToken:
+        logger.error(
+            "SSO_SECRET_KEY does not open the authenticator app's secret of user %s; run: "
+            "flask key reencrypt with SSO_SECRET_KEY_PREVIOUS, or flask user reset-factors",
+            user_id,
+        )
         return False
     step = matching_step(secret.decode(), code)
     return step is not None and totp_secrets.use(user_id, step, clock.now())
+
+
+def reseal(row: TotpSecret) -> str | None:
+    """The row's secret, sealed with the secret key of now; `None` if it is that already.
+
+    Raises `sealing.InvalidToken` when no secret key opens it.
+    """
+    return sealing.reseal(current.settings().secret_keys, _purpose(row.user_id), row.sealed_secret)
+
+
+def is_current(row: TotpSecret) -> bool:
+    """Whether the row is sealed with the secret key of now."""
+    try:
+        sealing.unseal(current.settings().secret_key, _purpose(row.user_id), row.sealed_secret)
+    except sealing.InvalidToken:
+        return False
+    return True
 
 
 def matching_step(secret: str, code: str) -> int | None:

@@ -5,19 +5,19 @@ in the database. So whoever can write to the database alone changes, removes or 
 event unseen; what they do within the moment before an event is sealed stays unseen.
 """
 
-import hashlib
-import hmac
-import json
 import logging
 import time
 from collections.abc import Iterator
-from datetime import UTC, timedelta
+from datetime import timedelta
 from typing import NamedTuple
 
 from sqlalchemy.exc import IntegrityError
 
-from sso import audit, clock, current, sealing
+from sso import audit, clock, current
 from sso.extensions import db
+from sso.jobs import audit_seals
+from sso.jobs.audit_seals import HALF_RESEALED, Keys, is_equal, seal_of, seal_of_ends
+from sso.jobs.audit_seals import ChainBroken as ChainBroken
 from sso.models import AuditChain, AuditEvent
 from sso.store import audit_events, everything
 
@@ -27,10 +27,6 @@ AT_ONCE = 500
 SAY_EVERY = 60.0  # seconds between two lines on the log about a broken chain
 _say_again_at = float("-inf")
 MOST_FAULTS = 100
-
-
-class ChainBroken(Exception):
-    """The ends of the chain are missing or forged; nothing is added to it."""
 
 
 class Verdict(NamedTuple):
@@ -51,10 +47,11 @@ def seal() -> int:
     if not audit_events.unsealed(1):
         db.session.rollback()
         return 0
-    key = _key()
-    chain = _lock(key)
+    chain = _lock()
     if chain is None:
         return 0
+    keys = Keys(chain)
+    key = keys.of_next(chain)
     number, before = chain.head_number, chain.head_seal
     sealed = []
     for event in audit_events.unsealed(AT_ONCE):
@@ -70,7 +67,7 @@ def seal() -> int:
                 f"somebody else than this program numbered events beyond {chain.head_number}"
             ) from None
         chain.head_number, chain.head_seal = number, before
-        chain.seal = _seal_of_ends(key, chain)
+        chain.seal = seal_of_ends(keys.ends, chain)
     db.session.commit()
     return len(sealed)
 
@@ -95,12 +92,14 @@ def purge(keep: timedelta, at_most: int = 5000, over_faults: bool = False) -> in
     Raises `ChainBroken`, and leaves what was tampered with where it is; unless `over_faults`, when
     a person has seen it.
     """
-    key = _key()
-    chain = _lock(key)
+    chain = _lock()
     last = audit_events.last_before(clock.now() - keep, at_most) if chain else None
     if chain is None or last is None:
         db.session.rollback()
         return 0
+    if chain.resealed_number is not None:
+        raise ChainBroken(HALF_RESEALED)
+    key = Keys(chain).ends
     # A date that somebody changed must not make us remove the traces of it ourselves.
     number, before = chain.anchor_number, chain.anchor_seal
     for event in audit_events.sealed_up_to(last):
@@ -111,7 +110,7 @@ def purge(keep: timedelta, at_most: int = 5000, over_faults: bool = False) -> in
         if not is_whole and not over_faults:
             raise ChainBroken(f"event {number} was changed or removed; run: flask audit verify")
     chain.anchor_number, chain.anchor_seal = number, before
-    chain.seal = _seal_of_ends(key, chain)
+    chain.seal = seal_of_ends(key, chain)
     count = audit_events.remove_up_to(chain.anchor_number)
     audit.event("audit_purged", events=count, up_to=chain.anchor_number)
     db.session.commit()
@@ -130,7 +129,7 @@ def purge_due() -> int:
 
 def verify(seen: tuple[int, str] | None = None) -> Verdict:
     """Look at every sealed event. `seen`: a head that was noted elsewhere, which must be there."""
-    key, faults = _key(), []
+    faults: list[str] = []
     with everything.snapshot(db.engine) as connection:
         chain = audit_events.chain_of(connection)
         if chain is None:
@@ -138,11 +137,8 @@ def verify(seen: tuple[int, str] | None = None) -> Verdict:
             if rows or seen:
                 faults.append("the row that knows the ends of the chain is missing")
             return Verdict(rows, 0, 0, "", faults)
-        if not hmac.compare_digest(chain.seal, _seal_of_ends(key, chain)):
-            faults.append(
-                "the ends of the chain are forged, or SSO_SECRET_KEY is not the one of this chain"
-            )
-        walk = _Walk(key, chain, seen)
+        walk = _Walk(chain, seen)
+        faults += walk.begin()
         for event in audit_events.sealed_of(connection):
             for fault in walk.step(event):
                 if len(faults) < MOST_FAULTS:
@@ -154,61 +150,61 @@ def verify(seen: tuple[int, str] | None = None) -> Verdict:
 class _Walk:
     """Along the chain, event by event; each step tells its faults."""
 
-    def __init__(self, key: bytes, chain: AuditChain, seen: tuple[int, str] | None) -> None:
-        self.key, self.chain, self.seen = key, chain, seen
+    def __init__(self, chain: AuditChain, seen: tuple[int, str] | None) -> None:
+        self.chain, self.seen = chain, seen
+        self.keys: Keys | None = None
         self.number, self.before = chain.anchor_number, chain.anchor_seal
         self.count = 0
         # What was purged since somebody looked is no fault.
         self.has_seen = seen is None or seen[0] < chain.anchor_number or seen == (0, "")
         self.has_seen = self.has_seen or seen == (self.number, self.before)
 
+    def begin(self) -> Iterator[str]:
+        try:
+            self.keys = Keys(self.chain)
+        except ChainBroken:
+            yield "the ends of the chain are forged, or SSO_SECRET_KEY is not the one of this chain"
+            return
+        if self.keys.of(self.chain.head_number + 1) is None:
+            yield HALF_RESEALED
+
     def step(self, event: AuditEvent) -> Iterator[str]:
         number, found = event.number or 0, event.seal or ""
         self.count += 1
+        self._cross_over()
+        key = self.keys.of(number) if self.keys else audit_seals.keys()[0]
         if number > self.number + 1:
             yield _missing(self.number + 1, number - 1)
         elif number <= self.number:
             yield f"event {number} lies before the beginning of the chain"
         # After a gap the seal before is unknown: the next event can't be judged.
-        elif not hmac.compare_digest(found, seal_of(self.key, event, number, self.before)):
+        elif key is not None and not is_equal(found, seal_of(key, event, number, self.before)):
             yield f"event {number} ({event.name}, {event.at:%Y-%m-%d %H:%M}) was changed or moved"
         if number > self.chain.head_number:
             yield f"event {number} lies behind the end of the chain"
         self.has_seen = self.has_seen or self.seen == (number, found)
         self.number, self.before = number, found
 
+    def _cross_over(self) -> None:
+        """From events with seals of the new secret key to those that still have old ones."""
+        if self.number == self.chain.resealed_number:
+            self.before = self.chain.resealed_old_seal or ""
+
     def end(self) -> Iterator[str]:
+        self._cross_over()
         if self.number < self.chain.head_number:
             yield _missing(self.number + 1, self.chain.head_number)
         elif (self.number, self.before) != (self.chain.head_number, self.chain.head_seal):
             yield "the last event is not the one that was sealed last"
         if not self.has_seen:
-            yield "the head that you noted is not in this chain: it was cut off or made anew"
+            yield (
+                "the head that you noted is not in this chain: it was cut off or made anew (after "
+                "a change of the secret key see: flask audit list --event audit_resealed)"
+            )
 
 
-def seal_of(key: bytes, event: AuditEvent, number: int, before: str) -> str:
-    """The seal of an event at this place."""
-    content = [
-        number, before, event.id.hex, event.at.astimezone(UTC).isoformat(), event.name,
-        event.user_id, event.client_id, event.address, event.browser, event.fields,
-    ]  # fmt: skip
-    return _hmac(key, content)
-
-
-def _seal_of_ends(key: bytes, chain: AuditChain) -> str:
-    ends = [chain.anchor_number, chain.anchor_seal, chain.head_number, chain.head_seal]
-    return _hmac(key, ["ends", *ends])
-
-
-def _hmac(key: bytes, content: list[object]) -> str:
-    return hmac.new(key, json.dumps(content).encode(), hashlib.sha256).hexdigest()
-
-
-def _key() -> bytes:
-    return sealing.derive_key(current.settings().secret_key, "audit chain")
-
-
-def _lock(key: bytes) -> AuditChain | None:
+def _lock() -> AuditChain | None:
+    """The chain, with ends that are ours. Raises `ChainBroken`."""
     chain = audit_events.lock_chain()
     if chain is None and audit_events.has_sealed():
         chain = audit_events.lock_chain()  # another process may have begun the chain just now
@@ -216,9 +212,8 @@ def _lock(key: bytes) -> AuditChain | None:
             raise ChainBroken("the row that knows the ends of the audit chain is missing")
     if chain is None:
         empty = AuditChain(anchor_number=0, anchor_seal="", head_number=0, head_seal="")
-        return audit_events.begin_chain(_seal_of_ends(key, empty))
-    if not hmac.compare_digest(chain.seal, _seal_of_ends(key, chain)):
-        raise ChainBroken("the ends of the audit chain are forged; run: flask audit verify")
+        return audit_events.begin_chain(seal_of_ends(audit_seals.keys()[0], empty))
+    Keys(chain)
     return chain
 
 

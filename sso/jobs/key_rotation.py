@@ -9,6 +9,7 @@ from sqlalchemy.exc import IntegrityError
 from sso import audit, clock, current, keys
 from sso.extensions import db
 from sso.models import KeyState, SigningKey
+from sso.sealing import SecretKeys
 from sso.store import signing_keys
 
 logger = logging.getLogger("sso.jobs")
@@ -18,9 +19,13 @@ class RotationRefused(Exception):
     """A change of keys that would break somebody; `str()` says why and what to do."""
 
 
-def ensure_keys(secret_key: str) -> bool:
-    """Make the missing next and active keys of every algorithm; commits. True if any was made."""
-    have = {(key.alg, key.state) for key in signing_keys.every()}
+def ensure_keys(secret_keys: SecretKeys) -> bool:
+    """Make the missing next and active keys of every algorithm; commits. True if any was made.
+
+    Raises `RotationRefused` when there are keys that these secret keys do not open.
+    """
+    rows = signing_keys.every()
+    have = {(key.alg, key.state) for key in rows}
     missing = [
         (alg, state)
         for alg in keys.ALGORITHMS
@@ -30,8 +35,9 @@ def ensure_keys(secret_key: str) -> bool:
     db.session.rollback()
     if not missing:
         return False
+    _require_open(secret_keys, rows)
     moment = clock.now()
-    made = [(keys.generate(alg, secret_key), state) for alg, state in missing]
+    made = [(keys.generate(alg, secret_keys), state) for alg, state in missing]
     try:
         for new, state in made:
             row = _row(new, state)
@@ -43,31 +49,51 @@ def ensure_keys(secret_key: str) -> bool:
     return True
 
 
-def rotate(secret_key: str, force: bool = False) -> list[SigningKey]:
+def rotate(secret_keys: SecretKeys, force: bool = False, discard: bool = False) -> list[SigningKey]:
     """Next becomes active, active becomes retired, a new next is made; commits.
 
-    Raises `RotationRefused` while a client's cached key set may lack the next key, and when another
-    process was quicker.
+    `discard`: where these secret keys do not open a next key, a new one becomes active instead.
+
+    Raises `RotationRefused` while a client's cached key set may lack the next key, when these
+    secret keys do not open the keys there are, and when another process was quicker.
     """
     rows = signing_keys.every()
+    if not discard:
+        # Else this process, started with another secret key than the servers', would make keys
+        # that they cannot open, or take into use what nobody can.
+        _require_open(secret_keys, rows)
     if not force and (wait := _seconds_to_wait(rows)):
         raise RotationRefused(
             f"the next keys are too young: a client that caches the key set may not know them "
             f"for another {wait} s; try again then, or use --force if a key is compromised"
         )
-    fresh = {alg: keys.generate(alg, secret_key) for alg in keys.ALGORITHMS}
+    fresh = {alg: keys.generate(alg, secret_keys) for alg in keys.ALGORITHMS}
     kids = {(row.alg, row.state): row.kid for row in rows}
+    closed = {row.kid for row in rows if not keys.can_open(secret_keys, row)}
     activated = []
     for alg in keys.ALGORITHMS:
         if active := kids.get((alg, KeyState.ACTIVE)):
             _move(active, KeyState.ACTIVE, KeyState.RETIRED)
         if not (following := kids.get((alg, KeyState.NEXT))):
             raise RotationRefused("there are no keys yet; run: flask db upgrade")
+        if following in closed:
+            _move(following, KeyState.NEXT, KeyState.RETIRED)
+            following = fresh[alg].kid
+            signing_keys.add(_row(fresh[alg], KeyState.NEXT))
+            fresh[alg] = keys.generate(alg, secret_keys)
         activated.append(_move(following, KeyState.NEXT, KeyState.ACTIVE))
         signing_keys.add(_row(fresh[alg], KeyState.NEXT))
         audit.event("key_rotated", kid=following, alg=alg)
     db.session.commit()
     return activated
+
+
+def _require_open(secret_keys: SecretKeys, rows: Sequence[SigningKey]) -> None:
+    """Raise `RotationRefused` unless these secret keys open every key that signs or will."""
+    used = [row for row in rows if row.state != KeyState.RETIRED]
+    if not all(keys.can_open(secret_keys, row) for row in used):
+        db.session.rollback()
+        raise RotationRefused(keys.WRONG_SECRET_KEY)
 
 
 def _move(kid: str, state: KeyState, to: KeyState) -> SigningKey:
@@ -91,14 +117,14 @@ def rotate_aged() -> int:
         db.session.rollback()
         return 0
     try:
-        return len(rotate(settings.secret_key))
+        return len(rotate(settings.secret_keys))
     except RotationRefused as why:
         db.session.rollback()
         logger.info("signing keys are not rotated now: %s", why)
         return 0
 
 
-def retire(kid: str, secret_key: str) -> SigningKey:
+def retire(kid: str, secret_keys: SecretKeys) -> SigningKey:
     """Take a next key out of use and make another, or a retired one off the key set; commits.
 
     Raises `RotationRefused` for the active key, `LookupError` for an unknown one.
@@ -109,8 +135,9 @@ def retire(kid: str, secret_key: str) -> SigningKey:
     if key.state == KeyState.ACTIVE:
         raise RotationRefused("this is the active key; run: flask key rotate")
     if key.state == KeyState.NEXT:
+        _require_open(secret_keys, signing_keys.every())
         key = _move(kid, KeyState.NEXT, KeyState.RETIRED)
-        signing_keys.add(_row(keys.generate(key.alg, secret_key), KeyState.NEXT))
+        signing_keys.add(_row(keys.generate(key.alg, secret_keys), KeyState.NEXT))
         audit.event("key_retired", kid=key.kid, alg=key.alg)
     elif key.state == KeyState.RETIRED:  # what it signed, perhaps a thief, is believed no longer
         signing_keys.remove(key)

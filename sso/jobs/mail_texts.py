@@ -15,6 +15,7 @@ class Text:
 
 
 _HOUR = N_("The link works once, and for an hour.")
+_UNTIL = N_("The link works once, until {until}.")
 _NOT_YOU = N_(
     "If this was not you, set a new password at once with the link below; "
     "this also ends all your sign-ins."
@@ -55,7 +56,7 @@ TEXTS = {
         N_("You are invited to {host}"),
         (
             N_("An account at {host} was made for you. Set a password, and it is yours."),
-            _HOUR,
+            _UNTIL,
             N_('After that, press "Forgot your password?" on the sign-in page.'),
         ),
         N_("Set a password"),

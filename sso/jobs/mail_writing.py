@@ -46,13 +46,14 @@ def write(mail: Mail) -> Written | None:
     if found is None:
         return None
     kind, user = found
-    token, link = None, None
+    token, link, until = None, None, None
     if kind in _WITH_SECRET:
         token, link = mail_links.make(kind, mail.address, user)
+        until = token.expires_at
     elif TEXTS[kind].action:
         link = current.settings().base_url + FORGOTTEN
     with force_locale(languages.known([_asked_language(mail, user)]) or languages.DEFAULT):
-        subject, text, html = _render(kind, mail, user, link)
+        subject, text, html = _render(kind, mail, user, link, until)
     try:
         message = _message(mail, user, subject, text, html)
     except (ValueError, MessageError) as error:
@@ -83,7 +84,9 @@ def _addressee(mail: Mail) -> tuple[str, User | None] | None:
     return mail.kind, user
 
 
-def _render(kind: str, mail: Mail, user: User | None, link: str | None) -> tuple[str, str, str]:
+def _render(
+    kind: str, mail: Mail, user: User | None, link: str | None, until: datetime | None
+) -> tuple[str, str, str]:
     settings, meant = current.settings(), TEXTS[kind]
     known = {
         "host": urlsplit(settings.base_url).netloc,
@@ -93,6 +96,7 @@ def _render(kind: str, mail: Mail, user: User | None, link: str | None) -> tuple
         "browser": browsers.name(mail.details.get("browser", "")),
         "network": mail.details.get("network") or "unknown",
         "time": _time(mail.details.get("time")),
+        "until": languages.moment(until) if until else "",
     }
     subject = gettext(meant.subject).format(**known)
     values = {

@@ -15,6 +15,7 @@ from sqlalchemy.exc import DatabaseError
 
 from sso import database, keys, migrating, schema
 from sso.extensions import db
+from sso.sealing import SecretKeys
 from sso.store import everything
 
 
@@ -49,7 +50,7 @@ def backup(path: Path, replace: bool = False) -> dict[str, int]:
     return counts
 
 
-def restore(path: Path, secret_key: str) -> dict[str, int]:
+def restore(path: Path, secret_keys: SecretKeys) -> dict[str, int]:
     """Fill our empty database from a backup. Raises `MoveRefused`."""
     if not path.is_file():
         raise MoveRefused(f"there is no file {path}")
@@ -64,11 +65,12 @@ def restore(path: Path, secret_key: str) -> dict[str, int]:
                     "of it run: SSO_DATABASE_URL=sqlite:///COPY flask db upgrade"
                 )
             if not all(
-                keys.can_open(secret_key, row) for row in everything.sealed_keys(connection)
+                keys.can_open(secret_keys, row) for row in everything.sealed_keys(connection)
             ):
                 raise MoveRefused(
                     "SSO_SECRET_KEY does not open the backup's signing keys; give the secret key "
-                    "of the installation that it was made from"
+                    "of the installation that it was made from, as SSO_SECRET_KEY_PREVIOUS if "
+                    "there is another one now"
                 )
             return _fill(connection, db.engine)
     except DatabaseError as error:
@@ -98,7 +100,7 @@ def _fill(source: Connection, target: Engine) -> dict[str, int]:
             raise MoveRefused("the target has other tables; give an empty database")
         if taken := everything.occupied(connection):
             raise MoveRefused(f"the target is not empty: it has {', '.join(taken)}")
-        everything.forget_first_keys(connection)
+        everything.forget_first_rows(connection)
         return everything.copy(source, connection)
 
 

@@ -8,8 +8,10 @@ from threading import Event, Thread
 from flask import Flask
 from sqlalchemy.exc import SQLAlchemyError
 
-from sso import audit, database, database_faults
+from sso import audit, database, database_faults, keys
+from sso.extensions import db
 from sso.jobs import audit_chain, key_rotation, logout_delivery, mail_delivery, purge
+from sso.store import heartbeats
 
 logger = logging.getLogger("sso.jobs")
 
@@ -23,6 +25,13 @@ class Job:
     run: Callable[[], int]
 
 
+def heartbeat() -> int:
+    """Note that a worker runs; commits."""
+    heartbeats.beat(heartbeats.WORKER)
+    db.session.commit()
+    return 0
+
+
 JOBS = (
     Job("deliver logout tokens", 1, logout_delivery.deliver_due),
     Job("send mails", 1, mail_delivery.deliver_due),
@@ -30,6 +39,7 @@ JOBS = (
     Job("purge", 3600, purge.Piecewise()),
     Job("purge audit events", 3600, audit_chain.purge_due),
     Job("rotate keys", 3600, key_rotation.rotate_aged),
+    Job("show that it runs", 30, heartbeat),
 )
 
 
@@ -59,7 +69,9 @@ def run_once(app: Flask, job: Job) -> int | None:
         try:
             return job.run()
         except Exception as error:
-            words = database_faults.passing(error) if isinstance(error, SQLAlchemyError) else None
+            words = str(error) if isinstance(error, keys.KeyUnavailable) else None
+            if isinstance(error, SQLAlchemyError):
+                words = database_faults.passing(error)
             if words:
                 logger.error("job failed: %s: %s", job.name, words)
             else:

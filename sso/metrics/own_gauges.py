@@ -11,7 +11,7 @@ from sso.extensions import db
 from sso.metrics import gauges
 from sso.models import KeyState
 from sso.readiness import schema_is_current
-from sso.store import logout_deliveries, mails, signing_keys
+from sso.store import heartbeats, logout_deliveries, mails, signing_keys
 
 
 def init_app() -> None:
@@ -23,6 +23,7 @@ def init_app() -> None:
         "sso_signing_key_age_seconds", "Age of the signing keys since they took this state.",
         _key_ages, ("alg", "state"),
     )  # fmt: skip
+    gauges.add("sso_worker_seen_seconds", "Time since a worker last showed that it runs.", _worker)
     gauges.add_outbox("logout", _logouts)
     gauges.add_outbox("mail", _mails)
 
@@ -57,6 +58,12 @@ def _key_ages() -> gauges.Reading:
         for key in signing_keys.every()
         if key.state != KeyState.RETIRED
     }
+
+
+def _worker() -> gauges.Reading:
+    last = heartbeats.last(heartbeats.WORKER)
+    # Without a worker there is no sample: Prometheus' absent() finds that.
+    return {(): (clock.now() - last).total_seconds()} if last else {}
 
 
 def _logouts() -> tuple[float, float]:

@@ -6,6 +6,7 @@ from sso.models.base import Base
 from sso.models.client import Client
 from sso.models.consent import Consent
 from sso.models.grant import Grant
+from sso.models.heartbeat import Heartbeat
 from sso.models.logout_delivery import LogoutDelivery
 from sso.models.mail import Mail
 from sso.models.mail_token import MailToken
@@ -26,6 +27,7 @@ __all__ = [
     "Client",
     "Consent",
     "Grant",
+    "Heartbeat",
     "KeyState",
     "LogoutDelivery",
     "Mail",

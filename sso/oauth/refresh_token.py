@@ -15,6 +15,8 @@ from sso.store import grants, tokens
 from sso.store.grants import Approval
 from sso.store.users import Person
 
+_SUCCESSOR = "refresh token successor"
+
 
 class RefreshTokenGrant(TokenResponse, AuthlibRefreshTokenGrant):
     """A refresh token works once and gives its successor; the endpoint commits."""
@@ -63,9 +65,16 @@ class RefreshTokenGrant(TokenResponse, AuthlibRefreshTokenGrant):
 
     def refresh_token(self) -> tuple[str, str | None]:
         """The successor, derived, so that a retry gets the same one."""
-        key = sealing.derive_key(current.settings().secret_key, "refresh token successor")
-        successor = digests.derive(digests.REFRESH_TOKEN, self.request.form["refresh_token"], key)
-        return successor, None if self.is_repeated else digests.digest(successor)
+        presented = self.request.form["refresh_token"]
+        derived = [
+            digests.derive(digests.REFRESH_TOKEN, presented, key)
+            for key in sealing.derive_keys(current.settings().secret_keys, _SUCCESSOR)
+        ]
+        if not self.is_repeated:
+            return derived[0], digests.digest(derived[0])
+        # The first answer may have come from the secret key before this one.
+        before = [one for one in derived[1:] if tokens.is_refresh_digest(digests.digest(one))]
+        return (before or derived)[0], None
 
     def _validate_token_scope(self, token: Approval) -> None:
         # The whole grant may be asked for again after a narrower refresh (RFC 6749 §6).

@@ -143,6 +143,21 @@ def sealed_up_to(number: int) -> Sequence[AuditEvent]:
     ).all()
 
 
+def sealed_between(after: int, last: int, limit: int) -> Sequence[AuditEvent]:
+    """The next sealed events up to the last one, in the order of the chain."""
+    return db.session.scalars(
+        select(AuditEvent)
+        .where(AuditEvent.number > after, AuditEvent.number <= last)
+        .order_by(AuditEvent.number)
+        .limit(limit)
+    ).all()
+
+
+def last_number() -> int:
+    """The number of the last event that has one."""
+    return db.session.scalar(select(func.max(AuditEvent.number))) or 0
+
+
 def last_before(moment: datetime, at_most: int) -> int | None:
     """The number of the last event of the longest beginning of the chain that is older.
 

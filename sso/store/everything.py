@@ -21,8 +21,10 @@ from sqlalchemy import (
     select,
 )
 
-from sso.models import Base, SigningKey
+from sso.models import Base, Heartbeat, SigningKey
 
+# What `flask db upgrade` and a worker write by themselves.
+_OF_NEW_DATABASES = (SigningKey, Heartbeat)
 BATCH = 1000  # rows in memory at a time
 
 
@@ -48,13 +50,15 @@ def occupied(connection: Connection) -> list[str]:
     return [
         table.name
         for table in Base.metadata.sorted_tables
-        if table is not SigningKey.__table__
+        if table not in [model.__table__ for model in _OF_NEW_DATABASES]
         and connection.execute(select(1).select_from(table).limit(1)).first()
     ]
 
 
-def forget_first_keys(connection: Connection) -> None:
-    connection.execute(delete(SigningKey))
+def forget_first_rows(connection: Connection) -> None:
+    """Those that a new database has without anybody having used it."""
+    for model in _OF_NEW_DATABASES:
+        connection.execute(delete(model))
 
 
 def sealed_keys(connection: Connection) -> list[Any]:

@@ -37,6 +37,18 @@ def sealed() -> list[Sealed]:
     return [Sealed._make(row) for row in prepared.connection().execute(_SEALED)]
 
 
+def replace_sealed(kid: str, before: str, after: str) -> bool:
+    """Store a private key's other encryption, unless another process changed it meanwhile."""
+    changed = db.session.scalar(
+        update(SigningKey)
+        .where(SigningKey.kid == kid, SigningKey.sealed_private_jwk == before)
+        .values(sealed_private_jwk=after)
+        .returning(SigningKey.kid)
+        .execution_options(synchronize_session=False)
+    )
+    return changed is not None
+
+
 def find(kid: str) -> SigningKey | None:
     return db.session.scalar(select(SigningKey).where(SigningKey.kid == kid))
 

@@ -103,6 +103,13 @@ def find_by_refresh_digest(digest: str) -> Token | None:
     )
 
 
+def is_refresh_digest(digest: str) -> bool:
+    """Whether a refresh token with this digest was issued."""
+    found = prepared.first(_IS_REFRESH_DIGEST, {"digest": digest})
+    return found is not None
+
+
+_IS_REFRESH_DIGEST = select(_TOKENS.c.jti).where(_TOKENS.c.refresh_digest == bindparam("digest"))
 _FIND_WITH_CLIENT = grants.join_approval(
     select(*clients.COLUMNS, *grants.APPROVAL)
     .select_from(Client)

@@ -1,5 +1,6 @@
 """Statements about authenticator apps; that a time step counts once is decided here."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -11,6 +12,26 @@ from sso.models import TotpSecret
 
 def find(user_id: UUID) -> TotpSecret | None:
     return db.session.scalar(select(TotpSecret).where(TotpSecret.user_id == user_id))
+
+
+def batch(after: UUID | None, limit: int) -> Sequence[TotpSecret]:
+    """The next secrets in the order of their users' ids."""
+    statement = select(TotpSecret).order_by(TotpSecret.user_id).limit(limit)
+    if after is not None:
+        statement = statement.where(TotpSecret.user_id > after)
+    return db.session.scalars(statement).all()
+
+
+def replace_sealed(user_id: UUID, before: str, after: str) -> bool:
+    """Store a secret's other encryption, unless its owner made another secret meanwhile."""
+    changed = db.session.scalar(
+        update(TotpSecret)
+        .where(TotpSecret.user_id == user_id, TotpSecret.sealed_secret == before)
+        .values(sealed_secret=after)
+        .returning(TotpSecret.user_id)
+        .execution_options(synchronize_session=False)
+    )
+    return changed is not None
 
 
 def add(secret: TotpSecret) -> None:

@@ -26,7 +26,7 @@ from tests.bench import floor, processes, report, seed
 from tests.bench.places import BARE, BASE, PLACES, World
 from tests.bench.transport import Request, in_process, over_connections
 from tests.machines import postgresql
-from tests.services import Server
+from tests.services import Server, end_when_asked
 
 CLIENT = "Benchmark"
 REDIRECT_URI = "https://app.bench.example/callback"
@@ -36,6 +36,7 @@ BARE_ROUTE = ("-c", "python:tests.bench.bare_gunicorn")
 
 def main() -> None:
     options = _options()
+    end_when_asked()
     quiet()
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         root = Path(folder)

@@ -19,7 +19,7 @@ from sso import create_app
 from tests.bench.__main__ import make_world, one_core, quiet
 from tests.bench.places import BASE, PLACES, REFRESH, USERINFO, World
 from tests.bench.transport import Connection, Request, over_connections
-from tests.services import Server, wait_for
+from tests.services import Server, end_when_asked, wait_for
 
 REQUESTS = 600
 CONNECTIONS = 4
@@ -28,6 +28,7 @@ FLOODS = ((24, False), (24, True), (96, False), (200, False))
 
 def main() -> None:
     quiet()
+    end_when_asked()
     print(
         "| | fair share | userinfo /s | p50 ms | p99 ms | refresh /s | p50 ms | p99 ms | answers |"
     )

@@ -10,7 +10,8 @@ from sqlalchemy import func, select
 from sso.extensions import db
 from sso.models import User
 from tests.actors import BASE, ORIGIN, Browser, RelyingParty
-from tests.mailbox import Mailbox
+from tests.conftest import Clock
+from tests.mailbox import Mailbox, link_in, text_of
 
 SIGN_UP = f"{ORIGIN}{BASE}/sign-up"
 PASSWORD = "another long password"
@@ -156,3 +157,29 @@ def test_a_private_domain_that_the_operator_offers(
     browser.open(SIGN_UP)
     assert "for other addresses" in browser.submit(email="a@example.com").html
     assert mailbox.read() == []
+
+
+@pytest.mark.parametrize(("seconds", "status"), [(7 * 86_400 - 60, 200), (7 * 86_400 + 1, 410)])
+def test_how_long_an_invitation_lives(
+    app: Flask, browser: Browser, mailbox: Mailbox, clock: Clock, seconds: int, status: int
+) -> None:
+    arguments = ["user", "invite", "--email", "g@example.com", "--name", "G"]
+    assert app.test_cli_runner().invoke(args=arguments).exit_code == 0
+    (mail,) = mailbox.read()
+    text = text_of(mail)
+    assert "The link works once, until Nov 28, 2026" in text
+    assert "hour" not in text
+    clock.move(seconds=seconds)
+    assert browser.open(link_in(mail)).status == status
+
+
+def test_other_links_live_for_an_hour(
+    app: Flask, browser: Browser, mailbox: Mailbox, clock: Clock, user: User
+) -> None:
+    browser.open(f"{ORIGIN}{BASE}/forgotten-password")
+    browser.submit(email=user.email)
+    (mail,) = mailbox.read()
+    text = text_of(mail)
+    assert "for an hour" in text
+    clock.move(seconds=3601)
+    assert browser.open(link_in(mail)).status == 410

@@ -5,6 +5,8 @@ from collections.abc import Callable
 import pytest
 from flask import Flask, request
 
+from sso import errors
+from sso.proxies import PlainHttp
 from tests.actors import RelyingParty
 from tests.factories import PASSWORD, make_client, make_user
 
@@ -118,6 +120,65 @@ def test_a_proxy_may_cut_off_the_prefix(
     page = http.get(asked.replace("jwks", "authorize"), headers={"X-Forwarded-Prefix": prefix})
     assert page.status_code == 400
     assert 'href="/api/auth/static/' in page.text
+
+
+def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [one.getMessage() for one in caplog.records if one.name == "sso.proxies"]
+
+
+@pytest.mark.parametrize(
+    ("trusted", "headers", "remedy"),
+    [
+        ("0", {}, "X-Forwarded-Proto $scheme;), and set SSO_TRUSTED_PROXIES"),
+        ("1", {}, "X-Forwarded-Proto $scheme;);"),
+        ("0", {"X-Forwarded-Proto": "https"}, "is there and not believed; set SSO_TRUSTED_PROXIES"),
+        ("1", {"X-Forwarded-Proto": "http"}, "redirect http to https"),
+    ],
+)
+def test_http_where_https_is_configured(
+    make_app: Callable[..., Flask],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    trusted: str,
+    headers: dict[str, str],
+    remedy: str,
+) -> None:
+    monkeypatch.setattr(errors, "_plain_http", PlainHttp())
+    app = make_app(SSO_BASE_URL=PUBLIC, SSO_TRUSTED_PROXIES=trusted)
+    http = app.test_client(use_cookies=False)
+    for _ in range(3):
+        page = http.post("/api/auth/sign-in?resume=a%22b", headers=headers, data={"email": "x"})
+        assert page.status_code == 400
+        assert 'href="https://login.example.com/api/auth/sign-in?resume=a%22b"' in page.text
+        assert "without https" in page.text
+    (said,) = warnings_of(caplog)
+    assert remedy in said
+
+
+def test_a_cookie_that_is_missing_over_https(
+    app: Flask, make_app: Callable[..., Flask], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Then it is the browser that keeps it back; and so where plain http is configured."""
+    for one, headers in ((app, {"X-Forwarded-Proto": "https"}), (make_app(), {})):
+        http = one.test_client(use_cookies=False)
+        page = http.post("/api/auth/sign-in", headers=headers, data={"email": "x"})
+        assert "allow cookies" in page.text
+        assert "without https" not in page.text
+    assert warnings_of(caplog) == []
+
+
+def test_a_proxy_that_nobody_told_of(
+    make_app: Callable[..., Flask], caplog: pytest.LogCaptureFixture
+) -> None:
+    through = {"X-Forwarded-For": "203.0.113.9"}
+    make_app(SSO_TRUSTED_PROXIES="1").test_client().get("/healthz", headers=through)
+    http = make_app().test_client()
+    http.get("/healthz")
+    assert warnings_of(caplog) == []
+    for _ in range(3):
+        http.get("/healthz", headers=through)
+    (said,) = warnings_of(caplog)
+    assert "SSO_TRUSTED_PROXIES" in said
 
 
 def test_the_base_address_may_be_the_root(make_app: Callable[..., Flask]) -> None:

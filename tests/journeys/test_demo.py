@@ -14,6 +14,10 @@ from pathlib import Path
 import pytest
 import requests
 
+from sso import create_app, migrating
+from sso.cli.registration import register_client
+from sso.extensions import db
+from sso.jobs.key_rotation import ensure_keys
 from tests.services import ROOT, free_port, wait_for
 
 
@@ -50,6 +54,15 @@ def ask_for_a_new_password(told: dict[str, str]) -> None:
     browser.post(address, {"csrf_token": csrf_token, "email": told["email"]}, timeout=10)
 
 
+def has_ipv6() -> bool:
+    with socket.socket(socket.AF_INET6) as probe:
+        try:
+            probe.bind(("::1", 0))
+        except OSError:
+            return False
+    return True
+
+
 @pytest.fixture
 def taken() -> Iterator[int]:
     """A port at which something else listens."""
@@ -64,13 +77,46 @@ def test_it_runs_twice_and_gives_way_to_others(tmp_path: Path, taken: int) -> No
     for _ in range(2):
         with demo(tmp_path / "demo", taken, free_port()) as told:
             assert f":{taken}/" not in told["server"]
+            # A name, on which browsers allow passkeys; and all that it means is the demo's.
+            assert told["server"].startswith("http://localhost:")
+            assert told["open"].startswith("http://localhost:")
+            for address in ("127.0.0.1", "[::1]" if has_ipv6() else "127.0.0.1"):
+                there = told["server"].replace("localhost", address).removesuffix("/api/auth")
+                assert requests.get(f"{there}/readyz", timeout=10).ok
             assert told["password"]
             page = requests.get(told["open"], timeout=10)
             assert "Sign in" in page.text
             begun = requests.get(told["open"] + "login", timeout=10)
             assert begun.url.startswith(told["server"] + "/sign-in?resume=")
+            assert "data-passkeys" in begun.text or "passkey" in begun.text
             assert "Sample application" in begun.text
             ask_for_a_new_password(told)
             wait_for(lambda: "/new-password?token=" in log.read_text(), "the mail")
         with pytest.raises(requests.ConnectionError):
             requests.get(told["open"], timeout=5)
+
+
+def test_a_folder_of_an_older_version(tmp_path: Path) -> None:
+    """There the sample application is registered at 127.0.0.1, and so are its sessions."""
+    folder = tmp_path / "demo"
+    app = create_app({"SSO_BASE_URL": "http://127.0.0.1:5000/api/auth"}, folder)
+    with app.app_context():
+        migrating.upgrade(revision="0006")
+        ensure_keys(app.config["SECRET_KEY"])
+        register_client(name="Sample application", redirect_uris=["http://127.0.0.1:8000/callback"])
+        db.session.commit()
+        db.engine.dispose()
+    with demo(folder, free_port(), free_port()) as told:
+        begun = requests.get(told["open"] + "login", timeout=10)
+        assert begun.url.startswith(told["server"] + "/sign-in?resume=")
+
+
+def test_a_port_that_is_taken_on_ipv6_alone(tmp_path: Path) -> None:
+    if not has_ipv6():
+        pytest.skip("this machine has no IPv6")
+    with socket.socket(socket.AF_INET6) as other:
+        other.bind(("::1", 0))
+        other.listen()
+        taken = other.getsockname()[1]
+        with demo(tmp_path / "demo", taken, free_port()) as told:
+            assert f":{taken}/" not in told["server"]

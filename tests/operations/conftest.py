@@ -22,6 +22,7 @@ def server(cluster: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
     """gunicorn with two workers on PostgreSQL."""
     folder = tmp_path_factory.mktemp("server")
     with Server(folder, SSO_DATABASE_URL=fresh_database(cluster)).running() as running:
+        running.flask("worker", "--once")
         yield running
 
 

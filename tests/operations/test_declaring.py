@@ -14,6 +14,7 @@ from flask import Flask
 from sso import create_app
 from sso.cli.declaration import FIXED, METADATA
 from sso.extensions import db
+from sso.models import Mail
 from sso.store import clients, users
 from tests.actors import Browser
 from tests.conftest import SECRET_KEY
@@ -112,6 +113,39 @@ def test_a_plan_changes_nothing(app: Flask, apply: Callable[..., Any]) -> None:
     assert "+ user erin@example.com" in shown.stdout
     assert not any(value in shown.stdout for value in VALUES.values())
     assert actions(apply(WIKI, "--json", "--plan")) == actions(apply(WIKI, "--json"))
+
+
+def invited(app: Flask) -> list[str]:
+    with app.app_context():
+        found = db.session.scalars(db.select(Mail.address).where(Mail.kind == "invite")).all()
+        return sorted(found)
+
+
+NOBODYS = """
+format = 1
+[[users]]
+email = "frank@example.com"
+name = "Frank"
+[[users]]
+email = "gone@example.com"
+name = "Gone"
+disabled = true
+"""
+
+
+def test_who_is_new_and_has_no_password_is_invited_once(
+    app: Flask, apply: Callable[..., Any]
+) -> None:
+    both = WIKI + NOBODYS.replace("format = 1", "")
+    plan = apply(both, "--plan").stdout
+    assert plan.count("invitation: by mail") == 1
+    assert "invitation: by mail" in plan.partition("frank@example.com")[2].partition("gone@")[0]
+    assert invited(app) == []
+    apply(both)
+    assert invited(app) == ["frank@example.com"]
+    assert actions(apply(both, "--json")) == []
+    apply(both.replace('"Frank"', '"Franka"').replace("disabled = true", "disabled = false"))
+    assert invited(app) == ["frank@example.com"]
 
 
 def test_only_what_differs_is_changed(app: Flask, apply: Callable[..., Any]) -> None:

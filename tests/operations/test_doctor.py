@@ -9,12 +9,12 @@ from uuid import uuid4
 
 import pytest
 from click.testing import CliRunner
-from sqlalchemy import insert
+from sqlalchemy import delete, insert, update
 
 from sso import clock, create_app
 from sso.doctor.command import doctor_command
 from sso.extensions import db
-from sso.models import AuditEvent
+from sso.models import AuditEvent, Heartbeat
 from tests.services import Server, free_port
 
 
@@ -117,3 +117,43 @@ def test_nobody_does_what_is_due(server: Server) -> None:
         db.engine.dispose()
     server.flask("worker", "--once")
     assert examine(server)[1]["worker"]["status"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("ago", "status", "seen"),
+    [
+        (None, "warning", "none has ever run"),
+        (timedelta(minutes=6), "warning", "none has run since"),
+        (timedelta(minutes=4), "ok", "runs"),
+    ],
+)
+def test_whether_a_worker_runs(
+    server: Server, ago: timedelta | None, status: str, seen: str
+) -> None:
+    """Also where nothing is due yet: else nobody notices before the first mail is late."""
+    app = create_app({k: v for k, v in server.environ.items() if k.startswith("SSO_")})
+    with app.app_context():
+        server.flask("worker", "--once")
+        if ago is None:
+            db.session.execute(delete(Heartbeat))
+        else:
+            db.session.execute(update(Heartbeat).values(at=clock.now() - ago))
+        db.session.commit()
+        code, found = examine(server)
+        assert (code, found["worker"]["status"]) == (0, status)
+        assert seen in found["worker"]["seen"]
+        db.engine.dispose()
+    server.flask("worker", "--once")
+    assert examine(server)[1]["worker"]["status"] == "ok"
+
+
+def test_a_secret_key_that_is_being_replaced(server: Server) -> None:
+    theirs, other = server.environ["SSO_SECRET_KEY"], "the secret key that comes after theirs"
+    code, found = examine(server, SSO_SECRET_KEY=other, SSO_SECRET_KEY_PREVIOUS=theirs)
+    assert (found["keys"]["status"], found["secret key"]["status"]) == ("ok", "warning")
+    assert "signing keys" in found["secret key"]["seen"]
+    assert "flask key reencrypt" in found["secret key"]["mend"]
+    code, found = examine(server, SSO_SECRET_KEY_PREVIOUS=other)
+    assert (code, found["secret key"]["status"]) == (0, "warning")
+    assert "remove it" in found["secret key"]["mend"]
+    assert examine(server)[1]["secret key"]["status"] == "ok"

@@ -96,6 +96,7 @@ ALERTS = {
     "SsoDatabaseAway": ('sso_database_up{instance="a"}', "1 1 0x10"),
     "SsoSchemaNotCurrent": ('sso_schema_current{instance="a"}', "0x20"),
     "SsoServerErrors": ('sso_http_requests_total{instance="a",status="500"}', "0+60x30"),
+    "SsoWorkerAway": ('sso_worker_seen_seconds{instance="a"}', "601+60x20"),
     "SsoSigningKeyOld": (
         'sso_signing_key_age_seconds{instance="a",alg="RS256",state="active"}',
         f"{96 * 86400}x20",

@@ -144,6 +144,14 @@ def test_what_is_refused(lived_in: Flask, make_on: Callable[..., Flask], tmp_pat
     assert run(lived_in, "backup", str(path), "--force").exit_code == 0
     other = make_on(empty, SSO_SECRET_KEY="another secret key than that of the backup")
     assert "SSO_SECRET_KEY does not open" in run(other, "restore", str(path)).stderr
+    # With the secret key of the backup as the one before, it is as good as ever.
+    renewed = {"SSO_SECRET_KEY": "another secret key than that of the backup"}
+    new = f"sqlite:///{tmp_path / 'again.db'}"
+    again = make_on(new, **renewed, SSO_SECRET_KEY_PREVIOUS=SECRET_KEY)
+    assert run(again, "restore", str(path)).exit_code == 0
+    assert run(again, "key", "reencrypt").exit_code == 0
+    alone = make_on(new, **renewed)
+    assert alone.test_client().get("/readyz").status_code == 200
     (tmp_path / "letter").write_text("Dear Sir or Madam, " * 100)
     assert "not a backup" in run(other, "restore", str(tmp_path / "letter")).stderr
     older = sqlite3.connect(path)

@@ -26,7 +26,7 @@ from tests.production.audit import Audit, audit
 from tests.production.ledger import Customer, Ledger
 from tests.production.people import Person
 from tests.production.seeding import a_person, migrate
-from tests.services import wait_for
+from tests.services import end_when_asked, wait_for
 
 CUSTOMERS = 6
 
@@ -169,6 +169,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(2), "big"))
     parser.add_argument("--folder", type=Path, help="an empty one, where the logs stay")
     given = parser.parse_args()
+    end_when_asked()
     with tempfile.TemporaryDirectory() as folder:
         outcome = run(given.database, given.seconds, given.folder or Path(folder), given.seed)
     print(f"{given.database}, {given.seconds:.0f} s, seed {given.seed}\n{outcome}")

@@ -24,6 +24,7 @@ from tests.machines import Node, Postgresql
 from tests.production.ledger import Customer, Ledger
 from tests.production.people import Person
 from tests.production.seeding import a_person, application, migrate
+from tests.services import end_when_asked
 
 TABLES = (Token, AuthorizationCode, Grant, BrowserSession)
 
@@ -157,6 +158,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--before", type=float, default=20, help="seconds of service without purge")
     given = parser.parse_args()
+    end_when_asked()
     with tempfile.TemporaryDirectory() as folder:
         figures = run(given.database, given.rows, Path(folder), given.before)
     print(f"{given.database}, {given.rows} expired rows")

@@ -237,3 +237,25 @@ def test_faults_of_the_settings_end_the_start(make_node: Callable[..., Node]) ->
     assert broken.process.wait(30) != 0
     assert broken.log.count("SSO_BASE_URL") == 1
     assert "Traceback" not in broken.log
+
+
+def test_a_wrong_secret_key_is_told_and_no_crash(tmp_path: Path) -> None:
+    """One that does not open the keys of the database; then the key is replaced beside it."""
+    node = Node(tmp_path, 1)
+    old = node.environ["SSO_SECRET_KEY"]
+    node.flask("db", "upgrade")
+    node.environ["SSO_SECRET_KEY"] = "another secret key than that of the database"
+    node.start(ready=False)
+    try:
+        wait_for(node.is_listening, "gunicorn")
+        ready = node.readiness()
+        assert ready.status_code == 503
+        assert "SSO_SECRET_KEY does not open" in ready.json()["reason"]
+        assert "not ready: SSO_SECRET_KEY does not open" in node.log
+        assert "Traceback" not in node.log
+        before = node.worker_pids()
+        node.flask("key", "reencrypt", SSO_SECRET_KEY_PREVIOUS=old)
+        wait_for(node.is_ready, "the server, without a restart", 30)
+        assert node.worker_pids() == before
+    finally:
+        node.stop()

@@ -133,8 +133,8 @@ def test_a_broken_chain_is_told_once_a_minute(
     with app.app_context():
         assert [audit_chain.seal_due() for _ in range(5)] == [0] * 5
     assert [one.message for one in caplog.records if "not sealed" in one.message] == [
-        "audit events are not sealed: the ends of the audit chain are forged; "
-        "run: flask audit verify"
+        "audit events are not sealed: the ends of the audit chain are forged, or "
+        "SSO_SECRET_KEY is not the one of this chain; run: flask audit verify"
     ]
 
 

@@ -11,7 +11,9 @@ from sso.extensions import db
 
 
 def others_may_write() -> bool:
-    other = sqlite3.connect(str(db.engine.url.database), timeout=0, isolation_level=None)
+    # Only what is there: the name of a PostgreSQL database would be made a file.
+    address = f"file:{db.engine.url.database}?mode=rw"
+    other = sqlite3.connect(address, uri=True, timeout=0, isolation_level=None)
     try:
         other.execute("BEGIN IMMEDIATE")
     except sqlite3.OperationalError:

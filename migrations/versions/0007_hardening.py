@@ -1,0 +1,38 @@
+"""a chain of audit events that is being sealed with another secret key; the worker's heartbeat
+
+Only additions: the version before runs on this schema.
+
+Revision ID: 0007
+Revises: 0006
+Create Date: 2026-11-22 03:40:00
+
+"""
+
+from alembic import op
+import sqlalchemy as sa
+
+
+revision = "0007"
+down_revision = "0006"
+branch_labels = None
+depends_on = None
+
+
+def upgrade():
+    op.add_column("audit_chain", sa.Column("resealed_number", sa.BigInteger(), nullable=True))
+    op.add_column("audit_chain", sa.Column("resealed_old_seal", sa.String(64), nullable=True))
+    op.add_column("audit_chain", sa.Column("resealed_new_seal", sa.String(64), nullable=True))
+    op.create_table(
+        "heartbeats",
+        sa.Column("name", sa.String(length=20), nullable=False),
+        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+        sa.PrimaryKeyConstraint("name", name=op.f("pk_heartbeats")),
+    )
+
+
+def downgrade():
+    op.drop_table("heartbeats")
+    with op.batch_alter_table("audit_chain") as batch_op:
+        batch_op.drop_column("resealed_new_seal")
+        batch_op.drop_column("resealed_old_seal")
+        batch_op.drop_column("resealed_number")

@@ -1,0 +1,121 @@
+"""Seals the audit chain anew, with the secret key that replaces the one it was sealed with.
+
+Whoever has the old secret key and writes to the database could make a chain that looks whole. So
+each event is verified with the old key and sealed with the new one, in batches and from the oldest
+on, while the service runs; new events go on getting old seals until the last batch has caught up.
+An event that was tampered with keeps the seal it has, so that it goes on being found.
+"""
+
+from typing import NamedTuple
+
+from sso import audit
+from sso.extensions import db
+from sso.jobs import audit_seals
+from sso.jobs.audit_seals import HALF_RESEALED, ChainBroken, Keys, is_equal, seal_of, seal_of_ends
+from sso.models import AuditChain
+from sso.store import audit_events
+
+BATCH = 500
+
+
+class Step(NamedTuple):
+    """How many events a batch sealed, how many are left, and whether it was the last one."""
+
+    sealed: int
+    left: int
+    is_last: bool
+
+
+def is_due() -> bool:
+    """Whether the chain, if there is one, has a seal that is not of the first secret key.
+
+    Raises `ChainBroken`.
+    """
+    chain = audit_events.chain_of(db.session.connection())
+    if chain is None:
+        return False
+    return chain.resealed_number is not None or Keys(chain).ends != audit_seals.keys()[0]
+
+
+def step(over_faults: bool = False) -> Step:
+    """Seal the next batch anew; commits. Raises `ChainBroken`, and leaves the chain as it was.
+
+    `over_faults`: go on behind events that were tampered with; a person has seen them. Where the
+    ends are forged, or their secret key is lost, that is behind the last event.
+    """
+    chain = audit_events.lock_chain()
+    newest = audit_seals.keys()[0]
+    if chain is None:
+        db.session.rollback()
+        return Step(0, 0, True)
+    try:
+        known = Keys(chain)
+    except ChainBroken:
+        if not over_faults:
+            raise
+        return _begin_behind(chain, newest)
+    if chain.resealed_number is None:
+        if known.ends == newest:
+            db.session.rollback()
+            return Step(0, 0, True)
+        old, new = known.ends, newest
+        chain.resealed_number = chain.anchor_number
+        chain.resealed_old_seal = chain.resealed_new_seal = chain.anchor_seal
+    else:  # begun before: it is brought to its end first, whichever of the two keys is the newest
+        old, new = known.of_next(chain), known.ends
+    sealed = _seal_batch(chain, old, new, over_faults)
+    left = chain.head_number - (chain.resealed_number or 0)
+    if is_whole := len(sealed) < BATCH:
+        _finish(chain, over_faults)
+    chain.seal = seal_of_ends(new, chain)
+    db.session.commit()
+    return Step(len(sealed), 0 if is_whole else left, is_whole and new == newest)
+
+
+def _begin_behind(chain: AuditChain, key: bytes) -> Step:
+    """Nothing vouches for the ends: go on behind what is there, which stays unverifiable."""
+    last = max(chain.head_number, audit_events.last_number())
+    chain.anchor_number = chain.head_number = last
+    chain.anchor_seal = chain.head_seal
+    chain.resealed_number = chain.resealed_old_seal = chain.resealed_new_seal = None
+    chain.seal = seal_of_ends(key, chain)
+    audit.event("audit_resealed", fault=f"nothing up to event {last} can be verified")
+    db.session.commit()
+    return Step(0, 0, True)
+
+
+def _seal_batch(chain: AuditChain, old: bytes, new: bytes, over_faults: bool) -> list[object]:
+    number = chain.resealed_number or 0
+    before, before_anew = chain.resealed_old_seal or "", chain.resealed_new_seal or ""
+    sealed = []
+    for event in audit_events.sealed_between(number, chain.head_number, BATCH):
+        found, expected = event.seal or "", number + 1
+        number = event.number or 0
+        is_whole = number == expected and is_equal(found, seal_of(old, event, number, before))
+        if not is_whole and not over_faults:
+            raise ChainBroken(f"event {number} was changed or removed; run: flask audit verify")
+        before_anew = seal_of(new, event, number, before_anew) if is_whole else found
+        before = found
+        sealed.append((event.id, number, before_anew))
+    if sealed:
+        audit_events.seal(sealed)
+    chain.resealed_number = number
+    chain.resealed_old_seal, chain.resealed_new_seal = before, before_anew
+    return list(sealed)
+
+
+def _finish(chain: AuditChain, over_faults: bool) -> None:
+    """The batch has caught up with the head."""
+    reached = (chain.resealed_number, chain.resealed_old_seal)
+    if reached == (chain.head_number, chain.head_seal):
+        old_head = f"{chain.head_number}:{chain.head_seal}"
+        chain.head_seal = chain.resealed_new_seal or ""
+        audit.event("audit_resealed", old_head=old_head)
+    elif not over_faults:
+        raise ChainBroken("the last events were removed; run: flask audit verify")
+    else:  # the end stays as it is, and goes on being missed
+        audit.event("audit_resealed", fault="the last events were removed")
+    chain.resealed_number = chain.resealed_old_seal = chain.resealed_new_seal = None
+
+
+__all__ = ["HALF_RESEALED", "ChainBroken", "Step", "is_due", "step"]

@@ -1,0 +1,90 @@
+"""Brings what rests in the database from one secret key to the next.
+
+Each row is changed by a statement that requires the text that was read, so that nothing that a
+server wrote meanwhile is lost. What is encrypted with the secret key of now already is left alone:
+the work can be broken off and begun again at any time.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from sso import audit, current, keys, sealing
+from sso.extensions import db
+from sso.factors import totp
+from sso.jobs import audit_resealing
+from sso.models import KeyState
+from sso.store import signing_keys, totp_secrets
+
+BATCH = 100
+
+
+class Count(NamedTuple):
+    """How many rows were encrypted anew, and those that no secret key opens."""
+
+    changed: int
+    unreadable: tuple[str, ...] = ()
+
+
+def reencrypt_signing_keys() -> Count:
+    """Encrypt the private keys with the secret key of now; commits."""
+    changed, unreadable = 0, []
+    for row in signing_keys.every():
+        try:
+            text = keys.reseal(current.settings().secret_keys, row)
+        except sealing.InvalidToken:
+            if row.state != KeyState.RETIRED:  # of a retired one only the public half is needed
+                unreadable.append(row.kid)
+        else:
+            before = row.sealed_private_jwk
+            changed += bool(text and signing_keys.replace_sealed(row.kid, before, text))
+    return _done("signing_keys", changed, unreadable)
+
+
+def reencrypt_totp_secrets(progress: Callable[[int], None] = lambda _: None) -> Count:
+    """Encrypt the secrets of authenticator apps with the secret key of now; commits in batches."""
+    changed, unreadable, seen, last = 0, [], 0, None
+    while rows := totp_secrets.batch(last, BATCH):
+        last = rows[-1].user_id
+        for row in rows:
+            try:
+                text = totp.reseal(row)
+            except sealing.InvalidToken:
+                unreadable.append(str(row.user_id))
+            else:
+                before = row.sealed_secret
+                changed += bool(text and totp_secrets.replace_sealed(row.user_id, before, text))
+        db.session.commit()
+        db.session.expunge_all()
+        seen += len(rows)
+        progress(seen)
+    return _done("totp_secrets", changed, unreadable)
+
+
+def _done(what: str, changed: int, unreadable: list[str]) -> Count:
+    if changed:
+        audit.event("reencrypted", what=what, count=changed)
+    db.session.commit()
+    db.session.expunge_all()
+    return Count(changed, tuple(unreadable))
+
+
+def waiting() -> list[str]:
+    """What is not encrypted or sealed with the secret key of now, in words; changes nothing."""
+    newest = current.settings().secret_key
+    found = []
+    if not all(keys.can_open(newest, row) for row in signing_keys.every()):
+        found.append("signing keys")
+    last = None
+    while rows := totp_secrets.batch(last, BATCH):
+        last = rows[-1].user_id
+        if not all(totp.is_current(row) for row in rows):
+            found.append("authenticator apps")
+            break
+        db.session.expunge_all()
+    try:
+        if audit_resealing.is_due():
+            found.append("the audit trail")
+    except audit_resealing.ChainBroken:
+        found.append("the audit trail (see: flask audit verify)")
+    db.session.rollback()
+    return found

@@ -1,0 +1,122 @@
+"""Programs that were started with signals ignored or blocked end all the same when asked to.
+
+A shell without job control starts what it puts into the background with SIGINT ignored.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.services import ROOT, Server, free_port, wait_for
+
+INT, TERM, HUP = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
+# What a parent may leave to its children: nothing at all, ignored signals, or blocked ones.
+PARENTS = {
+    "plain": "",
+    "ignored": "signal.signal(signal.SIGINT, signal.SIG_IGN)",
+    "blocked": "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})",
+    "nohup": "signal.signal(signal.SIGHUP, signal.SIG_IGN)",
+}
+WAYS = [
+    ("plain", INT), ("plain", TERM), ("plain", HUP), ("ignored", INT), ("ignored", TERM),
+    ("blocked", INT), ("blocked", TERM), ("nohup", INT),
+]  # fmt: skip
+
+
+@contextmanager
+def started(
+    how: str, log: Path, *arguments: str, **environ: str
+) -> Iterator[subprocess.Popen[bytes]]:
+    """`python ARGUMENTS`, with what this parent leaves to it."""
+    begin = f"import os, signal, sys\n{PARENTS[how]}\nos.execv(sys.executable, sys.argv[1:])"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-c", begin, sys.executable, *arguments],
+            cwd=ROOT,
+            env={**os.environ, **environ},
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait(20)
+
+
+def ends(process: subprocess.Popen[bytes], how: signal.Signals) -> int | None:
+    process.send_signal(how)
+    try:
+        return process.wait(30)
+    except subprocess.TimeoutExpired:
+        return None
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Server:
+    made = Server(tmp_path_factory.mktemp("server"), workers=1)
+    made.flask("db", "upgrade")
+    return made
+
+
+@pytest.mark.parametrize(("parent", "how"), WAYS)
+def test_the_worker(server: Server, tmp_path: Path, parent: str, how: signal.Signals) -> None:
+    """It brings what it does to an end, and so ends with 0."""
+    code = (
+        "import sso.jobs.worker as w, sso.cli.worker as c; run = w.run\n"
+        "w.run = lambda *a: (print('runs', flush=True), run(*a))\n"
+        "import flask.cli; flask.cli.main()"
+    )
+    log = tmp_path / "log"
+    with started(parent, log, "-c", code, "worker", **server.environ) as process:
+        wait_for(lambda: "runs" in log.read_text(), "the worker")
+        if parent == "nohup":
+            process.send_signal(HUP)
+        assert ends(process, how) == 0, log.read_text()
+    assert "Traceback" not in log.read_text()
+
+
+@pytest.mark.parametrize(("parent", "how"), WAYS)
+def test_the_demo(tmp_path: Path, parent: str, how: signal.Signals) -> None:
+    log = tmp_path / "log"
+    ports = ("--port", str(free_port()), "--client-port", str(free_port()))
+    with started(
+        parent, log, "-m", "flask", "demo", "--json", "--folder", str(tmp_path / "demo"), *ports
+    ) as process:
+        wait_for(lambda: '"open"' in log.read_text(), "the demo")
+        if parent == "nohup":
+            process.send_signal(HUP)
+        assert ends(process, how) == 0, log.read_text()
+    assert "Traceback" not in log.read_text()
+
+
+@pytest.mark.parametrize(("parent", "how"), WAYS)
+def test_programs_of_the_tests(tmp_path: Path, parent: str, how: signal.Signals) -> None:
+    """Benchmark and chaos stop the servers that they have started."""
+    log = tmp_path / "log"
+    code = (
+        "import time; from tests.services import end_when_asked; end_when_asked()\n"
+        "try:\n print('runs', flush=True); time.sleep(60)\nfinally:\n print('stopped all')"
+    )
+    with started(parent, log, "-c", code) as process:
+        wait_for(lambda: "runs" in log.read_text(), "the program")
+        assert ends(process, how) not in (None, 0)
+    assert "stopped all" in log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("parent", "how"), [one for one in WAYS if one[1] != HUP and one[0] != "nohup"]
+)
+def test_gunicorn(server: Server, tmp_path: Path, parent: str, how: signal.Signals) -> None:
+    """Master and workers; SIGHUP replaces workers."""
+    log, port = tmp_path / "log", free_port()
+    arguments = ("-m", "gunicorn", "-c", "python:sso.gunicorn_conf", "-b", f"127.0.0.1:{port}")
+    with started(parent, log, *arguments, "-w", "1", **server.environ) as process:
+        wait_for(lambda: "Booting worker" in log.read_text(), "gunicorn")
+        assert ends(process, how) == 0, log.read_text()
