@@ -3,6 +3,7 @@
 Parse, validate, decide; sign-in and consent are steps that come back here with the sealed request.
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -85,7 +86,10 @@ def validate(waiting: SealedRequest) -> Validated | Response:
     asked = protocol_request.asked
     if waiting.asked_at is not None:
         protocol_request.authorization_request = asked.again(
-            asked_at=waiting.asked_at, selected=waiting.selected, denied=waiting.denied
+            asked_at=waiting.asked_at,
+            selected=waiting.selected,
+            denied=waiting.denied,
+            turned_away=waiting.turned_away,
         )
     else:
         waiting = SealedRequest(waiting.parameters, asked.asked_at)
@@ -181,7 +185,9 @@ def _read() -> SealedRequest | None:
 
 
 def _answer(validated: Validated, found: decision.Decision) -> Response:
-    server, grant, waiting = authorization_server(), validated.grant, validated.waiting
+    server, grant = authorization_server(), validated.grant
+    # A step leads on; whom it turns away again sees the page again.
+    waiting = replace(validated.waiting, turned_away=False)
     if isinstance(found, decision.Answer):
         grant.request.authorization_request = grant.request.asked.without(found.withheld)
         # Not by Authlib's method of the server, which would validate all once more.

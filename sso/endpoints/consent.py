@@ -133,7 +133,7 @@ def _declined(presence: Presence) -> frozenset[str]:
 
 def _forbidden(validated: authorize.Validated, visit: Visit, waiting: SealedRequest) -> Response:
     audit.event("client_forbidden", user=visit.user.id, client=validated.client.client_id)
-    back = url_for("sso.authorize", resume=seal(replace(waiting, denied=True)))
+    back = url_for("sso.authorize", resume=seal(replace(waiting, turned_away=True)))
     html = render_template(
         "forbidden.html",
         client_name=validated.client.name,

@@ -46,7 +46,8 @@ def hinted_subject(id_token_hint: str | None, client: Client) -> str | None:
     claims = current.key_ring().verify(id_token_hint, typ="JWT")
     if claims is None or claims.get("iss") != current.settings().issuer:
         raise flow_request.RequestFault(
-            "invalid_request", "The 'id_token_hint' is no identity token of this server."
+            "invalid_request",
+            "The 'id_token_hint' is no identity token of this server, or too old to be verified.",
         )
     if claims.get("aud") != client.client_id:
         raise flow_request.RequestFault(

@@ -29,7 +29,9 @@ class EndSessionEndpoint(AuthlibEndSessionEndpoint):
     def _validate_id_token_hint(self, id_token_hint: str) -> dict[str, Any]:
         claims = current.key_ring().verify(id_token_hint, typ="JWT")
         if claims is None or claims.get("iss") != current.settings().issuer:
-            raise InvalidRequestError("The id_token_hint is no identity token of this server.")
+            raise InvalidRequestError(
+                "The id_token_hint is no identity token of this server, or too old to be verified."
+            )
         return claims
 
     def _is_valid_post_logout_redirect_uri(
