@@ -155,8 +155,15 @@ def _table(events: Sequence[AuditEvent]) -> None:
                 event.user_id,
                 event.client_id,
                 event.address,
-                " ".join(f"{key}={value}" for key, value in json.loads(event.fields).items()),
+                " ".join(_field(*field) for field in json.loads(event.fields).items()),
             )
             for event in events
         ],
+        whole_last=True,
     )
+
+
+def _field(name: str, value: str) -> str:
+    """In quotes where it would not be told apart from the next one."""
+    is_plain = re.fullmatch(r'[^\s"=]+', value)
+    return f"{name}={value if is_plain else json.dumps(value, ensure_ascii=False)}"

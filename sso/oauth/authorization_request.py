@@ -36,6 +36,8 @@ class ParameterValidation:
         except parameters.ParameterFault as fault:
             raise OAuth2Error(str(fault), error="invalid_request") from None
         except flow_request.RequestFault as fault:
+            if fault.error == "invalid_scope":
+                request.details["dropped"] = values.get("scope")
             raise OAuth2Error(fault.description, error=fault.error) from None
 
 

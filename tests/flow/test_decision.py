@@ -171,7 +171,7 @@ SILENT = asking(prompt="none")
 USERS_NO = "The user refused."
 NOT_A_MEMBER = "The user is not in a group that may use this client."
 # What the client is told must be the cause, and no other.
-DESCRIPTIONS: dict[str, tuple[AuthorizationRequest, Session | None, Consent | None, Policy, str]] = {
+DESCRIPTIONS: dict[str, Row] = {
     "the user's own no": (
         asking(RESUMED, denied=True), SESSION, CONSENT, OPEN, USERS_NO),
     "the user's own no, then signed out": (
@@ -203,9 +203,7 @@ DESCRIPTIONS: dict[str, tuple[AuthorizationRequest, Session | None, Consent | No
 
 
 @pytest.mark.parametrize("row", DESCRIPTIONS.values(), ids=DESCRIPTIONS.keys())
-def test_a_refusal_tells_its_cause(
-    row: tuple[AuthorizationRequest, Session | None, Consent | None, Policy, str],
-) -> None:
+def test_a_refusal_tells_its_cause(row: Row) -> None:
     request, session, consent, policy, description = row
     found = decide(request, session, consent, policy, SOON)
     assert isinstance(found, Refuse)
