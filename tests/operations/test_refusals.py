@@ -372,6 +372,72 @@ def test_what_was_issued_to_another_client(
     assert row["fields"]["reason"] == "issued to another client"
 
 
+def _unknown_client(s: Scene) -> TestResponse:
+    return s.client.exchange("x", client_id="nobody")
+
+
+def _wrong_secret(s: Scene) -> TestResponse:
+    return s.client.exchange("x", client_secret="wrong")
+
+
+def _wrong_secret_of_a_disabled_client(s: Scene) -> TestResponse:
+    s.flask("client", "disable", s.other.client_id)
+    return s.other.exchange("x")
+
+
+def _unknown_code(s: Scene) -> TestResponse:
+    return s.client.exchange("sso_ac_x")
+
+
+def _foreign_code(s: Scene) -> TestResponse:
+    return s.other.exchange(s.code())
+
+
+def _expired(s: Scene) -> TestResponse:
+    code = s.code()
+    s.clock.move(seconds=61)
+    return s.client.exchange(code)
+
+
+def _unknown_token(s: Scene) -> TestResponse:
+    return s.client.userinfo("x.eyJqdGkiOiJhIn0.y")
+
+
+def _garbage_token(s: Scene) -> TestResponse:
+    return s.client.userinfo("x")
+
+
+def _altered_token(s: Scene) -> TestResponse:
+    return s.client.userinfo(s.tokens()["access_token"][:-4] + "AAAA")
+
+
+@pytest.mark.parametrize(
+    ("acts", "reasons"),
+    [
+        (
+            (_unknown_client, _wrong_secret, _wrong_secret_of_a_disabled_client),
+            ["unknown client", "wrong secret", "disabled client"],
+        ),
+        (
+            (_unknown_code, _foreign_code, _expired),
+            ["unknown", "issued to another client", "expired"],
+        ),
+        (
+            (_unknown_token, _garbage_token, _altered_token),
+            ["unknown", "not a token of this server", "altered"],
+        ),
+    ],
+)
+def test_the_answer_does_not_tell_the_reason(
+    scene: Scene, run: Any, acts: Any, reasons: list[str]
+) -> None:
+    answers = [act(scene) for act in acts]
+    assert len({answer.get_data() for answer in answers}) == 1
+    assert len({answer.headers.get("WWW-Authenticate") for answer in answers}) == 1
+    listed = reversed(run("audit", "list", "--json"))
+    assert [e["fields"]["reason"] for e in listed if "reason" in e["fields"]] == reasons
+
+
 def test_what_succeeds_tells_no_reason(scene: Scene, lines: AccessLines, run: Any) -> None:
     tokens = scene.tokens()
     scene.client.userinfo(tokens["access_token"])
