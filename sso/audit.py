@@ -62,14 +62,14 @@ def event(name: str, **fields: object) -> None:
     """
     counters.event(name)
     shown = {
-        key: _in_full(value) if isinstance(value, Mapping) else _clean(value, 200)
+        key: _in_full(value) if isinstance(value, Mapping) else clean(value, 200)
         for key, value in fields.items()
         if value is not None
     }
     if has_request_context():
         environ = request.environ
-        shown.setdefault("address", _clean(environ.get("REMOTE_ADDR") or "", 45))
-        shown.setdefault("browser", _clean(environ.get("HTTP_USER_AGENT", ""), 200))
+        shown.setdefault("address", clean(environ.get("REMOTE_ADDR") or "", 45))
+        shown.setdefault("browser", clean(environ.get("HTTP_USER_AGENT", ""), 200))
     if operator := _operator.get():
         shown.setdefault("operator", operator)
     text = _as_json(shown)
@@ -98,7 +98,7 @@ def system_user() -> str:
     except KeyError:  # a container may run under a number that has no name
         name = str(number)
     asked = os.environ.get("SUDO_USER")
-    return _clean(f"{name} (sudo: {asked})" if asked else name, 100)
+    return clean(f"{name} (sudo: {asked})" if asked else name, 100)
 
 
 def _in_full(value: object) -> Any:
@@ -112,7 +112,7 @@ def _in_full(value: object) -> Any:
     return str(value).replace("\0", "").encode("utf-8", "replace").decode()
 
 
-def _clean(value: object, most: int) -> str:
+def clean(value: object, most: int) -> str:
     """What every log and every database takes."""
     return str(value) if isinstance(value, UUID) else _clean_text(str(value)[:most])
 

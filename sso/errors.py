@@ -16,7 +16,17 @@ from flask_wtf.csrf import CSRFError
 from sqlalchemy.exc import SQLAlchemyError
 from werkzeug.exceptions import HTTPException, TooManyRequests
 
-from sso import current, database, database_faults, keys, limiting, passwords, proxies, turns
+from sso import (
+    current,
+    database,
+    database_faults,
+    keys,
+    limiting,
+    passwords,
+    proxies,
+    refusals,
+    turns,
+)
 from sso.settings import Settings
 from sso.words import N_
 
@@ -60,6 +70,8 @@ def page(
     """
     error_id = secrets.token_hex(4)
     told = message if for_developers else title or message
+    if error and for_developers:
+        refusals.note_answer(error, message)
     logger.info("error page %s: %s %s %s: %s", error_id, status, request.path, error or "-", told)
     body = render_template(
         "error.html",
@@ -79,6 +91,7 @@ def as_json(
     error: str, description: str, status: int, headers: dict[str, str] | None = None
 ) -> Response:
     """An error as RFC 6749 §5.2 writes it."""
+    refusals.note_answer(error, description)
     body: dict[str, Any] = {"error": error, "error_description": description}
     response = Response(json.dumps(body), status=status, mimetype="application/json")
     response.headers.update({"Cache-Control": "no-store", "Pragma": "no-cache", **(headers or {})})

@@ -1,5 +1,6 @@
 """Each request is seen once: an id, a line on the log, and its time counted."""
 
+import json
 import logging
 import re
 from random import getrandbits
@@ -7,7 +8,7 @@ from time import perf_counter
 
 from flask import Flask, Response, g, request
 
-from sso import counters, current, turns
+from sso import counters, current, refusals, turns
 
 HEADER = "X-Request-ID"
 _GIVEN = "HTTP_X_REQUEST_ID"  # the same, as WSGI names it
@@ -46,17 +47,21 @@ def _end(response: Response) -> Response:
         # The rule instead of the address, and no query: codes, tokens and sealed requests stand
         # there.
         route, milliseconds = rule.rule if rule else "(unknown address)", round(seconds * 1000, 1)
+        told = refusals.settle()
+        if not rule:
+            told["path"] = refusals.shown_path(request.path)
         if access.isEnabledFor(logging.INFO):
             # Not by `info`, which would look for the file and the line of its caller.
             record = access.makeRecord(
-                access.name, logging.INFO, "", 0, "%s %s %s %s ms",
-                (method, route, status, milliseconds), None,
+                access.name, logging.INFO, "", 0, "%s %s %s %s ms" + (" %s" if told else ""),
+                (method, route, status, milliseconds, *([json.dumps(told)] if told else ())), None,
                 extra={
                     "method": method,
                     "route": route,
                     "status": status,
                     "duration_ms": milliseconds,
                     "address": request.remote_addr,
+                    **told,
                 },
             )  # fmt: skip
             access.handle(record)

@@ -12,6 +12,7 @@ from sso import clock, current
 
 MAX_AGE = 24 * 3600  # seconds: a sign-in page left open overnight still leads on
 MAX_LENGTH = 7000  # an address line may have 8190 bytes (contract §6)
+_TURNED_AWAY = "turned away"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -26,13 +27,16 @@ class SealedRequest:
     parameters: dict[str, str]
     asked_at: datetime | None = None  # None: it comes in just now
     selected: str | None = None
-    denied: bool = False
+    denied: bool = False  # by the user, on the consent page
+    turned_away: bool = False  # comes back from the page about a missing group
 
 
 def seal(waiting: SealedRequest) -> str:
     """Sign a request. Raises `TooLong`."""
     micros = ((waiting.asked_at or clock.now()) - _EPOCH) // timedelta(microseconds=1)
-    sealed = _serializer().dumps([waiting.parameters, micros, waiting.selected, waiting.denied])
+    # One place for both, because an older version of the program reads four.
+    refusal = _TURNED_AWAY if waiting.turned_away else waiting.denied
+    sealed = _serializer().dumps([waiting.parameters, micros, waiting.selected, refusal])
     text = sealed if isinstance(sealed, str) else sealed.decode()
     if len(text) > MAX_LENGTH:
         raise TooLong
@@ -42,11 +46,11 @@ def seal(waiting: SealedRequest) -> str:
 def unseal(text: str) -> SealedRequest | None:
     """The request, or `None` when it was not sealed by us or is older than `MAX_AGE`."""
     try:
-        parameters, micros, selected, denied = _serializer().loads(text, max_age=MAX_AGE)
+        parameters, micros, selected, refusal = _serializer().loads(text, max_age=MAX_AGE)
     except (BadData, ValueError):
         return None
     asked_at = _EPOCH + timedelta(microseconds=micros)
-    return SealedRequest(parameters, asked_at, selected, denied)
+    return SealedRequest(parameters, asked_at, selected, refusal is True, refusal == _TURNED_AWAY)
 
 
 def expired(text: str) -> SealedRequest | None:

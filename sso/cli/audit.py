@@ -155,13 +155,17 @@ def _table(events: Sequence[AuditEvent]) -> None:
                 event.user_id,
                 event.client_id,
                 event.address,
-                _more(json.loads(event.fields)),
+                " ".join(_field(*field) for field in json.loads(event.fields).items()),
             )
             for event in events
         ],
+        whole_last=True,
     )
 
 
-def _more(fields: Mapping[str, object]) -> str:
-    texts = {k: v if isinstance(v, str) else json.dumps(v) for k, v in fields.items()}
-    return " ".join(f"{name}={text}" for name, text in texts.items())
+def _field(name: str, value: object) -> str:
+    """In quotes where it would not be told apart from the next one."""
+    if not isinstance(value, str):
+        return f"{name}={json.dumps(value, ensure_ascii=False)}"
+    is_plain = re.fullmatch(r'[^\s"=]+', value)
+    return f"{name}={value if is_plain else json.dumps(value, ensure_ascii=False)}"

@@ -23,10 +23,16 @@ def print_line(text: str = "") -> None:
     click.echo(harmless(text).encode(encoding, "backslashreplace").decode(encoding))
 
 
-def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Aligned columns, no frames; long cells are cut, the first one never: it is an id."""
+def print_table(
+    headings: Sequence[str], rows: Iterable[Sequence[object]], *, whole_last: bool = False
+) -> None:
+    """Aligned columns, no frames; long cells are cut, the first one never: it is an id.
+
+    `whole_last`: nor is the last one.
+    """
+    whole = (0, len(headings) - 1) if whole_last else (0,)
     cells = [
-        [_cell(value, cut=column > 0) for column, value in enumerate(row)]
+        [_cell(value, cut=column not in whole) for column, value in enumerate(row)]
         for row in (headings, *rows)
     ]
     widths = [max(_width(row[column]) for row in cells) for column in range(len(headings))]

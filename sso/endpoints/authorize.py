@@ -3,6 +3,7 @@
 Parse, validate, decide; sign-in and consent are steps that come back here with the sealed request.
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -18,11 +19,12 @@ from sso import (
     errors,
     languages,
     parameters,
+    refusals,
     sealed_request,
     transaction,
 )
-from sso.flow import decision
-from sso.flow.request import ONE_FACTOR, PARAMETERS
+from sso.flow import decision, scopes
+from sso.flow.request import ONE_FACTOR, PARAMETERS, AuthorizationRequest
 from sso.models import Client
 from sso.oauth import authorization_server
 from sso.oauth.authorization_code import AuthorizationCodeGrant, Overtaken
@@ -51,7 +53,10 @@ def authorize() -> Response:
     try:
         waiting = _read()
     except parameters.ParameterFault as fault:
-        return errors.page(str(fault), error="invalid_request", for_developers=True)
+        event = "authorization_refused"
+        words = str(fault)
+        refusals.note(event, budget=event, error="invalid_request", description=words)
+        return errors.page(words, error="invalid_request", for_developers=True)
     if waiting is None:
         return stale()
     with transaction.begin() as changes:
@@ -78,6 +83,8 @@ def validate(waiting: SealedRequest) -> Validated | Response:
     protocol_request = ProtocolRequest(waiting.parameters)
     client_id = waiting.parameters.get("client_id", "")
     g.sso_client, presence = browser_session.find_with_client(client_id)
+    if presence:
+        protocol_request.details["user"] = presence.user_id
     try:
         grant: AuthorizationCodeGrant = server.get_consent_grant(protocol_request)
     except OAuth2Error as error:
@@ -85,10 +92,14 @@ def validate(waiting: SealedRequest) -> Validated | Response:
     asked = protocol_request.asked
     if waiting.asked_at is not None:
         protocol_request.authorization_request = asked.again(
-            asked_at=waiting.asked_at, selected=waiting.selected, denied=waiting.denied
+            asked_at=waiting.asked_at,
+            selected=waiting.selected,
+            denied=waiting.denied,
+            turned_away=waiting.turned_away,
         )
     else:
         waiting = SealedRequest(waiting.parameters, asked.asked_at)
+        _note_dropped(waiting.parameters.get("scope"), asked)
     return Validated(grant, grant.client, waiting, presence)
 
 
@@ -180,14 +191,24 @@ def _read() -> SealedRequest | None:
     return SealedRequest({name: values[name] for name in PARAMETERS if name in values})
 
 
+def _note_dropped(requested: str | None, asked: AuthorizationRequest) -> None:
+    """Once for each request, when it comes in."""
+    if dropped := scopes.dropped(requested, asked.scope):
+        event = "scope_dropped"
+        refusals.note(event, budget=event, client=asked.client_id, dropped=dropped)
+
+
 def _answer(validated: Validated, found: decision.Decision) -> Response:
-    server, grant, waiting = authorization_server(), validated.grant, validated.waiting
+    server, grant = authorization_server(), validated.grant
+    # A step leads on; whom it turns away again sees the page again.
+    waiting = replace(validated.waiting, turned_away=False)
     if isinstance(found, decision.Answer):
         grant.request.authorization_request = grant.request.asked.without(found.withheld)
         # Not by Authlib's method of the server, which would validate all once more.
         answer = grant.create_authorization_response(grant.redirect_uri, validated.presence)
         return server.handle_response(*answer)
     if isinstance(found, decision.Refuse):
+        grant.request.is_told = grant.request.asked.denied  # the event is consent_denied
         error = OAuth2Error(found.description, error=found.error, redirect_uri=grant.redirect_uri)
         return server.handle_error_response(grant.request, error)
     try:

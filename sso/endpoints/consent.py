@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 from flask import make_response, render_template, request, url_for
 from werkzeug.wrappers import Response
 
-from sso import audit, browser_session
+from sso import audit, browser_session, refusals
 from sso.endpoints import authorize
 from sso.endpoints.forms import DecisionForm
 from sso.extensions import db
@@ -132,8 +132,16 @@ def _declined(presence: Presence) -> frozenset[str]:
 
 
 def _forbidden(validated: authorize.Validated, visit: Visit, waiting: SealedRequest) -> Response:
-    audit.event("client_forbidden", user=visit.user.id, client=validated.client.client_id)
-    back = url_for("sso.authorize", resume=seal(replace(waiting, denied=True)))
+    event = "client_forbidden"
+    refusals.note(
+        event,
+        budget=event,
+        user=visit.user.id,
+        client=validated.client.client_id,
+        error="access_denied",
+        description=decision.NOT_A_MEMBER,
+    )
+    back = url_for("sso.authorize", resume=seal(replace(waiting, turned_away=True)))
     html = render_template(
         "forbidden.html",
         client_name=validated.client.name,

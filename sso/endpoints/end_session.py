@@ -4,7 +4,7 @@ from authlib.oauth2.rfc6749.errors import OAuth2Error
 from flask import make_response, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
-from sso import browser_session, errors, languages, parameters
+from sso import browser_session, errors, languages, parameters, refusals
 from sso.endpoints import authorize
 from sso.endpoints.forms import DecisionForm
 from sso.endpoints.sign_out import signed_out
@@ -27,7 +27,10 @@ def end_session() -> Response:
         values = parameters.single(parameters.query_pairs(request), PARAMETERS)
         parameters.check_clean(values, [name for name in PARAMETERS if name != "state"])
     except parameters.ParameterFault as fault:
-        return errors.page(str(fault), error="invalid_request", for_developers=True)
+        event = "end_session_refused"
+        words = str(fault)
+        refusals.note(event, budget=event, error="invalid_request", description=words)
+        return errors.page(words, error="invalid_request", for_developers=True)
     languages.ask_for(values.get("ui_locales"))
     protocol_request = ProtocolRequest(values)
     try:

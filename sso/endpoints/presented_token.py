@@ -3,7 +3,6 @@
 from authlib.oauth2.rfc6749.errors import OAuth2Error
 from flask import Response
 
-from sso import errors
 from sso.extensions import db
 from sso.oauth import authorization_server
 from sso.oauth.request import TOKEN_HINT_FIELDS, form_request
@@ -15,7 +14,8 @@ def answer(name: str) -> Response:
     try:
         request = form_request(TOKEN_HINT_FIELDS)
     except OAuth2Error as error:
-        return errors.from_oauth(error)
+        refused: Response = server.handle_error_response(None, error)
+        return refused
     response: Response = server.create_endpoint_response(name, request)
     if response.status_code == 200:
         db.session.commit()

@@ -3,7 +3,7 @@
 from authlib.oauth2.rfc6749.errors import OAuth2Error
 from flask import Response
 
-from sso import audit, counters, errors, transaction
+from sso import audit, counters, transaction
 from sso.oauth import authorization_server
 from sso.oauth.request import TOKEN_FIELDS, ProtocolRequest, form_request
 
@@ -19,21 +19,22 @@ def token() -> Response:
         request = form_request(TOKEN_FIELDS)
     except OAuth2Error as error:
         counters.token_request(None, error.error)
-        return errors.from_oauth(error)
+        return server.handle_error_response(None, error)
     with transaction.begin() as changes:
         response = server.create_token_response(request)
         if response.status_code == 200 or request.keep_changes:
             changes.commit()
     refused = None if response.status_code == 200 else str(response.get_json()["error"])
     counters.token_request(request.payload.grant_type, refused)
-    _tell(request, refused)
+    if refused is None:
+        _tell(request)
     return response
 
 
-def _tell(request: ProtocolRequest, refused: str | None) -> None:
+def _tell(request: ProtocolRequest) -> None:
     """After the commit: the trail must not add a statement to a transaction this frequent."""
     approval, issued = request.approval, request.issued
-    if refused is None and approval and issued:
+    if approval and issued:
         first = request.payload.grant_type == "authorization_code"
         audit.event(
             "tokens_issued" if first else "tokens_refreshed",
@@ -42,5 +43,3 @@ def _tell(request: ProtocolRequest, refused: str | None) -> None:
             grant=approval.id,
             scope=issued.scope,
         )
-    elif refused and request.client:
-        audit.event("tokens_refused", client=request.client.client_id, reason=refused)

@@ -4,7 +4,7 @@ from authlib.oauth2.rfc6749.errors import OAuth2Error
 from flask import Response
 
 from sso import errors
-from sso.oauth import authorization_server, bearer
+from sso.oauth import authorization_server, bearer, refusal
 
 
 def userinfo() -> Response:
@@ -13,6 +13,7 @@ def userinfo() -> Response:
     try:
         return server.handle_response(*server.endpoint("userinfo")(None))
     except OAuth2Error as error:
+        refusal.note_access_token(error)
         return errors.as_json(
             error.error,
             error.get_error_description(),

@@ -123,6 +123,10 @@ class _Matter:
         )
 
 
+def _must(do: str) -> str:
+    return f"The user has to {do}, and prompt=none forbids it."
+
+
 def _another_user(matter: _Matter) -> Step | None:
     user_id, request = matter.session.user_id, matter.request
     hinted, claimed = request.hinted_subject, request.claims.subjects
@@ -178,23 +182,20 @@ def _consent(matter: _Matter) -> Step | None:
     return AskConsent(new, needed & known) if new and not spared else None
 
 
-_CHECKS: tuple[tuple[Callable[[_Matter], Step | None], str], ...] = (
-    (_another_user, "login_required"),
-    (_login_again, "login_required"),
-    (_too_old, "login_required"),
-    (_select_account, "account_selection_required"),
-    (_not_a_member, "access_denied"),
-    (_second_factor, "interaction_required"),
-    (_consent, "consent_required"),
+NOT_A_MEMBER = "The user is not in a group that may use this client."
+_ANOTHER_USER = (
+    "Another user is signed in than the request names, and prompt=none forbids a sign-in."
 )
-
-_DESCRIPTIONS = {
-    "login_required": "The user has to sign in, and prompt=none forbids it.",
-    "account_selection_required": "The user has to choose an account, and prompt=none forbids it.",
-    "consent_required": "The user has to consent, and prompt=none forbids it.",
-    "interaction_required": "The user has to show a second factor, and prompt=none forbids it.",
-    "access_denied": "The user may not use this client.",
-}
+_TOO_OLD = "The sign-in is older than max_age allows, and prompt=none forbids a new one."
+_CHECKS: tuple[tuple[Callable[[_Matter], Step | None], str, str], ...] = (
+    (_another_user, "login_required", _ANOTHER_USER),
+    (_login_again, "login_required", _must("sign in again")),
+    (_too_old, "login_required", _TOO_OLD),
+    (_select_account, "account_selection_required", _must("choose an account")),
+    (_not_a_member, "access_denied", NOT_A_MEMBER),
+    (_second_factor, "interaction_required", _must("show a second factor")),
+    (_consent, "consent_required", _must("consent")),
+)
 
 
 def decide(
@@ -209,12 +210,18 @@ def decide(
     if request.denied:
         return Refuse("access_denied", "The user refused.")
     if session is None:
-        return _refuse("login_required") if silent else SignIn(Why.NOBODY)
+        if request.turned_away and policy.groups:
+            return Refuse("access_denied", NOT_A_MEMBER)
+        return Refuse("login_required", _must("sign in")) if silent else SignIn(Why.NOBODY)
     matter = _Matter(request, session, consent, policy, now)
-    for check, error in _CHECKS:
+    for check, error, description in _CHECKS:
         step = check(matter)
+        if step and (silent or (request.turned_away and isinstance(step, Forbid))):
+            if isinstance(step, SecondFactor) and step.enrol:
+                description = _must("set up a second factor")
+            return Refuse(error, description)
         if step:
-            return _refuse(error) if silent else step
+            return step
     if not reached_acr(request, session.acr):
         # OIDC Core §5.5.1.1: an essential acr that can't be reached is a failed authentication.
         return Refuse("access_denied", "The required acr was not reached.")
@@ -238,7 +245,3 @@ def reached_acr(request: AuthorizationRequest, acr: str) -> str | None:
     if not wanted or acr in wanted:
         return acr
     return ONE_FACTOR if acr == TWO_FACTORS and ONE_FACTOR in wanted else None
-
-
-def _refuse(error: str) -> Refuse:
-    return Refuse(error, _DESCRIPTIONS[error])

@@ -43,7 +43,8 @@ class AuthorizationRequest:
     """What a client asks for. `asked_at` is when it first came in (UTC).
 
     `resumed`: it comes back from a step of ours. `selected`: the user id that was chosen on the
-    select-account page. `denied`: the user refused.
+    select-account page. `denied`: the user refused. `turned_away`: a page has told the user that
+    he or she may not use the client, and the user goes back to it.
     """
 
     client_id: str
@@ -63,6 +64,7 @@ class AuthorizationRequest:
     resumed: bool = False
     selected: str | None = None
     denied: bool = False
+    turned_away: bool = False
 
     @property
     def scopes_to_consent(self) -> frozenset[str]:
@@ -93,10 +95,17 @@ class AuthorizationRequest:
         return replace(self, scope=kept, claims=self.claims.without(withheld))
 
     def again(
-        self, *, asked_at: datetime, selected: str | None, denied: bool
+        self, *, asked_at: datetime, selected: str | None, denied: bool, turned_away: bool = False
     ) -> "AuthorizationRequest":
         """The same request, coming back from a step of ours."""
-        return replace(self, asked_at=asked_at, resumed=True, selected=selected, denied=denied)
+        return replace(
+            self,
+            asked_at=asked_at,
+            resumed=True,
+            selected=selected,
+            denied=denied,
+            turned_away=turned_away,
+        )
 
 
 def parse(

@@ -101,6 +101,14 @@ def grantable(requested: str | None, registered: str) -> str:
     return " ".join(name for name in wanted if name in allowed and name in SCOPES)
 
 
+def dropped(requested: str | None, granted: str) -> str:
+    """The scopes asked for that cannot be granted."""
+    if not requested or requested == granted:
+        return ""
+    kept = split(granted)
+    return " ".join(name for name in split(requested) if name not in kept)
+
+
 def claims_of(scopes: Iterable[str]) -> tuple[str, ...]:
     """The names of the claims that these scopes give."""
     return tuple(claim for name in scopes if name in SCOPES for claim in SCOPES[name].claims)

@@ -12,13 +12,13 @@ from authlib.oauth2.rfc6749.errors import (
 )
 from authlib.oauth2.rfc6749.grants import AuthorizationCodeGrant as AuthlibAuthorizationCodeGrant
 
-from sso import audit, clock, current, digests
+from sso import audit, clock, current, digests, refusals
 from sso.flow.decision import reached_acr
 from sso.models import Client
 from sso.oauth import authorization_response, client_authentication
 from sso.oauth.request import ProtocolRequest
 from sso.oauth.token_response import TokenResponse
-from sso.store import codes, grants
+from sso.store import clients, codes, grants
 from sso.store.grants import Approval
 from sso.store.sessions import Presence
 from sso.store.users import Person
@@ -71,6 +71,7 @@ class AuthorizationCodeGrant(TokenResponse, AuthlibAuthorizationCodeGrant):
             raise InvalidRequestError("The parameter 'client_id' is missing.")
         client = self.server.query_client(payload.client_id)
         if client is None:
+            self.request.details["reason"] = clients.why_not_enabled(payload.client_id)
             raise InvalidClientError("No client with this client_id is registered and enabled.")
         redirect_uri = self.validate_authorization_redirect_uri(self.request, client)
         # ---- from here on the address is proven, and errors go to the client ----
@@ -93,6 +94,7 @@ class AuthorizationCodeGrant(TokenResponse, AuthlibAuthorizationCodeGrant):
         if not redirect_uri:
             raise InvalidRequestError("The parameter 'redirect_uri' is missing.")
         if not client.check_redirect_uri(redirect_uri):
+            request.details["redirect_uri"] = refusals.without_query(redirect_uri)
             raise InvalidRequestError(
                 "The 'redirect_uri' is none of the registered ones, character for character."
             )
@@ -154,11 +156,13 @@ class AuthorizationCodeGrant(TokenResponse, AuthlibAuthorizationCodeGrant):
         digest = digests.digest(code)
         if not codes.use(digest, client.client_id, clock.now()):
             self._note_reuse(digest, client)
+            self._note_reason(digest, client)
             raise InvalidGrantError(
                 "The code is unknown, expired or used, it was issued to another client, "
                 "or what the user approved with it has ended."
             )
         if self.presented is None or self.presented.approval is None:
+            self._note_reason(digest, client)
             raise InvalidGrantError("What the user approved with this code has ended.")
         self.request.approval = self.presented.approval
         return RedeemedCode(self.presented, self.presented.approval)
@@ -170,6 +174,7 @@ class AuthorizationCodeGrant(TokenResponse, AuthlibAuthorizationCodeGrant):
             return
         grants.end_one(used.grant_id, "code_reuse")
         self.request.keep_changes = True
+        self.request.details["user"] = used.user_id
         audit.event(
             "code_reused",
             user=used.user_id,
@@ -177,6 +182,12 @@ class AuthorizationCodeGrant(TokenResponse, AuthlibAuthorizationCodeGrant):
             grant=used.grant_id,
         )
         raise InvalidGrantError("The code was used before; all that it gave has been revoked.")
+
+    def _note_reason(self, digest: str, client: Client) -> None:
+        """What the answer does not tell apart is told to the log and the audit trail."""
+        found = codes.circumstances_of(digest)
+        reason = found.reason_for(client.client_id, clock.now()) if found else "unknown"
+        self.request.details |= {"reason": reason, "user": found.user_id if found else None}
 
     def delete_authorization_code(self, authorization_code: RedeemedCode) -> None:
         """Nothing: the used row stays until it is purged, so that reuse is seen."""

@@ -36,6 +36,8 @@ class ParameterValidation:
         except parameters.ParameterFault as fault:
             raise OAuth2Error(str(fault), error="invalid_request") from None
         except flow_request.RequestFault as fault:
+            if fault.error == "invalid_scope":
+                request.details["dropped"] = values.get("scope")
             raise OAuth2Error(fault.description, error=fault.error) from None
 
 
@@ -46,7 +48,8 @@ def hinted_subject(id_token_hint: str | None, client: Client) -> str | None:
     claims = current.key_ring().verify(id_token_hint, typ="JWT")
     if claims is None or claims.get("iss") != current.settings().issuer:
         raise flow_request.RequestFault(
-            "invalid_request", "The 'id_token_hint' is no identity token of this server."
+            "invalid_request",
+            "The 'id_token_hint' is no identity token of this server, or too old to be verified.",
         )
     if claims.get("aud") != client.client_id:
         raise flow_request.RequestFault(

@@ -39,14 +39,19 @@ class ResourceProtector(AuthlibResourceProtector):
 
     def parse_request_authorization(self, request: Any) -> tuple[BearerTokenValidator, str]:
         """Validator and token (§2.1, §2.2). Raises `OAuth2Error`."""
-        header = _from_header()
-        body = _from_body()
-        if header and body:
-            raise InvalidRequestError("The access token is sent in two places; use one.")
-        token = header or body
+        token = presented()
         if token is None:
             raise MissingToken
         return self.get_token_validator("bearer"), token
+
+
+def presented() -> str | None:
+    """The token that the request brings. Raises `InvalidRequestError`."""
+    header = _from_header()
+    body = _from_body()
+    if header and body:
+        raise InvalidRequestError("The access token is sent in two places; use one.")
+    return header or body
 
 
 def challenge(error: OAuth2Error) -> str:

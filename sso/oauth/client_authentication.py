@@ -12,9 +12,10 @@ from urllib.parse import unquote_plus
 
 from authlib.oauth2.rfc6749.errors import InvalidClientError, InvalidRequestError
 
-from sso import audit, digests, limiting, parameters
+from sso import digests, limiting, parameters, refusals
 from sso.models import Client
 from sso.oauth.request import ProtocolRequest
+from sso.store import clients
 
 METHODS = ["client_secret_basic", "client_secret_post"]
 _NOBODY = digests.digest("no client has this secret")
@@ -47,6 +48,7 @@ def authenticate(
 ) -> Client:
     """The client that sent the request. Raises `ClientAuthenticationFailed`."""
     credentials = read_credentials(request)
+    request.claimed_client = credentials.client_id
     client = query_client(credentials.client_id)
     if client is None:
         digests.matches(credentials.client_secret, _NOBODY)  # an unknown client costs as much
@@ -55,20 +57,25 @@ def authenticate(
         known = client.check_client_secret(credentials.client_secret)
     basic = credentials.method == "client_secret_basic"
     if client is None or not known:
-        _count_failure(credentials, client)
-        raise ClientAuthenticationFailed(
+        failure = ClientAuthenticationFailed(
             "The client is unknown or disabled, or its secret is wrong.", basic
         )
+        request.is_told = True
+        _count_failure(credentials, client, failure)
+        raise failure
+    request.client = client
     if not client.check_endpoint_auth_method(credentials.method, endpoint):
+        request.details["reason"] = f"wrong method: {credentials.method}"
         raise ClientAuthenticationFailed(
             f"The client is registered for {client.token_endpoint_auth_method} alone.", basic
         )
     request.auth_method = credentials.method
-    request.client = client
     return client
 
 
-def _count_failure(credentials: Credentials, client: Client | None) -> None:
+def _count_failure(
+    credentials: Credentials, client: Client | None, failure: ClientAuthenticationFailed
+) -> None:
     """Tell and count it. Raises `TooManyAttempts`.
 
     The right secret is let in before anything is asked here: it is random, so no pause protects
@@ -77,9 +84,24 @@ def _count_failure(credentials: Credentials, client: Client | None) -> None:
     attempt, seconds = limiting.ask(limiting.CLIENT_AUTHENTICATION, credentials.client_id)
     if seconds:
         raise limiting.TooManyAttempts(seconds)
-    reason = "secret" if client else "unknown or disabled"
-    audit.event("client_authentication_failed", client=credentials.client_id[:48], reason=reason)
+    refusals.note(
+        "client_authentication_failed",
+        budget=None,  # limited just above
+        client=credentials.client_id[:48],
+        error=failure.error,
+        description=failure.get_error_description(),
+        reason=_reason(credentials, client),
+    )
     attempt.failed()
+
+
+def _reason(credentials: Credentials, client: Client | None) -> str | None:
+    """Which check failed: for the log and the audit trail, never for the client."""
+    unknown = clients.why_not_enabled(credentials.client_id)  # asked for all, so that none is slow
+    if client is None:
+        return unknown
+    previous = digests.matches(credentials.client_secret, client.previous_secret_digest or "")
+    return "a previous secret, which has expired" if previous else "wrong secret"
 
 
 def read_credentials(request: ProtocolRequest) -> Credentials:

@@ -41,8 +41,10 @@ class RefreshTokenGrant(TokenResponse, AuthlibRefreshTokenGrant):
         digest, client_id = digests.digest(refresh_token), self.request.client.client_id
         used = tokens.use_refresh(digest, client_id, clock.now())
         if not used and not self._is_repeated(digest, client_id):
+            self._note_reason(digest, client_id)
             raise InvalidGrantError("The refresh token is unknown, expired, used or revoked.")
         if self.presented is None:
+            self._note_reason(digest, client_id)
             raise InvalidGrantError("The refresh token's grant has ended.")
         self.request.approval = self.presented
         return self.presented
@@ -58,10 +60,17 @@ class RefreshTokenGrant(TokenResponse, AuthlibRefreshTokenGrant):
             return True
         grants.end_one(used.grant_id, "refresh_token_reuse")
         self.request.keep_changes = True
+        self.request.details["user"] = used.user_id
         audit.event(
             "refresh_token_reused", user=used.user_id, client=client_id, grant=used.grant_id
         )
         raise InvalidGrantError("The refresh token was used before; its grant has been revoked.")
+
+    def _note_reason(self, digest: str, client_id: str) -> None:
+        """What the answer does not tell apart is told to the log and the audit trail."""
+        found = tokens.circumstances_of_refresh(digest)
+        reason = found.reason_for(client_id, clock.now()) if found else "unknown"
+        self.request.details |= {"reason": reason, "user": found.user_id if found else None}
 
     def refresh_token(self) -> tuple[str, str | None]:
         """The successor, derived, so that a retry gets the same one."""

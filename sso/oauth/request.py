@@ -27,6 +27,9 @@ class ProtocolRequest(OAuth2Request):
         self.authorization_request: AuthorizationRequest | None = None
         self.approval: Approval | None = None
         self.issued: NewToken | None = None
+        self.claimed_client: str | None = None  # before it has proven who it is
+        self.details: dict[str, object] = {}  # of a refusal, for the log and the audit trail alone
+        self.is_told = False  # an event of its own tells of the refusal
 
     @property
     def form(self) -> dict[str, str]:

@@ -11,7 +11,7 @@ from werkzeug.datastructures import Headers
 from sso import errors
 from sso.flow.request import can_be_posted
 from sso.models import Client
-from sso.oauth import authorization_response, client_authentication
+from sso.oauth import authorization_response, client_authentication, refusal
 from sso.oauth.request import ProtocolRequest
 from sso.store import clients
 
@@ -84,10 +84,16 @@ class AuthorizationServer(AuthlibAuthorizationServer):
         body = json.dumps(payload) if isinstance(payload, dict) else payload
         return ProtocolResponse(body, status=status, headers=headers)
 
-    def handle_error_response(self, request: ProtocolRequest, error: OAuth2Error) -> Response:
-        """To a proven address; else a page in the browser's case and JSON in the backend's."""
+    def handle_error_response(
+        self, request: ProtocolRequest | None, error: OAuth2Error
+    ) -> Response:
+        """To a proven address; else a page in the browser's case and JSON in the backend's.
+
+        `None`: the request could not be read.
+        """
+        refusal.note(request, error)
         description = error.get_error_description() or "The request is not valid."
-        if error.redirect_uri:
+        if request and error.redirect_uri:
             data = request.payload.data
             posted = data.get("response_mode") == "form_post" and can_be_posted(
                 error.redirect_uri, data.get("state", "")

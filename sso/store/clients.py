@@ -48,6 +48,17 @@ def find_enabled(client_id: str) -> Client | None:
     return and_rest(row)[0] if row else None
 
 
+_DISABLED_AT = select(Client.disabled_at).where(Client.client_id == bindparam("client_id"))
+
+
+def why_not_enabled(client_id: str) -> str | None:
+    """Why `find_enabled` finds nothing, in a few words."""
+    row = prepared.first(_DISABLED_AT, {"client_id": client_id})
+    if row is None:
+        return "unknown client"
+    return "disabled client" if row[0] else None
+
+
 def and_rest(row: Row) -> tuple[Client, Row]:
     """The client, to be read alone, of a row that begins with `COLUMNS`; and what follows them."""
     return _built(row[: len(COLUMNS)]), row[len(COLUMNS) :]

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 from sqlalchemy import bindparam, exists, insert, select, update
 
 from sso.models import AuthorizationCode, Client, Grant
-from sso.store import clients, grants, prepared, reuse
+from sso.store import circumstances, clients, grants, prepared, reuse
+from sso.store.circumstances import Circumstances
 from sso.store.grants import Approval
 
 _CODES = prepared.table(AuthorizationCode)
@@ -71,6 +72,21 @@ def use(digest: str, client_id: str, now: datetime) -> bool:
     One atomic statement.
     """
     return prepared.changed(_USE, {"code_digest": digest, "client": client_id, "now": now})
+
+
+_CIRCUMSTANCES = circumstances.statement(
+    _CODES,
+    _CODES.c.digest == bindparam("code_digest"),
+    digest=_CODES.c.digest,
+    expires_at=_CODES.c.expires_at,
+    used_at=_CODES.c.used_at,
+)
+
+
+def circumstances_of(digest: str) -> Circumstances | None:
+    """Why a code may have been refused; `None`: there is no such code."""
+    row = prepared.first(_CIRCUMSTANCES, {"code_digest": digest})
+    return Circumstances._make(row) if row else None
 
 
 _FIND_USED = reuse.statement(_CODES, _CODES.c.digest, _CODES.c.used_at)

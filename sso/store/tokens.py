@@ -10,7 +10,8 @@ from sqlalchemy.orm import contains_eager
 from sso import clock
 from sso.extensions import db
 from sso.models import Client, Grant, Token, User
-from sso.store import clients, grants, prepared, reuse
+from sso.store import circumstances, clients, grants, prepared, reuse
+from sso.store.circumstances import Circumstances
 from sso.store.grants import Approval
 from sso.store.users import PERSON, Person
 
@@ -158,6 +159,34 @@ _FIND_USED_REFRESH = reuse.statement(
 def find_used_refresh(digest: str, client_id: str) -> reuse.Used | None:
     """A refresh token of this client that was used before, and whose grant lives."""
     return reuse.find(_FIND_USED_REFRESH, digest, client_id)
+
+
+_CIRCUMSTANCES_OF_REFRESH = circumstances.statement(
+    _TOKENS,
+    _TOKENS.c.refresh_digest == bindparam("digest"),
+    digest=_TOKENS.c.refresh_digest,
+    expires_at=_TOKENS.c.refresh_expires_at,
+    used_at=_TOKENS.c.refresh_used_at,
+)
+_CIRCUMSTANCES_OF_ACCESS = circumstances.statement(
+    _TOKENS,
+    _TOKENS.c.jti == bindparam("jti"),
+    digest=_TOKENS.c.access_digest,
+    expires_at=_TOKENS.c.expires_at,
+    revoked_at=_TOKENS.c.revoked_at,
+)
+
+
+def circumstances_of_refresh(digest: str) -> Circumstances | None:
+    """Why a refresh token may have been refused; `None`: there is no such token."""
+    row = prepared.first(_CIRCUMSTANCES_OF_REFRESH, {"digest": digest})
+    return Circumstances._make(row) if row else None
+
+
+def circumstances_of_access(jti: str) -> Circumstances | None:
+    """Why an access token may have been refused; `None`: there is no such token."""
+    row = prepared.read(_CIRCUMSTANCES_OF_ACCESS, {"jti": jti})
+    return Circumstances._make(row) if row else None
 
 
 def revoke_access(token: Token) -> None:

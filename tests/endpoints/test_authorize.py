@@ -1,13 +1,17 @@
 """The authorization endpoint (RFC 6749 §4.1, OIDC Core §3.1.2)."""
 
+import html
 import json
 import re
 
 import pytest
 from flask import Flask
 
+from sso import sealed_request
+from sso.extensions import db
 from sso.models import User
-from tests.actors import BASE, ISSUER, ORIGIN, Browser, RelyingParty, claims_of
+from sso.sealed_request import SealedRequest, seal, unseal
+from tests.actors import BASE, ISSUER, ORIGIN, Browser, Page, RelyingParty, claims_of
 from tests.conftest import Clock
 from tests.factories import make_client, make_user
 
@@ -240,13 +244,66 @@ def test_form_post(browser: Browser, client: RelyingParty, user: User) -> None:
     assert page.fields["error"] == "invalid_scope"
 
 
+def back_link(page: Page) -> str:
+    """The link of the page about a missing group that leads back to the application."""
+    (found,) = re.findall(r'<a class="button primary" href="([^"]+)"', page.html)
+    return html.unescape(found)
+
+
 def test_members_only(app: Flask, browser: Browser, user: User) -> None:
     client = make_client(app, groups=["board"])
     browser.authorize(client)
     page = browser.sign_in()
     assert page.status == 403
     assert "Books" in page.html
-    assert browser.authorize(client, prompt="none").error == "access_denied"
+    told = {
+        "error": "access_denied",
+        "error_description": "The user is not in a group that may use this client.",
+        "state": "st4te",
+        "iss": ISSUER,
+    }
+    assert browser.open(back_link(page)).parameters == told
+    assert browser.authorize(client, prompt="none").parameters == told
+
+
+def test_who_became_a_member_meanwhile_is_not_turned_away(
+    app: Flask, browser: Browser, user: User
+) -> None:
+    client = make_client(app, groups=["board"], first_party=True)
+    browser.authorize(client)
+    back = back_link(browser.sign_in())
+    with app.app_context():
+        found = db.session.get(User, user.id)
+        assert found
+        found.groups = ["board"]
+        db.session.commit()
+    assert browser.open(back).code
+
+
+def test_the_users_own_no_is_told_as_such(app: Flask, browser: Browser, user: User) -> None:
+    """At a client with groups, too."""
+    client = make_client(app, groups=["staff"])
+    with app.app_context():
+        found = db.session.get(User, user.id)
+        assert found
+        found.groups = ["staff"]
+        db.session.commit()
+    browser.authorize(client)
+    browser.sign_in()
+    assert browser.deny().parameters["error_description"] == "The user refused."
+
+
+def test_a_way_back_that_an_older_version_sealed(app: Flask) -> None:
+    """And one for an older version, which reads four values."""
+    with app.test_request_context():
+        for denied, turned_away in ((True, False), (False, True), (False, False)):
+            asked = SealedRequest({"a": "b"}, denied=denied, turned_away=turned_away)
+            sealed = seal(asked)
+            read = unseal(sealed)
+            assert read
+            assert (read.denied, read.turned_away) == (denied, turned_away)
+            *_, refusal = sealed_request._serializer().loads(sealed)
+            assert bool(refusal) == (denied or turned_away)
 
 
 def test_first_party_is_not_asked(app: Flask, browser: Browser, user: User) -> None:

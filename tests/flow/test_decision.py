@@ -176,6 +176,57 @@ def test_the_table(row: Row) -> None:
         assert found == wanted
 
 
+SILENT = asking(prompt="none")
+USERS_NO = "The user refused."
+NOT_A_MEMBER = "The user is not in a group that may use this client."
+# What the client is told must be the cause, and no other.
+DESCRIPTIONS: dict[str, Row] = {
+    "the user's own no": (
+        asking(RESUMED, denied=True), SESSION, CONSENT, OPEN, USERS_NO),
+    "the user's own no, then signed out": (
+        asking(RESUMED, denied=True), None, None, OPEN, USERS_NO),
+    "the user's own no, then out of the group": (
+        asking(RESUMED, denied=True), SESSION, CONSENT, OTHERS, USERS_NO),
+    "back from the page about the group": (
+        asking(RESUMED, turned_away=True), SESSION, None, OTHERS, NOT_A_MEMBER),
+    "back from it, signed out meanwhile": (
+        asking(RESUMED, turned_away=True), None, None, OTHERS, NOT_A_MEMBER),
+    "no member, silently": (SILENT, SESSION, CONSENT, OTHERS, NOT_A_MEMBER),
+    "nobody, silently": (
+        SILENT, None, None, OPEN, "The user has to sign in, and prompt=none forbids it."),
+    "another user, silently": (
+        asking(SILENT, hinted_subject="erin"), SESSION, CONSENT, OPEN,
+        "Another user is signed in than the request names, and prompt=none forbids a sign-in."),
+    "too old, silently": (
+        asking(SILENT, max_age=60), SESSION, CONSENT, OPEN,
+        "The sign-in is older than max_age allows, and prompt=none forbids a new one."),
+    "no factor set up, silently": (
+        SILENT, SESSION, CONSENT, STRICT,
+        "The user has to set up a second factor, and prompt=none forbids it."),
+    "a factor to show, silently": (
+        SILENT, EQUIPPED, CONSENT, STRICT,
+        "The user has to show a second factor, and prompt=none forbids it."),
+    "no consent, silently": (
+        SILENT, SESSION, None, OPEN, "The user has to consent, and prompt=none forbids it."),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("row", DESCRIPTIONS.values(), ids=DESCRIPTIONS.keys())
+def test_a_refusal_tells_its_cause(row: Row) -> None:
+    request, session, consent, policy, description = row
+    found = decide(request, session, consent, policy, SOON)
+    assert isinstance(found, Refuse)
+    assert found.description == description
+
+
+def test_who_was_turned_away_and_is_a_member_now_goes_on() -> None:
+    """What the page said is judged again: the operator may have added the person meanwhile."""
+    back = asking(RESUMED, turned_away=True)
+    assert decide(back, SESSION, CONSENT, STAFF, SOON) == Answer()
+    assert decide(back, SESSION, None, STAFF, SOON) == AskConsent(NEEDED)
+    assert decide(back, SESSION, CONSENT, OTHERS, SOON) == Refuse("access_denied", NOT_A_MEMBER)
+
+
 PROMPTS = st.one_of(
     st.just(frozenset({"none"})),
     st.frozensets(st.sampled_from(["login", "consent", "select_account"])),
@@ -197,6 +248,7 @@ REQUESTS = st.builds(
     resumed=st.booleans(),
     selected=st.none() | USERS,
     denied=st.booleans(),
+    turned_away=st.booleans(),
 )
 GROUPS = st.frozensets(st.sampled_from(["staff", "board"]))
 SESSIONS = st.none() | st.builds(

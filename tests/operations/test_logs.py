@@ -59,6 +59,21 @@ def test_the_request_id_goes_in_and_out(logging_server: Server) -> None:
     assert 0 < line["duration_ms"] < 60_000
 
 
+def test_a_refused_request_says_why(logging_server: Server) -> None:
+    answer = requests.get(
+        f"{logging_server.base_url}/oauth2/userinfo",
+        headers={"Authorization": "Bearer not-a-token"},
+        timeout=10,
+    )
+    (line,) = access_lines(logging_server, answer.headers["X-Request-ID"])
+    assert (line["status"], line["error"]) == (401, "invalid_token")
+    assert line["description"] == answer.json()["error_description"]
+    assert line["reason"] == "not a token of this server"
+    answer = requests.get(f"{logging_server.base_url}/oauth2/tokens?code=x", timeout=10)
+    (line,) = access_lines(logging_server, answer.headers["X-Request-ID"])
+    assert (line["status"], line["path"]) == (404, "/api/auth/oauth2/tokens")
+
+
 @pytest.mark.parametrize("given", ["short", "x" * 65, "a b c d e f g h", 'evil"},{"x":"'])
 def test_another_id_is_not_believed(logging_server: Server, given: str) -> None:
     answer = requests.get(

@@ -1,0 +1,73 @@
+"""What is noted of a protocol error, for the log and the audit trail (see `sso.refusals`)."""
+
+from authlib.oauth2.rfc6749.errors import OAuth2Error
+from flask import request as flask_request
+
+from sso import clock, refusals
+from sso.oauth import access_tokens, bearer
+from sso.oauth.client_authentication import ClientAuthenticationFailed
+from sso.oauth.request import ProtocolRequest
+from sso.store import tokens
+
+# Where a client proves who it is; all else is a browser's, sent by anybody.
+_OF_BACKENDS = {
+    "sso.token": "tokens_refused",
+    "sso.revoke": "revocation_refused",
+    "sso.introspect": "introspection_refused",
+}
+_OF_BROWSERS = {"sso.end_session": "end_session_refused"}
+_AUTHORIZATION = "authorization_refused"  # at each step of its way
+# The answers to prompt=none that say no more than "not now": they must not hide others.
+_NOT_NOW = frozenset(
+    {"login_required", "consent_required", "interaction_required", "account_selection_required"}
+)
+_LONGEST_CLIENT_ID = 48
+
+
+def note(request: ProtocolRequest | None, error: OAuth2Error) -> None:
+    """Note an error that is about to be answered; `None`: the request could not be read."""
+    place = flask_request.endpoint or ""
+    event = _OF_BACKENDS.get(place) or _OF_BROWSERS.get(place, _AUTHORIZATION)
+    if isinstance(error, ClientAuthenticationFailed):
+        event = "client_authentication_failed"
+    budget: str | None = f"silent_{event}" if error.error in _NOT_NOW else event
+    client = None
+    if request:
+        client = request.claimed_client or request.payload.client_id
+        if place in _OF_BACKENDS and request.client:
+            client, budget = request.client.client_id, None
+    fields: dict[str, object] = {
+        "error": error.error,
+        "description": error.get_error_description() or None,
+        "client": client[:_LONGEST_CLIENT_ID] if client else None,
+    }
+    if request:
+        if request.approval:
+            fields["user"] = request.approval.user_id
+        fields |= request.details
+    refusals.note(None if request and request.is_told else event, budget=budget, **fields)
+
+
+def note_access_token(error: OAuth2Error) -> None:
+    """Note why userinfo is refused, and whose token was presented."""
+    fields: dict[str, object] = {
+        "error": error.error,
+        "description": error.get_error_description(),
+    }
+    if isinstance(error, bearer.MissingToken):
+        refusals.note(None, budget=None, **fields)
+        return
+    if error.status_code != 400:  # there is one token, and it can be read
+        fields |= _about(bearer.presented() or "")
+    event = "access_token_refused"
+    refusals.note(event, budget=event, **fields)
+
+
+def _about(token: str) -> dict[str, object]:
+    jti = access_tokens.claimed_jti(token)
+    found = tokens.circumstances_of_access(jti) if jti else None
+    if found is None:
+        return {"reason": "unknown" if jti else "not a token of this server"}
+    is_genuine = access_tokens.is_genuine(token, found.digest)
+    reason = found.reason(clock.now()) if is_genuine else "altered"
+    return {"client": found.client_id, "user": found.user_id, "reason": reason}

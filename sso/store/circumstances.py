@@ -1,0 +1,89 @@
+"""Why a code or a token is not taken: looked up once it was refused."""
+
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Select, Table, null, select
+
+from sso.models import BrowserSession, Client, Grant, User
+
+
+class Circumstances(NamedTuple):
+    """What a code or a token hangs on, and when each part of it ended."""
+
+    digest: str | None
+    expires_at: datetime | None
+    used_at: datetime | None
+    revoked_at: datetime | None
+    client_id: str
+    user_id: UUID
+    scope: str
+    ended_at: datetime | None
+    end_reason: str | None
+    user_disabled_at: datetime | None
+    client_disabled_at: datetime | None
+    session_ended_at: datetime | None
+    session_expires_at: datetime | None
+
+    def reason_for(self, client_id: str, now: datetime) -> str | None:
+        """As `reason`, for a code or a refresh token, which a client presents."""
+        if self.client_id != client_id:
+            return "issued to another client"
+        if found := self.reason(now):
+            return found
+        session_lives = (
+            self.session_ended_at is None
+            and self.session_expires_at is not None
+            and self.session_expires_at > now
+        )
+        is_offline = "offline_access" in self.scope.split()
+        return None if session_lives or is_offline else "session ended"
+
+    def reason(self, now: datetime) -> str | None:
+        """In a few words why it is refused; `None`: by these circumstances it is not."""
+        if self.used_at:
+            return "used before"
+        if self.ended_at:
+            return f"its grant has ended: {self.end_reason}"
+        if self.revoked_at:
+            return "revoked"
+        if self.expires_at is None or self.expires_at <= now:
+            return "expired"
+        if self.user_disabled_at:
+            return "user disabled"
+        return "client disabled" if self.client_disabled_at else None
+
+
+def statement(
+    table: Table,
+    found_by: ColumnElement[bool],
+    *,
+    digest: ColumnElement[Any],
+    expires_at: ColumnElement[Any],
+    used_at: ColumnElement[Any] | None = None,
+    revoked_at: ColumnElement[Any] | None = None,
+) -> Select[Any]:
+    """Finds the circumstances of a row of a table that belongs to a grant."""
+    return (
+        select(
+            digest,
+            expires_at,
+            null() if used_at is None else used_at,
+            null() if revoked_at is None else revoked_at,
+            Grant.client_id,
+            Grant.user_id,
+            Grant.scope,
+            Grant.ended_at,
+            Grant.end_reason,
+            User.disabled_at,
+            Client.disabled_at,
+            BrowserSession.ended_at,
+            BrowserSession.expires_at,
+        )
+        .join_from(table, Grant, Grant.id == table.c.grant_id)
+        .join(User, User.id == Grant.user_id)
+        .join(Client, Client.client_id == Grant.client_id)
+        .outerjoin(BrowserSession, BrowserSession.id == Grant.session_id)
+        .where(found_by)
+    )

@@ -1,0 +1,227 @@
+"""README's code blocks, extracted from it and run as they stand, against a real server.
+
+What stands in for the reader: an address of the test's own server instead of the example's, and
+values where the README has "…". Nothing else is changed.
+"""
+
+import importlib.util
+import json
+import os
+import pty
+import re
+import secrets
+import shlex
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from string import Template
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+import requests
+from flask import Flask
+
+from sso.doctor.visitor import Page, Visitor
+from tests.actors import claims_of, pkce
+from tests.services import ROOT, Server
+
+README = (ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+CALLBACK = "https://wiki.example.com/oauth/callback"
+EXAMPLE = "https://login.example.com/api/auth"
+PASSWORD = "correct horse battery"
+
+# By their first lines: each block is run by a test here, or stands here with the reason.
+RUN = {
+    ".venv/bin/flask db upgrade",
+    "from authlib.integrations.flask_client import OAuth",
+    "format = 1",
+}
+NOT_RUN = {
+    "python3 -m venv .venv && .venv/bin/pip install -q -c constraints.txt -e . "
+    "&& .venv/bin/flask demo": "installs from the network; tests/journeys/test_demo.py runs it",
+    "python3 -m venv .venv && .venv/bin/pip install -q -c constraints.txt -e '.[test]' "
+    "&& .venv/bin/pytest": "installs from the network, and would run these tests within themselves",
+    "$ .venv/bin/flask demo": "what the demo prints; tests/journeys/test_demo.py runs it",
+    ".venv/bin/python -m tests.bench  # SQLite, 2 workers on one core":
+        "takes minutes; tests/bench/test_bench.py runs it with few requests",
+}  # fmt: skip
+
+
+def first_line(block: str) -> str:
+    return re.sub(r" {2,}", "  ", block.strip().splitlines()[0])
+
+
+def block(beginning: str) -> str:
+    """The one block with this first line."""
+    (found,) = [text for _, text in BLOCKS if first_line(text) == beginning]
+    return str(found)
+
+
+def filled(text: str, **values: str) -> str:
+    """The text with a value for each "…" that follows a name."""
+    for name, value in values.items():
+        text, count = re.subn(rf"(\b{name}\s*=\s*\"?)…", lambda m, v=value: m[1] + v, text)
+        assert count == 1, name
+    assert "…" not in text
+    return text
+
+
+def test_every_block_is_run_or_there_is_a_reason() -> None:
+    assert {first_line(text) for _, text in BLOCKS} == RUN | NOT_RUN.keys()
+    assert README.count("```") == 2 * len(BLOCKS)
+
+
+def test_what_is_not_run_names_what_there_is() -> None:
+    for text in (text for _, text in BLOCKS if first_line(text) in NOT_RUN):
+        for module in re.findall(r"python -m ([\w.]+)", text):
+            assert module == "venv" or importlib.util.find_spec(module), module
+        for path in re.findall(r"-c (\S+\.txt)", text):
+            assert (ROOT / path).is_file()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The database is made by the block that registers an application."""
+    made = Server(tmp_path_factory.mktemp("readme"))
+    made.printed = typed(made, block(".venv/bin/flask db upgrade"))  # type: ignore[attr-defined]
+    with made.serving():
+        yield made
+
+
+def typed(server: Server, script: str) -> str:
+    """Run a script of the shell at a terminal, whose person types the password when asked."""
+    assert script.count(".venv/bin/") == len(script.strip().splitlines())
+    script = script.replace(".venv/bin/", f"{Path(sys.executable).parent}/")
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        ["sh", "-e", "-c", script],
+        cwd=ROOT, env=server.environ, start_new_session=True,
+        stdin=theirs, stdout=subprocess.PIPE, stderr=theirs,
+    )  # fmt: skip
+    os.close(theirs)
+    said = b""
+    try:
+        while data := os.read(ours, 4096):
+            asked = data.count(b": ")
+            said += data
+            if b"assword" in data or b"epeat" in data:
+                os.write(ours, asked * f"{PASSWORD}\n".encode())
+    except OSError:  # the other end is closed
+        pass
+    finally:
+        os.close(ours)
+    printed, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, said.decode() + printed.decode()
+    assert PASSWORD.encode() not in said + printed
+    return printed.decode()
+
+
+@pytest.fixture(scope="module")
+def registered(server: Server) -> dict[str, str]:
+    """What `client create` printed for its reader."""
+    found = re.findall(r"^(client_id|client_secret) +(\S+)$", server.printed, re.MULTILINE)  # type: ignore[attr-defined]
+    assert [name for name, _ in found] == ["client_id", "client_secret"]
+    return dict(found)
+
+
+def sign_in_and_allow(server: Server, url: str) -> Page:
+    """Be the person with the browser, up to the application's callback address."""
+    visitor = Visitor(server.base_url, CALLBACK)
+    page = visitor.open(url)
+    page = visitor.submit(page, {"email": "you@example.com", "password": PASSWORD})
+    if ("decision", "allow") in page.buttons:
+        page = visitor.submit(page, {"decision": "allow"})
+    assert page.url.startswith(CALLBACK), page.response and page.response.text
+    return page
+
+
+def test_the_example_learns_name_and_email(server: Server, registered: dict[str, str]) -> None:
+    source = filled(
+        block("from authlib.integrations.flask_client import OAuth"),
+        **registered,
+        secret_key=secrets.token_hex(),
+    )
+    assert EXAMPLE in source
+    example: dict[str, Any] = {"__name__": "wiki"}
+    exec(compile(source.replace(EXAMPLE, server.base_url), "README.md", "exec"), example)
+    app: Flask = example["app"]
+    application, here = app.test_client(), "https://wiki.example.com"
+    sent = application.get("/login", base_url=here)
+    arrived = sign_in_and_allow(server, sent.headers["Location"])
+    answer = application.get(arrived.url.removeprefix(here), base_url=here)
+    assert (answer.status_code, answer.headers["Location"]) == (302, "/")
+    with application.session_transaction(base_url=here) as session:
+        user = session["user"]
+    assert user["sub"]
+    assert (user["name"], user["email"]) == ("Your Name", "you@example.com")
+    assert user["email_verified"] is True  # as --email-verified says
+
+
+def test_the_six_steps_by_hand(server: Server, registered: dict[str, str]) -> None:
+    steps = re.findall(r"^[1-6]\. (.*)$", README.split("The six steps by hand:")[1], re.MULTILINE)
+    one, two, three, four, five, six = [re.findall(r"`([^`]+)`", step) for step in steps[:6]]
+    verifier, challenge = pkce()
+    known = {
+        **registered, "redirect_uri": CALLBACK, "state": "st4te", "code_challenge": challenge,
+        "code_verifier": verifier,
+    }  # fmt: skip
+
+    def given(pairs: list[tuple[str, str]]) -> dict[str, str]:
+        return {name: known[name] if value == "…" else value for name, value in pairs}
+
+    method, address = one[0].split()
+    asked = given(parse_qsl(urlsplit(address).query))
+    prepared = requests.Request(method, server.base_url + urlsplit(address).path, params=asked)
+    arrived = sign_in_and_allow(server, prepared.prepare().url or "")
+
+    names, sent = dict(parse_qsl(urlsplit(two[0]).query)), parse_qsl(urlsplit(arrived.url).query)
+    assert names.keys() == dict(sent).keys()
+    assert dict(sent)["state"] == "st4te"
+    known["code"] = dict(sent)["code"]
+
+    command, *arguments = shlex.split(three[0])
+    assert command == "curl"
+    assert arguments[:-1:2] == ["-d"] * (len(arguments) // 2)
+    form = given([(n, v) for n, _, v in (pair.partition("=") for pair in arguments[1:-1:2])])
+    environ = {"BASE": server.base_url}
+    token = requests.post(Template(arguments[-1]).substitute(environ), data=form, timeout=10).json()
+    assert set(four) <= token.keys()
+    assert token["scope"] == "openid profile email"
+
+    command, option, header, url = shlex.split(five[0])
+    assert (command, option) == ("curl", "-H")
+    environ["ACCESS_TOKEN"] = token["access_token"]
+    name, _, value = Template(header).substitute(environ).partition(": ")
+    profile = requests.get(
+        Template(url).substitute(environ), headers={name: value}, timeout=10
+    ).json()
+    shown = dict(re.findall(r'"(\w+)": ("…"|true)', six[0]))
+    assert shown.keys() <= profile.keys()
+    assert all(profile[claim] is True for claim, value in shown.items() if value == "true")
+    assert profile["sub"] == profile["id"] == claims_of(token["id_token"])["sub"]
+
+
+def test_the_file_with_clients_and_users(server: Server, tmp_path: Path) -> None:
+    text, secret, file = block("format = 1"), "sso_cs_" + "s" * 43, tmp_path / "wiki"
+    file.write_text(secret + "\n")
+    assert text.count("/run/secrets/wiki") == 1
+    declaration = tmp_path / "declaration.toml"
+    declaration.write_text(text.replace("/run/secrets/wiki", str(file)))
+    (client,), (user,) = (tomllib.loads(text)[kind] for kind in ("clients", "users"))
+    environ = {"FIRST_PASSWORD": "another horse battery"}
+    server.flask("apply", str(declaration), **environ)
+    shown = json.loads(server.flask("client", "show", client["client_id"], "--json"))
+    assert shown["redirect_uris"] == client["redirect_uris"]
+    assert json.loads(server.flask("user", "show", user["email"], "--json"))["groups"] == ["staff"]
+    answer = requests.post(
+        f"{server.base_url}/oauth2/introspect",
+        data={"client_id": client["client_id"], "client_secret": secret, "token": "x"},
+        timeout=10,
+    )
+    assert answer.json() == {"active": False}
+    again = server.flask("apply", str(declaration), "--plan", "--json", **environ)
+    assert json.loads(again)["changes"] == []
