@@ -168,8 +168,8 @@ def remove(app: Flask, number: int) -> None:
         db.session.commit()
 
 
-@pytest.mark.parametrize("later", [0, 1])
-def test_an_event_of_another_history(sealed: Flask, later: int) -> None:
+@pytest.mark.parametrize(("later", "says_so"), [(0, False), (0, True), (1, False)])
+def test_an_event_of_another_history(sealed: Flask, later: int, says_so: bool) -> None:
     """Sealed with the same key at the same place, before a backup was brought back."""
     with sealed.app_context():
         ends = dict(db.session.execute(text("SELECT * FROM audit_chain")).one()._mapping)
@@ -184,7 +184,7 @@ def test_an_event_of_another_history(sealed: Flask, later: int) -> None:
     assert verify(sealed)[0] == []
     remove(sealed, 5)
     put(sealed, other)
-    if not later:  # the last one: they write its seal to the end of the chain, too
+    if says_so:  # they write its seal to the end of the chain, too
         with sealed.app_context():
             db.session.execute(update(AuditChain).values(head_seal=other["seal"]))
             db.session.commit()
@@ -209,4 +209,4 @@ def test_an_event_that_was_purged_is_put_back(sealed: Flask, clock: Clock) -> No
         assert audit_chain.purge(timedelta(days=1), at_most=2) == 2
     assert verify(sealed)[0] == []
     put(sealed, old)
-    assert verify(sealed)[0] == ["event 1 lies before the beginning of the chain"]
+    assert "event 1 lies before the beginning of the chain" in verify(sealed)[0]
