@@ -84,7 +84,7 @@ def test_each_end_of_the_chain(sealed: Flask, column: str) -> None:
         new = old + 1 if isinstance(old, int) else "0" * 64
         db.session.execute(update(AuditChain).values({column: new}))
         db.session.commit()
-    assert verify(sealed)[0]
+    assert "forged" in verify(sealed)[0][0]
     happen(sealed, 1)
     assert verify(sealed)[0]  # and nothing is added to it as if it were whole
 
@@ -144,3 +144,69 @@ def test_a_noted_head(sealed: Flask) -> None:
 def test_a_noted_head_of_a_trail_that_is_gone(app: Flask, clock: Clock) -> None:
     assert verify(app)[0] == []
     assert verify(app, "--head", f"3:{'0' * 64}")[0]
+
+
+def take(app: Flask, number: int) -> dict[str, object]:
+    """A row, as whoever can write to the database keeps it."""
+    with app.app_context():
+        statement = text("SELECT * FROM audit_events WHERE number = :number")
+        return dict(db.session.execute(statement, {"number": number}).one()._mapping)
+
+
+def put(app: Flask, row: dict[str, object]) -> None:
+    with app.app_context():
+        values = ", ".join(f":{name}" for name in row)
+        statement = text(f"INSERT INTO audit_events ({', '.join(row)}) VALUES ({values})")
+        db.session.execute(statement, row)
+        db.session.commit()
+
+
+def remove(app: Flask, number: int) -> None:
+    with app.app_context():
+        statement = text("DELETE FROM audit_events WHERE number = :number")
+        db.session.execute(statement, {"number": number})
+        db.session.commit()
+
+
+@pytest.mark.parametrize(("later", "says_so"), [(0, False), (0, True), (1, False)])
+def test_an_event_of_another_history(sealed: Flask, later: int, says_so: bool) -> None:
+    """Sealed with the same key at the same place, before a backup was brought back."""
+    with sealed.app_context():
+        ends = dict(db.session.execute(text("SELECT * FROM audit_chain")).one()._mapping)
+    happen(sealed, 1)
+    assert verify(sealed)[0] == []
+    other = take(sealed, 5)
+    remove(sealed, 5)
+    with sealed.app_context():
+        db.session.execute(update(AuditChain).values(ends))
+        db.session.commit()
+    happen(sealed, 1 + later)
+    assert verify(sealed)[0] == []
+    remove(sealed, 5)
+    put(sealed, other)
+    if says_so:  # they write its seal to the end of the chain, too
+        with sealed.app_context():
+            db.session.execute(update(AuditChain).values(head_seal=other["seal"]))
+            db.session.commit()
+    assert verify(sealed)[0]
+
+
+def test_an_event_behind_the_end(sealed: Flask) -> None:
+    with sealed.app_context():
+        ends = dict(db.session.execute(text("SELECT * FROM audit_chain")).one()._mapping)
+    happen(sealed, 1)
+    assert verify(sealed)[0] == []
+    with sealed.app_context():
+        db.session.execute(update(AuditChain).values(ends))
+        db.session.commit()
+    assert "event 5 lies behind the end of the chain" in verify(sealed)[0]
+
+
+def test_an_event_that_was_purged_is_put_back(sealed: Flask, clock: Clock) -> None:
+    old = take(sealed, 1)
+    clock.move(days=2)
+    with sealed.app_context():
+        assert audit_chain.purge(timedelta(days=1), at_most=2) == 2
+    assert verify(sealed)[0] == []
+    put(sealed, old)
+    assert "event 1 lies before the beginning of the chain" in verify(sealed)[0]

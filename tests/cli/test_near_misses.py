@@ -1,0 +1,126 @@
+"""Commands: whom and what they change, and nobody and nothing beside."""
+
+import json
+from typing import Any
+
+import pytest
+from flask import Flask
+
+from sso.models import User
+from tests.actors import Browser, RelyingParty
+from tests.conftest import Clock
+from tests.factories import PASSWORD, make_client, make_user
+
+
+@pytest.fixture
+def run(app: Flask) -> Any:
+    def invoke(*arguments: str, stdin: str | None = None, code: int = 0) -> Any:
+        result = app.test_cli_runner().invoke(args=[*arguments, "--json"], input=stdin)
+        assert result.exit_code == code, result.output
+        return json.loads(result.stdout) if code == 0 else None
+
+    return invoke
+
+
+def takes(client: RelyingParty, secret: str) -> bool:
+    """Whether the client is known by this secret."""
+    answer = client.introspect("x", client_secret=secret)
+    assert answer.status_code in (200, 401)
+    return answer.status_code == 200
+
+
+def test_a_rotated_secret_at_once(client: RelyingParty, run: Any) -> None:
+    fresh = run("client", "rotate-secret", client.client_id)["client_secret"]
+    assert (takes(client, client.client_secret), takes(client, fresh)) == (False, True)
+
+
+@pytest.mark.parametrize(("minutes", "old"), [(119, True), (121, False), (60 * 24 * 400, False)])
+def test_a_rotated_secret_that_goes_on_for_a_while(
+    clock: Clock, client: RelyingParty, run: Any, minutes: int, old: bool
+) -> None:
+    fresh = run("client", "rotate-secret", client.client_id, "--keep-old", "2")["client_secret"]
+    assert takes(client, client.client_secret)
+    clock.move(minutes=minutes)
+    assert (takes(client, client.client_secret), takes(client, fresh)) == (old, True)
+
+
+def test_a_secret_that_is_rotated_twice(clock: Clock, client: RelyingParty, run: Any) -> None:
+    """At once, after a theft: what went on until then stops, too."""
+    second = run("client", "rotate-secret", client.client_id, "--keep-old", "24")["client_secret"]
+    third = run("client", "rotate-secret", client.client_id, "--keep-old", "24")["client_secret"]
+    found = [takes(client, one) for one in (client.client_secret, second, third)]
+    assert found == [False, True, True]
+    fourth = run("client", "rotate-secret", client.client_id)["client_secret"]
+    found = [takes(client, one) for one in (second, third, fourth)]
+    assert found == [False, False, True]
+
+
+def test_a_rotated_secret_of_another_client(app: Flask, client: RelyingParty, run: Any) -> None:
+    other = make_client(app, name="Other")
+    fresh = run("client", "rotate-secret", client.client_id, "--keep-old", "2")["client_secret"]
+    assert takes(other, other.client_secret)
+    assert not takes(other, fresh)
+    assert not takes(other, client.client_secret)
+
+
+@pytest.mark.parametrize("who", ["dana@example.com", "DANA@EXAMPLE.COM", " Dana@example.com "])
+def test_a_person_by_any_spelling(app: Flask, user: User, run: Any, who: str) -> None:
+    make_user(app, "erin@example.com", name="Erin")
+    assert run("user", "show", who)["id"] == str(user.id)
+    run("user", "disable", who)
+    assert not Browser(app).sign_in().path.endswith("/account")
+    assert Browser(app).sign_in("erin@example.com").path.endswith("/account")
+    run("user", "enable", who)
+    assert Browser(app).sign_in(" DANA@example.com").path.endswith("/account")
+
+
+def test_a_password_for_one(app: Flask, user: User, run: Any) -> None:
+    make_user(app, "erin@example.com", name="Erin")
+    run("user", "set-password", user.email, "--password-stdin", stdin="a new long password\n")
+    assert Browser(app).sign_in(password="a new long password").path.endswith("/account")
+    assert not Browser(app).sign_in(password=PASSWORD).path.endswith("/account")
+    assert Browser(app).sign_in("erin@example.com").path.endswith("/account")
+
+
+def test_deleting_one(app: Flask, user: User, client: RelyingParty, run: Any) -> None:
+    make_user(app, "erin@example.com", name="Erin")
+    other = make_client(app, name="Other")
+    run("user", "delete", user.email, "--yes")
+    run("client", "delete", client.client_id, "--yes")
+    assert [one["email"] for one in run("user", "list")] == ["erin@example.com"]
+    assert [one["client_id"] for one in run("client", "list")] == [other.client_id]
+
+
+def test_an_address_that_is_another_persons(app: Flask, user: User, run: Any) -> None:
+    make_user(app, "erin@example.com", name="Erin")
+    for spelling in ("erin@example.com", "ERIN@example.com"):
+        run("user", "update", user.email, "--email", spelling, code=1)
+    assert run("user", "show", user.email)["id"] == str(user.id)
+
+
+@pytest.mark.parametrize(
+    ("options", "verified"),
+    [
+        (("--name", "Dana Other"), True),
+        (("--email", "dana@example.com"), True),
+        (("--email", "dana@elsewhere.example"), False),
+        (("--email", "dana@elsewhere.example", "--email-verified"), True),
+        (("--no-email-verified",), False),
+    ],
+)
+def test_whether_the_address_is_verified(
+    user: User, run: Any, options: tuple[str, ...], verified: bool
+) -> None:
+    assert run("user", "update", user.email, *options)["email_verified"] is verified
+
+
+def test_the_active_key_is_not_retired(run: Any) -> None:
+    keys = {(one["alg"], one["state"]): one["kid"] for one in run("key", "list")}
+    run("key", "retire", keys["ES256", "active"], code=1)
+    run("key", "rotate")
+    run("key", "rotate", code=1)  # a client's cached key set may lack the new next ones
+    run("key", "rotate", "--force")
+    now = {one["kid"]: one["state"] for one in run("key", "list")}
+    assert now[keys["ES256", "active"]] == "retired"
+    run("key", "retire", keys["ES256", "active"])
+    assert keys["ES256", "active"] not in {one["kid"] for one in run("key", "list")}
