@@ -518,6 +518,31 @@ def test_strangers_do_not_fill_the_trail(
     assert all(one.getMessage().isprintable() for one in told)
 
 
+def test_many_networks_do_not_fill_the_trail(
+    scene: Scene, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refusals, "AN_HOUR", 3)
+    monkeypatch.setattr(refusals, "EVERYWHERE", 7)
+    for number in range(5):
+        for _ in range(2):
+            scene.client.userinfo("x", environ_overrides={"REMOTE_ADDR": f"203.0.113.{number}"})
+    names = [one["event"] for one in run("audit", "list", "--json")]
+    assert names.count("access_token_refused") == 7
+    assert len(names) == 8
+
+
+def test_one_network_does_not_hide_the_others(
+    scene: Scene, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refusals, "AN_HOUR", 3)
+    monkeypatch.setattr(refusals, "EVERYWHERE", 7)
+    for _ in range(20):
+        scene.client.userinfo("x")
+    scene.client.userinfo("x", environ_overrides={"REMOTE_ADDR": "203.0.113.7"})
+    (newest, *_) = run("audit", "list", "--json")
+    assert (newest["event"], newest["address"]) == ("access_token_refused", "203.0.113.7")
+
+
 def test_a_client_that_proves_itself_is_told_of_always(
     scene: Scene, run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
