@@ -16,6 +16,7 @@ from werkzeug.test import TestResponse
 from sso import audit_trail, refusals
 from sso.extensions import db
 from sso.models import AuditEvent, User
+from sso.store import clients
 from tests.actors import BASE, ORIGIN, Browser, RelyingParty, pkce
 from tests.conftest import Clock
 from tests.factories import make_client, make_user
@@ -85,6 +86,14 @@ class Scene:
     def flask(self, *arguments: str) -> None:
         result = self.app.test_cli_runner().invoke(args=[*arguments])
         assert result.exit_code == 0, result.output
+
+    def register(self, **metadata: object) -> None:
+        """Register the client for something else."""
+        with self.app.app_context():
+            row = clients.find(self.client.client_id)
+            assert row
+            row.set_client_metadata({**row.client_metadata, **metadata})
+            db.session.commit()
 
     def end_session(self, **more: str) -> None:
         self.browser.open(f"{ORIGIN}{BASE}/oauth2/end-session?{urlencode(more)}")
@@ -173,13 +182,13 @@ def _foreign_refresh(s: Scene) -> None:
 
 
 def _forbidden_group(s: Scene) -> None:
-    s.flask("client", "update", s.client.client_id, "--group", "board")
+    s.register(groups=["board"])
     s.browser.authorize(s.client)
     s.browser.sign_in()
 
 
 def _forbidden_group_silently(s: Scene) -> None:
-    s.flask("client", "update", s.client.client_id, "--group", "board")
+    s.register(groups=["board"])
     s.browser.sign_in()
     s.browser.authorize(s.client, prompt="none")
 
@@ -217,7 +226,7 @@ def _altered_access(s: Scene) -> None:
 
 
 def _insufficient_scope(s: Scene) -> None:
-    s.flask("client", "update", s.client.client_id, "--scope", "openid groups")
+    s.register(scope="openid groups")
     s.client.userinfo(s.tokens(scope="groups")["access_token"])
 
 
