@@ -4,8 +4,9 @@ Whoever refuses notes it. At the end of the request, when its transaction is ove
 fields of its line on the log and events of the trail. Descriptions are texts of ours; what a
 stranger sent is cut and cleaned.
 
-Strangers can be refused without end. So an event has a budget for each network, told once when it
-is used up; the line on the log is written anyway. Who has proven to be a client needs no budget.
+Strangers can be refused without end. So an event has a budget for each network and one for all,
+and it is told once when one is used up; the line on the log is written anyway. Who has proven to be
+a client needs no budget.
 """
 
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from flask import g
 from sso import audit, limiting
 
 AN_HOUR = 200  # events of a kind from one network
+EVERYWHERE = 10_000  # events of a kind in an hour, so that many networks do not fill the disk
 _NOTES = "sso_refusals"
 _LONGEST_SEGMENT = 36  # of a path: a UUID; what is longer may be a secret
 _LONGEST = 200
@@ -66,7 +68,7 @@ def shown_path(path: str) -> str:
 
 def _is_within(budget: str) -> bool:
     try:
-        limiting.spend(limiting.Flooding(budget, account=None, address=AN_HOUR), "")
+        limiting.spend(limiting.Flooding(budget, account=EVERYWHERE, address=AN_HOUR), "")
     except limiting.TooManyAttempts:
         return False
     return True

@@ -16,6 +16,7 @@ from werkzeug.test import TestResponse
 from sso import audit_trail, refusals
 from sso.extensions import db
 from sso.models import AuditEvent, User
+from sso.store import clients
 from tests.actors import BASE, ORIGIN, Browser, RelyingParty, pkce
 from tests.conftest import Clock
 from tests.factories import make_client, make_user
@@ -85,6 +86,14 @@ class Scene:
     def flask(self, *arguments: str) -> None:
         result = self.app.test_cli_runner().invoke(args=[*arguments])
         assert result.exit_code == 0, result.output
+
+    def register(self, **metadata: object) -> None:
+        """Register the client for something else."""
+        with self.app.app_context():
+            row = clients.find(self.client.client_id)
+            assert row
+            row.set_client_metadata({**row.client_metadata, **metadata})
+            db.session.commit()
 
     def end_session(self, **more: str) -> None:
         self.browser.open(f"{ORIGIN}{BASE}/oauth2/end-session?{urlencode(more)}")
@@ -173,13 +182,13 @@ def _foreign_refresh(s: Scene) -> None:
 
 
 def _forbidden_group(s: Scene) -> None:
-    s.flask("client", "update", s.client.client_id, "--group", "board")
+    s.register(groups=["board"])
     s.browser.authorize(s.client)
     s.browser.sign_in()
 
 
 def _forbidden_group_silently(s: Scene) -> None:
-    s.flask("client", "update", s.client.client_id, "--group", "board")
+    s.register(groups=["board"])
     s.browser.sign_in()
     s.browser.authorize(s.client, prompt="none")
 
@@ -217,7 +226,7 @@ def _altered_access(s: Scene) -> None:
 
 
 def _insufficient_scope(s: Scene) -> None:
-    s.flask("client", "update", s.client.client_id, "--scope", "openid groups")
+    s.register(scope="openid groups")
     s.client.userinfo(s.tokens(scope="groups")["access_token"])
 
 
@@ -516,6 +525,31 @@ def test_strangers_do_not_fill_the_trail(
     assert len(told) >= 6  # the log tells each of them
     assert all(len(one.getMessage()) < 1000 for one in told)
     assert all(one.getMessage().isprintable() for one in told)
+
+
+def test_many_networks_do_not_fill_the_trail(
+    scene: Scene, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refusals, "AN_HOUR", 3)
+    monkeypatch.setattr(refusals, "EVERYWHERE", 7)
+    for number in range(5):
+        for _ in range(2):
+            scene.client.userinfo("x", environ_overrides={"REMOTE_ADDR": f"203.0.113.{number}"})
+    names = [one["event"] for one in run("audit", "list", "--json")]
+    assert names.count("access_token_refused") == 7
+    assert len(names) == 8
+
+
+def test_one_network_does_not_hide_the_others(
+    scene: Scene, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refusals, "AN_HOUR", 3)
+    monkeypatch.setattr(refusals, "EVERYWHERE", 7)
+    for _ in range(20):
+        scene.client.userinfo("x")
+    scene.client.userinfo("x", environ_overrides={"REMOTE_ADDR": "203.0.113.7"})
+    (newest, *_) = run("audit", "list", "--json")
+    assert (newest["event"], newest["address"]) == ("access_token_refused", "203.0.113.7")
 
 
 def test_a_client_that_proves_itself_is_told_of_always(
