@@ -129,6 +129,9 @@ def load_settings(environ: Mapping[str, str], instance: Path) -> Settings:
         reading.faults.append(
             "AUTHLIB_INSECURE_TRANSPORT: it turns https checks off in Authlib; unset it"
         )
+    given, previous = (reading.values[f"SSO_SECRET_KEY{end}"] for end in ("", "_PREVIOUS"))
+    if given and given == previous:
+        reading.faults.append(SAME_KEY)
     if reading.faults:
         raise SettingsError(reading.faults)
     values = dict(reading.values)

@@ -107,6 +107,7 @@ def test_the_secret_key_before_this_one(tmp_path: Path) -> None:
     assert "hunter2" not in short[0]
     both = {"SSO_SECRET_KEY": LONG, "SSO_SECRET_KEY_PREVIOUS": LONG}
     assert "the same" in faults(both, tmp_path)[0]
+    assert len(faults({**both, "SSO_COLOUR": "blue"}, tmp_path)) == 2
     made = load_settings({}, tmp_path).secret_key
     assert "the same" in faults({"SSO_SECRET_KEY_PREVIOUS": made}, tmp_path)[0]
 

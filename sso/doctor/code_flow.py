@@ -17,9 +17,8 @@ from sso.doctor import throw_away
 from sso.doctor.finding import Finding, Findings, ok, warning, wrong
 from sso.doctor.throw_away import CALLBACK, Patient
 from sso.doctor.visitor import TIMEOUT, Page, Strayed, Visitor
+from sso.proxies import FORGED
 
-# RFC 5737: an address for documentation, which no proxy of anybody's has.
-FORGED = "203.0.113.77"
 NAME = "code flow"
 
 

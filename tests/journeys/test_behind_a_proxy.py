@@ -6,6 +6,7 @@ import pytest
 from flask import Flask, request
 
 from sso import errors
+from sso.proxies import FORGED as FORGED_BY_DOCTOR
 from sso.proxies import PlainHttp
 from tests.actors import RelyingParty
 from tests.factories import PASSWORD, make_client, make_user
@@ -174,6 +175,7 @@ def test_a_proxy_that_nobody_told_of(
     make_app(SSO_TRUSTED_PROXIES="1").test_client().get("/healthz", headers=through)
     http = make_app().test_client()
     http.get("/healthz")
+    http.get("/healthz", headers={"X-Forwarded-For": FORGED_BY_DOCTOR})
     assert warnings_of(caplog) == []
     for _ in range(3):
         http.get("/healthz", headers=through)
