@@ -48,6 +48,7 @@ class Settings:
     authorization_code_lifetime: int
     refresh_token_lifetime: int
     refresh_token_leeway: int
+    refresh_token_absolute_lifetime: int
     session_lifetime: int
     session_absolute_lifetime: int
     key_lifetime: int

@@ -10,7 +10,7 @@ from base64 import urlsafe_b64decode
 from datetime import datetime
 
 from sso import clock, current, digests, keys
-from sso.store.grants import Approval
+from sso.store.approvals import Approval
 
 _LONGEST_JTI = 43
 

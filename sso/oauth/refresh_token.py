@@ -7,12 +7,12 @@ from authlib.oauth2.rfc6749.errors import InvalidGrantError, InvalidScopeError
 from authlib.oauth2.rfc6749.grants import RefreshTokenGrant as AuthlibRefreshTokenGrant
 
 from sso import audit, clock, current, digests, sealing
-from sso.flow import scopes
+from sso.flow import narrowing, scopes
 from sso.models import Client
 from sso.oauth import client_authentication
-from sso.oauth.token_response import TokenResponse
+from sso.oauth.token_response import TokenResponse, family_ends_at
 from sso.store import grants, tokens
-from sso.store.grants import Approval
+from sso.store.approvals import Approval
 from sso.store.users import Person
 
 
@@ -34,7 +34,8 @@ class RefreshTokenGrant(TokenResponse, AuthlibRefreshTokenGrant):
     def authenticate_refresh_token(self, refresh_token: str) -> Approval:
         """Use the token up, or see that it is a retry within the leeway, or a reuse.
 
-        Gives the approval that it stands for; to Authlib that is the refresh token.
+        Gives the approval that it stands for, as far as that is allowed by now; to Authlib that
+        is the refresh token.
         """
         digest, client_id = digests.digest(refresh_token), self.request.client.client_id
         used = tokens.use_refresh(digest, client_id, clock.now())
@@ -42,18 +43,27 @@ class RefreshTokenGrant(TokenResponse, AuthlibRefreshTokenGrant):
             raise InvalidGrantError("The refresh token is unknown, expired, used or revoked.")
         if self.presented is None:
             raise InvalidGrantError("The refresh token's grant has ended.")
-        self.request.approval = self.presented
-        return self.presented
+        if family_ends_at(self.presented.created_at) <= clock.now():
+            raise InvalidGrantError(
+                "The user approved this too long ago, and has to be asked for approval again."
+            )
+        return self.as_allowed_now(self.presented, self.request.client)
 
     def _is_repeated(self, digest: str, client_id: str) -> bool:
-        """Whether a used token comes again within the leeway; later it ends the family."""
-        used = tokens.find_used_refresh(digest, client_id)
+        """Whether this is a retry: a used token within the leeway, whose successor is unused.
+
+        Otherwise the use of a used token ends its family.
+        """
+        used = tokens.find_used_refresh(digest, client_id, digests.digest(self._successor()))
         if used is None:
             return False
         leeway = timedelta(seconds=current.settings().refresh_token_leeway)
-        if leeway and clock.now() - used.used_at <= leeway:
-            self.is_repeated = True
-            return True
+        is_early = leeway and clock.now() - used.used_at <= leeway
+        if is_early and used.successor_used_at is None:
+            # It is not found if the key that it was derived with has been replaced since. It
+            # cannot be handed out again then, and it is no sign of a thief.
+            self.is_repeated = used.has_successor
+            return self.is_repeated
         grants.end_one(used.grant_id, "refresh_token_reuse")
         self.request.keep_changes = True
         audit.event(
@@ -62,20 +72,33 @@ class RefreshTokenGrant(TokenResponse, AuthlibRefreshTokenGrant):
         raise InvalidGrantError("The refresh token was used before; its grant has been revoked.")
 
     def refresh_token(self) -> tuple[str, str | None]:
+        successor = self._successor()
+        return successor, None if self.is_repeated else digests.digest(successor)
+
+    def _successor(self) -> str:
         """The successor, derived, so that a retry gets the same one."""
         key = sealing.derive_key(current.settings().secret_key, "refresh token successor")
-        successor = digests.derive(digests.REFRESH_TOKEN, self.request.form["refresh_token"], key)
-        return successor, None if self.is_repeated else digests.digest(successor)
+        return digests.derive(digests.REFRESH_TOKEN, self.request.form["refresh_token"], key)
 
     def _validate_token_scope(self, token: Approval) -> None:
         # The whole grant may be asked for again after a narrower refresh (RFC 6749 §6).
-        asked = scopes.split(self.request.payload.scope)
-        if not set(asked) <= set(scopes.split(token.scope)):
+        asked = set(scopes.split(self.request.payload.scope))
+        if self.presented is None or not asked <= set(scopes.split(self.presented.scope)):
             raise InvalidScopeError("The scope goes beyond what was granted.")
+        if asked and asked.isdisjoint(scopes.split(token.scope)):
+            raise InvalidScopeError(narrowing.NOTHING_LEFT)
 
     def issue_token(self, user: Person, refresh_token: Approval) -> dict[str, Any]:
-        asked = scopes.split(self.request.payload.scope)
-        return self.generate_token(user, " ".join(asked) or refresh_token.scope)
+        allowed = scopes.split(refresh_token.scope)
+        asked = scopes.split(self.request.payload.scope) or allowed
+        given = [name for name in asked if name in allowed]
+        approval = refresh_token
+        self.is_narrowed = len(given) < len(allowed)
+        if self.is_narrowed:  # for the identity token, too
+            claims = narrowing.within(approval.claims, given)
+            approval = approval._replace(scope=" ".join(given), claims=claims)
+        self.request.approval = approval
+        return self.generate_token(user, " ".join(given))
 
     def authenticate_user(self, refresh_token: Approval) -> Person:
         return refresh_token.user
