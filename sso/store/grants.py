@@ -9,11 +9,9 @@ from sqlalchemy import (
     ColumnElement,
     and_,
     bindparam,
-    delete,
     exists,
     func,
     insert,
-    literal,
     or_,
     select,
     true,
@@ -23,33 +21,15 @@ from sqlalchemy.orm import contains_eager
 
 from sso import clock
 from sso.extensions import db
-from sso.models import AuthorizationCode, BrowserSession, Client, Consent, Grant, Token, User
-from sso.store import prepared
+from sso.models import BrowserSession, Client, Consent, Grant, Token, User
+from sso.store import prepared, unredeemed
 
 _GRANTS, _CONSENTS = prepared.table(Grant), prepared.table(Consent)
-_CODES = prepared.table(AuthorizationCode)
 _USERS, _SESSIONS = prepared.table(User), prepared.table(BrowserSession)
 _NEW = (
     "id", "user_id", "client_id", "session_id", "sid", "scope", "claims", "auth_time", "amr",
     "acr", "created_at",
 )  # fmt: skip
-
-MAX_UNREDEEMED = 300
-"""How many codes of one user may wait to be redeemed; with more, the oldest ones go."""
-_DROP = 50  # at once, so that a flood pays for this only now and then
-_UNREDEEMED = _CODES.join(_GRANTS, _GRANTS.c.id == _CODES.c.grant_id)
-_IS_UNREDEEMED = (
-    (_GRANTS.c.user_id == bindparam("user_id"))
-    & (_GRANTS.c.created_at > bindparam("since"))
-    & _CODES.c.used_at.is_(None)
-)
-_COUNT_UNREDEEMED = select(func.count()).select_from(
-    select(_CODES.c.digest)
-    .select_from(_UNREDEEMED)
-    .where(_IS_UNREDEEMED)
-    .limit(literal(MAX_UNREDEEMED))
-    .subquery()
-)
 
 # FOR SHARE: people sign in beside each other, but the client's row waits. It is locked before the
 # rows below, which is the order in which `flask apply` changes them.
@@ -73,7 +53,7 @@ _VISIT = (
         BrowserSession.ended_at.is_(None),
         User.updated_at == bindparam("user_seen"),
         User.disabled_at.is_(None),
-        _COUNT_UNREDEEMED.scalar_subquery() < MAX_UNREDEEMED,
+        unredeemed.COUNT.scalar_subquery() < unredeemed.MOST,
     )
 )
 _BY_CONSENT = _VISIT.join(
@@ -113,37 +93,17 @@ def add(
         "created_at": clock.now(),
         "client_seen": client_seen,
         "user_seen": user_seen,
-        "since": codes_since,
+        "codes_since": codes_since,
         **columns,
     }
     statement = _ADD
     if consent_seen is not None:
         statement, values["consent_seen"] = _ADD_BY_CONSENT, consent_seen
     is_added = prepared.changed(statement, values) or (
-        _drop_oldest_unredeemed(columns["user_id"], codes_since)
+        unredeemed.drop_oldest(columns["user_id"], codes_since)
         and prepared.changed(statement, values)
     )
     return grant_id if is_added else None
-
-
-def _drop_oldest_unredeemed(user_id: UUID, since: datetime) -> bool:
-    """Delete the oldest grants whose codes wait, if there are too many; whether there were.
-
-    A code that is just being redeemed is locked, and so left alone.
-    """
-    on, values = prepared.connection(), {"user_id": user_id, "since": since}
-    if (on.scalar(_COUNT_UNREDEEMED, values) or 0) < MAX_UNREDEEMED:
-        return False
-    oldest = (
-        select(_CODES.c.grant_id)
-        .select_from(_UNREDEEMED)
-        .where(_IS_UNREDEEMED)
-        .order_by(_GRANTS.c.created_at)
-        .limit(_DROP)
-        .with_for_update(of=_CODES, skip_locked=True)
-    )
-    ids = on.scalars(oldest, values).all()
-    return on.execute(delete(_GRANTS).where(_GRANTS.c.id.in_(ids))).rowcount > 0
 
 
 _IS_OFFLINE = or_(
