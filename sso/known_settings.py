@@ -104,6 +104,12 @@ SETTINGS = (
         number(0, 3600),
     ),
     Setting(
+        "SSO_REFRESH_TOKEN_ABSOLUTE_LIFETIME",
+        31_536_000,
+        "seconds from the approval to the end of its refresh tokens, however much they are used",
+        number(1, 10 * YEAR),
+    ),
+    Setting(
         "SSO_SESSION_LIFETIME",
         1_209_600,
         "seconds a browser session lives since its last use",

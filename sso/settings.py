@@ -53,6 +53,7 @@ class Settings:
     authorization_code_lifetime: int
     refresh_token_lifetime: int
     refresh_token_leeway: int
+    refresh_token_absolute_lifetime: int
     session_lifetime: int
     session_absolute_lifetime: int
     invitation_lifetime: int

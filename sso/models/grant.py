@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import JSON, ForeignKey, String, Text
+from sqlalchemy import JSON, ForeignKey, Index, String, Text
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from sso import clock
@@ -18,9 +18,11 @@ class Grant(Base):
     """One approval of one client by one user. Ending it ends its codes and tokens."""
 
     __tablename__ = "grants"
+    # A user's newest grants are counted whenever one is added (see `store.grants`).
+    __table_args__ = (Index("ix_grants_user_id_created_at", "user_id", "created_at"),)
 
     id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
-    user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
+    user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
     client_id: Mapped[str] = mapped_column(
         ForeignKey("clients.client_id", ondelete="CASCADE"), index=True
     )
@@ -42,8 +44,3 @@ class Grant(Base):
     user: Mapped[User] = relationship(lazy="raise")
     client: Mapped[Client] = relationship(lazy="raise")
     session: Mapped[BrowserSession | None] = relationship(lazy="raise")
-
-    @property
-    def is_offline(self) -> bool:
-        """Whether it outlives sign-out (OIDC Core §11)."""
-        return "offline_access" in self.scope.split()

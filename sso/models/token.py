@@ -4,7 +4,7 @@ from datetime import datetime
 from uuid import UUID
 
 from authlib.oauth2.rfc6749 import TokenMixin
-from sqlalchemy import ForeignKey, String, Text
+from sqlalchemy import ForeignKey, String, Text, false
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from sso import clock
@@ -29,6 +29,8 @@ class Token(Base, TokenMixin):
     # Empty in rows that an older version wrote.
     access_digest: Mapped[str | None] = mapped_column(String(80))
     scope: Mapped[str] = mapped_column(Text)
+    # The client asked for less than the grant allows (RFC 6749 §6): single claims are limited, too.
+    is_narrowed: Mapped[bool] = mapped_column(default=False, server_default=false())
     issued_at: Mapped[datetime] = mapped_column(UtcDateTime)
     expires_at: Mapped[datetime] = mapped_column(UtcDateTime)
     revoked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)

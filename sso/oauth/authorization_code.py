@@ -19,7 +19,7 @@ from sso.oauth import authorization_response, client_authentication
 from sso.oauth.request import ProtocolRequest
 from sso.oauth.token_response import TokenResponse
 from sso.store import clients, codes, grants
-from sso.store.grants import Approval
+from sso.store.approvals import Approval
 from sso.store.sessions import Presence
 from sso.store.users import Person
 
@@ -119,10 +119,13 @@ class AuthorizationCodeGrant(TokenResponse, AuthlibAuthorizationCodeGrant):
 
     def save_authorization_code(self, code: str, request: ProtocolRequest) -> None:
         """Store one approval and its code. Raises `Overtaken`."""
-        asked, presence = request.asked, self.presence
+        asked, presence, now = request.asked, self.presence, clock.now()
+        lifetime = timedelta(seconds=current.settings().authorization_code_lifetime)
         grant_id = grants.add(
+            self.client.updated_at,
             presence.user_seen,
             presence.consent.updated_at if presence.consent else None,
+            codes_since=now - lifetime,
             user_id=presence.user_id,
             client_id=asked.client_id,
             session_id=presence.session_id,
@@ -135,14 +138,13 @@ class AuthorizationCodeGrant(TokenResponse, AuthlibAuthorizationCodeGrant):
         )
         if grant_id is None:
             raise Overtaken
-        lifetime = timedelta(seconds=current.settings().authorization_code_lifetime)
         codes.add(
             digest=digests.digest(code),
             grant_id=grant_id,
             redirect_uri=asked.redirect_uri,
             nonce=asked.nonce,
             code_challenge=asked.code_challenge,
-            expires_at=clock.now() + lifetime,
+            expires_at=now + lifetime,
         )
 
     def find_client(self, client_id: str) -> Client | None:
@@ -153,6 +155,9 @@ class AuthorizationCodeGrant(TokenResponse, AuthlibAuthorizationCodeGrant):
 
     def query_authorization_code(self, code: str, client: Client) -> RedeemedCode:
         """Use the code up; the endpoint rolls that back if a later check fails."""
+        redirect_uri = self.request.payload.redirect_uri
+        if not redirect_uri:
+            raise InvalidRequestError("The parameter 'redirect_uri' is missing.")
         digest = digests.digest(code)
         if not codes.use(digest, client.client_id, clock.now()):
             self._note_reuse(digest, client)
@@ -164,8 +169,13 @@ class AuthorizationCodeGrant(TokenResponse, AuthlibAuthorizationCodeGrant):
         if self.presented is None or self.presented.approval is None:
             self._note_reason(digest, client)
             raise InvalidGrantError("What the user approved with this code has ended.")
-        self.request.approval = self.presented.approval
-        return RedeemedCode(self.presented, self.presented.approval)
+        if redirect_uri != self.presented.redirect_uri:
+            raise InvalidGrantError(
+                "The 'redirect_uri' does not match the one of the authorization request."
+            )
+        approval = self.as_allowed_now(self.presented.approval, client)
+        self.request.approval = approval
+        return RedeemedCode(self.presented, approval)
 
     def _note_reuse(self, digest: str, client: Client) -> None:
         """A second use ends all that the first one gave (RFC 6749 §4.1.2)."""

@@ -5,9 +5,11 @@ from typing import Any
 from authlib.integrations.flask_oauth2 import ResourceProtector as AuthlibResourceProtector
 from authlib.oauth2.rfc6749.errors import InvalidRequestError, OAuth2Error
 from authlib.oauth2.rfc6750 import BearerTokenValidator as AuthlibBearerTokenValidator
+from authlib.oauth2.rfc6750 import InvalidTokenError
 from flask import request as flask_request
 
 from sso import parameters
+from sso.flow import narrowing, scopes
 from sso.oauth import access_tokens
 from sso.store import tokens
 from sso.store.tokens import AccessToken
@@ -31,7 +33,21 @@ class BearerTokenValidator(AuthlibBearerTokenValidator):
         found = tokens.find_access_token(jti) if jti else None
         if found is None or not access_tokens.is_genuine(token_string, found.access_digest):
             return None
-        return found
+        if found.is_expired() or found.is_revoked():
+            return found  # Authlib refuses it
+        return _as_allowed_now(found)
+
+
+def _as_allowed_now(token: AccessToken) -> AccessToken:
+    """The token, reduced to what its grant may still give. Raises `InvalidTokenError`."""
+    allowed = narrowing.allowed(token.client, token.user.groups, token.granted)
+    if allowed.refusal:
+        raise InvalidTokenError(allowed.refusal)
+    scope = allowed.scope_of(token.scope)
+    claims = allowed.claims_of(token.requested_claims)
+    if token.is_narrowed:
+        claims = narrowing.within(claims, scopes.split(scope))
+    return token._replace(scope=scope, requested_claims=claims)
 
 
 class ResourceProtector(AuthlibResourceProtector):

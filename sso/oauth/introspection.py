@@ -5,10 +5,11 @@ from typing import Any
 from authlib.oauth2.rfc7662 import IntrospectionEndpoint as AuthlibIntrospectionEndpoint
 
 from sso import clock, current
+from sso.flow import narrowing
 from sso.models import Client
 from sso.oauth import client_authentication, presented_token
 from sso.oauth.request import ProtocolRequest
-from sso.store import grants
+from sso.store import approvals
 
 
 class IntrospectionEndpoint(presented_token.OwnTokens, AuthlibIntrospectionEndpoint):
@@ -20,24 +21,24 @@ class IntrospectionEndpoint(presented_token.OwnTokens, AuthlibIntrospectionEndpo
         self, request: ProtocolRequest, client: Client
     ) -> presented_token.Presented | None:
         found = super().authenticate_token(request, client)
-        if not found or not found.is_refresh:
-            return found
-        if grants.find_live(found.row.grant_id, client.client_id) is None:
+        approval = found and approvals.find(found.row.grant_id, client.client_id)
+        if not found or not approval:
             return None
-        return found
+        allowed = narrowing.allowed(client, approval.user.groups, approval)
+        scope = allowed.scope_of(approval.scope if found.is_refresh else found.row.scope)
+        return found._replace(scope=scope) if scope and not allowed.refusal else None
 
     def introspect_token(self, token: presented_token.Presented) -> dict[str, Any]:
         """The members of §2.2."""
         row, grant = token.row, token.row.grant
-        expires_at = row.refresh_expires_at if token.is_refresh else row.expires_at
         members: dict[str, Any] = {
             "active": True,
-            "scope": grant.scope if token.is_refresh else row.scope,
+            "scope": token.scope,
             "client_id": grant.client_id,
             "sub": str(grant.user_id),
             "iss": current.settings().issuer,
             "iat": clock.timestamp(row.issued_at),
-            "exp": clock.timestamp(expires_at or row.expires_at),
+            "exp": clock.timestamp(token.expires_at),
         }
         if not token.is_refresh:
             members |= {"token_type": "Bearer", "jti": row.jti, "aud": members["iss"]}

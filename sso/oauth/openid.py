@@ -10,7 +10,7 @@ from sso.flow import scopes
 from sso.models import Client
 from sso.oauth.authorization_code import RedeemedCode
 from sso.oauth.request import ProtocolRequest
-from sso.store.grants import Approval
+from sso.store.approvals import Approval
 from sso.store.users import Person
 
 

@@ -1,5 +1,6 @@
 """A token that a client presents to be revoked or looked at: which row it is, if it is its own."""
 
+from datetime import datetime
 from typing import NamedTuple
 
 from authlib.oauth2.rfc6749.errors import InvalidRequestError
@@ -8,19 +9,27 @@ from sso import clock, digests
 from sso.models import Client, Token
 from sso.oauth import access_tokens
 from sso.oauth.request import ProtocolRequest
+from sso.oauth.token_response import family_ends_at
 from sso.store import tokens
 
 
 class Presented(NamedTuple):
-    """A row, and as which of its two tokens it was presented."""
+    """A row, and as which of its two tokens it was presented; `scope`: what it may do by now."""
 
     row: Token
     is_refresh: bool
+    scope: str = ""
+
+    @property
+    def expires_at(self) -> datetime:
+        """A refresh token lives no longer than its family."""
+        row = self.row
+        if not self.is_refresh or row.refresh_expires_at is None:
+            return row.expires_at
+        return min(row.refresh_expires_at, family_ends_at(row.grant.created_at))
 
     def is_expired(self) -> bool:
-        row = self.row
-        expires_at = row.refresh_expires_at if self.is_refresh else row.expires_at
-        return expires_at is None or expires_at <= clock.now()
+        return self.expires_at <= clock.now()
 
     def is_revoked(self) -> bool:
         if self.is_refresh:

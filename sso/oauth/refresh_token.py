@@ -7,12 +7,12 @@ from authlib.oauth2.rfc6749.errors import InvalidGrantError, InvalidScopeError
 from authlib.oauth2.rfc6749.grants import RefreshTokenGrant as AuthlibRefreshTokenGrant
 
 from sso import audit, clock, current, digests, sealing
-from sso.flow import scopes
+from sso.flow import narrowing, scopes
 from sso.models import Client
 from sso.oauth import client_authentication
-from sso.oauth.token_response import TokenResponse
+from sso.oauth.token_response import TokenResponse, family_ends_at
 from sso.store import grants, tokens
-from sso.store.grants import Approval
+from sso.store.approvals import Approval
 from sso.store.users import Person
 
 _SUCCESSOR = "refresh token successor"
@@ -26,6 +26,7 @@ class RefreshTokenGrant(TokenResponse, AuthlibRefreshTokenGrant):
 
     is_repeated = False
     presented: Approval | None = None
+    successor: str | None = None
 
     def find_client(self, client_id: str) -> Client | None:
         """The client, and in the same statement what its refresh token stands for."""
@@ -36,7 +37,8 @@ class RefreshTokenGrant(TokenResponse, AuthlibRefreshTokenGrant):
     def authenticate_refresh_token(self, refresh_token: str) -> Approval:
         """Use the token up, or see that it is a retry within the leeway, or a reuse.
 
-        Gives the approval that it stands for; to Authlib that is the refresh token.
+        Gives the approval that it stands for, as far as that is allowed by now; to Authlib that
+        is the refresh token.
         """
         digest, client_id = digests.digest(refresh_token), self.request.client.client_id
         used = tokens.use_refresh(digest, client_id, clock.now())
@@ -46,18 +48,27 @@ class RefreshTokenGrant(TokenResponse, AuthlibRefreshTokenGrant):
         if self.presented is None:
             self._note_reason(digest, client_id)
             raise InvalidGrantError("The refresh token's grant has ended.")
-        self.request.approval = self.presented
-        return self.presented
+        if family_ends_at(self.presented.created_at) <= clock.now():
+            raise InvalidGrantError(
+                "The user approved this too long ago, and has to be asked for approval again."
+            )
+        return self.as_allowed_now(self.presented, self.request.client)
 
     def _is_repeated(self, digest: str, client_id: str) -> bool:
-        """Whether a used token comes again within the leeway; later it ends the family."""
-        used = tokens.find_used_refresh(digest, client_id)
+        """Whether this is a retry: a used token within the leeway, whose successor is unused.
+
+        Otherwise the use of a used token ends its family.
+        """
+        used = self._find_used(digest, client_id)
         if used is None:
             return False
         leeway = timedelta(seconds=current.settings().refresh_token_leeway)
-        if leeway and clock.now() - used.used_at <= leeway:
-            self.is_repeated = True
-            return True
+        is_early = leeway and clock.now() - used.used_at <= leeway
+        if is_early and used.successor_used_at is None:
+            # It is not found if the key that it was derived with has been replaced since. It
+            # cannot be handed out again then, and it is no sign of a thief.
+            self.is_repeated = used.has_successor
+            return self.is_repeated
         grants.end_one(used.grant_id, "refresh_token_reuse")
         self.request.keep_changes = True
         self.request.details["user"] = used.user_id
@@ -72,28 +83,49 @@ class RefreshTokenGrant(TokenResponse, AuthlibRefreshTokenGrant):
         reason = found.reason_for(client_id, clock.now()) if found else "unknown"
         self.request.details |= {"reason": reason, "user": found.user_id if found else None}
 
+    def _find_used(self, digest: str, client_id: str) -> tokens.UsedRefresh | None:
+        """The token, used before, and its successor, whichever secret key that came from."""
+        used = None
+        for successor in self._successors():
+            used = tokens.find_used_refresh(digest, client_id, digests.digest(successor))
+            if used is None or used.has_successor:
+                self.successor = successor
+                break
+        return used
+
     def refresh_token(self) -> tuple[str, str | None]:
-        """The successor, derived, so that a retry gets the same one."""
-        presented = self.request.form["refresh_token"]
-        derived = [
-            digests.derive(digests.REFRESH_TOKEN, presented, key)
+        successor = self.successor or self._successors()[0]
+        return successor, None if self.is_repeated else digests.digest(successor)
+
+    def _successors(self) -> list[str]:
+        """The successor, derived, so that a retry gets the same one: by today's secret key first.
+
+        The first answer may have come from the secret key before this one.
+        """
+        return [
+            digests.derive(digests.REFRESH_TOKEN, self.request.form["refresh_token"], key)
             for key in sealing.derive_keys(current.settings().secret_keys, _SUCCESSOR)
         ]
-        if not self.is_repeated:
-            return derived[0], digests.digest(derived[0])
-        # The first answer may have come from the secret key before this one.
-        before = [one for one in derived[1:] if tokens.is_refresh_digest(digests.digest(one))]
-        return (before or derived)[0], None
 
     def _validate_token_scope(self, token: Approval) -> None:
         # The whole grant may be asked for again after a narrower refresh (RFC 6749 §6).
-        asked = scopes.split(self.request.payload.scope)
-        if not set(asked) <= set(scopes.split(token.scope)):
+        asked = set(scopes.split(self.request.payload.scope))
+        if self.presented is None or not asked <= set(scopes.split(self.presented.scope)):
             raise InvalidScopeError("The scope goes beyond what was granted.")
+        if asked and asked.isdisjoint(scopes.split(token.scope)):
+            raise InvalidScopeError(narrowing.NOTHING_LEFT)
 
     def issue_token(self, user: Person, refresh_token: Approval) -> dict[str, Any]:
-        asked = scopes.split(self.request.payload.scope)
-        return self.generate_token(user, " ".join(asked) or refresh_token.scope)
+        allowed = scopes.split(refresh_token.scope)
+        asked = scopes.split(self.request.payload.scope) or allowed
+        given = [name for name in asked if name in allowed]
+        approval = refresh_token
+        self.is_narrowed = len(given) < len(allowed)
+        if self.is_narrowed:  # for the identity token, too
+            claims = narrowing.within(approval.claims, given)
+            approval = approval._replace(scope=" ".join(given), claims=claims)
+        self.request.approval = approval
+        return self.generate_token(user, " ".join(given))
 
     def authenticate_user(self, refresh_token: Approval) -> Person:
         return refresh_token.user

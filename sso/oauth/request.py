@@ -7,7 +7,7 @@ from flask import request as flask_request
 
 from sso import current, parameters
 from sso.flow.request import AuthorizationRequest
-from sso.store.grants import Approval
+from sso.store.approvals import Approval
 from sso.store.tokens import NewToken
 
 

@@ -11,7 +11,7 @@ from werkzeug.datastructures import Headers
 from sso import errors
 from sso.flow.request import can_be_posted
 from sso.models import Client
-from sso.oauth import authorization_response, client_authentication, refusal
+from sso.oauth import authorization_response, client_authentication, refusal, unverified
 from sso.oauth.request import ProtocolRequest
 from sso.store import clients
 
@@ -95,7 +95,7 @@ class AuthorizationServer(AuthlibAuthorizationServer):
         description = error.get_error_description() or "The request is not valid."
         if request and error.redirect_uri:
             data = request.payload.data
-            posted = data.get("response_mode") == "form_post" and can_be_posted(
+            posted = _response_mode(data, error) == "form_post" and can_be_posted(
                 error.redirect_uri, data.get("state", "")
             )
             answer = authorization_response.to_client(
@@ -112,6 +112,18 @@ class AuthorizationServer(AuthlibAuthorizationServer):
 
     def send_signal(self, name: str, *args: Any, **kwargs: Any) -> None:
         """Nothing: security events are logged by `audit` where they happen."""
+
+
+def _response_mode(data: dict[str, str], error: OAuth2Error) -> str | None:
+    """How the client wants to be told of an error.
+
+    In a request object that is refused, a client may have said so there alone. It is unverified,
+    but so is the query; and it takes precedence over the query (OIDC Core §6.1).
+    """
+    inside = None
+    if error.error == "request_not_supported":
+        inside = unverified.response_mode_of(data.get("request", ""))
+    return inside or data.get("response_mode")
 
 
 _MENDS = {

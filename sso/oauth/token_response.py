@@ -1,15 +1,25 @@
 """What both grants answer with: an access token (RFC 9068), a refresh token, and their row."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
+from authlib.oauth2.rfc6749.errors import InvalidGrantError
+
 from sso import clock, current, digests, keys
+from sso.flow import narrowing
 from sso.models import Client
 from sso.oauth import access_tokens, client_authentication
 from sso.oauth.request import ProtocolRequest
 from sso.store import tokens
+from sso.store.approvals import Approval
 from sso.store.tokens import NewToken
 from sso.store.users import Person
+
+
+def family_ends_at(approved_at: datetime) -> datetime:
+    """When the last refresh token of an approval expires, however often they are used."""
+    lifetime = current.settings().refresh_token_absolute_lifetime
+    return approved_at + timedelta(seconds=lifetime)
 
 
 class TokenResponse:
@@ -19,6 +29,7 @@ class TokenResponse:
     """
 
     request: ProtocolRequest
+    is_narrowed = False  # whether the client asked for less than it may have
 
     def find_client(self, client_id: str) -> Client | None:
         """The enabled client; with it the grant finds what the client presents."""
@@ -26,6 +37,15 @@ class TokenResponse:
 
     def authenticate_token_endpoint_client(self) -> Client:
         return client_authentication.authenticate(self.request, self.find_client, "token")
+
+    @staticmethod
+    def as_allowed_now(approval: Approval, client: Client) -> Approval:
+        """The approval, reduced to what is allowed by now. Raises `InvalidGrantError`."""
+        allowed = narrowing.allowed(client, approval.user.groups, approval)
+        scope = allowed.scope_of(approval.scope)
+        if allowed.refusal or not scope:
+            raise InvalidGrantError(allowed.refusal or narrowing.NOTHING_LEFT)
+        return approval._replace(scope=scope, claims=allowed.claims_of(approval.claims))
 
     def generate_token(
         self,
@@ -41,6 +61,7 @@ class TokenResponse:
         if approval is None:
             raise RuntimeError("tokens are asked for without an approval")
         refresh_token, refresh_digest = self.refresh_token()
+        refresh_lifetime = timedelta(seconds=settings.refresh_token_lifetime)
         lifetime = timedelta(seconds=settings.access_token_lifetime)
         jti = keys.make_jti()
         access_token = access_tokens.sign(jti, scope, now, now + lifetime, approval)
@@ -49,10 +70,11 @@ class TokenResponse:
             access_digest=digests.digest(access_token),
             grant_id=approval.id,
             scope=scope,
+            is_narrowed=self.is_narrowed,
             issued_at=now,
             expires_at=now + lifetime,
             refresh_digest=refresh_digest,
-            refresh_expires_at=now + timedelta(seconds=settings.refresh_token_lifetime)
+            refresh_expires_at=min(now + refresh_lifetime, family_ends_at(approval.created_at))
             if refresh_digest
             else None,
         )

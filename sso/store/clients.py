@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import lru_cache
+from typing import NamedTuple
 
 from sqlalchemy import bindparam, delete, inspect, select, update
 
@@ -69,6 +70,29 @@ def _built(row: Row) -> Client:
     # The row is read at each request, so that a change counts at once; the same row makes the
     # same client, and metadata need not be parsed again.
     return Client(**dict(zip(_KEYS, row, strict=True)))
+
+
+class Registration(NamedTuple):
+    """The part of a client's registration that limits what its grants give (`flow.narrowing`)."""
+
+    scope: str
+    groups: frozenset[str]
+    first_party: bool
+    require_mfa: bool
+
+
+REGISTRATION = tuple(
+    prepared.table(Client).c[name] for name in ("client_metadata", "first_party", "require_mfa")
+)
+"""The columns that `registration_of` reads."""
+
+
+@lru_cache(maxsize=256)
+def registration_of(row: Row) -> Registration:
+    """What the columns of `REGISTRATION` hold. Cached by value: the metadata is parsed once."""
+    metadata, first_party, require_mfa = row
+    client = Client(_client_metadata=metadata)
+    return Registration(client.scope, frozenset(client.groups), first_party, require_mfa)
 
 
 def every() -> Sequence[Client]:

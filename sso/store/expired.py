@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, and_, delete, exists, inspect, or_, select, true, tuple_
-from sqlalchemy.orm import InstrumentedAttribute
+from sqlalchemy.orm import InstrumentedAttribute, aliased
 
 from sso import clock
 from sso.extensions import db
@@ -24,6 +24,9 @@ from sso.models import (
 
 # A used code or an ended session is still asked about for a while: reuse must be seen.
 KEEP = timedelta(days=1)
+KEEP_UNREDEEMED = timedelta(minutes=10)  # the longest life of a code
+CLOCK_SKEW = timedelta(minutes=1)  # between nodes
+TOKENS_AT_ONCE = 20  # of one grant
 KEEP_DELIVERIES = timedelta(days=7)  # to look up why an application was not told
 KEEP_KEYS = timedelta(days=90)
 
@@ -76,20 +79,60 @@ def delete_batch(expiry: Expiry, after: tuple[Any, Any] | None, size: int) -> Ba
 
 
 def _code(_: datetime) -> ColumnElement[bool]:
-    # As long as a token that the code gave may live, its reuse has something to end.
-    return ~exists().where(Token.grant_id == AuthorizationCode.grant_id)
+    return and_(
+        # As long as a token that the code gave may live, its reuse has something to end.
+        ~exists().where(Token.grant_id == AuthorizationCode.grant_id),
+        # An unused one shows that its grant gave nothing, and goes with it.
+        AuthorizationCode.used_at.is_not(None),
+    )
 
 
 def _grant(now: datetime) -> ColumnElement[bool]:
-    return and_(
+    has_tokens = exists().where(Token.grant_id == Grant.id)
+    session_is_live = exists().where(
+        BrowserSession.id == Grant.session_id,
+        BrowserSession.ended_at.is_(None),
+        BrowserSession.expires_at > now,
+    )
+    never_gave_tokens = and_(
+        ~has_tokens, _has_unused_code(Grant, AuthorizationCode.expires_at < now - CLOCK_SKEW)
+    )
+    is_over = and_(
+        Grant.created_at < now - KEEP,
         # While its session lives, the client is owed a logout token when that ends.
-        ~exists().where(
-            BrowserSession.id == Grant.session_id,
-            BrowserSession.ended_at.is_(None),
-            BrowserSession.expires_at > now,
-        ),
-        ~exists().where(Token.grant_id == Grant.id),
+        ~session_is_live,
+        ~has_tokens,
         ~exists().where(AuthorizationCode.grant_id == Grant.id),
+    )
+    has_ended = and_(
+        Grant.ended_at < now - KEEP,
+        ~_has_many_tokens(),
+        # Another one of the same session reminds of the logout token.
+        or_(~session_is_live, _has_later()),
+    )
+    return or_(never_gave_tokens, is_over, has_ended)
+
+
+def _has_unused_code(grant: Any, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
+    return exists().where(
+        AuthorizationCode.grant_id == grant.id, AuthorizationCode.used_at.is_(None), *conditions
+    )
+
+
+def _has_many_tokens() -> ColumnElement[bool]:
+    """More than go in one batch with their grant; these go by themselves when they expire."""
+    of_grant = select(Token.jti).where(Token.grant_id == Grant.id).correlate(Grant)
+    return of_grant.offset(TOKENS_AT_ONCE).limit(1).exists()
+
+
+def _has_later() -> ColumnElement[bool]:
+    """Whether its session gave its client tokens once more."""
+    later = aliased(Grant)
+    return exists().where(
+        later.session_id == Grant.session_id,
+        later.client_id == Grant.client_id,
+        later.created_at > Grant.created_at,
+        ~_has_unused_code(later),
     )
 
 
@@ -106,7 +149,7 @@ EXPIRIES = (
     # A repeated refresh: its refresh token stands in another row.
     Expiry(Token, Token.expires_at, among=Token.refresh_expires_at.is_(None)),
     Expiry(AuthorizationCode, AuthorizationCode.expires_at, condition=_code),
-    Expiry(Grant, Grant.created_at, condition=_grant),
+    Expiry(Grant, Grant.created_at, KEEP_UNREDEEMED, _grant),
     # An ended session goes when it would have expired.
     Expiry(BrowserSession, BrowserSession.expires_at),
     Expiry(

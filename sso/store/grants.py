@@ -7,8 +7,6 @@ from uuid import UUID, uuid4
 
 from sqlalchemy import (
     ColumnElement,
-    Select,
-    Uuid,
     and_,
     bindparam,
     exists,
@@ -16,6 +14,7 @@ from sqlalchemy import (
     insert,
     or_,
     select,
+    true,
     update,
 )
 from sqlalchemy.orm import contains_eager
@@ -23,27 +22,39 @@ from sqlalchemy.orm import contains_eager
 from sso import clock
 from sso.extensions import db
 from sso.models import BrowserSession, Client, Consent, Grant, Token, User
-from sso.store import prepared
-from sso.store.users import PERSON, Person
+from sso.store import prepared, unredeemed
 
 _GRANTS, _CONSENTS = prepared.table(Grant), prepared.table(Consent)
+_USERS, _SESSIONS = prepared.table(User), prepared.table(BrowserSession)
 _NEW = (
     "id", "user_id", "client_id", "session_id", "sid", "scope", "claims", "auth_time", "amr",
     "acr", "created_at",
 )  # fmt: skip
+
+# FOR SHARE: people sign in beside each other, but the client's row waits. It is locked before the
+# rows below, which is the order in which `flask apply` changes them.
+_CLIENT_AS_SEEN = (
+    select(Client.client_id)
+    .where(
+        Client.client_id == bindparam("client_id"),
+        Client.updated_at == bindparam("client_seen"),
+        Client.disabled_at.is_(None),
+    )
+    .with_for_update(read=True)
+    .subquery()
+)
 _VISIT = (
     select(*(bindparam(name, type_=_GRANTS.c[name].type).label(name) for name in _NEW))
     .select_from(User)
     .join(BrowserSession, BrowserSession.user_id == User.id)
+    .join(_CLIENT_AS_SEEN, true())
     .where(
         BrowserSession.id == bindparam("session_id"),
         BrowserSession.ended_at.is_(None),
         User.updated_at == bindparam("user_seen"),
         User.disabled_at.is_(None),
+        unredeemed.COUNT.scalar_subquery() < unredeemed.MOST,
     )
-    # Nobody ends them until we commit; who waits for that finds the new grant, and ends it, too.
-    # Not FOR SHARE: two tabs would hold it together, and then each wait to note its visit.
-    .with_for_update(key_share=True)
 )
 _BY_CONSENT = _VISIT.join(
     _CONSENTS,
@@ -51,93 +62,48 @@ _BY_CONSENT = _VISIT.join(
 ).where(_CONSENTS.c.updated_at == bindparam("consent_seen"))
 _ADD, _ADD_BY_CONSENT = (
     insert(_GRANTS)
-    .from_select(_NEW, state, include_defaults=False)
+    # Nobody ends them until we commit; who waits for that finds the new grant, and ends it, too.
+    # Not FOR SHARE: two tabs would hold it together, and then each wait to note its visit.
+    .from_select(_NEW, state.with_for_update(key_share=True, of=of), include_defaults=False)
     .execution_options(preserve_rowcount=True)  # SQLAlchemy keeps it for UPDATE and DELETE alone
-    for state in (_VISIT, _BY_CONSENT)
+    for state, of in (
+        (_VISIT, (_USERS, _SESSIONS)),
+        (_BY_CONSENT, (_USERS, _SESSIONS, _CONSENTS)),
+    )
 )
 
 
-def add(user_seen: datetime, consent_seen: datetime | None, **columns: Any) -> UUID | None:
+def add(
+    client_seen: datetime,
+    user_seen: datetime,
+    consent_seen: datetime | None,
+    codes_since: datetime,
+    **columns: Any,
+) -> UUID | None:
     """Store an approval; gives its id.
 
-    `None` if what the decision was made from has changed meanwhile: the session has ended, the user
-    was changed, the consent withdrawn. One statement looks and writes.
+    `None` if what the decision was made from has changed meanwhile: the client or the user was
+    changed, the session has ended, the consent was given anew or withdrawn. One statement looks
+    and writes. Of the user's grants whose codes wait since `codes_since`, the oldest go if there
+    are too many.
     """
     grant_id = uuid4()
-    values = {"id": grant_id, "created_at": clock.now(), "user_seen": user_seen, **columns}
-    if consent_seen is None:
-        is_added = prepared.changed(_ADD, values)
-    else:
-        is_added = prepared.changed(_ADD_BY_CONSENT, {**values, "consent_seen": consent_seen})
-    return grant_id if is_added else None
-
-
-class Approval(NamedTuple):
-    """A grant that lives, and its user: what tokens are made from."""
-
-    id: UUID
-    user_id: UUID
-    client_id: str
-    sid: str
-    scope: str
-    claims: dict[str, Any]
-    auth_time: datetime
-    amr: str
-    acr: str | None
-    user: Person
-
-    @property
-    def is_offline(self) -> bool:
-        """Whether it outlives sign-out (OIDC Core §11)."""
-        return "offline_access" in self.scope.split()
-
-    def check_client(self, client: Client) -> bool:
-        """What Authlib asks a refresh token."""
-        return self.client_id == client.client_id
-
-
-_APPROVAL = [prepared.table(Grant).c[name] for name in Approval._fields if name != "user"]
-_SESSION_LIVES = BrowserSession.ended_at.is_(None) & (BrowserSession.expires_at > bindparam("now"))
-APPROVAL = (BrowserSession.id.is_not(None), *_APPROVAL, *PERSON)
-"""The columns that `approval_of` reads."""
-
-
-def join_approval(statement: Select[Any], grant_id: ColumnElement[UUID]) -> Select[Any]:
-    """Join an enabled client with a grant of its own that lives, and the grant's enabled user.
-
-    The statement has the parameter `now`.
-    """
-    is_its_own = (Grant.id == grant_id) & (Grant.client_id == Client.client_id)
-    return (
-        statement.outerjoin(Grant, is_its_own & Grant.ended_at.is_(None))
-        .outerjoin(User, (User.id == Grant.user_id) & User.disabled_at.is_(None))
-        .outerjoin(BrowserSession, (BrowserSession.id == Grant.session_id) & _SESSION_LIVES)
+    values = {
+        "id": grant_id,
+        "created_at": clock.now(),
+        "client_seen": client_seen,
+        "user_seen": user_seen,
+        "codes_since": codes_since,
+        **columns,
+    }
+    statement = _ADD
+    if consent_seen is not None:
+        statement, values["consent_seen"] = _ADD_BY_CONSENT, consent_seen
+    is_added = prepared.changed(statement, values) or (
+        unredeemed.drop_oldest(columns["user_id"], codes_since)
+        and prepared.changed(statement, values)
     )
-
-
-def approval_of(columns: Sequence[Any]) -> Approval | None:
-    """What the columns of `APPROVAL` hold, if all was there to join.
-
-    Without `offline_access` a grant lives as long as the browser session in which it was given.
-    """
-    session_lives, count = columns[0], 1 + len(_APPROVAL)
-    person = Person._make(columns[count:])
-    if person.id is None:
-        return None
-    approval = Approval._make((*columns[1:count], person))
-    return approval if session_lives or approval.is_offline else None
-
-
-_FIND_LIVE = join_approval(
-    select(*APPROVAL).select_from(Client), bindparam("grant_id", type_=Uuid())
-).where(Client.client_id == bindparam("client"), Client.disabled_at.is_(None))
-
-
-def find_live(grant_id: UUID, client_id: str) -> Approval | None:
-    """A grant of this client that has not ended; its user and the client are enabled."""
-    values = {"grant_id": grant_id, "client": client_id, "now": clock.now()}
-    row = prepared.first(_FIND_LIVE, values)
-    return approval_of(row) if row else None
+    return grant_id if is_added else None
 
 
 _IS_OFFLINE = or_(

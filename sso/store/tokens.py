@@ -10,12 +10,22 @@ from sqlalchemy.orm import contains_eager
 from sso import clock
 from sso.extensions import db
 from sso.models import Client, Grant, Token, User
-from sso.store import circumstances, clients, grants, prepared, reuse
+from sso.store import approvals, circumstances, clients, prepared, reuse
+from sso.store.approvals import Approval
 from sso.store.circumstances import Circumstances
-from sso.store.grants import Approval
 from sso.store.users import PERSON, Person
 
 _TOKENS = prepared.table(Token)
+
+
+class Granted(NamedTuple):
+    """The grant of an access token, as `flow.narrowing` asks for it."""
+
+    scope: str
+    amr: str
+    session_is_live: bool
+    consented: str | None
+    declined: str | None
 
 
 class AccessToken(NamedTuple):
@@ -23,10 +33,13 @@ class AccessToken(NamedTuple):
 
     access_digest: str | None
     scope: str
+    is_narrowed: bool
     expires_at: datetime
     revoked_at: datetime | None
     grant_ended_at: datetime | None
     requested_claims: dict[str, Any]
+    granted: Granted
+    client: clients.Registration
     user: Person
 
     def get_scope(self) -> str:
@@ -39,23 +52,30 @@ class AccessToken(NamedTuple):
         return self.revoked_at is not None or self.grant_ended_at is not None
 
 
-_ACCESS_TOKEN = (
-    select(
-        *_TOKENS.c["access_digest", "scope", "expires_at", "revoked_at"],
-        *prepared.table(Grant).c["ended_at", "claims"],
-        *PERSON,
-    )
+_OF_TOKEN = (
+    *_TOKENS.c["access_digest", "scope", "is_narrowed", "expires_at", "revoked_at"],
+    *prepared.table(Grant).c["ended_at", "claims"],
+)
+_OF_GRANT = (*prepared.table(Grant).c["scope", "amr"], *approvals.TODAY)
+_ACCESS_TOKEN = approvals.join_today(
+    select(*_OF_TOKEN, *_OF_GRANT, *clients.REGISTRATION, *PERSON)
     .join_from(Token, Grant, Token.grant_id == Grant.id)
     .join(User, User.id == Grant.user_id)
     .join(Client, Client.client_id == Grant.client_id)
-    .where(Token.jti == bindparam("jti"), User.disabled_at.is_(None), Client.disabled_at.is_(None))
-)
+).where(Token.jti == bindparam("jti"), User.disabled_at.is_(None), Client.disabled_at.is_(None))
+_GRANT = len(_OF_TOKEN)
+_CLIENT = _GRANT + len(_OF_GRANT)
+_PERSON = _CLIENT + len(clients.REGISTRATION)
 
 
 def find_access_token(jti: str) -> AccessToken | None:
     """An access token of a user and a client that are both enabled, with the user's profile."""
-    row = prepared.read(_ACCESS_TOKEN, {"jti": jti})
-    return AccessToken._make((*row[:6], Person._make(row[6:]))) if row else None
+    row = prepared.read(_ACCESS_TOKEN, {"jti": jti, "now": clock.now()})
+    if row is None:
+        return None
+    granted = Granted._make(row[_GRANT:_CLIENT])
+    client = clients.registration_of(row[_CLIENT:_PERSON])
+    return AccessToken._make((*row[:_GRANT], granted, client, Person._make(row[_PERSON:])))
 
 
 class NewToken(NamedTuple):
@@ -65,6 +85,7 @@ class NewToken(NamedTuple):
     access_digest: str
     grant_id: UUID
     scope: str
+    is_narrowed: bool
     issued_at: datetime
     expires_at: datetime
     refresh_digest: str | None
@@ -104,15 +125,8 @@ def find_by_refresh_digest(digest: str) -> Token | None:
     )
 
 
-def is_refresh_digest(digest: str) -> bool:
-    """Whether a refresh token with this digest was issued."""
-    found = prepared.first(_IS_REFRESH_DIGEST, {"digest": digest})
-    return found is not None
-
-
-_IS_REFRESH_DIGEST = select(_TOKENS.c.jti).where(_TOKENS.c.refresh_digest == bindparam("digest"))
-_FIND_WITH_CLIENT = grants.join_approval(
-    select(*clients.COLUMNS, *grants.APPROVAL)
+_FIND_WITH_CLIENT = approvals.join_approval(
+    select(*clients.COLUMNS, *approvals.APPROVAL)
     .select_from(Client)
     .outerjoin(_TOKENS, _TOKENS.c.refresh_digest == bindparam("digest")),
     _TOKENS.c.grant_id,
@@ -127,7 +141,7 @@ def find_with_client(
     if row is None:
         return None, None
     client, rest = clients.and_rest(row)
-    return client, grants.approval_of(rest)
+    return client, approvals.approval_of(rest)
 
 
 _USE_REFRESH = (
@@ -151,14 +165,37 @@ def use_refresh(digest: str, client_id: str, now: datetime) -> bool:
     return prepared.changed(_USE_REFRESH, {"digest": digest, "client": client_id, "now": now})
 
 
-_FIND_USED_REFRESH = reuse.statement(
-    _TOKENS, _TOKENS.c.refresh_digest, _TOKENS.c.refresh_used_at
-).where(Grant.ended_at.is_(None))
+class UsedRefresh(NamedTuple):
+    """A refresh token that was used before, and its successor as far as that is stored."""
+
+    grant_id: UUID
+    user_id: UUID
+    used_at: datetime
+    has_successor: bool
+    successor_used_at: datetime | None
 
 
-def find_used_refresh(digest: str, client_id: str) -> reuse.Used | None:
-    """A refresh token of this client that was used before, and whose grant lives."""
-    return reuse.find(_FIND_USED_REFRESH, digest, client_id)
+_SUCCESSORS = _TOKENS.alias("successors")
+_FIND_USED_REFRESH = (
+    reuse.statement(_TOKENS, _TOKENS.c.refresh_digest, _TOKENS.c.refresh_used_at)
+    .add_columns(_SUCCESSORS.c.jti.is_not(None), _SUCCESSORS.c.refresh_used_at)
+    .outerjoin(
+        _SUCCESSORS,
+        (_SUCCESSORS.c.refresh_digest == bindparam("successor"))
+        & (_SUCCESSORS.c.grant_id == _TOKENS.c.grant_id),
+    )
+    .where(Grant.ended_at.is_(None))
+)
+
+
+def find_used_refresh(digest: str, client_id: str, successor: str) -> UsedRefresh | None:
+    """A refresh token of this client that was used before, and whose grant has not ended.
+
+    `successor` is the digest of the token that it was exchanged for.
+    """
+    values = {"digest": digest, "client": client_id, "successor": successor}
+    row = prepared.first(_FIND_USED_REFRESH, values)
+    return UsedRefresh._make(row) if row else None
 
 
 _CIRCUMSTANCES_OF_REFRESH = circumstances.statement(

@@ -1,6 +1,8 @@
 """The token endpoint with `refresh_token` (RFC 6749 §6, RFC 9700 §4.14.2)."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +10,7 @@ from flask import Flask
 
 from sso.extensions import db
 from sso.models import User
+from sso.settings import SettingsError, load_settings
 from sso.store import clients, users
 from tests.actors import Browser, RelyingParty
 from tests.conftest import Clock
@@ -135,3 +138,105 @@ def test_revoking_it_ends_the_grant(client: RelyingParty, tokens: dict[str, Any]
     assert client.introspect(tokens["access_token"]).get_json() == {"active": False}
     assert client.userinfo(tokens["access_token"]).status_code == 401
     assert refused(client.refresh(tokens["refresh_token"]))
+
+
+def test_a_retry_is_none_once_the_successor_was_used(
+    clock: Clock, client: RelyingParty, tokens: dict[str, Any]
+) -> None:
+    """Whoever has used the successor had the answer; the other one is a thief, or robbed."""
+    first = client.refresh(tokens["refresh_token"]).get_json()
+    second = client.refresh(first["refresh_token"]).get_json()
+    clock.move(seconds=1)
+    assert refused(client.refresh(tokens["refresh_token"]))
+    assert refused(client.refresh(second["refresh_token"]))
+    for given in (tokens, first, second):
+        assert client.userinfo(given["access_token"]).status_code == 401
+
+
+def test_a_retry_of_the_second_refresh(
+    clock: Clock, client: RelyingParty, tokens: dict[str, Any]
+) -> None:
+    """A token is judged by its own successor."""
+    first = client.refresh(tokens["refresh_token"]).get_json()
+    second = client.refresh(first["refresh_token"]).get_json()
+    again = client.refresh(first["refresh_token"]).get_json()
+    assert again["refresh_token"] == second["refresh_token"]
+    assert client.refresh(second["refresh_token"]).status_code == 200
+
+
+def test_a_retry_after_the_key_was_replaced_revokes_nothing(
+    clock: Clock, app: Flask, client: RelyingParty, tokens: dict[str, Any]
+) -> None:
+    """The successor can't be derived again; the one that was given lives on."""
+    first = client.refresh(tokens["refresh_token"]).get_json()
+    settings = app.extensions["sso.settings"]
+    app.extensions["sso.settings"] = replace(settings, secret_key="another key " * 4)
+    assert refused(client.refresh(tokens["refresh_token"]))
+    assert client.refresh(first["refresh_token"]).status_code == 200
+
+
+class TestAbsoluteLifetime:
+    DAY = 24 * 3600
+
+    @pytest.fixture
+    def offline(self, clock: Clock, app: Flask, browser: Browser, user: User) -> RelyingParty:
+        self.limit(app, 5 * self.DAY)
+        return make_client(app, scope=OFFLINE)
+
+    @staticmethod
+    def limit(app: Flask, seconds: int) -> None:
+        settings = app.extensions["sso.settings"]
+        app.extensions["sso.settings"] = replace(settings, refresh_token_absolute_lifetime=seconds)
+
+    def test_the_family_ends_however_much_it_is_used(
+        self, clock: Clock, browser: Browser, offline: RelyingParty
+    ) -> None:
+        page = browser.approve(offline, scope=OFFLINE)
+        clock.move(seconds=50)  # it is counted from the approval
+        token = offline.exchange(page.code).get_json()["refresh_token"]
+        clock.move(seconds=-50)
+        for _ in range(4):
+            clock.move(days=1)
+            token = offline.refresh(token).get_json()["refresh_token"]
+        clock.move(hours=23, minutes=59)
+        exp = offline.introspect(token).get_json()["exp"]
+        assert 0 < exp - clock.now().timestamp() < 60
+        last = offline.refresh(token).get_json()
+        clock.move(minutes=2)
+        assert not offline.introspect(last["refresh_token"]).get_json()["active"]
+        assert refused(offline.refresh(last["refresh_token"]))
+        assert offline.userinfo(last["access_token"]).status_code == 200  # it lives its hour
+
+    def test_a_retry_at_the_end(
+        self, clock: Clock, app: Flask, browser: Browser, offline: RelyingParty
+    ) -> None:
+        page = browser.approve(offline, scope=OFFLINE)
+        token = offline.exchange(page.code).get_json()["refresh_token"]
+        clock.move(days=4, hours=23, minutes=59, seconds=57)
+        assert offline.refresh(token).status_code == 200
+        clock.move(seconds=5)
+        answer = offline.refresh(token)
+        assert refused(answer)
+        assert "too long ago" in answer.get_json()["error_description"]
+
+    def test_a_shorter_setting_reaches_families_that_are_there(
+        self, clock: Clock, app: Flask, browser: Browser, offline: RelyingParty
+    ) -> None:
+        page = browser.approve(offline, scope=OFFLINE)
+        tokens = offline.exchange(page.code).get_json()
+        clock.move(days=3)
+        self.limit(app, 2 * self.DAY)
+        assert not offline.introspect(tokens["refresh_token"]).get_json()["active"]
+        answer = offline.refresh(tokens["refresh_token"])
+        assert refused(answer)
+        assert "too long ago" in answer.get_json()["error_description"]
+        self.limit(app, 4 * self.DAY)
+        assert offline.refresh(tokens["refresh_token"]).status_code == 200
+
+    def test_the_setting(self, tmp_path: Path) -> None:
+        name = "SSO_REFRESH_TOKEN_ABSOLUTE_LIFETIME"
+        assert load_settings({}, tmp_path).refresh_token_absolute_lifetime == 31_536_000
+        assert load_settings({name: "60"}, tmp_path).refresh_token_absolute_lifetime == 60
+        for wrong in ("0", "-1", "forever"):
+            with pytest.raises(SettingsError):
+                load_settings({name: wrong}, tmp_path)

@@ -30,7 +30,8 @@ REFUSED: dict[str, tuple[dict[str, str | None], tuple[int, str]]] = {
     "§5.2 grant_type unknown": ({"grant_type": "password"}, (400, "unsupported_grant_type")),
     "§4.1.3 code missing": ({"code": None}, (400, "invalid_request")),
     "§5.2 code unknown": ({"code": "sso_ac_x"}, (400, "invalid_grant")),
-    "§4.1.3 redirect_uri missing": ({"redirect_uri": None}, (400, "invalid_grant")),
+    "§4.1.3 redirect_uri missing": ({"redirect_uri": None}, (400, "invalid_request")),
+    "§4.1.3 redirect_uri empty": ({"redirect_uri": ""}, (400, "invalid_request")),
     "§4.1.3 redirect_uri another": (
         {"redirect_uri": "https://books.example/callback/"}, (400, "invalid_grant")),
     "§2.3 no credentials": (
@@ -53,6 +54,30 @@ def test_refused_without_using_up_the_code(
     assert error_of(answer) == wanted
     assert "WWW-Authenticate" not in answer.headers
     assert client.exchange(code).status_code == 200
+
+
+def test_a_wrong_address_is_named(client: RelyingParty, code: str) -> None:
+    missing = client.exchange(code, redirect_uri=None).get_json()
+    assert missing["error_description"] == "The parameter 'redirect_uri' is missing."
+    wrong = client.exchange(code, redirect_uri="https://books.example/").get_json()
+    assert wrong["error_description"] == (
+        "The 'redirect_uri' does not match the one of the authorization request."
+    )
+
+
+def test_an_unknown_code_is_named_before_the_address(app: Flask, client: RelyingParty) -> None:
+    """Who guesses codes does not learn from the address whether one was right."""
+    wrong = client.exchange("sso_ac_x", redirect_uri="https://books.example/").get_json()
+    assert wrong == client.exchange("sso_ac_x").get_json()
+    assert "unknown" in wrong["error_description"]
+
+
+def test_a_foreign_code_is_unknown_whatever_the_address(
+    app: Flask, client: RelyingParty, code: str
+) -> None:
+    other = make_client(app, name="Other")
+    wrong = other.exchange(code, redirect_uri="https://books.example/").get_json()
+    assert wrong == other.exchange("sso_ac_x").get_json()
 
 
 @pytest.mark.parametrize("verifier", [None, "v" * 43, "short", "v" * 129, "ä" * 43])

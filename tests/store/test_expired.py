@@ -1,5 +1,6 @@
 """Purging: what reuse has to be seen by stays, the rest goes."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -9,9 +10,11 @@ from sqlalchemy import func, select
 from sso import clock as sso_clock
 from sso.extensions import db
 from sso.jobs import purge as purging
-from sso.models import AuthorizationCode, BrowserSession, Grant, Token, User
+from sso.models import AuthorizationCode, BrowserSession, Grant, LogoutDelivery, Token, User
+from sso.store import expired
 from tests.actors import Browser, RelyingParty
 from tests.conftest import Clock
+from tests.factories import make_client
 
 
 def purge(app: Flask) -> dict[str, int]:
@@ -106,3 +109,128 @@ def test_what_another_has_locked_is_left_for_the_next_time(app: Flask, user: Use
             assert other.execute(first).first()
             assert purging.purge()["browser_sessions"] == 3 - locked
         assert purging.purge()["browser_sessions"] == locked
+
+
+def grants_of(app: Flask) -> int:
+    with app.app_context():
+        return db.session.scalar(select(func.count()).select_from(Grant)) or 0
+
+
+def test_what_never_gave_a_token_goes_while_its_session_lives(
+    clock: Clock, app: Flask, browser: Browser, client: RelyingParty, user: User
+) -> None:
+    code = browser.approve(client).code
+    browser.authorize(client)
+    clock.move(seconds=59)
+    purge(app)
+    tokens = client.exchange(code).get_json()
+    assert rows(app) == [1, 2, 2, 1]
+    clock.move(minutes=9)
+    purge(app)
+    assert grants_of(app) == 2
+    clock.move(minutes=2)
+    purge(app)
+    assert rows(app) == [1, 1, 1, 1]
+    assert client.refresh(tokens["refresh_token"]).status_code == 200
+
+
+def test_a_long_lived_code_is_not_purged(
+    clock: Clock, app: Flask, browser: Browser, client: RelyingParty, user: User
+) -> None:
+    settings = replace(app.extensions["sso.settings"], authorization_code_lifetime=660)
+    app.extensions["sso.settings"] = settings
+    code = browser.approve(client).code
+    clock.move(seconds=60)
+    clock.move(seconds=599)
+    purge(app)
+    assert client.exchange(code).status_code == 200
+
+
+def test_what_gave_tokens_stays_while_its_session_lives(
+    clock: Clock, app: Flask, browser: Browser, user: User
+) -> None:
+    """However long ago: the client is owed a logout token when the session ends."""
+    client = make_client(app, backchannel_logout_uri="https://books.example/backchannel")
+    client.exchange(browser.approve(client).code)
+    for _ in range(5):
+        clock.move(days=13)
+        browser.open("/api/auth/account")  # the session goes on; the refresh token expires
+        purge(app)
+    assert rows(app)[:2] == [0, 0]
+    assert grants_of(app) == 1
+    browser.open("/api/auth/sign-out")
+    browser.submit(decision="sign_out")
+    with app.app_context():
+        assert len(db.session.scalars(select(LogoutDelivery)).all()) == 1
+
+
+def test_what_ended_goes_while_its_session_lives_if_another_stands_for_it(
+    clock: Clock, app: Flask, browser: Browser, client: RelyingParty, user: User
+) -> None:
+    first = client.exchange(browser.approve(client).code).get_json()
+    client.revoke(first["refresh_token"])
+    clock.move(days=2)
+    browser.authorize(client)  # gives nothing
+    purge(app)
+    assert grants_of(app) == 2, "it alone reminds of the logout token"
+    clock.move(minutes=30)
+    purge(app)
+    second = client.exchange(browser.authorize(client).code).get_json()
+    assert grants_of(app) == 2
+    purge(app)
+    assert rows(app) == [1, 1, 1, 1]
+    assert client.refresh(second["refresh_token"]).status_code == 200
+
+
+def test_what_another_client_was_given_does_not_stand_for_it(
+    clock: Clock, app: Flask, browser: Browser, client: RelyingParty, user: User
+) -> None:
+    first = client.exchange(browser.approve(client).code).get_json()
+    client.revoke(first["refresh_token"])
+    clock.move(days=2)
+    other = make_client(app, name="Other")
+    other.exchange(browser.approve(other).code)
+    purge(app)
+    assert grants_of(app) == 2
+
+
+def test_what_ended_goes_a_day_after_its_session(
+    clock: Clock, app: Flask, browser: Browser, client: RelyingParty, user: User
+) -> None:
+    client.exchange(browser.approve(client).code)
+    browser.open("/api/auth/sign-out")
+    browser.submit(decision="sign_out")
+    clock.move(hours=23)
+    purge(app)
+    assert rows(app)[:3] == [1, 1, 1]
+    clock.move(hours=2)
+    purge(app)
+    assert rows(app)[:3] == [0, 0, 0]
+
+
+def test_many_tokens_of_what_ended_go_by_themselves(
+    clock: Clock, app: Flask, browser: Browser, client: RelyingParty, user: User
+) -> None:
+    """Not in one batch: others wait for it."""
+    token = client.exchange(browser.approve(client).code).get_json()["refresh_token"]
+    for _ in range(expired.TOKENS_AT_ONCE):
+        token = client.refresh(token).get_json()["refresh_token"]
+    client.revoke(token)
+    browser.open("/api/auth/sign-out")
+    browser.submit(decision="sign_out")
+    clock.move(days=2)
+    purge(app)
+    assert rows(app)[:3] == [expired.TOKENS_AT_ONCE + 1, 1, 1]
+    clock.move(days=30)
+    purge(app)
+    assert rows(app)[:3] == [0, 0, 0]
+
+
+def test_a_live_offline_grant_stays(clock: Clock, app: Flask, browser: Browser, user: User) -> None:
+    scope = "openid offline_access"
+    client = make_client(app, scope=scope)
+    token = client.exchange(browser.approve(client, scope=scope).code).get_json()["refresh_token"]
+    clock.move(days=20)
+    purge(app)
+    assert rows(app)[3] == 0
+    assert client.refresh(token).status_code == 200

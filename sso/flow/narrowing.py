@@ -1,0 +1,100 @@
+"""What an earlier grant may still give.
+
+A grant records what a user approved at one moment. Whenever it is used, it is compared with the
+client's registration, the user's groups and the user's consent as they are now, so that narrowing
+any of them reaches the grants that already exist.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from sso.flow import scopes
+
+NOT_A_MEMBER = "The user is in none of the groups that may use this client."
+ONE_FACTOR = "This client requires two-step verification, and the user signed in without it."
+SESSION_ENDED = "The sign-in in which this was granted has ended."
+NOTHING_LEFT = "No scope that was granted is allowed any more."
+
+_TWO_FACTORS = "mfa"  # stands in every amr whose acr is 2 (RFC 8176 §2)
+
+
+class Registration(Protocol):
+    """The part of a client's registration that limits grants."""
+
+    @property
+    def scope(self) -> str: ...
+    @property
+    def groups(self) -> Collection[str]: ...
+    @property
+    def first_party(self) -> bool: ...
+    @property
+    def require_mfa(self) -> bool: ...
+
+
+class Granted(Protocol):
+    """A grant, whether its session is live, and the user's consent (`None` without one)."""
+
+    @property
+    def scope(self) -> str: ...
+    @property
+    def amr(self) -> str: ...
+    @property
+    def session_is_live(self) -> bool: ...
+    @property
+    def consented(self) -> str | None: ...
+    @property
+    def declined(self) -> str | None: ...
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """What may be given now. With a `refusal` nothing may; it is the description for the client."""
+
+    scopes: frozenset[str]
+    refusal: str | None = None
+
+    def scope_of(self, granted: str) -> str:
+        """The granted scopes that are still allowed, in their order."""
+        return " ".join(name for name in scopes.split(granted) if name in self.scopes)
+
+    def claims_of(self, requested: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
+        """The claims requested one by one that are still allowed, by place."""
+        return within(requested, self.scopes)
+
+
+def within(
+    requested: Mapping[str, Iterable[str]], scope_names: Iterable[str]
+) -> dict[str, list[str]]:
+    """The claims requested one by one, by place, that these scopes cover."""
+    if not requested:
+        return {}
+    covered = frozenset(scopes.claims_of(scope_names))
+    return {
+        place: [name for name in names if name in covered] for place, names in requested.items()
+    }
+
+
+def allowed(client: Registration, groups: Collection[str], grant: Granted) -> Allowed:
+    """What a grant may give now; `groups` are those of its user.
+
+    Single claims may go beyond the scope of the grant, so all allowed scopes are returned.
+    """
+    names = frozenset(scopes.split(client.scope))
+    if client.first_party:
+        names -= frozenset(scopes.split(grant.declined))
+    else:
+        names &= frozenset(scopes.split(grant.consented))
+    return Allowed(names, _refusal(client, groups, grant, names))
+
+
+def _refusal(
+    client: Registration, groups: Collection[str], grant: Granted, names: frozenset[str]
+) -> str | None:
+    if client.groups and not frozenset(client.groups) & frozenset(groups):
+        return NOT_A_MEMBER
+    if client.require_mfa and _TWO_FACTORS not in grant.amr.split():
+        return ONE_FACTOR
+    # OIDC Core §11: only offline_access outlives the session.
+    is_offline = "offline_access" in names and "offline_access" in scopes.split(grant.scope)
+    return None if grant.session_is_live or is_offline else SESSION_ENDED

@@ -1,0 +1,94 @@
+"""Reads a grant with everything that decides what it may still give, in one statement."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Select, Uuid, bindparam, select
+
+from sso import clock
+from sso.models import BrowserSession, Client, Consent, Grant, User
+from sso.store import prepared
+from sso.store.users import PERSON, Person
+
+_GRANTS, _CONSENTS = prepared.table(Grant), prepared.table(Consent)
+
+
+class Approval(NamedTuple):
+    """A grant that has not ended, and its user: what tokens are made from.
+
+    Whether it may still give anything is for `flow.narrowing` to say.
+    """
+
+    id: UUID
+    user_id: UUID
+    client_id: str
+    sid: str
+    scope: str
+    claims: dict[str, Any]
+    auth_time: datetime
+    amr: str
+    acr: str | None
+    created_at: datetime
+    session_is_live: bool
+    consented: str | None
+    declined: str | None
+    user: Person
+
+    def check_client(self, client: Client) -> bool:
+        """What Authlib asks a refresh token."""
+        return self.client_id == client.client_id
+
+
+_OF_GRANT = Approval._fields[: Approval._fields.index("session_is_live")]
+_SESSION_IS_LIVE = BrowserSession.ended_at.is_(None) & (
+    BrowserSession.expires_at > bindparam("now")
+)
+TODAY = (BrowserSession.id.is_not(None), *_CONSENTS.c["scope", "declined"])
+"""What `join_today` finds: whether the session is live, and the consent of the user."""
+APPROVAL = (*(_GRANTS.c[name] for name in _OF_GRANT), *TODAY, *PERSON)
+"""The columns that `approval_of` reads."""
+
+
+def join_today(statement: Select[Any]) -> Select[Any]:
+    """Join a grant with its live session, and with what its user allows its client by now.
+
+    The statement has the parameter `now`.
+    """
+    is_its = (_CONSENTS.c.user_id == Grant.user_id) & (_CONSENTS.c.client_id == Grant.client_id)
+    return statement.outerjoin(
+        BrowserSession, (BrowserSession.id == Grant.session_id) & _SESSION_IS_LIVE
+    ).outerjoin(_CONSENTS, is_its)
+
+
+def join_approval(statement: Select[Any], grant_id: ColumnElement[UUID]) -> Select[Any]:
+    """Join an enabled client with a grant of its own that has not ended, and its enabled user.
+
+    The statement has the parameter `now`.
+    """
+    is_its_own = (Grant.id == grant_id) & (Grant.client_id == Client.client_id)
+    return join_today(
+        statement.outerjoin(Grant, is_its_own & Grant.ended_at.is_(None)).outerjoin(
+            User, (User.id == Grant.user_id) & User.disabled_at.is_(None)
+        )
+    )
+
+
+def approval_of(columns: Sequence[Any]) -> Approval | None:
+    """What the columns of `APPROVAL` hold, if grant and user were there to join."""
+    before_person = -len(PERSON)
+    person = Person._make(columns[before_person:])
+    return Approval._make((*columns[:before_person], person)) if person.id else None
+
+
+_FIND = join_approval(
+    select(*APPROVAL).select_from(Client), bindparam("grant_id", type_=Uuid())
+).where(Client.client_id == bindparam("client"), Client.disabled_at.is_(None))
+
+
+def find(grant_id: UUID, client_id: str) -> Approval | None:
+    """A grant of this client that has not ended; its user and the client are enabled."""
+    values = {"grant_id": grant_id, "client": client_id, "now": clock.now()}
+    row = prepared.first(_FIND, values)
+    return approval_of(row) if row else None

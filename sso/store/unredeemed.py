@@ -1,0 +1,53 @@
+"""Grants whose codes were never redeemed: how many one user may have at a time.
+
+Anybody who is signed in can have codes made in a loop. Whoever has too many waiting loses the
+oldest ones, which no application will come back for; nobody is refused, and nothing piles up.
+"""
+
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import bindparam, delete, func, literal, select
+
+from sso.models import AuthorizationCode, Grant
+from sso.store import prepared
+
+MOST = 300
+_AT_ONCE = 50  # are dropped, so that a flood pays for this only now and then
+
+_GRANTS, _CODES = prepared.table(Grant), prepared.table(AuthorizationCode)
+_WITH_CODES = _CODES.join(_GRANTS, _GRANTS.c.id == _CODES.c.grant_id)
+_ARE_UNREDEEMED = (
+    (_GRANTS.c.user_id == bindparam("user_id"))
+    & (_GRANTS.c.created_at > bindparam("codes_since"))
+    & _CODES.c.used_at.is_(None)
+)
+COUNT = select(func.count()).select_from(
+    select(_CODES.c.digest)
+    .select_from(_WITH_CODES)
+    .where(_ARE_UNREDEEMED)
+    .limit(literal(MOST))
+    .subquery()
+)
+"""How many codes of `user_id` wait that were made after `codes_since`: up to `MOST` of them."""
+
+
+def drop_oldest(user_id: UUID, codes_since: datetime) -> bool:
+    """Delete the oldest grants whose codes wait, if there are too many; whether there were.
+
+    Locks the codes first, as their redemption does; one that is being redeemed is left alone.
+    """
+    on, values = prepared.connection(), {"user_id": user_id, "codes_since": codes_since}
+    if (on.scalar(COUNT, values) or 0) < MOST:
+        return False
+    oldest = (
+        select(_CODES.c.grant_id)
+        .select_from(_WITH_CODES)
+        .where(_ARE_UNREDEEMED)
+        .order_by(_GRANTS.c.created_at)
+        .limit(_AT_ONCE)
+        .with_for_update(of=_CODES, skip_locked=True)
+    )
+    ids = on.scalars(oldest, values).all()
+    on.execute(delete(_GRANTS).where(_GRANTS.c.id.in_(ids)))
+    return bool(ids)

@@ -1,0 +1,137 @@
+"""Codes that are never redeemed: however many one person has made, few are kept."""
+
+from datetime import timedelta
+from typing import NamedTuple
+from uuid import uuid4
+
+import pytest
+from flask import Flask
+from sqlalchemy import func, select
+
+from sso import clock as sso_clock
+from sso import digests
+from sso.extensions import db
+from sso.models import AuthorizationCode, BrowserSession, Grant, User
+from sso.store import unredeemed
+from tests.actors import Browser, RelyingParty
+from tests.conftest import Clock
+from tests.factories import make_client, make_user
+from tests.store.test_races import at_once
+
+MOST = unredeemed.MOST
+
+
+class Flood(NamedTuple):
+    """Somebody who is signed in, and the codes they had made, oldest first."""
+
+    browser: Browser
+    client: RelyingParty
+    codes: list[str]
+
+
+def grants_of(app: Flask, user: User) -> int:
+    count = select(func.count()).select_from(Grant).where(Grant.user_id == user.id)
+    with app.app_context():
+        return db.session.scalar(count) or 0
+
+
+def flood(app: Flask, user: User, count: int, used: bool = False) -> Flood:
+    """As many authorization requests would leave it."""
+    client = make_client(app, first_party=True)
+    browser = Browser(app)
+    browser.sign_in(user.email)
+    codes = [f"code-{user.id}-{number}" for number in range(count)]
+    with app.app_context():
+        now = sso_clock.now()
+        session = db.session.scalars(
+            select(BrowserSession).where(BrowserSession.user_id == user.id)
+        ).one()
+        for number, code in enumerate(codes):
+            grant_id = uuid4()
+            db.session.add(
+                Grant(
+                    id=grant_id,
+                    user_id=user.id,
+                    client_id=client.client_id,
+                    session_id=session.id,
+                    sid=str(session.id),
+                    scope="openid",
+                    auth_time=now,
+                    amr="pwd",
+                    created_at=now + timedelta(microseconds=number),
+                )
+            )
+            db.session.add(
+                AuthorizationCode(
+                    digest=digests.digest(code),
+                    grant_id=grant_id,
+                    redirect_uri=client.redirect_uri,
+                    expires_at=now + timedelta(seconds=60),
+                    used_at=now if used else None,
+                )
+            )
+        db.session.commit()
+    return Flood(browser, client, codes)
+
+
+def test_the_oldest_go(clock: Clock, app: Flask, user: User) -> None:
+    browser, client, codes = flood(app, user, MOST - 1)
+    codes = [*codes, browser.authorize(client).code]
+    assert grants_of(app, user) == MOST
+    codes += [browser.authorize(client).code for _ in range(2)]
+    assert MOST - 60 < grants_of(app, user) <= MOST
+    assert client.exchange(codes[0]).get_json()["error"] == "invalid_grant"
+    assert client.exchange(codes[-1]).status_code == 200
+    assert client.exchange(codes[MOST // 2]).status_code == 200
+
+
+def test_below_the_limit_none_go(clock: Clock, app: Flask, user: User) -> None:
+    browser, client, codes = flood(app, user, MOST - 1)
+    assert browser.authorize(client).code
+    assert client.exchange(codes[0]).status_code == 200
+
+
+def test_redeemed_ones_are_not_counted(clock: Clock, app: Flask, user: User) -> None:
+    browser, client, _ = flood(app, user, MOST, used=True)
+    first = browser.authorize(client).code
+    assert browser.authorize(client).code
+    assert grants_of(app, user) == MOST + 2
+    assert client.exchange(first).status_code == 200
+
+
+def test_expired_ones_are_not_counted(clock: Clock, app: Flask, user: User) -> None:
+    browser, client, _ = flood(app, user, MOST)
+    clock.move(seconds=61)
+    assert browser.authorize(client).code
+    assert grants_of(app, user) == MOST + 1
+
+
+def test_another_persons_are_not_counted(clock: Clock, app: Flask, user: User) -> None:
+    _, client, codes = flood(app, user, MOST)
+    make_user(app, "erin@example.com")
+    erin = Browser(app)
+    erin.sign_in("erin@example.com")
+    assert client.exchange(erin.authorize(client).code).status_code == 200
+    assert client.exchange(codes[0]).status_code == 200
+
+
+@pytest.mark.parametrize("tabs", [4])
+def test_at_once(app: Flask, user: User, tabs: int) -> None:
+    """Tabs that drop the same codes, and an application that redeems them: nobody fails."""
+    first, client, codes = flood(app, user, MOST - 2)
+    browsers = []
+    for _ in range(tabs):
+        tab = Browser(app)
+        tab.http._cookies.update(first.http._cookies)
+        browsers.append(tab)
+    waiting = iter(codes[: 2 * tabs])
+    answers: list[int] = []
+
+    def act() -> None:
+        tab = browsers.pop()
+        for _ in range(4):
+            assert "code" in tab.authorize(client).parameters
+            answers.append(client.exchange(next(waiting, "")).status_code)
+
+    at_once(tabs, act)
+    assert set(answers) <= {200, 400}
