@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from flask import Flask
-from sqlalchemy import event
+from sqlalchemy import event, text
 
 from sso.extensions import db
 from tests.actors import BASE, ORIGIN, Browser, RelyingParty
@@ -107,15 +107,61 @@ def test_nothing_is_granted_of_what_is_gone(
     assert not works(client, dana)
 
 
-def test_the_session_ends(app: Flask, client: RelyingParty, dana: Browser) -> None:
-    """Without `offline_access`, which outlives it."""
+@pytest.mark.parametrize("scope", ["openid email", SCOPE])
+def test_the_session_ends(app: Flask, client: RelyingParty, dana: Browser, scope: str) -> None:
+    """Not even a code is given, nor anything that would outlive the session."""
     elsewhere = Browser(app)
     elsewhere.sign_in()
     act = page_of(elsewhere, "account", action="end_other_sessions")
     other = before_the_grant(app, act)
-    dana.authorize(client, scope="openid email")
+    dana.authorize(client, scope=scope)
     other.join()
+    assert "code" not in dana.page.parameters
     assert not works(client, dana)
+
+
+def row_alone(app: Flask, statement: str) -> Callable[[], object]:
+    """What a statement in the database does, without all that a command does beside."""
+
+    def run() -> None:
+        with app.app_context():
+            assert db.session.execute(text(statement)).rowcount  # type: ignore[attr-defined]
+            db.session.commit()
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE users SET disabled_at = CURRENT_TIMESTAMP",
+        "UPDATE browser_sessions SET ended_at = CURRENT_TIMESTAMP",
+        "DELETE FROM consents",
+    ],
+)
+def test_each_is_looked_at_by_itself(
+    app: Flask, client: RelyingParty, dana: Browser, statement: str
+) -> None:
+    other = before_the_grant(app, row_alone(app, statement))
+    dana.authorize(client, scope=SCOPE)
+    other.join()
+    assert "code" not in dana.page.parameters
+
+
+def test_a_scope_is_unticked_in_another_tab(
+    app: Flask, client: RelyingParty, dana: Browser
+) -> None:
+    elsewhere = Browser(app)
+    elsewhere.authorize(client, scope=SCOPE, prompt="consent")
+    page = elsewhere.sign_in()
+    fields = {**page.fields, "decision": "allow"}
+    del fields["scope_email"]
+    url = page.action or page.url
+    other = before_the_grant(app, lambda: elsewhere.open(url, method="POST", data=fields))
+    dana.authorize(client, scope=SCOPE)
+    other.join()
+    tokens = client.exchange(dana.page.code).get_json()
+    assert set(tokens["scope"].split()) == {"openid", "offline_access"}
 
 
 def test_what_is_no_reason_holds_up_nobody(app: Flask, client: RelyingParty, dana: Browser) -> None:

@@ -90,6 +90,28 @@ def test_a_grant_stays_while_it_has_a_token_or_a_code(
     assert [count(app, table) for table in (Token, AuthorizationCode, Grant)] == [1, 1, 1]
 
 
+def test_a_grant_stays_for_each_of_them_alone(
+    app: Flask, clock: Clock, browser: Browser, client: RelyingParty, user: User
+) -> None:
+    """The row of a grant takes all that hangs on it along."""
+    browser.approve(client, scope=SCOPE)
+    browser.open(f"{ORIGIN}{BASE}/sign-out")
+    browser.submit(decision="sign_out")
+    clock.move(days=1, seconds=30)  # the code ended half a minute less than a day ago
+    purge(app)
+    assert [count(app, table) for table in (AuthorizationCode, Grant)] == [1, 1]
+    clock.move(minutes=2)
+    purge(app)
+    assert [count(app, table) for table in (AuthorizationCode, Grant)] == [0, 0]
+    client.exchange(browser.approve(client, scope=SCOPE).code)
+    with app.app_context():
+        db.session.query(AuthorizationCode).delete()
+        db.session.commit()
+    clock.move(days=15, minutes=1)
+    purge(app)
+    assert [count(app, table) for table in (BrowserSession, Token, Grant)] == [0, 1, 1]
+
+
 @pytest.mark.parametrize(("hours", "left"), [(23, 1), (25, 0)])
 def test_a_code_goes_a_day_after_its_end(
     app: Flask, clock: Clock, browser: Browser, client: RelyingParty, user: User,

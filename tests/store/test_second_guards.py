@@ -1,0 +1,156 @@
+"""Guards that stand behind another one: each statement refuses by itself.
+
+What a client presents is looked up by one statement and used up by another. Each asks for
+everything, so that neither relies on the other.
+"""
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+from flask import Flask
+from sqlalchemy import select, update
+
+from sso import clock as sso_clock
+from sso import digests
+from sso.extensions import db
+from sso.models import BrowserSession, Client, Grant, Token, User
+from sso.store import codes, grants, tokens
+from tests.actors import Browser, RelyingParty
+from tests.conftest import Clock
+from tests.factories import make_client, make_user
+
+SCOPE = "openid email"
+
+
+@pytest.fixture
+def app(make_app: Any) -> Flask:
+    """One database is enough here; test_races.py has both."""
+    found: Flask = make_app()
+    return found
+
+
+class Held:
+    """A code that is not used and a refresh token that is not, of two grants of one session."""
+
+    def __init__(self, app: Flask) -> None:
+        make_user(app)
+        self.app, browser = app, Browser(app)
+        self.client = make_client(app, scope=SCOPE)
+        self.other = make_client(app, name="Other", scope=SCOPE)
+        answer = self.client.exchange(browser.approve(self.client, scope=SCOPE).code)
+        self.refresh = digests.digest(answer.get_json()["refresh_token"])
+        self.code = digests.digest(browser.authorize(self.client, scope=SCOPE).code)
+        with app.app_context():
+            self.grant: UUID = db.session.scalars(
+                select(Token.grant_id).where(Token.refresh_digest == self.refresh)
+            ).one()
+
+    def change(self, table: Any, **values: Any) -> None:
+        with self.app.app_context():
+            db.session.execute(update(table).values(**values))
+            db.session.commit()
+
+    def found(self, client: RelyingParty | None = None) -> list[bool]:
+        """By each of the statements that look something up: an approval that lives."""
+        client_id, now = (client or self.client).client_id, sso_clock.now()
+        with self.app.app_context():
+            _, presented = codes.find_with_client(client_id, self.code, now)
+            _, approval = tokens.find_with_client(client_id, self.refresh, now)
+            live = grants.find_live(self.grant, client_id)
+            db.session.rollback()
+        by_code = presented is not None and presented.approval is not None
+        return [by_code, approval is not None, live is not None]
+
+    def used(self, client: RelyingParty | None = None) -> list[bool]:
+        """By each of the statements that use something up; undone at the end."""
+        client_id, now = (client or self.client).client_id, sso_clock.now()
+        with self.app.app_context():
+            found = [
+                codes.use(self.code, client_id, now),
+                tokens.use_refresh(self.refresh, client_id, now),
+            ]
+            db.session.rollback()
+        return found
+
+
+@pytest.fixture
+def held(app: Flask, clock: Clock) -> Held:
+    return Held(app)
+
+
+def test_all_is_well(held: Held) -> None:
+    assert (held.found(), held.used()) == ([True] * 3, [True] * 2)
+
+
+def test_another_client(held: Held) -> None:
+    assert (held.found(held.other), held.used(held.other)) == ([False] * 3, [False] * 2)
+
+
+def test_the_grant_has_ended(held: Held) -> None:
+    held.change(Grant, ended_at=sso_clock.now())
+    assert (held.found(), held.used()) == ([False] * 3, [False] * 2)
+
+
+@pytest.mark.parametrize("column", ["ended_at", "expires_at"])
+def test_the_session_has_ended(held: Held, column: str) -> None:
+    """Without `offline_access`; its grant may not be marked yet."""
+    held.change(BrowserSession, **{column: sso_clock.now()})
+    assert held.found() == [False] * 3
+    held.change(Grant, scope=f"{SCOPE} offline_access")
+    assert held.found() == [True] * 3
+
+
+def test_the_session_is_purged(held: Held) -> None:
+    held.change(Grant, session_id=None)
+    assert held.found() == [False] * 3
+    held.change(Grant, scope=f"{SCOPE} offline_access")
+    assert held.found() == [True] * 3
+
+
+@pytest.mark.parametrize("table", [User, Client])
+def test_disabled(held: Held, table: Any) -> None:
+    held.change(table, disabled_at=sso_clock.now())
+    assert held.found() == [False] * 3
+    held.change(table, disabled_at=None)
+    assert held.found() == [True] * 3
+
+
+def test_expired(held: Held, clock: Clock) -> None:
+    clock.move(seconds=61)
+    assert held.used() == [False, True]
+    held.change(BrowserSession, expires_at=sso_clock.now())
+    clock.move(days=30)
+    assert held.used() == [False, False]
+
+
+def test_once(held: Held) -> None:
+    now = sso_clock.now()
+    with held.app.app_context():
+        client_id = held.client.client_id
+        assert codes.use(held.code, client_id, now)
+        assert not codes.use(held.code, client_id, now)
+        assert tokens.use_refresh(held.refresh, client_id, now)
+        assert not tokens.use_refresh(held.refresh, client_id, now)
+        db.session.commit()
+        assert codes.find_used(held.code, client_id)
+        assert tokens.find_used_refresh(held.refresh, client_id)
+        assert not codes.find_used(held.code, held.other.client_id)
+        assert not tokens.find_used_refresh(held.refresh, held.other.client_id)
+
+
+def test_the_reuse_of_what_has_ended_ends_nothing_more(held: Held) -> None:
+    with held.app.app_context():
+        client_id = held.client.client_id
+        assert tokens.use_refresh(held.refresh, client_id, sso_clock.now())
+        db.session.commit()
+    held.change(Grant, ended_at=sso_clock.now())
+    with held.app.app_context():
+        assert tokens.find_used_refresh(held.refresh, client_id) is None
+
+
+def test_what_is_not_used_is_no_reuse(held: Held) -> None:
+    with held.app.app_context():
+        client_id = held.client.client_id
+        assert codes.find_used(held.code, client_id) is None
+        assert tokens.find_used_refresh(held.refresh, client_id) is None
