@@ -15,6 +15,7 @@ import pytest
 
 from tests.services import ROOT, Server, free_port, wait_for
 
+PATIENCE = 120  # seconds; programs that start side by side on few cores take long
 INT, TERM, HUP = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 # What a parent may leave to its children: nothing at all, ignored signals, or blocked ones.
 PARENTS = {
@@ -75,7 +76,7 @@ def test_the_worker(server: Server, tmp_path: Path, parent: str, how: signal.Sig
     )
     log = tmp_path / "log"
     with started(parent, log, "-c", code, "worker", **server.environ) as process:
-        wait_for(lambda: "runs" in log.read_text(), "the worker")
+        wait_for(lambda: "runs" in log.read_text(), "the worker", PATIENCE)
         if parent == "nohup":
             process.send_signal(HUP)
         assert ends(process, how) == 0, log.read_text()
@@ -89,7 +90,7 @@ def test_the_demo(tmp_path: Path, parent: str, how: signal.Signals) -> None:
     with started(
         parent, log, "-m", "flask", "demo", "--json", "--folder", str(tmp_path / "demo"), *ports
     ) as process:
-        wait_for(lambda: '"open"' in log.read_text(), "the demo")
+        wait_for(lambda: '"open"' in log.read_text(), "the demo", PATIENCE)
         if parent == "nohup":
             process.send_signal(HUP)
         assert ends(process, how) == 0, log.read_text()
@@ -105,7 +106,7 @@ def test_programs_of_the_tests(tmp_path: Path, parent: str, how: signal.Signals)
         "try:\n print('runs', flush=True); time.sleep(60)\nfinally:\n print('stopped all')"
     )
     with started(parent, log, "-c", code) as process:
-        wait_for(lambda: "runs" in log.read_text(), "the program")
+        wait_for(lambda: "runs" in log.read_text(), "the program", PATIENCE)
         assert ends(process, how) not in (None, 0)
     assert "stopped all" in log.read_text()
 
@@ -118,5 +119,5 @@ def test_gunicorn(server: Server, tmp_path: Path, parent: str, how: signal.Signa
     log, port = tmp_path / "log", free_port()
     arguments = ("-m", "gunicorn", "-c", "python:sso.gunicorn_conf", "-b", f"127.0.0.1:{port}")
     with started(parent, log, *arguments, "-w", "1", **server.environ) as process:
-        wait_for(lambda: "Booting worker" in log.read_text(), "gunicorn")
+        wait_for(lambda: "Booting worker" in log.read_text(), "gunicorn", PATIENCE)
         assert ends(process, how) == 0, log.read_text()

@@ -175,7 +175,7 @@ class _Walk:
         key = self.keys.of(number) if self.keys else audit_seals.keys()[0]
         if number > self.number + 1:
             yield _missing(self.number + 1, number - 1)
-        elif number <= self.number:
+        elif number <= max(self.number, self.chain.anchor_number):
             yield f"event {number} lies before the beginning of the chain"
         # After a gap the seal before is unknown: the next event can't be judged.
         elif key is not None and not is_equal(found, seal_of(key, event, number, self.before)):

@@ -190,7 +190,7 @@ def test_the_boundary_is_sealed(app: Flask, both: Flask, tampering: str) -> None
     assert any("forged" in one for one in faults_of(both))
     with both.app_context():
         with pytest.raises(ChainBroken):
-            audit_resealing.step(over_faults=True)
+            audit_resealing.step()
         db.session.rollback()
 
 
