@@ -70,6 +70,8 @@ class Scene:
             for kind, tokens in (("tokens", side.plain), ("offline tokens", side.offline)):
                 if self._dead(tokens):
                     ended.append(f"{kind} {name}")
+                elif "email" not in self.client.userinfo(tokens["access_token"]).get_json():
+                    ended.append(f"email of {kind} {name}")
         with self.app.app_context():
             told = db.session.scalars(select(LogoutDelivery.sid)).all()
         assert len(told) == len(set(told))
@@ -81,8 +83,12 @@ class Scene:
         refused = self.client.userinfo(access).status_code == 401
         asked = self.client.introspect(access)
         inactive = asked.status_code == 401 or not asked.get_json()["active"]
-        failed = self.client.refresh(tokens["refresh_token"]).status_code != 200
-        assert refused == inactive == failed
+        refreshed = self.client.refresh(tokens["refresh_token"])
+        assert refused == inactive == (refreshed.status_code != 200)
+        if not refused:
+            known = self.client.userinfo(access).get_json()
+            for scopes in (asked.get_json()["scope"], refreshed.get_json()["scope"]):
+                assert ("email" in scopes.split()) == ("email" in known)
         return refused
 
 
@@ -94,6 +100,13 @@ def _sign_out(scene: Scene) -> None:
 def _code_reuse(scene: Scene, clock: Clock) -> None:
     clock.move(seconds=5)
     scene.client.exchange(scene.here.code)
+
+
+def _untick(scene: Scene) -> None:
+    browser = scene.here.browser
+    page = browser.authorize(scene.client, scope=SCOPE, prompt="consent")
+    fields = {name: value for name, value in page.fields.items() if name != "scope_email"}
+    browser.open(page.url, method="POST", data={**fields, "decision": "allow"})
 
 
 def _enrol(scene: Scene) -> None:
@@ -113,6 +126,7 @@ ALL = (
     "session there, tokens there, offline tokens there; logout tokens: 2"
 )
 TOKENS = "tokens here, offline tokens here, tokens there, offline tokens there"
+EMAIL = ", ".join(f"email of {what}" for what in TOKENS.split(", "))
 CAUSES: dict[str, tuple[Callable[[Scene, Clock], None], str]] = {
     "sign-out": (lambda s, _: _sign_out(s), f"{MINE}; logout tokens: 1"),
     "sign-out everywhere": (
@@ -165,6 +179,17 @@ CAUSES: dict[str, tuple[Callable[[Scene, Clock], None], str]] = {
         lambda s, _: s.flask("client", "update", s.client.client_id, "--set-groups", "boards"),
         f"{TOKENS}; logout tokens: 2",
     ),
+    "client requires two factors": (
+        lambda s, _: s.flask("client", "update", s.client.client_id, "--require-mfa"),
+        f"{TOKENS}; logout tokens: 0",
+    ),
+    "scope taken from the client": (
+        lambda s, _: s.flask(
+            "client", "update", s.client.client_id, "--scope", "openid profile offline_access"
+        ),
+        f"{EMAIL}; logout tokens: 0",
+    ),
+    "scope unticked": (lambda s, _: _untick(s), f"{EMAIL}; logout tokens: 0"),
     "code reuse": (_code_reuse, "tokens here; logout tokens: 0"),
     "refresh reuse": (_refresh_reuse, "tokens here; logout tokens: 0"),
     "refresh token revoked": (
