@@ -56,9 +56,25 @@ class PageSessions(SecureCookieSessionInterface):
         return super().open_session(app, request)
 
     def save_session(self, app: Flask, session: SessionMixin, response: Response) -> None:
-        if not _without_cookies(app, request.path):
-            super().save_session(app, session, response)
-            known_browser.save(response)
+        if _without_cookies(app, request.path) or not self._may_change_cookies(app):
+            return
+        super().save_session(app, session, response)
+        known_browser.save(response)
+
+    def _may_change_cookies(self, app: Flask) -> bool:
+        """Whether the browser shows its cookie, or asks for a page and so would show one.
+
+        SameSite=Lax withholds the cookie from other sites' forms, frames and images. To set or
+        delete it in the answer would sign the browser out while its session lives on.
+        """
+        if self.get_cookie_name(app) in request.cookies:
+            return True
+        sent = request.headers
+        return (
+            request.method in ("GET", "HEAD")
+            and sent.get("Sec-Fetch-Mode", "navigate") == "navigate"
+            and sent.get("Sec-Fetch-Dest", "document") == "document"
+        )
 
 
 def init_app(app: Flask) -> None:
@@ -160,10 +176,14 @@ def _give_cookie(secret: str, visit: sessions.Visit) -> None:
 
 
 def sign_out(reason: str = "sign_out") -> None:
-    """End the session of this browser, and forget its cookie. Does not commit."""
+    """End the session of this browser, and forget its cookie. Does not commit.
+
+    Without a session nothing changes: a link of another site may have led here.
+    """
     visit = current_visit()
-    if visit:
-        endings.session(visit.session, reason)
+    if visit is None:
+        return
+    endings.session(visit.session, reason)
     logout_user()
     flask.session.clear()
 

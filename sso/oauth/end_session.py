@@ -1,18 +1,41 @@
 """RP-Initiated Logout 1.0."""
 
-from typing import Any
+import shlex
+from typing import Any, NamedTuple
 
-from authlib.oauth2.rfc6749.errors import InvalidRequestError
+from authlib.oauth2.rfc6749.errors import InvalidRequestError, OAuth2Error
 from authlib.oidc.rpinitiated import EndSessionEndpoint as AuthlibEndSessionEndpoint
 from authlib.oidc.rpinitiated.end_session import EndSessionRequest
 
 from sso import addresses, browser_session, current
 from sso.models import Client
 from sso.oauth.request import ProtocolRequest
+from sso.oauth.server import AuthorizationServer
 
 PARAMETERS = (
     "id_token_hint", "client_id", "post_logout_redirect_uri", "state", "logout_hint", "ui_locales",
 )  # fmt: skip
+_SHOWN = 500  # characters of a value that a page repeats
+
+
+class LogoutError(NamedTuple):
+    """What is wrong with a logout request, for a developer, and how to fix it."""
+
+    description: str
+    hint: str | None = None
+
+
+class LogoutRequest(NamedTuple):
+    """A logout request as far as it is valid.
+
+    `redirect_uri`: where the browser goes afterwards, with `state`. `names_session`: whether the
+    hint names this very browser session. With an error there is never a redirect (§4).
+    """
+
+    client: Client | None = None
+    redirect_uri: str | None = None
+    names_session: bool = False
+    error: LogoutError | None = None
 
 
 class EndSessionEndpoint(AuthlibEndSessionEndpoint):
@@ -38,9 +61,63 @@ class EndSessionEndpoint(AuthlibEndSessionEndpoint):
         registered = client.client_metadata.get("post_logout_redirect_uris") or []
         return post_logout_redirect_uri in registered
 
+    def is_post_logout_redirect_uri_legitimate(self, *_: Any) -> bool:
+        """A registered address is, if the request names its client; the person was asked (§3)."""
+        return True
 
-def is_of_this_session(found: EndSessionRequest) -> bool:
-    """Whether the hint names the very session that would end; if not, the user is asked."""
+
+def read(server: AuthorizationServer, values: dict[str, str]) -> LogoutRequest:
+    """Validate a logout request. What is wrong with it is told, not raised."""
+    client_id = values.get("client_id")
+    try:
+        found = server.validate_endpoint_request("end_session", ProtocolRequest(values))
+    except OAuth2Error as error:
+        client = server.query_client(client_id) if client_id else None
+        description = error.get_error_description() or "The request is not valid."
+        return LogoutRequest(client, error=LogoutError(description))
+    error = _error(values, found)
+    return LogoutRequest(
+        found.client, found.redirect_uri, not error and _names_this_session(found), error
+    )
+
+
+def _error(values: dict[str, str], found: EndSessionRequest) -> LogoutError | None:
+    uri = values.get("post_logout_redirect_uri")
+    if found.client is None and ("client_id" in values or found.id_token_claims):
+        return LogoutError(
+            "No client with the client_id of this request is registered and enabled.",
+            "Compare it with the output of: flask client list",
+        )
+    if uri is None or found.redirect_uri:
+        return None
+    if found.client is None:
+        return LogoutError(
+            "A post_logout_redirect_uri needs an id_token_hint or a client_id beside it, "
+            "which names the client that it is registered with."
+        )
+    # Nothing in it may change how the rest of the line reads.
+    shown = uri[:_SHOWN].encode("ascii", "backslashreplace").decode()
+    return LogoutError(
+        f"The post_logout_redirect_uri {shown} is not registered with the client "
+        f"{found.client.client_id}.",
+        _how_to_register(found.client, uri),
+    )
+
+
+def _how_to_register(client: Client, uri: str) -> str:
+    if fault := addresses.registration_fault(uri):
+        return f"It cannot be registered: {fault}."
+    command = ["flask", "client", "update", client.client_id]
+    return "If it belongs to the application, register it, character for character: " + shlex.join(
+        [*command, "--add-post-logout-redirect-uri", uri]
+    )
+
+
+def _names_this_session(found: EndSessionRequest) -> bool:
     visit = browser_session.current_visit()
     claims = found.id_token_claims or {}
-    return visit is not None and claims.get("sid") == str(visit.session.id)
+    return (
+        visit is not None
+        and claims.get("sid") == str(visit.session.id)
+        and claims.get("sub") == str(visit.user.id)
+    )
