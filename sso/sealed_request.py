@@ -10,7 +10,7 @@ from itsdangerous import BadData, TimestampSigner, URLSafeTimedSerializer
 
 from sso import clock, current
 
-MAX_AGE = 24 * 3600  # seconds: a sign-in page left open overnight still leads on
+MAX_AGE = timedelta(hours=24)  # a sign-in page left open overnight still leads on
 MAX_LENGTH = 7000  # an address line may have 8190 bytes (contract §6)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -26,13 +26,17 @@ class SealedRequest:
     parameters: dict[str, str]
     asked_at: datetime | None = None  # None: it comes in just now
     selected: str | None = None
+    selected_at: datetime | None = None
     denied: bool = False
 
 
 def seal(waiting: SealedRequest) -> str:
     """Sign a request. Raises `TooLong`."""
-    micros = ((waiting.asked_at or clock.now()) - _EPOCH) // timedelta(microseconds=1)
-    sealed = _serializer().dumps([waiting.parameters, micros, waiting.selected, waiting.denied])
+    micros = _micros(waiting.asked_at or clock.now())
+    selected = None
+    if waiting.selected and waiting.selected_at:
+        selected = [waiting.selected, _micros(waiting.selected_at)]
+    sealed = _serializer().dumps([waiting.parameters, micros, selected, waiting.denied])
     text = sealed if isinstance(sealed, str) else sealed.decode()
     if len(text) > MAX_LENGTH:
         raise TooLong
@@ -40,22 +44,34 @@ def seal(waiting: SealedRequest) -> str:
 
 
 def unseal(text: str) -> SealedRequest | None:
-    """The request, or `None` when it was not sealed by us or is older than `MAX_AGE`."""
-    try:
-        parameters, micros, selected, denied = _serializer().loads(text, max_age=MAX_AGE)
-    except (BadData, ValueError):
+    """The request, or `None` when it was not sealed by us or came in longer ago than `MAX_AGE`.
+
+    Each step seals it anew: the time of the seal would let it live as long as it is used.
+    """
+    found = expired(text)
+    if found is None or found.asked_at is None or clock.now() - found.asked_at > MAX_AGE:
         return None
-    asked_at = _EPOCH + timedelta(microseconds=micros)
-    return SealedRequest(parameters, asked_at, selected, denied)
+    return found
 
 
 def expired(text: str) -> SealedRequest | None:
-    """A request that we sealed and that is older than `MAX_AGE`: only good for a way back."""
+    """A request that we sealed, however old: an old one is only good for a way back."""
     try:
-        parameters, micros, *_ = _serializer().loads(text)
+        parameters, micros, selected, denied = _serializer().loads(text)
     except (BadData, ValueError):
         return None
-    return SealedRequest(parameters, _EPOCH + timedelta(microseconds=micros))
+    # The version before sealed the chosen user without the time: then it is asked once more.
+    user_id, chosen = selected if isinstance(selected, list) else (None, None)
+    selected_at = None if chosen is None else _moment(chosen)
+    return SealedRequest(parameters, _moment(micros), user_id, selected_at, denied)
+
+
+def _micros(moment: datetime) -> int:
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def _moment(micros: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=micros)
 
 
 class _Signer(TimestampSigner):

@@ -3,6 +3,7 @@
 Parse, validate, decide; sign-in and consent are steps that come back here with the sealed request.
 """
 
+from datetime import datetime
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -28,7 +29,7 @@ from sso.oauth import authorization_server
 from sso.oauth.authorization_code import AuthorizationCodeGrant, Overtaken
 from sso.oauth.request import ProtocolRequest
 from sso.sealed_request import SealedRequest
-from sso.store import clients, factors
+from sso.store import clients, factors, sessions
 from sso.store.sessions import Presence
 
 
@@ -85,7 +86,10 @@ def validate(waiting: SealedRequest) -> Validated | Response:
     asked = protocol_request.asked
     if waiting.asked_at is not None:
         protocol_request.authorization_request = asked.again(
-            asked_at=waiting.asked_at, selected=waiting.selected, denied=waiting.denied
+            asked_at=waiting.asked_at,
+            selected=waiting.selected,
+            selected_at=waiting.selected_at,
+            denied=waiting.denied,
         )
     else:
         waiting = SealedRequest(waiting.parameters, asked.asked_at)
@@ -110,6 +114,7 @@ def decide(validated: Validated) -> decision.Decision:
             acr=presence.acr,
             groups=frozenset(presence.groups),
             has_factor=matters and factors.has_any(presence.user_id),
+            decisions_used_until=presence.decisions_used_until,
         )
     if presence and presence.consent:
         consent = decision.Consent(
@@ -180,12 +185,21 @@ def _read() -> SealedRequest | None:
     return SealedRequest({name: values[name] for name in PARAMETERS if name in values})
 
 
+def _use(presence: Presence | None, moment: datetime) -> bool:
+    """Whether what happened up to this moment was unused. From now on it satisfies no request."""
+    return presence is not None and sessions.use_decisions(
+        presence.session_id, presence.decisions_used_until, moment
+    )
+
+
 def _answer(validated: Validated, found: decision.Decision) -> Response:
     server, grant, waiting = authorization_server(), validated.grant, validated.waiting
     if isinstance(found, decision.Answer):
         grant.request.authorization_request = grant.request.asked.without(found.withheld)
         # Not by Authlib's method of the server, which would validate all once more.
         answer = grant.create_authorization_response(grant.redirect_uri, validated.presence)
+        if found.uses and not _use(validated.presence, found.uses):
+            raise Overtaken
         return server.handle_response(*answer)
     if isinstance(found, decision.Refuse):
         error = OAuth2Error(found.description, error=found.error, redirect_uri=grant.redirect_uri)

@@ -12,6 +12,9 @@ from enum import StrEnum
 from sso.flow import scopes
 from sso.flow.request import ONE_FACTOR, TWO_FACTORS, AuthorizationRequest
 
+# A sign-in or consent that a request demanded counts for the answer that follows soon.
+FRESH = timedelta(minutes=10)
+
 
 class Why(StrEnum):
     """Why somebody has to sign in."""
@@ -24,13 +27,19 @@ class Why(StrEnum):
 
 @dataclass(frozen=True)
 class Session:
-    """Who is signed in on this browser, and how."""
+    """Who is signed in on this browser, and how.
+
+    `has_factor`: whether the user has set up a second factor.
+    `decisions_used_until`: sign-ins and consents up to this moment have satisfied a request that
+    demanded one, and satisfy no other.
+    """
 
     user_id: str
     auth_time: datetime
     acr: str
     groups: frozenset[str] = frozenset()
-    has_factor: bool = False  # whether the user has set up a second factor
+    has_factor: bool = False
+    decisions_used_until: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -88,9 +97,13 @@ class Refuse:
 
 @dataclass(frozen=True)
 class Answer:
-    """Answer the client with a code, for all that was asked but what the user withholds."""
+    """Answer the client with a code, for all that was asked but what the user withholds.
+
+    `uses`: the latest sign-in, choice or consent that satisfies this request and no other one.
+    """
 
     withheld: frozenset[str] = frozenset()
+    uses: datetime | None = None
 
 
 Step = SignIn | SecondFactor | AskConsent | Forbid
@@ -105,22 +118,55 @@ class _Matter:
     policy: Policy
     now: datetime
 
+    def _is_for_this(self, moment: datetime | None) -> bool:
+        """Whether something happened since the client asked, lately, and satisfied nothing yet."""
+        used = self.session.decisions_used_until
+        return (
+            moment is not None
+            and self.request.resumed
+            and moment > self.request.asked_at
+            and (used is None or moment > used)
+            and self.now - moment <= FRESH
+        )
+
     @property
     def signed_in_for_this(self) -> bool:
-        """Whether the user has signed in since the client asked."""
-        return self.request.resumed and self.session.auth_time > self.request.asked_at
+        return self._is_for_this(self.session.auth_time)
+
+    @property
+    def selected_for_this(self) -> bool:
+        request = self.request
+        return request.selected == self.session.user_id and self._is_for_this(request.selected_at)
+
+    @property
+    def consented_for_this(self) -> bool:
+        return self.consent is not None and self._is_for_this(self.consent.given_at)
 
     @property
     def declined(self) -> frozenset[str]:
         return self.consent.declined if self.consent else frozenset()
 
     @property
-    def consented_for_this(self) -> bool:
-        return (
-            self.consent is not None
-            and self.request.resumed
-            and self.consent.given_at > self.request.asked_at
-        )
+    def max_age_is_exceeded(self) -> bool:
+        max_age = self.request.max_age
+        if max_age is None:
+            return False
+        age = self.now - self.session.auth_time
+        return max_age == 0 or age > timedelta(seconds=max_age)
+
+    @property
+    def uses(self) -> datetime | None:
+        """The latest of the moments that satisfy what was demanded for this very request."""
+        prompt, auth_time = self.request.prompt, self.session.auth_time
+        moments = []
+        if "login" in prompt or self.max_age_is_exceeded:
+            moments.append(auth_time)
+        if "select_account" in prompt:
+            chosen_at = self.request.selected_at if self.selected_for_this else None
+            moments.append(chosen_at or auth_time)
+        if "consent" in prompt and self.consent:
+            moments.append(self.consent.given_at)
+        return max(moments, default=None)
 
 
 def _another_user(matter: _Matter) -> Step | None:
@@ -136,16 +182,13 @@ def _login_again(matter: _Matter) -> Step | None:
 
 
 def _too_old(matter: _Matter) -> Step | None:
-    max_age = matter.request.max_age
-    if max_age is None or matter.signed_in_for_this:
-        return None
-    age = matter.now - matter.session.auth_time
-    return SignIn(Why.AGAIN) if max_age == 0 or age > timedelta(seconds=max_age) else None
+    exceeded = matter.max_age_is_exceeded and not matter.signed_in_for_this
+    return SignIn(Why.AGAIN) if exceeded else None
 
 
 def _select_account(matter: _Matter) -> Step | None:
     asked = "select_account" in matter.request.prompt
-    chosen = matter.request.selected == matter.session.user_id or matter.signed_in_for_this
+    chosen = matter.selected_for_this or matter.signed_in_for_this
     return SignIn(Why.SELECT) if asked and not chosen else None
 
 
@@ -217,7 +260,7 @@ def decide(
     withheld = matter.declined & request.scopes_to_consent
     if not frozenset(scopes.split(request.scope)) - withheld:
         return Refuse("access_denied", "The user withholds every scope that was asked for.")
-    return Answer(withheld)
+    return Answer(withheld, matter.uses)
 
 
 def asks_about_factors(request: AuthorizationRequest, policy: Policy) -> bool:

@@ -43,7 +43,7 @@ class AuthorizationRequest:
     """What a client asks for. `asked_at` is when it first came in (UTC).
 
     `resumed`: it comes back from a step of ours. `selected`: the user id that was chosen on the
-    select-account page. `denied`: the user refused.
+    select-account page, at `selected_at`. `denied`: the user refused.
     """
 
     client_id: str
@@ -62,6 +62,7 @@ class AuthorizationRequest:
     claims: ClaimsRequest = field(default_factory=ClaimsRequest)
     resumed: bool = False
     selected: str | None = None
+    selected_at: datetime | None = None
     denied: bool = False
 
     @property
@@ -93,10 +94,22 @@ class AuthorizationRequest:
         return replace(self, scope=kept, claims=self.claims.without(withheld))
 
     def again(
-        self, *, asked_at: datetime, selected: str | None, denied: bool
+        self,
+        *,
+        asked_at: datetime,
+        selected: str | None,
+        selected_at: datetime | None,
+        denied: bool,
     ) -> "AuthorizationRequest":
         """The same request, coming back from a step of ours."""
-        return replace(self, asked_at=asked_at, resumed=True, selected=selected, denied=denied)
+        return replace(
+            self,
+            asked_at=asked_at,
+            resumed=True,
+            selected=selected,
+            selected_at=selected_at,
+            denied=denied,
+        )
 
 
 def parse(

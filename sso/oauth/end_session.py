@@ -71,9 +71,9 @@ def read(server: AuthorizationServer, values: dict[str, str]) -> LogoutRequest:
     client_id = values.get("client_id")
     try:
         found = server.validate_endpoint_request("end_session", ProtocolRequest(values))
-    except OAuth2Error as error:
+    except OAuth2Error as fault:
         client = server.query_client(client_id) if client_id else None
-        description = error.get_error_description() or "The request is not valid."
+        description = fault.get_error_description() or "The request is not valid."
         return LogoutRequest(client, error=LogoutError(description))
     error = _error(values, found)
     return LogoutRequest(
