@@ -147,9 +147,9 @@ def begin(user: User, shown: Proof = PASSWORD, remember: bool = False) -> Browse
     sessions.add(session)
     endings.surplus_of_user(user.id)
     _give_cookie(secret, sessions.Visit(session, user))
-    if known_browser.id_for(user.email) is None:
+    if not known_browser.knows(user):
         notices.new_browser(user, session)
-    known_browser.remember(user.email)
+    known_browser.remember(user)
     audit.event("signed_in", user=user.id, sid=session.id, amr=shown.amr)
     return session
 
@@ -184,8 +184,16 @@ def sign_out(reason: str = "sign_out") -> None:
     if visit is None:
         return
     endings.session(visit.session, reason)
+    if not visit.session.remembered:
+        known_browser.forget(visit.user)
     logout_user()
     flask.session.clear()
+
+
+def end_others(visit: sessions.Visit, reason: str) -> None:
+    """End the user's other sessions; this browser alone stays known. Does not commit."""
+    endings.sessions_of_user(visit.user.id, reason, but=visit.session.id)
+    known_browser.remember(visit.user)
 
 
 def touch(visit: sessions.Visit) -> None:

@@ -23,7 +23,8 @@ def upgrade():
         "users", sa.Column("device_version", sa.Integer(), server_default="0", nullable=False)
     )
     op.add_column(
-        "browser_sessions", sa.Column("decisions_used_until", sa.DateTime(timezone=True), nullable=True)
+        "browser_sessions",
+        sa.Column("decisions_used_until", sa.DateTime(timezone=True), nullable=True),
     )
 
 

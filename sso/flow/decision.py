@@ -6,14 +6,17 @@ is under `prompt=none`, where no page may be shown (OIDC Core §3.1.2.1, §3.1.2
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 
 from sso.flow import scopes
+from sso.flow.matter import Consent, Matter, Policy, Session
 from sso.flow.request import ONE_FACTOR, TWO_FACTORS, AuthorizationRequest
 
-# A sign-in or consent that a request demanded counts for the answer that follows soon.
-FRESH = timedelta(minutes=10)
+__all__ = [
+    "Answer", "AskConsent", "Consent", "Decision", "Forbid", "Policy", "Refuse", "SecondFactor",
+    "Session", "SignIn", "Why", "asks_about_factors", "decide", "reached_acr",
+]  # fmt: skip
 
 
 class Why(StrEnum):
@@ -23,41 +26,6 @@ class Why(StrEnum):
     AGAIN = "the sign-in has to be repeated"
     SOMEBODY_ELSE = "another user is asked for"
     SELECT = "an account has to be chosen"
-
-
-@dataclass(frozen=True)
-class Session:
-    """Who is signed in on this browser, and how.
-
-    `has_factor`: whether the user has set up a second factor.
-    `decisions_used_until`: sign-ins and consents up to this moment have satisfied a request that
-    demanded one, and satisfy no other.
-    """
-
-    user_id: str
-    auth_time: datetime
-    acr: str
-    groups: frozenset[str] = frozenset()
-    has_factor: bool = False
-    decisions_used_until: datetime | None = None
-
-
-@dataclass(frozen=True)
-class Consent:
-    """What the user allowed this client and what was unticked, and when last."""
-
-    scope: frozenset[str]
-    given_at: datetime
-    declined: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True)
-class Policy:
-    """What the client's registration says."""
-
-    first_party: bool = False
-    groups: frozenset[str] = frozenset()
-    require_mfa: bool = False
 
 
 @dataclass(frozen=True)
@@ -110,94 +78,35 @@ Step = SignIn | SecondFactor | AskConsent | Forbid
 Decision = Step | Refuse | Answer
 
 
-@dataclass(frozen=True)
-class _Matter:
-    request: AuthorizationRequest
-    session: Session
-    consent: Consent | None
-    policy: Policy
-    now: datetime
-
-    def _is_for_this(self, moment: datetime | None) -> bool:
-        """Whether something happened since the client asked, lately, and satisfied nothing yet."""
-        used = self.session.decisions_used_until
-        return (
-            moment is not None
-            and self.request.resumed
-            and moment > self.request.asked_at
-            and (used is None or moment > used)
-            and self.now - moment <= FRESH
-        )
-
-    @property
-    def signed_in_for_this(self) -> bool:
-        return self._is_for_this(self.session.auth_time)
-
-    @property
-    def selected_for_this(self) -> bool:
-        request = self.request
-        return request.selected == self.session.user_id and self._is_for_this(request.selected_at)
-
-    @property
-    def consented_for_this(self) -> bool:
-        return self.consent is not None and self._is_for_this(self.consent.given_at)
-
-    @property
-    def declined(self) -> frozenset[str]:
-        return self.consent.declined if self.consent else frozenset()
-
-    @property
-    def max_age_is_exceeded(self) -> bool:
-        max_age = self.request.max_age
-        if max_age is None:
-            return False
-        age = self.now - self.session.auth_time
-        return max_age == 0 or age > timedelta(seconds=max_age)
-
-    @property
-    def uses(self) -> datetime | None:
-        """The latest of the moments that satisfy what was demanded for this very request."""
-        prompt, auth_time = self.request.prompt, self.session.auth_time
-        moments = []
-        if "login" in prompt or self.max_age_is_exceeded:
-            moments.append(auth_time)
-        if "select_account" in prompt:
-            chosen_at = self.request.selected_at if self.selected_for_this else None
-            moments.append(chosen_at or auth_time)
-        if "consent" in prompt and self.consent:
-            moments.append(self.consent.given_at)
-        return max(moments, default=None)
-
-
-def _another_user(matter: _Matter) -> Step | None:
+def _another_user(matter: Matter) -> Step | None:
     user_id, request = matter.session.user_id, matter.request
     hinted, claimed = request.hinted_subject, request.claims.subjects
     wrong = hinted not in (None, user_id) or (claimed and user_id not in claimed)
     return SignIn(Why.SOMEBODY_ELSE) if wrong else None
 
 
-def _login_again(matter: _Matter) -> Step | None:
+def _login_again(matter: Matter) -> Step | None:
     asked = "login" in matter.request.prompt
     return SignIn(Why.AGAIN) if asked and not matter.signed_in_for_this else None
 
 
-def _too_old(matter: _Matter) -> Step | None:
+def _too_old(matter: Matter) -> Step | None:
     exceeded = matter.max_age_is_exceeded and not matter.signed_in_for_this
     return SignIn(Why.AGAIN) if exceeded else None
 
 
-def _select_account(matter: _Matter) -> Step | None:
+def _select_account(matter: Matter) -> Step | None:
     asked = "select_account" in matter.request.prompt
     chosen = matter.selected_for_this or matter.signed_in_for_this
     return SignIn(Why.SELECT) if asked and not chosen else None
 
 
-def _not_a_member(matter: _Matter) -> Step | None:
+def _not_a_member(matter: Matter) -> Step | None:
     groups = matter.policy.groups
     return Forbid() if groups and not groups & matter.session.groups else None
 
 
-def _second_factor(matter: _Matter) -> Step | None:
+def _second_factor(matter: Matter) -> Step | None:
     request, session = matter.request, matter.session
     if session.acr == TWO_FACTORS:
         return None
@@ -208,7 +117,7 @@ def _second_factor(matter: _Matter) -> Step | None:
     return SecondFactor() if tried else None
 
 
-def _consent(matter: _Matter) -> Step | None:
+def _consent(matter: Matter) -> Step | None:
     needed = matter.request.scopes_to_consent
     if "consent" in matter.request.prompt:
         return None if matter.consented_for_this else AskConsent(needed)
@@ -217,7 +126,7 @@ def _consent(matter: _Matter) -> Step | None:
     return None if matter.policy.first_party or not new else AskConsent(new, needed & known)
 
 
-_CHECKS: tuple[tuple[Callable[[_Matter], Step | None], str], ...] = (
+_CHECKS: tuple[tuple[Callable[[Matter], Step | None], str], ...] = (
     (_another_user, "login_required"),
     (_login_again, "login_required"),
     (_too_old, "login_required"),
@@ -249,7 +158,7 @@ def decide(
         return Refuse("access_denied", "The user refused.")
     if session is None:
         return _refuse("login_required") if silent else SignIn(Why.NOBODY)
-    matter = _Matter(request, session, consent, policy, now)
+    matter = Matter(request, session, consent, policy, now)
     for check, error in _CHECKS:
         step = check(matter)
         if step:

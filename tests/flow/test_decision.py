@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sso.flow import decision
 from sso.flow.claims_parameter import ClaimsRequest
 from sso.flow.decision import (
     Answer,
@@ -23,6 +22,7 @@ from sso.flow.decision import (
     Why,
     decide,
 )
+from sso.flow.matter import FRESH as FRESH_FOR
 from sso.flow.request import AuthorizationRequest
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -36,7 +36,7 @@ RESUMED = replace(REQUEST, resumed=True)
 FRESH = replace(SESSION, auth_time=SOON)
 LATELY = replace(CONSENT, given_at=SOON)
 OLDER = replace(RESUMED, asked_at=LONG_AGO)
-AT_THE_LIMIT, TOO_LATE = SOON - decision.FRESH, SOON - decision.FRESH - timedelta(microseconds=1)
+AT_THE_LIMIT, TOO_LATE = SOON - FRESH_FOR, SOON - FRESH_FOR - timedelta(microseconds=1)
 OPEN = Policy()
 
 
@@ -288,7 +288,7 @@ def test_no_answer_without_sign_in_membership_and_consent(
     if "login" in request.prompt:
         assert request.resumed
         assert session.auth_time > request.asked_at
-        assert NOW - session.auth_time <= decision.FRESH
+        assert NOW - session.auth_time <= FRESH_FOR
 
 
 @given(REQUESTS, SESSIONS, CONSENTS, POLICIES)
