@@ -71,9 +71,25 @@ class PageSessions(SecureCookieSessionInterface):
         return False
 
     def save_session(self, app: Flask, session: SessionMixin, response: Response) -> None:
-        if not _without_cookies(app, request.path):
-            super().save_session(app, session, response)
-            known_browser.save(response)
+        if _without_cookies(app, request.path) or not self._may_change_cookies(app):
+            return
+        super().save_session(app, session, response)
+        known_browser.save(response)
+
+    def _may_change_cookies(self, app: Flask) -> bool:
+        """Whether the browser shows its cookie, or asks for a page and so would show one.
+
+        SameSite=Lax withholds the cookie from other sites' forms, frames and images. To set or
+        delete it in the answer would sign the browser out while its session lives on.
+        """
+        if self.get_cookie_name(app) in request.cookies:
+            return True
+        sent = request.headers
+        return (
+            request.method in ("GET", "HEAD")
+            and sent.get("Sec-Fetch-Mode", "navigate") == "navigate"
+            and sent.get("Sec-Fetch-Dest", "document") == "document"
+        )
 
 
 def init_app(app: Flask) -> None:
@@ -146,9 +162,9 @@ def begin(user: User, shown: Proof = PASSWORD, remember: bool = False) -> Browse
     sessions.add(session)
     endings.surplus_of_user(user.id)
     _give_cookie(secret, sessions.Visit(session, user))
-    if known_browser.id_for(user.email) is None:
+    if not known_browser.knows(user):
         notices.new_browser(user, session)
-    known_browser.remember(user.email)
+    known_browser.remember(user)
     audit.event("signed_in", user=user.id, sid=session.id, amr=shown.amr)
     return session
 
@@ -175,12 +191,24 @@ def _give_cookie(secret: str, visit: sessions.Visit) -> None:
 
 
 def sign_out(reason: str = "sign_out") -> None:
-    """End the session of this browser, and forget its cookie. Does not commit."""
+    """End the session of this browser, and forget its cookie. Does not commit.
+
+    Without a session nothing changes: a link of another site may have led here.
+    """
     visit = current_visit()
-    if visit:
-        endings.session(visit.session, reason)
+    if visit is None:
+        return
+    endings.session(visit.session, reason)
+    if not visit.session.remembered:
+        known_browser.forget(visit.user)
     logout_user()
     flask.session.clear()
+
+
+def end_others(visit: sessions.Visit, reason: str) -> None:
+    """End the user's other sessions; this browser alone stays known. Does not commit."""
+    endings.sessions_of_user(visit.user.id, reason, but=visit.session.id)
+    known_browser.remember(visit.user)
 
 
 def touch(visit: sessions.Visit) -> None:

@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, or_
 
 from sso import audit
 from sso.models import BrowserSession, Client, Grant, User
-from sso.store import consents, grants, logout_deliveries, sessions
+from sso.store import consents, grants, logout_deliveries, sessions, users
 
 MOST_SESSIONS = 50  # of one user: whoever has a password makes no more than can be ended at once
 _AT_ONCE = 500  # sessions named in one statement
@@ -23,7 +23,11 @@ def session(ended: BrowserSession, reason: str) -> None:
 
 
 def sessions_of_user(user_id: UUID, reason: str, but: UUID | None = None) -> int:
-    """All sign-ins of a user (but for one), with what hangs on them. Tells how many."""
+    """All sign-ins of a user (but for one), with what hangs on them. Tells how many.
+
+    No browser is known for the user's own any more; the one that goes on has to be remembered anew.
+    """
+    users.forget_devices(user_id)
     others = [BrowserSession.id != but] if but else []
     return _sessions(user_id, reason, BrowserSession.user_id == user_id, *others)
 
@@ -65,10 +69,10 @@ def consent(user_id: UUID, client_id: str) -> None:
     audit.event("consent_withdrawn", user=user_id, client=client_id)
 
 
-def lost_memberships(users: Iterable[User], clients: Iterable[Client]) -> None:
+def lost_memberships(people: Iterable[User], clients: Iterable[Client]) -> None:
     """What users have at clients that are for groups which they are not in (any more)."""
     restricted = [client for client in clients if client.groups]
-    for user in users:
+    for user in people:
         for client in restricted:
             if not set(client.groups) & set(user.groups):
                 _of_user_and_client(user.id, client.client_id, "group_lost")

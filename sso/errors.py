@@ -68,11 +68,9 @@ def page(
     `way_on`: the words and the address of a link, where there is something to try.
     `for_developers`: message and mend are technical, in English, for who made the application.
     """
-    error_id = secrets.token_hex(4)
-    told = message if for_developers else title or message
     if error and for_developers:
         refusals.note_answer(error, message)
-    logger.info("error page %s: %s %s %s: %s", error_id, status, request.path, error or "-", told)
+    error_id = report(message if for_developers else title or message, status, error)
     body = render_template(
         "error.html",
         title=title or gettext("This request cannot be answered"),
@@ -85,6 +83,14 @@ def page(
         home_url=f"{current.settings().base_url}/account",
     )
     return Response(body, status=status, mimetype="text/html")
+
+
+def report(message: str, status: int, error: str | None) -> str:
+    """Log what a page says. Gives the id by which the page and the line are found together."""
+    error_id = secrets.token_hex(4)
+    line = "error page %s: %s %s %s: %s"
+    logger.info(line, error_id, status, request.path, error or "-", message)
+    return error_id
 
 
 def as_json(

@@ -34,6 +34,10 @@ def init_app(app: Flask) -> None:
         if response.mimetype == "text/html":
             headers["Content-Security-Policy"] = g.get("sso_policy", PAGE_POLICY)
             headers["X-Frame-Options"] = "DENY"
+            # Not on redirects, whose text nobody sees: an application that opens us in a popup
+            # keeps its hold on it as long as no page of ours was shown there.
+            if not 300 <= response.status_code < 400:
+                headers["Cross-Origin-Opener-Policy"] = "same-origin"
         return response
 
 

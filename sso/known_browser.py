@@ -1,63 +1,94 @@
 """Browsers that people have signed in from before, by a cookie that outlives their sessions.
 
 Such a browser has a budget of failures of its own, so that nobody is locked out by what others
-try in their name. The cookie names accounts by keyed digests; it signs nobody in.
+try in their name. The cookie names accounts by keyed digests; it signs nobody in. It holds for one
+version of the account: `users.forget_devices` raises it, and every copy of the cookie is void.
 """
 
 import secrets
-from typing import Any
+from typing import NamedTuple
+from uuid import UUID
 
 from flask import Response, g, request
 from itsdangerous import BadSignature, URLSafeTimedSerializer
 
 from sso import current, digests, sealing
+from sso.models import User
+from sso.store import users
 
 LIFETIME = 400 * 24 * 3600  # seconds; browsers keep no cookie longer
 MOST = 10  # accounts a browser is known by; then the one not used for longest is forgotten
+_PENDING = "sso_known_browser"
+
+
+class _Known(NamedTuple):
+    """This browser's id, and by an account's mark the proof of its version, newest first."""
+
+    browser_id: str
+    proofs: dict[str, str]
 
 
 def mark(account: str) -> str:
     """What stands for an account (an e-mail address) where its name must not stand."""
-    return _marks(account)[0]
+    return _keyed(account.strip().lower())[0]
 
 
 def _marks(account: str) -> list[str]:
-    """As `mark`, by each secret key; one that is being replaced made the older cookies."""
-    keys = sealing.derive_keys(current.settings().secret_keys, "known browser")
-    return [digests.derive("", account.strip().lower(), key)[:22] for key in keys]
+    """As `mark`, by each secret key."""
+    return _keyed(account.strip().lower())
 
 
 def id_for(account: str) -> str | None:
-    """This browser's id if this account has signed in from it before, else `None`."""
+    """This browser's id if this account has signed in from it before, else `None`.
+
+    The account is looked up only if the cookie names it.
+    """
     known = _read()
-    return known[0] if known and not set(known[1]).isdisjoint(_marks(account)) else None
+    proof = _proof_for(known, account) if known else None
+    if known is None or proof is None:
+        return None
+    device = users.find_device(account)
+    return known.browser_id if device and _proves(proof, *device) else None
 
 
-def remember(account: str) -> None:
-    """Note with the answer to this request that the account has signed in from this browser."""
-    browser_id, marks = _read() or (secrets.token_urlsafe(16), [])
-    mine = _marks(account)
-    marks = [mine[0], *(one for one in marks if one not in mine)][:MOST]
-    g.sso_known_browser = [browser_id, marks]
+def knows(user: User) -> bool:
+    """Whether this user has signed in from this browser before; asks the database nothing."""
+    known = _read()
+    proof = _proof_for(known, user.email) if known else None
+    return proof is not None and _proves(proof, user.id, user.device_version)
+
+
+def remember(user: User) -> None:
+    """Note with the answer to this request that the user has signed in from this browser."""
+    browser_id, proofs = _read() or _Known(secrets.token_urlsafe(16), {})
+    mine = _marks(user.email)
+    others = {name: proof for name, proof in proofs.items() if name not in mine}
+    entries = {mine[0]: _proofs(user.id, user.device_version)[0], **others}
+    setattr(g, _PENDING, _Known(browser_id, dict(list(entries.items())[:MOST])))
+
+
+def forget(user: User) -> None:
+    """Note with the answer to this request that this browser is not the user's own."""
+    known = _read()
+    if known is None:
+        return
+    mine = _marks(user.email)
+    others = {name: proof for name, proof in known.proofs.items() if name not in mine}
+    if others != known.proofs:
+        setattr(g, _PENDING, known._replace(proofs=others))
 
 
 def save(response: Response) -> None:
-    """Set the cookie, if there is something new to remember."""
-    if "sso_known_browser" in g:
-        _set(response, g.sso_known_browser)
-
-
-def cookie_name() -> str:
-    # The __Host- prefix demands Path=/ and Secure.
-    return "__Host-sso_known" if current.settings().is_https else "sso_known"
-
-
-def _set(response: Response, content: list[Any]) -> None:
+    """Set or delete the cookie, if there is something new."""
+    known: _Known | None = g.get(_PENDING)
+    if known is None:
+        return
     settings = current.settings()
+    content = [known.browser_id, [f"{name}.{proof}" for name, proof in known.proofs.items()]]
     response.set_cookie(
         cookie_name(),
-        str(_serializer().dumps(content)),
-        max_age=LIFETIME,
+        str(_serializer().dumps(content)) if known.proofs else "",
+        max_age=LIFETIME if known.proofs else 0,
         path="/" if settings.is_https else settings.base_path or "/",
         secure=settings.is_https,
         httponly=True,
@@ -65,14 +96,44 @@ def _set(response: Response, content: list[Any]) -> None:
     )
 
 
-def _read() -> tuple[str, list[str]] | None:
+def cookie_name() -> str:
+    # The __Host- prefix demands Path=/ and Secure.
+    return "__Host-sso_known" if current.settings().is_https else "sso_known"
+
+
+def _read() -> _Known | None:
+    if _PENDING in g:
+        pending: _Known = g.get(_PENDING)
+        return pending
     try:
-        browser_id, marks = _serializer().loads(
+        browser_id, entries = _serializer().loads(
             request.cookies.get(cookie_name(), "")[:2048], max_age=LIFETIME
         )
     except (BadSignature, ValueError, TypeError):
         return None
-    return str(browser_id), [str(one) for one in marks]
+    pairs = (str(entry).partition(".") for entry in entries)
+    return _Known(str(browser_id), {name: proof for name, _, proof in pairs})
+
+
+def _proof_for(known: _Known, account: str) -> str | None:
+    return next((known.proofs[name] for name in _marks(account) if name in known.proofs), None)
+
+
+def _proofs(user_id: UUID, version: int) -> list[str]:
+    # The id as well: an address may become another person's.
+    return _keyed(f"{user_id} {version}")
+
+
+def _proves(proof: str, user_id: UUID, version: int) -> bool:
+    if not proof:
+        return version == 0  # set by the version before, which proved nothing
+    return any(digests.equal(proof, one) for one in _proofs(user_id, version))
+
+
+def _keyed(text: str) -> list[str]:
+    """By each secret key: one that is being replaced made the older cookies."""
+    keys = sealing.derive_keys(current.settings().secret_keys, "known browser")
+    return [digests.derive("", text, key)[:22] for key in keys]
 
 
 def _serializer() -> URLSafeTimedSerializer:

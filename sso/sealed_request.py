@@ -10,7 +10,7 @@ from itsdangerous import BadData, TimestampSigner, URLSafeTimedSerializer
 
 from sso import clock, current
 
-MAX_AGE = 24 * 3600  # seconds: a sign-in page left open overnight still leads on
+MAX_AGE = timedelta(hours=24)  # a sign-in page left open overnight still leads on
 MAX_LENGTH = 7000  # an address line may have 8190 bytes (contract §6)
 _TURNED_AWAY = "turned away"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -27,16 +27,20 @@ class SealedRequest:
     parameters: dict[str, str]
     asked_at: datetime | None = None  # None: it comes in just now
     selected: str | None = None
+    selected_at: datetime | None = None
     denied: bool = False  # by the user, on the consent page
     turned_away: bool = False  # comes back from the page about a missing group
 
 
 def seal(waiting: SealedRequest) -> str:
     """Sign a request. Raises `TooLong`."""
-    micros = ((waiting.asked_at or clock.now()) - _EPOCH) // timedelta(microseconds=1)
+    micros = _micros(waiting.asked_at or clock.now())
+    selected = None
+    if waiting.selected and waiting.selected_at:
+        selected = [waiting.selected, _micros(waiting.selected_at)]
     # One place for both, because an older version of the program reads four.
     refusal = _TURNED_AWAY if waiting.turned_away else waiting.denied
-    sealed = _serializer().dumps([waiting.parameters, micros, waiting.selected, refusal])
+    sealed = _serializer().dumps([waiting.parameters, micros, selected, refusal])
     text = sealed if isinstance(sealed, str) else sealed.decode()
     if len(text) > MAX_LENGTH:
         raise TooLong
@@ -44,22 +48,41 @@ def seal(waiting: SealedRequest) -> str:
 
 
 def unseal(text: str) -> SealedRequest | None:
-    """The request, or `None` when it was not sealed by us or is older than `MAX_AGE`."""
-    try:
-        parameters, micros, selected, refusal = _serializer().loads(text, max_age=MAX_AGE)
-    except (BadData, ValueError):
+    """The request, or `None` when it was not sealed by us or came in longer ago than `MAX_AGE`.
+
+    Each step seals it anew: the time of the seal would let it live as long as it is used.
+    """
+    found = expired(text)
+    if found is None or found.asked_at is None or clock.now() - found.asked_at > MAX_AGE:
         return None
-    asked_at = _EPOCH + timedelta(microseconds=micros)
-    return SealedRequest(parameters, asked_at, selected, refusal is True, refusal == _TURNED_AWAY)
+    return found
 
 
 def expired(text: str) -> SealedRequest | None:
-    """A request that we sealed and that is older than `MAX_AGE`: only good for a way back."""
+    """A request that we sealed, however old: an old one is only good for a way back."""
     try:
-        parameters, micros, *_ = _serializer().loads(text)
+        parameters, micros, selected, refusal = _serializer().loads(text)
     except (BadData, ValueError):
         return None
-    return SealedRequest(parameters, _EPOCH + timedelta(microseconds=micros))
+    # The version before sealed the chosen user without the time: then it is asked once more.
+    user_id, chosen = selected if isinstance(selected, list) else (None, None)
+    selected_at = None if chosen is None else _moment(chosen)
+    return SealedRequest(
+        parameters,
+        _moment(micros),
+        user_id,
+        selected_at,
+        denied=refusal is True,
+        turned_away=refusal == _TURNED_AWAY,
+    )
+
+
+def _micros(moment: datetime) -> int:
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def _moment(micros: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=micros)
 
 
 class _Signer(TimestampSigner):

@@ -1,13 +1,19 @@
 """What counts as one address, and how pauses grow."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import pytest
 from flask import Flask
 
 from sso import known_browser, networks
+from sso.extensions import db
 from sso.limit_storage import MOST, LimitStorage
 from sso.limiting import Pauses
+from sso.models import User
+from sso.store import users
+from tests.conftest import Statements
+from tests.factories import make_user
 from tests.services import free_port
 
 
@@ -65,31 +71,113 @@ def test_redis_that_is_not_there_raises_nothing(caplog: pytest.LogCaptureFixture
     assert "hunter2" not in said[0]
 
 
+def sent(app: Flask, known: str = "", *users: User) -> str:
+    """The cookie of a browser that brings one, after these people have signed in there."""
+    with app.test_request_context(headers={"Cookie": f"sso_known={known}"}):
+        for user in users:
+            known_browser.remember(user)
+        response = app.response_class()
+        known_browser.save(response)
+        return response.headers["Set-Cookie"].split("=", 1)[1].split(";")[0]
+
+
+def browser_id(app: Flask, known: str, account: str) -> str | None:
+    with app.test_request_context(headers={"Cookie": f"sso_known={known}"}):
+        return known_browser.id_for(account)
+
+
 def test_the_cookie_remembers_the_last_ones(app: Flask) -> None:
     value = ""
     for number in range(known_browser.MOST + 5):
-        with app.test_request_context(headers={"Cookie": f"sso_known={value}"}):
-            known_browser.remember(f"user{number}@example.com")
-            response = app.response_class()
-            known_browser.save(response)
-            value = response.headers["Set-Cookie"].split("=", 1)[1].split(";")[0]
-    assert len(value) < 500
-    with app.test_request_context(headers={"Cookie": f"sso_known={value}"}):
-        known = [n for n in range(20) if known_browser.id_for(f"user{n}@example.com")]
-    assert known == list(range(5, 15))
+        value = sent(app, value, make_user(app, f"user{number}@example.com", password=None))
+    assert len(value) < 1000  # of the 2048 that are read
+    found = [n for n in range(20) if browser_id(app, value, f"user{n}@example.com")]
+    assert found == list(range(5, 15))
+
+
+def test_an_account_in_whatever_letters(app: Flask, user: User) -> None:
+    value = sent(app, "", user)
+    spelled = ("dana@example.com", "DANA@example.com", "dAna@Example.COM", " dana@example.com ")
+    assert len({browser_id(app, value, one) for one in spelled}) == 1
+    assert browser_id(app, value, user.email)
+    for other in ("dana@example.org", "dana2@example.com", "", "\0"):
+        assert browser_id(app, value, other) is None
+    with app.app_context():  # the key under which an account is counted
+        assert len({known_browser.mark(one) for one in spelled}) == 1
+
+
+def test_the_database_is_asked_about_accounts_in_the_cookie_alone(
+    app: Flask, user: User, statements: Callable[[], AbstractContextManager[Statements]]
+) -> None:
+    value = sent(app, "", user)
+    make_user(app, "erin@example.com")
+    for account, count in (("erin@example.com", 0), ("nobody@example.com", 0), (user.email, 1)):
+        with statements() as seen:
+            browser_id(app, value, account)
+        assert len(seen) == count
+
+
+def test_the_cookie_of_the_version_before(app: Flask, user: User) -> None:
+    """It names the account alone, and holds until the browsers are forgotten for the first time."""
+    with app.app_context():
+        old = known_browser._serializer().dumps(["an id", [known_browser.mark(user.email)]])
+    value = old if isinstance(old, str) else old.decode()
+    assert browser_id(app, value, user.email) == "an id"
+    with app.app_context():
+        users.forget_devices(user.id)
+        db.session.commit()
+    assert browser_id(app, value, user.email) is None
+
+
+def test_an_address_that_is_another_persons_now(app: Flask, user: User) -> None:
+    value = sent(app, "", user)
+    with app.app_context():
+        moved = users.find(user.id)
+        assert moved
+        moved.email = "dana@example.org"
+        db.session.commit()
+    assert browser_id(app, value, user.email) is None  # nobody's
+    make_user(app, user.email)
+    assert browser_id(app, value, user.email) is None
+
+
+def test_forgotten_versions_do_not_come_back(app: Flask, user: User) -> None:
+    value = sent(app, "", user)
+    assert browser_id(app, value, user.email)
+    for _ in range(3):
+        with app.app_context():
+            users.forget_devices(user.id)
+            db.session.commit()
+        assert browser_id(app, value, user.email) is None
+
+
+def test_what_is_forgotten_is_no_profile(app: Flask, user: User) -> None:
+    """`updated_at` is a claim, and what a grant under way is stored against."""
+    with app.app_context():
+        users.forget_devices(user.id)
+        db.session.commit()
+        found = users.find(user.id)
+        assert found
+        assert (found.device_version, found.updated_at) == (1, user.updated_at)
 
 
 def test_the_cookies_name_and_attributes(make_app: Callable[..., Flask]) -> None:
     app = make_app(SSO_BASE_URL="https://login.example.com/api/auth")
+    user = make_user(app)
     with app.test_request_context():
-        known_browser.remember("dana@example.com")
-        response = app.response_class()
-        known_browser.save(response)
-    cookie = response.headers["Set-Cookie"]
-    assert cookie.startswith("__Host-sso_known=")
-    for part in ("Secure", "HttpOnly", "Path=/", "SameSite=Lax"):
-        assert part in cookie.split("; ")
-    assert "Domain" not in cookie
+        known_browser.remember(user)
+        set_now = app.response_class()
+        known_browser.save(set_now)
+        known_browser.forget(user)
+        deleted = app.response_class()
+        known_browser.save(deleted)
+    for response in (set_now, deleted):
+        cookie = response.headers["Set-Cookie"]
+        assert cookie.startswith("__Host-sso_known=")
+        for part in ("Secure", "HttpOnly", "Path=/", "SameSite=Lax"):
+            assert part in cookie.split("; ")
+        assert "Domain" not in cookie
+        assert ("Max-Age=0" in cookie) is (response is deleted)
 
 
 def test_a_port_in_the_forwarded_address_makes_nobody_unknown() -> None:

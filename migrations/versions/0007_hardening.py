@@ -1,4 +1,4 @@
-"""narrower access tokens, a new seal of the audit chain, the worker's heartbeat
+"""what ends grants, sign-ins and known browsers; a new seal of the audit chain; a heartbeat
 
 Only additions, nullable or with defaults: the version before runs on this schema. The index on
 user_id alone goes, because the new one begins with the same column.
@@ -19,6 +19,14 @@ branch_labels = None
 depends_on = None
 
 
+def _time(name):
+    return sa.Column(name, sa.DateTime(timezone=True), nullable=True)
+
+
+def _number(name):
+    return sa.Column(name, sa.Integer(), server_default="0", nullable=False)
+
+
 def upgrade():
     op.add_column(
         "tokens",
@@ -26,6 +34,13 @@ def upgrade():
     )
     op.create_index("ix_grants_user_id_created_at", "grants", ["user_id", "created_at"])
     op.drop_index("ix_grants_user_id", table_name="grants")
+
+    op.add_column("users", _number("device_version"))
+    op.add_column("users", _time("email_changed_at"))
+    op.add_column("browser_sessions", _time("decisions_used_until"))
+    op.add_column("browser_sessions", _time("second_factor_at"))
+    op.add_column("browser_sessions", _time("enrolment_allowed_at"))
+    op.add_column("mail_tokens", _number("failures"))
 
     op.add_column("audit_chain", sa.Column("resealed_number", sa.BigInteger(), nullable=True))
     op.add_column("audit_chain", sa.Column("resealed_old_seal", sa.String(64), nullable=True))
@@ -40,12 +55,16 @@ def upgrade():
 
 def downgrade():
     op.drop_table("heartbeats")
-    with op.batch_alter_table("audit_chain") as batch_op:
-        batch_op.drop_column("resealed_new_seal")
-        batch_op.drop_column("resealed_old_seal")
-        batch_op.drop_column("resealed_number")
+    for table, columns in (
+        ("audit_chain", ("resealed_new_seal", "resealed_old_seal", "resealed_number")),
+        ("mail_tokens", ("failures",)),
+        ("browser_sessions", ("enrolment_allowed_at", "second_factor_at", "decisions_used_until")),
+        ("users", ("email_changed_at", "device_version")),
+        ("tokens", ("is_narrowed",)),
+    ):
+        with op.batch_alter_table(table) as batch_op:
+            for column in columns:
+                batch_op.drop_column(column)
 
     op.create_index("ix_grants_user_id", "grants", ["user_id"])
     op.drop_index("ix_grants_user_id_created_at", table_name="grants")
-    with op.batch_alter_table("tokens") as batch_op:
-        batch_op.drop_column("is_narrowed")

@@ -32,8 +32,8 @@ def reset_factors(who: str, as_json: bool) -> None:
     """Take all second factors away and end all sign-ins; the password alone signs in again."""
     user = find_user(who)
     removed = factors.of_user(user.id).count
+    endings.sessions_of_user(user.id, "factors_reset")  # locks the user, as each sign-in does first
     factors.remove_all(user.id)
-    endings.sessions_of_user(user.id, "factors_reset")
     if removed:
         notices.factor_removed(user, ALL)
     db.session.commit()

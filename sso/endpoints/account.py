@@ -11,6 +11,7 @@ from sso import (
     browser_session,
     browsers,
     endings,
+    known_browser,
     languages,
     limiting,
     notices,
@@ -32,7 +33,6 @@ def account() -> Response:
     visit = browser_session.current_visit()
     if visit is None:
         return redirect(url_for("sso.sign_in"), 303)
-    browser_session.touch(visit)
     form = ChangePasswordForm()
     if request.method == "POST":
         act = _ACTIONS.get(request.form.get("action", ""))
@@ -43,6 +43,7 @@ def account() -> Response:
         if done:
             db.session.commit()
             return redirect(url_for("sso.account", done=done), 303)
+    browser_session.touch(visit)
     page = _page(visit, form)
     db.session.commit()
     return page
@@ -88,7 +89,7 @@ def _end_session(visit: Visit, _: ChangePasswordForm) -> str | None:
 
 
 def _end_others(visit: Visit, _: ChangePasswordForm) -> str:
-    endings.sessions_of_user(visit.user.id, "ended_by_user", but=visit.session.id)
+    browser_session.end_others(visit, "ended_by_user")
     return "sessions"
 
 
@@ -130,6 +131,7 @@ def _change_password(visit: Visit, form: ChangePasswordForm) -> str | None:
         return None
     visit.user.password_hash = fresh
     endings.everything_of_user(visit.user.id, "password_changed", but=visit.session.id)
+    known_browser.remember(visit.user)
     notices.password_changed(visit.user)
     audit.event("password_changed", user=visit.user.id)
     return "password"

@@ -4,6 +4,7 @@ Parse, validate, decide; sign-in and consent are steps that come back here with 
 """
 
 from dataclasses import replace
+from datetime import datetime
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -30,7 +31,7 @@ from sso.oauth import authorization_server
 from sso.oauth.authorization_code import AuthorizationCodeGrant, Overtaken
 from sso.oauth.request import ProtocolRequest
 from sso.sealed_request import SealedRequest
-from sso.store import clients, factors
+from sso.store import clients, factors, sessions
 from sso.store.sessions import Presence
 
 
@@ -94,6 +95,7 @@ def validate(waiting: SealedRequest) -> Validated | Response:
         protocol_request.authorization_request = asked.again(
             asked_at=waiting.asked_at,
             selected=waiting.selected,
+            selected_at=waiting.selected_at,
             denied=waiting.denied,
             turned_away=waiting.turned_away,
         )
@@ -121,6 +123,7 @@ def decide(validated: Validated) -> decision.Decision:
             acr=presence.acr,
             groups=frozenset(presence.groups),
             has_factor=matters and factors.has_any(presence.user_id),
+            decisions_used_until=presence.decisions_used_until,
         )
     if presence and presence.consent:
         consent = decision.Consent(
@@ -198,6 +201,13 @@ def _note_dropped(requested: str | None, asked: AuthorizationRequest) -> None:
         refusals.note(event, budget=event, client=asked.client_id, dropped=dropped)
 
 
+def _use(presence: Presence | None, moment: datetime) -> bool:
+    """Whether what happened up to this moment was unused. From now on it satisfies no request."""
+    return presence is not None and sessions.use_decisions(
+        presence.session_id, presence.decisions_used_until, moment
+    )
+
+
 def _answer(validated: Validated, found: decision.Decision) -> Response:
     server, grant = authorization_server(), validated.grant
     # A step leads on; whom it turns away again sees the page again.
@@ -206,6 +216,8 @@ def _answer(validated: Validated, found: decision.Decision) -> Response:
         grant.request.authorization_request = grant.request.asked.without(found.withheld)
         # Not by Authlib's method of the server, which would validate all once more.
         answer = grant.create_authorization_response(grant.redirect_uri, validated.presence)
+        if found.uses and not _use(validated.presence, found.uses):
+            raise Overtaken
         return server.handle_response(*answer)
     if isinstance(found, decision.Refuse):
         grant.request.is_told = grant.request.asked.denied  # the event is consent_denied

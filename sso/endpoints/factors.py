@@ -8,7 +8,7 @@ from flask import make_response, redirect, render_template, request, url_for
 from sqlalchemy.exc import IntegrityError
 from werkzeug.wrappers import Response
 
-from sso import audit, browser_session, clock, endings, headers, notices
+from sso import audit, browser_session, clock, headers, notices
 from sso.endpoints import authorize
 from sso.endpoints.forms import DecisionForm
 from sso.endpoints.onward import confirm_first, step
@@ -67,7 +67,7 @@ def added(visit: Visit, known: store.Factors, kind: str, name: str, methods: str
     audit.event("factor_added", user=visit.user.id, kind=kind)
     notices.factor_added(visit.user, name)
     if not known:
-        endings.sessions_of_user(visit.user.id, "factor_added", but=visit.session.id)
+        browser_session.end_others(visit, "factor_added")
         codes = recovery.renew(visit.user.id)
     browser_session.step_up(visit, methods)
     db.session.commit()

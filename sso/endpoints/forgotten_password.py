@@ -12,12 +12,15 @@ from sso.extensions import db
 
 def forgotten_password() -> Response:
     """Ask for the address; nobody looks it up before the worker does, out of sight."""
+    if elsewhere := mail_pages.without_foreign_request():
+        return elsewhere
     form = AddressForm()
     if request.method == "POST" and form.validate():
         limiting.spend(limiting.PASSWORD_RESET, form.email.data or "")
         notices.reset_asked(form.email.data or "")
         audit.event("reset_asked", address=request.remote_addr)
         db.session.commit()
+        mail_pages.keep_waiting()
         return redirect(url_for("sso.forgotten_password", sent=1), 303)
     if "sent" in request.args:
         return mail_pages.sent(
@@ -27,5 +30,4 @@ def forgotten_password() -> Response:
                 "The link works for an hour."
             ),
         )
-    mail_pages.keep_waiting()
     return make_response(render_template("forgotten_password.html", form=form))

@@ -36,12 +36,28 @@ def dead_link(another: str = "sso.forgotten_password") -> Response:
 def keep_waiting() -> None:
     """Keep the authorization request that waits, in this browser, until `to_sign_in`.
 
+    Called when the person sends the form, never when a page is opened: a link of another site
+    would leave its request behind. What waited before is forgotten.
+
     Not in the link: opened in another browser, the request would lead to an application that
     knows nothing of it.
     """
     sealed = request.args.get("resume", "")
+    flask.session.pop(_WAITING, None)
     if len(sealed) <= _MAX_WAITING and sealed_request.unseal(sealed):
         flask.session[_WAITING] = sealed
+
+
+def without_foreign_request() -> Response | None:
+    """The same page without a waiting request, if a link of another site brought it.
+
+    Only our own pages lead here with one; without `Sec-Fetch-Site` (old browsers) it stays.
+    """
+    if "resume" not in request.args or request.method != "GET":
+        return None
+    if request.headers.get("Sec-Fetch-Site", "same-origin") == "same-origin":
+        return None
+    return redirect(url_for(request.endpoint or "sso.sign_in"), 303)
 
 
 def to_sign_in(notice: str) -> Response:

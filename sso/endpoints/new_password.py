@@ -50,5 +50,5 @@ def _set(secret: str, password_hash: str) -> Response:
     )
     db.session.commit()
     if not factors.has_any(user.id):  # a browser that has shown no factor guesses like any other
-        known_browser.remember(user.email)
+        known_browser.remember(user)
     return mail_pages.to_sign_in("password")

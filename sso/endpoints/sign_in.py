@@ -1,12 +1,13 @@
 """The sign-in page, a step of the dispatcher; without a waiting request it leads to the account."""
 
 from contextlib import suppress
+from dataclasses import replace
 
 from flask import make_response, redirect, render_template, request, url_for
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
-from sso import audit, browser_session, current, headers, limiting, passwords, turns
+from sso import audit, browser_session, clock, current, headers, limiting, passwords, turns
 from sso.endpoints import authorize, second_factor
 from sso.endpoints.forms import DecisionForm, SignInForm
 from sso.endpoints.onward import step
@@ -108,10 +109,8 @@ def _select_account(
     form = DecisionForm()
     if request.method == "POST" and form.validate():
         if request.form.get("decision") == "continue":
-            chosen = SealedRequest(
-                waiting.parameters, waiting.asked_at, selected=str(visit.user.id)
-            )
-            return authorize.resume(chosen)
+            selected = str(visit.user.id)
+            return authorize.resume(replace(waiting, selected=selected, selected_at=clock.now()))
         return redirect(url_for("sso.sign_in", resume=request.args["resume"], another=1), 303)
     html = render_template(
         "select_account.html",

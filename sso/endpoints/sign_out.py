@@ -10,9 +10,10 @@ from sso.extensions import db
 
 def sign_out() -> Response:
     """Ask, then end the session of this browser."""
-    form, visit = DecisionForm(), browser_session.current_visit()
+    visit = browser_session.current_visit()
     if visit is None:
         return signed_out()
+    form = DecisionForm()
     if request.method == "POST" and form.validate():
         if request.form.get("decision") == "stay":
             return redirect(url_for("sso.account"), 303)
@@ -29,9 +30,7 @@ def sign_out() -> Response:
     return make_response(html)
 
 
-def signed_out() -> Response:
-    """The page after signing out."""
-    html = render_template(
-        "signed_out.html", back_url=None, client_name=None, sign_in_url=url_for("sso.sign_in")
-    )
+def signed_out(back: tuple[str, str] | None = None) -> Response:
+    """The page after signing out. `back`: the text and the URL of a link to the application."""
+    html = render_template("signed_out.html", back=back, sign_in_url=url_for("sso.sign_in"))
     return make_response(html)

@@ -32,6 +32,8 @@ def sign_up() -> Response:
     allowed = current.settings().sign_up
     if allowed == "off":
         abort(404)
+    if elsewhere := mail_pages.without_foreign_request():
+        return elsewhere
     form = SignUpForm()
     if request.method == "POST" and form.validate():
         address = form.email.data or ""
@@ -40,6 +42,7 @@ def sign_up() -> Response:
             notices.sign_up_asked(address)
             audit.event("sign_up_asked", address=request.remote_addr)
             db.session.commit()
+            mail_pages.keep_waiting()
             return redirect(url_for("sso.sign_up", sent=1), 303)
         form.email.errors = [N_("Accounts are for other addresses; see above.")]
     if "sent" in request.args:
@@ -47,7 +50,6 @@ def sign_up() -> Response:
             gettext("Look into your mailbox"),
             gettext("A mail is on its way to you. Its link works for an hour."),
         )
-    mail_pages.keep_waiting()
     html = render_template(
         "sign_up.html",
         form=form,
@@ -98,5 +100,5 @@ def _make(secret: str, form: NewAccountForm, password_hash: str) -> Response:
         return mail_pages.dead_link("sso.sign_up")
     audit.event("signed_up", user=user.id, address=request.remote_addr)
     db.session.commit()
-    known_browser.remember(user.email)
+    known_browser.remember(user)
     return mail_pages.to_sign_in("signed_up")

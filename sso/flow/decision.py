@@ -6,11 +6,17 @@ is under `prompt=none`, where no page may be shown (OIDC Core §3.1.2.1, §3.1.2
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 
 from sso.flow import scopes
+from sso.flow.matter import Consent, Matter, Policy, Session
 from sso.flow.request import ONE_FACTOR, TWO_FACTORS, AuthorizationRequest
+
+__all__ = [
+    "Answer", "AskConsent", "Consent", "Decision", "Forbid", "Policy", "Refuse", "SecondFactor",
+    "Session", "SignIn", "Why", "asks_about_factors", "decide", "reached_acr",
+]  # fmt: skip
 
 
 class Why(StrEnum):
@@ -20,35 +26,6 @@ class Why(StrEnum):
     AGAIN = "the sign-in has to be repeated"
     SOMEBODY_ELSE = "another user is asked for"
     SELECT = "an account has to be chosen"
-
-
-@dataclass(frozen=True)
-class Session:
-    """Who is signed in on this browser, and how."""
-
-    user_id: str
-    auth_time: datetime
-    acr: str
-    groups: frozenset[str] = frozenset()
-    has_factor: bool = False  # whether the user has set up a second factor
-
-
-@dataclass(frozen=True)
-class Consent:
-    """What the user allowed this client and what was unticked, and when last."""
-
-    scope: frozenset[str]
-    given_at: datetime
-    declined: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True)
-class Policy:
-    """What the client's registration says."""
-
-    first_party: bool = False
-    groups: frozenset[str] = frozenset()
-    require_mfa: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,77 +65,52 @@ class Refuse:
 
 @dataclass(frozen=True)
 class Answer:
-    """Answer the client with a code, for all that was asked but what the user withholds."""
+    """Answer the client with a code, for all that was asked but what the user withholds.
+
+    `uses`: the latest sign-in, choice or consent that satisfies this request and no other one.
+    """
 
     withheld: frozenset[str] = frozenset()
+    uses: datetime | None = None
 
 
 Step = SignIn | SecondFactor | AskConsent | Forbid
 Decision = Step | Refuse | Answer
 
 
-@dataclass(frozen=True)
-class _Matter:
-    request: AuthorizationRequest
-    session: Session
-    consent: Consent | None
-    policy: Policy
-    now: datetime
-
-    @property
-    def signed_in_for_this(self) -> bool:
-        """Whether the user has signed in since the client asked."""
-        return self.request.resumed and self.session.auth_time > self.request.asked_at
-
-    @property
-    def declined(self) -> frozenset[str]:
-        return self.consent.declined if self.consent else frozenset()
-
-    @property
-    def consented_for_this(self) -> bool:
-        return (
-            self.consent is not None
-            and self.request.resumed
-            and self.consent.given_at > self.request.asked_at
-        )
-
-
 def _must(do: str) -> str:
     return f"The user has to {do}, and prompt=none forbids it."
 
 
-def _another_user(matter: _Matter) -> Step | None:
+def _another_user(matter: Matter) -> Step | None:
     user_id, request = matter.session.user_id, matter.request
     hinted, claimed = request.hinted_subject, request.claims.subjects
     wrong = hinted not in (None, user_id) or (claimed and user_id not in claimed)
     return SignIn(Why.SOMEBODY_ELSE) if wrong else None
 
 
-def _login_again(matter: _Matter) -> Step | None:
+def _login_again(matter: Matter) -> Step | None:
     asked = "login" in matter.request.prompt
     return SignIn(Why.AGAIN) if asked and not matter.signed_in_for_this else None
 
 
-def _too_old(matter: _Matter) -> Step | None:
-    max_age = matter.request.max_age
-    if max_age is None or matter.signed_in_for_this:
-        return None
-    age = matter.now - matter.session.auth_time
-    return SignIn(Why.AGAIN) if max_age == 0 or age > timedelta(seconds=max_age) else None
+def _too_old(matter: Matter) -> Step | None:
+    exceeded = matter.max_age_is_exceeded and not matter.signed_in_for_this
+    return SignIn(Why.AGAIN) if exceeded else None
 
 
-def _select_account(matter: _Matter) -> Step | None:
+def _select_account(matter: Matter) -> Step | None:
     asked = "select_account" in matter.request.prompt
-    chosen = matter.request.selected == matter.session.user_id or matter.signed_in_for_this
+    chosen = matter.selected_for_this or matter.signed_in_for_this
     return SignIn(Why.SELECT) if asked and not chosen else None
 
 
-def _not_a_member(matter: _Matter) -> Step | None:
+def _not_a_member(matter: Matter) -> Step | None:
     groups = matter.policy.groups
     return Forbid() if groups and not groups & matter.session.groups else None
 
 
-def _second_factor(matter: _Matter) -> Step | None:
+def _second_factor(matter: Matter) -> Step | None:
     request, session = matter.request, matter.session
     if session.acr == TWO_FACTORS:
         return None
@@ -169,7 +121,7 @@ def _second_factor(matter: _Matter) -> Step | None:
     return SecondFactor() if tried else None
 
 
-def _consent(matter: _Matter) -> Step | None:
+def _consent(matter: Matter) -> Step | None:
     needed = matter.request.scopes_to_consent
     asked = "consent" in matter.request.prompt
     if asked and not matter.consented_for_this:
@@ -187,7 +139,7 @@ _ANOTHER_USER = (
     "Another user is signed in than the request names, and prompt=none forbids a sign-in."
 )
 _TOO_OLD = "The sign-in is older than max_age allows, and prompt=none forbids a new one."
-_CHECKS: tuple[tuple[Callable[[_Matter], Step | None], str, str], ...] = (
+_CHECKS: tuple[tuple[Callable[[Matter], Step | None], str, str], ...] = (
     (_another_user, "login_required", _ANOTHER_USER),
     (_login_again, "login_required", _must("sign in again")),
     (_too_old, "login_required", _TOO_OLD),
@@ -213,7 +165,7 @@ def decide(
         if request.turned_away and policy.groups:
             return Refuse("access_denied", NOT_A_MEMBER)
         return Refuse("login_required", _must("sign in")) if silent else SignIn(Why.NOBODY)
-    matter = _Matter(request, session, consent, policy, now)
+    matter = Matter(request, session, consent, policy, now)
     for check, error, description in _CHECKS:
         step = check(matter)
         if step and (silent or (request.turned_away and isinstance(step, Forbid))):
@@ -228,7 +180,7 @@ def decide(
     withheld = matter.declined & request.scopes_to_consent
     if not frozenset(scopes.split(request.scope)) - withheld:
         return Refuse("access_denied", "The user withholds every scope that was asked for.")
-    return Answer(withheld)
+    return Answer(withheld, matter.uses)
 
 
 def asks_about_factors(request: AuthorizationRequest, policy: Policy) -> bool:

@@ -43,8 +43,8 @@ class AuthorizationRequest:
     """What a client asks for. `asked_at` is when it first came in (UTC).
 
     `resumed`: it comes back from a step of ours. `selected`: the user id that was chosen on the
-    select-account page. `denied`: the user refused. `turned_away`: a page has told the user that
-    he or she may not use the client, and the user goes back to it.
+    select-account page, at `selected_at`. `denied`: the user refused. `turned_away`: a page has
+    told the user that he or she may not use the client, and the user goes back to it.
     """
 
     client_id: str
@@ -63,6 +63,7 @@ class AuthorizationRequest:
     claims: ClaimsRequest = field(default_factory=ClaimsRequest)
     resumed: bool = False
     selected: str | None = None
+    selected_at: datetime | None = None
     denied: bool = False
     turned_away: bool = False
 
@@ -95,7 +96,13 @@ class AuthorizationRequest:
         return replace(self, scope=kept, claims=self.claims.without(withheld))
 
     def again(
-        self, *, asked_at: datetime, selected: str | None, denied: bool, turned_away: bool = False
+        self,
+        *,
+        asked_at: datetime,
+        selected: str | None,
+        selected_at: datetime | None,
+        denied: bool,
+        turned_away: bool = False,
     ) -> "AuthorizationRequest":
         """The same request, coming back from a step of ours."""
         return replace(
@@ -103,6 +110,7 @@ class AuthorizationRequest:
             asked_at=asked_at,
             resumed=True,
             selected=selected,
+            selected_at=selected_at,
             denied=denied,
             turned_away=turned_away,
         )

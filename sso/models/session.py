@@ -30,4 +30,6 @@ class BrowserSession(Base):
     ends_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     # Whether its cookie outlives the browser's window ("keep me signed in").
     remembered: Mapped[bool] = mapped_column(default=False, server_default=false())
+    # Sign-ins and consents up to this moment have satisfied a request that demanded one.
+    decisions_used_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
     ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)

@@ -1,8 +1,9 @@
 """RP-Initiated Logout 1.0."""
 
-from typing import Any
+import shlex
+from typing import Any, NamedTuple
 
-from authlib.oauth2.rfc6749.errors import InvalidRequestError
+from authlib.oauth2.rfc6749.errors import InvalidRequestError, OAuth2Error
 from authlib.oidc.rpinitiated import EndSessionEndpoint as AuthlibEndSessionEndpoint
 from authlib.oidc.rpinitiated.end_session import EndSessionRequest
 from flask import request as flask_request
@@ -10,10 +11,36 @@ from flask import request as flask_request
 from sso import addresses, browser_session, current, refusals
 from sso.models import Client
 from sso.oauth.request import ProtocolRequest
+from sso.oauth.server import AuthorizationServer
 
 PARAMETERS = (
     "id_token_hint", "client_id", "post_logout_redirect_uri", "state", "logout_hint", "ui_locales",
 )  # fmt: skip
+_SHOWN = 500  # characters of a value that a page repeats
+
+
+class LogoutError(NamedTuple):
+    """What is wrong with a logout request, for a developer, and how to fix it.
+
+    `summary`: the description without what was sent, for the audit trail.
+    """
+
+    description: str
+    hint: str | None = None
+    summary: str | None = None
+
+
+class LogoutRequest(NamedTuple):
+    """A logout request as far as it is valid.
+
+    `redirect_uri`: where the browser goes afterwards, with `state`. `names_session`: whether the
+    hint names this very browser session. With an error there is never a redirect (§4).
+    """
+
+    client: Client | None = None
+    redirect_uri: str | None = None
+    names_session: bool = False
+    error: LogoutError | None = None
 
 
 class EndSessionEndpoint(AuthlibEndSessionEndpoint):
@@ -25,7 +52,6 @@ class EndSessionEndpoint(AuthlibEndSessionEndpoint):
         found = super().validate_request(ProtocolRequest(without))
         if found.redirect_uri and state:
             found.redirect_uri = addresses.add_parameters(found.redirect_uri, [("state", state)])
-        _note_unregistered(found, request.payload.data.get("post_logout_redirect_uri"))
         return found
 
     def _validate_id_token_hint(self, id_token_hint: str) -> dict[str, Any]:
@@ -42,30 +68,84 @@ class EndSessionEndpoint(AuthlibEndSessionEndpoint):
         registered = client.client_metadata.get("post_logout_redirect_uris") or []
         return post_logout_redirect_uri in registered
 
+    def is_post_logout_redirect_uri_legitimate(self, *_: Any) -> bool:
+        """A registered address is, if the request names its client; the person was asked (§3)."""
+        return True
 
-def _note_unregistered(found: EndSessionRequest, sent: str | None) -> None:
-    """Note why the browser will not be sent where the client wants it; once, when it asks."""
-    if not sent or found.redirect_uri or flask_request.method != "GET":
-        return
-    if found.client is None:
-        why = "No registered and enabled client is named, so the address is not known."
-    elif sent in (found.client.client_metadata.get("post_logout_redirect_uris") or []):
-        why = "The 'post_logout_redirect_uri' needs an id_token_hint."
-    else:
-        why = "The 'post_logout_redirect_uri' is none of the registered ones, to the character."
-    event = "post_logout_refused"
-    refusals.note(
-        event,
-        budget=event,
-        client=found.client.client_id if found.client else None,
-        error="invalid_request",
-        description=why,
-        redirect_uri=refusals.without_query(sent),
+
+def read(server: AuthorizationServer, values: dict[str, str]) -> LogoutRequest:
+    """Validate a logout request. What is wrong with it is told, not raised."""
+    client_id = values.get("client_id")
+    try:
+        found = server.validate_endpoint_request("end_session", ProtocolRequest(values))
+    except OAuth2Error as fault:
+        client = server.query_client(client_id) if client_id else None
+        description = fault.get_error_description() or "The request is not valid."
+        note_refusal("end_session_refused", description, client)
+        return LogoutRequest(client, error=LogoutError(description))
+    error = _error(values, found)
+    if error:
+        uri = values.get("post_logout_redirect_uri")
+        event = "post_logout_refused" if uri else "end_session_refused"
+        note_refusal(event, error.summary or error.description, found.client, uri)
+    return LogoutRequest(
+        found.client, found.redirect_uri, not error and _names_this_session(found), error
     )
 
 
-def is_of_this_session(found: EndSessionRequest) -> bool:
-    """Whether the hint names the very session that would end; if not, the user is asked."""
+def _error(values: dict[str, str], found: EndSessionRequest) -> LogoutError | None:
+    uri = values.get("post_logout_redirect_uri")
+    if found.client is None and ("client_id" in values or found.id_token_claims):
+        return LogoutError(
+            "No client with the client_id of this request is registered and enabled.",
+            "Compare it with the output of: flask client list",
+        )
+    if uri is None or found.redirect_uri:
+        return None
+    if found.client is None:
+        return LogoutError(
+            "A post_logout_redirect_uri needs an id_token_hint or a client_id beside it, "
+            "which names the client that it is registered with."
+        )
+    # Nothing in it may change how the rest of the line reads.
+    shown = uri[:_SHOWN].encode("ascii", "backslashreplace").decode()
+    return LogoutError(
+        f"The post_logout_redirect_uri {shown} is not registered with the client "
+        f"{found.client.client_id}.",
+        _how_to_register(found.client, uri),
+        "The 'post_logout_redirect_uri' is none of the registered ones, to the character.",
+    )
+
+
+def note_refusal(
+    event: str, description: str, client: Client | None = None, uri: str | None = None
+) -> None:
+    """Note what is wrong, once: the post of our own page brings the request again."""
+    if flask_request.method == "GET":
+        refusals.note(
+            event,
+            budget=event,
+            client=client.client_id if client else None,
+            error="invalid_request",
+            description=description,
+            redirect_uri=refusals.without_query(uri) if uri else None,
+        )
+
+
+def _how_to_register(client: Client, uri: str) -> str:
+    if fault := addresses.registration_fault(uri):
+        return f"It cannot be registered: {fault}."
+    command = ["flask", "client", "update", client.client_id]
+    return "If it belongs to the application, register it, character for character: " + shlex.join(
+        [*command, "--add-post-logout-redirect-uri", uri]
+    )
+
+
+def _names_this_session(found: EndSessionRequest) -> bool:
     visit = browser_session.current_visit()
     claims = found.id_token_claims or {}
-    return visit is not None and claims.get("sid") == str(visit.session.id)
+    return (
+        visit is not None
+        and claims.get("sid") == str(visit.session.id)
+        and claims.get("sub") == str(visit.user.id)
+    )

@@ -37,6 +37,7 @@ class Presence(NamedTuple):
     acr: str
     last_seen_at: datetime
     ends_at: datetime | None
+    decisions_used_until: datetime | None  # see `flow.decision`
     user_id: UUID
     groups: list[str]
     user_seen: datetime  # when the user was last changed
@@ -55,7 +56,9 @@ _FIND_LIVE = (
 )
 _SESSIONS, _USERS = prepared.table(BrowserSession), prepared.table(User)
 _PRESENCE = (
-    *_SESSIONS.c["id", "auth_time", "amr", "acr", "last_seen_at", "ends_at"],
+    *_SESSIONS.c[
+        "id", "auth_time", "amr", "acr", "last_seen_at", "ends_at", "decisions_used_until"
+    ],
     *_USERS.c["id", "groups", "updated_at"],
     _USERS.c.claims["locale"].as_string(),
 )
@@ -105,6 +108,23 @@ _TOUCH = (
 def touch(session_id: UUID, seen: datetime, expires_at: datetime) -> None:
     """Note that a session was used, and prolong it."""
     prepared.run(_TOUCH, {"session_id": session_id, "seen": seen, "until": expires_at})
+
+
+_USE_DECISIONS = (
+    update(_SESSIONS)
+    .where(
+        _SESSIONS.c.id == bindparam("session_id"),
+        _SESSIONS.c.decisions_used_until.is_not_distinct_from(bindparam("before")),
+    )
+    .values(decisions_used_until=bindparam("until"))
+)
+
+
+def use_decisions(session_id: UUID, before: datetime | None, until: datetime) -> bool:
+    """Note up to when sign-ins and consents have been used; only one of several requests can."""
+    return prepared.changed(
+        _USE_DECISIONS, {"session_id": session_id, "before": before, "until": until}
+    )
 
 
 def end(*conditions: ColumnElement[bool]) -> Sequence[UUID]:

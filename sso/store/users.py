@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, delete, select, update
+from sqlalchemy import ColumnElement, bindparam, delete, select, update
 
 from sso.extensions import db
 from sso.models import Grant, User
@@ -51,6 +51,30 @@ def _locked(*conditions: ColumnElement[bool]) -> User | None:
         .returning(User)
         .execution_options(populate_existing=True, synchronize_session=False)
     )
+
+
+def forget_devices(user_id: UUID) -> None:
+    """Void the cookies of all browsers that a user has signed in from (`known_browser`).
+
+    Locks the user, as a sign-in does first of all: to be called before sessions are ended.
+    """
+    db.session.flush()  # what is known of the user here is read anew
+    db.session.scalar(
+        update(User)
+        .where(User.id == user_id)
+        .values(device_version=User.device_version + 1, updated_at=User.updated_at)
+        .returning(User)
+        .execution_options(populate_existing=True, synchronize_session=False)
+    )
+
+
+_FIND_DEVICE = select(User.id, User.device_version).where(User.email == bindparam("email"))
+
+
+def find_device(email: str) -> tuple[UUID, int] | None:
+    """The id of a user, and the version that a known browser has to prove."""
+    row = db.session.execute(_FIND_DEVICE, {"email": email.strip().lower()}).first()
+    return (row[0], row[1]) if row else None
 
 
 def find_by_email(email: str) -> User | None:

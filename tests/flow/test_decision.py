@@ -22,6 +22,7 @@ from sso.flow.decision import (
     Why,
     decide,
 )
+from sso.flow.matter import FRESH as FRESH_FOR
 from sso.flow.request import AuthorizationRequest
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -33,6 +34,9 @@ CONSENT = Consent(frozenset(SCOPE.split()), given_at=LONG_AGO)
 SOON = NOW + timedelta(seconds=5)
 RESUMED = replace(REQUEST, resumed=True)
 FRESH = replace(SESSION, auth_time=SOON)
+LATELY = replace(CONSENT, given_at=SOON)
+OLDER = replace(RESUMED, asked_at=LONG_AGO)
+AT_THE_LIMIT, TOO_LATE = SOON - FRESH_FOR, SOON - FRESH_FOR - timedelta(microseconds=1)
 OPEN = Policy()
 
 
@@ -86,39 +90,85 @@ TABLE: dict[str, Row] = {
         asking(prompt="login"), FRESH, CONSENT, OPEN, SignIn(Why.AGAIN)),
     "login, resumed without a new sign-in": (
         asking(RESUMED, prompt="login"), SESSION, CONSENT, OPEN, SignIn(Why.AGAIN)),
-    "login, done": (asking(RESUMED, prompt="login"), FRESH, CONSENT, OPEN, Answer()),
+    "login, done": (asking(RESUMED, prompt="login"), FRESH, CONSENT, OPEN, Answer(uses=SOON)),
+    "login, done before": (
+        asking(RESUMED, prompt="login"), replace(FRESH, decisions_used_until=SOON), CONSENT, OPEN,
+        SignIn(Why.AGAIN)),
+    "login, done again since": (
+        asking(RESUMED, prompt="login"), replace(FRESH, decisions_used_until=NOW), CONSENT, OPEN,
+        Answer(uses=SOON)),
+    "login, just in time": (
+        asking(OLDER, prompt="login"), replace(SESSION, auth_time=AT_THE_LIMIT), CONSENT, OPEN,
+        Answer(uses=AT_THE_LIMIT)),
+    "login, done long ago": (
+        asking(OLDER, prompt="login"), replace(SESSION, auth_time=TOO_LATE), CONSENT, OPEN,
+        SignIn(Why.AGAIN)),
+    "no demand, a sign-in used before": (
+        RESUMED, replace(FRESH, decisions_used_until=SOON), CONSENT, OPEN, Answer()),
     "consent again": (asking(prompt="consent"), SESSION, CONSENT, OPEN, AskConsent(NEEDED)),
     "consent again, done": (
-        asking(RESUMED, prompt="consent"), SESSION, replace(CONSENT, given_at=SOON), OPEN,
-        Answer()),
+        asking(RESUMED, prompt="consent"), SESSION, LATELY, OPEN, Answer(uses=SOON)),
     "consent again, but to less": (
         asking(RESUMED, prompt="consent"), SESSION, replace(PARTLY, given_at=SOON), OPEN,
         ONLY_EMAIL),
     "consent again, the rest was unticked": (
         asking(RESUMED, prompt="consent"), SESSION, replace(UNTICKED, given_at=SOON), OPEN,
-        Answer(frozenset({"email"}))),
+        Answer(frozenset({"email"}), SOON)),
     "first party, consent again, but to less": (
         asking(RESUMED, prompt="consent"), SESSION, replace(PARTLY, given_at=SOON), FIRST,
         ONLY_EMAIL),
+    "consent again, done before": (
+        asking(RESUMED, prompt="consent"), replace(SESSION, decisions_used_until=SOON), LATELY,
+        OPEN, AskConsent(NEEDED)),
+    "consent again, done long ago": (
+        asking(OLDER, prompt="consent"), SESSION, replace(CONSENT, given_at=TOO_LATE), OPEN,
+        AskConsent(NEEDED)),
+    "login and consent, done": (
+        asking(RESUMED, prompt="login consent"),
+        replace(SESSION, auth_time=NOW + timedelta(seconds=1)), LATELY, OPEN, Answer(uses=SOON)),
+    "login and consent, signed in last": (
+        asking(RESUMED, prompt="login consent"), FRESH,
+        replace(CONSENT, given_at=NOW + timedelta(seconds=1)), OPEN, Answer(uses=SOON)),
     "login and consent": (
         asking(prompt="login consent"), SESSION, CONSENT, OPEN, SignIn(Why.AGAIN)),
     "select_account": (
         asking(prompt="select_account"), SESSION, CONSENT, OPEN, SignIn(Why.SELECT)),
     "select_account, chosen": (
-        asking(RESUMED, prompt="select_account", selected="dana"), SESSION, CONSENT, OPEN,
-        Answer()),
+        asking(RESUMED, prompt="select_account", selected="dana", selected_at=SOON), SESSION,
+        CONSENT, OPEN, Answer(uses=SOON)),
     "select_account, another chosen": (
-        asking(RESUMED, prompt="select_account", selected="erin"), SESSION, CONSENT, OPEN,
+        asking(RESUMED, prompt="select_account", selected="erin", selected_at=SOON), SESSION,
+        CONSENT, OPEN, SignIn(Why.SELECT)),
+    "select_account, chosen before": (
+        asking(RESUMED, prompt="select_account", selected="dana", selected_at=SOON),
+        replace(SESSION, decisions_used_until=SOON), CONSENT, OPEN, SignIn(Why.SELECT)),
+    "select_account, chosen long ago": (
+        asking(OLDER, prompt="select_account", selected="dana", selected_at=TOO_LATE), SESSION,
+        CONSENT, OPEN, SignIn(Why.SELECT)),
+    "select_account, chosen at no time": (
+        asking(RESUMED, prompt="select_account", selected="dana"), SESSION, CONSENT, OPEN,
         SignIn(Why.SELECT)),
     "select_account, signed in anew": (
-        asking(RESUMED, prompt="select_account"), FRESH, CONSENT, OPEN, Answer()),
+        asking(RESUMED, prompt="select_account"), FRESH, CONSENT, OPEN, Answer(uses=SOON)),
     "max_age kept": (asking(max_age=18_100), SESSION, CONSENT, OPEN, Answer()),
     "max_age exceeded": (asking(max_age=60), SESSION, CONSENT, OPEN, SignIn(Why.AGAIN)),
     "max_age exceeded, silently": (
         asking(max_age=60, prompt="none"), SESSION, CONSENT, OPEN, "login_required"),
     "max_age 0": (
         asking(max_age=0), replace(SESSION, auth_time=NOW), CONSENT, OPEN, SignIn(Why.AGAIN)),
-    "max_age 0, done": (asking(RESUMED, max_age=0), FRESH, CONSENT, OPEN, Answer()),
+    "max_age 0, done": (asking(RESUMED, max_age=0), FRESH, CONSENT, OPEN, Answer(uses=SOON)),
+    "max_age 0, done before": (
+        asking(RESUMED, max_age=0), replace(FRESH, decisions_used_until=SOON), CONSENT, OPEN,
+        SignIn(Why.AGAIN)),
+    "max_age 0, done long ago": (
+        asking(OLDER, max_age=0), replace(SESSION, auth_time=TOO_LATE), CONSENT, OPEN,
+        SignIn(Why.AGAIN)),
+    "max_age exceeded by a slow consent": (
+        asking(OLDER, max_age=1), replace(SESSION, auth_time=AT_THE_LIMIT), CONSENT, OPEN,
+        Answer(uses=AT_THE_LIMIT)),
+    "max_age kept, a sign-in used before": (
+        asking(RESUMED, max_age=60), replace(FRESH, decisions_used_until=SOON), CONSENT, OPEN,
+        Answer()),
     "hint of this user": (asking(hinted_subject="dana"), SESSION, CONSENT, OPEN, Answer()),
     "hint of another": (
         asking(hinted_subject="erin"), SESSION, CONSENT, OPEN, SignIn(Why.SOMEBODY_ELSE)),
@@ -247,6 +297,7 @@ REQUESTS = st.builds(
     acr_values=st.sampled_from([(), ("2",), ("1", "2"), ("x",)]),
     resumed=st.booleans(),
     selected=st.none() | USERS,
+    selected_at=st.none() | TIMES,
     denied=st.booleans(),
     turned_away=st.booleans(),
 )
@@ -258,6 +309,7 @@ SESSIONS = st.none() | st.builds(
     acr=st.sampled_from("12"),
     groups=GROUPS,
     has_factor=st.booleans(),
+    decisions_used_until=st.none() | TIMES,
 )
 SCOPES = st.frozensets(st.sampled_from(["openid", "email", "profile", "offline_access"]))
 CONSENTS = st.none() | st.builds(Consent, scope=SCOPES, given_at=TIMES, declined=SCOPES)
@@ -316,6 +368,27 @@ def test_no_answer_without_sign_in_membership_and_consent(
         assert consent is not None
         assert request.resumed
         assert consent.given_at > request.asked_at
+        assert NOW - consent.given_at <= FRESH_FOR
+
+
+@given(REQUESTS, SESSIONS, CONSENTS, POLICIES)
+def test_what_satisfied_a_request_satisfies_no_other(
+    request: AuthorizationRequest,
+    session: Session | None,
+    consent: Consent | None,
+    policy: Policy,
+) -> None:
+    """Neither the same one, nor one that was asked earlier."""
+    answer = decide(request, session, consent, policy, NOW)
+    if not isinstance(answer, Answer) or session is None:
+        return
+    if request.prompt & {"login", "consent", "select_account"} or request.max_age == 0:
+        assert answer.uses is not None
+    if answer.uses is None:
+        return
+    session = replace(session, decisions_used_until=answer.uses)
+    again = decide(request, session, consent, policy, NOW)
+    assert isinstance(again, SignIn | AskConsent)
 
 
 @given(REQUESTS, SESSIONS, CONSENTS, POLICIES)

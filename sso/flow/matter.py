@@ -1,0 +1,105 @@
+"""What the decision is made from: who is signed in, what they allowed, what the client may."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sso.flow.request import AuthorizationRequest
+
+# A sign-in or consent that a request demanded counts for the answer that follows soon.
+FRESH = timedelta(minutes=10)
+
+
+@dataclass(frozen=True)
+class Session:
+    """Who is signed in on this browser, and how.
+
+    `has_factor`: whether the user has set up a second factor.
+    `decisions_used_until`: sign-ins and consents up to this moment have satisfied a request that
+    demanded one, and satisfy no other.
+    """
+
+    user_id: str
+    auth_time: datetime
+    acr: str
+    groups: frozenset[str] = frozenset()
+    has_factor: bool = False
+    decisions_used_until: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Consent:
+    """What the user allowed this client and what was unticked, and when last."""
+
+    scope: frozenset[str]
+    given_at: datetime
+    declined: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What the client's registration says."""
+
+    first_party: bool = False
+    groups: frozenset[str] = frozenset()
+    require_mfa: bool = False
+
+
+@dataclass(frozen=True)
+class Matter:
+    """All that a check looks at."""
+
+    request: AuthorizationRequest
+    session: Session
+    consent: Consent | None
+    policy: Policy
+    now: datetime
+
+    def _is_for_this(self, moment: datetime | None) -> bool:
+        """Whether something happened since the client asked, lately, and satisfied nothing yet."""
+        used = self.session.decisions_used_until
+        return (
+            moment is not None
+            and self.request.resumed
+            and moment > self.request.asked_at
+            and (used is None or moment > used)
+            and self.now - moment <= FRESH
+        )
+
+    @property
+    def signed_in_for_this(self) -> bool:
+        return self._is_for_this(self.session.auth_time)
+
+    @property
+    def selected_for_this(self) -> bool:
+        request = self.request
+        return request.selected == self.session.user_id and self._is_for_this(request.selected_at)
+
+    @property
+    def consented_for_this(self) -> bool:
+        return self.consent is not None and self._is_for_this(self.consent.given_at)
+
+    @property
+    def declined(self) -> frozenset[str]:
+        return self.consent.declined if self.consent else frozenset()
+
+    @property
+    def max_age_is_exceeded(self) -> bool:
+        max_age = self.request.max_age
+        if max_age is None:
+            return False
+        age = self.now - self.session.auth_time
+        return max_age == 0 or age > timedelta(seconds=max_age)
+
+    @property
+    def uses(self) -> datetime | None:
+        """The latest of the moments that satisfy what was demanded for this very request."""
+        prompt, auth_time = self.request.prompt, self.session.auth_time
+        moments = []
+        if "login" in prompt or self.max_age_is_exceeded:
+            moments.append(auth_time)
+        if "select_account" in prompt:
+            chosen_at = self.request.selected_at if self.selected_for_this else None
+            moments.append(chosen_at or auth_time)
+        if "consent" in prompt and self.consent:
+            moments.append(self.consent.given_at)
+        return max(moments, default=None)
