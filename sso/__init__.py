@@ -10,6 +10,7 @@ from flask import Flask
 from sso import (
     assets,
     audit_trail,
+    bounded_audit,
     browser_session,
     command_line,
     cors,
@@ -66,6 +67,7 @@ def create_app(environ: Mapping[str, str] | None = None, instance: Path | None =
     metrics.init_app(app)
     tracing.init_app(app)
     limiting.init_app(app)
+    bounded_audit.init_app(app)
     browser_session.init_app(app)
     languages.init_app(app)
     csrf.init_app(app)

@@ -6,7 +6,7 @@ from sso.cli.commands import json_option
 from sso.cli.output import print_json, print_line, print_table
 from sso.cli.users import done, find_user, group, user_argument
 from sso.extensions import db
-from sso.store import factors
+from sso.store import factors, users
 
 ALL = "All second factors"  # what the mail says was removed
 
@@ -31,11 +31,12 @@ def list_factors(who: str, as_json: bool) -> None:
 def reset_factors(who: str, as_json: bool) -> None:
     """Take all second factors away and end all sign-ins; the password alone signs in again."""
     user = find_user(who)
+    users.lock(user.id)  # nobody signs in with what is taken away, or adds another meanwhile
     removed = factors.of_user(user.id).count
     factors.remove_all(user.id)
     endings.sessions_of_user(user.id, "factors_reset")
     if removed:
         notices.factor_removed(user, ALL)
-    db.session.commit()
     audit.event("factors_reset", user=user.id, factors=removed)
+    db.session.commit()
     done(user, as_json, f"{removed} second factors removed", factors_removed=removed)

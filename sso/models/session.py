@@ -31,3 +31,7 @@ class BrowserSession(Base):
     # Whether its cookie outlives the browser's window ("keep me signed in").
     remembered: Mapped[bool] = mapped_column(default=False, server_default=false())
     ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    # When a second factor was last shown in it; sensitive changes ask for a recent one.
+    second_factor_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    # When an emailed code or an operator's link allowed it to add a first factor.
+    enrolment_allowed_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
