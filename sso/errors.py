@@ -16,7 +16,7 @@ from flask_wtf.csrf import CSRFError
 from sqlalchemy.exc import SQLAlchemyError
 from werkzeug.exceptions import HTTPException, TooManyRequests
 
-from sso import current, database, database_faults, limiting, passwords, turns
+from sso import bounded_audit, current, database, database_faults, limiting, passwords, turns
 from sso.settings import Settings
 from sso.words import N_
 
@@ -102,7 +102,8 @@ def init_app(app: Flask) -> None:
     app.register_error_handler(Exception, _unexpected)
 
 
-def _form_expired(_: CSRFError) -> Response:
+def _form_expired(error: CSRFError) -> Response:
+    bounded_audit.event("csrf_refused", path=request.path[:100], reason=error.description)
     if current_app.config["SESSION_COOKIE_NAME"] not in request.cookies:
         return page(
             gettext("This page needs a cookie, and your browser did not send it."),

@@ -7,7 +7,7 @@ from authlib.oauth2.rfc6749.errors import InvalidRequestError, OAuth2Error
 from authlib.oauth2.rfc6750 import BearerTokenValidator as AuthlibBearerTokenValidator
 from flask import request as flask_request
 
-from sso import parameters
+from sso import bounded_audit, parameters
 from sso.oauth import access_tokens
 from sso.store import tokens
 from sso.store.tokens import AccessToken
@@ -30,6 +30,7 @@ class BearerTokenValidator(AuthlibBearerTokenValidator):
         jti = access_tokens.claimed_jti(token_string)
         found = tokens.find_access_token(jti) if jti else None
         if found is None or not access_tokens.is_genuine(token_string, found.access_digest):
+            bounded_audit.event("token_refused", at="userinfo")  # none that this server knows
             return None
         return found
 
