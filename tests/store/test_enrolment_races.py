@@ -1,6 +1,7 @@
 """The first second factor against whatever one factor is about to get at the same instant."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from threading import Event
 
 import pytest
@@ -10,12 +11,20 @@ from sqlalchemy import func, select
 from sso import passwords
 from sso.endpoints import second_factor
 from sso.extensions import db
-from sso.models import BrowserSession, RecoveryCode, User
+from sso.models import BrowserSession, Passkey, RecoveryCode, User
 from sso.store import factors
 from tests.actors import BASE, ORIGIN, Browser
 from tests.attacks.test_under_way import in_between
+from tests.authenticator import Authenticator
 from tests.factories import make_user
-from tests.second_factors import FACTORS, code_of, is_signed_in, scan
+from tests.second_factors import (
+    FACTORS,
+    code_of,
+    enrol_passkey,
+    is_signed_in,
+    scan,
+    sign_in_by_passkey,
+)
 
 
 def one_factor_sessions(app: Flask, user: User) -> int:
@@ -104,3 +113,46 @@ def test_two_browsers_enrol_at_once(app: Flask, user: User) -> None:
             assert db.session.scalar(select(func.count()).select_from(RecoveryCode)) == 10
             factors.remove_all(user.id)
             db.session.commit()
+
+
+def test_a_passkey_signs_in_while_it_is_removed(app: Flask, user: User) -> None:
+    """Either is first; neither waits for the other in a circle."""
+    settings = app.extensions["sso.settings"]
+    app.extensions["sso.settings"] = replace(settings, base_url=f"http://localhost:5000{BASE}")
+    owner, spare = Browser(app), Authenticator()
+    owner.sign_in()
+    enrol_passkey(owner, spare)
+    for _ in range(5):
+        key, other = Authenticator(), Browser(app)
+        enrol_passkey(owner, key)
+        owner.open(FACTORS)
+        other.open(f"{ORIGIN}{BASE}/sign-in")
+        with app.app_context():
+            newest = select(Passkey.id).order_by(Passkey.created_at.desc()).limit(1)
+            form = {"action": "remove_passkey", "passkey": str(db.session.scalar(newest))}
+        with ThreadPoolExecutor(2) as pool:
+            signing_in = pool.submit(sign_in_by_passkey, other, key)
+            removing = pool.submit(owner.submit, **form)
+        assert signing_in.result().path.endswith(("/account", "/sign-in"))
+        assert "It was removed" in removing.result().html
+        with app.app_context():
+            assert db.session.scalar(select(func.count()).select_from(Passkey)) == 1
+
+
+def test_a_reset_of_factors_while_they_sign_in(app: Flask, user: User) -> None:
+    """Whoever took the account's factors in is out, whichever is first."""
+    arguments = ["user", "reset-factors", user.email]
+    for _ in range(3):
+        owner, other = Browser(app), Browser(app)
+        owner.sign_in()
+        secret = scan(owner.open(f"{FACTORS}/totp"))
+        owner.submit(code=code_of(secret))
+        other.sign_in()
+        code = code_of(secret, 1)
+        with ThreadPoolExecutor(2) as pool:
+            signing_in = pool.submit(other.submit, code=code)
+            reset = pool.submit(app.test_cli_runner().invoke, args=arguments)
+        signing_in.result()
+        assert reset.result().exit_code == 0, reset.result().output
+        assert not is_signed_in(other)
+        assert not is_signed_in(owner)
