@@ -16,6 +16,7 @@ from itsdangerous import BadSignature, URLSafeTimedSerializer
 from sso import assets, audit, clock, current, digests, endings, errors, known_browser, notices
 from sso.extensions import db, login_manager
 from sso.factors.proof import PASSWORD, Proof, with_second
+from sso.flow.request import TWO_FACTORS
 from sso.models import BrowserSession, Client, User
 from sso.store import sessions
 
@@ -141,6 +142,8 @@ def begin(user: User, shown: Proof = PASSWORD, remember: bool = False) -> Browse
 
     When the same person signs in again, the session goes on under the new identifier, so that
     re-authentication ends no application's tokens; another person's session ends.
+
+    The caller has locked the user, and read after that which factors there are (`factors.policy`).
     """
     before = current_visit()
     now = clock.now()
@@ -157,6 +160,7 @@ def begin(user: User, shown: Proof = PASSWORD, remember: bool = False) -> Browse
     session.expires_at = _idle_end(session.ends_at, now)
     session.remembered = remember
     session.amr, session.acr = shown
+    session.second_factor_at = now if shown.acr == TWO_FACTORS else None
     session.address = (request.remote_addr or "")[:45]
     session.browser = request.user_agent.string[:200]
     sessions.add(session)
@@ -178,6 +182,7 @@ def step_up(visit: sessions.Visit, second: str) -> None:
     secret = digests.make(digests.SESSION)
     visit.session.digest = digests.digest(secret)
     visit.session.amr, visit.session.acr = with_second(visit.session.amr, second)
+    visit.session.second_factor_at = clock.now()
     sessions.add(visit.session)
     _give_cookie(secret, visit)
     audit.event("stepped_up", user=visit.user.id, sid=visit.session.id, amr=visit.session.amr)

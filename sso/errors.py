@@ -122,7 +122,8 @@ def init_app(app: Flask) -> None:
     app.register_error_handler(Exception, _unexpected)
 
 
-def _form_expired(_: CSRFError) -> Response:
+def _form_expired(error: CSRFError) -> Response:
+    refusals.note_csrf(error.description or "")
     if current_app.config["SESSION_COOKIE_NAME"] not in request.cookies:
         settings = current.settings()
         if settings.is_https and not request.is_secure:

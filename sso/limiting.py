@@ -91,6 +91,9 @@ SECOND_FACTOR = Guessing(
 )
 # Somebody at a browser that was left signed in, who looks for the password.
 PASSWORD_CHECK = Guessing("password_check", Pauses(5, 900), _OFFICE, Pauses(10, 900))
+# Eight digits; each of the many sessions that a stolen password begins has a code of its own, and
+# browsers that it signed in from are known.
+EMAILED_CODE = Guessing("emailed_code", Pauses(5, 900), _OFFICE, Pauses(10, 900))
 # Nothing to guess there, but each failure is a row of the audit trail.
 PASSKEY = Guessing("passkey", pair=_OFFICE, address=_OFFICE)
 CLIENT_AUTHENTICATION = Guessing(

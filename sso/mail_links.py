@@ -10,8 +10,8 @@ from sso.store import mail_tokens, users
 
 LIFETIME = timedelta(hours=1)  # of all but invitations
 
-VERIFY, CHANGE_EMAIL, RESET, INVITE, SIGN_UP = (
-    "verify", "change_email", "reset", "invite", "sign_up",
+VERIFY, CHANGE_EMAIL, RESET, INVITE, SIGN_UP, ENROLMENT = (
+    "verify", "change_email", "reset", "invite", "sign_up", "enrolment_link",
 )  # fmt: skip
 
 # Where each leads, below the base address.
@@ -21,11 +21,17 @@ _PATHS = {
     RESET: "/new-password",
     INVITE: "/new-password",
     SIGN_UP: "/complete-sign-up",
+    ENROLMENT: "/account/factors/link",  # handed over by an operator instead of a mail
 }
 
 
-def make(purpose: str, address: str, user: User | None) -> tuple[MailToken, str]:
-    """A new secret, stored as its digest, and the link that carries it."""
+def make(
+    purpose: str, address: str, user: User | None, lives: timedelta | None = None
+) -> tuple[MailToken, str]:
+    """A new secret, stored as its digest, and the link that carries it.
+
+    `lives`: how long it works, if not as long as all links for this purpose.
+    """
     secret = digests.make(digests.MAIL)
     now = clock.now()
     token = MailToken(
@@ -35,7 +41,7 @@ def make(purpose: str, address: str, user: User | None) -> tuple[MailToken, str]
         address=address,
         bound_to=bond(user),
         created_at=now,
-        expires_at=now + lifetime(purpose),
+        expires_at=now + (lives or lifetime(purpose)),
     )
     mail_tokens.add(token)
     # The base address alone: a Host header is whatever a stranger writes into it.

@@ -4,12 +4,15 @@ A worker writes and sends them (`jobs.mail_delivery`). Who is behind an address 
 typed is not asked here, so that no answer depends on it, neither by its text nor by its time.
 """
 
+from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID, uuid4
 
 from flask_babel import get_locale
 
-from sso import audit, mail_links
+from sso import audit, clock, mail_links
 from sso.email_addresses import domain
+from sso.factors import emailed_code
 from sso.models import BrowserSession, Mail, User
 from sso.store import mails
 
@@ -56,7 +59,7 @@ def password_changed(user: User) -> None:
 
 def new_browser(user: User, session: BrowserSession) -> None:
     """Tell of a sign-in from a browser that this user was never seen in."""
-    details = {"browser": session.browser, "network": session.address}
+    details: dict[str, Any] = {"browser": session.browser, "network": session.address}
     _owe("new_browser", user.email, user, **details, time=session.auth_time.isoformat())
 
 
@@ -69,10 +72,58 @@ def factor_removed(user: User, name: str) -> None:
     _owe("factor_removed", user.email, user, factor=name)
 
 
-def _owe(kind: str, address: str, user: User | None = None, **details: Any) -> None:
+def recovery_codes_made(user: User) -> None:
+    """Tell of a new sheet of recovery codes."""
+    _owe("recovery_codes_made", user.email, user)
+
+
+def recovery_code_used(user: User, left: int) -> None:
+    """Tell of a recovery code that was used, and how many are left."""
+    _owe("recovery_code_used", user.email, user, left=left)
+
+
+def second_step_missing(
+    user: User, browser: str, network: str, after: timedelta, earlier: UUID | None
+) -> UUID | None:
+    """Tell of a right password without the second step, unless that is done in time.
+
+    The mail is sent `after` a while; `mails.withdraw` takes it back. `earlier`: the mail that this
+    browser caused before; while that one waits there is no other. Gives the id of what waits.
+    """
+    if earlier and mails.is_waiting(earlier, user.id):
+        return earlier
+    now = clock.now()
+    details: dict[str, Any] = {
+        "browser": browser[:200],
+        "network": network[:45],
+        "time": now.isoformat(),
+    }
+    return _owe("second_step_missing", user.email, user, due=now + after, **details)
+
+
+def enrolment_code_asked(user: User, session: BrowserSession) -> bool:
+    """Send the code that allows a session to add the first factor; false if there were too many."""
+    bond = emailed_code.bond(user, session.id)
+    details: dict[str, Any] = {"session": str(session.id), "bond": bond}
+    return _owe("enrolment_code", user.email, user, **details) is not None
+
+
+def _owe(
+    kind: str,
+    address: str,
+    user: User | None = None,
+    due: datetime | None = None,
+    **details: Any,
+) -> UUID | None:
+    """The id of the mail that is owed, if it is."""
     if any(f".{domain(address)}".endswith(f".{nowhere}") for nowhere in _NOWHERE):
-        return
+        return None
     user_id = user.id if user else None
     details["language"] = str(get_locale() or "")
-    if not mails.add(Mail(kind=kind, address=address, user_id=user_id, details=details)):
-        audit.event("mail_limited", kind=kind, user=user_id)
+    mail = Mail(id=uuid4(), kind=kind, address=address, user_id=user_id, details=details)
+    if due:
+        mail.next_attempt_at = due
+    if mails.add(mail):
+        return mail.id
+    audit.event("mail_limited", kind=kind, user=user_id)
+    return None

@@ -11,7 +11,7 @@ a client needs no budget.
 
 from typing import NamedTuple
 
-from flask import g
+from flask import g, request
 
 from sso import audit, limiting
 
@@ -40,6 +40,12 @@ def note_answer(error: str, description: str) -> None:
     """Note for the log what an answer tells, unless its cause is noted already."""
     if not any("error" in one.fields for one in g.get(_NOTES, ())):
         note(None, budget=None, error=error, description=description)
+
+
+def note_csrf(description: str) -> None:
+    """Note a posted form that did not prove to be one of ours."""
+    event = "csrf_refused"
+    note(event, budget=event, description=description, path=shown_path(request.path))
 
 
 def settle() -> dict[str, str]:

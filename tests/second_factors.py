@@ -7,6 +7,7 @@ import pyotp
 from sso import clock
 from tests.actors import BASE, ORIGIN, Browser, Page
 from tests.authenticator import Authenticator, options_of
+from tests.mailbox import Mailbox, text_of
 
 FACTORS = f"{ORIGIN}{BASE}/account/factors"
 ACCOUNT = f"{ORIGIN}{BASE}/account"
@@ -22,6 +23,25 @@ def scan(page: Page) -> str:
     found = re.search(r'class="secret">([^<]*)<', page.html)
     assert found, page.html
     return found[1].replace(" ", "")
+
+
+CODE = re.compile(r"\b\d{4}-\d{4}\b")
+
+
+def ask_for_code(browser: Browser, mailbox: Mailbox) -> str:
+    """Have the code mailed that the first factor needs; leaves the browser at its form."""
+    mailbox.read()
+    browser.open(f"{FACTORS}/code")
+    browser.submit(action="send")
+    (mail,) = [one for one in mailbox.read() if "confirmation code" in one["Subject"]]
+    (code,) = set(CODE.findall(text_of(mail)))
+    return str(code)
+
+
+def confirm_by_code(browser: Browser, mailbox: Mailbox) -> Page:
+    """Prove that one reads the account's mail: the way to the first factor."""
+    code = ask_for_code(browser, mailbox)
+    return browser.submit(code=code)
 
 
 def enrol_totp(browser: Browser, url: str = f"{FACTORS}/totp") -> tuple[str, list[str]]:

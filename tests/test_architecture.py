@@ -168,6 +168,8 @@ CONTRACT = {
     f"{BASE}/account/activity": {"GET"},
     f"{BASE}/account/factors": {"GET", "POST"},
     f"{BASE}/account/factors/totp": {"GET", "POST"},
+    f"{BASE}/account/factors/code": {"GET", "POST"},
+    f"{BASE}/account/factors/link": {"GET", "POST"},
     "/healthz": {"GET"},
     "/readyz": {"GET"},
 }

@@ -1,12 +1,16 @@
 """`flask user`, continued: second factors."""
 
-from sso import audit, endings, notices
+from datetime import timedelta
+
+import click
+
+from sso import audit, current, endings, mail_links, notices
 from sso.cli import views
-from sso.cli.commands import json_option
-from sso.cli.output import print_json, print_line, print_table
+from sso.cli.commands import Failure, json_option
+from sso.cli.output import iso, print_json, print_line, print_table
 from sso.cli.users import done, find_user, group, user_argument
 from sso.extensions import db
-from sso.store import factors
+from sso.store import factors, users
 
 ALL = "All second factors"  # what the mail says was removed
 
@@ -31,11 +35,45 @@ def list_factors(who: str, as_json: bool) -> None:
 def reset_factors(who: str, as_json: bool) -> None:
     """Take all second factors away and end all sign-ins; the password alone signs in again."""
     user = find_user(who)
+    users.lock(user.id)  # nobody signs in with what is taken away, or adds another meanwhile
     removed = factors.of_user(user.id).count
     endings.sessions_of_user(user.id, "factors_reset")  # locks the user, as each sign-in does first
     factors.remove_all(user.id)
     if removed:
         notices.factor_removed(user, ALL)
-    db.session.commit()
     audit.event("factors_reset", user=user.id, factors=removed)
+    db.session.commit()
     done(user, as_json, f"{removed} second factors removed", factors_removed=removed)
+
+
+@group.command("enrolment-link")
+@user_argument
+@click.option(
+    "--hours",
+    type=click.IntRange(1, 168),
+    default=1,
+    show_default=True,
+    help="How long the link works.",
+)
+@json_option
+def enrolment_link(who: str, hours: int, as_json: bool) -> None:
+    """Make a link that lets a person without access to mail set up the first second factor.
+
+    It works once, together with their password. Hand it over yourself: it stands for the code that
+    would be mailed.
+    """
+    user = find_user(who)
+    if user.disabled_at is not None:
+        raise Failure(f"{user.email} is disabled; see: flask user enable")
+    if factors.has_any(user.id):
+        raise Failure(f"{user.email} has a second factor; see: flask user reset-factors")
+    token, link = mail_links.make(mail_links.ENROLMENT, user.email, user, timedelta(hours=hours))
+    audit.event("enrolment_link_made", user=user.id, until=token.expires_at.isoformat())
+    db.session.commit()
+    if as_json:
+        until = iso(token.expires_at)
+        print_json({"id": str(user.id), "email": user.email, "link": link, "until": until})
+    else:
+        print_line(link)
+    if current.settings().smtp_url is None:
+        click.echo("SSO_SMTP_URL is not set: the password alone is enough here.", err=True)

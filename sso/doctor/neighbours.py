@@ -5,6 +5,7 @@ import ssl
 
 from sso import current, smtp
 from sso.doctor.finding import Findings, ok, skipped, warning, wrong
+from sso.store import clients
 
 TIMEOUT = 10  # seconds
 
@@ -35,6 +36,14 @@ def mail() -> Findings:
     """The mail server takes our name and password, when one is set; nothing is sent."""
     address = current.settings().smtp_url
     if address is None:
+        if any(client.require_mfa for client in clients.every()):
+            yield warning(
+                "mail",
+                "SSO_SMTP_URL is not set: a password alone is enough to add the first second "
+                "factor, which an application requires",
+                "set SSO_SMTP_URL, so that a code is mailed before",
+            )
+            return
         yield skipped("mail", "SSO_SMTP_URL is not set: mail goes to the log")
         return
     server = smtp.parse(address)

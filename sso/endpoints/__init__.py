@@ -14,6 +14,8 @@ from sso.endpoints import (
     consent,
     discovery,
     end_session,
+    factor_code,
+    factor_link,
     factors,
     forgotten_password,
     health,
@@ -59,6 +61,8 @@ ROUTES: tuple[tuple[str, str, Any, tuple[str, ...]], ...] = (
     ("/complete-sign-up", "complete_sign_up", sign_up.complete_sign_up, BOTH),
     ("/account/activity", "activity", activity.activity, ("GET",)),
     ("/account/factors", "factors", factors.factors, BOTH),
+    ("/account/factors/code", "factor_code", factor_code.factor_code, BOTH),
+    ("/account/factors/link", "factor_link", factor_link.factor_link, BOTH),
     ("/account/factors/totp", "totp_setup", totp_setup.totp_setup, BOTH),
 )
 

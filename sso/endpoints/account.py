@@ -19,6 +19,7 @@ from sso import (
 )
 from sso.endpoints.forms import ChangePasswordForm, DecisionForm
 from sso.extensions import db
+from sso.factors import policy
 from sso.flow import scopes
 from sso.flow.claim_words import CLAIM_WORDS
 from sso.store import grants, sessions, users
@@ -37,6 +38,8 @@ def account() -> Response:
     if request.method == "POST":
         act = _ACTIONS.get(request.form.get("action", ""))
         done = act(visit, form) if act else None
+        if done == "confirm":
+            return redirect(url_for("sso.second_factor", back="password"), 303)
         if done == "everywhere":
             db.session.commit()
             return redirect(url_for("sso.sign_out"), 303)
@@ -67,6 +70,9 @@ def _page(visit: Visit, form: ChangePasswordForm) -> Response:
         this_session=visit.session.id,
         accesses=[(access, _titles(access.scope)) for access in grants.accesses_of(user.id)],
         form=form,
+        confirm_url=url_for("sso.second_factor", back="password")
+        if policy.lacks_second_factor(visit)
+        else None,
         languages=languages.LANGUAGES,
         chosen_language=user.claims.get("locale", ""),
         decision=DecisionForm(formdata=None),
@@ -106,6 +112,8 @@ def _withdraw(visit: Visit, _: ChangePasswordForm) -> str:
 
 
 def _change_password(visit: Visit, form: ChangePasswordForm) -> str | None:
+    if policy.lacks_second_factor(visit):
+        return "confirm"
     if not form.validate():
         return None
     old, new = form.old_password.data or "", form.new_password.data or ""
@@ -120,15 +128,10 @@ def _change_password(visit: Visit, form: ChangePasswordForm) -> str | None:
     if fault := passwords.fault(new, (visit.user.name, visit.user.email)):
         form.new_password.errors = [fault]
         return None
-    known, fresh = visit.user.password_hash, passwords.hash_password(new)
-    locked = users.lock(visit.user.id)
-    if locked is None or sessions.find_live(visit.session.digest) is None:
+    fresh = passwords.hash_password(new)
+    if policy.lock(visit) is None or policy.lacks_second_factor(visit):
         db.session.rollback()
-        return "ended"  # the way leads to the sign-in page
-    if locked.password_hash != known:
-        db.session.rollback()
-        form.old_password.errors = [N_("The old password is not right.")]
-        return None
+        return "ended"  # the way leads to the sign-in page, or back to this one
     visit.user.password_hash = fresh
     endings.everything_of_user(visit.user.id, "password_changed", but=visit.session.id)
     known_browser.remember(visit.user)

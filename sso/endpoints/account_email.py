@@ -7,7 +7,7 @@ from sso import audit, browser_session, limiting, notices, passwords
 from sso.endpoints.forms import DecisionForm
 from sso.endpoints.mail_forms import ChangeEmailForm
 from sso.extensions import db
-from sso.store import sessions
+from sso.factors import policy
 from sso.store.sessions import Visit
 from sso.words import N_
 
@@ -29,8 +29,12 @@ def account_email() -> Response:
     if request.method == "POST":
         if request.form.get("action") == "verify_again":
             done = _verify_again(visit)
+        elif policy.lacks_second_factor(visit):
+            done = "confirm"
         elif form.validate():
             done = _change(visit, form)
+        if done == "confirm":
+            return redirect(url_for("sso.second_factor", back="email"), 303)
         if done:
             db.session.commit()
             return redirect(url_for("sso.account_email", done=done), 303)
@@ -40,6 +44,9 @@ def account_email() -> Response:
         decision=DecisionForm(formdata=None),
         user_email=visit.user.email,
         email_verified=visit.user.email_verified,
+        confirm_url=url_for("sso.second_factor", back="email")
+        if policy.lacks_second_factor(visit)
+        else None,
         done=_DONE.get(request.args.get("done", "")),
         account_url=url_for("sso.account"),
     )
@@ -50,6 +57,7 @@ def _verify_again(visit: Visit) -> str:
     limiting.spend(limiting.VERIFICATION, visit.user.email)
     if not visit.user.email_verified:
         notices.verify(visit.user)
+        audit.event("verification_asked", user=visit.user.id)
     return "again"
 
 
@@ -66,8 +74,8 @@ def _change(visit: Visit, form: ChangeEmailForm) -> str | None:
         form.password.errors = [N_("The password is not right.")]
         return None
     attempt.passed()
-    if sessions.find_live(visit.session.digest) is None:
-        return "ended"  # meanwhile; the way leads to the sign-in page
+    if policy.lock(visit) is None or policy.lacks_second_factor(visit):
+        return "ended"  # meanwhile; the way leads to the sign-in page, or back to this one
     limiting.spend(limiting.VERIFICATION, address)
     notices.email_change_asked(user, address)
     audit.event("email_change_asked", user=user.id, address=request.remote_addr)

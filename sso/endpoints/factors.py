@@ -2,20 +2,18 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
 
 from flask import make_response, redirect, render_template, request, url_for
 from sqlalchemy.exc import IntegrityError
 from werkzeug.wrappers import Response
 
-from sso import audit, browser_session, clock, headers, notices
+from sso import audit, browser_session, headers, notices
 from sso.endpoints import authorize
 from sso.endpoints.forms import DecisionForm
 from sso.endpoints.onward import confirm_first, step
 from sso.extensions import db
-from sso.factors import passkeys, proof, recovery
+from sso.factors import passkeys, policy, proof, recovery
 from sso.flow import decision
-from sso.flow.request import TWO_FACTORS
 from sso.sealed_request import SealedRequest
 from sso.store import factors as store
 from sso.store import passkeys as stored_passkeys
@@ -23,7 +21,6 @@ from sso.store import recovery_codes, totp_secrets
 from sso.store.sessions import Visit
 from sso.words import N_
 
-FRESH = timedelta(minutes=5)
 NAME_LENGTH = 60
 APP_NAME = N_("Authenticator app")
 
@@ -41,7 +38,13 @@ def factors() -> Response:
     if request.method == "POST" and DecisionForm().validate():
         if request.form.get("action") == "cancel" and waiting:
             return authorize.resume(replace(waiting, denied=True))
-        if not may_change(visit, known):
+        locked = policy.lock(visit)
+        if locked is None:
+            return confirm_first()
+        visit, known = locked, store.of_user(locked.user.id)
+        if policy.asks_for_code(visit, known):
+            return redirect(step("sso.factor_code"), 303)
+        if not policy.may_change(visit, known):
             return confirm_first()
         act = _ACTIONS.get(request.form.get("action", ""))
         answer = act(visit, known) if act else None
@@ -52,16 +55,10 @@ def factors() -> Response:
     return _page(visit, known, fault, waiting)
 
 
-def may_change(visit: Visit, known: store.Factors) -> bool:
-    """Whether the sign-in is fresh, and made with a second factor where there is one."""
-    fresh = clock.now() - visit.session.auth_time <= FRESH
-    return fresh and (not known or visit.session.acr == TWO_FACTORS)
-
-
 def added(visit: Visit, known: store.Factors, kind: str, name: str, methods: str) -> Response:
     """A factor was set up, and so shown. The first one brings a sheet of recovery codes. Commits.
 
-    `known`: the factors before. `name`: for the notice.
+    `known`: the factors before, read under `policy.lock`. `name`: for the notice.
     With the first one, sign-ins by password alone elsewhere end.
     """
     audit.event("factor_added", user=visit.user.id, kind=kind)
@@ -128,6 +125,7 @@ def _new_codes(visit: Visit, known: store.Factors) -> Response | str:
     if not known:
         return N_("Set up a passkey or an authenticator app first.")
     codes = recovery.renew(visit.user.id)
+    notices.recovery_codes_made(visit.user)
     db.session.commit()
     return show_codes(codes)
 
@@ -149,7 +147,7 @@ def _page(
         if found != decision.SecondFactor(enrol=True):
             return authorize.resume(waiting)
         client_name = validated.client.name
-    fresh = may_change(visit, known)
+    fresh = policy.may_change(visit, known)
     by_passkey = fresh and passkeys.available() and len(known.passkeys) < passkeys.MOST
     if by_passkey:
         headers.allow_own_script()
@@ -160,6 +158,8 @@ def _page(
         user_email=visit.user.email,
         known=known,
         fresh=fresh,
+        asks_for_code=policy.asks_for_code(visit, known),
+        code_url=step("sso.factor_code"),
         passkey=passkeys.ask_to_enrol(visit.user, list(known.passkeys)) if by_passkey else None,
         passkeys_work_here=passkeys.available(),
         name_length=NAME_LENGTH,

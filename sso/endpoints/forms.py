@@ -1,10 +1,13 @@
 """The forms of the pages."""
 
+from typing import Any
+
 from flask_babel import lazy_gettext
 from flask_wtf import FlaskForm
 from wtforms import BooleanField, EmailField, PasswordField
 from wtforms.validators import DataRequired, Length
 
+from sso import refusals
 from sso.passwords import MAX_LENGTH
 from sso.words import N_
 
@@ -52,3 +55,14 @@ class ChangePasswordForm(FlaskForm):
 
 class DecisionForm(FlaskForm):
     """Buttons named `decision`; only the CSRF token to check."""
+
+    _is_told = False
+
+    def validate(self, extra_validators: Any = None) -> bool:
+        """Where the token is checked here alone, a missing one is told here (see `errors`)."""
+        is_valid = bool(super().validate(extra_validators))
+        if not is_valid and not self._is_told:
+            self._is_told = True
+            reason = "".join(self.errors.get("csrf_token", ())[:1])
+            refusals.note_csrf(reason)
+        return is_valid

@@ -8,8 +8,13 @@ from werkzeug.wrappers import Response
 from sso.endpoints import authorize
 from sso.sealed_request import SealedRequest
 
-# Pages that ask for a fresh sign-in and may be come back to.
-_BACK = {"factors": "sso.factors"}
+# Pages that ask for a fresh sign-in, or for a second factor, and may be come back to.
+_BACK = {
+    "factors": "sso.factors",
+    "factor_code": "sso.factor_code",
+    "password": "sso.account",
+    "email": "sso.account_email",
+}
 
 
 def onward(waiting: SealedRequest | None) -> Response:
@@ -26,9 +31,14 @@ def step(endpoint: str, **more: str) -> str:
     return url_for(endpoint, **{**_resume(), **carried, **more})
 
 
-def confirm_first() -> Response:
+def confirm_first(back: str = "factors") -> Response:
     """Sign in again, and come back to the page of the factors."""
-    return redirect(url_for("sso.sign_in", back="factors", **_resume()), 303)
+    return redirect(url_for("sso.sign_in", back=back, **_resume()), 303)
+
+
+def is_asked_back() -> bool:
+    """Whether a page of the account waits for the person to confirm who they are."""
+    return request.args.get("back", "") in _BACK
 
 
 def _resume() -> dict[str, Any]:

@@ -8,8 +8,7 @@ from sso.endpoints import authorize
 from sso.endpoints.forms import DecisionForm
 from sso.endpoints.onward import onward, step
 from sso.extensions import db
-from sso.factors import passkeys
-from sso.store import users
+from sso.factors import half_way, passkeys
 
 
 def passkey_sign_in() -> Response:
@@ -23,10 +22,10 @@ def passkey_sign_in() -> Response:
         found = passkeys.accept_sign_in(form.get("credential", ""), form.get("challenge", ""))
         if found:
             user, shown = found
-            if users.lock(user.id):
-                browser_session.begin(user, shown, remember=form.get("remember") == "1")
-                db.session.commit()
-                return onward(waiting)
+            half_way.finish(user)
+            browser_session.begin(user, shown, remember=form.get("remember") == "1")
+            db.session.commit()
+            return onward(waiting)
         db.session.rollback()
         audit.event("sign_in_failed", method="passkey")
         attempt.failed()

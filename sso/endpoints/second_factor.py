@@ -1,22 +1,23 @@
 """The page that asks for the second factor: half way into a sign-in, or to step a session up."""
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import NamedTuple
 
 from flask import make_response, redirect, render_template, request, url_for
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
-from sso import audit, browser_session, headers, limiting, turns
+from sso import audit, browser_session, headers, known_browser, limiting, notices, turns
 from sso.endpoints import authorize
 from sso.endpoints.forms import DecisionForm
-from sso.endpoints.onward import onward, step
+from sso.endpoints.onward import is_asked_back, onward, step
 from sso.extensions import db
-from sso.factors import half_way, passkeys, proof, recovery, totp
+from sso.factors import half_way, passkeys, policy, proof, recovery, totp
 from sso.flow import decision
 from sso.models import User
 from sso.sealed_request import SealedRequest
-from sso.store import factors, users
+from sso.store import factors, recovery_codes, users
 from sso.store.sessions import Visit
 from sso.words import N_
 
@@ -37,13 +38,24 @@ class Subject(NamedTuple):
 
 def after_password(user: User, remember: bool, waiting: SealedRequest | None) -> Response:
     """Sign in who has shown the password, or ask for the second factor first. Commits."""
-    if factors.has_any(user.id):
+    if factors.has_any(user.id):  # read under the lock of the user that the caller has taken
         half_way.begin(user, remember)
+        audit.event("password_accepted", user=user.id)
+        if known_browser.id_for(user.email) is None:
+            _tell_if_not_finished(user)
         db.session.commit()
         return redirect(step("sso.second_factor"), 303)
     browser_session.begin(user, proof.PASSWORD, remember)
     db.session.commit()
     return onward(waiting)
+
+
+def _tell_if_not_finished(user: User) -> None:
+    """Owe the owner a mail that is withdrawn when the second step is done."""
+    agent, network = request.user_agent.string, request.remote_addr or ""
+    delay = timedelta(seconds=half_way.LIFETIME)
+    mail_id = notices.second_step_missing(user, agent, network, delay, half_way.notice_id())
+    half_way.keep_notice(mail_id)
 
 
 def second_factor() -> Response:
@@ -57,15 +69,13 @@ def second_factor() -> Response:
     problem = None
     if request.method == "POST" and DecisionForm().validate():
         if request.form.get("decision") == "cancel":
-            return _cancel(waiting)
+            return _cancel(waiting, subject)
         attempt, wait = limiting.ask(limiting.SECOND_FACTOR, subject.user.email)
         if wait:
             db.session.commit()  # nothing but what is told; no transaction waits
             turns.sit_out()
             return _page(subject, None, wait)
-        shown_to = subject.user.password_hash
-        locked = users.lock(subject.user.id)
-        if locked is None or locked.password_hash != shown_to:
+        if not _lock(subject):
             db.session.rollback()
             return redirect(step("sso.sign_in"), 303)
         used, methods = _check(subject.user)
@@ -73,11 +83,16 @@ def second_factor() -> Response:
             attempt.passed()
             if used == "recovery":
                 audit.event("recovery_code_used", user=subject.user.id)
+                left = recovery_codes.unused(subject.user.id)
+                notices.recovery_code_used(subject.user, left)
             _let_in(subject, methods)
             db.session.commit()
             return onward(waiting)
         db.session.rollback()
         audit.event("second_factor_failed", user=subject.user.id, method=used)
+        if subject.visit is None:  # from a browser that is known, too
+            _tell_if_not_finished(subject.user)
+        db.session.commit()
         attempt.failed()
         problem = used
     return _page(subject, problem)
@@ -90,6 +105,9 @@ def _subject(waiting: SealedRequest | None) -> Subject | Response:
     visit = browser_session.current_visit()
     if visit is None:
         return redirect(step("sso.sign_in"), 303)
+    if is_asked_back():
+        # A page of the account waits, for a change that asks for a second factor.
+        return Subject(visit.user, visit) if policy.lacks_second_factor(visit) else onward(waiting)
     if waiting is None:
         return redirect(url_for("sso.account"), 303)
     validated = authorize.validate(waiting)
@@ -99,6 +117,15 @@ def _subject(waiting: SealedRequest | None) -> Subject | Response:
     if found != decision.SecondFactor():
         return authorize.resume(waiting)  # shown already, in another tab
     return Subject(visit.user, visit)
+
+
+def _lock(subject: Subject) -> bool:
+    """Lock the user; whether what was decided of them, and of the session, is still so."""
+    if subject.visit is not None:
+        return policy.lock(subject.visit) is not None
+    shown_to = subject.user.password_hash
+    locked = users.lock(subject.user.id)
+    return locked is not None and locked.password_hash == shown_to
 
 
 def _check(user: User) -> tuple[str, str | None]:
@@ -117,14 +144,17 @@ def _let_in(subject: Subject, methods: str) -> None:
     if subject.visit is not None:
         browser_session.step_up(subject.visit, methods)
     else:
+        half_way.finish(subject.user)
         shown = proof.with_second(proof.PASSWORD.amr, methods)
         browser_session.begin(subject.user, shown, subject.remember)
 
 
-def _cancel(waiting: SealedRequest | None) -> Response:
+def _cancel(waiting: SealedRequest | None, subject: Subject) -> Response:
     half_way.end()
     if waiting:
         return authorize.resume(replace(waiting, denied=True))
+    if subject.visit:
+        return redirect(url_for("sso.account"), 303)
     return redirect(url_for("sso.sign_in"), 303)
 
 

@@ -6,16 +6,16 @@ from werkzeug.wrappers import Response
 
 from sso import browser_session
 from sso.endpoints import authorize
-from sso.endpoints.factors import APP_NAME, added, may_change
+from sso.endpoints.factors import APP_NAME, added
 from sso.endpoints.forms import DecisionForm
 from sso.endpoints.onward import confirm_first, step
 from sso.extensions import db
-from sso.factors import proof, sealed, totp
+from sso.factors import policy, proof, sealed, totp
 from sso.store import factors as store
 from sso.store.sessions import Visit
 from sso.words import N_
 
-LIFETIME = 900  # seconds to scan the code and type one back
+LIFETIME = int(policy.SETUP.total_seconds())
 WRONG = N_(
     "The code is not right. Check that the telephone's clock is right, and try the next code."
 )
@@ -36,9 +36,17 @@ def totp_setup() -> Response:
         found = sealed.unseal(request.form.get("setup", ""), _purpose(visit), LIFETIME)
         if found is None:
             return redirect(step("sso.totp_setup"), 303)
+        locked = policy.lock(visit)
+        if locked is None:
+            return confirm_first()
+        visit, known = locked, store.of_user(locked.user.id)
+        if known.totp is not None:  # from another tab at the same instant
+            return redirect(step("sso.factors"), 303)
+        if not policy.may_finish(visit, known):
+            return confirm_first()
         try:
             right = totp.enrol(visit.user.id, found[0], request.form.get("code", ""))
-        except IntegrityError:  # in another tab at the same instant
+        except IntegrityError:  # by a version that takes no lock
             db.session.rollback()
             return redirect(step("sso.factors"), 303)
         return (
@@ -46,7 +54,9 @@ def totp_setup() -> Response:
             if right
             else _page(visit, found[0], WRONG)
         )
-    if not may_change(visit, known):
+    if policy.asks_for_code(visit, known):
+        return redirect(step("sso.factor_code"), 303)
+    if not policy.may_change(visit, known):
         return confirm_first()
     return _page(visit, totp.new_secret(), None)
 

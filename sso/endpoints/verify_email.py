@@ -5,7 +5,7 @@ from flask_babel import gettext
 from sqlalchemy.exc import IntegrityError
 from werkzeug.wrappers import Response
 
-from sso import audit, browser_session, errors, mail_links, notices
+from sso import audit, browser_session, clock, errors, mail_links, notices
 from sso.endpoints import mail_pages
 from sso.endpoints.forms import DecisionForm
 from sso.extensions import db
@@ -71,6 +71,7 @@ def _verify(token: MailToken, user: User) -> bool:
     before, user.email, user.email_verified = user.email, token.address, True
     db.session.flush()
     if before != user.email:
+        user.email_changed_at = clock.now()
         notices.email_changed(user, before)
         audit.event("email_changed", user=user.id, address=request.remote_addr)
     audit.event("email_verified", user=user.id, address=request.remote_addr)

@@ -12,11 +12,12 @@ import flask
 from sso import digests
 from sso.factors import sealed
 from sso.models import User
-from sso.store import users
+from sso.store import mails, users
 
 LIFETIME = 600  # seconds, to look for the telephone
 _KEY = "half_way"
 _PURPOSE = "password was right"
+_NOTICE = "half_way_notice"
 
 
 class HalfWay(NamedTuple):
@@ -43,6 +44,28 @@ def current() -> HalfWay | None:
     if user is None or user.disabled_at or not digests.equal(fingerprint, _fingerprint(user)):
         return None
     return HalfWay(user, bool(remember))
+
+
+def notice_id() -> UUID | None:
+    """The mail that is owed if the second step in this browser stays undone."""
+    try:
+        return UUID(flask.session.get(_NOTICE, ""))
+    except (ValueError, TypeError, AttributeError):
+        return None
+
+
+def keep_notice(mail_id: UUID | None) -> None:
+    """Remember that mail, so that `finish` can withdraw it."""
+    if mail_id:
+        flask.session[_NOTICE] = str(mail_id)
+
+
+def finish(user: User) -> None:
+    """The second step is done: the mail about it is owed no more. Does not commit."""
+    if mail_id := notice_id():
+        mails.withdraw(mail_id, user.id)
+    flask.session.pop(_NOTICE, None)
+    end()
 
 
 def end() -> None:

@@ -14,7 +14,7 @@ from webauthn.helpers import structs as w
 from sso import clock, current
 from sso.factors import proof, sealed
 from sso.models import Passkey, User
-from sso.store import passkeys
+from sso.store import passkeys, users
 
 logger = logging.getLogger("sso.passkeys")
 
@@ -123,7 +123,10 @@ def enrol(user: User, name: str, answer: str, challenge: str) -> Passkey | None:
 
 
 def accept_sign_in(answer: str, challenge: str) -> tuple[User, proof.Proof] | None:
-    """Who signs in by this passkey alone; it has verified its user. Does not commit."""
+    """Who signs in by this passkey alone; it has verified its user. Does not commit.
+
+    The user is locked then, until the transaction ends.
+    """
     asked = _asked(challenge, SIGN_IN, SIGN_IN_LIFETIME)
     passkey_and_user = _accept(answer, asked, owner=None)
     if passkey_and_user is None:
@@ -173,6 +176,8 @@ def _accept(
         )
     except Exception as fault:  # as above
         logger.info("passkey refused: %s", type(fault).__name__)
+        return None
+    if owner is None and users.lock(user.id) is None:  # before the passkey: see `policy`
         return None
     used = passkeys.use(passkey, asked[1], verified.new_sign_count, clock.now())
     return found if used else None

@@ -119,4 +119,49 @@ TEXTS = {
         (N_("A second factor was removed from your account at {host}: {factor}."), _NOT_YOU),
         N_("Set a new password"),
     ),
+    "recovery_code_used": Text(
+        N_("A recovery code was used"),
+        (
+            N_("One of the recovery codes of your account at {host} was used. Codes left: {left}."),
+            N_("If this was you, there is nothing to do."),
+            _NOT_YOUR_FACTOR,
+        ),
+        N_("Set a new password"),
+    ),
+    "recovery_codes_made": Text(
+        N_("New recovery codes were made"),
+        (
+            N_("New recovery codes were made for your account at {host}. The old ones do not work "
+               "any more."),
+            _NOT_YOUR_FACTOR,
+        ),
+        N_("Set a new password"),
+    ),
+    "second_step_missing": Text(
+        N_("Somebody entered your password, and did not finish signing in"),
+        (
+            N_(
+                "Somebody entered the password of your account at {host}, but not the second "
+                "factor: {browser}, from the network address {network}, at {time}. "
+                "Nobody was signed in."
+            ),
+            N_("If this was you, there is nothing to do."),
+            N_("If this was not you, somebody else has your password. Set a new one at once with "
+               "the link below."),
+        ),
+        N_("Set a new password"),
+    ),
+    "enrolment_code": Text(
+        N_("Your confirmation code for {host}"),
+        (
+            N_("With this code, two-step verification can be turned on for your account at {host}. "
+               "Enter it on the page that asked for it:"),
+            "{code}",
+            N_("The code works once, for 10 minutes, and only in the browser that asked for it. "
+               "Do not tell it to anybody: no one from {host} will ever ask you for it."),
+            N_("If this was not you, somebody else has your password. Set a new one at once with "
+               "the link below."),
+        ),
+        N_("Set a new password"),
+    ),
 }  # fmt: skip

@@ -13,6 +13,7 @@ from flask import render_template
 from flask_babel import force_locale, gettext
 
 from sso import browsers, clock, current, email_addresses, languages, mail_links
+from sso.factors import emailed_code
 from sso.jobs.mail_texts import TEXTS
 from sso.models import Mail, User
 from sso.store import mail_tokens, users
@@ -46,14 +47,16 @@ def write(mail: Mail) -> Written | None:
     if found is None:
         return None
     kind, user = found
-    token, link, until = None, None, None
+    token, link, until, code = None, None, None, ""
+    if kind == "enrolment_code" and user:
+        token, code = emailed_code.make(user, UUID(mail.details["session"]))
     if kind in _WITH_SECRET:
         token, link = mail_links.make(kind, mail.address, user)
         until = token.expires_at
     elif TEXTS[kind].action:
         link = current.settings().base_url + FORGOTTEN
     with force_locale(languages.known([_asked_language(mail, user)]) or languages.DEFAULT):
-        subject, text, html = _render(kind, mail, user, link, until)
+        subject, text, html = _render(kind, mail, user, link, until, code)
     try:
         message = _message(mail, user, subject, text, html)
     except (ValueError, MessageError) as error:
@@ -75,6 +78,8 @@ def _addressee(mail: Mail) -> tuple[str, User | None] | None:
         return None
     if mail.kind == "change_email" and mail.details.get("bond") != mail_links.bond(user):
         return None
+    if mail.kind == "enrolment_code" and not _is_still_meant(mail, user):
+        return None
     if mail.kind == "change_email" and owner is not None:
         return None if owner.id == user.id else ("known_address", owner)
     if mail.kind == "verify" and (user.email_verified or user.email != mail.address):
@@ -84,14 +89,27 @@ def _addressee(mail: Mail) -> tuple[str, User | None] | None:
     return mail.kind, user
 
 
+def _is_still_meant(mail: Mail, user: User) -> bool:
+    """Whether neither the address nor the password changed since a code was asked for."""
+    session_id = UUID(mail.details["session"])
+    return bool(mail.details.get("bond") == emailed_code.bond(user, session_id))
+
+
 def _render(
-    kind: str, mail: Mail, user: User | None, link: str | None, until: datetime | None
+    kind: str,
+    mail: Mail,
+    user: User | None,
+    link: str | None,
+    until: datetime | None,
+    code: str,
 ) -> tuple[str, str, str]:
     settings, meant = current.settings(), TEXTS[kind]
     known = {
         "host": urlsplit(settings.base_url).netloc,
         "address": mail.address,
         "new_address": mail.details.get("new_address", ""),
+        "code": f"{code[:4]}-{code[4:]}",
+        "left": mail.details.get("left", ""),
         "factor": _line(mail.details.get("factor", "")),
         "browser": browsers.name(mail.details.get("browser", "")),
         "network": mail.details.get("network") or "unknown",

@@ -30,3 +30,5 @@ class MailToken(Base):
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
     expires_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
     used_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    # Wrong guesses at a short code; a link's secret cannot be guessed.
+    failures: Mapped[int] = mapped_column(default=0, server_default="0")

@@ -33,3 +33,7 @@ class BrowserSession(Base):
     # Sign-ins and consents up to this moment have satisfied a request that demanded one.
     decisions_used_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
     ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    # When a second factor was last shown in it; sensitive changes ask for a recent one.
+    second_factor_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    # When an emailed code or an operator's link allowed it to add a first factor.
+    enrolment_allowed_at: Mapped[datetime | None] = mapped_column(UtcDateTime)

@@ -20,6 +20,8 @@ class User(Base):
     id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
     email: Mapped[str] = mapped_column(String(320), unique=True)
     email_verified: Mapped[bool] = mapped_column(default=False, server_default=false())
+    # When the user changed the email address; an operator's change leaves it alone.
+    email_changed_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     name: Mapped[str] = mapped_column(String(200))
     password_hash: Mapped[str | None] = mapped_column(String(200))
     claims: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)

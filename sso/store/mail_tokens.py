@@ -46,6 +46,42 @@ def add(token: MailToken) -> None:
     db.session.flush()
 
 
+def end(user_id: UUID, purpose: str, bound_to: str) -> None:
+    """End the unused tokens of a user that are for one purpose and bound alike."""
+    db.session.execute(
+        update(MailToken)
+        .where(
+            MailToken.user_id == user_id,
+            MailToken.purpose == purpose,
+            MailToken.bound_to == bound_to,
+            MailToken.used_at.is_(None),
+        )
+        .values(used_at=clock.now())
+        .execution_options(synchronize_session=False)
+    )
+
+
+def spend_try(user_id: UUID, purpose: str, bound_to: str, most: int) -> MailToken | None:
+    """The live token that is bound so, one try fewer left; `None` if there is none with tries.
+
+    One statement counts and reads: guesses at the same instant wait for each other.
+    """
+    return db.session.scalar(
+        update(MailToken)
+        .where(
+            MailToken.user_id == user_id,
+            MailToken.purpose == purpose,
+            MailToken.bound_to == bound_to,
+            MailToken.used_at.is_(None),
+            MailToken.expires_at > clock.now(),
+            MailToken.failures < most,
+        )
+        .values(failures=MailToken.failures + 1)
+        .returning(MailToken)
+        .execution_options(populate_existing=True, synchronize_session=False)
+    )
+
+
 def remove(token_id: UUID) -> None:
     """Forget a token that never reached anybody."""
     db.session.execute(delete(MailToken).where(MailToken.id == token_id))

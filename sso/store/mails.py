@@ -1,8 +1,9 @@
 """Statements about the outbox of mails."""
 
 from datetime import timedelta
+from uuid import UUID
 
-from sqlalchemy import func, select
+from sqlalchemy import delete, func, select
 
 from sso import clock
 from sso.extensions import db
@@ -12,6 +13,21 @@ from sso.store.outbox import Outbox
 outbox = Outbox(Mail)
 
 MOST_AN_HOUR = 5  # of one kind, to one address
+
+
+def is_waiting(mail_id: UUID, user_id: UUID) -> bool:
+    """Whether a mail is owed to a user and no worker has begun with it."""
+    waits = select(Mail.id).where(Mail.id == mail_id, Mail.user_id == user_id, Mail.attempts == 0)
+    return db.session.scalar(waits) is not None
+
+
+def withdraw(mail_id: UUID, user_id: UUID) -> None:
+    """Owe a user a mail no more, unless a worker has begun with it."""
+    db.session.execute(
+        delete(Mail)
+        .where(Mail.id == mail_id, Mail.user_id == user_id, Mail.attempts == 0)
+        .execution_options(synchronize_session=False)
+    )
 
 
 def add(mail: Mail) -> bool:

@@ -80,6 +80,13 @@ def find_live(digest: str) -> Visit | None:
     return Visit(row[0], row[1]) if row else None
 
 
+def find_live_anew(digest: str) -> Visit | None:
+    """As `find_live`, and whatever was read of them before in this transaction is read anew."""
+    anew = _FIND_LIVE.execution_options(populate_existing=True)
+    row = db.session.execute(anew, {"digest": digest, "now": clock.now()}).first()
+    return Visit(row[0], row[1]) if row else None
+
+
 def find_with_client(client_id: str, digest: str) -> tuple[Client | None, Presence | None]:
     """In one statement: the enabled client, the live session, its user and the consent."""
     values = {"client_id": client_id, "digest": digest, "now": clock.now()}

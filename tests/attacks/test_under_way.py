@@ -22,6 +22,7 @@ from tests.mailbox import Mailbox, link_in
 from tests.second_factors import (
     ACCOUNT,
     code_of,
+    confirm_by_code,
     enrol_totp,
     is_signed_in,
 )
@@ -65,10 +66,11 @@ def test_a_sign_in_under_way_does_not_survive_the_reset(
 
 
 def test_half_way_under_way_does_not_survive_the_reset(
-    app: Flask, owner: Browser, monkeypatch: pytest.MonkeyPatch
+    app: Flask, owner: Browser, mailbox: Mailbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dana = Browser(app)
     dana.sign_in()
+    confirm_by_code(dana, mailbox)
     secret, _codes = enrol_totp(dana)
     thief = Browser(app)
     thief.sign_in()

@@ -14,7 +14,10 @@ from werkzeug.serving import make_server
 from tests.browser.conftest import press
 from tests.browser.test_accessibility import check
 from tests.browser.torn import torn
-from tests.mailbox import Mailbox, MailServer
+from tests.conftest import Clock
+from tests.factories import PASSWORD, make_user
+from tests.mailbox import Mailbox, MailServer, text_of
+from tests.second_factors import CODE, code_of
 from tests.services import free_port
 
 NEW = "another long password"
@@ -87,3 +90,82 @@ def test_the_life_of_an_account(page: Page, served: Mailbox) -> None:
     send(page, new_password=NEW)
     send(page, email="nia@elsewhere.example", password=NEW)
     assert page.url.endswith("/account")
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without scripts"])
+def test_the_first_factor_asks_for_a_code(
+    chrome: Browser, served: Mailbox, clock: Clock, scripts: bool
+) -> None:
+    """From the account's page to the recovery codes; then the password asks for the factor."""
+    user = make_user(served.app)
+    base = served.app.extensions["sso.settings"].base_url
+    context = chrome.new_context(java_script_enabled=scripts)
+    page = context.new_page()
+    page.goto(f"{base}/sign-in")
+    page.locator("#email").fill(user.email)
+    page.locator("#password").fill(PASSWORD)
+    press(page.locator("form button.primary"))
+    page.goto(f"{base}/account/factors")
+    press(page.get_by_role("link", name="Confirm your e-mail address"))
+    served.read()
+    press(page.get_by_role("button", name="Send me a code"))
+    assert page.get_by_role("status").is_visible()
+    (mail,) = served.read()
+    page.get_by_label("Code from the mail").fill("0000 0000")
+    press(page.get_by_role("button", name="Continue"))
+    assert page.get_by_role("alert").is_visible()
+    page.get_by_label("Code from the mail").fill(CODE.findall(text_of(mail))[0])
+    press(page.get_by_role("button", name="Continue"))
+    press(page.get_by_role("link", name="Set up an authenticator app"))
+    secret = (page.locator(".secret").text_content() or "").replace(" ", "")
+    page.get_by_label("Code that the app shows").fill(code_of(secret))
+    press(page.get_by_role("button", name="Turn it on"))
+    assert page.locator("li code").count() == 10
+    clock.move(minutes=16)
+    page.goto(f"{base}/account")
+    press(page.get_by_role("link", name="Show your second factor"))
+    page.get_by_label("Code from your authenticator app").fill(code_of(secret))
+    press(page.get_by_role("button", name="Continue", exact=True))
+    page.locator("#old_password").fill(PASSWORD)
+    page.locator("#new_password").fill(NEW)
+    press(page.locator("button[value=change_password]"))
+    assert page.get_by_role("status").is_visible()
+    context.close()
+
+
+def test_axe_finds_nothing_on_the_way_to_the_first_factor(
+    page: Page, served: Mailbox, clock: Clock
+) -> None:
+    user = make_user(served.app)
+    base = served.app.extensions["sso.settings"].base_url
+
+    def look(path: str) -> None:
+        page.goto(path)
+        for width in (375, 1280):
+            page.set_viewport_size({"width": width, "height": 800})
+            check(page)
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, page.url
+
+    page.goto(f"{base}/sign-in")
+    page.locator("#email").fill(user.email)
+    page.locator("#password").fill(PASSWORD)
+    press(page.locator("form button.primary"))
+    look(f"{base}/account/factors")
+    look(f"{base}/account/factors/code")
+    press(page.locator("button[value=send]"))
+    look(page.url)
+    page.locator("#code").fill("00000000")
+    press(page.locator("form button.primary"))
+    check(page)
+    made = served.app.test_cli_runner().invoke(args=["user", "enrolment-link", user.email])
+    look(made.stdout.strip())
+    press(page.locator("form button.primary"))
+    page.goto(f"{base}/account/factors/totp")
+    secret = (page.locator(".secret").text_content() or "").replace(" ", "")
+    page.locator("#code").fill(code_of(secret))
+    press(page.locator("form button.primary"))
+    clock.move(minutes=16)
+    look(f"{base}/account")
+    look(f"{base}/account/email")
+    look(f"{base}/second-factor?back=email")
+    look(made.stdout.strip())  # the link is dead

@@ -1,0 +1,61 @@
+"""The page of an operator's link: lets somebody without access to mail add the first factor."""
+
+from flask import make_response, redirect, render_template, request, url_for
+from flask_babel import gettext
+from werkzeug.wrappers import Response
+
+from sso import browser_session, errors, mail_links
+from sso.endpoints.factor_code import allow
+from sso.endpoints.forms import DecisionForm
+from sso.extensions import db
+from sso.factors import policy
+
+
+def factor_link() -> Response:
+    """Ask for a click; the link counts together with a fresh sign-in to its account."""
+    visit = browser_session.current_visit()
+    found = mail_links.find(request.args.get("token", ""), mail_links.ENROLMENT)
+    if found is None:
+        return _dead()
+    if visit is None or found[1] is None or found[1].id != visit.user.id:
+        return _sign_in_first()
+    if not policy.is_fresh(visit):
+        return _sign_in_first()
+    if request.method == "POST" and DecisionForm().validate():
+        locked = policy.lock(visit)
+        if locked is None:
+            return _sign_in_first()
+        if not mail_links.use(found[0], locked.user):
+            db.session.rollback()
+            return _dead()
+        allow(locked, "link")
+        db.session.commit()
+        return redirect(url_for("sso.factors"), 303)
+    html = render_template(
+        "factor_link.html",
+        form=DecisionForm(formdata=None),
+        user_name=visit.user.name,
+        user_email=visit.user.email,
+        account_url=url_for("sso.account"),
+    )
+    return make_response(html)
+
+
+def _dead() -> Response:
+    return errors.page(
+        gettext("It was used already, is too old, or is not whole."),
+        status=410,
+        title=gettext("This link does not work any more"),
+        mend=gettext("Ask your administrator for a new one."),
+        way_on=(gettext("Your account"), url_for("sso.account")),
+    )
+
+
+def _sign_in_first() -> Response:
+    return errors.page(
+        gettext("The link works together with a sign-in to the account that it was made for."),
+        status=403,
+        title=gettext("Please sign in first"),
+        mend=gettext("Sign in to that account in this browser, then open the link again at once."),
+        way_on=(gettext("Sign in"), url_for("sso.sign_in", back="factors")),
+    )
