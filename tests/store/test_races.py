@@ -167,3 +167,23 @@ def test_two_tabs_after_lunch(
         pages = list(pool.map(lambda tab: tab.authorize(client), (one, two)))
     assert ["code" in page.parameters for page in pages] == [True, True]
     assert len(met) == 2
+
+
+def test_old_and_new_refresh_tokens_at_once(
+    app: Flask, browser: Browser, client: RelyingParty, user: User
+) -> None:
+    """A retry beside the use of the successor: either is first, and nothing is a 500."""
+    for _ in range(3):
+        old = client.exchange(browser.approve(client).code).get_json()["refresh_token"]
+        new = client.refresh(old).get_json()["refresh_token"]
+        both = iter([old, new] * 8)
+        answers = at_once(16, lambda: client.refresh(next(both)))  # noqa: B023
+        assert {answer.status_code for answer in answers} <= {200, 400}
+        errors = {a.get_json()["error"] for a in answers if a.status_code == 400}
+        assert errors <= {"invalid_grant"}
+        given = {a.get_json()["refresh_token"] for a in answers if a.status_code == 200}
+        assert len(given - {new}) <= 1, "one successor each"
+        # Whatever came first: the next use of the old one ends them all.
+        client.refresh(new)
+        assert client.refresh(old).get_json()["error"] == "invalid_grant"
+        assert all(client.refresh(token).status_code == 400 for token in given)
