@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
-from sso import clock, endings
+from sso import audit, clock, endings
 from sso.cli.registration import create_user, register_client
 from sso.extensions import db
 from sso.store import clients, grants, sessions, users
@@ -39,6 +39,8 @@ def patient() -> Iterator[Patient]:
         email=f"{name}@{DOMAIN}", name="Doctor", password=password, email_verified=True
     )
     client, client_secret = register_client(name=f"flask {name}", redirect_uris=[CALLBACK])
+    audit.event("user_created", user=user.id, by="doctor")
+    audit.event("client_created", client=client.client_id, by="doctor")
     db.session.commit()
     try:
         yield Patient(user.id, user.email, password, client.client_id, client_secret)
@@ -69,8 +71,10 @@ def _remove(user_id: UUID | None, client_id: str | None) -> None:
     if user:
         endings.everything_of_user(user.id, "user_deleted")
         users.remove(user)
+        audit.event("user_deleted", user=user.id, by="doctor")
     client = clients.find(client_id) if client_id else None
     if client:
         grants.end_of_client(client.client_id, "client_deleted")
         clients.remove(client)
+        audit.event("client_deleted", client=client.client_id, by="doctor")
     db.session.commit()

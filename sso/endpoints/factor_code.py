@@ -1,6 +1,6 @@
 """Before the first second factor: a code by email, because the password alone proves too little."""
 
-from flask import make_response, redirect, render_template, request, url_for
+from flask import make_response, redirect, render_template, request
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
@@ -83,7 +83,6 @@ def _page(visit: Visit, error: str | None = None, wait: int = 0) -> Response:
         sent="sent" in request.args or error is not None,
         error=gettext(error) if error else None,
         factors_url=step("sso.factors"),
-        account_url=url_for("sso.account"),
     )
     response = make_response(html)
     if wait:

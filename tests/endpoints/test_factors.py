@@ -12,6 +12,7 @@ from sso.models import Mail, RecoveryCode, TotpSecret, User
 from tests.actors import BASE, ORIGIN, Browser
 from tests.authenticator import Authenticator, options_of
 from tests.conftest import Clock
+from tests.events import events
 from tests.factories import PASSWORD
 from tests.second_factors import (
     FACTORS,
@@ -210,3 +211,24 @@ def test_each_change_is_told_by_mail(app: Flask, signed_in: Browser, user: User)
         ("factor_removed", "All second factors"),
         ("factor_removed", "Authenticator app"),
     ]
+
+
+def test_reset_factors_is_on_the_trail(app: Flask, signed_in: Browser, user: User) -> None:
+    enrol_totp(signed_in)
+    flask(app, "user", "reset-factors", user.email)
+    (told,) = events(app, "factors_reset")
+    assert (told["user"], told["factors"]) == (str(user.id), "1")
+    assert told["operator"]
+
+
+def test_an_operators_link_for_scripts(app: Flask, user: User) -> None:
+    made = json.loads(flask(app, "user", "enrolment-link", user.email, "--hours", "3", "--json"))
+    assert made["email"] == user.email
+    assert "/account/factors/link?token=" in made["link"]
+    said = app.test_cli_runner().invoke(args=["user", "enrolment-link", user.email])
+    assert "SSO_SMTP_URL is not set" in said.stderr
+    for hours in ("0", "169", "x"):
+        refused = app.test_cli_runner().invoke(
+            args=["user", "enrolment-link", user.email, "--hours", hours]
+        )
+        assert refused.exit_code == 2

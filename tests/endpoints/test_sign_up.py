@@ -11,6 +11,7 @@ from sso.extensions import db
 from sso.models import User
 from tests.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.conftest import Clock
+from tests.events import events
 from tests.mailbox import Mailbox, link_in, text_of
 
 SIGN_UP = f"{ORIGIN}{BASE}/sign-up"
@@ -118,7 +119,11 @@ def test_when_it_is_turned_off_links_are_dead(
 def test_an_invitation(app: Flask, browser: Browser, mailbox: Mailbox) -> None:
     arguments = ["user", "invite", "--email", "Guest@example.com", "--name", "Gus Guest"]
     done = app.test_cli_runner().invoke(args=[*arguments, "--group", "staff", "--json"])
-    assert json.loads(done.output)["email_verified"] is False
+    made = json.loads(done.output)
+    assert made["email_verified"] is False
+    (told,) = events(app, "user_invited", "user_created")
+    assert (told["name"], told["user"]) == ("user_invited", made["id"])
+    assert told["operator"]
     page = browser.open(mailbox.link("guest@example.com"))
     assert "guest@example.com" in page.html
     page = browser.submit(new_password=PASSWORD)
@@ -129,6 +134,7 @@ def test_an_invitation(app: Flask, browser: Browser, mailbox: Mailbox) -> None:
     again = app.test_cli_runner().invoke(args=arguments)
     assert again.exit_code == 1
     assert "already a user" in again.output
+    assert len(events(app, "user_invited")) == 1
 
 
 @pytest.mark.parametrize(

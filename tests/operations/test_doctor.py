@@ -45,9 +45,24 @@ def test_a_healthy_server(server: Server) -> None:
 
 
 def test_it_leaves_nothing_behind(server: Server) -> None:
+    """But for what the audit trail tells of it."""
     examine(server)
     assert json.loads(server.flask("user", "list", "--json")) == []
     assert json.loads(server.flask("client", "list", "--json")) == []
+    told = json.loads(server.flask("audit", "list", "--json"))
+    mine = [one["event"] for one in told if one["fields"].get("by") == "doctor"]
+    assert {"user_created", "client_created", "user_deleted", "client_deleted"} == set(mine)
+
+
+def test_a_second_factor_that_a_password_alone_can_add(server: Server) -> None:
+    _, found = examine(server)
+    assert found["mail"]["status"] == "skipped"
+    client = server.register("Vault", "https://vault.example/cb")["client_id"]
+    server.flask("client", "update", client, "--require-mfa")
+    code, found = examine(server)
+    assert (code, found["mail"]["status"]) == (0, "warning")
+    assert "SSO_SMTP_URL" in found["mail"]["mend"]
+    server.flask("client", "delete", client, "--yes")
 
 
 @pytest.mark.parametrize(
