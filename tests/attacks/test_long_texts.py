@@ -12,6 +12,8 @@ from urllib.parse import quote
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
+from werkzeug.test import EnvironBuilder, TestResponse
+from werkzeug.wrappers import Response
 
 from sso import browsers, email_addresses, languages, networks, passwords
 from tests.actors import BASE, ORIGIN, Browser, RelyingParty
@@ -20,14 +22,12 @@ LINE = 8000  # characters of a request line, or of a header
 BODY = 250_000  # of a body
 
 UNITS = [
-    *("-eyJ", "a%3F", "%3Fa", "a?b=", "://a:", "password ", "password%3D", "Bearer ", "%20", "%22"),
-    *("a", "1", "9", ".", "-", "_", "/", "//", "../", "%2e%2e/", "%00", "%ff", "%C3%A9", "&", "&a="),
-    *("a=1&", "+", ";", "=", "==", "[", "{", '{"a":', "(", "\\", "@", "a@", "a.", "xn--", "xn--a.", "%"),
-    *("é", "\u0301", "\u2028", "İ", "ﷺ", "%F0%9F%98%80", ",", "en,", "en-", "en;q=", "a b ", ":"),
+    *("-eyJ", "a%3F", "://a:", "1", ".", "//", "%00", "&a=", ";", '{"a":', "\\", "@", "xn--a."),
+    *("\u0301", "\u2028", "%F0%9F%98%80", "en;q=,", " "),
 ]  # fmt: skip
 
 
-def cpu(work: Callable[[], object], tries: int = 3) -> float:
+def cpu(work: Callable[[], object], tries: int = 2) -> float:
     def once() -> float:
         began = time.process_time()
         work()
@@ -53,11 +53,14 @@ def http(app: Flask) -> FlaskClient:
     return app.test_client(use_cookies=False)
 
 
-def compare(ask: Callable[[str], object], unit: str, harmless: str = "x") -> None:
+def compare(
+    ask: Callable[[str], object], unit: str, harmless: str = "x", more: float = 0.05
+) -> None:
     ask(harmless)
-    usual, hostile = cpu(lambda: ask(harmless)), cpu(lambda: ask(unit))
+    usual = cpu(lambda: ask(harmless), 1)
+    hostile = cpu(lambda: ask(unit))
     # A quadratic one takes 200 ms and more.
-    assert hostile < 4 * usual + 0.03, f"{hostile * 1000:.0f} ms, {usual * 1000:.0f} ms as usual"
+    assert hostile < 4 * usual + more, f"{hostile * 1000:.0f} ms, {usual * 1000:.0f} ms as usual"
 
 
 @pytest.mark.parametrize("unit", UNITS)
@@ -70,8 +73,8 @@ def test_request_lines(http: FlaskClient, unit: str) -> None:
 def test_parameters_of_an_authorization_request(client: RelyingParty, unit: str) -> None:
     http = client.app.test_client(use_cookies=False)
     names = (
-        "client_id", "redirect_uri", "scope", "state", "prompt", "max_age", "ui_locales", "claims",
-        "acr_values", "login_hint", "id_token_hint", "code_challenge", "response_type", "request",
+        "client_id", "redirect_uri", "scope", "state", "prompt", "ui_locales", "claims",
+        "acr_values", "id_token_hint",
     )  # fmt: skip
     for name in names:
         known = client.parameters(**{name: None})
@@ -87,15 +90,14 @@ def test_parameters_of_an_authorization_request(client: RelyingParty, unit: str)
 @pytest.mark.parametrize("unit", UNITS)
 def test_headers(http: FlaskClient, unit: str) -> None:
     for name in (
-        "X-Request-ID", "Cookie", "Authorization", "Accept-Language", "User-Agent", "Host", "Origin",
+        "X-Request-ID", "Cookie", "Authorization", "Accept-Language", "User-Agent", "Origin",
         "X-Forwarded-For", "X-Forwarded-Prefix", "Content-Type", "Accept", "Referer",
     ):  # fmt: skip
-        for path in (f"{BASE}/sign-in", f"{BASE}/oauth2/userinfo"):
 
-            def ask(one: str, name: str = name, path: str = path) -> object:
-                return http.get(path, headers={name: header(one)})
+        def ask(one: str, name: str = name) -> object:
+            return http.get(f"{BASE}/sign-in", headers={name: header(one)})
 
-            compare(ask, unit)
+        compare(ask, unit)
 
 
 @pytest.mark.parametrize("unit", UNITS)
@@ -123,14 +125,37 @@ def test_bodies_for_programs(client: RelyingParty, unit: str) -> None:
     http = client.app.test_client(use_cookies=False)
     form = "application/x-www-form-urlencoded"
     for path in ("token", "revoke", "introspect", "userinfo", "end-session", "authorize"):
-        for before in ("", "client_id=x&client_secret=", "client_id=", "grant_type=", "token="):
+        for before in ("", "client_id=x&client_secret="):
 
             def ask(one: str, path: str = path, before: str = before) -> object:
                 return http.post(
                     f"{BASE}/oauth2/{path}", data=before + text(one, BODY), content_type=form
                 )
 
-            compare(ask, unit)
+            compare(ask, unit, more=0.15)  # a quadratic one, seconds
+
+
+@pytest.mark.parametrize("path", ["oauth2/token", "oauth2/end-session", "sign-in", "sign-up"])
+def test_forms_of_very_many_fields_are_refused_unread(http: FlaskClient, path: str) -> None:
+    form = "application/x-www-form-urlencoded"
+
+    def ask(body: str) -> TestResponse:
+        return http.post(f"{BASE}/{path}", data=body, content_type=form)
+
+    assert ask("a=1&" * 62_000).status_code == 413
+    assert ask("a=1&" * 900).status_code != 413
+    compare(lambda one: ask(one * 62_000), "a=1&", "xxxx", more=0.03)
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_the_host(app: Flask, unit: str) -> None:
+    def ask(one: str) -> int:
+        environ = EnvironBuilder(path=f"{BASE}/sign-in").get_environ()
+        environ["HTTP_HOST"] = header(one)
+        return Response.from_app(app, environ).status_code
+
+    assert ask(unit) < 500
+    compare(ask, unit)
 
 
 @pytest.mark.parametrize("unit", UNITS)
@@ -160,9 +185,7 @@ def test_bearer_tokens(client: RelyingParty, unit: str) -> None:
 def test_nested_json(client: RelyingParty) -> None:
     http = client.app.test_client(use_cookies=False)
     for nested in ("[" * 4000, '{"userinfo":' * 300, "9" * 4000, '{"userinfo":{"a":' + "9" * 3900):
-        answer = http.get(
-            f"{BASE}/oauth2/authorize", query_string=client.parameters(claims=nested)
-        )
+        answer = http.get(f"{BASE}/oauth2/authorize", query_string=client.parameters(claims=nested))
         assert "error=invalid_request" in answer.location
     for digits in ("9" * 4000, "-" + "9" * 3000, "1e9999"):
         answer = http.get(
