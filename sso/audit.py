@@ -114,7 +114,10 @@ def _in_full(value: object) -> Any:
 
 def clean(value: object, most: int) -> str:
     """What every log and every database takes."""
-    return str(value) if isinstance(value, UUID) else _clean_text(str(value)[:most])
+    if isinstance(value, UUID):
+        return str(value)
+    # More than is kept: a secret that is cut short would not be recognised.
+    return _clean_text(str(value)[: most + 600])[:most]
 
 
 @lru_cache(maxsize=512)  # addresses, browsers and scopes come again and again

@@ -29,7 +29,7 @@ if _address.scheme == "http" and _address.hostname in ("127.0.0.1", "localhost")
 preload_app = True
 # A few threads keep a worker busy while others wait for the database; beside them are those that
 # wait without a turn (see sso.turns). More processors want more workers.
-worker_class = "gthread"
+worker_class = "sso.gunicorn_worker.Worker"
 threads = turns.RUNNING + passwords.AT_ONCE + turns.WAITING
 workers = int(os.environ.get("WEB_CONCURRENCY") or min(max(len(os.sched_getaffinity(0)), 2), 8))
 

@@ -1,25 +1,49 @@
-"""Takes out of a text what must not be logged: a second line of defence behind careful callers."""
+"""Removes what must not be logged from a text: a second line of defence behind careful callers.
+
+Strangers choose what is searched here, up to a whole request line, so the work must grow with the
+length of the text alone. Every quantifier is possessive (nothing is tried twice), and what one
+match has looked at, the next one does not look at again. Quantifiers that match a secret have no
+upper bound, which would show the rest of a longer one; the text has (`LONGEST`).
+"""
 
 import re
 
 HIDDEN = "…"
+LONGEST = 64 * 1024  # characters; the longest traceback that is worth reading
+
+# A query, up to the end of the word that it stands in: codes and signed requests.
+_QUERY = re.compile(r"(?<=[\w/])\?[^\s\"']++")
 _SECRETS = re.compile(
     r"""
-    (?P<ours>\bsso_[a-z]{2,5}_)[\w-]{40,}                       # what digests.make gave
-  | \beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*                            # a JSON Web Token
-  | (?P<scheme>\b(?:Bearer|Basic)\s+)[\w.~+/=-]{16,}             # an Authorization header
-  | (?P<userinfo>://[^/\s:@]*:)[^/\s@]+(?=@)                     # a password in an address
-  | (?P<query>(?<=[\w/])\?)(?=[^\s"'=]*=)[^\s"'<>]+              # a query: codes, sealed requests
-  | (?P<field>\b(?:password|client_secret|code_verifier|access_token|refresh_token|id_token)
-      \b["']?\s*[:=]\s*["']?)[^\s"'&,}]+                         # a field of a form or of JSON
+    (?P<ours>\bsso_[a-z]{2,5}_)[\w-]{40,}+                         # what digests.make gave
+  | \beyJ[\w-]{8,}+(?:\.[\w-]*+)*+                                 # a JSON Web Token, or its part
+  | (?P<scheme>\b(?i:Bearer|Basic)\s++)[\w.~+/=-]{16,}+            # an Authorization header
+  | (?P<userinfo>://[^/\s:@]*+:)[^/\s@]++(?=@)                     # a password in a URL
+  | (?P<field>(?:password|client_secret|code_verifier|access_token|refresh_token|id_token)
+      \b["']?+\s*+[:=]\s*+(?P<quote>["'])?+)                       # a field of a form or of JSON
+      (?(quote)(?:\\.|(?!(?P=quote))[^\\\n])++|[^\s"'&,}]++)
     """,
     re.VERBOSE,
 )
 
 
 def redact(text: str) -> str:
-    """The text without tokens, passwords and queries."""
+    """The text without tokens, passwords and queries; a very long one is cut."""
+    if len(text) > LONGEST:
+        text = _cut(text)
+    if "?" in text and "=" in text:
+        text = _QUERY.sub(_without_query, text)
     return _SECRETS.sub(_replacement, text)
+
+
+def _cut(text: str) -> str:
+    """Without the word at the end, which may be the first part of a secret."""
+    words = text[:LONGEST].rsplit(None, 1)
+    return (words[0] + " " if len(words) == 2 else "") + HIDDEN
+
+
+def _without_query(match: re.Match[str]) -> str:
+    return "?" + HIDDEN if "=" in match[0] else match[0]
 
 
 def _replacement(match: re.Match[str]) -> str:

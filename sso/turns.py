@@ -4,7 +4,9 @@ Python runs one thread at a time: with more of them at work nothing gets faster,
 answers slower. Waiting costs nothing, and is done in threads beyond those (see gunicorn_conf).
 """
 
+import errno
 import io
+import logging
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -17,11 +19,14 @@ from flask import Flask
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
+logger = logging.getLogger("sso.turns")
+
 RUNNING = 6
 # Those that are refused, and wait before they are told: a thread each, which is made at need.
 WAITING = 192
 MOMENT = 1.0  # seconds for which they wait
 MAX_BODY = 256 * 1024  # bytes
+MAX_FIELDS = 1000  # of a form; reading more takes longer than sending them
 ARRIVED = "sso.arrived"  # when a request, read to its end, began to wait for its turn
 
 
@@ -72,11 +77,23 @@ def _read_body(environ: "WSGIEnvironment") -> None:
     elif told.isdecimal() and len(told) < 10 and int(told) <= MAX_BODY:
         length = int(told)
     if length:
-        body = environ["wsgi.input"].read(length)
+        try:
+            body = environ["wsgi.input"].read(length)
+        finally:
+            _give_up_if_late(environ)
         environ["wsgi.input"] = io.BytesIO(body)
         # No longer in chunks, of which Werkzeug would cut off what is too much.
         if environ.pop("HTTP_TRANSFER_ENCODING", None):
             environ["CONTENT_LENGTH"] = str(len(body))
+        if body.count(b"&") > MAX_FIELDS:
+            environ["CONTENT_LENGTH"] = str(MAX_BODY + 1)  # refused as what is too long
+
+
+def _give_up_if_late(environ: "WSGIEnvironment") -> None:
+    """Leave a client that takes too long to `gunicorn_worker`, which answers 408 and closes."""
+    if getattr(environ.get("gunicorn.socket"), "is_late", False):
+        logger.info("408: the body of a %s did not arrive in time", environ["REQUEST_METHOD"][:20])
+        raise ConnectionResetError(errno.ECONNRESET, "the body did not arrive in time")
 
 
 @contextmanager

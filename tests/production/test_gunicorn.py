@@ -28,7 +28,7 @@ from tests.production.seeding import migrate
 from tests.services import ROOT, Server, wait_for
 
 WANTED = {
-    "worker_class": "gthread",
+    "worker_class": "sso.gunicorn_worker.Worker",
     "threads": "214",
     "preload_app": "True",
     "limit_request_line": "8190",

@@ -1,0 +1,155 @@
+"""Clients that send a byte now and then, or leave their connections open, stop no worker."""
+
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from threading import Event, Thread
+
+import pytest
+import requests
+
+from sso import gunicorn_worker, turns
+from tests.services import Server
+
+MANY = 240  # more than a worker has threads
+DEADLINE = 4
+
+CONFIGURATION = f"""
+from sso import gunicorn_worker
+from sso.gunicorn_conf import *
+gunicorn_worker.ARRIVAL = {DEADLINE}
+gunicorn_worker.SENDING = {DEADLINE}
+"""
+
+TOKEN = b"POST /api/auth/oauth2/token HTTP/1.1\r\nHost: x\r\n"
+FORM = b"Content-Type: application/x-www-form-urlencoded\r\n"
+SLOW = {
+    "request line": (b"GET /api/auth/oauth2/jw", b"w"),
+    "head": (b"GET /api/auth/oauth2/jwks HTTP/1.1\r\nHost: x\r\nX-A: ", b"a"),
+    "body": (TOKEN + FORM + b"Content-Length: 5000\r\n\r\na=", b"x"),
+    "chunks": (TOKEN + FORM + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n"),
+    "size of a chunk": (TOKEN + FORM + b"Transfer-Encoding: chunked\r\n\r\n0;", b"a"),
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("slow")
+    (folder / "short.py").write_text(CONFIGURATION)
+    with Server(folder, workers=1).running("-c", str(folder / "short.py")) as running:
+        yield running
+
+
+def connect(server: Server, stack: ExitStack) -> socket.socket:
+    return stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=60))
+
+
+def read_all(one: socket.socket) -> bytes:
+    """What there is up to the end of the connection."""
+    found = b""
+    try:
+        while data := one.recv(4096):
+            found += data
+    except ConnectionResetError:
+        pass
+    return found
+
+
+@pytest.mark.parametrize("kind", SLOW)
+def test_who_sends_slowly_is_sent_away(server: Server, kind: str) -> None:
+    beginning, drip = SLOW[kind]
+    with ExitStack() as stack:
+        slow = [connect(server, stack) for _ in range(MANY)]
+        began = time.monotonic()
+        for one in slow:
+            one.sendall(beginning)
+        stop = Event()
+
+        def go_on() -> None:
+            while not stop.wait(1):
+                for one in slow:
+                    try:
+                        one.send(drip)
+                    except OSError:
+                        continue
+
+        dripping = Thread(target=go_on)
+        dripping.start()
+        try:
+            answer = requests.get(f"{server.base_url}/oauth2/jwks", timeout=60)
+            took = time.monotonic() - began
+            found = read_all(slow[0])
+        finally:
+            stop.set()
+            dripping.join()
+        assert answer.status_code == 200
+        # Some got no thread at first: their time begins when they do.
+        assert took < 3 * DEADLINE + 10, f"{took:.0f} s"
+        assert found.startswith(b"HTTP/1.1 408 "), found[:200]
+        assert b"Connection: close" in found
+    assert requests.get(f"{server.base_url}/oauth2/jwks", timeout=20).status_code == 200
+
+
+def test_an_upload_in_pieces_that_is_in_time_is_read(server: Server) -> None:
+    body = b"grant_type=nothing&x=" + b"y" * 3000
+    with ExitStack() as stack:
+        one = connect(server, stack)
+        head = TOKEN + FORM + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body)
+        for start in range(0, len(body), 1000):
+            one.sendall((head if not start else b"") + body[start : start + 1000])
+            time.sleep(0.3)
+        found = read_all(one)
+    assert found.startswith(b"HTTP/1.1 4"), found[:200]
+    assert not found.startswith(b"HTTP/1.1 408"), found[:200]
+
+
+def test_a_kept_connection_has_the_time_anew_for_each_request(server: Server) -> None:
+    with requests.Session() as session:
+        for _ in range(3):
+            assert session.get(f"{server.base_url}/oauth2/jwks", timeout=20).status_code == 200
+            time.sleep(DEADLINE / 2 + 0.5)
+
+
+def test_who_does_not_close_keeps_nobody_from_connecting(server: Server) -> None:
+    """The loop that accepts connections must not wait for them to be closed."""
+    with ExitStack() as stack:
+        for _ in range(20):
+            one = connect(server, stack)
+            one.sendall(b"GET /api/auth/oauth2/jwks HTTP/1.0\r\n\r\n")
+        assert one.recv(9) == b"HTTP/1.0 "  # answered
+        began = time.monotonic()
+        assert requests.get(f"{server.base_url}/oauth2/jwks", timeout=60).status_code == 200
+        took = time.monotonic() - began
+    assert took < 5, f"{took:.0f} s"
+
+
+def test_an_answer_that_nobody_takes_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gunicorn_worker, "SENDING", 0.3)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        answering = gunicorn_worker.TimedSocket(ours)
+        answering.start()
+        answering.sendall(b"short")
+        assert theirs.recv(10) == b"short"
+        with pytest.raises(BrokenPipeError):
+            answering.sendall(b"x" * 10_000_000)
+
+
+def test_a_slow_byte_does_not_prolong_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gunicorn_worker, "ARRIVAL", 0.3)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        arriving = gunicorn_worker.TimedSocket(ours)
+        arriving.start()
+        theirs.sendall(b"a")
+        assert arriving.recv(10) == b"a"
+        assert not arriving.is_late
+        assert arriving.recv(10) == b""
+        assert arriving.is_late
+        theirs.sendall(b"b")
+        assert arriving.recv(10) == b""
+
+
+def test_the_threads_are_as_many_as_the_test_takes() -> None:
+    assert MANY > turns.RUNNING + turns.WAITING

@@ -1,0 +1,115 @@
+"""What must not be logged is taken out of any text, in time that grows with its length alone."""
+
+import time
+from collections.abc import Callable
+from itertools import cycle, islice
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sso import audit, redaction
+from sso.redaction import redact
+
+TOKEN = "sso_rt_" + "x" * 43
+JWT = f"eyJhbGciOiJI.{'y' * 30}.{'z' * 40}"
+LONG = 8190  # characters of a request line
+
+# What each pattern begins with, and what it can be made to look at again and again.
+UNITS = [
+    *("-eyJ", "eyJ", "a?", "?a", "?", "a%3F", "a=", "?a=", "://", "://a:", "://a:b", "a@", ":@"),
+    *("sso_", "sso_rt_", "-sso_rt_", "Bearer ", "Bearer", "Basic\t", "password", "password ", '"'),
+    *("password=", 'password": "', "password='", "client_secret", "eyJaaaaaaaa.", ".", "-", " "),
+    *("a", "\\", "password=\"\\\\", "/", "\u2028", "\x00", "id_token\n", "e", "p"),
+]  # fmt: skip
+
+
+def cpu(work: Callable[[], object], tries: int = 5) -> float:
+    """The least CPU time of some tries, in seconds."""
+
+    def once() -> float:
+        began = time.process_time()
+        work()
+        return time.process_time() - began
+
+    return min(once() for _ in range(tries))
+
+
+def repeated(units: list[str], length: int) -> str:
+    return "".join(islice(cycle(units), length))[:length]
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_no_pattern_is_slow_on_its_own_beginning(unit: str) -> None:
+    text = "GET /" + unit * (LONG // len(unit))
+    assert cpu(lambda: redact(text)) < 0.02
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.sampled_from(UNITS), min_size=1, max_size=4))
+def test_the_work_grows_with_the_length_alone(units: list[str]) -> None:
+    short, long = repeated(units, 2_000), repeated(units, 16_000)
+    # Linear is 8 times as long; quadratic would be 64 times. What is quick anyway is not compared.
+    assert cpu(lambda: redact(long), 3) < max(24 * cpu(lambda: redact(short), 3), 0.01)
+
+
+def test_a_long_text_is_cut_before_it_is_searched() -> None:
+    text = "word " * 1_000_000
+    assert len(redact(text)) <= redaction.LONGEST + 1
+    assert redact(text).startswith("word word ")
+    assert cpu(lambda: redact(text), 3) < 0.1
+    assert redact("x" * 1_000_000) == "…"
+
+
+@pytest.mark.parametrize(
+    "secret", [TOKEN, JWT, f"Bearer {'q' * 60}", "password=hunter2hunter2", "?code=abcdefabcdefabc"]
+)
+@pytest.mark.parametrize("shift", [0, 1, 8, 20, 44, 60])
+def test_no_cut_shows_a_part_of_a_secret(secret: str, shift: int) -> None:
+    before = ("word " * redaction.LONGEST)[: redaction.LONGEST - shift - 2] + " /"
+    found = redact(before + secret + " after")
+    for length in (6, len(secret)):
+        for part in (TOKEN[7:], JWT[3:], "q" * 60, "hunter2", "abcdef"):
+            assert part[:length] not in found
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [TOKEN, JWT, JWT.rpartition(".")[0], f"Authorization: Bearer {'q' * 30}", "x://u:hunter2@h/",
+     "GET /x?code=hunter2", "password=hunter2", "new_password=hunter2", "old_password: hunter2",
+     '{"client_secret": "hunter2 and more hunter2"}', "authorization: bearer " + "q" * 20],
+)  # fmt: skip
+@pytest.mark.parametrize("before", ["", "-eyJ a? ://a: " * 99])
+@pytest.mark.parametrize("after", ["", " ?", " and so on" * 100])
+def test_a_secret_within_a_long_text_is_found(before: str, secret: str, after: str) -> None:
+    found = redact(f"{before} {secret}{after}")
+    for part in (TOKEN[7:], "hunter2", "q" * 16, "y" * 30, "z" * 40):
+        assert part not in found
+    assert found.endswith(after)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["nothing here? or there", '{"reason": "password_changed"}', "sso_rt_short", "eyJabc.def",
+     "Bearer of news", "the password is wrong", "https://login.example.com/sign-in", "a = b? c",
+     "really?no", "<b>why?</b>", "mailto:dana@example.com", "10:30 at the bar"],
+)  # fmt: skip
+def test_what_is_no_secret_stays(text: str) -> None:
+    assert redact(text) == text
+
+
+def test_a_password_of_several_words_goes_as_a_whole() -> None:
+    assert redact('{"password": "it\'s \\"ours\\" now", "x": 1}') == '{"password": "…", "x": 1}'
+
+
+@given(st.text(max_size=300))
+def test_any_text_can_be_redacted(text: str) -> None:
+    assert isinstance(redact(text), str)
+
+
+@pytest.mark.parametrize("start", range(150, 200, 7))
+def test_the_audit_trail_cuts_no_secret_short(start: int) -> None:
+    cleaned = audit._clean("w" * start + " " + TOKEN, 200)
+    assert len(cleaned) <= 200
+    assert "xxx" not in cleaned
+    assert "yyy" not in audit._clean("w" * start + " " + JWT, 200)
