@@ -113,7 +113,7 @@ class RefreshTokenGrant(TokenResponse, AuthlibRefreshTokenGrant):
         if self.presented is None or not asked <= set(scopes.split(self.presented.scope)):
             raise InvalidScopeError("The scope goes beyond what was granted.")
         if asked and asked.isdisjoint(scopes.split(token.scope)):
-            raise InvalidScopeError(narrowing.NOTHING_LEFT)
+            raise InvalidScopeError("None of the scopes asked for is allowed any more.")
 
     def issue_token(self, user: Person, refresh_token: Approval) -> dict[str, Any]:
         allowed = scopes.split(refresh_token.scope)
