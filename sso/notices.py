@@ -6,9 +6,7 @@ typed is not asked here, so that no answer depends on it, neither by its text no
 
 from typing import Any
 
-from flask_babel import get_locale
-
-from sso import audit, mail_links
+from sso import audit, current, mail_links
 from sso.email_addresses import domain
 from sso.models import BrowserSession, Mail, User
 from sso.store import mails
@@ -73,6 +71,6 @@ def _owe(kind: str, address: str, user: User | None = None, **details: Any) -> N
     if any(f".{domain(address)}".endswith(f".{nowhere}") for nowhere in _NOWHERE):
         return
     user_id = user.id if user else None
-    details["language"] = str(get_locale() or "")
+    details["language"] = current.language()
     if not mails.add(Mail(kind=kind, address=address, user_id=user_id, details=details)):
         audit.event("mail_limited", kind=kind, user=user_id)

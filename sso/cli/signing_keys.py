@@ -28,7 +28,7 @@ def list_(as_json: bool) -> None:
 def rotate(force: bool, as_json: bool) -> None:
     """Take the next keys into use, and publish new ones to come after them."""
     activated = key_rotation.rotate(current.settings().secret_key, force)
-    current.key_ring().reload()
+    current.forget_keys()
     _show(activated, as_json)
 
 
@@ -45,7 +45,7 @@ def retire(kid: str, as_json: bool) -> None:
         key = key_rotation.retire(kid, current.settings().secret_key)
     except LookupError:
         raise Failure(f"there is no key {kid}; see: flask key list") from None
-    current.key_ring().reload()
+    current.forget_keys()
     if as_json:
         print_json(views.key(key))
     else:

@@ -4,7 +4,7 @@ from sso import audit, endings, notices
 from sso.cli import views
 from sso.cli.commands import json_option
 from sso.cli.output import print_json, print_line, print_table
-from sso.cli.users import done, find_user, group, user_argument
+from sso.cli.people import done, find_user, group, user_argument
 from sso.extensions import db
 from sso.store import factors
 

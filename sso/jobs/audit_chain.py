@@ -19,6 +19,7 @@ from sqlalchemy.exc import IntegrityError
 from sso import audit, clock, current, sealing
 from sso.extensions import db
 from sso.models import AuditChain, AuditEvent
+from sso.operator_errors import OperatorError
 from sso.store import audit_events, everything
 
 logger = logging.getLogger("sso.jobs")
@@ -29,7 +30,7 @@ _say_again_at = float("-inf")
 MOST_FAULTS = 100
 
 
-class ChainBroken(Exception):
+class ChainBroken(OperatorError):
     """The ends of the chain are missing or forged; nothing is added to it."""
 
 

@@ -21,7 +21,10 @@ from sqlalchemy import (
     select,
 )
 
+from sso import models
 from sso.models import Base, SigningKey
+
+models.load_all()
 
 BATCH = 1000  # rows in memory at a time
 
