@@ -22,7 +22,6 @@ from sqlalchemy.pool import NullPool
 
 from sso import audit, database
 from sso.extensions import db
-from sso.store import audit_events
 
 logger = logging.getLogger("sso.audit")
 
@@ -31,6 +30,14 @@ AT_ONCE = 500
 PAUSE = 0.5  # seconds in which events gather
 PAUSE_AFTER_FAULT = 5.0
 _NOTED = "sso_audit"  # the events of an application context, in its `g`
+
+
+def _add(connection: Connection, events: Sequence[audit.Event]) -> None:
+    # Loaded with the first event: a command that only reads has none, and this table is the one
+    # for which SQLAlchemy loads its whole dialect of PostgreSQL.
+    from sso.store import audit_events
+
+    audit_events.add(connection, events)
 
 
 class Buffer:
@@ -61,7 +68,7 @@ class Buffer:
             while batch := self._take():
                 try:
                     with self._engine.begin() as connection:
-                        audit_events.add(connection, batch)
+                        _add(connection, batch)
                 except SQLAlchemyError as error:
                     self._give_back(batch)
                     logger.error(
@@ -128,7 +135,7 @@ def _is_ours(session: Session) -> bool:
 def write(connection: Connection) -> None:
     """Write what waits on the connection of a transaction that is about to be committed."""
     if pending := g.get(_NOTED):
-        audit_events.add(connection, pending)
+        _add(connection, pending)
 
 
 def written() -> None:

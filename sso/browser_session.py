@@ -14,11 +14,12 @@ from flask_login import UserMixin, current_user, login_user, logout_user
 from itsdangerous import BadSignature, URLSafeTimedSerializer
 
 from sso import assets, audit, clock, current, digests, endings, errors, known_browser, notices
-from sso.extensions import db, login_manager
+from sso.extensions import db
 from sso.factors.proof import PASSWORD, Proof, with_second
 from sso.flow.request import TWO_FACTORS
 from sso.models import BrowserSession, Client, User
 from sso.store import sessions
+from sso.web_extensions import login_manager
 
 _KEY = "_user_id"  # where Flask-Login keeps what get_id() gave
 _TOUCH_EVERY = timedelta(minutes=1)

@@ -1,42 +1,139 @@
-"""`flask …`: the commands are loaded when one is asked for.
+"""`flask …`: what commands there are. Each is loaded when it is run.
 
-A server has no use for them, nor for the 18 MB that they and Alembic take.
+A server has no use for them, and a command none for what the others need: all of it together takes
+seconds to load.
 """
 
-from collections.abc import Callable
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, cast
 
 import click
 from flask import Flask
 from flask.cli import AppGroup
 
 
-class Commands(AppGroup):
-    """The application's group, which fills itself at its first use."""
+class Lazy(click.Command):
+    """A command (or group) that is known by its name and its summary until somebody runs it."""
 
-    def __init__(self, fill: Callable[[], None]) -> None:
-        super().__init__()
-        self._fill: Callable[[], None] | None = fill
+    def __init__(self, name: str, summary: str, target: str) -> None:
+        super().__init__(name, help=summary)
+        self._target = target  # module:attribute
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        self._filled()
-        return super().list_commands(ctx)
+    def load(self) -> click.Command:
+        module, _, attribute = self._target.partition(":")
+        return cast(click.Command, getattr(import_module(module), attribute))
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        self._filled()
-        return super().get_command(ctx, cmd_name)
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        # From here on click deals with the command that this context names.
+        return self.load().make_context(info_name, args, parent, **extra)
 
-    def _filled(self) -> None:
-        fill, self._fill = self._fill, None
-        if fill:
-            fill()
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        return self.load().get_params(ctx)
+
+
+# By group: the group's summary, and by command its summary and where it is.
+GROUPS: Mapping[str, tuple[str, Mapping[str, tuple[str, str]]]] = {
+    "audit": ("Security events.", {
+        "list": ("List the newest events that meet every condition, newest first.",
+                 "sso.cli.audit:list_"),
+        "verify": ("Seal what is new, then look for events that were changed, removed or moved.",
+                   "sso.cli.audit:verify"),
+    }),
+    "client": ("Applications that people sign in to.", {
+        "create": ("Register an application; its secret is shown once.", "sso.cli.clients:create"),
+        "list": ("List all applications.", "sso.cli.clients:list_"),
+        "show": ("Show how an application is registered, and the newest of its live grants.",
+                 "sso.cli.clients:show"),
+        "update": ("Change what is given, and say what changed.", "sso.cli.clients:update"),
+        "rotate-secret": ("Give an application a new secret, shown once.",
+                          "sso.cli.clients:rotate_secret"),
+        "disable": ("Shut an application out, at once; its tokens end.",
+                    "sso.cli.clients:disable"),
+        "enable": ("Let an application in again; ended tokens stay ended.",
+                   "sso.cli.clients:enable"),
+        "delete": ("Delete an application with its tokens and consents.",
+                   "sso.cli.clients:delete"),
+    }),
+    "key": ("Signing keys: next, active, retired.", {
+        "list": ("List all signing keys, oldest first.", "sso.cli.signing_keys:list_"),
+        "rotate": ("Take the next keys into use, and publish new ones to come after them.",
+                   "sso.cli.signing_keys:rotate"),
+        "retire": ("Take a next key out of use before it is ever used, or a retired one off the "
+                   "key set at once.", "sso.cli.signing_keys:retire"),
+    }),
+    "user": ("People who sign in.", {
+        "create": ("Add a person; asks for the password.", "sso.cli.users:create"),
+        "list": ("List everybody.", "sso.cli.people:list_"),
+        "show": ("Show what is known of a person.", "sso.cli.people:show"),
+        "update": ("Change what is given, and say what changed; a claim with an empty value is "
+                   "removed.", "sso.cli.users:update"),
+        "invite": ("Add a person, and mail a link with which they set their password.",
+                   "sso.cli.invitations:invite"),
+        "set-password": ("Give a person a new password; all sessions and tokens end.",
+                         "sso.cli.user_access:set_password"),
+        "disable": ("Shut a person out, at once; all sessions and tokens end.",
+                    "sso.cli.user_access:disable"),
+        "enable": ("Let a person in again; ended sessions stay ended.",
+                   "sso.cli.user_access:enable"),
+        "delete": ("Delete a person with sessions, tokens and consents.",
+                   "sso.cli.user_access:delete"),
+        "sessions": ("List the browsers on which a person is signed in.",
+                     "sso.cli.user_access:list_sessions"),
+        "sign-out": ("Sign a person out everywhere; tokens with offline_access go on, as after "
+                     "any sign-out.", "sso.cli.user_access:sign_out"),
+        "factors": ("List a person's second factors.", "sso.cli.user_factors:list_factors"),
+        "reset-factors": ("Take all second factors away and end all sign-ins; the password alone "
+                          "signs in again.", "sso.cli.user_factors:reset_factors"),
+    }),
+}  # fmt: skip
+
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "apply": ("Make clients, users and their groups as FILE says, all or nothing.",
+              "sso.cli.declaring:apply_command"),
+    "backup": ("Write everything into FILE, an SQLite database, while the service goes on.",
+               "sso.cli.moving:backup_command"),
+    "db": ("Perform database migrations.", "sso.cli.migrations:group"),
+    "export": ("Write clients, users and their groups into FILE (TOML; mode 0600), or print them.",
+               "sso.cli.declaring:export_command"),
+    "purge": ("Delete what has expired and can no longer be asked about, while the service goes "
+              "on.", "sso.cli.purge:purge_command"),
+    "restore": ("Fill the database, which has to be empty, from FILE, with the same "
+                "SSO_SECRET_KEY.", "sso.cli.moving:restore_command"),
+    "worker": ("Deliver what waits in the outboxes, until told to stop. Run one on every node or "
+               "more.", "sso.cli.worker:worker_command"),
+}  # fmt: skip
+
+# Entry points (see pyproject.toml): found without the application, so that `settings` and `doctor`
+# run when faults keep it from starting; `demo` has one of its own.
+settings_command = Lazy(
+    "settings",
+    "Show every setting, its value, where it came from, and every fault.",
+    "sso.cli.show_settings:settings_command",
+)
+demo_command = Lazy("demo", "Start everything from nothing: server, demo user, sample application.",
+                    "sso.demo.command:demo_command")  # fmt: skip
+doctor_command = Lazy(
+    "doctor",
+    "Examine this installation through its public address; a line each, with the mend.",
+    "sso.doctor.command:doctor_command",
+)
 
 
 def init_app(app: Flask) -> None:
-    """Put the group in the place of Flask's own."""
-
-    def fill() -> None:
-        from sso import cli  # here, so that a server never loads it
-
-        cli.init_app(app)
-
-    app.cli = Commands(fill)
+    """Give the application its commands."""
+    for name, (summary, commands) in GROUPS.items():
+        group = AppGroup(name, help=summary)
+        for command, (help_line, target) in commands.items():
+            group.add_command(Lazy(command, help_line, target))
+        app.cli.add_command(group)
+    for name, (summary, target) in COMMANDS.items():
+        app.cli.add_command(Lazy(name, summary, target))
+    # Here, too, for those who run it uninstalled.
+    app.cli.add_command(settings_command)

@@ -8,8 +8,6 @@ import os
 from collections.abc import Callable
 from functools import cache
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, values
-
 # prometheus_client's own name: a folder that all processes of one server write to.
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 BUCKETS = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
@@ -28,6 +26,9 @@ class Counters:
     """The counters of this process; in a server of several, each writes to files of its own."""
 
     def __init__(self) -> None:
+        # Here, because most programs count nothing, and commands are not to wait for it.
+        from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, values
+
         shared = os.environ.get(FOLDER)
         values.ValueClass = values.MultiProcessValue() if shared else values.MutexValue
         self.registry = registry = CollectorRegistry()

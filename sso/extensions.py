@@ -1,11 +1,7 @@
-"""Flask extensions, unbound; no logic."""
+"""Flask extensions, unbound; no logic. Those for pages are in `web_extensions`."""
 
-from flask_login import LoginManager
 from flask_sqlalchemy import SQLAlchemy
-from flask_wtf import CSRFProtect
 
 from sso.models.base import Base
 
 db = SQLAlchemy(model_class=Base, session_options={"expire_on_commit": False})
-login_manager = LoginManager()
-csrf = CSRFProtect()

@@ -18,6 +18,7 @@ from joserfc.jwk import ECKey, Key, OKPKey, RSAKey, import_key
 from joserfc.util import urlsafe_b64decode
 
 from sso import clock, sealing
+from sso.operator_errors import OperatorError
 from sso.sealing import SecretKeys
 
 # OIDC applications know the name EdDSA; RFC 9864 would have it called Ed25519.
@@ -55,7 +56,7 @@ WRONG_SECRET_KEY = (
 )
 
 
-class KeyUnavailable(RuntimeError):
+class KeyUnavailable(OperatorError, RuntimeError):
     """Nothing can be signed with an algorithm; `str()` says why, with the remedy."""
 
 

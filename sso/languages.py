@@ -27,6 +27,7 @@ def init_app(app: Flask) -> None:
     """Translate what is rendered for a request."""
     app.config["BABEL_DEFAULT_LOCALE"] = DEFAULT
     Babel(app, locale_selector=_choose)
+    app.extensions["sso.language"] = language  # see current.language
     app.jinja_env.globals.update(language=language, direction=direction)
     app.jinja_env.filters.update(moment=moment, day=day)
 

@@ -6,16 +6,19 @@ from flask import Flask, current_app
 from flask_migrate import Migrate
 from sqlalchemy import Engine
 
-from sso import schema
+from sso import models, schema
 from sso.extensions import db
 
 _migrate = Migrate(directory=str(schema.FOLDER), render_as_batch=True)
 
 
 def bind(app: Flask) -> None:
-    """Give the application Flask-Migrate's commands and settings."""
+    """Give the application Flask-Migrate's settings; `flask db` stays ours."""
+    models.load_all()  # Alembic compares them all
     if "migrate" not in app.extensions:
+        commands = dict(app.cli.commands)
         _migrate.init_app(app, db)
+        app.cli.commands = commands
 
 
 def upgrade(revision: str = "head") -> None:

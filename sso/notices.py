@@ -8,9 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-from flask_babel import get_locale
-
-from sso import audit, clock, mail_links
+from sso import audit, clock, current, mail_links
 from sso.email_addresses import domain
 from sso.factors import emailed_code
 from sso.models import BrowserSession, Mail, User
@@ -119,7 +117,7 @@ def _owe(
     if any(f".{domain(address)}".endswith(f".{nowhere}") for nowhere in _NOWHERE):
         return None
     user_id = user.id if user else None
-    details["language"] = str(get_locale() or "")
+    details["language"] = current.language()
     mail = Mail(id=uuid4(), kind=kind, address=address, user_id=user_id, details=details)
     if due:
         mail.next_attempt_at = due

@@ -7,7 +7,6 @@ from urllib.parse import urlsplit
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
-from sso import email_addresses, smtp
 from sso.addresses import is_loopback, strict_url_fault
 
 
@@ -76,12 +75,19 @@ def one_of(*choices: str) -> Callable[[str], str]:
     return read
 
 
+# The modules that know mail are loaded where such a setting is given, not by every command.
+
+
 def smtp_url(text: str) -> str:
+    from sso import smtp
+
     smtp.parse(text)
     return text
 
 
 def email_address(text: str) -> str:
+    from sso import email_addresses
+
     try:
         return email_addresses.normalized(text)
     except ValueError:
@@ -92,6 +98,8 @@ def sign_up(text: str) -> str:
     """`open`, `off`, or domains, separated by spaces."""
     if text in ("off", "open"):
         return text
+    from sso import email_addresses
+
     domains = text.replace(",", " ").lower().split()
     for domain in domains:
         try:

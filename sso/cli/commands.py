@@ -1,5 +1,6 @@
 """What all commands share: the options, confirmation, and errors as one line with exit code 1."""
 
+import gc
 import sys
 from typing import Any
 
@@ -9,11 +10,8 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from sso import audit, schema
 from sso.cli.output import harmless
-from sso.cli.registration import RegistrationError
 from sso.extensions import db
-from sso.jobs.audit_chain import ChainBroken
-from sso.jobs.key_rotation import RotationRefused
-from sso.keys import KeyUnavailable
+from sso.operator_errors import OperatorError
 
 # SQLSTATE of PostgreSQL: undefined table, undefined column.
 _NO_TABLE, _NO_COLUMN = "42P01", "42703"
@@ -35,10 +33,13 @@ class Command(click.Command):
     """A command that fails with a line instead of a traceback, and leaves nothing half done."""
 
     def invoke(self, ctx: click.Context) -> Any:
+        if not gc.isenabled():  # see wsgi.py
+            gc.freeze()  # what is loaded stays to the end
+            gc.enable()
         try:
             with audit.acting_as(audit.system_user()):
                 return super().invoke(ctx)
-        except (RegistrationError, RotationRefused, ChainBroken, KeyUnavailable) as error:
+        except OperatorError as error:
             db.session.rollback()
             raise Failure(str(error)) from None
         except SQLAlchemyError as error:

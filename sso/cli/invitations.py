@@ -6,7 +6,7 @@ from sso import audit
 from sso.cli import registration, views
 from sso.cli.commands import json_option
 from sso.cli.output import print_json, print_line
-from sso.cli.users import group
+from sso.cli.people import group
 from sso.extensions import db
 
 

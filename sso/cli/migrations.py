@@ -4,7 +4,7 @@ from copy import copy
 from typing import Any
 
 import click
-from flask import Flask
+from flask import current_app
 from flask.cli import with_appcontext
 from flask_migrate.cli import db as migrate_group
 
@@ -16,10 +16,16 @@ from sso.extensions import db
 from sso.jobs import key_rotation
 
 
-def init_app(app: Flask) -> None:
-    """Put our commands into a copy of Flask-Migrate's group: the original is everybody's."""
-    migrating.bind(app)
-    group = copy(migrate_group)
+@with_appcontext
+def _bind(**options: Any) -> None:
+    migrating.bind(current_app)
+    migrate_group.callback(**options)
+
+
+def _made() -> click.Group:
+    """Our commands and Flask-Migrate's; its own group is everybody's and stays as it is."""
+    group: click.Group = copy(migrate_group)
+    group.callback = _bind
     group.commands = {
         **{name: _for_developers(command) for name, command in migrate_group.commands.items()},
         **{name: migrate_group.commands[name] for name in ("current", "history", "check")},
@@ -27,7 +33,7 @@ def init_app(app: Flask) -> None:
         "downgrade": _downgrade_command(),
         "copy": copy_command,
     }
-    app.cli.add_command(group, "db")  # in place of the one that Migrate.init_app added
+    return group
 
 
 def _for_developers(command: click.Command) -> click.Command:
@@ -72,7 +78,7 @@ def _upgrade_command() -> click.Command:
         # An older schema may not have the table of keys.
         whole = options["revision"] in ("head", "heads")
         made = whole and key_rotation.ensure_keys(current.settings().secret_keys)
-        current.key_ring().reload()
+        current.forget_keys()
         if as_json:
             print_json({"revision": _revision(), "keys_made": made})
         else:
@@ -89,3 +95,6 @@ def _upgrade_command() -> click.Command:
 def _revision() -> str | None:
     with db.engine.connect() as connection:
         return schema.revision(connection)
+
+
+group = _made()

@@ -52,7 +52,7 @@ def restore_command(path: Path, as_json: bool) -> None:
         counts = moving.restore(path, current.settings().secret_keys)
     except moving.MoveRefused as error:
         raise Failure(str(error)) from None
-    current.key_ring().reload()
+    current.forget_keys()
     audit.event("backup_restored", file=path)
     _show({"file": str(path), "rows": counts}, counts, as_json)
 

@@ -15,7 +15,7 @@ from sso.cli.declaration import METADATA, Entry
 from sso.cli.references import ReferenceFault, resolve
 from sso.cli.registration import RegistrationError
 from sso.models import Client, User
-from sso.store import clients, grants, users
+from sso.store import clients, grant_holders, grants, users
 
 MIN_SECRET = 32
 HIDDEN = "(by reference)"
@@ -93,7 +93,7 @@ def _client(entry: Entry) -> Change | None:
         disabled=lambda: _if_disabled(
             row, lambda: grants.end_of_client(client_id, "client_disabled")
         ),
-        groups=lambda: endings.lost_memberships(users.with_grants_at(client_id), [row]),
+        groups=lambda: endings.lost_memberships(grant_holders.with_grants_at(client_id), [row]),
     )
 
 

@@ -16,10 +16,11 @@ from sso.cli.metadata import faults_of, text_fault
 from sso.extensions import db
 from sso.flow.scopes import DEFAULT_SCOPE
 from sso.models import Client, User
+from sso.operator_errors import OperatorError
 from sso.store import clients, users
 
 
-class RegistrationError(ValueError):
+class RegistrationError(OperatorError, ValueError):
     """What was given can't be registered; `faults` has one line for each reason."""
 
     def __init__(self, faults: Sequence[str]) -> None:

@@ -42,7 +42,7 @@ def rotate(force: bool, lost_secret_key: bool, as_json: bool) -> None:
     activated = key_rotation.rotate(
         current.settings().secret_keys, force or lost_secret_key, discard=lost_secret_key
     )
-    current.key_ring().reload()
+    current.forget_keys()
     _show(activated, as_json)
 
 
@@ -59,7 +59,7 @@ def retire(kid: str, as_json: bool) -> None:
         key = key_rotation.retire(kid, current.settings().secret_keys)
     except LookupError:
         raise Failure(f"there is no key {kid}; see: flask key list") from None
-    current.key_ring().reload()
+    current.forget_keys()
     if as_json:
         print_json(views.key(key))
     else:

@@ -14,7 +14,7 @@ from sso.cli.differences import Outcome
 from sso.cli.lists import ListEdit
 from sso.extensions import db
 from sso.models import Client, User
-from sso.store import clients, users
+from sso.store import clients, grant_holders, users
 
 
 def update_client(
@@ -41,7 +41,7 @@ def update_client(
     changes = differences.between(before, declaration.of_client(client))
     if "groups" in changes:
         notes.append(_who_may_use(client))
-        endings.lost_memberships(users.with_grants_at(client_id), [client])
+        endings.lost_memberships(grant_holders.with_grants_at(client_id), [client])
     if changes:
         audit.event("client_changed", client=client_id, what=" ".join(changes), changes=changes)
     db.session.flush()

@@ -5,7 +5,7 @@ from sso.cli import registration, views
 from sso.cli.commands import confirm, json_option, yes_option
 from sso.cli.new_password import ask, stdin_option
 from sso.cli.output import print_json, print_table
-from sso.cli.users import done, find_user, group, show_user, user_argument
+from sso.cli.people import done, find_user, group, show_user, user_argument
 from sso.extensions import db
 from sso.store import sessions, users
 

@@ -8,7 +8,7 @@ from sso import audit, current, endings, mail_links, notices
 from sso.cli import views
 from sso.cli.commands import Failure, json_option
 from sso.cli.output import iso, print_json, print_line, print_table
-from sso.cli.users import done, find_user, group, user_argument
+from sso.cli.people import done, find_user, group, user_argument
 from sso.extensions import db
 from sso.store import factors, users
 

@@ -1,4 +1,4 @@
-"""`flask user`: the people who sign in. Their access is in `user_access`."""
+"""`flask user`: people are added and changed. Their access is in `user_access`."""
 
 from typing import Any
 
@@ -7,18 +7,15 @@ import click
 from sso import audit
 from sso.cli import claims as operator_claims
 from sso.cli import lists, registration, updating, views
-from sso.cli.commands import Failure, Group, json_option
+from sso.cli.commands import json_option
 from sso.cli.differences import tell
 from sso.cli.lists import ListOption
 from sso.cli.new_password import ask, stdin_option
-from sso.cli.output import print_json, print_line, print_record, print_table
+from sso.cli.output import print_json, print_record
+from sso.cli.people import find_user, group, show_user, unknown, user_argument
 from sso.cli.registration import RegistrationError
 from sso.extensions import db
-from sso.models import User
-from sso.store import users
 
-group = Group("user", help="People who sign in.")
-user_argument = click.argument("who", metavar="EMAIL|ID")
 _GROUPS = ListOption(
     "groups", "group", "groups", "GROUP", has_spaces=True, former=("--group", "--no-groups")
 )
@@ -66,32 +63,6 @@ def create(
         print_record(views.user(user).items())
 
 
-@group.command("list")
-@json_option
-def list_(as_json: bool) -> None:
-    """List everybody."""
-    found = users.every()
-    if as_json:
-        print_json([views.whole_user(user) for user in found])
-    else:
-        print_table(
-            ("ID", "E-MAIL", "NAME", "VERIFIED", "DISABLED", "GROUPS"),
-            [
-                (u.id, u.email, u.name, u.email_verified, u.disabled_at is not None,
-                 ", ".join(u.groups))
-                for u in found
-            ],
-        )  # fmt: skip
-
-
-@group.command("show")
-@user_argument
-@json_option
-def show(who: str, as_json: bool) -> None:
-    """Show what is known of a person."""
-    show_user(find_user(who), as_json)
-
-
 @group.command("update")
 @user_argument
 @click.option(
@@ -113,42 +84,13 @@ def update(who: str, claims: tuple[str, ...], as_json: bool, **options: Any) -> 
             find_user(who).id, groups=groups, claims=_parsed(claims), **wanted
         )
     except LookupError:  # deleted at this moment
-        raise _unknown(who) from None
+        raise unknown(who) from None
     db.session.commit()
     if as_json:
         print_json({**views.whole_user(user), "changes": outcome.changes})
     else:
         show_user(user, as_json)
     tell(outcome, as_json)
-
-
-def find_user(who: str) -> User:
-    """The user whom an operator names. Raises `Failure`."""
-    user = users.find_by_email_or_id(who)
-    if user is None:
-        raise _unknown(who)
-    return user
-
-
-def _unknown(who: str) -> Failure:
-    return Failure(f"there is no user {who}; see: flask user list")
-
-
-def show_user(user: User, as_json: bool) -> None:
-    shown: dict[str, Any] = views.whole_user(user)
-    if as_json:
-        print_json(shown)
-        return
-    shown.pop("claims")
-    print_record([*shown.items(), *((f"claim {name}", v) for name, v in user.claims.items())])
-
-
-def done(user: User, as_json: bool, words: str, **what: object) -> None:
-    """Say what was done to a user who is not shown whole."""
-    if as_json:
-        print_json({"id": str(user.id), "email": user.email, **what})
-    else:
-        print_line(f"{user.email} ({user.id}): {words}.")
 
 
 def _parsed(texts: tuple[str, ...]) -> dict[str, Any]:

@@ -1,14 +1,16 @@
 """What commands show of clients, users, sessions and keys: never a secret or a digest."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sso import clock
 from sso.cli.output import iso
-from sso.models import BrowserSession, Client, Grant, SigningKey, User
-from sso.store.factors import Factors
+
+if TYPE_CHECKING:
+    from sso.models import BrowserSession, Client, Grant, SigningKey, User
+    from sso.store.factors import Factors
 
 
-def client(row: Client) -> dict[str, Any]:
+def client(row: "Client") -> dict[str, Any]:
     """A client by RFC 7591 names, with our own beside them."""
     return {
         "client_id": row.client_id,
@@ -21,7 +23,7 @@ def client(row: Client) -> dict[str, Any]:
     }
 
 
-def grant(row: Grant) -> dict[str, Any]:
+def grant(row: "Grant") -> dict[str, Any]:
     """One approval; its user has to be loaded."""
     return {
         "user": row.user.email,
@@ -31,7 +33,7 @@ def grant(row: Grant) -> dict[str, Any]:
     }
 
 
-def client_with_secret(row: Client, secret: str) -> dict[str, Any]:
+def client_with_secret(row: "Client", secret: str) -> dict[str, Any]:
     """A client with the secret that is shown once (RFC 7591 §3.2.1)."""
     shown = client(row)
     return {
@@ -43,7 +45,7 @@ def client_with_secret(row: Client, secret: str) -> dict[str, Any]:
     }
 
 
-def user(row: User) -> dict[str, Any]:
+def user(row: "User") -> dict[str, Any]:
     return {
         "id": str(row.id),
         "email": row.email,
@@ -52,7 +54,7 @@ def user(row: User) -> dict[str, Any]:
     }
 
 
-def whole_user(row: User) -> dict[str, Any]:
+def whole_user(row: "User") -> dict[str, Any]:
     return {
         **user(row),
         "groups": row.groups,
@@ -62,7 +64,7 @@ def whole_user(row: User) -> dict[str, Any]:
     }
 
 
-def session(row: BrowserSession) -> dict[str, Any]:
+def session(row: "BrowserSession") -> dict[str, Any]:
     """A sign-in; `sid` is what identity tokens call it."""
     return {
         "sid": str(row.id),
@@ -74,7 +76,7 @@ def session(row: BrowserSession) -> dict[str, Any]:
     }
 
 
-def factors(found: Factors) -> list[dict[str, Any]]:
+def factors(found: "Factors") -> list[dict[str, Any]]:
     """A user's second factors; recovery codes only by number."""
     shown = [
         {
@@ -91,7 +93,7 @@ def factors(found: Factors) -> list[dict[str, Any]]:
     return shown
 
 
-def key(row: SigningKey) -> dict[str, Any]:
+def key(row: "SigningKey") -> dict[str, Any]:
     return {
         "kid": row.kid,
         "alg": row.alg,

@@ -6,7 +6,7 @@ import click
 from flask import current_app
 from flask.cli import with_appcontext
 
-from sso import readiness, stop_signals
+from sso import create_app, readiness, stop_signals
 from sso.cli.commands import Command, Failure, json_option
 from sso.cli.output import print_json, print_line
 from sso.jobs import worker
@@ -18,7 +18,10 @@ from sso.jobs import worker
 @with_appcontext
 def worker_command(once: bool, as_json: bool) -> None:
     """Deliver what waits in the outboxes, until told to stop. Run one on every node or more."""
+    # Mails are written from templates, which the application for commands has not.
     app = current_app._get_current_object()  # type: ignore[attr-defined]  # the proxy's own
+    if "babel" not in app.extensions:
+        app = create_app()
     if once:
         counts = {job.name: worker.run_once(app, job) for job in worker.JOBS}
         if as_json:

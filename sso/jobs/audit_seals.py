@@ -13,9 +13,10 @@ from datetime import UTC
 
 from sso import current, sealing
 from sso.models import AuditChain, AuditEvent
+from sso.operator_errors import OperatorError
 
 
-class ChainBroken(Exception):
+class ChainBroken(OperatorError):
     """The ends of the chain are missing or forged; nothing is added to it."""
 
 

@@ -9,13 +9,14 @@ from sqlalchemy.exc import IntegrityError
 from sso import audit, clock, current, keys
 from sso.extensions import db
 from sso.models import KeyState, SigningKey
+from sso.operator_errors import OperatorError
 from sso.sealing import SecretKeys
 from sso.store import signing_keys
 
 logger = logging.getLogger("sso.jobs")
 
 
-class RotationRefused(Exception):
+class RotationRefused(OperatorError):
     """A change of keys that would break somebody; `str()` says why and what to do."""
 
 

@@ -8,6 +8,8 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from sso import clock
 from sso.models.base import Base, UtcDateTime
+from sso.models.client import Client
+from sso.models.user import User
 
 
 class Consent(Base):
@@ -18,11 +20,9 @@ class Consent(Base):
 
     __tablename__ = "consents"
 
-    user_id: Mapped[UUID] = mapped_column(
-        ForeignKey("users.id", ondelete="CASCADE"), primary_key=True
-    )
+    user_id: Mapped[UUID] = mapped_column(ForeignKey(User.id, ondelete="CASCADE"), primary_key=True)
     client_id: Mapped[str] = mapped_column(
-        ForeignKey("clients.client_id", ondelete="CASCADE"), primary_key=True, index=True
+        ForeignKey(Client.client_id, ondelete="CASCADE"), primary_key=True, index=True
     )
     scope: Mapped[str] = mapped_column(Text)
     declined: Mapped[str] = mapped_column(Text, default="", server_default="")

@@ -8,6 +8,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from sso import clock
 from sso.models.base import Base, UtcDateTime
+from sso.models.user import User
 
 
 class MailToken(Base):
@@ -23,7 +24,7 @@ class MailToken(Base):
     digest: Mapped[str] = mapped_column(String(80), unique=True)
     purpose: Mapped[str] = mapped_column(String(20))
     user_id: Mapped[UUID | None] = mapped_column(
-        ForeignKey("users.id", ondelete="CASCADE"), index=True
+        ForeignKey(User.id, ondelete="CASCADE"), index=True
     )
     address: Mapped[str] = mapped_column(String(320))
     bound_to: Mapped[str] = mapped_column(String(80))

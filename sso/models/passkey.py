@@ -8,6 +8,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from sso import clock
 from sso.models.base import Base, UtcDateTime
+from sso.models.user import User
 
 
 class Passkey(Base):
@@ -16,7 +17,7 @@ class Passkey(Base):
     __tablename__ = "passkeys"
 
     id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
-    user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
+    user_id: Mapped[UUID] = mapped_column(ForeignKey(User.id, ondelete="CASCADE"), index=True)
     name: Mapped[str] = mapped_column(String(60))
     # base64url; an id has up to 1023 bytes.
     credential_id: Mapped[str] = mapped_column(String(1364), unique=True)

@@ -8,6 +8,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from sso import clock
 from sso.models.base import Base, UtcDateTime
+from sso.models.user import User
 
 
 class RecoveryCode(Base):
@@ -15,9 +16,7 @@ class RecoveryCode(Base):
 
     __tablename__ = "recovery_codes"
 
-    user_id: Mapped[UUID] = mapped_column(
-        ForeignKey("users.id", ondelete="CASCADE"), primary_key=True
-    )
+    user_id: Mapped[UUID] = mapped_column(ForeignKey(User.id, ondelete="CASCADE"), primary_key=True)
     digest: Mapped[str] = mapped_column(String(80), primary_key=True)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
     used_at: Mapped[datetime | None] = mapped_column(UtcDateTime)

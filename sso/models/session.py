@@ -8,6 +8,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from sso import clock
 from sso.models.base import Base, UtcDateTime
+from sso.models.user import User
 
 
 class BrowserSession(Base):
@@ -17,7 +18,7 @@ class BrowserSession(Base):
 
     id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
     digest: Mapped[str] = mapped_column(String(80), unique=True)
-    user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
+    user_id: Mapped[UUID] = mapped_column(ForeignKey(User.id, ondelete="CASCADE"), index=True)
     auth_time: Mapped[datetime] = mapped_column(UtcDateTime)
     amr: Mapped[str] = mapped_column(String(100))
     acr: Mapped[str] = mapped_column(String(20))

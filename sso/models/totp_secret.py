@@ -8,6 +8,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from sso import clock
 from sso.models.base import Base, UtcDateTime
+from sso.models.user import User
 
 
 class TotpSecret(Base):
@@ -15,9 +16,7 @@ class TotpSecret(Base):
 
     __tablename__ = "totp_secrets"
 
-    user_id: Mapped[UUID] = mapped_column(
-        ForeignKey("users.id", ondelete="CASCADE"), primary_key=True
-    )
+    user_id: Mapped[UUID] = mapped_column(ForeignKey(User.id, ondelete="CASCADE"), primary_key=True)
     sealed_secret: Mapped[str] = mapped_column(Text)
     last_step: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)

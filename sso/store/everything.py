@@ -21,7 +21,10 @@ from sqlalchemy import (
     select,
 )
 
+from sso import models
 from sso.models import Base, Heartbeat, SigningKey
+
+models.load_all()
 
 # What `flask db upgrade` and a worker write by themselves.
 _OF_NEW_DATABASES = (SigningKey, Heartbeat)

@@ -8,7 +8,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, bindparam, delete, select, update
 
 from sso.extensions import db
-from sso.models import Grant, User
+from sso.models import User
 from sso.store import prepared
 
 
@@ -93,17 +93,6 @@ def find_by_email_or_id(text: str) -> User | None:
 def every() -> Sequence[User]:
     """All users, oldest first."""
     return db.session.scalars(select(User).order_by(User.created_at, User.id)).all()
-
-
-def with_grants_at(client_id: str) -> Sequence[User]:
-    """The users who have something at a client that has not ended."""
-    return db.session.scalars(
-        select(User).where(
-            User.id.in_(
-                select(Grant.user_id).where(Grant.client_id == client_id, Grant.ended_at.is_(None))
-            )
-        )
-    ).all()
 
 
 def add(user: User) -> None:

@@ -1,0 +1,69 @@
+"""`flask user`: people are listed and shown. Other commands are in files of their own."""
+
+from typing import Any
+
+import click
+
+from sso.cli import views
+from sso.cli.commands import Failure, Group, json_option
+from sso.cli.output import print_json, print_line, print_record, print_table
+from sso.models import User
+from sso.store import users
+
+group = Group("user", help="People who sign in.")
+user_argument = click.argument("who", metavar="EMAIL|ID")
+
+
+@group.command("list")
+@json_option
+def list_(as_json: bool) -> None:
+    """List everybody."""
+    found = users.every()
+    if as_json:
+        print_json([views.whole_user(user) for user in found])
+    else:
+        print_table(
+            ("ID", "E-MAIL", "NAME", "VERIFIED", "DISABLED", "GROUPS"),
+            [
+                (u.id, u.email, u.name, u.email_verified, u.disabled_at is not None,
+                 ", ".join(u.groups))
+                for u in found
+            ],
+        )  # fmt: skip
+
+
+@group.command("show")
+@user_argument
+@json_option
+def show(who: str, as_json: bool) -> None:
+    """Show what is known of a person."""
+    show_user(find_user(who), as_json)
+
+
+def find_user(who: str) -> User:
+    """The user whom an operator names. Raises `Failure`."""
+    user = users.find_by_email_or_id(who)
+    if user is None:
+        raise unknown(who)
+    return user
+
+
+def unknown(who: str) -> Failure:
+    return Failure(f"there is no user {who}; see: flask user list")
+
+
+def show_user(user: User, as_json: bool) -> None:
+    shown: dict[str, Any] = views.whole_user(user)
+    if as_json:
+        print_json(shown)
+        return
+    shown.pop("claims")
+    print_record([*shown.items(), *((f"claim {name}", v) for name, v in user.claims.items())])
+
+
+def done(user: User, as_json: bool, words: str, **what: object) -> None:
+    """Say what was done to a user who is not shown whole."""
+    if as_json:
+        print_json({"id": str(user.id), "email": user.email, **what})
+    else:
+        print_line(f"{user.email} ({user.id}): {words}.")

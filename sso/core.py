@@ -1,0 +1,31 @@
+"""What every program of this package runs on: settings, log, database and audit trail.
+
+Commands need no more. The web application adds the rest (see `application`).
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from flask import Flask
+
+from sso import audit_trail, command_line, database, logs
+from sso.extensions import db
+from sso.settings import load_settings
+
+
+def create_app(
+    environ: Mapping[str, str] | None, instance: Path, kind: type[Flask] = Flask
+) -> Flask:
+    """An application without pages. Raises `SettingsError` with every fault."""
+    settings = load_settings(os.environ if environ is None else environ, instance)
+    app = kind("sso", instance_path=str(instance), static_folder=None)  # see assets
+    app.extensions["sso.settings"] = settings
+    app.config.update(SECRET_KEY=settings.secret_key, SQLALCHEMY_TRACK_MODIFICATIONS=False)
+    logs.configure(app)
+    database.configure(app, settings.database_url)
+    db.init_app(app)
+    database.prepare(app)
+    audit_trail.init_app(app)
+    command_line.init_app(app)
+    return app
