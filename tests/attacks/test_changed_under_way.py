@@ -76,7 +76,7 @@ def works(client: RelyingParty, browser: Browser) -> bool:
 
 
 CAUSES: dict[str, Callable[[Flask, Browser, RelyingParty], Callable[[], object]]] = {
-    "group lost": lambda a, *_: flask(a, "user", "update", "dana@example.com", "--no-groups"),
+    "group lost": lambda a, *_: flask(a, "user", "update", "dana@example.com", "--set-groups", ""),
     "user disabled": lambda a, *_: flask(a, "user", "disable", "dana@example.com"),
     "user deleted": lambda a, *_: flask(a, "user", "delete", "dana@example.com", "--yes"),
     "password set": lambda a, *_: flask(

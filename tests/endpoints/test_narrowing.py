@@ -76,7 +76,7 @@ class TestRegisteredScope:
     def test_the_claims_and_the_scope_are_narrower(
         self, client: RelyingParty, tokens: dict[str, Any]
     ) -> None:
-        change(client, "--scope", "openid profile")
+        change(client, "--set-scopes", "openid profile")
         profile = client.userinfo(tokens["access_token"]).get_json()
         assert profile["name"]
         assert "email" not in profile
@@ -90,15 +90,15 @@ class TestRegisteredScope:
     def test_what_it_is_widened_by_was_never_granted(
         self, client: RelyingParty, tokens: dict[str, Any]
     ) -> None:
-        change(client, "--scope", f"{SCOPE} groups")
+        change(client, "--set-scopes", f"{SCOPE} groups")
         assert client.refresh(tokens["refresh_token"]).get_json()["scope"] == SCOPE
 
     def test_what_comes_back_is_allowed_again(
         self, client: RelyingParty, tokens: dict[str, Any]
     ) -> None:
-        change(client, "--scope", "openid")
+        change(client, "--set-scopes", "openid")
         narrow = client.refresh(tokens["refresh_token"]).get_json()
-        change(client, "--scope", SCOPE)
+        change(client, "--set-scopes", SCOPE)
         assert "email" in client.userinfo(tokens["access_token"]).get_json()
         assert client.refresh(narrow["refresh_token"]).get_json()["scope"] == SCOPE
 
@@ -106,7 +106,7 @@ class TestRegisteredScope:
         make_user(app, groups=["staff"])
         client = make_client(app, scope=f"{SCOPE} groups")
         tokens = tokens_of(browser, client, scope=f"{SCOPE} groups")
-        change(client, "--scope", "groups")
+        change(client, "--set-scopes", "groups")
         answer = client.userinfo(tokens["access_token"])
         assert answer.status_code == 403
         assert 'error="insufficient_scope"' in answer.headers["WWW-Authenticate"]
@@ -115,17 +115,17 @@ class TestRegisteredScope:
         assert "id_token" not in refreshed
 
     def test_nothing_at_all_is_left(self, client: RelyingParty, tokens: dict[str, Any]) -> None:
-        change(client, "--scope", "groups")
+        change(client, "--set-scopes", "groups")
         assert client.userinfo(tokens["access_token"]).status_code == 403
         assert not is_active(client, tokens["access_token"])
         assert not is_active(client, tokens["refresh_token"])
         assert "scope" in refused_refresh(client, tokens)
-        change(client, "--scope", SCOPE)
+        change(client, "--set-scopes", SCOPE)
         assert client.refresh(tokens["refresh_token"]).status_code == 200  # was not used up
 
     def test_a_code_that_waits(self, browser: Browser, client: RelyingParty, user: User) -> None:
         code = browser.approve(client).code
-        change(client, "--scope", "openid email")
+        change(client, "--set-scopes", "openid email")
         answer = client.exchange(code).get_json()
         assert answer["scope"] == "openid email"
         assert "name" not in client.userinfo(answer["access_token"]).get_json()
@@ -134,14 +134,14 @@ class TestRegisteredScope:
         self, browser: Browser, client: RelyingParty, user: User
     ) -> None:
         code = browser.approve(client).code
-        change(client, "--scope", "phone")
+        change(client, "--set-scopes", "phone")
         assert client.exchange(code).get_json()["error"] == "invalid_grant"
-        change(client, "--scope", SCOPE)
+        change(client, "--set-scopes", SCOPE)
         assert client.exchange(code).status_code == 200  # was not used up
 
     def test_asked_for_by_name(self, client: RelyingParty, tokens: dict[str, Any]) -> None:
         """As at the authorization endpoint: dropped, and the answer says so."""
-        change(client, "--scope", "openid profile")
+        change(client, "--set-scopes", "openid profile")
         answer = client.refresh(tokens["refresh_token"], scope="openid email").get_json()
         assert answer["scope"] == "openid"
         answer = client.refresh(answer["refresh_token"], scope="email")
@@ -151,7 +151,7 @@ class TestRegisteredScope:
         claims = {"userinfo": {"email": None, "name": None}, "id_token": {"email": None}}
         tokens = tokens_of(browser, client, scope="openid", claims=json.dumps(claims))
         assert client.userinfo(tokens["access_token"]).get_json()["email"] == user.email
-        change(client, "--scope", "openid profile")
+        change(client, "--set-scopes", "openid profile")
         profile = client.userinfo(tokens["access_token"]).get_json()
         assert "email" not in profile
         assert profile["name"] == user.name
@@ -165,7 +165,7 @@ class TestRegisteredScope:
         client = make_client(app, id_token_claims="all")
         tokens = tokens_of(browser, client)
         assert claims_of(tokens["id_token"])["email"] == user.email
-        change(client, "--scope", "openid profile")
+        change(client, "--set-scopes", "openid profile")
         identity = claims_of(client.refresh(tokens["refresh_token"]).get_json()["id_token"])
         assert "email" not in identity
         assert identity["name"] == user.name
@@ -251,7 +251,7 @@ class TestOfflineAccess:
         if how == "consent":
             untick(browser, client, OFFLINE, "offline_access")
         if how == "registered scope":
-            change(client, "--scope", SCOPE)
+            change(client, "--set-scopes", SCOPE)
         assert client.userinfo(tokens["access_token"]).status_code == 200
         tokens |= client.refresh(tokens["refresh_token"]).get_json()
         assert ("offline_access" in tokens["scope"]) is (how == "neither")
@@ -303,7 +303,7 @@ class TestGroups:
     def test_a_code_that_waits(self, app: Flask, browser: Browser, staff: User) -> None:
         client = make_client(app, groups=["staff"])
         code = browser.approve(client).code
-        change(client, "--group", "board")
+        change(client, "--set-groups", "board")
         assert client.exchange(code).get_json()["error"] == "invalid_grant"
 
 
@@ -391,7 +391,7 @@ class TestANarrowerRefresh:
     ) -> None:
         tokens = tokens_of(browser, client, scope="openid profile", claims=self.CLAIMS)
         narrow = client.refresh(tokens["refresh_token"], scope="openid").get_json()
-        change(client, "--scope", "openid email")
+        change(client, "--set-scopes", "openid email")
         assert "email" not in client.userinfo(narrow["access_token"]).get_json()
 
     def test_all_claims_in_the_identity_token(

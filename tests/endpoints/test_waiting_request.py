@@ -93,7 +93,13 @@ def test_the_way_back_of_an_old_one_is_proven_again(
     query = resumed(browser, client)
     clock.move(hours=25)
     run = app.test_cli_runner().invoke
-    moved = ["client", "update", client.client_id, "--redirect-uri", "https://elsewhere.example/"]
+    moved = [
+        "client",
+        "update",
+        client.client_id,
+        "--set-redirect-uris",
+        "https://elsewhere.example/",
+    ]
     assert run(args=moved).exit_code == 0
     assert "books.example" not in browser.open(f"{ORIGIN}{BASE}/sign-in?{query}").html
 

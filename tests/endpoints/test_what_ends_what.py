@@ -185,7 +185,7 @@ CAUSES: dict[str, tuple[Callable[[Scene, Clock], None], str]] = {
     ),
     "scope taken from the client": (
         lambda s, _: s.flask(
-            "client", "update", s.client.client_id, "--scope", "openid profile offline_access"
+            "client", "update", s.client.client_id, "--set-scopes", "openid profile offline_access"
         ),
         f"{EMAIL}; logout tokens: 0",
     ),

@@ -226,5 +226,13 @@ def test_all_others_are_ended_from_the_account(world: World) -> None:
 
 
 def test_members_of_one_of_several_groups_keep_what_they_have(world: World) -> None:
-    world.flask("client", "update", world.client.client_id, "--group", "boards", "--group", "staff")
+    world.flask(
+        "client",
+        "update",
+        world.client.client_id,
+        "--set-groups",
+        "boards",
+        "--set-groups",
+        "staff",
+    )
     assert world.measure() == row("", "nobody")

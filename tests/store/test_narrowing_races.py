@@ -82,7 +82,7 @@ def alive(app: Flask, client: RelyingParty) -> set[Any]:
 
 def opened(client: RelyingParty) -> None:
     """As it was before the first round."""
-    flask(client, "update", "--no-groups", "--no-require-mfa", "--scope", SCOPE)
+    flask(client, "update", "--set-groups", "", "--no-require-mfa", "--set-scopes", SCOPE)
     flask(client, "enable")
 
 
@@ -99,7 +99,7 @@ def crowd(app: Flask, client: RelyingParty) -> Crowd:
 def test_another_group(app: Flask, client: RelyingParty, crowd: Crowd) -> None:
     for _ in range(ROUNDS):
         with crowd.authorizing() as codes:
-            flask(client, "update", "--group", "staff")
+            flask(client, "update", "--set-groups", "staff")
         assert alive(app, client) == set()
         assert {client.exchange(code).status_code for code in codes[-20:]} == {400}
         opened(client)
@@ -116,7 +116,7 @@ def test_disabled_and_enabled(app: Flask, client: RelyingParty, crowd: Crowd) ->
 
 
 @pytest.mark.parametrize(
-    "options", [("--require-mfa",), ("--scope", "phone")], ids=lambda options: options[0]
+    "options", [("--require-mfa",), ("--set-scopes", "phone")], ids=lambda options: options[0]
 )
 def test_what_is_left_to_the_next_use(
     app: Flask, client: RelyingParty, crowd: Crowd, options: tuple[str, ...]
