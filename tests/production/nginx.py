@@ -1,7 +1,6 @@
 """nginx with the configuration that is shipped, on ports and with a certificate of a test."""
 
 import datetime
-import ipaddress
 import os
 import shutil
 import subprocess
@@ -25,11 +24,15 @@ class Nginx(Machine):
         super().__init__(folder)
         self.certificate = folder / "fullchain.pem"
         make_certificate(self.certificate, folder / "privkey.pem")
+        self.plain_port = free_port()
         changes = {
             "node-1:8000": f"127.0.0.1:{upstream[0]}",
             "node-2:8000": f"127.0.0.1:{upstream[1]}",
-            "listen 80;": f"listen 127.0.0.1:{free_port()};",
-            "listen 443 ssl;": f"listen 127.0.0.1:{self.port} ssl;",
+            "listen 80": f"listen 127.0.0.1:{self.plain_port}",
+            "listen 443": f"listen 127.0.0.1:{self.port}",
+            "https://login.example.com$request_uri": f"https://localhost:{self.port}$request_uri",
+            "login.example.com": "localhost",
+            "/var/log/nginx/": f"{folder}/",
             "/etc/ssl/sso/": f"{folder}/",
         }
         self.write(changed(SHIPPED.read_text(), changes))
@@ -42,13 +45,23 @@ class Nginx(Machine):
             for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
         )
         (self.folder / "nginx.conf").write_text(
-            f"{user} daemon off; pid {self.folder}/pid; error_log stderr; events {{}}\n"
-            f"http {{ access_log off; {paths} include {self.folder}/servers.conf; }}\n"
+            f"{user} daemon off; pid {self.folder}/pid; error_log {self.folder}/main-error.log; events {{}}\n"
+            f"http {{ access_log {self.folder}/main.log; {paths} include {self.folder}/servers.conf; }}\n"
         )
 
     @property
     def origin(self) -> str:
-        return f"https://127.0.0.1:{self.port}"
+        return f"https://localhost:{self.port}"
+
+    @property
+    def access_log(self) -> str:
+        return (self.folder / "sso.log").read_text()
+
+    @property
+    def logs(self) -> str:
+        """All that it wrote: its own logs, as a package sets them up, and those that are shipped."""
+        names = ("main.log", "main-error.log", "sso.log", "sso-error.log")
+        return "".join((self.folder / name).read_text() for name in names)
 
     def command(self) -> list[str]:
         nginx = require("nginx", shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin"))
@@ -89,9 +102,9 @@ def changed(text: str, changes: dict[str, str]) -> str:
 
 
 def make_certificate(certificate: Path, private_key: Path) -> None:
-    """For 127.0.0.1, signed by itself."""
+    """For localhost, signed by itself."""
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
     now = datetime.datetime.now(datetime.UTC)
     made = (
         x509.CertificateBuilder()
@@ -102,10 +115,7 @@ def make_certificate(certificate: Path, private_key: Path) -> None:
         .not_valid_before(now - datetime.timedelta(days=1))
         .not_valid_after(now + datetime.timedelta(days=1))
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(
-            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]),
-            critical=False,
-        )
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
         .sign(key, hashes.SHA256())
     )
     certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))

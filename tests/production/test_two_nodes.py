@@ -2,6 +2,8 @@
 
 import json
 import signal
+import socket
+import ssl
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -77,6 +79,56 @@ def test_the_configuration_is_valid(site: Site) -> None:
     checked = site.front.check()
     assert checked.returncode == 0, checked.stderr
     assert "warn" not in checked.stderr
+
+
+def test_no_query_is_logged(site: Site) -> None:
+    """Neither while the nodes answer nor while they are away: a link of a mail is a live secret."""
+    link = f"{site.known.base_url}/new-password?token=a-live-secret"
+    headers = {"Referer": f"{link}&from=a-page", "User-Agent": "a browser"}
+    assert requests.get(link, headers=headers, timeout=20).status_code in (200, 410)
+    for node in (site.one, site.two):
+        node.stop()
+    assert requests.get(link, headers=headers, timeout=20).status_code == 503
+    wait_for(lambda: " 503 " in site.front.access_log, "the line on the log")
+    assert '"GET /api/auth/new-password HTTP/1.1" 503' in site.front.access_log
+    assert f"127.0.0.1:{site.one.port}" in site.front.access_log
+    assert "a browser" in site.front.access_log
+    assert "a-live-secret" not in site.front.logs
+    assert "a-page" not in site.front.logs
+
+
+def test_http_leads_to_the_one_name(site: Site) -> None:
+    answer = requests.get(
+        f"http://localhost:{site.front.plain_port}/api/auth/sign-in?a=b",
+        allow_redirects=False,
+        timeout=20,
+    )
+    assert answer.status_code == 308
+    assert answer.headers["Location"] == f"{site.known.base_url}/sign-in?a=b"
+
+
+@pytest.mark.parametrize("name", ["evil.example", "127.0.0.1", "localhost.evil.example", ""])
+def test_any_other_name_gets_no_answer(site: Site, name: str) -> None:
+    line = f"GET /api/auth/sign-in HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", site.front.plain_port), timeout=20) as plain:
+        plain.sendall(line.encode())
+        assert b"evil" not in (answer := plain.recv(1000))
+        assert answer == b"" or b" 400 " in answer  # without a name it is no HTTP
+    context = ssl.create_default_context(cafile=str(site.front.certificate))
+    where = ("127.0.0.1", site.front.port)
+    with (
+        socket.create_connection(where, timeout=20) as raw,
+        context.wrap_socket(raw, server_hostname="localhost") as secure,
+    ):
+        secure.sendall(line.encode())
+        assert (answer := secure.recv(1000)) == b"" or b" 400 " in answer
+    unknown = ssl.create_default_context()
+    unknown.check_hostname, unknown.verify_mode = False, ssl.CERT_NONE
+    with (
+        socket.create_connection(where, timeout=20) as raw,
+        pytest.raises(ssl.SSLError, match=r"(?i)unrecognized.name"),
+    ):
+        unknown.wrap_socket(raw, server_hostname=name or None)
 
 
 def test_sign_in_on_one_node_and_go_on_at_the_other(site: Site) -> None:
