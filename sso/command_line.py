@@ -4,13 +4,29 @@ A server has no use for them, and a command none for what the others need: all o
 seconds to load.
 """
 
-from collections.abc import Mapping
+import gc
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, cast
 
 import click
 from flask import Flask
 from flask.cli import AppGroup
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """Load modules without the garbage collector, which would find none, and then and at the exit
+    look at all of them again.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 class Lazy(click.Command):
@@ -22,7 +38,10 @@ class Lazy(click.Command):
 
     def load(self) -> click.Command:
         module, _, attribute = self._target.partition(":")
-        return cast(click.Command, getattr(import_module(module), attribute))
+        if module not in sys.modules:
+            with loading():
+                import_module(module)
+        return cast(click.Command, getattr(sys.modules[module], attribute))
 
     def make_context(
         self,

@@ -13,14 +13,9 @@ from urllib.parse import urlsplit
 
 from sso.known_settings import SETTINGS, Setting
 from sso.secret_key import embedded_secret_key
+from sso.settings_error import SettingsError
 
-
-class SettingsError(Exception):
-    """The settings have faults; `faults` has one line for each, with the mend."""
-
-    def __init__(self, faults: list[str]) -> None:
-        super().__init__("\n".join(faults))
-        self.faults = faults
+__all__ = ["Reading", "Settings", "SettingsError", "load_settings", "read_settings"]
 
 
 @dataclass(frozen=True)
