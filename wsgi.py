@@ -1,14 +1,13 @@
 """The WSGI entry point: `gunicorn wsgi:app`, and where `flask` finds the application."""
 
-import gc
 import os
 import sys
 
 import click
 from flask.cli import FlaskGroup
 
-from sso import ROOT, create_app
-from sso.settings import SettingsError
+from sso import ROOT, command_line, create_app
+from sso.settings_error import SettingsError
 
 # gunicorn starts a worker again and again unless it ends with this code (Arbiter.APP_LOAD_ERROR).
 _EXIT = 4 if os.environ.get("SERVER_SOFTWARE", "").startswith("gunicorn") else 1
@@ -25,10 +24,10 @@ def _is_for_commands() -> bool:
 
 try:
     if _is_for_commands():
-        gc.disable()  # nothing to be found while modules load; see sso.cli.commands.Command
-        from sso import core  # here, so that the line above comes first
+        with command_line.loading():
+            from sso import core  # here, because a server loads it with all the rest
 
-        app = core.create_app(os.environ, ROOT / "instance")
+            app = core.create_app(os.environ, ROOT / "instance")
     else:
         app = create_app()
 except SettingsError as error:

@@ -4,13 +4,29 @@ A server has no use for them, and a command none for what the others need: all o
 seconds to load.
 """
 
-from collections.abc import Mapping
+import gc
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, cast
 
 import click
 from flask import Flask
 from flask.cli import AppGroup
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """Load modules without the garbage collector, which would find none, and then and at the exit
+    look at all of them again.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 class Lazy(click.Command):
@@ -22,7 +38,10 @@ class Lazy(click.Command):
 
     def load(self) -> click.Command:
         module, _, attribute = self._target.partition(":")
-        return cast(click.Command, getattr(import_module(module), attribute))
+        if module not in sys.modules:
+            with loading():
+                import_module(module)
+        return cast(click.Command, getattr(sys.modules[module], attribute))
 
     def make_context(
         self,
@@ -67,6 +86,8 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, tuple[str, str]]]] = {
                    "sso.cli.signing_keys:rotate"),
         "retire": ("Take a next key out of use before it is ever used, or a retired one off the "
                    "key set at once.", "sso.cli.signing_keys:retire"),
+        "reencrypt": ("Encrypt with SSO_SECRET_KEY what SSO_SECRET_KEY_PREVIOUS encrypted, while "
+                      "the service runs.", "sso.cli.reencryption:reencrypt"),
     }),
     "user": ("People who sign in.", {
         "create": ("Add a person; asks for the password.", "sso.cli.users:create"),
@@ -91,6 +112,8 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, tuple[str, str]]]] = {
         "factors": ("List a person's second factors.", "sso.cli.user_factors:list_factors"),
         "reset-factors": ("Take all second factors away and end all sign-ins; the password alone "
                           "signs in again.", "sso.cli.user_factors:reset_factors"),
+        "enrolment-link": ("Make a link that lets a person without access to mail set up the first "
+                           "second factor.", "sso.cli.user_factors:enrolment_link"),
     }),
 }  # fmt: skip
 

@@ -13,18 +13,13 @@ from urllib.parse import urlsplit
 
 from sso.known_settings import SETTINGS, Setting
 from sso.secret_key import embedded_secret_key
+from sso.settings_error import SettingsError
+
+__all__ = ["Reading", "Settings", "SettingsError", "load_settings", "read_settings"]
 
 SAME_KEY = (
     "SSO_SECRET_KEY_PREVIOUS: it is the same as SSO_SECRET_KEY; give the one before it, or none"
 )
-
-
-class SettingsError(Exception):
-    """The settings have faults; `faults` has one line for each, with the mend."""
-
-    def __init__(self, faults: list[str]) -> None:
-        super().__init__("\n".join(faults))
-        self.faults = faults
 
 
 @dataclass(frozen=True)

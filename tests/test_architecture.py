@@ -25,6 +25,7 @@ GROUND = {
     "counters",
     "redaction",
     "turns",
+    "operator_errors",
 }
 
 # Who may import what of ours; the ground floor, settings and extensions are open to all but flow.

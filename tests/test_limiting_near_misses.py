@@ -11,10 +11,10 @@ from flask import Flask
 from sso import audit_trail, known_browser, limiting, networks
 from sso.limiting import TooManyAttempts
 from sso.models import User
-from sso.store import audit_events
+from sso.store import audit_events, users
 from tests.actors import BASE, ORIGIN, Browser
 from tests.attacks.conftest import Watch, watch  # noqa: F401 (a fixture)
-from tests.factories import PASSWORD
+from tests.factories import PASSWORD, make_user
 
 DANA, ERIN = "dana@example.com", "erin@example.com"
 WRONG = "wrong wrong wrong"
@@ -40,10 +40,17 @@ def fail(rule: limiting.Guessing, account: str, times: int = 1) -> int:
     return let_in
 
 
+def person(app: Flask, email: str) -> User:
+    with app.app_context():
+        found = users.find_by_email(email)
+    return found or make_user(app, email)
+
+
 def known(app: Flask, account: str = DANA) -> str:
     """The cookie of a browser that this account has signed in from."""
+    user = person(app, account)
     with app.test_request_context():
-        known_browser.remember(account)
+        known_browser.remember(user)
         response = app.response_class()
         known_browser.save(response)
     return response.headers["Set-Cookie"].split("=", 1)[1].split(";")[0]
@@ -91,7 +98,7 @@ def test_two_known_browsers_have_a_count_each(app: Flask) -> None:
         assert fail(limiting.SIGN_IN, DANA, 5) == 5
     # And each account of one browser has a count of its own, too.
     with at(app, cookie=one):
-        known_browser.remember(ERIN)
+        known_browser.remember(person(app, ERIN))
         response = app.response_class()
         known_browser.save(response)
     both = response.headers["Set-Cookie"].split("=", 1)[1].split(";")[0]
@@ -251,8 +258,9 @@ def test_the_cookie_is_not_for_scripts_nor_for_other_sites(
     make_app: Callable[..., Flask], app: Flask
 ) -> None:
     for one, secure in ((app, False), (make_app(SSO_BASE_URL="https://sso.example/x"), True)):
+        user = person(one, DANA)
         with one.test_request_context():
-            known_browser.remember(DANA)
+            known_browser.remember(user)
             response = one.response_class()
             known_browser.save(response)
         parts = response.headers["Set-Cookie"].split("; ")

@@ -1,6 +1,5 @@
 """What all commands share: the options, confirmation, and errors as one line with exit code 1."""
 
-import gc
 import sys
 from typing import Any
 
@@ -33,9 +32,6 @@ class Command(click.Command):
     """A command that fails with a line instead of a traceback, and leaves nothing half done."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        if not gc.isenabled():  # see wsgi.py
-            gc.freeze()  # what is loaded stays to the end
-            gc.enable()
         try:
             with audit.acting_as(audit.system_user()):
                 return super().invoke(ctx)

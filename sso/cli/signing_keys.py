@@ -1,22 +1,16 @@
 """`flask key`: the life of the signing keys."""
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import click
 
 from sso import current
 from sso.cli import views
 from sso.cli.commands import Failure, Group, json_option
-from sso.cli.output import print_json, print_line, print_table
-from sso.extensions import db
-from sso.jobs import audit_chain, audit_resealing, key_rotation, reencryption
-from sso.jobs.reencryption import Count
+from sso.cli.output import print_json, print_table
+from sso.jobs import key_rotation
 from sso.models import SigningKey
 from sso.store import signing_keys
-
-PAUSE = 0.02  # seconds between two batches, in which SQLite lets servers write
-SAY_EVERY = 5.0  # seconds
 
 group = Group("key", help="Signing keys: next, active, retired.")
 
@@ -64,80 +58,6 @@ def retire(kid: str, as_json: bool) -> None:
         print_json(views.key(key))
     else:
         _show([key], as_json)
-
-
-@group.command("reencrypt")
-@click.option(
-    "--over-faults",
-    is_flag=True,
-    help="Go on behind audit events that were tampered with; see flask audit verify first.",
-)
-@json_option
-def reencrypt(over_faults: bool, as_json: bool) -> None:
-    """Encrypt with SSO_SECRET_KEY what SSO_SECRET_KEY_PREVIOUS encrypted, while the service runs.
-
-    Signing keys, the secrets of authenticator apps, and the seals of the audit trail. It can be
-    broken off and run again; when it ends with 0 everywhere, nothing needs the previous key.
-    """
-    report: dict[str, Count] = {
-        "signing_keys": reencryption.reencrypt_signing_keys(),
-        "totp_secrets": reencryption.reencrypt_totp_secrets(_progress("authenticator apps")),
-        "audit_events": _reseal_audit_events(over_faults),
-    }
-    current.key_ring().reload()
-    if as_json:
-        print_json({name: {"changed": one.changed, "unreadable": list(one.unreadable)}
-                    for name, one in report.items()})  # fmt: skip
-    else:
-        print_table(
-            ("WHAT", "ENCRYPTED ANEW", "OPENED BY NEITHER KEY"),
-            [(name, one.changed, len(one.unreadable)) for name, one in report.items()],
-        )
-        for name, one in report.items():
-            for row in one.unreadable:
-                print_line(f"{name}: {row}")
-    if count := sum(len(one.unreadable) for one in report.values()):
-        raise Failure(
-            f"{count} secrets are opened by neither SSO_SECRET_KEY nor SSO_SECRET_KEY_PREVIOUS: "
-            "give the secret key that they were encrypted with; see docs/secret-key.md"
-        )
-
-
-def _reseal_audit_events(over_faults: bool) -> Count:
-    """Batch after batch; what was tampered with is told before anything is changed."""
-    try:
-        is_due = audit_resealing.is_due()
-    except audit_resealing.ChainBroken:
-        if not over_faults:
-            raise
-        is_due = True
-    if not is_due:
-        db.session.rollback()
-        return Count(0)
-    if not over_faults and (faults := audit_chain.verify().faults):
-        raise Failure(
-            f"the audit trail is not whole: {faults[0]}; all else is encrypted anew. See: flask "
-            "audit verify; then go on with --over-faults, which leaves the traces as they are"
-        )
-    sealed, told = 0, _progress("audit events")
-    while not (step := audit_resealing.step(over_faults)).is_last or step.sealed:
-        sealed += step.sealed
-        told(sealed)
-        time.sleep(PAUSE)
-    return Count(sealed)
-
-
-def _progress(what: str) -> Callable[[int], None]:
-    """Says on standard error how far it is, every few seconds."""
-    last = time.monotonic()
-
-    def tell(done: int) -> None:
-        nonlocal last
-        if time.monotonic() - last >= SAY_EVERY:
-            last = time.monotonic()
-            click.echo(f"{what}: {done} done", err=True)
-
-    return tell
 
 
 def _show(keys: Sequence[SigningKey], as_json: bool) -> None:

@@ -15,7 +15,7 @@ from sso.models import User
 from tests.actors import BASE, ORIGIN, Browser, Page
 from tests.factories import PASSWORD, make_user
 from tests.mailbox import Mailbox
-from tests.second_factors import enrol_totp
+from tests.second_factors import confirm_by_code, enrol_totp
 
 ACCOUNT, SIGN_IN = f"{ORIGIN}{BASE}/account", f"{ORIGIN}{BASE}/sign-in"
 NEW = "another long password"
@@ -175,9 +175,10 @@ def test_the_browser_in_which_the_password_was_reset_is_known(
     assert mailbox.read() == []
 
 
-def test_the_first_second_factor(app: Flask, own: Browser) -> None:
+def test_the_first_second_factor(app: Flask, own: Browser, mailbox: Mailbox) -> None:
     """Whoever has the password and a copy must not have tries of their own at the codes."""
     stolen = device_cookie(own)
+    confirm_by_code(own, mailbox)
     enrol_totp(own)
     assert device_cookie(own) != stolen
     assert tries(at(app, "203.0.113.9", stolen)) == COMMON

@@ -15,7 +15,7 @@ from tests.actors import BASE, ORIGIN, Browser
 from tests.authenticator import Authenticator
 from tests.conftest import Clock
 from tests.events import events
-from tests.factories import make_user
+from tests.factories import PASSWORD, make_user
 from tests.mailbox import Mailbox, MailServer, text_of
 from tests.second_factors import (
     code_of,
@@ -34,7 +34,8 @@ FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.
 def owner(app: Flask, user: User, clock: Clock, mailbox: Mailbox) -> Browser:
     """A browser in which the owner, who has an authenticator app, is known."""
     made = Browser(app)
-    made.sign_in()
+    made.open(f"{ORIGIN}{BASE}/sign-in")
+    made.submit(email=user.email, password=PASSWORD, remember="y")
     confirm_by_code(made, mailbox)
     made.secret, _ = enrol_totp(made)  # type: ignore[attr-defined]
     made.open(f"{ORIGIN}{BASE}/sign-out")

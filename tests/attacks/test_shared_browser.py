@@ -103,18 +103,6 @@ def test_the_token_of_a_form_from_before_the_sign_in_is_worth_nothing(
     assert not is_signed_in(elsewhere)
 
 
-def test_what_waited_in_the_cookie_is_not_the_next_persons(
-    app: Flask, browser: Browser, client: RelyingParty, user: User
-) -> None:
-    page = browser.authorize(client)
-    query = page.url.partition("?")[2]
-    browser.open(f"{ORIGIN}{BASE}/forgotten-password?{query}")
-    before = len(cookie(browser))
-    browser.open(f"{ORIGIN}{BASE}/sign-in")
-    browser.sign_in()
-    assert len(cookie(browser)) < before
-
-
 def test_signing_out_leaves_nothing_in_the_cookie(browser: Browser, user: User) -> None:
     browser.sign_in()
     browser.open(f"{ORIGIN}{BASE}/sign-out")

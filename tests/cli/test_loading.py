@@ -155,3 +155,26 @@ def test_every_command_shows_its_help(app: Flask) -> None:
             assert shown.exit_code == 0
             assert all(option in shown.output for option in ("--json",) if path != ("db",))
             assert (command.help or "").split()[0] in shown.output
+
+
+ALONE = """
+import os, sys
+from importlib import import_module
+from sqlalchemy.orm import configure_mappers
+from sso.models import _MODULES, base
+for module in sorted(set(_MODULES.values())):
+    if child := os.fork():
+        if os.waitpid(child, 0)[1]:
+            sys.exit(f"{module} needs tables that it does not import")
+        continue
+    import_module(module)
+    configure_mappers()
+    base.Base.metadata.sorted_tables  # raises where a foreign key leads to a table not loaded
+    for table in base.Base.metadata.tables.values():
+        [key.column for key in table.foreign_keys]
+    os._exit(0)
+"""
+
+
+def test_a_table_imports_those_that_it_refers_to(environ: dict[str, str]) -> None:
+    flask(environ, code=ALONE)

@@ -47,8 +47,8 @@ def test_tokens(
     attempts: dict[str, Callable[[], int]] = {
         "userinfo": lambda: client.userinfo(tokens["access_token"]).status_code,
         "a code": lambda: client.exchange(code).status_code,
-        "refresh": lambda: client.refresh(revoked["refresh_token"]).status_code,
         "a retry": lambda: client.refresh(tokens["refresh_token"]).status_code,
+        "refresh": lambda: client.refresh(revoked["refresh_token"]).status_code,
     }
     disable(app, what)
     for name, attempt in attempts.items():

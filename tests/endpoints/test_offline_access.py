@@ -30,7 +30,8 @@ def test_it_outlives_sign_out(
     app: Flask, clock: Clock, browser: Browser, user: User, scope: str, outlives: bool
 ) -> None:
     client = make_client(app, scope="openid email offline_access")
-    tokens = client.exchange(browser.approve(client, scope="openid email").code).get_json()
+    code = browser.approve(client, scope="openid email offline_access").code
+    tokens = client.exchange(code).get_json()
     with app.app_context():  # also scopes that a newer version may know
         db.session.execute(update(Grant).values(scope=scope))
         db.session.commit()

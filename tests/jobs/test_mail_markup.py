@@ -6,7 +6,7 @@ from flask import Flask
 from tests.actors import BASE, ORIGIN, Browser
 from tests.factories import PASSWORD, make_user
 from tests.mailbox import Mailbox, text_of
-from tests.second_factors import enrol_totp
+from tests.second_factors import confirm_by_code, enrol_totp
 
 MARKUP = '<a href="https://evil.example">press</a> & <b>bold</b>'
 
@@ -49,7 +49,7 @@ def test_the_name_in_a_reset(browser: Browser, mailbox: Mailbox) -> None:
 
 
 def test_the_name_when_something_changed(browser: Browser, mailbox: Mailbox) -> None:
-    mailbox.read()
+    confirm_by_code(browser, mailbox)
     enrol_totp(browser)
     browser.open(f"{ORIGIN}{BASE}/account")
     browser.submit(

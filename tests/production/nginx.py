@@ -45,8 +45,9 @@ class Nginx(Machine):
             for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
         )
         (self.folder / "nginx.conf").write_text(
-            f"{user} daemon off; pid {self.folder}/pid; error_log {self.folder}/main-error.log; events {{}}\n"
-            f"http {{ access_log {self.folder}/main.log; {paths} include {self.folder}/servers.conf; }}\n"
+            f"{user} daemon off; pid {self.folder}/pid; error_log {self.folder}/main-error.log;\n"
+            f"events {{}}\nhttp {{ access_log {self.folder}/main.log; {paths}\n"
+            f"include {self.folder}/servers.conf; }}\n"
         )
 
     @property
@@ -59,7 +60,7 @@ class Nginx(Machine):
 
     @property
     def logs(self) -> str:
-        """All that it wrote: its own logs, as a package sets them up, and those that are shipped."""
+        """What it wrote into its own logs, as a package sets them up, and into those shipped."""
         names = ("main.log", "main-error.log", "sso.log", "sso-error.log")
         return "".join((self.folder / name).read_text() for name in names)
 
