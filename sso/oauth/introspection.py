@@ -4,7 +4,7 @@ from typing import Any
 
 from authlib.oauth2.rfc7662 import IntrospectionEndpoint as AuthlibIntrospectionEndpoint
 
-from sso import bounded_audit, clock, current
+from sso import clock, current
 from sso.models import Client
 from sso.oauth import client_authentication, presented_token
 from sso.oauth.request import ProtocolRequest
@@ -20,8 +20,6 @@ class IntrospectionEndpoint(presented_token.OwnTokens, AuthlibIntrospectionEndpo
         self, request: ProtocolRequest, client: Client
     ) -> presented_token.Presented | None:
         found = super().authenticate_token(request, client)
-        if not found:  # another client's, or none that this server knows
-            bounded_audit.event("token_refused", at="introspection", client=client.client_id)
         if not found or not found.is_refresh:
             return found
         if grants.find_live(found.row.grant_id, client.client_id) is None:
