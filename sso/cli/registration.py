@@ -154,6 +154,7 @@ def change_user(
     if user in db.session:
         _flush(user)
         if address != before:
+            user.email_changed_at = None  # an operator answers for it
             notices.email_changed(user, before)
             notices.verify(user)
 

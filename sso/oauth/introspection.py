@@ -4,7 +4,7 @@ from typing import Any
 
 from authlib.oauth2.rfc7662 import IntrospectionEndpoint as AuthlibIntrospectionEndpoint
 
-from sso import clock, current, refusals
+from sso import clock, current
 from sso.flow import narrowing
 from sso.models import Client
 from sso.oauth import client_authentication, presented_token
@@ -21,9 +21,6 @@ class IntrospectionEndpoint(presented_token.OwnTokens, AuthlibIntrospectionEndpo
         self, request: ProtocolRequest, client: Client
     ) -> presented_token.Presented | None:
         found = super().authenticate_token(request, client)
-        if not found:  # another client's, or none that this server knows
-            event = "token_refused"
-            refusals.note(event, budget=event, at="introspection", client=client.client_id)
         approval = found and approvals.find(found.row.grant_id, client.client_id)
         if not found or not approval:
             return None

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from authlib.oauth2.rfc6749.errors import InvalidRequestError
 
-from sso import clock, digests
+from sso import clock, digests, refusals
 from sso.models import Client, Token
 from sso.oauth import access_tokens
 from sso.oauth.request import ProtocolRequest
@@ -54,9 +54,15 @@ def find(token: str, client: Client) -> Presented | None:
 class OwnTokens:
     """Mix into an Authlib token endpoint: a client meets its own tokens alone."""
 
+    ENDPOINT_NAME: str
+
     def authenticate_token(self, request: ProtocolRequest, client: Client) -> Presented | None:
         """The client's own token; an unknown and a foreign one are the same (RFC 7009 §2.2)."""
         # A wrong token_type_hint is ignored (RFC 7009 §2.1); Authlib answers it with 401.
         if "token" not in request.form:
             raise InvalidRequestError("The parameter 'token' is missing.")
-        return find(request.form["token"], client)
+        found = find(request.form["token"], client)
+        if found is None:
+            event = "token_refused"
+            refusals.note(event, budget=event, at=self.ENDPOINT_NAME, client=client.client_id)
+        return found

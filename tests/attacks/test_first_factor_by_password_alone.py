@@ -9,6 +9,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import func, select, update
 
+from sso import clock as sso_clock
 from sso.extensions import db
 from sso.factors import emailed_code
 from sso.models import BrowserSession, Mail, MailToken, Passkey, TotpSecret, User
@@ -285,6 +286,10 @@ def test_the_address_is_changed_first(
 def test_an_operators_change_of_the_address_settles_at_once(
     app: Flask, user: User, mailbox: Mailbox
 ) -> None:
+    """Also when it takes a thief's change back."""
+    with app.app_context():
+        db.session.execute(update(User).values(email_changed_at=sso_clock.now()))
+        db.session.commit()
     arguments = ["user", "update", user.email, "--email", "new@example.com"]
     assert app.test_cli_runner().invoke(args=arguments).exit_code == 0
     dana = Browser(app)

@@ -11,7 +11,6 @@ from sqlalchemy import func, select, update
 
 from sso.endpoints import account
 from sso.extensions import db
-from sso.factors import policy
 from sso.models import BrowserSession, Mail, Passkey, User
 from tests.actors import BASE, ORIGIN, Browser, Page
 from tests.attacks.test_under_way import in_between
@@ -251,7 +250,3 @@ def test_the_last_two_passkeys_at_the_same_instant(
     assert sorted(at_once(2, remove)) == [200, 303]
     with app.app_context():
         assert db.session.scalar(select(func.count()).select_from(Passkey)) == 1
-
-
-def test_policy_times() -> None:
-    assert policy.RECENT_FACTOR.total_seconds() == 15 * 60
