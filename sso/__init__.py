@@ -22,6 +22,7 @@ from sso import (
     logs,
     oauth,
     observation,
+    password_strength,
     proxies,
     tracing,
     turns,
@@ -66,6 +67,7 @@ def create_app(environ: Mapping[str, str] | None = None, instance: Path | None =
     metrics.init_app(app)
     tracing.init_app(app)
     limiting.init_app(app)
+    password_strength.init_app(app, settings.base_url, settings.mail_from)
     browser_session.init_app(app)
     languages.init_app(app)
     csrf.init_app(app)

@@ -15,6 +15,7 @@ GROUND = {
     "clock",
     "digests",
     "passwords",
+    "password_strength",
     "keys",
     "addresses",
     "parameters",

@@ -110,7 +110,7 @@ def _change_password(visit: Visit, form: ChangePasswordForm) -> str | None:
     old, new = form.old_password.data or "", form.new_password.data or ""
     attempt = limiting.enter(limiting.PASSWORD_CHECK, visit.user.email)
     db.session.commit()  # the transaction must not wait for the checks
-    if not passwords.verify(old, visit.user.password_hash):
+    if not passwords.verify(old, visit.user.password_hash, str(visit.user.id)):
         audit.event("password_change_failed", user=visit.user.id, reason="old password")
         attempt.failed()
         form.old_password.errors = [N_("The old password is not right.")]
@@ -119,7 +119,8 @@ def _change_password(visit: Visit, form: ChangePasswordForm) -> str | None:
     if fault := passwords.fault(new, (visit.user.name, visit.user.email)):
         form.new_password.errors = [fault]
         return None
-    known, fresh = visit.user.password_hash, passwords.hash_password(new)
+    known = visit.user.password_hash
+    fresh = passwords.hash_password(new, str(visit.user.id))
     locked = users.lock(visit.user.id)
     if locked is None or sessions.find_live(visit.session.digest) is None:
         db.session.rollback()
