@@ -19,6 +19,7 @@ from sso import (
     models,
     oauth,
     observation,
+    password_strength,
     proxies,
     tracing,
     turns,
@@ -53,6 +54,7 @@ def create_app(environ: Mapping[str, str] | None, instance: Path) -> Flask:
     metrics.init_app(app)
     tracing.init_app(app)
     limiting.init_app(app)
+    password_strength.init_app(app, settings.base_url, settings.mail_from)
     browser_session.init_app(app)
     languages.init_app(app)
     csrf.init_app(app)

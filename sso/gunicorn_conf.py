@@ -30,7 +30,7 @@ preload_app = True
 # A few threads keep a worker busy while others wait for the database; beside them are those that
 # wait without a turn (see sso.turns). More processors want more workers.
 worker_class = "sso.gunicorn_worker.Worker"
-threads = turns.RUNNING + passwords.AT_ONCE + turns.WAITING
+threads = turns.RUNNING + passwords.AT_ONCE + passwords.KEPT + turns.WAITING
 workers = int(os.environ.get("WEB_CONCURRENCY") or min(max(len(os.sched_getaffinity(0)), 2), 8))
 
 # An authorization request with `claims` and `id_token_hint` is longer than the default allows.

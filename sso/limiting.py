@@ -11,10 +11,11 @@ Flooding: `limiting.spend(limiting.PASSWORD_RESET, email)` counts every request.
 address gets is counted, in silence, where they are owed (`store.mails`).
 
 Both raise `TooManyAttempts` (429 with Retry-After) before anything depends on whether the account
-exists. IPv6 addresses count by /64, which is what one customer has.
+exists. IPv6 addresses count by /64; as one customer may have a whole /48, its /56 and its /48 are
+counted as well, with larger budgets.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from flask import Flask, current_app, request
@@ -74,6 +75,10 @@ class Flooding:
 # An office of a thousand people behind one address fails now and then.
 _OFFICE = Pauses(free=200, longest=30, forget=HOUR)
 
+# How many times what a /64 may, the wider networks around it may together (see `networks.WIDER`):
+# a /56 is one household or branch as a rule, a /48 a company or a campus of many branches.
+WIDER_BUDGETS = {56: 2, 48: 5}
+
 SIGN_IN = Guessing(
     "sign_in",
     pair=Pauses(free=5, longest=900),
@@ -117,6 +122,9 @@ class Attempt:
     def __init__(self, doors: "list[_Door]", free: "list[_Door]") -> None:
         self._doors = doors
         self._free = free  # where it found no pause
+        # The account, if this browser is one that it has signed in from before: what
+        # `passwords.verify` keeps places for.
+        self.known_account = next((door.account for door in doors if door.account), None)
 
     def failed(self) -> None:
         """Count it, at the narrowest first: who is late there uses up no other."""
@@ -142,6 +150,7 @@ class _Door:
     key: str
     pauses: Pauses
     is_own: bool  # of this account from here
+    account: str | None = None  # that this browser is known by
 
     @property
     def failures(self) -> str:
@@ -180,6 +189,8 @@ def ask(rule: Guessing, account: str) -> tuple[Attempt, int]:
 def spend(rule: Flooding, account: str) -> None:
     """Count one request. Raises `TooManyAttempts` when an hour's budget is used up."""
     budgets = [(f"{rule.name}/address/{networks.of(request.remote_addr)}", rule.address)]
+    for length, network in networks.around(request.remote_addr):
+        budgets.append((f"{rule.name}/network/{network}", rule.address * WIDER_BUDGETS[length]))
     if rule.account is not None:
         budgets.append((f"{rule.name}/account/{known_browser.mark(account)}", rule.account))
     for key, budget in budgets:
@@ -208,11 +219,16 @@ def _doors(rule: Guessing, account: str) -> list[_Door]:
     """The counts for this try, the narrowest first: who is stopped there uses up no other."""
     mark, here = known_browser.mark(account), networks.of(request.remote_addr)
     if rule.known_browser and (browser := known_browser.id_for(account)):
-        return [_Door(f"{rule.name}/known/{mark}/{browser}", rule.known_browser, True)]
+        return [_Door(f"{rule.name}/known/{mark}/{browser}", rule.known_browser, True, mark)]
     doors = [
         _Door(f"{rule.name}/pair/{mark}/{here}", rule.pair, True),
         _Door(f"{rule.name}/address/{here}", rule.address, False),
     ]
+    for length, network in networks.around(request.remote_addr):
+        free = rule.address.free * WIDER_BUDGETS[length]
+        doors.append(
+            _Door(f"{rule.name}/network/{network}", replace(rule.address, free=free), False)
+        )
     if rule.account:
         doors.append(_Door(f"{rule.name}/account/{mark}", rule.account, False))
     return doors

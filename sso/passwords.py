@@ -7,32 +7,30 @@ import os
 import sys
 import threading
 import unicodedata
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from typing import TypeVar
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
-from zxcvbn_rs_py import zxcvbn
 
 from sso import turns
-from sso.words import N_
+from sso.password_strength import (
+    LEAKED,
+    MAX_LENGTH,
+    MIN_LENGTH,
+    TOO_COMMON,
+    TOO_LONG,
+    TOO_SHORT,
+    fault,
+)
 
-MAX_LENGTH = 256
-MIN_LENGTH = 12
-
-TOO_SHORT = N_("The password is shorter than 12 characters.")
-TOO_LONG = N_("The password is longer than 256 characters.")
-TOO_COMMON = N_("The password is too easy to guess: it is a common one, or nearly so.")
-
-_GUESSES = 1_000_000  # what a throttled attacker may try in years
-
-# The estimate takes longer with each character, and far longer with each symbol that may stand for
-# a letter; no other thread runs meanwhile. With these limits it is 12 ms at the most. Keyboard rows
-# are seen in the shorter beginning, too.
-_ESTIMATED, _ESTIMATED_OF_SYMBOLS = 32, MIN_LENGTH  # characters
-_SYMBOLS, _MANY_SYMBOLS = frozenset("@({[<!|$+%"), 4
+__all__ = [
+    "LEAKED", "MAX_LENGTH", "MIN_LENGTH", "TOO_COMMON", "TOO_LONG", "TOO_SHORT",
+    "Busy", "fault", "hash_password", "look_for_room", "needs_rehash", "verify",
+]  # fmt: skip
 
 # OWASP's parameters: 19 MiB, 2 passes, 1 lane.
 hasher = PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1)
@@ -40,7 +38,12 @@ hasher = PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1)
 # One hash at a time in a process, and so many that wait without keeping a turn: a flood of sign-ins
 # must leave threads, memory and cores to everybody else, and a morning's rush gets through.
 AT_ONCE = 16
+# Places beside them for those who have shown that an account is theirs (a browser that it signed in
+# from before, a session, a mailed link), so that no flood of strangers keeps them out. Each account
+# has one of these at a time: whoever has a few accounts cannot take them all.
+KEPT = 8
 _under_way, _counting = 0, threading.Lock()
+_kept: set[str] = set()  # the accounts that have such a place
 _LESS_URGENT = 5  # nice(2): against a busy thread, about a quarter of a core
 
 T = TypeVar("T")
@@ -50,26 +53,32 @@ class Busy(Exception):
     """Too many passwords are being checked at this moment."""
 
 
-def hash_password(password: str) -> str:
-    """The Argon2id hash to store for a password. Raises `Busy`."""
-    return _in_turn(lambda: hasher.hash(_normal(password)))
+def hash_password(password: str, account: str | None = None) -> str:
+    """The Argon2id hash to store for a password. Raises `Busy`.
+
+    `account`: an account that the person has shown to be theirs; a place is kept for it.
+    """
+    return _in_turn(lambda: hasher.hash(_normal(password)), account)
 
 
-def verify(password: str, stored: str | None) -> bool:
+def verify(password: str, stored: str | None, account: str | None = None) -> bool:
     """Whether the password is the stored one; `None` (unknown user) costs the same and is false.
 
-    Raises `Busy`.
+    `account`: as for `hash_password`. Raises `Busy`.
     """
     try:
-        _in_turn(lambda: hasher.verify(stored or _nobody(), _normal(password)))
+        _in_turn(lambda: hasher.verify(stored or _nobody(), _normal(password)), account)
     except (VerificationError, InvalidHashError):
         return False
     return stored is not None
 
 
-def look_for_room() -> None:
-    """Raise `Busy` if no password can be checked now, before anything else is done for it."""
-    if _under_way >= AT_ONCE:
+def look_for_room(find_account: Callable[[], str | None] = lambda: None) -> None:
+    """Raise `Busy` if no password can be checked now, before anything else is done for it.
+
+    `find_account` is called only when its answer counts.
+    """
+    if _under_way >= AT_ONCE and not _has_kept_place(find_account()):
         raise Busy
 
 
@@ -78,44 +87,59 @@ def needs_rehash(stored: str) -> bool:
     return hasher.check_needs_rehash(stored)
 
 
-def fault(password: str, about: Iterable[str] = ()) -> str | None:
-    """What is wrong with a new password, or `None`.
+class _Queue:
+    """What is to be done, in the order in which it came; kept places take every other turn."""
 
-    `about`: words that an attacker would try first, such as the person's name.
-    """
-    if len(password) < MIN_LENGTH:
-        return TOO_SHORT
-    if len(password) > MAX_LENGTH:
-        return TOO_LONG
-    # The estimate knows the commonest breached passwords, and how they are varied. It is made here,
-    # not where hashes are: at low priority it would keep all others from running for longer.
-    if zxcvbn(_beginning(password), [_beginning(word) for word in about]).guesses < _GUESSES:
-        return TOO_COMMON
-    return None
+    def __init__(self) -> None:
+        self._kept: deque[Callable[[], None]] = deque()
+        self._others: deque[Callable[[], None]] = deque()
+        self._was_kept = False
 
+    def put(self, task: Callable[[], None], is_kept: bool) -> None:
+        (self._kept if is_kept else self._others).append(task)
 
-def _beginning(text: str) -> str:
-    """What is estimated of a text: what is strong in its beginning is strong.
-
-    In small letters: the estimate takes some words in capitals for the commonest of all.
-    """
-    composed = unicodedata.normalize("NFC", text[:MAX_LENGTH]).lower()
-    encodable = composed.encode("utf-8", "replace").decode()[:_ESTIMATED]
-    many = len(_SYMBOLS.intersection(encodable)) > _MANY_SYMBOLS
-    return encodable[:_ESTIMATED_OF_SYMBOLS] if many else encodable
+    def do_next(self) -> None:
+        """Called once for each task, by the one thread that works."""
+        self._was_kept = bool(self._kept) and not (self._was_kept and self._others)
+        (self._kept if self._was_kept else self._others).popleft()()
 
 
-def _in_turn(work: Callable[[], T]) -> T:
+_queue = _Queue()
+
+
+def _in_turn(work: Callable[[], T], account: str | None) -> T:
     global _under_way
     with _counting:
-        look_for_room()
-        _under_way += 1
+        is_kept = _has_kept_place(account)
+        if is_kept and account is not None:
+            _kept.add(account)
+        elif _under_way >= AT_ONCE:
+            raise Busy
+        else:
+            _under_way += 1
     try:
+        done: Future[T] = Future()
         with turns.passed_on():
-            return _worker().submit(work).result()
+            _queue.put(lambda: _do(work, done), is_kept)
+            _worker().submit(_queue.do_next)
+            return done.result()
     finally:
         with _counting:
-            _under_way -= 1
+            if is_kept and account is not None:
+                _kept.discard(account)
+            else:
+                _under_way -= 1
+
+
+def _has_kept_place(account: str | None) -> bool:
+    return account is not None and account not in _kept and len(_kept) < KEPT
+
+
+def _do(work: Callable[[], T], done: "Future[T]") -> None:
+    try:
+        done.set_result(work())
+    except BaseException as error:
+        done.set_exception(error)
 
 
 @cache

@@ -16,6 +16,7 @@ GROUND = {
     "clock",
     "digests",
     "passwords",
+    "password_strength",
     "keys",
     "addresses",
     "parameters",

@@ -29,10 +29,34 @@ from tests.services import free_port
         ("", "unknown"),
         ("x" * 5000, "unknown"),
         ("203.0.113.7:443", "203.0.113.7"),
+        # IPv4 carried in IPv6: NAT64, 6to4, Teredo.
+        ("64:ff9b::203.0.113.7", "203.0.113.7"),
+        ("64:ff9b:1::203.0.113.7", "64:ff9b:1::cb00:7107"),
+        ("64:ff9b:2::203.0.113.7", "64:ff9b:2::/64"),
+        ("2002:cb00:7107:1::1", "203.0.113.7"),
+        ("2001:0:4136:e378:8000:63bf:34ff:8ef8", "203.0.113.7"),
+        ("2001:1:4136:e378:8000:63bf:34ff:8ef8", "2001:1:4136:e378::/64"),
     ],
 )
 def test_one_address(address: str | None, network: str) -> None:
     assert networks.of(address) == network
+
+
+@pytest.mark.parametrize(
+    ("address", "wider"),
+    [
+        ("2001:db8:1:2ff:3::1", [(56, "2001:db8:1:200::/56"), (48, "2001:db8:1::/48")]),
+        ("[2001:db8:1:2ff::1]:443", [(56, "2001:db8:1:200::/56"), (48, "2001:db8:1::/48")]),
+        ("64:ff9b:1::203.0.113.7", []),
+        ("64:ff9b::203.0.113.7", []),
+        ("::ffff:203.0.113.7", []),
+        ("203.0.113.7", []),
+        ("nonsense", []),
+        (None, []),
+    ],
+)
+def test_the_networks_around_it(address: str | None, wider: list[tuple[int, str]]) -> None:
+    assert networks.around(address) == wider
 
 
 def test_pauses_double_up_to_the_longest() -> None:

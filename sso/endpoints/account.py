@@ -119,7 +119,7 @@ def _change_password(visit: Visit, form: ChangePasswordForm) -> str | None:
     old, new = form.old_password.data or "", form.new_password.data or ""
     attempt = limiting.enter(limiting.PASSWORD_CHECK, visit.user.email)
     db.session.commit()  # the transaction must not wait for the checks
-    if not passwords.verify(old, visit.user.password_hash):
+    if not passwords.verify(old, visit.user.password_hash, str(visit.user.id)):
         audit.event("password_change_failed", user=visit.user.id, reason="old password")
         attempt.failed()
         form.old_password.errors = [N_("The old password is not right.")]
@@ -128,7 +128,7 @@ def _change_password(visit: Visit, form: ChangePasswordForm) -> str | None:
     if fault := passwords.fault(new, (visit.user.name, visit.user.email)):
         form.new_password.errors = [fault]
         return None
-    fresh = passwords.hash_password(new)
+    fresh = passwords.hash_password(new, str(visit.user.id))
     if policy.lock(visit) is None or policy.lacks_second_factor(visit):
         db.session.rollback()
         return "ended"  # the way leads to the sign-in page, or back to this one

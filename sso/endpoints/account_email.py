@@ -68,7 +68,7 @@ def _change(visit: Visit, form: ChangeEmailForm) -> str | None:
         return None
     attempt = limiting.enter(limiting.PASSWORD_CHECK, user.email)
     db.session.commit()  # the transaction must not wait for the check
-    if not passwords.verify(form.password.data or "", user.password_hash):
+    if not passwords.verify(form.password.data or "", user.password_hash, str(user.id)):
         audit.event("email_change_failed", user=user.id, reason="password")
         attempt.failed()
         form.password.errors = [N_("The password is not right.")]

@@ -23,7 +23,8 @@ def new_password() -> Response:
     if request.method == "POST":
         db.session.commit()  # the transaction must not wait for the checks
     if request.method == "POST" and form.validate():
-        return _set(secret, passwords.hash_password(form.new_password.data or ""))
+        fresh = passwords.hash_password(form.new_password.data or "", str(found[1].id))
+        return _set(secret, fresh)
     html = render_template(
         "new_password.html",
         form=form,

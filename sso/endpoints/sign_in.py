@@ -7,7 +7,18 @@ from flask import make_response, redirect, render_template, request, url_for
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
-from sso import audit, browser_session, clock, current, headers, limiting, passwords, turns
+from sso import (
+    audit,
+    browser_session,
+    clock,
+    current,
+    email_addresses,
+    headers,
+    known_browser,
+    limiting,
+    passwords,
+    turns,
+)
 from sso.endpoints import authorize, second_factor
 from sso.endpoints.forms import DecisionForm, SignInForm
 from sso.endpoints.onward import step
@@ -30,7 +41,8 @@ _NOTICES = {
 def sign_in() -> Response:
     """Ask who is there. A wrong password and an unknown e-mail look and take the same."""
     if request.method == "POST" and "password" in request.form:
-        passwords.look_for_room()  # under a flood, refusing must cost less than what it spares
+        # Under a flood, refusing must cost less than what it spares.
+        passwords.look_for_room(_known_account)
     waiting, validated = authorize.read_waiting(), None
     if "resume" in request.args and waiting is None:
         return authorize.stale()
@@ -127,7 +139,7 @@ def _authenticate(attempt: limiting.Attempt, email: str, password: str) -> User 
     known = user.password_hash if user and user.disabled_at is None else None
     # The transaction must not wait for Argon2; the check is as costly for an unknown user.
     db.session.commit()  # not rolled back, after which the user would be read anew
-    if not passwords.verify(password, known):
+    if not passwords.verify(password, known, attempt.known_account):
         reason = "password" if known else "disabled or without password" if user else "unknown"
         audit.event("sign_in_failed", user=user.id if user else None, reason=reason)
         attempt.failed()
@@ -135,7 +147,7 @@ def _authenticate(attempt: limiting.Attempt, email: str, password: str) -> User 
     attempt.passed()
     if user is None or known is None:
         return None
-    anew = _rehashed(password, known)
+    anew = _rehashed(password, known, attempt.known_account)
     # What ended meanwhile (a new password, a disabled user) ends this sign-in, too.
     user = users.lock(user.id)
     if user is None or user.password_hash != known:
@@ -145,10 +157,17 @@ def _authenticate(attempt: limiting.Attempt, email: str, password: str) -> User 
     return user
 
 
-def _rehashed(password: str, known: str) -> str | None:
+def _known_account() -> str | None:
+    """The account that is named, if this browser is one that it has signed in from before."""
+    email = request.form.get("email", "")[: email_addresses.LONGEST]
+    return known_browser.mark(email) if known_browser.id_for(email) else None
+
+
+def _rehashed(password: str, known: str, account: str | None) -> str | None:
     """A hash with today's parameters, if the known one has others and there is time for it."""
     with suppress(passwords.Busy):
-        return passwords.hash_password(password) if passwords.needs_rehash(known) else None
+        if passwords.needs_rehash(known):
+            return passwords.hash_password(password, account)
     return None
 
 

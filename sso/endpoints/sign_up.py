@@ -70,7 +70,8 @@ def complete_sign_up() -> Response:
     if request.method == "POST":
         db.session.commit()  # the transaction must not wait for the checks
     if request.method == "POST" and form.validate():
-        return _make(secret, form, passwords.hash_password(form.new_password.data or ""))
+        fresh = passwords.hash_password(form.new_password.data or "", found[0].address)
+        return _make(secret, form, fresh)
     html = render_template("complete_sign_up.html", form=form, user_email=found[0].address)
     return make_response(html)
 

@@ -137,6 +137,60 @@ def test_one_ipv6_customer_is_one_address(app: Flask, user: User) -> None:
     assert guess(stranger(app, "2001:db8:1:3::1")).status == 200
 
 
+def everything_from(app: Flask, addresses: list[str], guess_once: Callable[[], None]) -> int:
+    """How many of these networks' guesses were let in."""
+    let_in = 0
+    for address in addresses:
+        with app.test_request_context(environ_base={"REMOTE_ADDR": address}):
+            try:
+                guess_once()
+            except limiting.TooManyAttempts:
+                continue
+            let_in += 1
+    return let_in
+
+
+RULES = [limiting.SIGN_IN, limiting.SECOND_FACTOR, limiting.PASSKEY, limiting.CLIENT_AUTHENTICATION]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_one_customer_with_many_networks(app: Flask, rule: limiting.Guessing) -> None:
+    def of(prefix: str, many: int) -> list[str]:
+        return [f"2001:db8:{prefix}{number:02x}::1" for number in range(many)]
+
+    numbers = iter(range(1_000_000))
+
+    def wrong() -> None:  # another account each time
+        limiting.enter(rule, f"user{next(numbers)}@example.com").failed()
+
+    free = rule.address.free
+    # A /56 has 256 networks; each of them tries fewer times than one may.
+    tried = everything_from(app, of("1:1", 250) * 5, wrong)
+    assert 2 * free <= tried <= 2 * free + 3
+    assert everything_from(app, of("1:2", 20), wrong) == 20, "its neighbours may"
+    # A /48 has 65 536.
+    more = [address for branch in range(3, 40) for address in of(f"1:{branch:x}", 60)]
+    tried += 20 + everything_from(app, more, wrong)
+    assert 5 * free <= tried <= 5 * free + 5
+    assert everything_from(app, of("2:1", 20), wrong) == 20, "another customer may"
+
+
+@pytest.mark.parametrize(
+    "rule", [limiting.PASSWORD_RESET, limiting.VERIFICATION, limiting.SIGN_UP], ids=lambda r: r.name
+)
+def test_one_customer_asks_for_mails(app: Flask, rule: limiting.Flooding) -> None:
+    numbers = iter(range(1_000_000))
+
+    def ask() -> None:
+        limiting.spend(rule, f"user{next(numbers)}@example.com")
+
+    branch = [f"2001:db8:1:1{number % 256:02x}::1" for number in range(400)]
+    assert everything_from(app, branch, ask) == 2 * rule.address
+    site = [f"2001:db8:1:{number:x}00::1" for number in range(2, 200)] * 4
+    assert everything_from(app, site, ask) == 3 * rule.address
+    assert everything_from(app, ["2001:db8:2::1"], ask) == 1
+
+
 def test_forged_forwarding_headers_make_no_new_address(app: Flask) -> None:
     browser = stranger(app, "203.0.113.1")
     page = browser.open(f"{ORIGIN}{BASE}/sign-in")

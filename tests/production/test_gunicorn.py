@@ -29,7 +29,7 @@ from tests.services import ROOT, Server, wait_for
 
 WANTED = {
     "worker_class": "sso.gunicorn_worker.Worker",
-    "threads": "214",
+    "threads": "222",
     "preload_app": "True",
     "limit_request_line": "8190",
     "graceful_timeout": "30",
@@ -149,7 +149,7 @@ def descriptors(most: int) -> Iterator[None]:
 
 
 def test_connections_that_say_nothing_end_no_worker(tmp_path: Path) -> None:
-    """Under the usual limit of 1024: gunicorn takes 1000, and waits for 214 of them in threads."""
+    """Under the usual limit of 1024: gunicorn takes 1000, and waits for 222 of them in threads."""
     server = Server(tmp_path, workers=1)
     server.flask("db", "upgrade")
     with ExitStack() as opened:

