@@ -108,6 +108,9 @@ TABLE: dict[str, Row] = {
     "consent again": (asking(prompt="consent"), SESSION, CONSENT, OPEN, AskConsent(NEEDED)),
     "consent again, done": (
         asking(RESUMED, prompt="consent"), SESSION, LATELY, OPEN, Answer(uses=SOON)),
+    "consent again, fresh link with a consent later than it": (
+        asking(prompt="consent"), SESSION, replace(CONSENT, given_at=SOON), OPEN,
+        AskConsent(NEEDED)),
     "consent again, but to less": (
         asking(RESUMED, prompt="consent"), SESSION, replace(PARTLY, given_at=SOON), OPEN,
         ONLY_EMAIL),
