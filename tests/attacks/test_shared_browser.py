@@ -86,6 +86,22 @@ def test_signing_in_anew_with_the_password_alone_is_one_factor(
     assert claims["auth_time"] == int(clock.time.timestamp())
 
 
+def test_a_factor_that_is_gone_counts_no_more_when_signing_in_anew(
+    app: Flask, browser: Browser, user: User, clock: Clock
+) -> None:
+    """The session goes on; what it has proven is of the newest sign-in."""
+    client = make_client(app, require_mfa=True, first_party=True)
+    browser.sign_in()
+    enrol_totp(browser)
+    assert browser.authorize(client).code
+    browser.open(f"{ACCOUNT}/factors")
+    browser.submit(action="remove_totp")
+    browser.open(f"{ORIGIN}{BASE}/sign-in")
+    browser.sign_in()
+    assert "code" not in browser.authorize(client).parameters
+    assert browser.page.path.endswith("/account/factors")
+
+
 def test_the_token_of_a_form_from_before_the_sign_in_is_worth_nothing(
     app: Flask, user: User
 ) -> None:

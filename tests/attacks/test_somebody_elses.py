@@ -146,7 +146,7 @@ def test_anothers_consent(app: Flask, browser: Browser, mallory: Browser, user: 
     assert ("decision", "allow") in browser.authorize(other).buttons
     # Nor does withdrawing it take more than the one consent away.
     mallory.authorize(client)
-    mallory.allow()
+    assert mallory.allow().code
     browser.authorize(other)
     browser.allow()
     mallory.open(f"{ORIGIN}{BASE}/account")

@@ -9,7 +9,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import update
 
-from sso import clock
+from sso import clock, passwords
 from sso.extensions import db
 from sso.models import Client, User
 from tests.actors import BASE, ORIGIN, Browser, RelyingParty
@@ -101,6 +101,8 @@ def test_half_way(app: Flask, browser: Browser, user: User, clock: object) -> No
     assert half.sign_in().path.endswith("/second-factor")
     page = half.page
     disable(app, User)
+    assert half.open(f"{ORIGIN}{BASE}/second-factor").path.endswith("/sign-in")
+    half.page = page
     assert half.submit(recovery_code=codes[0]).path.endswith("/sign-in")
     enable(app, User)
     half.page = page
@@ -120,3 +122,23 @@ def test_a_mailed_link(app: Flask, browser: Browser, user: User, mailbox: Mailbo
     enable(app, User)
     browser.open(link)
     assert browser.submit(new_password="another long password").path.endswith("/sign-in")
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_while_the_password_is_checked(
+    app: Flask, browser: Browser, user: User, monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    """No session is begun, which would be good when the user is enabled again."""
+    real = passwords.verify
+
+    def verify(*given: str) -> bool:
+        found = real(*given)
+        disable(app, User)
+        return found
+
+    browser.open(f"{ORIGIN}{BASE}/sign-in")
+    if not again:
+        monkeypatch.setattr(passwords, "verify", verify)
+    browser.sign_in()
+    enable(app, User)
+    assert browser.open(f"{ORIGIN}{BASE}/account").path.endswith("/account") is again

@@ -1,5 +1,6 @@
 """The authorization request that waits while a person signs in: for a day, and for this server."""
 
+import secrets
 from collections.abc import Callable
 from urllib.parse import urlencode
 
@@ -130,3 +131,16 @@ def test_it_is_one_persons_choice(app: Flask, browser: Browser, user: User) -> N
     )
     page = other.open(link)
     assert page.is_at_server, "somebody else's choice gave a code"
+
+
+@pytest.mark.parametrize(("length", "good"), [(3000, True), (7000, False)])
+def test_one_that_fits_into_no_address(
+    browser: Browser, client: RelyingParty, length: int, good: bool
+) -> None:
+    """What is random does not become shorter."""
+    state = secrets.token_urlsafe(length)[:length]
+    page = browser.authorize(client, state=state)
+    assert page.path.endswith("/sign-in") is good
+    if not good:
+        assert page.error == "invalid_request"
+        assert page.parameters["state"] == state

@@ -3,6 +3,9 @@
 import pytest
 from flask import Flask
 
+from sso import notices
+from sso.extensions import db
+from sso.store import users
 from tests.actors import BASE, ORIGIN, Browser
 from tests.factories import PASSWORD, make_user
 from tests.mailbox import Mailbox, text_of
@@ -56,6 +59,17 @@ def test_the_name_when_something_changed(browser: Browser, mailbox: Mailbox) -> 
         action="change_password", old_password=PASSWORD, new_password="another long password"
     )
     check(mailbox, 2)
+
+
+def test_the_name_of_a_factor(app: Flask, browser: Browser, mailbox: Mailbox) -> None:
+    mailbox.read()
+    with app.app_context():
+        user = users.find_by_email("dana@example.com")
+        assert user
+        user.name = "Dana"
+        notices.factor_added(user, MARKUP)
+        db.session.commit()
+    check(mailbox, 1)
 
 
 def test_pages_escape_it_too(browser: Browser) -> None:

@@ -101,6 +101,18 @@ def test_signing_out_again_after_a_delivery(
     assert len({sid for sid, _ in told(app)}) == 2
 
 
+def test_another_session_while_the_first_delivery_waits(
+    app: Flask, clock: Clock, client: RelyingParty, user: User
+) -> None:
+    browsers = [Browser(app), Browser(app)]
+    for browser in browsers:
+        browser.approve(client, scope="openid")
+    for number, browser in enumerate(browsers, 1):
+        browser.open(f"{ORIGIN}{BASE}/sign-out")
+        browser.submit(decision="sign_out")
+        assert len({sid for sid, waits in told(app) if waits}) == number
+
+
 def add(address: str, kind: str) -> bool:
     return mails.add(Mail(kind=kind, address=address, details={}))
 
