@@ -205,6 +205,7 @@ def test_a_reset_by_mail_leaves_the_factor(
 def test_a_change_under_way_while_the_owner_enrols(
     app: Flask,
     user: User,
+    clock: Clock,
     monkeypatch: pytest.MonkeyPatch,
     change: Callable[[Browser], Page],
 ) -> None:
@@ -214,7 +215,7 @@ def test_a_change_under_way_while_the_owner_enrols(
     thief.sign_in()
     thief.open(ACCOUNT)
     enrol = lambda: enrol_totp(owner)  # noqa: E731
-    other = in_between(monkeypatch, account.passwords, "verify", enrol, after=True)
+    other = in_between(monkeypatch, account.passwords, "verify", enrol, after=True, seconds=60)
     change(thief)
     other.join()
     assert not is_signed_in(thief)

@@ -32,12 +32,17 @@ THIEFS = "the password of a thief"
 
 
 def in_between(
-    monkeypatch: pytest.MonkeyPatch, place: Any, name: str, act: Callable[[], object], after: bool
+    monkeypatch: pytest.MonkeyPatch,
+    place: Any,
+    name: str,
+    act: Callable[[], object],
+    after: bool,
+    seconds: float = 2,
 ) -> Thread:
     """Let somebody else's request happen once, before or after this call returns.
 
     In a thread, for contexts and a connection of its own. Where a lock makes it wait for the
-    request that is under way, it ends after that: join it.
+    request that is under way, it ends after that: join it. `seconds`: how long it is waited for.
     """
     real, other = getattr(place, name), Thread(target=act)
 
@@ -45,7 +50,7 @@ def in_between(
         monkeypatch.setattr(place, name, real)
         found = real(*given, **named) if after else None
         other.start()
-        other.join(2)
+        other.join(seconds)
         return found if after else real(*given, **named)
 
     monkeypatch.setattr(place, name, call)
