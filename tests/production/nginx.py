@@ -15,6 +15,7 @@ from cryptography.x509.oid import NameOID
 from tests.machines import Machine
 from tests.services import ROOT, free_port, require
 
+HOST = "localhost"  # a name, as the configuration refuses who asks for an address
 SHIPPED = ROOT / "deploy" / "nginx.conf"
 
 
@@ -25,10 +26,15 @@ class Nginx(Machine):
         super().__init__(folder)
         self.certificate = folder / "fullchain.pem"
         make_certificate(self.certificate, folder / "privkey.pem")
+        self.plain_port = free_port()
         changes = {
+            "login.example.com": HOST,
+            "listen 80 default_server;": f"listen 127.0.0.1:{self.plain_port} default_server;",
+            "listen 443 ssl default_server;": f"listen 127.0.0.1:{self.port} ssl default_server;",
+            "/var/log/nginx/": f"{folder}/",
             "node-1:8000": f"127.0.0.1:{upstream[0]}",
             "node-2:8000": f"127.0.0.1:{upstream[1]}",
-            "listen 80;": f"listen 127.0.0.1:{free_port()};",
+            "listen 80;": f"listen 127.0.0.1:{self.plain_port};",
             "listen 443 ssl;": f"listen 127.0.0.1:{self.port} ssl;",
             "/etc/ssl/sso/": f"{folder}/",
         }
@@ -48,7 +54,7 @@ class Nginx(Machine):
 
     @property
     def origin(self) -> str:
-        return f"https://127.0.0.1:{self.port}"
+        return f"https://{HOST}:{self.port}"
 
     def command(self) -> list[str]:
         nginx = require("nginx", shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin"))
@@ -89,7 +95,7 @@ def changed(text: str, changes: dict[str, str]) -> str:
 
 
 def make_certificate(certificate: Path, private_key: Path) -> None:
-    """For 127.0.0.1, signed by itself."""
+    """For this machine, signed by itself."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
     now = datetime.datetime.now(datetime.UTC)
@@ -103,7 +109,9 @@ def make_certificate(certificate: Path, private_key: Path) -> None:
         .not_valid_after(now + datetime.timedelta(days=1))
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(
-            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]),
+            x509.SubjectAlternativeName(
+                [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName(HOST)]
+            ),
             critical=False,
         )
         .sign(key, hashes.SHA256())
