@@ -57,6 +57,8 @@ forwarded_allow_ips = ""
 forwarder_headers = ""
 secure_scheme_headers: dict[str, str] = {}
 
+# For who turns it on: without queries and without the Referer, where codes and links stand.
+access_log_format = '%(h)s %(t)s "%(m)s %(U)s %(H)s" %(s)s %(B)s %(L)s "%(a)s"'
 logconfig_dict = logs.for_gunicorn(os.environ)
 logger_class = Logger
 metrics.prepare()

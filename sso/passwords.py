@@ -10,6 +10,7 @@ import unicodedata
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from typing import TypeVar
 
@@ -150,8 +151,10 @@ def _worker() -> ThreadPoolExecutor:
 
 def _step_back() -> None:
     # Linux gives every thread a priority of its own; elsewhere it is the whole process.
+    # Where it is not allowed (a system call filter), a hash is as urgent as all else.
     if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LESS_URGENT)
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LESS_URGENT)
 
 
 def _normal(password: str) -> bytes:

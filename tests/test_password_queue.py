@@ -1,5 +1,6 @@
 """Who has shown that an account is theirs has a place in the queue, however many others wait."""
 
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Event
@@ -212,3 +213,17 @@ def test_a_stranger_has_none(app: Flask, monkeypatch: pytest.MonkeyPatch) -> Non
     browser.open(f"{ORIGIN}{BASE}/sign-in")
     monkeypatch.setattr(passwords, "AT_ONCE", 0)
     assert browser.sign_in().status == 503
+
+
+def test_where_no_priority_may_be_set_passwords_are_checked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def forbidden(*_: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "setpriority", forbidden)
+    passwords._worker.cache_clear()
+    try:
+        assert passwords.verify(PASSWORD, passwords.hash_password(PASSWORD))
+    finally:
+        passwords._worker.cache_clear()

@@ -87,6 +87,17 @@ def test_its_access_log_is_written_for_who_asks(accesslog: str | None, written: 
     assert Logger(config).access_log_enabled is written
 
 
+def test_its_access_log_has_no_queries(tmp_path: Path) -> None:
+    with Server(tmp_path, workers=1).running("--access-logfile", "-") as server:
+        requests.get(
+            f"{server.base_url}/new-password?token=a-secret",
+            headers={"Referer": "https://x.example/?token=a-secret"},
+            timeout=20,
+        )
+        wait_for(lambda: '"GET /api/auth/new-password HTTP/1.1" 410' in server.log, "its line")
+        assert "a-secret" not in server.log
+
+
 def test_a_forked_process_has_connections_of_its_own(cluster: Postgresql, tmp_path: Path) -> None:
     app = create_app(environ_of(cluster.url), tmp_path)
     before = backend(app)

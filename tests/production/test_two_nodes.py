@@ -81,54 +81,69 @@ def test_the_configuration_is_valid(site: Site) -> None:
     assert "warn" not in checked.stderr
 
 
+SECRET = "a-secret-in-a-query"
+
+
 def test_no_query_is_logged(site: Site) -> None:
-    """Neither while the nodes answer nor while they are away: a link of a mail is a live secret."""
-    link = f"{site.known.base_url}/new-password?token=a-live-secret"
-    headers = {"Referer": f"{link}&from=a-page", "User-Agent": "a browser"}
-    assert requests.get(link, headers=headers, timeout=20).status_code in (200, 410)
+    """Neither of what is answered, nor of what goes wrong, nor the Referer's."""
+    front, headers = site.front, {"Referer": f"https://localhost/x?token={SECRET}"}
+    path = f"/api/auth/new-password?token={SECRET}"
+    told = [requests.get(front.origin + path, headers=headers, timeout=20).status_code]
+    told.append(
+        requests.post(
+            front.origin + path, data="x" * 300_000, headers=headers, timeout=20
+        ).status_code
+    )
+    plain = f"http://localhost:{front.plain_port}{path}"
+    told.append(requests.get(plain, allow_redirects=False, timeout=20).status_code)
+    told.append(requests.get(f"{front.origin}/readyz?{SECRET}", timeout=20).status_code)
     for node in (site.one, site.two):
         node.stop()
-    assert requests.get(link, headers=headers, timeout=20).status_code == 503
-    wait_for(lambda: " 503 " in site.front.access_log, "the line on the log")
-    assert '"GET /api/auth/new-password HTTP/1.1" 503' in site.front.access_log
-    assert f"127.0.0.1:{site.one.port}" in site.front.access_log
-    assert "a browser" in site.front.access_log
-    assert "a-live-secret" not in site.front.logs
-    assert "a-page" not in site.front.logs
+    told.append(requests.get(front.origin + path, headers=headers, timeout=20).status_code)
+    assert told == [410, 413, 308, 200, 503]
+    log = (front.folder / "access.log").read_text()
+    assert log.count("/api/auth/new-password HTTP/1.1") == 4, log
+    assert '"GET /readyz HTTP/1.1" 200 ' in log
+    everything = [*front.folder.glob("*.log"), front.folder / "output"]
+    assert [one.name for one in everything if SECRET in one.read_text()] == []
 
 
-def test_http_leads_to_the_one_name(site: Site) -> None:
-    answer = requests.get(
-        f"http://localhost:{site.front.plain_port}/api/auth/sign-in?a=b",
-        allow_redirects=False,
-        timeout=20,
-    )
-    assert answer.status_code == 308
-    assert answer.headers["Location"] == f"{site.known.base_url}/sign-in?a=b"
+def raw(front: Nginx, port: int, host: str, *, encrypted: bool, sni: str | None = None) -> bytes:
+    """The answer to a request for this host."""
+    trusting = ssl.create_default_context(cafile=str(front.certificate))
+    trusting.check_hostname = False
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as plain:
+        connection = trusting.wrap_socket(plain, server_hostname=sni) if encrypted else plain
+        with connection:
+            line = (
+                f"GET /api/auth/oauth2/jwks HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+            )
+            connection.sendall(line.encode())
+            found = b""
+            while data := connection.recv(4096):
+                found += data
+            return found
 
 
-@pytest.mark.parametrize("name", ["evil.example", "127.0.0.1", "localhost.evil.example", ""])
-def test_any_other_name_gets_no_answer(site: Site, name: str) -> None:
-    line = f"GET /api/auth/sign-in HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", site.front.plain_port), timeout=20) as plain:
-        plain.sendall(line.encode())
-        assert b"evil" not in (answer := plain.recv(1000))
-        assert answer == b"" or b" 400 " in answer  # without a name it is no HTTP
-    context = ssl.create_default_context(cafile=str(site.front.certificate))
-    where = ("127.0.0.1", site.front.port)
-    with (
-        socket.create_connection(where, timeout=20) as raw,
-        context.wrap_socket(raw, server_hostname="localhost") as secure,
-    ):
-        secure.sendall(line.encode())
-        assert (answer := secure.recv(1000)) == b"" or b" 400 " in answer
-    unknown = ssl.create_default_context()
-    unknown.check_hostname, unknown.verify_mode = False, ssl.CERT_NONE
-    with (
-        socket.create_connection(where, timeout=20) as raw,
-        pytest.raises(ssl.SSLError, match=r"(?i)unrecognized.name"),
-    ):
-        unknown.wrap_socket(raw, server_hostname=name or None)
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1", "localhost.evil.example", "x", ""])
+def test_other_hosts_get_no_answer(site: Site, host: str) -> None:
+    front = site.front
+    for port, encrypted in ((front.plain_port, False), (front.port, True)):
+        found = raw(front, port, host, encrypted=encrypted, sni="localhost")
+        assert b"Location" not in found
+        assert b"keys" not in found
+        if host:  # nginx itself answers an empty one with 400
+            assert found == b""
+    if host:
+        with pytest.raises(ssl.SSLError):
+            raw(front, front.port, host, encrypted=True, sni=host)
+
+
+def test_the_host_is_answered_and_led_to_https(site: Site) -> None:
+    front = site.front
+    found = raw(front, front.plain_port, "LOCALHOST:80", encrypted=False)
+    assert b"Location: https://localhost/api/auth/oauth2/jwks\r\n" in found
+    assert b"keys" in raw(front, front.port, "localhost", encrypted=True, sni="localhost")
 
 
 def test_sign_in_on_one_node_and_go_on_at_the_other(site: Site) -> None:
