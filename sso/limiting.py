@@ -11,8 +11,7 @@ Flooding: `limiting.spend(limiting.PASSWORD_RESET, email)` counts every request.
 address gets is counted, in silence, where they are owed (`store.mails`).
 
 Both raise `TooManyAttempts` (429 with Retry-After) before anything depends on whether the account
-exists. IPv6 addresses count by /64; as one customer may have a whole /48, its /56 and its /48 are
-counted as well, with larger budgets.
+exists. IPv6 counts by /64, and with larger budgets by /56 and /48, which one customer may have.
 """
 
 from dataclasses import dataclass, replace
@@ -96,8 +95,7 @@ SECOND_FACTOR = Guessing(
 )
 # Somebody at a browser that was left signed in, who looks for the password.
 PASSWORD_CHECK = Guessing("password_check", Pauses(5, 900), _OFFICE, Pauses(10, 900))
-# Eight digits; each of the many sessions that a stolen password begins has a code of its own, and
-# browsers that it signed in from are known.
+# Eight digits; each session that a stolen password begins has a code of its own.
 EMAILED_CODE = Guessing("emailed_code", Pauses(5, 900), _OFFICE, Pauses(10, 900))
 # Nothing to guess there, but each failure is a row of the audit trail.
 PASSKEY = Guessing("passkey", pair=_OFFICE, address=_OFFICE)
@@ -208,9 +206,9 @@ def words(seconds: int) -> str:
             "Too many attempts. Please wait %(seconds)s seconds, then try again.", seconds=seconds
         )
     else:
+        minutes = -(-seconds // 60)
         text = gettext(
-            "Too many attempts. Please wait %(minutes)s minutes, then try again.",
-            minutes=-(-seconds // 60),
+            "Too many attempts. Please wait %(minutes)s minutes, then try again.", minutes=minutes
         )
     return str(text)
 
