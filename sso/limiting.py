@@ -24,8 +24,7 @@ from werkzeug.exceptions import TooManyRequests
 from sso import audit, clock, current, known_browser, networks
 from sso.limit_storage import LimitStorage
 
-HOUR, DAY = 3600, 24 * 3600
-_EXTENSION = "sso.limits"
+HOUR, DAY, _EXTENSION = 3600, 24 * 3600, "sso.limits"
 
 
 class TooManyAttempts(TooManyRequests):
