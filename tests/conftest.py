@@ -14,8 +14,8 @@ from argon2 import PasswordHasher
 from flask import Flask
 from sqlalchemy import MetaData, NullPool, Table, create_engine, delete, event, insert, select
 
+from sso import audit_trail, create_app, migrating, passwords, turns
 from sso import clock as sso_clock
-from sso import create_app, migrating, passwords, turns
 from sso.extensions import db
 from sso.jobs.key_rotation import ensure_keys
 from sso.models import Base, User
@@ -125,6 +125,8 @@ def make_app(database_url: str | None, tmp_path: Path) -> Iterator[Callable[...,
 
     yield make
     for app in made:
+        if ON_POSTGRESQL:  # the next test has the same database
+            audit_trail.flush(app)
         with app.app_context():
             db.engine.dispose()
 

@@ -97,10 +97,10 @@ def test_a_grant_stays_for_each_of_them_alone(
     browser.approve(client, scope=SCOPE)
     browser.open(f"{ORIGIN}{BASE}/sign-out")
     browser.submit(decision="sign_out")
-    clock.move(minutes=10)  # a code may be registered to live for so long
+    clock.move(minutes=9)  # a code may be set to live for ten
     purge(app)
     assert [count(app, table) for table in (AuthorizationCode, Grant)] == [1, 1]
-    clock.move(minutes=3)
+    clock.move(minutes=4)
     purge(app)
     assert [count(app, table) for table in (AuthorizationCode, Grant)] == [0, 0]
     client.exchange(browser.approve(client, scope=SCOPE).code)
