@@ -169,6 +169,7 @@ class AuthorizationCodeGrant(TokenResponse, AuthlibAuthorizationCodeGrant):
         if self.presented is None or self.presented.approval is None:
             self._note_reason(digest, client)
             raise InvalidGrantError("What the user approved with this code has ended.")
+        self.request.details["user"] = self.presented.approval.user_id
         if redirect_uri != self.presented.redirect_uri:
             raise InvalidGrantError(
                 "The 'redirect_uri' does not match the one of the authorization request."

@@ -48,6 +48,7 @@ class RefreshTokenGrant(TokenResponse, AuthlibRefreshTokenGrant):
         if self.presented is None:
             self._note_reason(digest, client_id)
             raise InvalidGrantError("The refresh token's grant has ended.")
+        self.request.details["user"] = self.presented.user_id
         if family_ends_at(self.presented.created_at) <= clock.now():
             raise InvalidGrantError(
                 "The user approved this too long ago, and has to be asked for approval again."

@@ -14,13 +14,17 @@ from sqlalchemy import select, update
 from sso import clock as sso_clock
 from sso import digests
 from sso.extensions import db
-from sso.models import BrowserSession, Client, Grant, Token, User
-from sso.store import codes, grants, tokens
+from sso.flow import narrowing
+from sso.models import BrowserSession, Client, Consent, Grant, Token, User
+from sso.store import approvals, codes, tokens
+from sso.store.approvals import Approval
 from tests.actors import Browser, RelyingParty
 from tests.conftest import Clock
 from tests.factories import make_client, make_user
 
 SCOPE = "openid email"
+SUCCESSOR = digests.digest("none that was issued")
+OFFLINE = f"{SCOPE} offline_access"
 
 
 @pytest.fixture
@@ -36,7 +40,7 @@ class Held:
     def __init__(self, app: Flask) -> None:
         make_user(app)
         self.app, browser = app, Browser(app)
-        self.client = make_client(app, scope=SCOPE)
+        self.client = make_client(app, scope=OFFLINE)
         self.other = make_client(app, name="Other", scope=SCOPE)
         answer = self.client.exchange(browser.approve(self.client, scope=SCOPE).code)
         self.refresh = digests.digest(answer.get_json()["refresh_token"])
@@ -55,12 +59,16 @@ class Held:
         """By each of the statements that look something up: an approval that lives."""
         client_id, now = (client or self.client).client_id, sso_clock.now()
         with self.app.app_context():
-            _, presented = codes.find_with_client(client_id, self.code, now)
+            row, presented = codes.find_with_client(client_id, self.code, now)
             _, approval = tokens.find_with_client(client_id, self.refresh, now)
-            live = grants.find_live(self.grant, client_id)
+            live = approvals.find(self.grant, client_id)
             db.session.rollback()
-        by_code = presented is not None and presented.approval is not None
-        return [by_code, approval is not None, live is not None]
+        return [_lives(row, one) for one in (presented and presented.approval, approval, live)]
+
+    def goes_offline(self) -> None:
+        """What was approved, and is allowed, outlives its session."""
+        self.change(Grant, scope=OFFLINE)
+        self.change(Consent, scope=OFFLINE)
 
     def used(self, client: RelyingParty | None = None) -> list[bool]:
         """By each of the statements that use something up; undone at the end."""
@@ -72,6 +80,12 @@ class Held:
             ]
             db.session.rollback()
         return found
+
+
+def _lives(client: Client | None, approval: Approval | None) -> bool:
+    if client is None or approval is None:
+        return False
+    return narrowing.allowed(client, approval.user.groups, approval).refusal is None
 
 
 @pytest.fixture
@@ -97,14 +111,14 @@ def test_the_session_has_ended(held: Held, column: str) -> None:
     """Without `offline_access`; its grant may not be marked yet."""
     held.change(BrowserSession, **{column: sso_clock.now()})
     assert held.found() == [False] * 3
-    held.change(Grant, scope=f"{SCOPE} offline_access")
+    held.goes_offline()
     assert held.found() == [True] * 3
 
 
 def test_the_session_is_purged(held: Held) -> None:
     held.change(Grant, session_id=None)
     assert held.found() == [False] * 3
-    held.change(Grant, scope=f"{SCOPE} offline_access")
+    held.goes_offline()
     assert held.found() == [True] * 3
 
 
@@ -134,9 +148,9 @@ def test_once(held: Held) -> None:
         assert not tokens.use_refresh(held.refresh, client_id, now)
         db.session.commit()
         assert codes.find_used(held.code, client_id)
-        assert tokens.find_used_refresh(held.refresh, client_id)
+        assert tokens.find_used_refresh(held.refresh, client_id, SUCCESSOR)
         assert not codes.find_used(held.code, held.other.client_id)
-        assert not tokens.find_used_refresh(held.refresh, held.other.client_id)
+        assert not tokens.find_used_refresh(held.refresh, held.other.client_id, SUCCESSOR)
 
 
 def test_the_reuse_of_what_has_ended_ends_nothing_more(held: Held) -> None:
@@ -146,11 +160,11 @@ def test_the_reuse_of_what_has_ended_ends_nothing_more(held: Held) -> None:
         db.session.commit()
     held.change(Grant, ended_at=sso_clock.now())
     with held.app.app_context():
-        assert tokens.find_used_refresh(held.refresh, client_id) is None
+        assert tokens.find_used_refresh(held.refresh, client_id, SUCCESSOR) is None
 
 
 def test_what_is_not_used_is_no_reuse(held: Held) -> None:
     with held.app.app_context():
         client_id = held.client.client_id
         assert codes.find_used(held.code, client_id) is None
-        assert tokens.find_used_refresh(held.refresh, client_id) is None
+        assert tokens.find_used_refresh(held.refresh, client_id, SUCCESSOR) is None
