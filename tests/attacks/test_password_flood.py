@@ -117,9 +117,15 @@ def test_a_known_device_gets_in_while_strangers_fill_the_queue(server: Server) -
 def test_one_site_is_stopped_and_strangers_get_in_again(server: Server) -> None:
     with flood(server, lambda number: f"2001:db8:1:{number:x}::1") as statuses:
         wait_for(lambda: statuses[429] >= 100, "the limit of the site", 300)
-        tries = [
-            Person(server, f"198.51.100.{number}").sign_in("dana@example.com", PASSWORD)
-            for number in range(3)
-        ]
+        entered = [gets_in(Person(server, f"198.51.100.{number}")) for number in range(3)]
         assert statuses[200] < 240
-    assert [is_in(answer) for answer in tries] == [True] * 3
+    assert entered == [True] * 3
+
+
+def gets_in(stranger: Person) -> bool:
+    """What the site is still let in with takes turns, too: a 503 says to try again."""
+    for _ in range(20):
+        if is_in(stranger.sign_in("dana@example.com", PASSWORD)):
+            return True
+        time.sleep(0.5)
+    return False

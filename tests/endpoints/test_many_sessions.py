@@ -27,7 +27,7 @@ def leave_sessions(app: Flask, user: User, count: int, **more: object) -> None:
             values = {"created_at": seen, "expires_at": now + timedelta(days=9), **more}
             db.session.add(
                 BrowserSession(
-                    digest=f"{user.id}-{number}-{more}", user_id=user.id, auth_time=seen,
+                    digest=f"{user.id}-{number}-{more}"[:80], user_id=user.id, auth_time=seen,
                     last_seen_at=seen, amr="pwd", acr="1", **values,
                 )
             )  # fmt: skip
