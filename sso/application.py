@@ -75,7 +75,7 @@ def flask_settings(settings: Settings) -> dict[str, object]:
     # The __Host- prefix demands Path=/ and Secure; without https the base path binds the cookie.
     return {
         "SECRET_KEY": settings.secret_key,
-        # What the secret key before this one signed is read, and signed anew with this one.
+        # What the secret key before this one signed is read, and signed again with this one.
         "SECRET_KEY_FALLBACKS": list(settings.secret_keys[1:]) or None,
         "WTF_CSRF_SECRET_KEY": settings.signing_secrets,
         "SESSION_COOKIE_NAME": "__Host-sso" if settings.is_https else "sso_browser",
@@ -84,7 +84,7 @@ def flask_settings(settings: Settings) -> dict[str, object]:
         "SESSION_COOKIE_HTTPONLY": True,
         "SESSION_COOKIE_SAMESITE": "Lax",
         "PERMANENT_SESSION_LIFETIME": settings.session_lifetime,
-        # The cookie is signed anew when the session is prolonged (browser_session.touch).
+        # The cookie is signed again when the session is prolonged (browser_session.touch).
         "SESSION_REFRESH_EACH_REQUEST": False,
         "MAX_CONTENT_LENGTH": turns.MAX_BODY,
         # A sign-in page left open overnight still works; the token lives as long as the cookie.

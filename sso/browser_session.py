@@ -178,7 +178,7 @@ def step_up(visit: sessions.Visit, second: str) -> None:
     """Note a second factor, given by its methods, in a session that goes on. Does not commit.
 
     The identifier is a new one, as at each rise of what a session may do. `auth_time` stays: the
-    user did not sign in anew.
+    user did not sign in again.
     """
     secret = digests.make(digests.SESSION)
     visit.session.digest = digests.digest(secret)

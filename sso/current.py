@@ -26,7 +26,7 @@ def key_ring() -> "KeyRing":
 
 
 def forget_keys() -> None:
-    """Read the keys anew at the next use; a command has no key ring that could be out of date."""
+    """Read the keys again at the next use; a command has no key ring that could be out of date."""
     if "sso.keys" in current_app.extensions:
         key_ring().reload()
 

@@ -13,7 +13,7 @@ from sso import audit
 from sso.models import BrowserSession, Client, Grant, User
 from sso.store import consents, grants, logout_deliveries, sessions, users
 
-MOST_SESSIONS = 50  # of one user: whoever has a password makes no more than can be ended at once
+MOST_SESSIONS = 50  # of one user: anyone who has a password makes no more than can be ended at once
 _AT_ONCE = 500  # sessions named in one statement
 
 
@@ -39,7 +39,7 @@ def surplus_of_user(user_id: UUID) -> None:
 
 
 def _sessions(user_id: UUID, reason: str, *conditions: ColumnElement[bool]) -> int:
-    # First the sessions: whoever gets a grant in one of them now waits for us, and gets none.
+    # First the sessions: anyone who gets a grant in one of them now waits for us, and gets none.
     ended = sessions.end(*conditions)
     for start in range(0, len(ended), _AT_ONCE):
         some = ended[start : start + _AT_ONCE]

@@ -89,7 +89,8 @@ def report(message: str, status: int, error: str | None) -> str:
     """Log what a page says. Gives the id by which the page and the line are found together."""
     error_id = secrets.token_hex(4)
     line = "error page %s: %s %s %s: %s"
-    logger.info(line, error_id, status, request.path, error or "-", message)
+    path = refusals.shown_path(request.path)
+    logger.info(line, error_id, status, path, error or "-", message)
     return error_id
 
 
@@ -146,7 +147,7 @@ def _form_expired(error: CSRFError) -> Response:
             mend=gettext("Allow cookies for this address, then try again."),
             way_on=(gettext("Try again"), _here()),
         )
-    # Left open while another tab signed in or out: the same page anew, which leads on from there.
+    # Left open while another tab signed in or out: the same page again, which leads on from there.
     return Response(status=303, headers={"Location": _here()})
 
 

@@ -1,4 +1,4 @@
-"""The key ring: signing keys imported once per process, noticed anew when they change.
+"""The key ring: signing keys imported once per process, noticed again when they change.
 
 Importing an RSA private key costs as much as a hundred signatures, so no request does it.
 """
@@ -173,7 +173,7 @@ class KeyRing:
         return self._view().jwks
 
     def reload(self) -> None:
-        """Read the keys anew at the next use."""
+        """Read the keys again at the next use."""
         self._loaded_at = None
 
     def _view(self) -> _Loaded:

@@ -93,7 +93,7 @@ class LimitStorage:
 
 
 def _connect(url: str) -> RedisStorage:
-    """Nothing is sent yet. A connection that went stale is made anew once."""
+    """Nothing is sent yet. A connection that went stale is made again once."""
     # Here, because a server without Redis has no use for these 6 MB.
     from redis.backoff import NoBackoff
     from redis.retry import Retry

@@ -41,7 +41,7 @@ hasher = PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1)
 AT_ONCE = 16
 # Places beside them for those who have shown that an account is theirs (a browser that it signed in
 # from before, a session, a mailed link), so that no flood of strangers keeps them out. Each account
-# has one of these at a time: whoever has a few accounts cannot take them all.
+# has one of these at a time: anyone who has a few accounts cannot take them all.
 KEPT = 8
 _under_way, _counting = 0, threading.Lock()
 _kept: set[str] = set()  # the accounts that have such a place

@@ -50,7 +50,7 @@ def seal(waiting: SealedRequest) -> str:
 def unseal(text: str) -> SealedRequest | None:
     """The request, or `None` when it was not sealed by us or came in longer ago than `MAX_AGE`.
 
-    Each step seals it anew: the time of the seal would let it live as long as it is used.
+    Each step seals it again: the time of the seal would let it live as long as it is used.
     """
     found = expired(text)
     if found is None or found.asked_at is None or clock.now() - found.asked_at > MAX_AGE:

@@ -116,7 +116,7 @@ def passed_on() -> Iterator[None]:
 def sit_out() -> None:
     """Pass the turn on for a moment, as `passed_on`, if there is a place to wait in.
 
-    Whoever asks again and again over one connection then asks less often, at no cost.
+    Anyone who asks again and again over one connection then asks less often, at no cost.
     """
     if not _to_wait.acquire(blocking=False):
         return

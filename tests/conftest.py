@@ -70,7 +70,7 @@ class Rows:
             self.rows = [connection.execute(select(t)).mappings().all() for t in self.tables]
 
     def restore(self) -> None:
-        """As after the migration; whoever the last test left connected is sent away."""
+        """As after the migration; anyone that the last test left connected is sent away."""
         with self.engine.begin() as connection:
             connection.exec_driver_sql(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "

@@ -80,7 +80,7 @@ def verify(head: str | None, as_json: bool) -> None:
     """Seal what is new, then look for events that were changed, removed or moved.
 
     Note the head that it tells, somewhere else than in this database, and give it the next time:
-    so even a whole chain that was cut off or made anew is found.
+    so even a whole chain that was cut off or made again is found.
     """
     seen = _head(head) if head else None
     problem = None

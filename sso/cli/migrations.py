@@ -37,7 +37,7 @@ def _made() -> click.Group:
 
 
 def _for_developers(command: click.Command) -> click.Command:
-    """They make migrations: whoever runs a server has no use for them."""
+    """They make migrations: anyone who runs a server has no use for them."""
     hidden = copy(command)
     hidden.hidden = True
     return hidden

@@ -41,7 +41,7 @@ def reencrypt(over_faults: bool, as_json: bool) -> None:
                     for name, one in report.items()})  # fmt: skip
     else:
         print_table(
-            ("WHAT", "ENCRYPTED ANEW", "OPENED BY NEITHER KEY"),
+            ("WHAT", "RE-ENCRYPTED", "OPENED BY NEITHER KEY"),
             [(name, one.changed, len(one.unreadable)) for name, one in report.items()],
         )
         for name, one in report.items():
@@ -67,7 +67,7 @@ def _reseal_audit_events(over_faults: bool) -> Count:
         return Count(0)
     if not over_faults and (faults := audit_chain.verify().faults):
         raise Failure(
-            f"the audit trail is not whole: {faults[0]}; all else is encrypted anew. See: flask "
+            f"the audit trail is not whole: {faults[0]}; all else is encrypted again. See: flask "
             "audit verify; then go on with --over-faults, which leaves the traces as they are"
         )
     sealed, told = 0, _progress("audit events")

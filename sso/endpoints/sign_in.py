@@ -138,7 +138,7 @@ def _authenticate(attempt: limiting.Attempt, email: str, password: str) -> User 
     user = users.find_by_email(email) if "\0" not in email else None
     known = user.password_hash if user and user.disabled_at is None else None
     # The transaction must not wait for Argon2; the check is as costly for an unknown user.
-    db.session.commit()  # not rolled back, after which the user would be read anew
+    db.session.commit()  # not rolled back, after which the user would be read again
     if not passwords.verify(password, known, attempt.known_account):
         reason = "password" if known else "disabled or without password" if user else "unknown"
         audit.event("sign_in_failed", user=user.id if user else None, reason=reason)

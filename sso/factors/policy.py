@@ -18,7 +18,7 @@ FRESH_SIGN_IN = timedelta(minutes=5)  # to change factors, or to ask for an emai
 RECENT_FACTOR = timedelta(minutes=15)  # to change the password or the email address
 ALLOWED_FOR = timedelta(minutes=15)  # to add the first factor, after a code or a link allowed it
 SETUP = timedelta(minutes=15)  # to scan a QR code and type a code back
-# Whoever has the password alone can redirect the account's mail; the owner needs time to notice.
+# Anyone who has the password alone can redirect the account's mail; the owner needs time to notice.
 EMAIL_SETTLES = timedelta(days=7)
 
 

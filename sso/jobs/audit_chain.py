@@ -198,7 +198,7 @@ class _Walk:
             yield "the last event is not the one that was sealed last"
         if not self.has_seen:
             yield (
-                "the head that you noted is not in this chain: it was cut off or made anew (after "
+                "the head that you noted is not in this chain: it was cut off or made again (after "
                 "a change of the secret key see: flask audit list --event audit_resealed)"
             )
 

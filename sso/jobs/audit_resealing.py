@@ -1,6 +1,6 @@
-"""Seals the audit chain anew, with the secret key that replaces the one it was sealed with.
+"""Seals the audit chain again, with the secret key that replaces the one it was sealed with.
 
-Whoever has the old secret key and writes to the database could make a chain that looks whole. So
+Anyone who has the old secret key and writes to the database could make a chain that looks whole. So
 each event is verified with the old key and sealed with the new one, in batches and from the oldest
 on, while the service runs; new events go on getting old seals until the last batch has caught up.
 An event that was tampered with keeps the seal it has, so that it goes on being found.
@@ -38,7 +38,7 @@ def is_due() -> bool:
 
 
 def step(over_faults: bool = False) -> Step:
-    """Seal the next batch anew; commits. Raises `ChainBroken`, and leaves the chain as it was.
+    """Seal the next batch again; commits. Raises `ChainBroken`, and leaves the chain as it was.
 
     `over_faults`: go on behind events that were tampered with; a person has seen them. Where the
     ends are forged, or their secret key is lost, that is behind the last event.

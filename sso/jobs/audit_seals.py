@@ -1,6 +1,6 @@
 """The seals of the audit chain: what they cover, and which secret key made them.
 
-A chain stays with the secret key that it was begun with until it is sealed anew from its beginning
+A chain stays with the secret key that it was begun with until it is sealed again from its beginning
 (`audit_resealing`). While that is under way, the events up to `resealed_number` and the ends have
 seals of the new secret key, all later ones of the old.
 """

@@ -69,7 +69,7 @@ def _check_peer(sock: socket.socket) -> None:
 
 
 def _break(connection: HTTPConnection, late: Event) -> None:
-    """End a call that takes too long: whoever waits on the socket is woken."""
+    """End a call that takes too long: anyone who waits on the socket is woken."""
     late.set()
     if connection.sock is not None:
         with suppress(OSError):

@@ -15,7 +15,7 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.005, 0.5
 def batches(size: int = BATCH) -> Iterator[tuple[str, int]]:
     """Purge the whole database; tells each batch's table and deleted rows, after its commit.
 
-    Pauses when asked for the next batch. May be left at any point; a purge that begins anew finds
+    Pauses when asked for the next batch. May be left at any point; a purge that begins again finds
     the rest.
     """
     for expiry in expired.EXPIRIES:

@@ -19,7 +19,7 @@ BATCH = 100
 
 
 class Count(NamedTuple):
-    """How many rows were encrypted anew, and those that no secret key opens."""
+    """How many rows were encrypted again, and those that no secret key opens."""
 
     changed: int
     unreadable: tuple[str, ...] = ()

@@ -62,7 +62,7 @@ add("sso_outbox_oldest_seconds", "How long the oldest has waited.", _outbox_ages
 
 
 class GaugeCollector(Collector):
-    """Reads every gauge anew; one that can't be read is left out and counted as failed."""
+    """Reads every gauge again; one that can't be read is left out and counted as failed."""
 
     def __init__(self, app: Flask) -> None:
         self._app = app

@@ -19,7 +19,7 @@ _PREFIX = "sso-metrics-"
 def prepare() -> None:
     """Make the folder that the workers share; the master calls it before it loads the application.
 
-    Each master has its own: one that replaces another (USR2) begins anew.
+    Each master has its own: one that replaces another (USR2) begins again.
     """
     if not any(os.environ.get(name) for name in ("SSO_METRICS_PORT", "SSO_METRICS_PORT_FILE")):
         return

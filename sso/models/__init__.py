@@ -78,6 +78,6 @@ def __getattr__(name: str) -> Any:
 
 
 def load_all() -> None:
-    """Load every table, for whoever asks the metadata which there are."""
+    """Load every table, for anyone who asks the metadata which there are."""
     for module in _MODULES.values():
         import_module(module)

@@ -57,7 +57,7 @@ class AuditChain(Base):
     head_number: Mapped[int] = mapped_column(BigInteger, default=0)
     head_seal: Mapped[str] = mapped_column(String(64), default="")
     seal: Mapped[str] = mapped_column(String(64))
-    # While the chain is sealed anew with another secret key: the last event that is, and the seals
+    # While the chain is sealed again with another secret key: the last event that is, and the seals
     # that it had and has.
     resealed_number: Mapped[int | None] = mapped_column(BigInteger)
     resealed_old_seal: Mapped[str | None] = mapped_column(String(64))

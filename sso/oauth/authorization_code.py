@@ -28,7 +28,7 @@ BENIGN_REUSE = timedelta(seconds=1)
 
 
 class Overtaken(Exception):
-    """What the decision was made from has changed under way: decide anew."""
+    """What the decision was made from has changed under way: decide again."""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ class ProtocolResponse(Response):
     """An answer whose headers go out as they are; its body is a text, and so has its length."""
 
     def get_wsgi_headers(self, environ: "WSGIEnvironment") -> Headers:
-        # Werkzeug copies them, and takes a Location apart and encodes it anew, as if a person had
+        # Werkzeug copies them, and takes a Location apart and encodes it again, as if a person had
         # typed it. Ours is one of ASCII: `addresses` registers no other, and adds parameters
         # encoded.
         return self.headers

@@ -81,7 +81,7 @@ def find_live(digest: str) -> Visit | None:
 
 
 def find_live_anew(digest: str) -> Visit | None:
-    """As `find_live`, and whatever was read of them before in this transaction is read anew."""
+    """As `find_live`, and whatever was read of them before in this transaction is read again."""
     anew = _FIND_LIVE.execution_options(populate_existing=True)
     row = db.session.execute(anew, {"digest": digest, "now": clock.now()}).first()
     return Visit(row[0], row[1]) if row else None

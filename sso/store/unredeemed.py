@@ -1,6 +1,6 @@
 """Grants whose codes were never redeemed: how many one user may have at a time.
 
-Anybody who is signed in can have codes made in a loop. Whoever has too many waiting loses the
+Anybody who is signed in can have codes made in a loop. Anyone who has too many waiting loses the
 oldest ones, which no application will come back for; nobody is refused, and nothing piles up.
 """
 

@@ -58,7 +58,7 @@ def forget_devices(user_id: UUID) -> None:
 
     Locks the user, as a sign-in does first of all: to be called before sessions are ended.
     """
-    db.session.flush()  # what is known of the user here is read anew
+    db.session.flush()  # what is known of the user here is read again
     db.session.scalar(
         update(User)
         .where(User.id == user_id)

@@ -176,7 +176,7 @@ def test_the_browser_in_which_the_password_was_reset_is_known(
 
 
 def test_the_first_second_factor(app: Flask, own: Browser, mailbox: Mailbox) -> None:
-    """Whoever has the password and a copy must not have tries of their own at the codes."""
+    """Anyone who has the password and a copy must not have tries of their own at the codes."""
     stolen = device_cookie(own)
     confirm_by_code(own, mailbox)
     enrol_totp(own)
@@ -190,7 +190,7 @@ def test_the_first_second_factor(app: Flask, own: Browser, mailbox: Mailbox) -> 
 def test_a_browser_that_was_not_to_be_remembered(
     app: Flask, user: User, mailbox: Mailbox, remember: bool, where: str
 ) -> None:
-    """In a library: whoever comes next is a stranger."""
+    """In a library: anyone who comes next is a stranger."""
     browser = at(app, "192.0.2.7")
     browser.open(SIGN_IN)
     browser.submit(email=user.email, password=PASSWORD, **({"remember": "y"} if remember else {}))

@@ -127,7 +127,7 @@ def test_a_slow_consent_asks_once_more_and_ends(
 def test_a_request_does_not_live_as_long_as_it_is_used(
     clock: Clock, browser: Browser, client: RelyingParty, user: User
 ) -> None:
-    """Each step seals it anew; what counts is when the client asked."""
+    """Each step seals it again; what counts is when the client asked."""
     url = browser.authorize(client).url
     for _ in range(2):
         clock.move(hours=11)

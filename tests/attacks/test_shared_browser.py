@@ -143,7 +143,7 @@ def end(browser: Browser, **parameters: str) -> None:
 def test_a_hint_of_another_session_of_the_same_person_asks(
     app: Flask, browser: Browser, tokens: dict[str, Any]
 ) -> None:
-    """The right `sub` with another `sid`: whoever has an old identity token ends no session."""
+    """The right `sub` with another `sid`: anyone who has an old identity token ends no session."""
     other = Browser(app)
     other.sign_in()
     end(other, id_token_hint=tokens["id_token"])

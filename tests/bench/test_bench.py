@@ -35,6 +35,6 @@ def test_the_benchmark_runs(tmp_path: Path) -> None:
         assert f"| {place.name} |" in done.stdout
     assert 50 < found["memory_mb"]["at start"] < found["memory_mb"]["after the load"] < 500
     for name, (statements, commits) in AIMS.items():
-        # The key ring is read anew every ten seconds: once in the twenty requests that count.
+        # The key ring is read again every ten seconds: once in the twenty requests that count.
         assert found["statements"][name][0] <= statements + 0.05
         assert found["statements"][name][1] <= commits

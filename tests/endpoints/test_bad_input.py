@@ -15,7 +15,7 @@ from sso.flow.request import PARAMETERS
 from sso.models import AuthorizationCode, Client, Consent, Grant, Token, User
 from sso.oauth.end_session import PARAMETERS as END_SESSION_PARAMETERS
 from sso.oauth.request import TOKEN_FIELDS, TOKEN_HINT_FIELDS
-from tests.actors import BASE, ISSUER, ORIGIN, RelyingParty
+from tests.actors import BASE, ISSUER, ORIGIN, Browser, RelyingParty
 
 BAD = {
     "empty": b"",
@@ -338,3 +338,15 @@ def test_what_the_application_did_wrong_is_for_its_makers(app: Flask) -> None:
 def test_the_address_alone_leads_to_the_account(app: Flask, path: str) -> None:
     answer = app.test_client().get(path, follow_redirects=True)
     assert answer.request.path == f"{BASE}/sign-in"
+
+
+def test_the_log_tells_an_unknown_path_without_what_may_be_a_secret(
+    browser: Browser, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    assert browser.open(f"{ORIGIN}/nowhere/{'s' * 60}/there%3Ftoken=t0ken").status == 404
+    (line,) = [one for one in caplog.messages if one.startswith("error page")]
+    assert "404 /nowhere/…/there?…" in line
+    assert browser.open(f"{ORIGIN}/{'a/' * 3000}").status == 404
+    assert len(caplog.messages[-1]) < 1000
+    assert all(len(one) < 1000 for one in caplog.messages)

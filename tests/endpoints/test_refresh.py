@@ -143,7 +143,7 @@ def test_revoking_it_ends_the_grant(client: RelyingParty, tokens: dict[str, Any]
 def test_a_retry_is_none_once_the_successor_was_used(
     clock: Clock, client: RelyingParty, tokens: dict[str, Any]
 ) -> None:
-    """Whoever has used the successor had the answer; the other one is a thief, or robbed."""
+    """Anyone who has used the successor had the answer; the other one is a thief, or robbed."""
     first = client.refresh(tokens["refresh_token"]).get_json()
     second = client.refresh(first["refresh_token"]).get_json()
     clock.move(seconds=1)

@@ -151,7 +151,7 @@ TABLE: dict[str, Row] = {
     "select_account, chosen at no time": (
         asking(RESUMED, prompt="select_account", selected="dana"), SESSION, CONSENT, OPEN,
         SignIn(Why.SELECT)),
-    "select_account, signed in anew": (
+    "select_account, signed in again": (
         asking(RESUMED, prompt="select_account"), FRESH, CONSENT, OPEN, Answer(uses=SOON)),
     "max_age kept": (asking(max_age=18_100), SESSION, CONSENT, OPEN, Answer()),
     "max_age exceeded": (asking(max_age=60), SESSION, CONSENT, OPEN, SignIn(Why.AGAIN)),

@@ -147,7 +147,7 @@ def test_a_noted_head_of_a_trail_that_is_gone(app: Flask, clock: Clock) -> None:
 
 
 def take(app: Flask, number: int) -> dict[str, object]:
-    """A row, as whoever can write to the database keeps it."""
+    """A row, as anyone who can write to the database keeps it."""
     with app.app_context():
         statement = text("SELECT * FROM audit_events WHERE number = :number")
         return dict(db.session.execute(statement, {"number": number}).one()._mapping)

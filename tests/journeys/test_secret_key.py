@@ -78,7 +78,7 @@ def test_everything_goes_on(
 
     at(apps.both, browser, waiting, client)
     assert is_signed_in(browser)
-    assert "Set-Cookie" in browser.history[-1].headers  # signed anew with the new key
+    assert "Set-Cookie" in browser.history[-1].headers  # signed again with the new key
     assert client.userinfo(tokens["access_token"]).status_code == 200
     waiting.sign_in()
     clock.move(seconds=60)

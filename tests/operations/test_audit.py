@@ -116,7 +116,7 @@ def test_operators_are_named(app: Flask, run: Any, tmp_path: Path) -> None:
     assert {row["fields"]["operator"] for row in rows} == {audit.system_user()}
     (changed,) = run("audit", "list", "--event", "client_changed")
     assert changed["fields"]["what"] == "client_name require_pkce"
-    # Whoever was deleted is still found, by id.
+    # Anyone who was deleted is still found, by id.
     assert "user_deleted" in events(run, "--user", user["id"])
 
 

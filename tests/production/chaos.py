@@ -50,7 +50,7 @@ class Outcome:
 
 
 class Killer:
-    """Strikes at random moments; whoever is struck comes back."""
+    """Strikes at random moments; anyone who is struck comes back."""
 
     def __init__(self, nodes: list[Node], cluster: Postgresql | None, seed: int) -> None:
         self.nodes, self.cluster, self.random = nodes, cluster, random.Random(seed)

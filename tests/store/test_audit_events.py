@@ -155,7 +155,7 @@ def test_a_head_that_was_noted(app: Flask) -> None:
     for table in ("audit_events", "audit_chain"):
         execute(app, f"DELETE FROM {table}")
     happen(app, 5)
-    assert verify(app) == []  # a chain that was made anew looks whole
+    assert verify(app) == []  # a chain that was made again looks whole
     made_anew = run.invoke(args=["audit", "verify", "--head", head])
     assert made_anew.exit_code == 1
     assert "noted" in made_anew.stdout

@@ -140,7 +140,7 @@ def test_a_passkey_signs_in_while_it_is_removed(app: Flask, user: User) -> None:
 
 
 def test_a_reset_of_factors_while_they_sign_in(app: Flask, user: User) -> None:
-    """Whoever took the account's factors in is out, whichever is first."""
+    """Anyone who took the account's factors in is out, whichever is first."""
     arguments = ["user", "reset-factors", user.email]
     for _ in range(3):
         owner, other = Browser(app), Browser(app)
