@@ -9,6 +9,8 @@ Create Date: 2026-11-22 09:00:00
 
 """
 
+import time
+
 from alembic import op
 import sqlalchemy as sa
 
@@ -27,7 +29,30 @@ def _number(name):
     return sa.Column(name, sa.Integer(), server_default="0", nullable=False)
 
 
+def _lock(*tables):
+    """Lock all of the tables, or none and try again: never hold one while waiting for another.
+
+    Requests that are under way hold locks on some of them and go on to the others, in no one
+    order. A wait in between would be a deadlock, and an error for whoever waits.
+    """
+    bind = op.get_bind()
+    if bind.dialect.name != "postgresql":
+        return
+    bind.exec_driver_sql("SET LOCAL lock_timeout = '200ms'")
+    for tries_left in reversed(range(100)):
+        try:
+            with bind.begin_nested():
+                bind.exec_driver_sql(f"LOCK TABLE {', '.join(tables)} IN ACCESS EXCLUSIVE MODE")
+            break
+        except sa.exc.OperationalError:
+            if not tries_left:
+                raise
+            time.sleep(0.1)  # let requests go on meanwhile
+    bind.exec_driver_sql("SET LOCAL lock_timeout = '4s'")
+
+
 def upgrade():
+    _lock("users", "browser_sessions", "grants", "tokens", "mail_tokens", "audit_chain")
     op.add_column(
         "tokens",
         sa.Column("is_narrowed", sa.Boolean(), server_default=sa.false(), nullable=False),
