@@ -26,6 +26,16 @@ from tests.mailbox import Mailbox, MailServer, mail_server
 
 SECRET_KEY = "a secret key for tests, and for tests alone"
 
+# All tests here need a service, a browser or a server process. Files elsewhere mark themselves.
+SLOW = ("bench", "browser", "clients", "journeys", "operations", "production", "store")
+TESTS = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.relative_to(TESTS).parts[0] in SLOW:
+            item.add_marker(pytest.mark.slow)
+
 
 @pytest.fixture(autouse=True)
 def _cheap_passwords(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,8 @@ import pytest
 
 from tests.services import ROOT
 
+pytestmark = pytest.mark.slow
+
 # What is registered first runs first in the child: there the signal comes before all else.
 STRUCK = """
 import os, signal, sys, time

@@ -15,6 +15,8 @@ import pytest
 
 from tests.services import ROOT, Server, free_port, wait_for
 
+pytestmark = pytest.mark.slow
+
 PATIENCE = 120  # seconds; programs that start side by side on few cores take long
 INT, TERM, HUP = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 # What a parent may leave to its children: nothing at all, ignored signals, or blocked ones.

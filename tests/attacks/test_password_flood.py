@@ -20,6 +20,8 @@ import requests
 
 from tests.services import Server, wait_for
 
+pytestmark = pytest.mark.slow
+
 CONNECTIONS = 40
 PASSWORD = "correct horse battery"
 

@@ -16,6 +16,8 @@ from flask import Flask
 from sso import command_line
 from tests.services import ROOT
 
+pytestmark = pytest.mark.slow
+
 # Everything that a list of users has no use for.
 HEAVY = {
     "alembic", "argon2", "authlib", "babel", "cryptography", "email_validator", "flask_babel",
