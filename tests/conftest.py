@@ -1,20 +1,25 @@
 """Fixtures only. Each test has a database of its own, copied from one that was migrated once."""
 
+import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from argon2 import PasswordHasher
 from flask import Flask
+from jinja2 import BytecodeCache
+from jinja2.bccache import Bucket
+from joserfc.jwk import Key, import_key
 from sqlalchemy import MetaData, NullPool, Table, create_engine, delete, event, insert, select
 
-from sso import audit_trail, create_app, migrating, passwords, turns
+from sso import audit_trail, create_app, keys, migrating, passwords, turns
 from sso import clock as sso_clock
 from sso.extensions import db
 from sso.jobs.key_rotation import ensure_keys
@@ -43,6 +48,17 @@ def _cheap_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
     cheap = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
     monkeypatch.setattr(passwords, "hasher", cheap)
     passwords._nobody.cache_clear()
+
+
+@cache
+def _import_once(jwk: str) -> Key:
+    return import_key(json.loads(jwk))
+
+
+@pytest.fixture(autouse=True)
+def _import_keys_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The signing keys of the template are in every database; checking an RSA key takes long."""
+    monkeypatch.setattr(keys, "import_key", lambda jwk: _import_once(json.dumps(jwk)))
 
 
 @pytest.fixture(autouse=True)
@@ -120,6 +136,23 @@ def database_url(template: Path | Rows, tmp_path: Path) -> str | None:
     return template.url
 
 
+class Compiled(BytecodeCache):
+    """Templates that a test compiled, for the applications of the tests after it."""
+
+    def __init__(self) -> None:
+        self.code: dict[str, bytes] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        if bucket.key in self.code:
+            bucket.bytecode_from_string(self.code[bucket.key])
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        self.code[bucket.key] = bucket.bytecode_to_string()
+
+
+COMPILED = Compiled()
+
+
 @pytest.fixture
 def make_app(database_url: str | None, tmp_path: Path) -> Iterator[Callable[..., Flask]]:
     """Make an application with these settings; all of one test share one database."""
@@ -128,6 +161,7 @@ def make_app(database_url: str | None, tmp_path: Path) -> Iterator[Callable[...,
     def make(**environ: str) -> Flask:
         app = create_app({**environ_of(database_url), **environ}, tmp_path)
         app.config["TESTING"] = True
+        app.jinja_env.bytecode_cache = COMPILED
         # As in production: a fault becomes an answer, which the tests then look at.
         app.config["PROPAGATE_EXCEPTIONS"] = False
         made.append(app)
