@@ -31,7 +31,7 @@ from tests.mailbox import Mailbox, MailServer, mail_server
 
 SECRET_KEY = "a secret key for tests, and for tests alone"
 
-# All tests here need a service, a browser or a server process. Files elsewhere mark themselves.
+# Tests here need a service, a browser or a server process. Files elsewhere mark themselves.
 SLOW = ("bench", "browser", "clients", "journeys", "operations", "production", "store")
 TESTS = Path(__file__).parent
 

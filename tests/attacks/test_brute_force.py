@@ -16,7 +16,7 @@ from tests.actors import BASE, ORIGIN, Browser, Page, RelyingParty
 from tests.attacks.conftest import Watch
 from tests.factories import PASSWORD
 
-pytestmark = pytest.mark.usefixtures("watch")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("watch")]
 
 WRONG = "wrong wrong wrong"
 

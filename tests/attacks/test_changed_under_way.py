@@ -16,6 +16,8 @@ from sso.extensions import db
 from tests.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.factories import PASSWORD, make_client, make_user
 
+pytestmark = pytest.mark.slow
+
 SCOPE = "openid email offline_access"
 
 

@@ -17,6 +17,8 @@ from tests.factories import PASSWORD, make_user
 from tests.mailbox import Mailbox
 from tests.second_factors import confirm_by_code, enrol_totp
 
+pytestmark = pytest.mark.slow
+
 ACCOUNT, SIGN_IN = f"{ORIGIN}{BASE}/account", f"{ORIGIN}{BASE}/sign-in"
 NEW = "another long password"
 WRONG = "wrong wrong wrong"

@@ -32,6 +32,8 @@ from tests.second_factors import (
 )
 from tests.store.test_races import at_once
 
+pytestmark = pytest.mark.slow
+
 CODE_PAGE = f"{FACTORS}/code"
 
 

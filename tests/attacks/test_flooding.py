@@ -18,6 +18,8 @@ from tests.actors import BASE, ORIGIN, Browser
 from tests.attacks.conftest import Watch
 from tests.factories import make_user
 
+pytestmark = pytest.mark.slow
+
 NEW = "another long password"
 THIEFS = "the password of a thief"
 

@@ -15,6 +15,8 @@ from tests.actors import BASE, Browser
 from tests.factories import PASSWORD
 from tests.second_factors import ACCOUNT
 
+pytestmark = pytest.mark.slow
+
 CHANGE = {
     "action": "change_password",
     "old_password": PASSWORD,

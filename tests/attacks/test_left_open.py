@@ -30,6 +30,8 @@ from tests.second_factors import (
 )
 from tests.store.test_races import at_once
 
+pytestmark = pytest.mark.slow
+
 EMAIL = f"{ACCOUNT}/email"
 NEW = "another long password"
 

@@ -16,6 +16,8 @@ from tests.actors import BASE, ORIGIN, Browser
 from tests.conftest import Clock
 from tests.mailbox import Mailbox
 
+pytestmark = pytest.mark.slow
+
 
 def count(app: Flask, table: type) -> int:
     with app.app_context():

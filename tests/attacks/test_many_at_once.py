@@ -22,7 +22,7 @@ from tests.factories import PASSWORD
 from tests.second_factors import ACCOUNT, enrol_totp, is_signed_in
 from tests.services import wait_for
 
-pytestmark = pytest.mark.usefixtures("watch")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("watch")]
 
 WRONG, LAST = "wrong wrong wrong", "wrong as well"
 FREE = limiting.SIGN_IN.pair.free

@@ -13,6 +13,8 @@ from tests.actors import Browser
 from tests.conftest import Clock
 from tests.second_factors import FACTORS, code_of, codes_of, enrol_totp, is_signed_in
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def enrolled(app: Flask, clock: Clock, user: User) -> tuple[str, list[str]]:

@@ -21,6 +21,8 @@ from tests.conftest import Clock
 from tests.factories import make_user
 from tests.second_factors import FACTORS, enrol_passkey, is_signed_in, sign_in_by_passkey
 
+pytestmark = pytest.mark.slow
+
 SIGN_IN = f"{ORIGIN}{BASE}/sign-in"
 
 

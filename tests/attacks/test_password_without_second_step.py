@@ -26,6 +26,8 @@ from tests.second_factors import (
     sign_in_by_passkey,
 )
 
+pytestmark = pytest.mark.slow
+
 SUBJECT = "Somebody entered your password, and did not finish signing in"
 FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
 

@@ -14,6 +14,8 @@ from tests.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.factories import PASSWORD, make_client
 from tests.mailbox import Mailbox
 
+pytestmark = pytest.mark.slow
+
 NEW = "another long password"
 FORGOTTEN, SIGN_UP = f"{ORIGIN}{BASE}/forgotten-password", f"{ORIGIN}{BASE}/sign-up"
 CROSS_SITE = ["cross-site", "same-site", "none"]

@@ -16,6 +16,8 @@ from tests.actors import BASE, ORIGIN, Browser, Page, RelyingParty
 from tests.conftest import Clock
 from tests.factories import make_client
 
+pytestmark = pytest.mark.slow
+
 DEMANDS = {
     "prompt=login": {"prompt": "login"},
     "max_age=0": {"max_age": "0"},

@@ -14,6 +14,8 @@ from tests.conftest import Clock
 from tests.factories import make_user
 from tests.second_factors import FACTORS, code_of, enrol_totp, is_signed_in
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def secret(app: Flask, clock: Clock, user: User) -> str:

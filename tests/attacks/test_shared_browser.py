@@ -16,6 +16,8 @@ from tests.conftest import Clock
 from tests.factories import make_client, make_user
 from tests.second_factors import code_of, enrol_totp, is_signed_in
 
+pytestmark = pytest.mark.slow
+
 ERIN = "erin@example.com"
 ACCOUNT = f"{ORIGIN}{BASE}/account"
 

@@ -16,6 +16,8 @@ from tests.factories import PASSWORD, make_client, make_user
 from tests.mailbox import Mailbox
 from tests.second_factors import FACTORS, code_of, codes_of, enrol_totp, is_signed_in
 
+pytestmark = pytest.mark.slow
+
 MALLORY = "mallory@example.com"
 NEW = "dana@elsewhere.example"
 EMAIL = f"{ORIGIN}{BASE}/account/email"

@@ -20,6 +20,8 @@ from tests.second_factors import (
     sign_in_by_passkey,
 )
 
+pytestmark = pytest.mark.slow
+
 NEW = "another long password"
 THIEFS = "the password of a thief"
 

@@ -27,6 +27,8 @@ from tests.second_factors import (
     is_signed_in,
 )
 
+pytestmark = pytest.mark.slow
+
 NEW = "another long password"
 THIEFS = "the password of a thief"
 

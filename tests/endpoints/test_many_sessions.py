@@ -15,6 +15,8 @@ from tests.conftest import Clock
 from tests.factories import make_client, make_user
 from tests.second_factors import is_signed_in
 
+pytestmark = pytest.mark.slow
+
 ACCOUNT = f"{ORIGIN}{BASE}/account"
 
 

@@ -20,6 +20,8 @@ from tests.conftest import Clock
 from tests.endpoints.test_what_ends_what import ACCOUNT, CAUSES, SCOPE, Holding, Scene
 from tests.factories import make_client, make_user
 
+pytestmark = pytest.mark.slow
+
 OFFLINE = f"{SCOPE} offline_access"
 ERIN = "erin@example.com"
 

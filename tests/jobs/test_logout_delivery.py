@@ -21,6 +21,8 @@ from tests.conftest import Clock
 from tests.factories import make_client
 from tests.services import free_port
 
+pytestmark = pytest.mark.slow
+
 
 class Receiver:
     """A relying party's back-channel address, answering as a test wants."""

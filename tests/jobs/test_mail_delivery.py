@@ -22,6 +22,8 @@ from tests.mailbox import LINK, Mailbox, link_in, mail_server, text_of
 from tests.operations.test_doctor_elsewhere import certificate
 from tests.services import free_port
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def events(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:

@@ -26,6 +26,8 @@ from tests.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.conftest import Clock
 from tests.factories import make_client
 
+pytestmark = pytest.mark.slow
+
 SCOPE = "openid email"
 
 
