@@ -1,16 +1,16 @@
 """The same tests on every database, with real concurrent connections."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from flask import Flask
-from sqlalchemy import text
+from sqlalchemy import create_engine, text
 
-from sso import audit_trail, create_app, migrating
+from sso import audit_trail, create_app
 from sso.extensions import db
-from sso.jobs.key_rotation import ensure_keys
-from tests.conftest import SECRET_KEY
+from tests.conftest import environ_of, migrate
 from tests.machines import postgresql
 
 
@@ -21,17 +21,42 @@ def postgresql_url() -> Iterator[str]:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def empty_app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Flask]:
-    """An application on an empty database of each kind."""
-    environ = {"SSO_SECRET_KEY": SECRET_KEY}
-    if request.param == "postgresql":
-        environ["SSO_DATABASE_URL"] = request.getfixturevalue("postgresql_url")
-    made = create_app(environ, tmp_path)
-    if request.param == "postgresql":
-        with made.app_context():
-            for statement in ("DROP SCHEMA public CASCADE", "CREATE SCHEMA public"):
-                db.session.execute(text(statement))
-            db.session.commit()
+def database(request: pytest.FixtureRequest) -> str:
+    kind: str = request.param
+    return kind
+
+
+def url_of(server: str, name: str) -> str:
+    return f"{server.rpartition('/')[0]}/{name}"
+
+
+def create_database(server: str, name: str, template: str) -> str:
+    """A PostgreSQL database in place of one of this name; gives its URL."""
+    engine = create_engine(server, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(text(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)"))
+        connection.execute(text(f"CREATE DATABASE {name} TEMPLATE {template}"))
+    engine.dispose()
+    return url_of(server, name)
+
+
+@pytest.fixture(scope="session")
+def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    instance = tmp_path_factory.mktemp("migrated-file")
+    migrate(None, instance)
+    return instance / "sso.db"
+
+
+@pytest.fixture(scope="session")
+def migrated_database(postgresql_url: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The name of a migrated database of the server, to be copied."""
+    url = create_database(postgresql_url, "migrated", "template0")
+    migrate(url, tmp_path_factory.mktemp("migrated-database"))
+    return "migrated"
+
+
+def _running(environ: dict[str, str], instance: Path) -> Iterator[Flask]:
+    made = create_app(environ, instance)
     yield made
     audit_trail.flush(made)  # before the next test has tables of the same names
     with made.app_context():
@@ -40,9 +65,21 @@ def empty_app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Flask]
 
 
 @pytest.fixture
-def app(empty_app: Flask) -> Flask:
+def empty_app(database: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Flask]:
+    """An application on an empty database of each kind."""
+    url = None
+    if database == "postgresql":
+        url = create_database(request.getfixturevalue("postgresql_url"), "test", "template0")
+    yield from _running(environ_of(url), tmp_path)
+
+
+@pytest.fixture
+def app(database: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Flask]:
     """Migrated, with signing keys; takes the place of the fixture of the other tests."""
-    with empty_app.app_context():
-        migrating.upgrade()
-        ensure_keys(SECRET_KEY)
-    return empty_app
+    url = None
+    if database == "postgresql":
+        template = request.getfixturevalue("migrated_database")
+        url = create_database(request.getfixturevalue("postgresql_url"), "test", template)
+    else:
+        shutil.copy(request.getfixturevalue("migrated_file"), tmp_path / "sso.db")
+    yield from _running(environ_of(url), tmp_path)

@@ -32,7 +32,7 @@ def others_may_write() -> bool:
         ("INSERT INTO clients SELECT * FROM clients WHERE 1 = 0", False),
     ],
 )
-@pytest.mark.parametrize("empty_app", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 def test_when_the_transaction_begins(app: Flask, statement: str, free: bool) -> None:
     with app.app_context():
         db.session.execute(text(statement))
