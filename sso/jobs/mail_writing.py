@@ -85,8 +85,8 @@ def _addressee(mail: Mail) -> tuple[str, User | None] | None:
         return None if owner.id == user.id else ("known_address", owner)
     if mail.kind == "verify" and (user.email_verified or user.email != mail.address):
         return None
-    if mail.kind == "invite" and user.email != mail.address:
-        return None
+    if mail.kind == "invite" and (user.email != mail.address or user.password_hash is not None):
+        return None  # who has a password by now is in already
     return mail.kind, user
 
 
