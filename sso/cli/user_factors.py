@@ -39,6 +39,7 @@ def reset_factors(who: str, as_json: bool) -> None:
     removed = factors.of_user(user.id).count
     endings.sessions_of_user(user.id, "factors_reset")  # locks the user, as each sign-in does first
     factors.remove_all(user.id)
+    mail_links.end_before_factors(user)
     if removed:
         notices.factor_removed(user, ALL)
     audit.event("factors_reset", user=user.id, factors=removed)
