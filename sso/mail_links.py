@@ -80,7 +80,7 @@ def use(token: MailToken, user: User | None) -> bool:
 
 
 def end_before_factors(user: User) -> None:
-    """End what was asked for when the account had other factors, or none. Does not commit.
+    """End what was asked for before the first factor, or before a reset. Does not commit.
 
     The caller has locked the user.
     """

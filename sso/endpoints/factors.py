@@ -63,8 +63,8 @@ def added(visit: Visit, known: store.Factors, kind: str, name: str, methods: str
     """
     audit.event("factor_added", user=visit.user.id, kind=kind)
     notices.factor_added(visit.user, name)
-    mail_links.end_before_factors(visit.user)
     if not known:
+        mail_links.end_before_factors(visit.user)
         browser_session.end_others(visit, "factor_added", grants=True)
         codes = recovery.renew(visit.user.id)
     browser_session.step_up(visit, methods)
