@@ -180,13 +180,18 @@ def step_up(visit: sessions.Visit, second: str) -> None:
     The identifier is a new one, as at each rise of what a session may do. `auth_time` stays: the
     user did not sign in again.
     """
-    secret = digests.make(digests.SESSION)
-    visit.session.digest = digests.digest(secret)
     visit.session.amr, visit.session.acr = with_second(visit.session.amr, second)
     visit.session.second_factor_at = clock.now()
+    renew(visit)
+    audit.event("stepped_up", user=visit.user.id, sid=visit.session.id, amr=visit.session.amr)
+
+
+def renew(visit: sessions.Visit) -> None:
+    """Let the session go on under a new identifier: copies of the cookie end. Does not commit."""
+    secret = digests.make(digests.SESSION)
+    visit.session.digest = digests.digest(secret)
     sessions.add(visit.session)
     _give_cookie(secret, visit)
-    audit.event("stepped_up", user=visit.user.id, sid=visit.session.id, amr=visit.session.amr)
 
 
 def _give_cookie(secret: str, visit: sessions.Visit) -> None:
@@ -211,10 +216,15 @@ def sign_out(reason: str = "sign_out") -> None:
     flask.session.clear()
 
 
-def end_others(visit: sessions.Visit, reason: str) -> None:
-    """End the user's other sessions; this browser alone stays known. Does not commit."""
-    endings.sessions_of_user(visit.user.id, reason, but=visit.session.id)
+def end_others(visit: sessions.Visit, reason: str, grants: bool = False) -> None:
+    """End the user's other sessions; this browser alone stays known. Does not commit.
+
+    `grants`: and all grants but this session's. The caller has called `factors.policy.lock`.
+    """
+    end = endings.everything_of_user if grants else endings.sessions_of_user
+    end(visit.user.id, reason, visit.session.id)
     known_browser.remember(visit.user)
+    renew(visit)
 
 
 def touch(visit: sessions.Visit) -> None:

@@ -3,6 +3,8 @@
 import email_validator
 from email_validator import EmailNotValidError, ValidatedEmail, validate_email
 
+# Begins what a mail program decodes in a header (RFC 2047): into another address, or a line end.
+ENCODED_WORD = "=?"
 LONGEST = 320  # characters: 64 before the at sign, 255 behind it (RFC 5321 §4.5.3.1)
 
 # Domains that mail from the internet cannot reach: the library's list of special-use names
@@ -53,8 +55,11 @@ def _validated(text: str, globally_deliverable: bool = False) -> ValidatedEmail:
         raise ValueError("it is too long")
     try:
         # No DNS: an address may be registered before its domain, and where there is no network.
-        return validate_email(
+        found = validate_email(
             text, check_deliverability=False, globally_deliverable=globally_deliverable
         )
     except (EmailNotValidError, UnicodeError) as error:
         raise ValueError(str(error)) from None
+    if ENCODED_WORD in found.normalized:
+        raise ValueError(f"{ENCODED_WORD} is not taken in an address")
+    return found

@@ -3,6 +3,7 @@
 Such a browser has a budget of failures of its own, so that nobody is locked out by what others
 try in their name. The cookie names accounts by keyed digests; it signs nobody in. It holds for one
 version of the account: `users.forget_devices` raises it, and every copy of the cookie is void.
+Where a password was set by mail and a factor is still to be shown, it holds at the password alone.
 """
 
 import secrets
@@ -38,9 +39,10 @@ def _marks(account: str) -> list[str]:
     return _keyed(account.strip().lower())
 
 
-def id_for(account: str) -> str | None:
+def id_for(account: str, at_password: bool = False) -> str | None:
     """This browser's id if this account has signed in from it before, else `None`.
 
+    `at_password`: whether it is enough that the account's password was set in it.
     The account is looked up only if the cookie names it.
     """
     known = _read()
@@ -48,7 +50,10 @@ def id_for(account: str) -> str | None:
     if known is None or proof is None:
         return None
     device = users.find_device(account)
-    return known.browser_id if device and _proves(proof, *device) else None
+    if device is None:
+        return None
+    proven = _proves(proof, *device) or (at_password and _proves(proof, *device, at_password))
+    return known.browser_id if proven else None
 
 
 def knows(user: User) -> bool:
@@ -58,12 +63,15 @@ def knows(user: User) -> bool:
     return proof is not None and _proves(proof, user.id, user.device_version)
 
 
-def remember(user: User) -> None:
-    """Note with the answer to this request that the user has signed in from this browser."""
+def remember(user: User, at_password: bool = False) -> None:
+    """Note with the answer to this request that the user has signed in from this browser.
+
+    `at_password`: that they have set the password in it, and no more.
+    """
     browser_id, proofs = _read() or _Known(secrets.token_urlsafe(16), {})
     mine = _marks(user.email)
     others = {name: proof for name, proof in proofs.items() if name not in mine}
-    entries = {mine[0]: _proofs(user.id, user.device_version)[0], **others}
+    entries = {mine[0]: _proofs(user.id, user.device_version, at_password)[0], **others}
     setattr(g, _PENDING, _Known(browser_id, dict(list(entries.items())[:MOST])))
 
 
@@ -119,15 +127,15 @@ def _proof_for(known: _Known, account: str) -> str | None:
     return next((known.proofs[name] for name in _marks(account) if name in known.proofs), None)
 
 
-def _proofs(user_id: UUID, version: int) -> list[str]:
+def _proofs(user_id: UUID, version: int, at_password: bool = False) -> list[str]:
     # The id as well: an address may become another person's.
-    return _keyed(f"{user_id} {version}")
+    return _keyed(f"{user_id} {version}" + (" at the password" if at_password else ""))
 
 
-def _proves(proof: str, user_id: UUID, version: int) -> bool:
+def _proves(proof: str, user_id: UUID, version: int, at_password: bool = False) -> bool:
     if not proof:
         return version == 0  # set by the version before, which proved nothing
-    return any(digests.equal(proof, one) for one in _proofs(user_id, version))
+    return any(digests.equal(proof, one) for one in _proofs(user_id, version, at_password))
 
 
 def _keyed(text: str) -> list[str]:

@@ -215,7 +215,7 @@ def words(seconds: int) -> str:
 def _doors(rule: Guessing, account: str) -> list[_Door]:
     """The counts for this try, the narrowest first: who is stopped there uses up no other."""
     mark, here = known_browser.mark(account), networks.of(request.remote_addr)
-    if rule.known_browser and (browser := known_browser.id_for(account)):
+    if rule.known_browser and (browser := known_browser.id_for(account, rule is SIGN_IN)):
         return [_Door(f"{rule.name}/known/{mark}/{browser}", rule.known_browser, True, mark)]
     doors = [
         _Door(f"{rule.name}/pair/{mark}/{here}", rule.pair, True),

@@ -79,6 +79,14 @@ def use(token: MailToken, user: User | None) -> bool:
     return users.lock(token.user_id) is not None and token.bound_to == bond(user)
 
 
+def end_before_factors(user: User) -> None:
+    """End what was asked for before the first factor, or before a reset. Does not commit.
+
+    The caller has locked the user.
+    """
+    mail_tokens.end_all(user.id, (CHANGE_EMAIL, ENROLMENT))
+
+
 def bond(user: User | None) -> str:
     """Another one as soon as the user's address or password is another one."""
     state = f"{user.email}\n{user.password_hash}" if user else ""

@@ -39,6 +39,7 @@ def reset_factors(who: str, as_json: bool) -> None:
     removed = factors.of_user(user.id).count
     endings.sessions_of_user(user.id, "factors_reset")  # locks the user, as each sign-in does first
     factors.remove_all(user.id)
+    mail_links.end_before_factors(user)
     if removed:
         notices.factor_removed(user, ALL)
     audit.event("factors_reset", user=user.id, factors=removed)
@@ -65,6 +66,7 @@ def enrolment_link(who: str, hours: int, as_json: bool) -> None:
     user = find_user(who)
     if user.disabled_at is not None:
         raise Failure(f"{user.email} is disabled; see: flask user enable")
+    users.lock(user.id)  # nobody adds a factor meanwhile
     if factors.has_any(user.id):
         raise Failure(f"{user.email} has a second factor; see: flask user reset-factors")
     token, link = mail_links.make(mail_links.ENROLMENT, user.email, user, timedelta(hours=hours))

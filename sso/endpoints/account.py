@@ -95,12 +95,16 @@ def _end_session(visit: Visit, _: ChangePasswordForm) -> str | None:
 
 
 def _end_others(visit: Visit, _: ChangePasswordForm) -> str:
+    if policy.lock(visit) is None:
+        db.session.rollback()
+        return "ended"
     browser_session.end_others(visit, "ended_by_user")
     return "sessions"
 
 
 def _end_all(visit: Visit, _: ChangePasswordForm) -> str:
     endings.sessions_of_user(visit.user.id, "ended_by_user", but=visit.session.id)
+    known_browser.remember(visit.user)  # unless `sign_out` forgets it: strangers may be guessing
     browser_session.sign_out("ended_by_user")
     return "everywhere"
 
@@ -133,8 +137,7 @@ def _change_password(visit: Visit, form: ChangePasswordForm) -> str | None:
         db.session.rollback()
         return "ended"  # the way leads to the sign-in page, or back to this one
     visit.user.password_hash = fresh
-    endings.everything_of_user(visit.user.id, "password_changed", but=visit.session.id)
-    known_browser.remember(visit.user)
+    browser_session.end_others(visit, "password_changed", grants=True)
     notices.password_changed(visit.user)
     audit.event("password_changed", user=visit.user.id)
     return "password"

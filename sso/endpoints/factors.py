@@ -7,7 +7,7 @@ from flask import make_response, redirect, render_template, request, url_for
 from sqlalchemy.exc import IntegrityError
 from werkzeug.wrappers import Response
 
-from sso import audit, browser_session, headers, notices
+from sso import audit, browser_session, headers, mail_links, notices
 from sso.endpoints import authorize
 from sso.endpoints.forms import DecisionForm
 from sso.endpoints.onward import confirm_first, step
@@ -59,12 +59,13 @@ def added(visit: Visit, known: store.Factors, kind: str, name: str, methods: str
     """A factor was set up, and so shown. The first one brings a sheet of recovery codes. Commits.
 
     `known`: the factors before, read under `policy.lock`. `name`: for the notice.
-    With the first one, sign-ins by password alone elsewhere end.
+    With the first one ends what the password alone has opened elsewhere, `offline_access` included.
     """
     audit.event("factor_added", user=visit.user.id, kind=kind)
     notices.factor_added(visit.user, name)
     if not known:
-        browser_session.end_others(visit, "factor_added")
+        mail_links.end_before_factors(visit.user)
+        browser_session.end_others(visit, "factor_added", grants=True)
         codes = recovery.renew(visit.user.id)
     browser_session.step_up(visit, methods)
     db.session.commit()

@@ -39,10 +39,11 @@ def _set(secret: str, password_hash: str) -> Response:
     if token is None or user is None or not mail_links.use(token, user):
         db.session.rollback()
         return mail_pages.dead_link()
+    was_known, had_password = known_browser.knows(user), user.password_hash is not None
     user.password_hash = password_hash
     user.email_verified = True  # the link came through this very address
     endings.everything_of_user(user.id, "password_reset")
-    if token.purpose == mail_links.RESET:
+    if had_password or token.purpose == mail_links.RESET:
         notices.password_changed(user)
     audit.event(
         "password_reset" if token.purpose == mail_links.RESET else "invitation_accepted",
@@ -50,6 +51,8 @@ def _set(secret: str, password_hash: str) -> Response:
         address=request.remote_addr,
     )
     db.session.commit()
-    if not factors.has_any(user.id):  # a browser that has shown no factor guesses like any other
-        known_browser.remember(user)
+    # No browser is known any more. This one must not be shut out by strangers who guess; but where
+    # it has never shown a factor, it is known at the password alone.
+    shown = was_known or not factors.has_any(user.id)
+    known_browser.remember(user, at_password=not shown)
     return mail_pages.to_sign_in("password")

@@ -14,6 +14,7 @@ _BACK = {
     "factor_code": "sso.factor_code",
     "password": "sso.account",
     "email": "sso.account_email",
+    "new_email": "sso.verify_email",  # with the link's secret
 }
 
 
@@ -21,19 +22,19 @@ def onward(waiting: SealedRequest | None) -> Response:
     """Go on after a sign-in."""
     back = _BACK.get(request.args.get("back", ""))
     if back:
-        return redirect(url_for(back, **_resume()), 303)
+        return redirect(url_for(back, **_carried()), 303)
     return authorize.resume(waiting) if waiting else redirect(url_for("sso.account"), 303)
 
 
 def step(endpoint: str, **more: str) -> str:
     """The address of another step, with what this one carries along."""
     carried = {name: request.args[name] for name in ("back", "another") if name in request.args}
-    return url_for(endpoint, **{**_resume(), **carried, **more})
+    return url_for(endpoint, **{**_carried(), **carried, **more})
 
 
 def confirm_first(back: str = "factors") -> Response:
     """Sign in again, and come back to the page of the factors."""
-    return redirect(url_for("sso.sign_in", back=back, **_resume()), 303)
+    return redirect(url_for("sso.sign_in", back=back, **_carried()), 303)
 
 
 def is_asked_back() -> bool:
@@ -41,5 +42,5 @@ def is_asked_back() -> bool:
     return request.args.get("back", "") in _BACK
 
 
-def _resume() -> dict[str, Any]:
-    return {"resume": request.args["resume"]} if request.args.get("resume") else {}
+def _carried() -> dict[str, Any]:
+    return {name: request.args[name] for name in ("resume", "token") if request.args.get(name)}

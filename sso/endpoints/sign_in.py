@@ -160,7 +160,7 @@ def _authenticate(attempt: limiting.Attempt, email: str, password: str) -> User 
 def _known_account() -> str | None:
     """The account that is named, if this browser is one that it has signed in from before."""
     email = request.form.get("email", "")[: email_addresses.LONGEST]
-    return known_browser.mark(email) if known_browser.id_for(email) else None
+    return known_browser.mark(email) if known_browser.id_for(email, at_password=True) else None
 
 
 def _rehashed(password: str, known: str, account: str | None) -> str | None:

@@ -9,6 +9,7 @@ from sso import audit, browser_session, clock, errors, mail_links, notices
 from sso.endpoints import mail_pages
 from sso.endpoints.forms import DecisionForm
 from sso.extensions import db
+from sso.factors import policy
 from sso.models import MailToken, User
 
 _PURPOSES = (mail_links.VERIFY, mail_links.CHANGE_EMAIL)
@@ -22,8 +23,8 @@ def verify_email() -> Response:
     token, user = found or (None, None)
     if token is None or user is None:
         return mail_pages.dead_link("sso.account_email")
-    if token.purpose == mail_links.CHANGE_EMAIL and not _is_signed_in(user):
-        return _whose()
+    if token.purpose == mail_links.CHANGE_EMAIL and (first := _first(user)):
+        return first
     if request.method == "POST" and DecisionForm().validate():
         try:
             verified = mail_links.use(token, user) and _verify(token, user)
@@ -37,9 +38,27 @@ def verify_email() -> Response:
     return _page(token.address)
 
 
-def _is_signed_in(user: User) -> bool:
+def _first(user: User) -> Response | None:
+    """What comes before a new address: the account's own sign-in, and its second factor.
+
+    The factor is asked for here as well: it may have been added after the address was asked for.
+    Locks the user for the button.
+    """
     visit = browser_session.current_visit()
-    return visit is not None and visit.user.id == user.id
+    if visit is None or visit.user.id != user.id:
+        return _whose()
+    locked = policy.lock(visit) if request.method == "POST" else visit
+    if locked is None:
+        db.session.rollback()
+        return redirect(_here("sso.verify_email"), 303)
+    if policy.lacks_second_factor(locked):
+        db.session.rollback()
+        return redirect(_here("sso.second_factor", back="new_email"), 303)
+    return None
+
+
+def _here(endpoint: str, back: str | None = None) -> str:
+    return url_for(endpoint, token=request.args.get("token", ""), back=back)
 
 
 def _whose() -> Response:

@@ -5,7 +5,8 @@ from datetime import datetime
 from email.errors import MessageError
 from email.headerregistry import Address
 from email.message import EmailMessage
-from email.policy import SMTP
+from email.parser import BytesHeaderParser
+from email.policy import SMTP, compat32
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -84,8 +85,8 @@ def _addressee(mail: Mail) -> tuple[str, User | None] | None:
         return None if owner.id == user.id else ("known_address", owner)
     if mail.kind == "verify" and (user.email_verified or user.email != mail.address):
         return None
-    if mail.kind == "invite" and user.email != mail.address:
-        return None
+    if mail.kind == "invite" and (user.email != mail.address or user.password_hash is not None):
+        return None  # who has a password by now is in already
     return mail.kind, user
 
 
@@ -146,7 +147,19 @@ def _message(mail: Mail, user: User | None, subject: str, text: str, html: str) 
     message["Auto-Submitted"] = "auto-generated"  # RFC 3834: no out-of-office answers
     message.set_content(text)
     message.add_alternative(html, subtype="html")
+    _look_at_headers(message)
     return message
+
+
+def _look_at_headers(message: EmailMessage) -> None:
+    """Raise `ValueError` if what goes over the wire has other headers than were set.
+
+    Some versions of Python decode encoded words in a name, and write the line ends in them as such.
+    """
+    for utf8 in (False, True):  # smtplib chooses by the addresses
+        sent = message.as_bytes(policy=SMTP.clone(utf8=utf8))
+        if BytesHeaderParser(policy=compat32).parsebytes(sent).keys() != message.keys():
+            raise ValueError("a header within a header")
 
 
 def _name(mail: Mail, user: User | None) -> str:
@@ -156,7 +169,8 @@ def _name(mail: Mail, user: User | None) -> str:
 
 def _address(name: str, address: str) -> Address:
     user, _, domain = address.rpartition("@")
-    return Address(name, user, domain)
+    # A name that would be decoded into something else is left out: the address is enough.
+    return Address("" if email_addresses.ENCODED_WORD in name else name, user, domain)
 
 
 def _host() -> str:

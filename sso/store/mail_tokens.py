@@ -61,6 +61,20 @@ def end(user_id: UUID, purpose: str, bound_to: str) -> None:
     )
 
 
+def end_all(user_id: UUID, purposes: Iterable[str]) -> None:
+    """End all unused tokens of a user that are for some purposes."""
+    db.session.execute(
+        update(MailToken)
+        .where(
+            MailToken.user_id == user_id,
+            MailToken.purpose.in_(tuple(purposes)),
+            MailToken.used_at.is_(None),
+        )
+        .values(used_at=clock.now())
+        .execution_options(synchronize_session=False)
+    )
+
+
 def spend_try(user_id: UUID, purpose: str, bound_to: str, most: int) -> MailToken | None:
     """The live token that is bound so, one try fewer left; `None` if there is none with tries.
 

@@ -32,13 +32,20 @@ def withdraw(mail_id: UUID, user_id: UUID) -> None:
 
 def add(mail: Mail) -> bool:
     """Owe a mail, unless the address was owed enough of its kind within the hour."""
+    # A new user is invited once, and `flask apply` may invite more than there can be locks.
+    if db.engine.dialect.name == "postgresql" and mail.kind != "invite":
+        # Others of this kind to this address wait until our transaction ends, and then see it.
+        line = func.hashtextextended(f"{mail.kind} {mail.address}", 0)
+        db.session.execute(select(func.pg_advisory_xact_lock(line)))
+    db.session.add(mail)
+    db.session.flush()  # SQLite lets one write at a time from here
     recent = select(func.count()).where(
         Mail.address == mail.address,
         Mail.kind == mail.kind,
         Mail.created_at > clock.now() - timedelta(hours=1),
     )
-    if (db.session.scalar(recent) or 0) >= MOST_AN_HOUR:
-        return False
-    db.session.add(mail)
+    if (db.session.scalar(recent) or 0) <= MOST_AN_HOUR:
+        return True
+    db.session.delete(mail)
     db.session.flush()
-    return True
+    return False

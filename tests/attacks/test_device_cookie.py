@@ -13,9 +13,10 @@ from flask import Flask
 from sso import limiting, passwords
 from sso.models import User
 from tests.actors import BASE, ORIGIN, Browser, Page
+from tests.conftest import Clock
 from tests.factories import PASSWORD, make_user
 from tests.mailbox import Mailbox
-from tests.second_factors import confirm_by_code, enrol_totp
+from tests.second_factors import code_of, confirm_by_code, enrol_totp
 
 pytestmark = pytest.mark.slow
 
@@ -153,7 +154,9 @@ def test_the_thief_has_no_tries_of_its_own(
     assert sign_in(stranger, WRONG).status == (429 if cause in CAUSES else 200)
 
 
-@pytest.mark.parametrize("cause", ["password change", "end of the other sessions"])
+@pytest.mark.parametrize(
+    "cause", ["password change", "end of the other sessions", "sign-out everywhere"]
+)
 def test_the_browser_that_goes_on_stays_known(
     app: Flask, own: Browser, mailbox: Mailbox, cause: str
 ) -> None:
@@ -175,6 +178,56 @@ def test_the_browser_in_which_the_password_was_reset_is_known(
     mailbox.read()
     assert sign_in(own, NEW).path.endswith("/account")
     assert mailbox.read() == []
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_who_has_factors_is_not_shut_out_after_a_reset(
+    app: Flask, own: Browser, mailbox: Mailbox, clock: Clock, known: bool
+) -> None:
+    """Strangers hold the pause of the account, from everywhere."""
+    confirm_by_code(own, mailbox)
+    secret, _ = enrol_totp(own)
+    mailbox.read()
+    browser = own if known else at(app, "192.0.2.8")
+    browser.open(f"{ORIGIN}{BASE}/forgotten-password")
+    browser.submit(email=DANA)
+    browser.open(mailbox.link(DANA))
+    browser.submit(new_password=NEW)
+    for number in range(limiting.SIGN_IN.account.free // 5 + 1):  # type: ignore[union-attr]
+        stranger = at(app, f"203.0.113.{number}")
+        for _ in range(5):
+            sign_in(stranger, WRONG)
+    assert sign_in(at(app, "203.0.113.99"), WRONG).status == 429
+    mailbox.read()
+    assert sign_in(browser, NEW).path.endswith("/second-factor")
+    clock.move(minutes=2)
+    assert browser.submit(code=code_of(secret)).path.endswith("/account")
+    told = [subject for _, subject in mailbox.subjects()]
+    assert told == ([] if known else [NEW_BROWSER])
+    sign_out(browser)
+
+
+def test_who_has_the_mailbox_is_known_at_the_password_alone(
+    app: Flask, own: Browser, mailbox: Mailbox, clock: Clock
+) -> None:
+    confirm_by_code(own, mailbox)
+    enrol_totp(own)
+    mailbox.read()
+    thief = at(app, "203.0.113.9")
+    thief.open(f"{ORIGIN}{BASE}/forgotten-password")
+    thief.submit(email=DANA)
+    thief.open(mailbox.link(DANA))
+    thief.submit(new_password=NEW)
+    mailbox.read()
+    assert sign_in(thief, NEW).path.endswith("/second-factor")
+    clock.move(minutes=11)
+    told = [subject for _, subject in mailbox.subjects()]
+    assert told == ["Somebody entered your password, and did not finish signing in"]
+    sign_in(thief, NEW)
+    guesses = 0
+    while thief.submit(code="000000").status == 200:
+        guesses += 1
+    assert guesses == limiting.SECOND_FACTOR.pair.free + 1  # not a count of its own
 
 
 def test_the_first_second_factor(app: Flask, own: Browser, mailbox: Mailbox) -> None:

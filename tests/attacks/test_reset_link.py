@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from flask import Flask
 
+from sso import mail_links
 from sso.extensions import db
 from sso.models import User
 from sso.store import users
@@ -164,3 +165,27 @@ def test_a_new_password_stops_a_change_of_address_whose_mail_waits(
     arguments = ["user", "set-password", user.email, "--password-stdin"]
     app.test_cli_runner().invoke(args=arguments, input=NEW + "\n")
     assert {mail["X-Envelope"].split()[-1] for mail in mailbox.read()} == {user.email}
+
+
+def test_an_invitation_whose_mail_waits_is_of_no_use_to_an_account_in_use(
+    app: Flask, mailbox: Mailbox
+) -> None:
+    """Else it would be a link to set a password that lives for a week."""
+    run = app.test_cli_runner().invoke
+    run(args=["user", "invite", "--email", "ivy@example.com", "--name", "Ivy"])
+    set_it = ["user", "set-password", "ivy@example.com", "--password-stdin"]
+    assert run(args=set_it, input=NEW + "\n").exit_code == 0
+    assert not [mail for mail in mailbox.read() if "invited" in mail["Subject"]]
+
+
+@pytest.mark.parametrize("had_password", [True, False])
+def test_who_had_a_password_is_told_of_another_one_by_invitation(
+    app: Flask, mailbox: Mailbox, had_password: bool
+) -> None:
+    user = make_user(app, password=PASSWORD if had_password else None)
+    with app.app_context():
+        found = db.session.get_one(User, user.id)
+        _, link = mail_links.make(mail_links.INVITE, found.email, found)
+        db.session.commit()
+    assert set_password(app, link, NEW) == 200
+    assert len(mailbox.read()) == (1 if had_password else 0)

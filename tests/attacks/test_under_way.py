@@ -15,7 +15,7 @@ from flask import Flask
 from sso import passwords
 from sso.factors import totp
 from sso.models import User
-from sso.store import grants, mail_tokens, users
+from sso.store import grants, users
 from tests.actors import BASE, ORIGIN, Browser
 from tests.factories import PASSWORD, make_client
 from tests.mailbox import Mailbox, link_in
@@ -154,10 +154,11 @@ def test_a_change_of_address_under_way_does_not_survive_the_reset(
     found = [m for m in mailbox.read() if "thief@evil.example" in m["To"]]
     thief.open(link_in(found[0]))
     reset = lambda: owner.submit(new_password=NEW)  # noqa: E731
-    other = in_between(monkeypatch, mail_tokens, "use", reset, after=False)
-    # `use` is called by both; the thief's call comes first and lets the owner's pass.
+    other = in_between(monkeypatch, users, "lock", reset, after=False)
+    # `lock` is called by both; the thief's call comes first and lets the owner's pass.
     thief.submit()
     other.join()
+    assert not is_signed_in(thief)
     with app.app_context():
         row = users.find(user.id)
         assert row is not None

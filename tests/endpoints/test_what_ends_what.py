@@ -135,7 +135,7 @@ CAUSES: dict[str, tuple[Callable[[Scene, Clock], None], str]] = {
     ),
     "first second factor": (
         lambda s, _: _enrol(s),
-        "session there, tokens there; logout tokens: 1",
+        "session there, tokens there, offline tokens there; logout tokens: 1",
     ),
     "sign-out by an operator": (
         lambda s, _: s.flask("user", "sign-out", s.user.email),

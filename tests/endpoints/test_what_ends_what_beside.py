@@ -149,6 +149,10 @@ ALL = row(
     "books of here, films of here, books of there, books of third, books of expired, "
     "books of purged",
 )
+ALL_ELSEWHERE = row(
+    f"{ELSEWHERE}, {OFFLINE_ELSEWHERE}",
+    "books of there, books of third, books of expired, books of purged",
+)
 AT_BOOKS = "here plain, here code, here offline, there plain, third code, " + OFFLINE_ELSEWHERE
 TOLD_BOOKS = "books of here, books of there, books of third, books of expired, books of purged"
 AT_BOOKS_WITH_ERIN = row(f"{AT_BOOKS}, erin plain, erin offline", "nobody")
@@ -157,11 +161,8 @@ EFFECTS = {
     "sign-out everywhere": LIVE_SESSIONS,
     "sign-out by an operator": LIVE_SESSIONS,
     "second factors reset by an operator": LIVE_SESSIONS,
-    "first second factor": row(ELSEWHERE, "books of there, books of third"),
-    "password change": row(
-        f"{ELSEWHERE}, {OFFLINE_ELSEWHERE}",
-        "books of there, books of third, books of expired, books of purged",
-    ),
+    "first second factor": ALL_ELSEWHERE,
+    "password change": ALL_ELSEWHERE,
     "password set by an operator": ALL,
     "user disabled": ALL,
     "user deleted": ALL,

@@ -2,6 +2,8 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from threading import Barrier
+from time import sleep
 from uuid import UUID
 
 from flask import Flask
@@ -57,3 +59,22 @@ def test_a_rolled_back_cause_owes_nothing(app: Flask) -> None:
         mails.add(Mail(kind="reset", address="a@example.com"))
         db.session.rollback()
         assert mails.outbox.waiting() == (0, None)
+
+
+def test_no_more_mails_are_owed_at_once_than_one_after_the_other(app: Flask) -> None:
+    """As by as many requests at the same instant."""
+    begin = Barrier(AT_ONCE)
+
+    def owe(_: int) -> bool:
+        with app.app_context():
+            begin.wait(20)
+            owed = mails.add(Mail(kind="reset", address="dana@example.com"))
+            sleep(0.05)  # what else such a request writes
+            db.session.commit()
+            return owed
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        assert sum(pool.map(owe, range(AT_ONCE))) == mails.MOST_AN_HOUR
+    with app.app_context():
+        assert mails.outbox.waiting()[0] == mails.MOST_AN_HOUR
+        assert mails.add(Mail(kind="reset", address="erin@example.com"))

@@ -31,7 +31,10 @@ FACTORS_OF_OTHERS = (
     " SELECT id, 'x', now() FROM users WHERE email <> :without",
     "INSERT INTO recovery_codes (user_id, digest, created_at)"
     " SELECT id, 'x', now() FROM users WHERE email <> :without",
-    "ANALYZE passkeys, totp_secrets, recovery_codes",
+    "INSERT INTO mail_tokens"
+    " (id, digest, purpose, user_id, address, bound_to, created_at, expires_at)"
+    " SELECT id, id, 'reset', id, email, 'x', now(), now() FROM users WHERE email <> :without",
+    "ANALYZE passkeys, totp_secrets, recovery_codes, mail_tokens",
 )
 
 Executed = list[tuple[str, Any]]
