@@ -22,7 +22,7 @@ from sqlalchemy.orm import contains_eager
 from sso import clock
 from sso.extensions import db
 from sso.models import BrowserSession, Client, Consent, Grant, Token, User
-from sso.store import prepared, unredeemed
+from sso.store import client_turn, prepared, unredeemed
 
 _GRANTS, _CONSENTS = prepared.table(Grant), prepared.table(Consent)
 _USERS, _SESSIONS = prepared.table(User), prepared.table(BrowserSession)
@@ -31,14 +31,15 @@ _NEW = (
     "acr", "created_at",
 )  # fmt: skip
 
-# FOR SHARE: people sign in beside each other, but the client's row waits. It is locked before the
-# rows below, which is the order in which `flask apply` changes them.
+# FOR SHARE: people sign in beside each other, but the client's row waits. Everybody locks in this
+# order: client, user, session, consent, codes, grants.
 _CLIENT_AS_SEEN = (
     select(Client.client_id)
     .where(
         Client.client_id == bindparam("client_id"),
         Client.updated_at == bindparam("client_seen"),
         Client.disabled_at.is_(None),
+        client_turn.shared(Client.client_id),
     )
     .with_for_update(read=True)
     .subquery()
