@@ -64,6 +64,7 @@ def everything_of_user(user_id: UUID, reason: str, but: UUID | None = None) -> N
 
 def consent(user_id: UUID, client_id: str) -> None:
     """What a user allowed one client: the consent, and every grant."""
+    users.lock(user_id)  # before the consent, as in `grants.add`
     consents.withdraw(user_id, client_id)
     _of_user_and_client(user_id, client_id, "consent_withdrawn")
     audit.event("consent_withdrawn", user=user_id, client=client_id)

@@ -158,7 +158,8 @@ def delete(client_id: str, yes: bool, as_json: bool) -> None:
     """Delete an application with its tokens and consents."""
     client = _find(client_id)
     confirm(f"Delete the application {client.name} ({client.client_id})?", yes)
-    client = _locked(client_id)
+    if clients.lock_to_remove(client_id) is None:
+        raise _unknown(client_id)
     grants.end_of_client(client.client_id, "client_deleted")
     clients.remove(client)
     audit.event("client_deleted", client=client_id)

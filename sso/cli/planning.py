@@ -193,7 +193,9 @@ def _surplus(kind: str, entries: list[Entry]) -> list[Change]:
         kept = {entry["client_id"] for entry in entries}
         # Locked now: the users' rows come after those of all clients.
         surplus = [
-            clients.lock(row.client_id) for row in clients.every() if row.client_id not in kept
+            clients.lock_to_remove(row.client_id)
+            for row in clients.every()
+            if row.client_id not in kept
         ]
         return [
             Change(

@@ -67,7 +67,7 @@ def _remove_left_behind() -> None:
 
 
 def _remove(user_id: UUID | None, client_id: str | None) -> None:
-    client = clients.lock(client_id) if client_id else None  # before the user
+    client = clients.lock_to_remove(client_id) if client_id else None  # before the user
     user = users.find(user_id) if user_id else None
     if user:
         endings.everything_of_user(user.id, "user_deleted")

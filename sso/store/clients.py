@@ -107,6 +107,18 @@ def add(client: Client) -> None:
     db.session.flush()
 
 
+def lock_to_remove(client_id: str) -> Client | None:
+    """As `lock`, and nobody may even refer to the client any more.
+
+    To be called before its grants are ended: whoever ends grants refers to clients before.
+    """
+    client = lock(client_id)
+    db.session.execute(
+        select(Client.client_id).where(Client.client_id == client_id).with_for_update()
+    )
+    return client
+
+
 def remove(client: Client) -> None:
     """Delete a client with its consents, grants, codes and tokens (by foreign key)."""
     db.session.execute(delete(Client).where(Client.client_id == client.client_id))

@@ -11,9 +11,10 @@ import pytest
 from flask import Flask
 from sqlalchemy import text
 
+from sso import endings
 from sso.cli import planning
 from sso.extensions import db
-from sso.store import codes
+from sso.store import codes, logout_deliveries
 from tests.actors import Browser, RelyingParty
 from tests.factories import make_client, make_user
 
@@ -71,9 +72,9 @@ def until_somebody_waits(app: Flask, count: int = 1) -> None:
     deadline = time.monotonic() + 3
     with app.app_context():
         while time.monotonic() < deadline:
-            if (db.session.scalar(text(WAITING)) or 0) >= count:
-                return
-            db.session.rollback()
+            with db.engine.connect() as connection:
+                if (connection.scalar(text(WAITING)) or 0) >= count:
+                    return
             time.sleep(0.02)
 
 
@@ -136,3 +137,28 @@ def test_a_file_locks_clients_before_users(
     result = app.test_cli_runner().invoke(args=["apply", str(file), "--prune", "--yes"])
     assert result.exit_code == 0, result.output
     assert asking[0].result(5).status < 500
+
+
+def test_a_deletion_waits_for_who_refers_to_the_client(
+    app: Flask, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who ends a grant owes a logout token first: a row that refers to the client."""
+    uris = {"backchannel_logout_uri": "https://books.example/out"}
+    client = make_client(app, first_party=True, **uris)
+    user = make_user(app, "dana@example.com")
+    browser = Browser(app)
+    browser.sign_in("dana@example.com")
+    assert browser.authorize(client).code
+    run, owe, deleting = app.test_cli_runner().invoke, logout_deliveries.owe, []
+
+    def owe_and_wait(*meant: Any) -> None:
+        owe(*meant)
+        if not deleting:
+            deleting.append(pool.submit(run, args=["client", "delete", client.client_id, "--yes"]))
+            until_somebody_waits(app)
+
+    monkeypatch.setattr(logout_deliveries, "owe", owe_and_wait)
+    with app.app_context():
+        endings.everything_of_user(user.id, "user_disabled")
+        db.session.commit()
+    assert deleting[0].result(5).exit_code == 0
