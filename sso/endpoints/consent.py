@@ -106,10 +106,10 @@ def _decided(
         offered = step.scopes & _offered(step)
         declined = _unticked(offered) - scopes.NEEDED
         allowed = sorted((offered | step.scopes & scopes.NEEDED) - declined)
-        consents.remember(visit.user.id, client_id, allowed, sorted(declined))
+        given_at = consents.remember(visit.user.id, client_id, allowed, sorted(declined))
         audit.event("consent_given", user=visit.user.id, client=client_id, scope=" ".join(allowed))
         db.session.commit()
-        return authorize.resume(waiting)
+        return authorize.resume(replace(waiting, consented_at=given_at))
     audit.event("consent_denied", user=visit.user.id, client=client_id)
     return authorize.resume(replace(waiting, denied=True))
 
