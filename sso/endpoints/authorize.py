@@ -14,11 +14,11 @@ from flask_babel import gettext
 from werkzeug.wrappers import Response
 
 from sso import (
-    audit,
     browser_session,
     clock,
     errors,
     languages,
+    own_events,
     parameters,
     refusals,
     sealed_request,
@@ -73,7 +73,7 @@ def authorize() -> Response:
             browser_session.prolong(presence.session_id, presence.last_seen_at, presence.ends_at)
         changes.commit()
     if presence and isinstance(found, decision.Answer):
-        audit.event("code_issued", client=validated.client.client_id, user=presence.user_id)
+        own_events.tell("code_issued", presence.user_id, client=validated.client.client_id)
     return response
 
 
