@@ -434,6 +434,9 @@ def test_what_satisfied_a_request_satisfies_no_other(
 
 
 @given(REQUESTS, SESSIONS, CONSENTS, POLICIES)
+@example(asking(OLDER, prompt="login"), replace(SESSION, auth_time=NOW), CONSENT, OPEN)
+@example(asking(OLDER, prompt="consent"), SESSION, replace(CONSENT, given_at=NOW), OPEN)
+@example(asking(OLDER, prompt="select_account"), replace(SESSION, auth_time=NOW), CONSENT, OPEN)
 def test_what_is_done_for_another_request_satisfies_none(
     request: AuthorizationRequest,
     session: Session | None,
