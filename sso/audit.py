@@ -60,6 +60,15 @@ def event(name: str, **fields: object) -> None:
     `user` is a user's id, `client` a `client_id`. The request's address and browser, or the
     operator at the command line, are added here.
     """
+    _tell(name, fields, has_row=True)
+
+
+def on_log_alone(name: str, **fields: object) -> None:
+    """As `event`, but without a row in the audit trail (see `own_events`)."""
+    _tell(name, fields, has_row=False)
+
+
+def _tell(name: str, fields: Mapping[str, object], *, has_row: bool) -> None:
     counters.event(name)
     shown = {
         key: _in_full(value) if isinstance(value, Mapping) else clean(value, 200)
@@ -75,7 +84,7 @@ def event(name: str, **fields: object) -> None:
     text = _as_json(shown)
     logger.info("%s %s", name, text, extra={"event": name, "fields": shown})
     sink: Sink | None = current_app.extensions.get(EXTENSION) if has_app_context() else None
-    if sink:
+    if sink and has_row:
         known = {key: shown.pop(key, None) for key in ("user", "client", "address", "browser")}
         sink(Event(name, clock.now(), fields=shown, **known))
 

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, or_
 
-from sso import audit
+from sso import audit, own_events
 from sso.models import BrowserSession, Client, Grant, User
 from sso.store import consents, grants, logout_deliveries, sessions, users
 
@@ -64,9 +64,10 @@ def everything_of_user(user_id: UUID, reason: str, but: UUID | None = None) -> N
 
 def consent(user_id: UUID, client_id: str) -> None:
     """What a user allowed one client: the consent, and every grant."""
+    users.lock(user_id)  # before the consent, as in `grants.add`
     consents.withdraw(user_id, client_id)
     _of_user_and_client(user_id, client_id, "consent_withdrawn")
-    audit.event("consent_withdrawn", user=user_id, client=client_id)
+    own_events.tell("consent_withdrawn", user_id, client=client_id)
 
 
 def lost_memberships(people: Iterable[User], clients: Iterable[Client]) -> None:

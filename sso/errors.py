@@ -62,15 +62,17 @@ def page(
     error: str | None = None,
     way_on: tuple[str, str] | None = None,
     for_developers: bool = False,
+    line: str | None = None,
 ) -> Response:
     """A page that says what is wrong; its error id stands in the log too.
 
     `way_on`: the words and the address of a link, where there is something to try.
     `for_developers`: message and mend are technical, in English, for who made the application.
+    `line`: what the log has instead of the message.
     """
     if error and for_developers:
-        refusals.note_answer(error, message)
-    error_id = report(message if for_developers else title or message, status, error)
+        refusals.note_answer(error, line or message)
+    error_id = report(line or message if for_developers else title or message, status, error)
     body = render_template(
         "error.html",
         title=title or gettext("This request cannot be answered"),

@@ -114,7 +114,7 @@ def update(client_id: str, as_json: bool, **options: Any) -> None:
 @json_option
 def rotate_secret(client_id: str, keep_old: int, as_json: bool) -> None:
     """Give an application a new secret, shown once."""
-    client = _find(client_id)
+    client = _locked(client_id)
     secret = digests.make(digests.CLIENT_SECRET)
     until = clock.now() + timedelta(hours=keep_old) if keep_old else None
     clients.replace_secret(client, digests.digest(secret), until)
@@ -130,7 +130,7 @@ def rotate_secret(client_id: str, keep_old: int, as_json: bool) -> None:
 @json_option
 def disable(client_id: str, as_json: bool) -> None:
     """Shut an application out, at once; its tokens end."""
-    client = _find(client_id)
+    client = _locked(client_id)
     client.disabled_at = client.disabled_at or clock.now()
     grants.end_of_client(client.client_id, "client_disabled")
     audit.event("client_disabled", client=client_id)
@@ -143,7 +143,7 @@ def disable(client_id: str, as_json: bool) -> None:
 @json_option
 def enable(client_id: str, as_json: bool) -> None:
     """Let an application in again; ended tokens stay ended."""
-    client = _find(client_id)
+    client = _locked(client_id)
     client.disabled_at = None
     audit.event("client_enabled", client=client_id)
     db.session.commit()
@@ -158,6 +158,8 @@ def delete(client_id: str, yes: bool, as_json: bool) -> None:
     """Delete an application with its tokens and consents."""
     client = _find(client_id)
     confirm(f"Delete the application {client.name} ({client.client_id})?", yes)
+    if clients.lock_to_remove(client_id) is None:
+        raise _unknown(client_id)
     grants.end_of_client(client.client_id, "client_deleted")
     clients.remove(client)
     audit.event("client_deleted", client=client_id)
@@ -170,6 +172,14 @@ def delete(client_id: str, yes: bool, as_json: bool) -> None:
 
 def _find(client_id: str) -> Client:
     client = clients.find(client_id)
+    if client is None:
+        raise _unknown(client_id)
+    return client
+
+
+def _locked(client_id: str) -> Client:
+    """To change it: the commands wait for each other, and codes are not issued meanwhile."""
+    client = clients.lock(client_id)
     if client is None:
         raise _unknown(client_id)
     return client

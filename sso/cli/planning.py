@@ -191,12 +191,18 @@ def _change(
 def _surplus(kind: str, entries: list[Entry]) -> list[Change]:
     if kind == "clients":
         kept = {entry["client_id"] for entry in entries}
+        # Locked now: the users' rows come after those of all clients.
+        surplus = [
+            clients.lock_to_remove(row.client_id)
+            for row in clients.every()
+            if row.client_id not in kept
+        ]
         return [
             Change(
                 "delete", "client", row.client_id, afterwards=(_client_end(row),), id=row.client_id
             )
-            for row in clients.every()
-            if row.client_id not in kept
+            for row in surplus
+            if row
         ]
     addresses = {entry["email"].strip().lower() for entry in entries}
     ids = {UUID(entry["id"]) for entry in entries if "id" in entry}

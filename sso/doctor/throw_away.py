@@ -67,12 +67,12 @@ def _remove_left_behind() -> None:
 
 
 def _remove(user_id: UUID | None, client_id: str | None) -> None:
+    client = clients.lock_to_remove(client_id) if client_id else None  # before the user
     user = users.find(user_id) if user_id else None
     if user:
         endings.everything_of_user(user.id, "user_deleted")
         users.remove(user)
         audit.event("user_deleted", user=user.id, by="doctor")
-    client = clients.find(client_id) if client_id else None
     if client:
         grants.end_of_client(client.client_id, "client_deleted")
         clients.remove(client)

@@ -14,11 +14,11 @@ from flask_babel import gettext
 from werkzeug.wrappers import Response
 
 from sso import (
-    audit,
     browser_session,
     clock,
     errors,
     languages,
+    own_events,
     parameters,
     refusals,
     sealed_request,
@@ -68,12 +68,12 @@ def authorize() -> Response:
         try:
             response = _answer(validated, found)
         except Overtaken:
-            return resume(validated.waiting)
+            return _on(validated, "sso.authorize", validated.waiting)
         if presence:
             browser_session.prolong(presence.session_id, presence.last_seen_at, presence.ends_at)
         changes.commit()
     if presence and isinstance(found, decision.Answer):
-        audit.event("code_issued", client=validated.client.client_id, user=presence.user_id)
+        own_events.tell("code_issued", presence.user_id, client=validated.client.client_id)
     return response
 
 
@@ -94,6 +94,8 @@ def validate(waiting: SealedRequest) -> Validated | Response:
     if waiting.asked_at is not None:
         protocol_request.authorization_request = asked.again(
             asked_at=waiting.asked_at,
+            signed_in_at=waiting.signed_in_at,
+            consented_at=waiting.consented_at,
             selected=waiting.selected,
             selected_at=waiting.selected_at,
             denied=waiting.denied,
@@ -145,9 +147,9 @@ def resume(waiting: SealedRequest) -> Response:
     return to_step("sso.authorize", waiting)
 
 
-def to_step(endpoint: str, waiting: SealedRequest) -> Response:
+def to_step(endpoint: str, waiting: SealedRequest, **more: str) -> Response:
     """Send the browser to a step, or back, with the sealed request."""
-    return redirect(url_for(endpoint, resume=sealed_request.seal(waiting)), 303)
+    return redirect(url_for(endpoint, resume=sealed_request.seal(waiting), **more), 303)
 
 
 def stale() -> Response:
@@ -223,16 +225,21 @@ def _answer(validated: Validated, found: decision.Decision) -> Response:
         grant.request.is_told = grant.request.asked.denied  # the event is consent_denied
         error = OAuth2Error(found.description, error=found.error, redirect_uri=grant.redirect_uri)
         return server.handle_error_response(grant.request, error)
+    if isinstance(found, decision.SignIn):
+        return _on(validated, "sso.sign_in", waiting)
+    if isinstance(found, decision.SecondFactor):
+        return _on(validated, "sso.factors" if found.enrol else "sso.second_factor", waiting)
+    return _on(validated, "sso.consent", waiting)
+
+
+def _on(validated: Validated, endpoint: str, waiting: SealedRequest) -> Response:
+    """To a step, or anew to the dispatcher, where the request may be sealed for the first time."""
     try:
-        if isinstance(found, decision.SignIn):
-            return to_step("sso.sign_in", waiting)
-        if isinstance(found, decision.SecondFactor):
-            return to_step("sso.factors" if found.enrol else "sso.second_factor", waiting)
-        return to_step("sso.consent", waiting)
+        return to_step(endpoint, waiting)
     except sealed_request.TooLong:
         error = OAuth2Error(
             "The authorization request is too long.",
             error="invalid_request",
-            redirect_uri=grant.redirect_uri,
+            redirect_uri=validated.grant.redirect_uri,
         )
-        return server.handle_error_response(grant.request, error)
+        return authorization_server().handle_error_response(validated.grant.request, error)

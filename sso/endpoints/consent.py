@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 from flask import make_response, render_template, request, url_for
 from werkzeug.wrappers import Response
 
-from sso import audit, browser_session, refusals
+from sso import browser_session, own_events, refusals
 from sso.endpoints import authorize
 from sso.endpoints.forms import DecisionForm
 from sso.extensions import db
@@ -106,11 +106,11 @@ def _decided(
         offered = step.scopes & _offered(step)
         declined = _unticked(offered) - scopes.NEEDED
         allowed = sorted((offered | step.scopes & scopes.NEEDED) - declined)
-        consents.remember(visit.user.id, client_id, allowed, sorted(declined))
-        audit.event("consent_given", user=visit.user.id, client=client_id, scope=" ".join(allowed))
+        given_at = consents.remember(visit.user.id, client_id, allowed, sorted(declined))
+        own_events.tell("consent_given", visit.user.id, client=client_id, scope=" ".join(allowed))
         db.session.commit()
-        return authorize.resume(waiting)
-    audit.event("consent_denied", user=visit.user.id, client=client_id)
+        return authorize.resume(replace(waiting, consented_at=given_at))
+    own_events.tell("consent_denied", visit.user.id, client=client_id)
     return authorize.resume(replace(waiting, denied=True))
 
 

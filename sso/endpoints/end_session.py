@@ -72,13 +72,16 @@ def _nobody(asked: LogoutRequest) -> Response:
         error="invalid_request",
         way_on=_way_back(asked.client),
         for_developers=True,
+        line=asked.error.line,
     )
 
 
 def _ask(visit: Visit, asked: LogoutRequest) -> Response:
     error_id = None
     if asked.error:
-        error_id = errors.report(asked.error.description, 400, "invalid_request")
+        error_id = errors.report(
+            asked.error.line or asked.error.description, 400, "invalid_request"
+        )
     html = render_template(
         "sign_out.html",
         form=DecisionForm(formdata=None),

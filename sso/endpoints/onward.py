@@ -1,5 +1,7 @@
 """Where a sign-in leads to: back to the dispatcher, to the page that asked for it, or home."""
 
+from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from flask import redirect, request, url_for
@@ -18,12 +20,15 @@ _BACK = {
 }
 
 
-def onward(waiting: SealedRequest | None) -> Response:
-    """Go on after a sign-in."""
+def onward(waiting: SealedRequest | None, signed_in_at: datetime | None = None) -> Response:
+    """Go on after a sign-in, of which the request that waited for it takes note."""
     back = _BACK.get(request.args.get("back", ""))
-    if back:
-        return redirect(url_for(back, **_carried()), 303)
-    return authorize.resume(waiting) if waiting else redirect(url_for("sso.account"), 303)
+    carried = {name: value for name, value in _carried().items() if name != "resume"}
+    if waiting is None:
+        return redirect(url_for(back or "sso.account", **carried), 303)
+    if signed_in_at:
+        waiting = replace(waiting, signed_in_at=signed_in_at)
+    return authorize.to_step(back or "sso.authorize", waiting, **carried)
 
 
 def step(endpoint: str, **more: str) -> str:

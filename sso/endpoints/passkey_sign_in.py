@@ -23,9 +23,10 @@ def passkey_sign_in() -> Response:
         if found:
             user, shown = found
             half_way.finish(user)
-            browser_session.begin(user, shown, remember=form.get("remember") == "1")
+            remember = form.get("remember") == "1"
+            signed_in_at = browser_session.begin(user, shown, remember).auth_time
             db.session.commit()
-            return onward(waiting)
+            return onward(waiting, signed_in_at)
         db.session.rollback()
         audit.event("sign_in_failed", method="passkey")
         attempt.failed()

@@ -1,7 +1,7 @@
 """The page that asks for the second factor: half way into a sign-in, or to step a session up."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from flask import make_response, redirect, render_template, request, url_for
@@ -45,9 +45,9 @@ def after_password(user: User, remember: bool, waiting: SealedRequest | None) ->
             _tell_if_not_finished(user)
         db.session.commit()
         return redirect(step("sso.second_factor"), 303)
-    browser_session.begin(user, proof.PASSWORD, remember)
+    signed_in_at = browser_session.begin(user, proof.PASSWORD, remember).auth_time
     db.session.commit()
-    return onward(waiting)
+    return onward(waiting, signed_in_at)
 
 
 def _tell_if_not_finished(user: User) -> None:
@@ -85,9 +85,9 @@ def second_factor() -> Response:
                 audit.event("recovery_code_used", user=subject.user.id)
                 left = recovery_codes.unused(subject.user.id)
                 notices.recovery_code_used(subject.user, left)
-            _let_in(subject, methods)
+            signed_in_at = _let_in(subject, methods)
             db.session.commit()
-            return onward(waiting)
+            return onward(waiting, signed_in_at)
         db.session.rollback()
         audit.event("second_factor_failed", user=subject.user.id, method=used)
         if subject.visit is None:  # from a browser that is known, too
@@ -140,13 +140,14 @@ def _check(user: User) -> tuple[str, str | None]:
     return "totp", proof.OTP if totp.accept(user.id, form.get("code", "")) else None
 
 
-def _let_in(subject: Subject, methods: str) -> None:
+def _let_in(subject: Subject, methods: str) -> datetime | None:
+    """When the user signed in, if this is the end of a sign-in."""
     if subject.visit is not None:
         browser_session.step_up(subject.visit, methods)
-    else:
-        half_way.finish(subject.user)
-        shown = proof.with_second(proof.PASSWORD.amr, methods)
-        browser_session.begin(subject.user, shown, subject.remember)
+        return None
+    half_way.finish(subject.user)
+    shown = proof.with_second(proof.PASSWORD.amr, methods)
+    return browser_session.begin(subject.user, shown, subject.remember).auth_time
 
 
 def _cancel(waiting: SealedRequest | None, subject: Subject) -> Response:

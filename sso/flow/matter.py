@@ -55,7 +55,11 @@ class Matter:
     now: datetime
 
     def _is_for_this(self, moment: datetime | None) -> bool:
-        """Whether something happened since the client asked, lately, and satisfied nothing yet."""
+        """Whether something happened since the client asked, lately, and satisfied nothing yet.
+
+        That its form was sent for this request is for the caller to say: who has the address of a
+        waiting request of long ago must not get an answer by what is done for another one.
+        """
         used = self.session.decisions_used_until
         return (
             moment is not None
@@ -67,7 +71,8 @@ class Matter:
 
     @property
     def signed_in_for_this(self) -> bool:
-        return self._is_for_this(self.session.auth_time)
+        auth_time = self.session.auth_time
+        return self.request.signed_in_at == auth_time and self._is_for_this(auth_time)
 
     @property
     def selected_for_this(self) -> bool:
@@ -76,7 +81,8 @@ class Matter:
 
     @property
     def consented_for_this(self) -> bool:
-        return self.consent is not None and self._is_for_this(self.consent.given_at)
+        given_at = self.consent.given_at if self.consent else None
+        return self.request.consented_at == given_at and self._is_for_this(given_at)
 
     @property
     def declined(self) -> frozenset[str]:
@@ -95,7 +101,9 @@ class Matter:
         """The latest of the moments that satisfy what was demanded for this very request."""
         prompt, auth_time = self.request.prompt, self.session.auth_time
         moments = []
-        if "login" in prompt or self.max_age_is_exceeded:
+        # Also within max_age: later, when it is exceeded, this sign-in must not count once more.
+        demands_sign_in = "login" in prompt or self.request.max_age is not None
+        if demands_sign_in and self.signed_in_for_this:
             moments.append(auth_time)
         if "select_account" in prompt:
             chosen_at = self.request.selected_at if self.selected_for_this else None

@@ -42,7 +42,8 @@ class RequestFault(ValueError):
 class AuthorizationRequest:
     """What a client asks for. `asked_at` is when it first came in (UTC).
 
-    `resumed`: it comes back from a step of ours. `selected`: the user id that was chosen on the
+    `resumed`: it comes back from a step of ours. `signed_in_at`, `consented_at`: when the form of
+    that step was sent for this very request. `selected`: the user id that was chosen on the
     select-account page, at `selected_at`. `denied`: the user refused. `turned_away`: a page has
     told the user that he or she may not use the client, and the user goes back to it.
     """
@@ -62,6 +63,8 @@ class AuthorizationRequest:
     acr_values: tuple[str, ...] = ()
     claims: ClaimsRequest = field(default_factory=ClaimsRequest)
     resumed: bool = False
+    signed_in_at: datetime | None = None
+    consented_at: datetime | None = None
     selected: str | None = None
     selected_at: datetime | None = None
     denied: bool = False
@@ -99,6 +102,8 @@ class AuthorizationRequest:
         self,
         *,
         asked_at: datetime,
+        signed_in_at: datetime | None,
+        consented_at: datetime | None,
         selected: str | None,
         selected_at: datetime | None,
         denied: bool,
@@ -109,6 +114,8 @@ class AuthorizationRequest:
             self,
             asked_at=asked_at,
             resumed=True,
+            signed_in_at=signed_in_at,
+            consented_at=consented_at,
             selected=selected,
             selected_at=selected_at,
             denied=denied,

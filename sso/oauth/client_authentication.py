@@ -12,12 +12,13 @@ from urllib.parse import unquote_plus
 
 from authlib.oauth2.rfc6749.errors import InvalidClientError, InvalidRequestError
 
-from sso import digests, limiting, parameters, refusals
+from sso import audit, digests, limiting, parameters, refusals
 from sso.models import Client
 from sso.oauth.request import ProtocolRequest
 from sso.store import clients
 
 METHODS = ["client_secret_basic", "client_secret_post"]
+LONGEST_CLIENT_ID = 48  # characters of what is told; redacted whole, and cut after that
 _NOBODY = digests.digest("no client has this secret")
 
 
@@ -87,7 +88,7 @@ def _count_failure(
     refusals.note(
         "client_authentication_failed",
         budget=None,  # limited just above
-        client=credentials.client_id[:48],
+        client=audit.clean(credentials.client_id, LONGEST_CLIENT_ID),
         error=failure.error,
         description=failure.get_error_description(),
         reason=_reason(credentials, client),

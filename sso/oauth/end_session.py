@@ -8,7 +8,7 @@ from authlib.oidc.rpinitiated import EndSessionEndpoint as AuthlibEndSessionEndp
 from authlib.oidc.rpinitiated.end_session import EndSessionRequest
 from flask import request as flask_request
 
-from sso import addresses, browser_session, current, refusals
+from sso import addresses, audit, browser_session, current, refusals
 from sso.models import Client
 from sso.oauth.request import ProtocolRequest
 from sso.oauth.server import AuthorizationServer
@@ -16,18 +16,20 @@ from sso.oauth.server import AuthorizationServer
 PARAMETERS = (
     "id_token_hint", "client_id", "post_logout_redirect_uri", "state", "logout_hint", "ui_locales",
 )  # fmt: skip
-_SHOWN = 500  # characters of a value that a page repeats
+_SHOWN, _LOGGED = 500, 200  # characters of a value that a page repeats, and a line on the log
 
 
 class LogoutError(NamedTuple):
     """What is wrong with a logout request, for a developer, and how to fix it.
 
-    `summary`: the description without what was sent, for the audit trail.
+    `summary`: the description without what was sent, for the audit trail. `line`: with an address
+    as far as it may stand on the log.
     """
 
     description: str
     hint: str | None = None
     summary: str | None = None
+    line: str | None = None
 
 
 class LogoutRequest(NamedTuple):
@@ -107,14 +109,19 @@ def _error(values: dict[str, str], found: EndSessionRequest) -> LogoutError | No
             "A post_logout_redirect_uri needs an id_token_hint or a client_id beside it, "
             "which names the client that it is registered with."
         )
-    # Nothing in it may change how the rest of the line reads.
-    shown = uri[:_SHOWN].encode("ascii", "backslashreplace").decode()
+    words = "The post_logout_redirect_uri {} is not registered with the client {}."
+    logged = audit.clean(refusals.without_query(uri), _LOGGED)
     return LogoutError(
-        f"The post_logout_redirect_uri {shown} is not registered with the client "
-        f"{found.client.client_id}.",
+        words.format(_harmless(uri[:_SHOWN]), found.client.client_id),
         _how_to_register(found.client, uri),
         "The 'post_logout_redirect_uri' is none of the registered ones, to the character.",
+        words.format(_harmless(logged), found.client.client_id),
     )
+
+
+def _harmless(text: str) -> str:
+    """Nothing in it may change how the rest of the line reads."""
+    return text.encode("ascii", "backslashreplace").decode()
 
 
 def note_refusal(

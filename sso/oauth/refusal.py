@@ -3,9 +3,9 @@
 from authlib.oauth2.rfc6749.errors import OAuth2Error
 from flask import request as flask_request
 
-from sso import clock, refusals
+from sso import audit, clock, refusals
 from sso.oauth import access_tokens, bearer
-from sso.oauth.client_authentication import ClientAuthenticationFailed
+from sso.oauth.client_authentication import LONGEST_CLIENT_ID, ClientAuthenticationFailed
 from sso.oauth.request import ProtocolRequest
 from sso.store import tokens
 
@@ -21,7 +21,6 @@ _AUTHORIZATION = "authorization_refused"  # at each step of its way
 _NOT_NOW = frozenset(
     {"login_required", "consent_required", "interaction_required", "account_selection_required"}
 )
-_LONGEST_CLIENT_ID = 48
 
 
 def note(request: ProtocolRequest | None, error: OAuth2Error) -> None:
@@ -39,7 +38,7 @@ def note(request: ProtocolRequest | None, error: OAuth2Error) -> None:
     fields: dict[str, object] = {
         "error": error.error,
         "description": error.get_error_description() or None,
-        "client": client[:_LONGEST_CLIENT_ID] if client else None,
+        "client": audit.clean(client, LONGEST_CLIENT_ID) if client else None,
     }
     if request:
         if request.approval:

@@ -9,7 +9,7 @@ from sqlalchemy import bindparam, delete, inspect, select, update
 
 from sso.extensions import db
 from sso.models import Client
-from sso.store import prepared
+from sso.store import client_turn, prepared
 from sso.store.direct import Row
 
 
@@ -21,8 +21,10 @@ def find(client_id: str) -> Client | None:
 def lock(client_id: str) -> Client | None:
     """A client, disabled or not, as the row is now, and stays until the transaction ends.
 
+    To be called before users, sessions and grants are locked, which is the order of `grants.add`.
     An update instead of FOR UPDATE, which SQLite does not know.
     """
+    client_turn.take(client_id)
     return db.session.scalar(
         update(Client)
         .where(Client.client_id == client_id)
@@ -103,6 +105,18 @@ def every() -> Sequence[Client]:
 def add(client: Client) -> None:
     db.session.add(client)
     db.session.flush()
+
+
+def lock_to_remove(client_id: str) -> Client | None:
+    """As `lock`, and nobody may even refer to the client any more.
+
+    To be called before its grants are ended: whoever ends grants refers to clients before.
+    """
+    client = lock(client_id)
+    db.session.execute(
+        select(Client.client_id).where(Client.client_id == client_id).with_for_update()
+    )
+    return client
 
 
 def remove(client: Client) -> None:

@@ -1,6 +1,7 @@
 """Statements about consents."""
 
 from collections.abc import Iterable
+from datetime import datetime
 from uuid import UUID
 
 from sqlalchemy import delete, select
@@ -19,9 +20,9 @@ def find(user_id: UUID, client_id: str) -> Consent | None:
 
 def remember(
     user_id: UUID, client_id: str, allowed: Iterable[str], declined: Iterable[str] = ()
-) -> None:
+) -> datetime:
     """Remember what was allowed and what was unticked, beside what was said before of other
-    scopes; also by two tabs at once.
+    scopes; also by two tabs at once. Gives the moment that is noted.
     """
     insert = postgresql.insert if db.engine.dialect.name == "postgresql" else sqlite.insert
     now = clock.now()
@@ -47,6 +48,7 @@ def remember(
     consent.declined = _merged(consent.declined, declined, allowed)
     consent.updated_at = now
     db.session.flush()
+    return now
 
 
 def _merged(before: str, more: Iterable[str], fewer: Iterable[str]) -> str:

@@ -1,6 +1,6 @@
 """Statements about grants: one approval, and the end of everything that it gave."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID, uuid4
@@ -12,6 +12,7 @@ from sqlalchemy import (
     exists,
     func,
     insert,
+    literal,
     or_,
     select,
     true,
@@ -22,7 +23,7 @@ from sqlalchemy.orm import contains_eager
 from sso import clock
 from sso.extensions import db
 from sso.models import BrowserSession, Client, Consent, Grant, Token, User
-from sso.store import prepared, unredeemed
+from sso.store import client_turn, prepared, unredeemed
 
 _GRANTS, _CONSENTS = prepared.table(Grant), prepared.table(Consent)
 _USERS, _SESSIONS = prepared.table(User), prepared.table(BrowserSession)
@@ -31,14 +32,15 @@ _NEW = (
     "acr", "created_at",
 )  # fmt: skip
 
-# FOR SHARE: people sign in beside each other, but the client's row waits. It is locked before the
-# rows below, which is the order in which `flask apply` changes them.
+# FOR SHARE: people sign in beside each other, but the client's row waits. Everybody locks in this
+# order: client, user, session, consent, codes, grants.
 _CLIENT_AS_SEEN = (
     select(Client.client_id)
     .where(
         Client.client_id == bindparam("client_id"),
         Client.updated_at == bindparam("client_seen"),
         Client.disabled_at.is_(None),
+        client_turn.shared(Client.client_id),
     )
     .with_for_update(read=True)
     .subquery()
@@ -60,6 +62,15 @@ _BY_CONSENT = _VISIT.join(
     _CONSENTS,
     (_CONSENTS.c.user_id == User.id) & (_CONSENTS.c.client_id == bindparam("client_id")),
 ).where(_CONSENTS.c.updated_at == bindparam("consent_seen"))
+# Before grants are dropped: whoever ends grants locks these first, and the grants last.
+_IN_ORDER = (
+    select(literal(1))
+    .select_from(User)
+    .join(BrowserSession, BrowserSession.user_id == User.id)
+    .join(_CLIENT_AS_SEEN, true())
+    .where(User.id == bindparam("user_id"), BrowserSession.id == bindparam("session_id"))
+    .with_for_update(key_share=True, of=(_USERS, _SESSIONS))
+)
 _ADD, _ADD_BY_CONSENT = (
     insert(_GRANTS)
     # Nobody ends them until we commit; who waits for that finds the new grant, and ends it, too.
@@ -100,10 +111,18 @@ def add(
     if consent_seen is not None:
         statement, values["consent_seen"] = _ADD_BY_CONSENT, consent_seen
     is_added = prepared.changed(statement, values) or (
-        unredeemed.drop_oldest(columns["user_id"], codes_since)
+        unredeemed.are_too_many(columns["user_id"], codes_since)
+        and _lock_in_order(values)
+        and unredeemed.drop_oldest(columns["user_id"], codes_since)
         and prepared.changed(statement, values)
     )
     return grant_id if is_added else None
+
+
+def _lock_in_order(values: Mapping[str, Any]) -> bool:
+    """Lock client, user and session; whether the client is as it was seen."""
+    names = ("client_id", "client_seen", "user_id", "session_id")
+    return prepared.first(_IN_ORDER, {name: values[name] for name in names}) is not None
 
 
 _IS_OFFLINE = or_(

@@ -32,14 +32,21 @@ COUNT = select(func.count()).select_from(
 """How many codes of `user_id` wait that were made after `codes_since`: up to `MOST` of them."""
 
 
-def drop_oldest(user_id: UUID, codes_since: datetime) -> bool:
-    """Delete the oldest grants whose codes wait, if there are too many; whether there were.
+def are_too_many(user_id: UUID, codes_since: datetime) -> bool:
+    """Whether as many codes of a user wait as may."""
+    found = prepared.first(COUNT, {"user_id": user_id, "codes_since": codes_since})
+    return found is not None and found[0] >= MOST
 
-    Locks the codes first, as their redemption does; one that is being redeemed is left alone.
+
+def drop_oldest(user_id: UUID, codes_since: datetime) -> bool:
+    """Delete the oldest grants whose codes wait, if there are too many; whether there is room.
+
+    The caller has locked client, user and session, as everybody does who ends grants. The codes
+    come before the grants, as in their redemption; one that is being redeemed is left alone.
     """
+    if not are_too_many(user_id, codes_since):
+        return True  # another request of the user has dropped some
     on, values = prepared.connection(), {"user_id": user_id, "codes_since": codes_since}
-    if (on.scalar(COUNT, values) or 0) < MOST:
-        return False
     oldest = (
         select(_CODES.c.grant_id)
         .select_from(_WITH_CODES)

@@ -15,6 +15,7 @@ from sso.models import User
 from tests.actors import BASE, ORIGIN, Browser, Page, RelyingParty
 from tests.conftest import Clock
 from tests.factories import make_client
+from tests.second_factors import code_of, enrol_totp
 
 pytestmark = pytest.mark.slow
 
@@ -106,12 +107,62 @@ def test_a_sign_in_that_is_long_past(
     assert signed_in.sign_in().code
 
 
-def test_a_sign_in_just_now(clock: Clock, signed_in: Browser, client: RelyingParty) -> None:
-    url = signed_in.authorize(client, prompt="login").url
-    signed_in.open(f"{ORIGIN}{BASE}/sign-in")
-    signed_in.sign_in()
+@pytest.mark.parametrize("demand", DEMANDS)
+def test_a_request_that_a_stranger_left_waiting(
+    app: Flask, clock: Clock, user: User, demand: str
+) -> None:
+    """What the person did for other requests a moment ago is not for this one."""
+    client = make_client(app)
+    stranger = Browser(app)
+    stranger.authorize(client, **DEMANDS[demand])
+    query = stranger.page.url.partition("?")[2]
+    clock.move(hours=20)
+    browser = Browser(app)
+    browser.open(f"{ORIGIN}{BASE}/sign-in")
+    browser.sign_in()
+    clock.move(minutes=1)
+    assert browser.approve(client).code
+    clock.move(minutes=1)
+    for step in ("oauth2/authorize", "sign-in", "consent"):
+        page = browser.open(f"{ORIGIN}{BASE}/{step}?{query}")
+        assert page.is_at_server
+        assert page.status == 200
+    assert answer(browser).code
+
+
+def test_max_age_counts_from_the_one_sign_in(
+    clock: Clock, browser: Browser, client: RelyingParty, user: User
+) -> None:
+    """Its sign-in counts once, also when it was answered before it was too old."""
+    browser.authorize(client, max_age="60")
+    assert answer(browser).code
+    url = resumed(browser)
     clock.move(minutes=9)
-    assert signed_in.open(url).code
+    assert "password" in browser.open(url).fields
+    assert answer(browser).code
+
+
+def test_a_sign_in_of_two_steps_for_another_request(
+    clock: Clock, app: Flask, browser: Browser, user: User
+) -> None:
+    """Neither of the steps is for the one that waits, until both are."""
+    client = make_client(app, first_party=True)
+    waiting = Browser(app)
+    waiting.authorize(client, prompt="login", acr_values="2")
+    query = waiting.page.url.partition("?")[2]
+    browser.open(f"{ORIGIN}{BASE}/sign-in")
+    browser.sign_in()
+    secret, _ = enrol_totp(browser)
+    browser.open(f"{ORIGIN}{BASE}/sign-out")
+    browser.submit(decision="sign_out")
+    clock.move(minutes=1)
+    browser.open(f"{ORIGIN}{BASE}/sign-in")
+    browser.sign_in()
+    browser.submit(code=code_of(secret))
+    assert "password" in browser.open(f"{ORIGIN}{BASE}/oauth2/authorize?{query}").fields
+    browser.sign_in()
+    clock.move(minutes=1)
+    assert browser.submit(code=code_of(secret)).code
 
 
 def test_a_slow_consent_asks_once_more_and_ends(

@@ -36,6 +36,8 @@ RESUMED = replace(REQUEST, resumed=True)
 FRESH = replace(SESSION, auth_time=SOON)
 LATELY = replace(CONSENT, given_at=SOON)
 OLDER = replace(RESUMED, asked_at=LONG_AGO)
+SIGNED_IN = replace(RESUMED, signed_in_at=SOON)
+CONSENTED = replace(RESUMED, consented_at=SOON)
 AT_THE_LIMIT, TOO_LATE = SOON - FRESH_FOR, SOON - FRESH_FOR - timedelta(microseconds=1)
 OPEN = Policy()
 
@@ -89,48 +91,56 @@ TABLE: dict[str, Row] = {
     "login, fresh link with a session later than it": (
         asking(prompt="login"), FRESH, CONSENT, OPEN, SignIn(Why.AGAIN)),
     "login, resumed without a new sign-in": (
-        asking(RESUMED, prompt="login"), SESSION, CONSENT, OPEN, SignIn(Why.AGAIN)),
-    "login, done": (asking(RESUMED, prompt="login"), FRESH, CONSENT, OPEN, Answer(uses=SOON)),
+        asking(SIGNED_IN, prompt="login"), SESSION, CONSENT, OPEN, SignIn(Why.AGAIN)),
+    "login, done": (asking(SIGNED_IN, prompt="login"), FRESH, CONSENT, OPEN, Answer(uses=SOON)),
+    "login, done for another request": (
+        asking(RESUMED, prompt="login"), FRESH, CONSENT, OPEN, SignIn(Why.AGAIN)),
+    "login, done for it, and then for another": (
+        asking(RESUMED, prompt="login", signed_in_at=NOW + timedelta(seconds=1)), FRESH, CONSENT,
+        OPEN, SignIn(Why.AGAIN)),
     "login, done before": (
-        asking(RESUMED, prompt="login"), replace(FRESH, decisions_used_until=SOON), CONSENT, OPEN,
+        asking(SIGNED_IN, prompt="login"), replace(FRESH, decisions_used_until=SOON), CONSENT, OPEN,
         SignIn(Why.AGAIN)),
     "login, done again since": (
-        asking(RESUMED, prompt="login"), replace(FRESH, decisions_used_until=NOW), CONSENT, OPEN,
+        asking(SIGNED_IN, prompt="login"), replace(FRESH, decisions_used_until=NOW), CONSENT, OPEN,
         Answer(uses=SOON)),
     "login, just in time": (
-        asking(OLDER, prompt="login"), replace(SESSION, auth_time=AT_THE_LIMIT), CONSENT, OPEN,
+        asking(OLDER, prompt="login", signed_in_at=AT_THE_LIMIT),
+        replace(SESSION, auth_time=AT_THE_LIMIT), CONSENT, OPEN,
         Answer(uses=AT_THE_LIMIT)),
     "login, done long ago": (
-        asking(OLDER, prompt="login"), replace(SESSION, auth_time=TOO_LATE), CONSENT, OPEN,
-        SignIn(Why.AGAIN)),
+        asking(OLDER, prompt="login", signed_in_at=TOO_LATE),
+        replace(SESSION, auth_time=TOO_LATE), CONSENT, OPEN, SignIn(Why.AGAIN)),
     "no demand, a sign-in used before": (
         RESUMED, replace(FRESH, decisions_used_until=SOON), CONSENT, OPEN, Answer()),
     "consent again": (asking(prompt="consent"), SESSION, CONSENT, OPEN, AskConsent(NEEDED)),
     "consent again, done": (
-        asking(RESUMED, prompt="consent"), SESSION, LATELY, OPEN, Answer(uses=SOON)),
+        asking(CONSENTED, prompt="consent"), SESSION, LATELY, OPEN, Answer(uses=SOON)),
+    "consent again, done for another request": (
+        asking(RESUMED, prompt="consent"), SESSION, LATELY, OPEN, AskConsent(NEEDED)),
     "consent again, fresh link with a consent later than it": (
         asking(prompt="consent"), SESSION, replace(CONSENT, given_at=SOON), OPEN,
         AskConsent(NEEDED)),
     "consent again, but to less": (
-        asking(RESUMED, prompt="consent"), SESSION, replace(PARTLY, given_at=SOON), OPEN,
+        asking(CONSENTED, prompt="consent"), SESSION, replace(PARTLY, given_at=SOON), OPEN,
         ONLY_EMAIL),
     "consent again, the rest was unticked": (
-        asking(RESUMED, prompt="consent"), SESSION, replace(UNTICKED, given_at=SOON), OPEN,
+        asking(CONSENTED, prompt="consent"), SESSION, replace(UNTICKED, given_at=SOON), OPEN,
         Answer(frozenset({"email"}), SOON)),
     "first party, consent again, but to less": (
-        asking(RESUMED, prompt="consent"), SESSION, replace(PARTLY, given_at=SOON), FIRST,
+        asking(CONSENTED, prompt="consent"), SESSION, replace(PARTLY, given_at=SOON), FIRST,
         ONLY_EMAIL),
     "consent again, done before": (
-        asking(RESUMED, prompt="consent"), replace(SESSION, decisions_used_until=SOON), LATELY,
+        asking(CONSENTED, prompt="consent"), replace(SESSION, decisions_used_until=SOON), LATELY,
         OPEN, AskConsent(NEEDED)),
     "consent again, done long ago": (
-        asking(OLDER, prompt="consent"), SESSION, replace(CONSENT, given_at=TOO_LATE), OPEN,
-        AskConsent(NEEDED)),
+        asking(OLDER, prompt="consent", consented_at=TOO_LATE), SESSION,
+        replace(CONSENT, given_at=TOO_LATE), OPEN, AskConsent(NEEDED)),
     "login and consent, done": (
-        asking(RESUMED, prompt="login consent"),
+        asking(CONSENTED, prompt="login consent", signed_in_at=NOW + timedelta(seconds=1)),
         replace(SESSION, auth_time=NOW + timedelta(seconds=1)), LATELY, OPEN, Answer(uses=SOON)),
     "login and consent, signed in last": (
-        asking(RESUMED, prompt="login consent"), FRESH,
+        asking(SIGNED_IN, prompt="login consent", consented_at=NOW + timedelta(seconds=1)), FRESH,
         replace(CONSENT, given_at=NOW + timedelta(seconds=1)), OPEN, Answer(uses=SOON)),
     "login and consent": (
         asking(prompt="login consent"), SESSION, CONSENT, OPEN, SignIn(Why.AGAIN)),
@@ -151,26 +161,32 @@ TABLE: dict[str, Row] = {
     "select_account, chosen at no time": (
         asking(RESUMED, prompt="select_account", selected="dana"), SESSION, CONSENT, OPEN,
         SignIn(Why.SELECT)),
+    "select_account, signed in for another request": (
+        asking(RESUMED, prompt="select_account"), FRESH, CONSENT, OPEN, SignIn(Why.SELECT)),
     "select_account, signed in again": (
-        asking(RESUMED, prompt="select_account"), FRESH, CONSENT, OPEN, Answer(uses=SOON)),
+        asking(SIGNED_IN, prompt="select_account"), FRESH, CONSENT, OPEN, Answer(uses=SOON)),
     "max_age kept": (asking(max_age=18_100), SESSION, CONSENT, OPEN, Answer()),
+    "max_age kept, signed in for it": (
+        asking(SIGNED_IN, max_age=60), FRESH, CONSENT, OPEN, Answer(uses=SOON)),
     "max_age exceeded": (asking(max_age=60), SESSION, CONSENT, OPEN, SignIn(Why.AGAIN)),
     "max_age exceeded, silently": (
         asking(max_age=60, prompt="none"), SESSION, CONSENT, OPEN, "login_required"),
     "max_age 0": (
         asking(max_age=0), replace(SESSION, auth_time=NOW), CONSENT, OPEN, SignIn(Why.AGAIN)),
-    "max_age 0, done": (asking(RESUMED, max_age=0), FRESH, CONSENT, OPEN, Answer(uses=SOON)),
+    "max_age 0, done": (asking(SIGNED_IN, max_age=0), FRESH, CONSENT, OPEN, Answer(uses=SOON)),
+    "max_age 0, done for another request": (
+        asking(RESUMED, max_age=0), FRESH, CONSENT, OPEN, SignIn(Why.AGAIN)),
     "max_age 0, done before": (
-        asking(RESUMED, max_age=0), replace(FRESH, decisions_used_until=SOON), CONSENT, OPEN,
+        asking(SIGNED_IN, max_age=0), replace(FRESH, decisions_used_until=SOON), CONSENT, OPEN,
         SignIn(Why.AGAIN)),
     "max_age 0, done long ago": (
-        asking(OLDER, max_age=0), replace(SESSION, auth_time=TOO_LATE), CONSENT, OPEN,
-        SignIn(Why.AGAIN)),
+        asking(OLDER, max_age=0, signed_in_at=TOO_LATE),
+        replace(SESSION, auth_time=TOO_LATE), CONSENT, OPEN, SignIn(Why.AGAIN)),
     "max_age exceeded by a slow consent": (
-        asking(OLDER, max_age=1), replace(SESSION, auth_time=AT_THE_LIMIT), CONSENT, OPEN,
-        Answer(uses=AT_THE_LIMIT)),
+        asking(OLDER, max_age=1, signed_in_at=AT_THE_LIMIT),
+        replace(SESSION, auth_time=AT_THE_LIMIT), CONSENT, OPEN, Answer(uses=AT_THE_LIMIT)),
     "max_age kept, a sign-in used before": (
-        asking(RESUMED, max_age=60), replace(FRESH, decisions_used_until=SOON), CONSENT, OPEN,
+        asking(SIGNED_IN, max_age=60), replace(FRESH, decisions_used_until=SOON), CONSENT, OPEN,
         Answer()),
     "hint of this user": (asking(hinted_subject="dana"), SESSION, CONSENT, OPEN, Answer()),
     "hint of another": (
@@ -285,7 +301,10 @@ PROMPTS = st.one_of(
     st.frozensets(st.sampled_from(["login", "consent", "select_account"])),
 )
 USERS = st.sampled_from(["dana", "erin"])
-TIMES = st.integers(-20_000, 20).map(lambda seconds: NOW + timedelta(seconds=seconds))
+# Few, so that two of them are often the same one.
+TIMES = st.sampled_from([-20_000, -5000, -601, -600, -61, -60, -2, -1, 0, 20]).map(
+    lambda seconds: NOW + timedelta(seconds=seconds)
+)
 REQUESTS = st.builds(
     AuthorizationRequest,
     client_id=st.just("c"),
@@ -299,6 +318,8 @@ REQUESTS = st.builds(
     claims=st.sampled_from([ClaimsRequest(), EMAIL_CLAIM, OTHER_SUBJECT, ESSENTIAL_ACR]),
     acr_values=st.sampled_from([(), ("2",), ("1", "2"), ("x",)]),
     resumed=st.booleans(),
+    signed_in_at=st.none() | TIMES,
+    consented_at=st.none() | TIMES,
     selected=st.none() | USERS,
     selected_at=st.none() | TIMES,
     denied=st.booleans(),
@@ -332,7 +353,13 @@ def test_prompt_none_never_shows_a_page(
 
 @given(REQUESTS, SESSIONS, CONSENTS, POLICIES)
 @example(  # consent after the request, but to nothing that it asks for
-    asking(RESUMED, prompt="login consent", asked_at=NOW - timedelta(seconds=1)),
+    asking(
+        RESUMED,
+        prompt="login consent",
+        asked_at=NOW - timedelta(seconds=1),
+        signed_in_at=NOW,
+        consented_at=NOW,
+    ),
     replace(SESSION, auth_time=NOW),
     Consent(frozenset(), given_at=NOW),
     OPEN,
@@ -359,18 +386,24 @@ def test_no_answer_without_sign_in_membership_and_consent(
     if not policy.first_party or "consent" in request.prompt:
         assert consent is not None
         assert request.scopes_to_consent - found.withheld <= consent.scope
-    since = request.resumed and session.auth_time > request.asked_at
+    since = (
+        request.resumed
+        and session.auth_time > request.asked_at
+        and session.auth_time == request.signed_in_at
+    )
     if "login" in request.prompt:
         assert since
     if request.max_age is not None and not since:
         assert request.max_age > 0
         assert (NOW - session.auth_time).total_seconds() <= request.max_age
     if "select_account" in request.prompt:
-        assert since or request.selected == session.user_id
+        chosen = request.selected_at is not None and request.selected_at > request.asked_at
+        assert since or (chosen and request.selected == session.user_id)
     if "consent" in request.prompt:
         assert consent is not None
         assert request.resumed
         assert consent.given_at > request.asked_at
+        assert consent.given_at == request.consented_at
         assert NOW - consent.given_at <= FRESH_FOR
 
 
@@ -391,7 +424,34 @@ def test_what_satisfied_a_request_satisfies_no_other(
         return
     session = replace(session, decisions_used_until=answer.uses)
     again = decide(request, session, consent, policy, NOW)
-    assert isinstance(again, Refuse if "none" in request.prompt else SignIn | AskConsent)
+    if request.prompt & {"login", "consent", "select_account"} or request.max_age == 0:
+        assert isinstance(again, SignIn | AskConsent)
+    if request.max_age is not None:
+        later = NOW + timedelta(seconds=request.max_age + 1)
+        if later - session.auth_time <= FRESH_FOR:
+            again = decide(request, session, consent, policy, later)
+            assert isinstance(again, Refuse if "none" in request.prompt else SignIn)
+
+
+@given(REQUESTS, SESSIONS, CONSENTS, POLICIES)
+@example(asking(OLDER, prompt="login"), replace(SESSION, auth_time=NOW), CONSENT, OPEN)
+@example(asking(OLDER, prompt="consent"), SESSION, replace(CONSENT, given_at=NOW), OPEN)
+@example(asking(OLDER, prompt="select_account"), replace(SESSION, auth_time=NOW), CONSENT, OPEN)
+def test_what_is_done_for_another_request_satisfies_none(
+    request: AuthorizationRequest,
+    session: Session | None,
+    consent: Consent | None,
+    policy: Policy,
+) -> None:
+    """Whatever was sealed when, and whoever opens it."""
+    if session is None:
+        return
+    request = replace(request, signed_in_at=None, consented_at=None, selected_at=None)
+    found = decide(request, session, consent, policy, NOW)
+    if request.prompt & {"login", "consent", "select_account"} or request.max_age == 0:
+        assert not isinstance(found, Answer)
+    elif isinstance(found, Answer):
+        assert found.uses is None
 
 
 @given(REQUESTS, SESSIONS, CONSENTS, POLICIES)
@@ -415,12 +475,14 @@ def test_doing_what_is_asked_leads_to_an_end(
         now += timedelta(seconds=1)
         if isinstance(step, SignIn):
             session = Session(acceptable, now, "1", frozenset({"staff"}))
+            request = replace(request, signed_in_at=now)
             consent = None
         elif isinstance(step, SecondFactor):
             assert session is not None
             session = replace(session, acr="2", has_factor=True)
         elif isinstance(step, AskConsent):
             consent = Consent(step.scopes, now)
+            request = replace(request, consented_at=now)
         else:
             return
         now += timedelta(seconds=1)

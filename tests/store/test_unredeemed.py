@@ -1,7 +1,11 @@
 """Codes that are never redeemed: however many one person has made, few are kept."""
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from typing import NamedTuple
+from threading import Event
+from time import sleep
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import pytest
@@ -9,10 +13,10 @@ from flask import Flask
 from sqlalchemy import func, select
 
 from sso import clock as sso_clock
-from sso import digests
+from sso import digests, endings
 from sso.extensions import db
 from sso.models import AuthorizationCode, BrowserSession, Grant, User
-from sso.store import unredeemed
+from sso.store import consents, unredeemed
 from tests.actors import Browser, RelyingParty
 from tests.conftest import Clock
 from tests.factories import make_client, make_user
@@ -135,3 +139,52 @@ def test_at_once(app: Flask, user: User, tabs: int) -> None:
 
     at_once(tabs, act)
     assert set(answers) <= {200, 400}
+
+
+class Dropping:
+    """Somebody's request that has dropped codes, and goes on a moment later."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._drop_oldest, self._has_dropped = unredeemed.drop_oldest, Event()
+        monkeypatch.setattr(unredeemed, "drop_oldest", self._drop)
+
+    def _drop(self, *values: Any) -> bool:
+        is_done = self._drop_oldest(*values)
+        self._has_dropped.set()
+        sleep(0.5)
+        return is_done
+
+    def status(self, browser: Browser, client: RelyingParty, meanwhile: Callable[[], None]) -> int:
+        with ThreadPoolExecutor(1) as pool:
+            asking = pool.submit(browser.authorize, client)
+            assert self._has_dropped.wait(5)
+            meanwhile()
+            return asking.result(5).status
+
+
+def test_an_end_meanwhile(app: Flask, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever ends the grants waits for those who drop some, and neither fails."""
+    browser, client, _ = flood(app, user, MOST)
+
+    def disable() -> None:
+        result = app.test_cli_runner().invoke(args=["user", "disable", user.email])
+        assert result.exit_code == 0, result.output
+
+    assert Dropping(monkeypatch).status(browser, client, disable) < 500
+    with app.app_context():
+        assert not db.session.scalars(select(Grant.id).where(Grant.ended_at.is_(None))).all()
+
+
+def test_a_withdrawal_meanwhile(app: Flask, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The consent, too, comes before the grants."""
+    browser, client, _ = flood(app, user, MOST)
+    with app.app_context():
+        consents.remember(user.id, client.client_id, ["openid", "profile", "email"])
+        db.session.commit()
+
+    def withdraw() -> None:
+        with app.app_context():
+            endings.consent(user.id, client.client_id)
+            db.session.commit()
+
+    assert Dropping(monkeypatch).status(browser, client, withdraw) < 500

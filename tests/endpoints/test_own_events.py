@@ -1,0 +1,47 @@
+"""What people do for themselves, in a loop: each has a budget of rows in the audit trail."""
+
+import logging
+
+import pytest
+from flask import Flask
+
+from sso import own_events
+from sso.models import User
+from tests.actors import BASE, ORIGIN, Browser
+from tests.events import events
+from tests.factories import make_client, make_user
+
+KINDS = ("code_issued", "consent_given", "consent_denied", "consent_withdrawn")
+
+
+def test_a_loop(
+    app: Flask,
+    user: User,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(own_events, "AN_HOUR", 2)
+    client = make_client(app)
+    browser = Browser(app)
+    browser.open(f"{ORIGIN}{BASE}/sign-in")
+    browser.sign_in()
+    for _ in range(5):
+        browser.authorize(client)
+        browser.deny()
+        browser.authorize(client)
+        assert browser.allow().code
+        browser.open(f"{ORIGIN}{BASE}/account")
+        browser.submit(action="withdraw", client=client.client_id)
+    for kind in KINDS:
+        assert len(events(app, kind)) == 2, kind
+        (told,) = events(app, f"{kind}_limited")
+        assert told["user"] == str(user.id)
+        assert sum(f"{kind} {{" in record.getMessage() for record in caplog.records) == 5
+    # Another person has a budget of their own.
+    make_user(app, "erin@example.com")
+    erin = Browser(app)
+    erin.sign_in("erin@example.com")
+    erin.authorize(client)
+    erin.allow()
+    assert len(events(app, "code_issued")) == 3

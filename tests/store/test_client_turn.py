@@ -1,0 +1,164 @@
+"""Whoever changes a client gets a turn, however many codes are asked for meanwhile."""
+
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from threading import Event, Lock
+from typing import Any
+
+import pytest
+from flask import Flask
+from sqlalchemy import text
+
+from sso import endings
+from sso.cli import planning
+from sso.extensions import db
+from sso.store import codes, logout_deliveries
+from tests.actors import Browser, RelyingParty
+from tests.factories import make_client, make_user
+
+WAITING = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+COMMANDS = (
+    ["client", "disable"],
+    ["client", "enable"],
+    ["client", "rotate-secret"],
+    ["client", "update", "--set-groups", "staff"],
+    ["client", "delete", "--yes"],
+)
+
+
+@pytest.fixture
+def app(request: pytest.FixtureRequest, app: Flask) -> Flask:
+    if app.config["SQLALCHEMY_DATABASE_URI"].startswith("sqlite"):
+        pytest.skip("SQLite has one writer at a time")
+    return app
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(8) as made:
+        yield made
+
+
+class Doors:
+    """Holds requests that have locked all that they need, each until it is let go."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._let_go: list[Event] = []
+        self._state, self._add = Lock(), codes.add
+        monkeypatch.setattr(codes, "add", self._hold)
+
+    def _hold(self, **columns: Any) -> None:
+        event = Event()
+        with self._state:
+            self._let_go.append(event)
+        event.wait(4)
+        self._add(**columns)
+
+    @property
+    def entered(self) -> int:
+        return len(self._let_go)
+
+    def let_go(self, number: int) -> None:
+        self._let_go[number].set()
+
+    def open(self) -> None:
+        for event in self._let_go:
+            event.set()
+
+
+def until_somebody_waits(app: Flask, count: int = 1) -> None:
+    deadline = time.monotonic() + 3
+    with app.app_context():
+        while time.monotonic() < deadline:
+            with db.engine.connect() as connection:
+                if (connection.scalar(text(WAITING)) or 0) >= count:
+                    return
+            time.sleep(0.02)
+
+
+def until(count: int, doors: Doors) -> None:
+    deadline = time.monotonic() + 3
+    while doors.entered < count and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
+def asked(pool: ThreadPoolExecutor, app: Flask, client: RelyingParty, email: str) -> Future[Any]:
+    make_user(app, email)
+    browser = Browser(app)
+    browser.sign_in(email)
+    return pool.submit(browser.authorize, client)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[1])
+def test_a_command_waits_for_those_before_it_alone(
+    app: Flask, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    client = make_client(app, first_party=True)
+    doors = Doors(monkeypatch)
+    first = asked(pool, app, client, "first@example.com")
+    until(1, doors)
+    run = app.test_cli_runner().invoke
+    done = pool.submit(run, args=[*command[:2], client.client_id, *command[2:]])
+    until_somebody_waits(app)
+    second = asked(pool, app, client, "second@example.com")
+    until_somebody_waits(app, 2)
+    assert doors.entered == 1, "the second one did not wait for the command"
+    doors.let_go(0)
+    assert done.result(3).exit_code == 0
+    until(2, doors)
+    doors.open()
+    assert first.result(5).code
+    assert second.result(5).status < 500
+
+
+def test_a_file_locks_clients_before_users(
+    app: Flask, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It deletes the client last of all. Nobody may have locked that, and wait for the user."""
+    client, other = make_client(app, first_party=True), make_client(app, name="Other")
+    make_user(app, "dana@example.com")
+    browser = Browser(app)
+    browser.sign_in("dana@example.com")
+    file = tmp_path / "all.toml"
+    file.write_text(
+        f'format = 1\n[[clients]]\nclient_id = "{other.client_id}"\n'
+        '[[users]]\nemail = "dana@example.com"\nname = "Dana D."\n'
+    )
+    asking, finish = [], planning.finish
+
+    def finish_later(changes: Iterable[planning.Change]) -> None:
+        asking.append(pool.submit(browser.authorize, client))
+        until_somebody_waits(app)
+        finish(changes)
+
+    monkeypatch.setattr(planning, "finish", finish_later)
+    result = app.test_cli_runner().invoke(args=["apply", str(file), "--prune", "--yes"])
+    assert result.exit_code == 0, result.output
+    assert asking[0].result(5).status < 500
+
+
+def test_a_deletion_waits_for_who_refers_to_the_client(
+    app: Flask, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who ends a grant owes a logout token first: a row that refers to the client."""
+    uris = {"backchannel_logout_uri": "https://books.example/out"}
+    client = make_client(app, first_party=True, **uris)
+    user = make_user(app, "dana@example.com")
+    browser = Browser(app)
+    browser.sign_in("dana@example.com")
+    assert browser.authorize(client).code
+    run, owe, deleting = app.test_cli_runner().invoke, logout_deliveries.owe, []
+
+    def owe_and_wait(*meant: Any) -> None:
+        owe(*meant)
+        if not deleting:
+            deleting.append(pool.submit(run, args=["client", "delete", client.client_id, "--yes"]))
+            until_somebody_waits(app)
+
+    monkeypatch.setattr(logout_deliveries, "owe", owe_and_wait)
+    with app.app_context():
+        endings.everything_of_user(user.id, "user_disabled")
+        db.session.commit()
+    assert deleting[0].result(5).exit_code == 0
