@@ -140,7 +140,10 @@ def _user(entry: Entry) -> Change | None:
     kept = row.email_verified and row.email == address
     row.email_verified = entry.get("email_verified", kept)
     _switch(entry, row)
-    change = _change("user", row.email, str(row.id), before, declaration.of_user(row), more)
+    after = declaration.of_user(row)
+    if not before and user_id is None:
+        del after["id"]  # made at random each time that a plan is made
+    change = _change("user", row.email, str(row.id), before, after, more)
     return _with(
         change,
         disabled=lambda: _if_disabled(
