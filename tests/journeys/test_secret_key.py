@@ -21,6 +21,7 @@ from tests.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.conftest import SECRET_KEY, Clock
 from tests.factories import PASSWORD
 from tests.second_factors import code_of, enrol_totp, is_signed_in
+from tests.services import ROOT
 
 NEW = "the secret key that comes after the one for tests"
 
@@ -348,3 +349,11 @@ def test_retiring_and_rotating_with_both_keys(apps: Apps) -> None:
     reencrypt(apps.both)
     with apps.new.app_context():
         rotate(NEW, force=True)
+
+
+def test_the_manual_restarts_the_servers_before_anything_is_reencrypted() -> None:
+    manual = (ROOT / "docs/secret-key.md").read_text()
+    for heading in ("## Replace the key, planned", "### The key in `instance/secret_key`"):
+        section = manual.partition(f"{heading}\n")[2].partition("\n#")[0]
+        places = [section.index(words) for words in ("restart", "key reencrypt", "audit verify")]
+        assert places == sorted(places), heading
