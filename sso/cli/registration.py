@@ -183,14 +183,14 @@ def _address(email: str) -> tuple[str, str | None]:
     try:
         return email_addresses.normalized(email), None
     except ValueError as error:
-        return "", f"the e-mail address {email!r} is not valid: {error}"
+        return "", f"the email address {email!r} is not valid: {error}"
 
 
 def _taken(address: str, user: User) -> list[str]:
     other = users.find_by_email(address)
     if other is None or other.id == user.id:
         return []
-    return [f"there is already a user with the e-mail address {address}"]
+    return [f"there is already a user with the email address {address}"]
 
 
 def _flush(user: User) -> None:
@@ -200,5 +200,5 @@ def _flush(user: User) -> None:
     except IntegrityError:  # another process was quicker
         db.session.rollback()
         raise RegistrationError(
-            [f"there is already a user with the e-mail address {email}"]
+            [f"there is already a user with the email address {email}"]
         ) from None

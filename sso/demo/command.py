@@ -169,7 +169,7 @@ def _announce(demo: Demo, as_json: bool) -> None:
         click.echo(
             f"\n  Open      {demo.open}\n"
             f'            and press "Sign in"\n\n'
-            f"  E-mail    {demo.email}\n"
+            f"  Email     {demo.email}\n"
             f"  Password  {demo.password}\n\n"
             f"  Server    {demo.server}\n"
             f"  Data      {demo.data}\n\n"

@@ -113,7 +113,7 @@ def test_for_people_a_line_each(server: Server) -> None:
     done = server.try_flask("doctor", SSO_REDIS_URL=f"redis://127.0.0.1:{free_port()}")
     assert done.returncode == 1
     assert "wrong    redis" in done.stdout
-    assert "mend: check SSO_REDIS_URL" in done.stdout
+    assert "fix: check SSO_REDIS_URL" in done.stdout
     assert "ok       code flow" in done.stdout
 
 
