@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,7 @@ def test_for_people_a_line_each(server: Server) -> None:
     assert "wrong    redis" in done.stdout
     assert "fix: check SSO_REDIS_URL" in done.stdout
     assert "ok       code flow" in done.stdout
+    assert re.search(r"Error: 1 of \d+ checks failed\n", done.stderr)
 
 
 def test_nobody_does_what_is_due(server: Server) -> None:
