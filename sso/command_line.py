@@ -144,7 +144,7 @@ demo_command = Lazy("demo", "Start everything from nothing: server, demo user, s
                     "sso.demo.command:demo_command")  # fmt: skip
 doctor_command = Lazy(
     "doctor",
-    "Examine this installation through its public address; a line each, with the mend.",
+    "Examine this installation through its public address; a line each, with the fix.",
     "sso.doctor.command:doctor_command",
 )
 

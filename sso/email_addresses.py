@@ -1,4 +1,4 @@
-"""E-mail addresses: one spelling for each, valid by RFC 5322 and RFC 6531."""
+"""Email addresses: one spelling for each, valid by RFC 5322 and RFC 6531."""
 
 import email_validator
 from email_validator import EmailNotValidError, ValidatedEmail, validate_email

@@ -30,7 +30,7 @@ class _Known(NamedTuple):
 
 
 def mark(account: str) -> str:
-    """What stands for an account (an e-mail address) where its name must not stand."""
+    """What stands for an account (an email address) where its name must not stand."""
     return _keyed(account.strip().lower())[0]
 
 

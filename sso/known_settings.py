@@ -73,7 +73,7 @@ SETTINGS = (
     Setting(
         "SSO_SIGN_UP",
         "off",
-        "who may make an account: off, open, or domains of e-mail addresses",
+        "who may make an account: off, open, or domains of email addresses",
         setting_checks.sign_up,
     ),
     Setting(

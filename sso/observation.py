@@ -6,7 +6,10 @@ import re
 from random import getrandbits
 from time import perf_counter
 
-from flask import Flask, Response, g, request
+from flask import Flask, Request, Response, g, request
+from flask.globals import request_ctx
+from werkzeug.exceptions import HTTPException, MethodNotAllowed
+from werkzeug.routing import RoutingException, Rule
 
 from sso import counters, current, refusals, turns
 
@@ -39,7 +42,7 @@ def _end(response: Response) -> Response:
     seconds, request = perf_counter() - started - turns.sat_out(), current.request()
     status = response.status_code
     response.headers.add(HEADER, g.sso_request_id)
-    rule = request.url_rule
+    rule = request.url_rule or _rule_of_another_method(request)
     endpoint = rule.endpoint if rule else "unknown"
     method = request.method if request.method in _METHODS else "other"
     counters.request(endpoint, method, status, seconds)
@@ -66,3 +69,15 @@ def _end(response: Response) -> Response:
             )  # fmt: skip
             access.handle(record)
     return response
+
+
+def _rule_of_another_method(request: Request) -> Rule | None:
+    """The rule of an address that is known, but not with the method of the request."""
+    fault, adapter = request.routing_exception, request_ctx.url_adapter
+    if not isinstance(fault, MethodNotAllowed) or not fault.valid_methods or adapter is None:
+        return None
+    try:
+        found = adapter.match(method=next(iter(fault.valid_methods)), return_rule=True)
+    except (HTTPException, RoutingException):  # the address of a redirect
+        return None
+    return found[0]

@@ -20,7 +20,7 @@ def base_url(text: str) -> str:
     if parts.scheme == "http" and not is_loopback(parts.hostname):
         raise ValueError("it is plain http beyond loopback; give an https address")
     if parts.scheme not in ("http", "https"):
-        raise ValueError("it is neither http nor https; give an https address")
+        raise ValueError("give an https address")
     return text
 
 
@@ -28,7 +28,7 @@ def database_url(text: str) -> str:
     try:
         url = make_url(text)
     except ArgumentError:
-        raise ValueError("it is no SQLAlchemy URL; give postgresql+psycopg://…") from None
+        raise ValueError("give an SQLAlchemy URL such as postgresql+psycopg://…") from None
     if url.drivername not in ("sqlite", "postgresql+psycopg"):
         raise ValueError("its driver is not supported; give postgresql+psycopg://… or sqlite:///…")
     return text
@@ -44,7 +44,7 @@ def url(*schemes: str) -> Callable[[str], str]:
     def read(text: str) -> str:
         parts = urlsplit(text)
         if parts.scheme not in schemes or not parts.hostname:
-            raise ValueError(f"it is no {schemes[0]} address; give {schemes[0]}://host:port")
+            raise ValueError(f"give an address such as {schemes[0]}://host:port")
         return text
 
     return read
@@ -53,7 +53,7 @@ def url(*schemes: str) -> Callable[[str], str]:
 def number(low: int, high: int) -> Callable[[str], int]:
     def read(text: str) -> int:
         if not (text.isascii() and text.isdigit() and low <= int(text[:12]) <= high):
-            raise ValueError(f"it is no whole number from {low} to {high}; give one")
+            raise ValueError(f"give a whole number from {low} to {high}")
         return int(text)
 
     return read
@@ -63,13 +63,13 @@ def ip(text: str) -> str:
     try:
         return str(ip_address(text))
     except ValueError:
-        raise ValueError("it is no IP address; give one such as 127.0.0.1") from None
+        raise ValueError("give an IP address such as 127.0.0.1") from None
 
 
 def one_of(*choices: str) -> Callable[[str], str]:
     def read(text: str) -> str:
         if text not in choices:
-            raise ValueError(f"it is none of {', '.join(choices)}; give one of them")
+            raise ValueError(f"give one of {', '.join(choices)}")
         return text
 
     return read
@@ -91,7 +91,7 @@ def email_address(text: str) -> str:
     try:
         return email_addresses.normalized(text)
     except ValueError:
-        raise ValueError("it is no e-mail address; give one such as sso@example.com") from None
+        raise ValueError("give an email address such as sso@example.com") from None
 
 
 def sign_up(text: str) -> str:

@@ -115,7 +115,7 @@ def _read_one(setting: Setting, environ: Mapping[str, str], reading: Reading) ->
         reading.values[name] = setting.read(text)
     except ValueError as error:
         shown = "the value" if setting.secret else repr(text)
-        reading.faults.append(f"{name}: {shown} does not do: {error}")
+        reading.faults.append(f"{name}: {shown} is not valid: {error}")
 
 
 def load_settings(environ: Mapping[str, str], instance: Path) -> Settings:

@@ -46,7 +46,7 @@ def parse(url: str) -> MailServer:
     except ValueError:  # whose words may be a part of the password
         raise ValueError("its port is no number; percent-encode the password") from None
     if parts.scheme not in ("smtp", "smtps") or not parts.hostname:
-        raise ValueError("it is no smtp address; give smtp://host:port")
+        raise ValueError("give an address such as smtp://host:port")
     implicit = parts.scheme == "smtps"
     given = dict(parse_qsl(parts.query, keep_blank_values=True))
     starttls = given.pop("starttls", OFFERED)

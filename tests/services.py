@@ -34,7 +34,7 @@ def end_when_asked() -> None:
     def stop() -> None:
         raise KeyboardInterrupt
 
-    stop_signals.call(stop)
+    stop_signals.handle(stop)
 
 
 def require(what: str, path: str | None) -> str:

@@ -1,4 +1,4 @@
-"""E-mail addresses: what an operator may register, and what people may give themselves."""
+"""Email addresses: what an operator may register, and what people may give themselves."""
 
 import pytest
 

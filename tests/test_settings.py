@@ -8,7 +8,7 @@ import pytest
 
 from sso import smtp
 from sso.secret_key import embedded_secret_key
-from sso.settings import SettingsError, load_settings
+from sso.settings import SettingsError, load_settings, read_settings
 
 LONG = "k" * 40
 
@@ -176,3 +176,18 @@ def test_mail_settings_that_do(tmp_path: Path) -> None:
     )  # fmt: skip
     assert smtp.parse("smtps://mail.example").port == 465
     assert load_settings({}, tmp_path).sign_up == "off"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("SSO_SESSION_LIFETIME", "2h", "'2h' {}: give a whole number from 60 to 31622400"),
+        ("SSO_LOG_FORMAT", "xml", "'xml' {}: give one of text, json"),
+        ("SSO_METRICS_ADDRESS", "here", "'here' {}: give an IP address such as 127.0.0.1"),
+        ("SSO_REDIS_URL", "x", "the value {}: give an address such as redis://host:port"),
+        ("SSO_SMTP_URL", "x", "the value {}: give an address such as smtp://host:port"),
+        ("SSO_MAIL_FROM", "x", "'x' {}: give an email address such as sso@example.com"),
+    ],
+)
+def test_the_words_of_a_fault(name: str, text: str, words: str) -> None:
+    assert read_settings({name: text}).faults == [f"{name}: {words.format('is not valid')}"]

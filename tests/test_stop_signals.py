@@ -99,6 +99,31 @@ def test_the_demo(tmp_path: Path, parent: str, how: signal.Signals) -> None:
     assert "Traceback" not in log.read_text()
 
 
+def test_a_signal_in_the_midst_of_another(tmp_path: Path) -> None:
+    """A handler interrupts the main thread wherever it is: with the lock of its event, too."""
+    log = tmp_path / "log"
+    code = (
+        "import signal; from threading import Event; from sso import stop_signals\n"
+        "stop = Event(); stop_signals.call(stop.set)\n"
+        "with stop._cond:\n"
+        " for _ in range(100_000): signal.raise_signal(signal.SIGINT)\n"  # more than a pipe holds
+        "stop.wait(); print('ended')"
+    )
+    with started("plain", log, "-c", code) as process:
+        assert process.wait(30) == 0
+    assert log.read_text() == "ended\n"
+
+
+def test_hundreds_of_signals_at_once(server: Server, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with started("plain", log, "-m", "flask", "worker", **server.environ) as process:
+        wait_for(lambda: "worker started" in log.read_text(), "the worker", PATIENCE)
+        for number in range(600):
+            process.send_signal((INT, TERM)[number % 2])
+        assert process.wait(30) == 0, log.read_text()
+    assert "Traceback" not in log.read_text()
+
+
 @pytest.mark.parametrize(("parent", "how"), WAYS)
 def test_programs_of_the_tests(tmp_path: Path, parent: str, how: signal.Signals) -> None:
     """Benchmark and chaos stop the servers that they have started."""

@@ -7,11 +7,12 @@ from datetime import UTC, datetime, timedelta
 
 import click
 
-from sso import audit, clock
+from sso import audit, clock, current
+from sso.cli import event_names
 from sso.cli.commands import Failure, Group, json_option
 from sso.cli.output import harmless, iso, print_json, print_line, print_table
 from sso.extensions import db
-from sso.jobs import audit_chain
+from sso.jobs import audit_chain, audit_resealing, key_rotation
 from sso.models import AuditEvent
 from sso.store import audit_events, users
 
@@ -57,6 +58,7 @@ def list_(
     as_json: bool,
 ) -> None:
     """List the newest events that meet every condition, newest first."""
+    _require_known(names)
     found = audit_events.newest(
         user_id=_user_id(who) if who else None,
         client_id=client_id,
@@ -65,8 +67,11 @@ def list_(
         until=until,
         limit=limit,
     )
-    if not found:
-        _hint(who, names)
+    if not found and who and users.find_by_email_or_id(who) is None:
+        click.echo(
+            f"There is no user {harmless(who)}; somebody who was deleted is found by the id.",
+            err=True,
+        )
     if as_json:
         print_json([_view(event) for event in found])
     else:
@@ -87,8 +92,10 @@ def verify(head: str | None, as_json: bool) -> None:
     try:
         while audit_chain.seal():
             pass
+        audit_resealing.is_due()
     except audit_chain.ChainBroken as error:
         db.session.rollback()
+        key_rotation.require_any_open(current.settings().secret_keys)
         problem = str(error)
     told = audit_chain.verify(seen)
     faults = told.faults or ([problem] if problem else [])
@@ -107,16 +114,17 @@ def verify(head: str | None, as_json: bool) -> None:
         raise Failure(f"the audit trail is not whole: {count} fault{'s' if count > 1 else ''}")
 
 
-def _hint(who: str | None, names: Sequence[str]) -> None:
-    """Nothing is listed: it may be a slip of the pen."""
-    known = audit_events.names()
-    for name in sorted(set(names) - set(known)):
-        click.echo(f"There is no event {harmless(name)}; there are: {', '.join(known)}", err=True)
-    if who and users.find_by_email_or_id(who) is None:
-        click.echo(
-            f"There is no user {harmless(who)}; somebody who was deleted is found by the id.",
-            err=True,
-        )
+def _require_known(names: Sequence[str]) -> None:
+    """Raise `Failure` for a name that neither this program tells nor another version told."""
+    unknown = sorted(name for name in set(names) if not event_names.is_known(name))
+    happened = audit_events.names() if unknown else ()
+    for name in unknown:
+        if name not in happened:
+            meant = " or ".join(event_names.alike(name, happened))
+            raise Failure(
+                f"there is no event {name}; "
+                + (f"is it {meant}?" if meant else "see the column EVENT of: flask audit list")
+            )
 
 
 def _user_id(who: str) -> str:

@@ -48,11 +48,13 @@ _CREATE = (
 )
 
 LISTS = (
-    ListOption("redirect_uris", "redirect-uri", "redirect-uris", "URI", former=("--redirect-uri",)),
+    ListOption("redirect_uris", "redirect-uri", "redirect-uris", "URI", may_be_empty=False,
+               former=("--redirect-uri",)),
     ListOption("post_logout_redirect_uris", "post-logout-redirect-uri",
                "post-logout-redirect-uris", "URI",
                former=("--post-logout-redirect-uri", "--no-post-logout-redirect-uris")),
-    ListOption("scope", "scope", "scopes", "SCOPE", former=("--scope",)),
+    ListOption("scope", "scope", "scopes", "SCOPE", may_be_empty=False,
+               former=("--scope",)),
     ListOption("groups", "group", "groups", "GROUP", has_spaces=True,
                former=("--group", "--no-groups")),
 )  # fmt: skip

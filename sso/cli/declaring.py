@@ -75,9 +75,20 @@ def apply_command(path: Path, only_plan: bool, prune: bool, yes: bool, as_json: 
             audit.event(f"{change.kind}_{_DONE[change.action]}", **_of(change))
         db.session.commit()
     if as_json:
-        print_json({"applied": not only_plan, "changes": [_json(one) for one in changes]})
+        shown = [_json(one, applied=not only_plan) for one in changes]
+        print_json({"applied": not only_plan, "changes": shown})
+    elif only_plan and changes:
+        print_line("Nothing is changed yet.")
     elif changes:
-        print_line("Nothing is changed yet." if only_plan else f"{len(changes)} changed.")
+        for change in changes:
+            if _has_new_id(change):
+                print_line(f"{change.name} has the id {change.id}")
+        print_line(f"{len(changes)} changed.")
+
+
+def _has_new_id(change: Change) -> bool:
+    """Whether the file gives none to somebody who is new."""
+    return change.kind == "user" and change.action == "create" and "id" not in change.fields
 
 
 def _of(change: Change) -> dict[str, object]:
@@ -106,8 +117,11 @@ def _show(changes: Iterable[Change]) -> None:
         print_line("Everything is as the file says.")
 
 
-def _json(change: Change) -> dict[str, Any]:
-    fields = {k: {"before": before, "after": after} for k, (before, after) in change.fields.items()}
+def _json(change: Change, applied: bool) -> dict[str, Any]:
+    pairs = {**change.fields}
+    if applied and _has_new_id(change):
+        pairs["id"] = (None, change.id)
+    fields = {k: {"before": before, "after": after} for k, (before, after) in pairs.items()}
     return {"action": change.action, "kind": change.kind, "name": change.name, "fields": fields}
 
 

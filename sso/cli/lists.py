@@ -19,18 +19,21 @@ class ListOption:
     singular: str
     plural: str
     metavar: str
+    may_be_empty: bool = True
     has_spaces: bool = False  # else one text may hold several values, with spaces between them
     former: tuple[str, ...] = ()  # options that once replaced the list without saying so
 
     def options(self) -> tuple[Decorator, ...]:
         add, remove, whole = self.names
+        name = self.singular.replace("-uri", " URI").replace("logout-", "logout ")
+        emptied = '; "" leaves none.' if self.may_be_empty else "."
         return (
             click.option(add, f"add_{self.field}", multiple=True, metavar=self.metavar,
-                         help=f"Add to the {self.plural.replace('-', ' ')}. May be repeated."),
+                         help=f"Add a {name}. May be repeated."),
             click.option(remove, f"remove_{self.field}", multiple=True, metavar=self.metavar,
-                         help="Remove one. May be repeated."),
+                         help=f"Remove a {name}. May be repeated."),
             click.option(whole, f"set_{self.field}", multiple=True, metavar=self.metavar,
-                         help='Replace them all. May be repeated; "" leaves none.'),
+                         help=f"Replace them all. May be repeated{emptied}"),
             *(self._refused(name) for name in self.former),
         )  # fmt: skip
 

@@ -1,6 +1,6 @@
 """Checks of a client's metadata, by RFC 7591 names: what may be registered, and why not."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,8 +14,8 @@ MAX_TEXT = 200
 MAX_ADDRESSES = 100
 
 
-def faults_of(metadata: Mapping[str, Any]) -> list[str]:
-    """Every reason why a client with this metadata can't be registered."""
+def faults_of(metadata: Mapping[str, Any], had: Collection[str] = ()) -> list[str]:
+    """Why a client with this metadata can't be registered; `had`: the groups it has so far."""
     faults = [text_fault("the client's name", metadata["client_name"])]
     if not metadata["redirect_uris"]:
         faults.append("there is no redirect address; an application needs at least one")
@@ -28,7 +28,7 @@ def faults_of(metadata: Mapping[str, Any]) -> list[str]:
     if backchannel is not None:
         faults += _address_faults("back-channel logout address", [backchannel], _backchannel_fault)
     faults.append(_scope_fault(metadata["scope"]))
-    faults += [text_fault("a group's name", group) for group in metadata["groups"]]
+    faults += group_faults(metadata["groups"], had)
     for name, label, choices in (
         ("token_endpoint_auth_method", "authentication method", AUTH_METHODS),
         ("id_token_signed_response_alg", "identity token algorithm", ALGORITHMS),
@@ -47,6 +47,23 @@ def text_fault(label: str, text: str) -> str | None:
         return f"{label} is longer than {MAX_TEXT} characters"
     if any(c < " " or "\x7f" <= c < "\xa0" or "\ud800" <= c <= "\udfff" for c in text):
         return f"{label} has control characters or is not UTF-8"
+    return None
+
+
+def group_faults(groups: Iterable[str], had: Collection[str]) -> list[str]:
+    """Why groups can't be given; those that somebody has already stay."""
+    faults = (_group_fault(group) for group in groups if group not in had)
+    return [fault for fault in faults if fault]
+
+
+def _group_fault(name: str) -> str | None:
+    """Lists show groups with commas between them."""
+    if fault := text_fault("a group's name", name):
+        return fault
+    if "," in name:
+        return f"the group's name {name!r} has a comma; give each group by itself"
+    if name != name.strip():
+        return f"the group's name {name!r} begins or ends with a space"
     return None
 
 

@@ -72,7 +72,7 @@ def copy_command(target: str, as_json: bool) -> None:
     except ReferenceFault as error:
         raise Failure(str(error)) from None
     except ValueError as error:
-        raise Failure(f"the target does not do: {error}") from None
+        raise Failure(f"the target is not valid: {error}") from None
     if url == make_url(current.settings().database_url):
         raise Failure("the target is the database that is in use")
     engine = database.open_engine(text)

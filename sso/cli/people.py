@@ -23,7 +23,7 @@ def list_(as_json: bool) -> None:
         print_json([views.whole_user(user) for user in found])
     else:
         print_table(
-            ("ID", "E-MAIL", "NAME", "VERIFIED", "DISABLED", "GROUPS"),
+            ("ID", "EMAIL", "NAME", "VERIFIED", "DISABLED", "GROUPS"),
             [
                 (u.id, u.email, u.name, u.email_verified, u.disabled_at is not None,
                  ", ".join(u.groups))

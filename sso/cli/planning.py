@@ -111,7 +111,7 @@ def _user(entry: Entry) -> Change | None:
     row = (users.find(user_id) if user_id else None) or users.find_by_email(entry["email"])
     row = users.lock_any(row.id) if row else None
     if row and user_id and row.id != user_id:
-        raise RegistrationError([f"this e-mail address is that of another user, {row.id}"])
+        raise RegistrationError([f"this email address is that of another user, {row.id}"])
     before = declaration.of_user(row) if row else {}
     more = {}
     if row is None:
@@ -140,7 +140,10 @@ def _user(entry: Entry) -> Change | None:
     kept = row.email_verified and row.email == address
     row.email_verified = entry.get("email_verified", kept)
     _switch(entry, row)
-    change = _change("user", row.email, str(row.id), before, declaration.of_user(row), more)
+    after = declaration.of_user(row)
+    if not before and user_id is None:
+        del after["id"]  # made at random each time that a plan is made
+    change = _change("user", row.email, str(row.id), before, after, more)
     return _with(
         change,
         disabled=lambda: _if_disabled(

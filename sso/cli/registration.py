@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError
 
 from sso import digests, email_addresses, notices, passwords
 from sso.cli import claims as operator_claims
-from sso.cli.metadata import faults_of, text_fault
+from sso.cli.metadata import faults_of, group_faults, text_fault
 from sso.extensions import db
 from sso.flow.scopes import DEFAULT_SCOPE
 from sso.models import Client, User
@@ -84,7 +84,7 @@ def change_client(client: Client, changes: Mapping[str, Any]) -> None:
         for name, value in {**client.client_metadata, **changes}.items()
         if value is not None
     }
-    faults = faults_of(metadata)
+    faults = faults_of(metadata, client.client_metadata.get("groups", ()))
     if faults:
         raise RegistrationError(faults)
     client.set_client_metadata(metadata)
@@ -143,7 +143,7 @@ def change_user(
     if name is not None and (fault := text_fault("the name", name)):
         faults.append(fault)
     members = list(dict.fromkeys(groups)) if groups is not None else user.groups
-    faults += [fault for group in members if (fault := text_fault("a group's name", group))]
+    faults += group_faults(members, user.groups)
     faults += operator_claims.faults_of(claims or {})
     if faults:
         raise RegistrationError(faults)
@@ -183,14 +183,14 @@ def _address(email: str) -> tuple[str, str | None]:
     try:
         return email_addresses.normalized(email), None
     except ValueError as error:
-        return "", f"the e-mail address {email!r} is not valid: {error}"
+        return "", f"the email address {email!r} is not valid: {error}"
 
 
 def _taken(address: str, user: User) -> list[str]:
     other = users.find_by_email(address)
     if other is None or other.id == user.id:
         return []
-    return [f"there is already a user with the e-mail address {address}"]
+    return [f"there is already a user with the email address {address}"]
 
 
 def _flush(user: User) -> None:
@@ -200,5 +200,5 @@ def _flush(user: User) -> None:
     except IntegrityError:  # another process was quicker
         db.session.rollback()
         raise RegistrationError(
-            [f"there is already a user with the e-mail address {email}"]
+            [f"there is already a user with the email address {email}"]
         ) from None

@@ -44,7 +44,7 @@ def reset_factors(who: str, as_json: bool) -> None:
         notices.factor_removed(user, ALL)
     audit.event("factors_reset", user=user.id, factors=removed)
     db.session.commit()
-    done(user, as_json, f"{removed} second factors removed", factors_removed=removed)
+    done(user, as_json, f"second factors removed: {removed}", factors_removed=removed)
 
 
 @group.command("enrolment-link")

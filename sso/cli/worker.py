@@ -1,15 +1,18 @@
 """`flask worker`: the work beside requests."""
 
+import logging
 from threading import Event
 
 import click
-from flask import current_app
+from flask import Flask, current_app
 from flask.cli import with_appcontext
 
-from sso import create_app, readiness, stop_signals
+from sso import create_app, current, readiness, smtp, stop_signals
 from sso.cli.commands import Command, Failure, json_option
 from sso.cli.output import print_json, print_line
 from sso.jobs import worker
+
+logger = logging.getLogger("sso.start")
 
 
 @click.command("worker", cls=Command)
@@ -35,4 +38,13 @@ def worker_command(once: bool, as_json: bool) -> None:
     stop = Event()
     stop_signals.call(stop.set)
     readiness.examine(app)
+    logger.info("worker started; %s", _where_mail_goes(app))
     worker.run(app, stop)
+
+
+def _where_mail_goes(app: Flask) -> str:
+    with app.app_context():
+        url = current.settings().smtp_url
+    if url is None:
+        return "no mail server is configured: mail is written to the log"
+    return f"mail goes to {smtp.parse(url).host}"

@@ -4,6 +4,7 @@ It keeps to a database and a secret key of its own, in `instance/demo/`, whateve
 a user with a printed password has no business anywhere else.
 """
 
+import fcntl
 import json
 import os
 import secrets
@@ -64,6 +65,11 @@ class _Quiet(WSGIRequestHandler):
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON value, for scripts.")
 def demo_command(port: int, client_port: int, folder: Path, as_json: bool) -> None:
     """Start everything from nothing: server, demo user, sample application."""
+    with _alone(folder):
+        _run(port, client_port, folder, as_json)
+
+
+def _run(port: int, client_port: int, folder: Path, as_json: bool) -> None:
     server_port = _free_port(port)
     sample_port = _free_port(client_port, but=server_port)
     base_url = f"http://{HOST}:{server_port}/api/auth"
@@ -88,6 +94,20 @@ def demo_command(port: int, client_port: int, folder: Path, as_json: bool) -> No
         stop.set()
         for each in running:
             each.shutdown()
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """A second demo would register the application of the first one anew, under its feet."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("a") as lock:  # given back by the system, however this ends
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise click.ClickException(
+                f"a demo runs in {folder} already; end it, or give another folder with --folder"
+            ) from None
+        yield
 
 
 def _prepare(server: Flask, redirect_uri: str) -> tuple[str, str, str]:
@@ -149,7 +169,7 @@ def _announce(demo: Demo, as_json: bool) -> None:
         click.echo(
             f"\n  Open      {demo.open}\n"
             f'            and press "Sign in"\n\n'
-            f"  E-mail    {demo.email}\n"
+            f"  Email     {demo.email}\n"
             f"  Password  {demo.password}\n\n"
             f"  Server    {demo.server}\n"
             f"  Data      {demo.data}\n\n"

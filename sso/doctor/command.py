@@ -20,7 +20,7 @@ _WIDTH = 20
 @click.command("doctor")
 @json_option
 def doctor_command(as_json: bool) -> None:
-    """Examine this installation through its public address; a line each, with the mend.
+    """Examine this installation through its public address; a line each, with the fix.
 
     Run it with the settings of the server, while the server runs. The throw-away user and client
     of its code flow are deleted in the end.
@@ -34,7 +34,7 @@ def doctor_command(as_json: bool) -> None:
     if as_json:
         print_json({"ok": not faults, "findings": [asdict(finding) for finding in findings]})
     if faults:
-        raise Failure(f"{faults} of {len(findings)} findings need mending")
+        raise Failure(f"{faults} of {len(findings)} checks failed")
 
 
 def examine(environ: Mapping[str, str]) -> Iterator[Finding]:
@@ -70,7 +70,7 @@ def examine(environ: Mapping[str, str]) -> Iterator[Finding]:
             if healthy:
                 yield from guarded(code_flow.NAME, code_flow.code_flow)
             else:
-                yield skipped(code_flow.NAME, "mend the above first")
+                yield skipped(code_flow.NAME, "fix the above first")
         finally:
             db.session.remove()
             db.engine.dispose()
@@ -83,4 +83,4 @@ _NEIGHBOURS = ("file modes", "redis", "mail", "worker", "secret key")
 def _print(finding: Finding) -> None:
     print_line(f"{finding.status:8} {finding.name:{_WIDTH}} {finding.seen}")
     if finding.mend:
-        print_line(f"{'':8} {'':{_WIDTH}} mend: {finding.mend}")
+        print_line(f"{'':8} {'':{_WIDTH}} fix: {finding.mend}")

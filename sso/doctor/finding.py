@@ -56,7 +56,7 @@ def guarded(name: str, check: Callable[[], Findings]) -> Iterator[Finding]:
         yield wrong(
             name,
             f"the database refused ({type(error).__name__})",
-            "mend what is wrong with the database and its schema first",
+            "fix what is wrong with the database and its schema first",
         )
     except Exception as error:
         yield wrong(

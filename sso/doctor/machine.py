@@ -89,7 +89,9 @@ def schema() -> Findings:
     if schema_is_current():
         yield ok("schema", "current")
     else:
-        yield wrong("schema", "not that of this program", "run: flask db upgrade")
+        yield wrong(
+            "schema", "the database schema does not match this version", "run: flask db upgrade"
+        )
     db.session.rollback()
 
 

@@ -65,7 +65,7 @@ def metadata() -> Findings:
         found = _json(response)
     except requests.RequestException as error:
         if isinstance(error, requests.exceptions.SSLError):
-            yield skipped("discovery", "mend the certificate first")
+            yield skipped("discovery", "fix the certificate first")
             return
         yield wrong(
             "discovery",

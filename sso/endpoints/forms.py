@@ -15,12 +15,12 @@ TOO_LONG = N_("This is too long.")
 
 
 class SignInForm(FlaskForm):
-    """E-mail and password (contract §3)."""
+    """Email and password (contract §3)."""
 
     email = EmailField(
-        lazy_gettext("E-mail"),
+        lazy_gettext("Email"),
         [
-            DataRequired(N_("Enter your e-mail address.")),
+            DataRequired(N_("Enter your email address.")),
             Length(max=320, message=TOO_LONG),
         ],
     )

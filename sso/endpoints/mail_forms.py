@@ -14,7 +14,7 @@ def _address(_: FlaskForm, field: Field) -> None:
     try:
         field.data = email_addresses.normalized(field.data or "")
     except ValueError:
-        raise ValidationError(N_("This is not an e-mail address.")) from None
+        raise ValidationError(N_("This is not an email address.")) from None
 
 
 def _reachable(_: FlaskForm, field: Field) -> None:
@@ -46,8 +46,8 @@ class AddressForm(FlaskForm):
     """An address to which a mail is asked for."""
 
     email = EmailField(
-        lazy_gettext("E-mail"),
-        [DataRequired(N_("Enter your e-mail address.")), Length(max=320), _address],
+        lazy_gettext("Email"),
+        [DataRequired(N_("Enter your email address.")), Length(max=320), _address],
     )
 
 
@@ -55,8 +55,8 @@ class SignUpForm(FlaskForm):
     """An address for which somebody wants an account."""
 
     email = EmailField(
-        lazy_gettext("E-mail"),
-        [DataRequired(N_("Enter your e-mail address.")), Length(max=320), _address, _reachable],
+        lazy_gettext("Email"),
+        [DataRequired(N_("Enter your email address.")), Length(max=320), _address, _reachable],
     )
 
 
@@ -81,7 +81,7 @@ class ChangeEmailForm(FlaskForm):
     """The password proves that it is still the same person."""
 
     email = EmailField(
-        lazy_gettext("New e-mail address"),
+        lazy_gettext("New email address"),
         [DataRequired(N_("Enter the new address.")), Length(max=320), _address, _reachable],
     )
     password = PasswordField(

@@ -31,7 +31,7 @@ from sso.store import users
 from sso.store.sessions import Visit
 from sso.words import N_
 
-WRONG = N_("The e-mail address or the password is not right.")
+WRONG = N_("The email address or the password is not right.")
 _NOTICES = {
     "password": N_("Your password is set. Sign in with it."),
     "signed_up": N_("Your account is made. Sign in with your new password."),
@@ -39,7 +39,7 @@ _NOTICES = {
 
 
 def sign_in() -> Response:
-    """Ask who is there. A wrong password and an unknown e-mail look and take the same."""
+    """Ask who is there. A wrong password and an unknown email look and take the same."""
     if request.method == "POST" and "password" in request.form:
         # Under a flood, refusing must cost less than what it spares.
         passwords.look_for_room(_known_account)

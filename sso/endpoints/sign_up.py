@@ -60,7 +60,7 @@ def sign_up() -> Response:
 
 
 def complete_sign_up() -> Response:
-    """Make the account of a proven address: its name and its password."""
+    """Create the account of a proven address: its name and its password."""
     secret = request.args.get("token", "")
     found = mail_links.find(secret, mail_links.SIGN_UP)
     if found is None or not _may(found[0].address):

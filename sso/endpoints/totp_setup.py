@@ -16,9 +16,7 @@ from sso.store.sessions import Visit
 from sso.words import N_
 
 LIFETIME = int(policy.SETUP.total_seconds())
-WRONG = N_(
-    "The code is not right. Check that the telephone's clock is right, and try the next code."
-)
+WRONG = N_("The code is not right. Check that the phone's clock is right, and try the next code.")
 
 
 def totp_setup() -> Response:

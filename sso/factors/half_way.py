@@ -14,7 +14,7 @@ from sso.factors import sealed
 from sso.models import User
 from sso.store import mails, users
 
-LIFETIME = 600  # seconds, to look for the telephone
+LIFETIME = 600  # seconds, to look for the phone
 _KEY = "half_way"
 _PURPOSE = "password was right"
 _NOTICE = "half_way_notice"

@@ -53,9 +53,9 @@ SCOPES = {
             ),
             N_("Your name and profile"),
         ),
-        Scope("email", ("email", "email_verified", "emailVerified"), N_("Your e-mail address")),
+        Scope("email", ("email", "email_verified", "emailVerified"), N_("Your email address")),
         Scope("address", ("address",), N_("Your postal address")),
-        Scope("phone", ("phone_number", "phone_number_verified"), N_("Your telephone number")),
+        Scope("phone", ("phone_number", "phone_number_verified"), N_("Your phone number")),
         Scope("groups", ("groups",), N_("The groups that you belong to")),
         Scope("offline_access", (), N_("Access that stays when you have signed out")),
     )

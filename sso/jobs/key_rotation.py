@@ -97,6 +97,17 @@ def _require_open(secret_keys: SecretKeys, rows: Sequence[SigningKey]) -> None:
         raise RotationRefused(keys.WRONG_SECRET_KEY)
 
 
+def require_any_open(secret_keys: SecretKeys) -> None:
+    """Raise `RotationRefused` if these secret keys open none of the keys that sign or will.
+
+    Then they are those of another database, and what else they do not fit tells nothing.
+    """
+    used = [row for row in signing_keys.every() if row.state != KeyState.RETIRED]
+    if used and not any(keys.can_open(secret_keys, row) for row in used):
+        db.session.rollback()
+        raise RotationRefused(keys.WRONG_SECRET_KEY)
+
+
 def _move(kid: str, state: KeyState, to: KeyState) -> SigningKey:
     """One atomic statement decides between processes that saw the same keys."""
     key = signing_keys.move(kid, state, to, clock.now())

@@ -29,12 +29,12 @@ _IGNORE = N_("If you did not ask for this, ignore this mail: nothing will change
 
 TEXTS = {
     "verify": Text(
-        N_("Please confirm your e-mail address"),
+        N_("Please confirm your email address"),
         (N_("Please confirm that {address} is your address at {host}."), _HOUR, _IGNORE),
         N_("Confirm this address"),
     ),
     "change_email": Text(
-        N_("Please confirm your new e-mail address"),
+        N_("Please confirm your new email address"),
         (
             N_("Please confirm that {address} shall be the address of your account at {host}."),
             N_("Until then the old address counts."),
@@ -62,13 +62,13 @@ TEXTS = {
         N_("Set a password"),
     ),
     "sign_up": Text(
-        N_("Finish making your account"),
+        N_("Finish creating your account"),
         (
             N_("Somebody, probably you, wants an account at {host} with this address."),
             _HOUR,
             _IGNORE,
         ),
-        N_("Make the account"),
+        N_("Create the account"),
     ),
     "known_address": Text(
         N_("You have an account already"),
@@ -80,13 +80,13 @@ TEXTS = {
         N_("Forgot your password?"),
     ),
     "email_change_asked": Text(
-        N_("Your e-mail address is about to be changed"),
+        N_("Your email address is about to be changed"),
         (N_("The address of your account at {host} is about to be changed to {new_address}."),
          _NOT_YOU),
         N_("Set a new password"),
     ),
     "email_changed": Text(
-        N_("Your e-mail address was changed"),
+        N_("Your email address was changed"),
         (
             N_("The address of your account at {host} is {new_address} from now on."),
             N_("If this was not you, tell your administrator at once."),

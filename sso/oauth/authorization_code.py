@@ -16,6 +16,7 @@ from sso import audit, clock, current, digests, refusals
 from sso.flow.decision import reached_acr
 from sso.models import Client
 from sso.oauth import authorization_response, client_authentication
+from sso.oauth.refusal import UnregisteredRedirectUri
 from sso.oauth.request import ProtocolRequest
 from sso.oauth.token_response import TokenResponse
 from sso.store import clients, codes, grants
@@ -95,9 +96,7 @@ class AuthorizationCodeGrant(TokenResponse, AuthlibAuthorizationCodeGrant):
             raise InvalidRequestError("The parameter 'redirect_uri' is missing.")
         if not client.check_redirect_uri(redirect_uri):
             request.details["redirect_uri"] = refusals.without_query(redirect_uri)
-            raise InvalidRequestError(
-                "The 'redirect_uri' is none of the registered ones, character for character."
-            )
+            raise UnregisteredRedirectUri
         return str(redirect_uri)
 
     def validate_requested_scope(self) -> None:

@@ -1,6 +1,6 @@
 """What is noted of a protocol error, for the log and the audit trail (see `sso.refusals`)."""
 
-from authlib.oauth2.rfc6749.errors import OAuth2Error
+from authlib.oauth2.rfc6749.errors import InvalidRequestError, OAuth2Error
 from flask import request as flask_request
 
 from sso import audit, clock, refusals
@@ -21,6 +21,13 @@ _AUTHORIZATION = "authorization_refused"  # at each step of its way
 _NOT_NOW = frozenset(
     {"login_required", "consent_required", "interaction_required", "account_selection_required"}
 )
+
+
+class UnregisteredRedirectUri(InvalidRequestError):
+    """RFC 6749 §3.1.2.4; the description never echoes the address."""
+
+    def __init__(self) -> None:
+        super().__init__("The 'redirect_uri' does not match any registered one exactly.")
 
 
 def note(request: ProtocolRequest | None, error: OAuth2Error) -> None:

@@ -108,6 +108,8 @@ class AuthorizationServer(AuthlibAuthorizationServer):
         if errors.is_api():
             return errors.from_oauth(error)
         mend = _MENDS.get(error.error)
+        if mend and isinstance(error, refusal.UnregisteredRedirectUri):
+            mend = f"{mend}; add an address with: {_ADDING}"
         return errors.page(description, error=error.error, mend=mend, for_developers=True)
 
     def send_signal(self, name: str, *args: Any, **kwargs: Any) -> None:
@@ -126,6 +128,7 @@ def _response_mode(data: dict[str, str], error: OAuth2Error) -> str | None:
     return inside or data.get("response_mode")
 
 
+_ADDING = "flask client update CLIENT_ID --add-redirect-uri URI"
 _MENDS = {
     "invalid_client": "Compare the client_id with the output of: flask client list",
     "invalid_request": "Compare the request with the registration: flask client show CLIENT_ID",

@@ -36,7 +36,7 @@ function answerOf(credential) {
   };
 }
 
-let offered = null; // the browser's offer in the e-mail field, which another request replaces
+let offered = null; // the browser's offer in the email field, which another request replaces
 
 async function run(form, mediation) {
   if (offered) offered.abort();

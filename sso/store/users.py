@@ -78,12 +78,12 @@ def find_device(email: str) -> tuple[UUID, int] | None:
 
 
 def find_by_email(email: str) -> User | None:
-    """A user by e-mail address, in whatever case it is written."""
+    """A user by email address, in whatever case it is written."""
     return db.session.scalar(select(User).where(User.email == email.strip().lower()))
 
 
 def find_by_email_or_id(text: str) -> User | None:
-    """A user as commands name one: by e-mail address or id."""
+    """A user as commands name one: by email address or id."""
     try:
         return find(UUID(text))
     except ValueError:

@@ -73,7 +73,7 @@ def test_the_pages_lead_to_the_code(app: Flask, thief: Browser, on_the_way: str)
         client = make_client(app, require_mfa=on_the_way == "require_mfa")
         page = thief.authorize(client, claims=essential)
     assert page.path.endswith("/account/factors")
-    assert "confirm your e-mail address" in page.html
+    assert "confirm your email address" in page.html
     assert "/factors/totp" not in page.html
     assert thief.open(page.url.replace("/factors", "/factors/totp")).path.endswith("/factors/code")
     assert enrolled(app) == 0

@@ -53,7 +53,7 @@ def evil() -> Iterator[Evil]:
 @pytest.fixture
 def signed_in(page: Page, site: Site) -> Page:
     page.goto(f"{site.server.base_url}/sign-in")
-    page.get_by_label("E-mail").fill(EMAIL)
+    page.get_by_label("Email").fill(EMAIL)
     page.get_by_label("Password").fill(PASSWORD)
     press(page.get_by_role("button", name="Sign in"))
     expect(page.get_by_role("heading", level=1)).to_have_text("Your account")

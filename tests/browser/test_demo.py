@@ -15,7 +15,7 @@ def test_a_passkey_in_the_demo(chrome: Browser, tmp_path: Path) -> None:
         page = chrome.new_context().new_page()
         session, authenticator = plug_in(page, PHONE)
         page.goto(told["server"] + "/sign-in")
-        page.get_by_label("E-mail").fill(told["email"])
+        page.get_by_label("Email").fill(told["email"])
         page.get_by_label("Password").fill(told["password"])
         press(page.get_by_role("button", name="Sign in", exact=True))
         page.goto(told["server"] + "/account/factors")

@@ -72,7 +72,7 @@ def plug_in(page: Page, kind: dict[str, Any]) -> tuple[CDPSession, str]:
 
 def sign_in(page: Page, server: Server, email: str) -> None:
     page.goto(f"{server.base_url}/sign-in")
-    page.get_by_label("E-mail").fill(email)
+    page.get_by_label("Email").fill(email)
     page.get_by_label("Password").fill(PASSWORD)
     press(page.get_by_role("button", name="Sign in", exact=True))
 
@@ -95,7 +95,7 @@ def methods(server: Server, email: str) -> Any:
 
 
 def test_a_passkey_alone(page: Page, server: Server, email: str) -> None:
-    """Registered, offered in the e-mail field, and by the button."""
+    """Registered, offered in the email field, and by the button."""
     session, authenticator = plug_in(page, PHONE)
     sign_in(page, server, email)
     add_passkey(page, server)
@@ -103,7 +103,7 @@ def test_a_passkey_alone(page: Page, server: Server, email: str) -> None:
     assert [one["name"] for one in found["factors"]] == ["My laptop"]
     assert found["recovery_codes"] == 10
     sign_out(page, server)
-    # The virtual authenticator takes the offer in the e-mail field at once.
+    # The virtual authenticator takes the offer in the email field at once.
     page.goto(f"{server.base_url}/sign-in")
     expect(page.get_by_role("heading", level=1)).to_have_text("Your account")
     sign_out(page, server)
@@ -196,7 +196,7 @@ def test_codes(chrome: Browser, server: Server, email: str, scripts: bool) -> No
     press(page.get_by_role("button", name="Turn it on"))
     codes = page.locator("li code").all_text_contents()
     assert len(codes) == 10
-    press(page.get_by_role("link", name="I have kept them"))
+    press(page.get_by_role("link", name="I have saved them"))
     sign_out(page, server)
     sign_in(page, server, email)
     page.get_by_label("Code from your authenticator app").fill(code)

@@ -10,7 +10,7 @@ from tests.browser.conftest import EMAIL, PASSWORD, Site, press
 
 
 def fill(page: Page, password: str) -> None:
-    page.get_by_label("E-mail").fill(EMAIL)
+    page.get_by_label("Email").fill(EMAIL)
     page.get_by_label("Password").fill(password)
     press(page.get_by_role("button", name="Sign in"))
 

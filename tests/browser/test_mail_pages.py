@@ -106,7 +106,7 @@ def test_the_first_factor_asks_for_a_code(
     page.locator("#password").fill(PASSWORD)
     press(page.locator("form button.primary"))
     page.goto(f"{base}/account/factors")
-    press(page.get_by_role("link", name="Confirm your e-mail address"))
+    press(page.get_by_role("link", name="Confirm your email address"))
     served.read()
     press(page.get_by_role("button", name="Send me a code"))
     assert page.get_by_role("status").is_visible()

@@ -27,7 +27,7 @@ def page(chrome: Browser) -> Iterator[Page]:
 
 
 def fill(page: Page) -> None:
-    page.get_by_label("E-mail").fill(EMAIL)
+    page.get_by_label("Email").fill(EMAIL)
     page.get_by_label("Password").fill(PASSWORD)
     press(page.get_by_role("button", name="Sign in"))
 

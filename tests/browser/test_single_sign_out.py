@@ -115,7 +115,7 @@ def enter(page: Page, sample: Sample, password: bool = False) -> None:
     page.goto(sample.url)
     press(page.locator("#sign-in"))
     if password:
-        page.get_by_label("E-mail").fill(EMAIL)
+        page.get_by_label("Email").fill(EMAIL)
         page.get_by_label("Password").fill(PASSWORD)
         press(page.get_by_role("button", name="Sign in"))
     press(page.get_by_role("button", name="Allow"))

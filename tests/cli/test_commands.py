@@ -1,5 +1,6 @@
 """The commands: what they print, how they end, what they do."""
 
+import ast
 import json
 import subprocess
 import sys
@@ -11,6 +12,9 @@ import pytest
 from click.testing import Result
 from flask import Flask
 
+from sso.cli import event_names
+from sso.counters import SIGN_INS
+from sso.endpoints.activity import WORDS
 from sso.extensions import db
 from sso.models import User
 from sso.store import clients
@@ -258,6 +262,29 @@ def test_a_worker_that_fails_says_so(make_app: Callable[..., Flask]) -> None:
 
 def test_a_slip_of_the_pen(run: Any) -> None:
     run(*CREATE)
-    done = run("audit", "list", "--event", "client_maid", "--user", "nobody@example.com")
-    assert "client_created" in done.stderr
+    for options in ((), ("--json",), ("--user", "nobody@example.com")):
+        refused = run("audit", "list", "--event", "client_created", "--event", "nonsense", *options)
+        assert (refused.exit_code, refused.stdout) == (1, "")
+        assert "there is no event nonsense" in refused.stderr
+    assert "client_created" in run("audit", "list", "--event", "client_maid").stderr
+    done = run("audit", "list", "--event", "client_deleted", "--user", "nobody@example.com")
+    assert done.exit_code == 0  # there is such an event, though it has not happened
     assert "no user nobody@example.com" in done.stderr
+
+
+def test_every_event_that_is_told_is_known() -> None:
+    told = set(WORDS) | set(SIGN_INS)
+    for path in (ROOT / "sso").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "audit.event":
+                told |= {
+                    one.value
+                    for one in ast.walk(node.args[0])
+                    if isinstance(one, ast.Constant) and isinstance(one.value, str)
+                }
+    told -= {"_limited", "_"}  # parts of names that are put together
+    assert len(told) > 60
+    assert {name for name in told if not event_names.is_known(name)} == set()
+    assert event_names.is_known("sign_in_limited")
+    assert event_names.is_known("tokens_refused_limited")
+    assert not event_names.is_known("nonsense_limited")

@@ -1,8 +1,10 @@
 """`client update` and `user update`: lists change by adding and removing, and it is told."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from threading import Thread
 from typing import Any
 from uuid import UUID
@@ -46,7 +48,7 @@ LISTS = [
     ("post-logout-redirect-uri", "post-logout-redirect-uris", "post_logout_redirect_uris",
      FIRST, SECOND),
     ("scope", "scopes", "scope", "openid", "phone"),
-    ("group", "groups", "groups", "sales, north", "staff"),
+    ("group", "groups", "groups", "sales north", "staff"),
 ]  # fmt: skip
 
 
@@ -77,6 +79,66 @@ def test_a_clients_list(
         f"--add-{one}", "email" if field == "scope" else SECOND, f"--remove-{one}", kept
     )
     assert kept not in values
+
+
+def test_help_promises_an_empty_list_where_there_may_be_one(app: Flask, run: Any) -> None:
+    client, user = make_client(app), make_user(app)
+    for kind, who in (("client", client.client_id), ("user", user.email)):
+        told = " ".join(run(kind, "update", "--help").stdout.split())
+        options = re.findall(r"(--set-[a-z-]+) [A-Z]+ Replace them all. ([^-]+)", told)
+        assert len(options) == {"client": 4, "user": 1}[kind]
+        for option, promise in options:
+            emptied = run(kind, "update", who, option, "")
+            assert (emptied.exit_code == 0) == ('"" leaves none' in promise), option
+    told = " ".join(run("client", "update", "--help").stdout.split())
+    assert "Add a post-logout redirect URI." in told
+    assert "Remove a group." in told
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["sales,north", "a, b", " staff", "staff ", "\tstaff", "a\nb", "\x9b", "a\x00b", "\u00a0a"],
+)
+def test_groups_that_a_list_would_not_tell_apart(
+    app: Flask, run: Any, tmp_path: Path, name: str
+) -> None:
+    client, user = make_client(app), make_user(app)
+    given = ("--email", "erin@example.com", "--name", "Erin")
+    before = run("export").stdout
+    declared = tmp_path / "declared.json"
+    users_of = [{"email": "erin@example.com", "name": "Erin", "groups": [name]}]
+    clients_of = [{"client_id": client.client_id, "groups": [name]}]
+    commands = [
+        ("user", "update", user.email, "--add-group", name),
+        ("user", "update", user.email, "--set-groups", name),
+        ("user", "invite", *given, "--group", name),
+        ("client", "update", client.client_id, "--add-group", name),
+        ("client", "create", "--name", "B", "--redirect-uri", FIRST, "--group", name),
+    ]
+    for arguments in commands:
+        assert run(*arguments).exit_code == 1, arguments
+    for kind, entries in (("users", users_of), ("clients", clients_of)):
+        declared.write_text(json.dumps({"format": 1, kind: entries}))
+        refused = run("apply", str(declared))
+        assert refused.exit_code == 1
+        assert "a group's name" in refused.stderr or "the group's name" in refused.stderr
+    assert run("export").stdout == before
+
+
+def test_groups_from_before_that_rule_stay_and_go(app: Flask, run: Any) -> None:
+    client, user = make_client(app), make_user(app, groups=["staff"])
+    with app.app_context():
+        found, owner = clients.find(client.client_id), users.find(user.id)
+        assert found is not None
+        assert owner is not None
+        found.set_client_metadata({**found.client_metadata, "groups": ["sales, north"]})
+        owner.groups = ["sales, north"]
+        db.session.commit()
+    for kind, who in (("client", client.client_id), ("user", user.email)):
+        assert run(kind, "update", who, "--name", "New", "--add-group", "staff").exit_code == 0
+        left = parsed(run(kind, "update", who, "--remove-group", "sales, north", "--json"))
+        assert left["groups"] == ["staff"]
+        assert run(kind, "update", who, "--add-group", "sales, north").exit_code == 1
 
 
 def test_a_users_groups(app: Flask, run: Any) -> None:

@@ -156,6 +156,9 @@ def test_the_example_learns_name_and_email(server: Server, registered: dict[str,
     assert (answer.status_code, answer.headers["Location"]) == (302, "/")
     with application.session_transaction(base_url=here) as session:
         user = session["user"]
+    home = application.get(answer.headers["Location"], base_url=here)
+    assert (home.status_code, home.text) == (200, "Signed in as Your Name")
+    assert 'href="/login"' in app.test_client().get("/", base_url=here).text
     assert user["sub"]
     assert (user["name"], user["email"]) == ("Your Name", "you@example.com")
     assert user["email_verified"] is True  # as --email-verified says
@@ -225,3 +228,23 @@ def test_the_file_with_clients_and_users(server: Server, tmp_path: Path) -> None
     assert answer.json() == {"active": False}
     again = server.flask("apply", str(declaration), "--plan", "--json", **environ)
     assert json.loads(again)["changes"] == []
+
+
+@pytest.mark.parametrize(
+    ("base_url", "bind"),
+    [
+        ("https://login.example.com/api/auth", "127.0.0.1:8000"),
+        ("http://127.0.0.1:5050/api/auth", "127.0.0.1:5050"),
+        ("http://localhost:5050/api/auth", "127.0.0.1:5050"),
+    ],
+)
+def test_where_gunicorn_listens(base_url: str, bind: str) -> None:
+    told = README.partition("## Deploy")[2].partition("\n4. ")[0]
+    assert "at that port of `127.0.0.1`" in told
+    assert "With an https `SSO_BASE_URL` it listens at `127.0.0.1:8000`" in told
+    shown = subprocess.run(
+        [sys.executable, "-m", "gunicorn", "-c", "python:sso.gunicorn_conf", "--print-config"],
+        cwd=ROOT, env={**os.environ, "SSO_BASE_URL": base_url},
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    assert re.search(rf"^bind +=.*'{re.escape(bind)}'", shown, re.MULTILINE), shown

@@ -341,3 +341,12 @@ def test_redirect_addresses_with_odd_but_legal_characters(
         separator = "&" if "?" in address else "?"
         assert page.url.startswith(f"{address}{separator}code=")
         assert client.exchange(page.code).status_code == 200
+
+
+def test_the_page_tells_how_an_address_is_registered(
+    browser: Browser, client: RelyingParty, user: User
+) -> None:
+    page = browser.authorize(client, redirect_uri="https://books.example/elsewhere")
+    assert "does not match any registered one exactly." in page.html
+    assert "flask client update CLIENT_ID --add-redirect-uri URI" in page.html
+    assert "--add-redirect-uri" not in browser.authorize(client, redirect_uri=None).html

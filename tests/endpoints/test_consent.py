@@ -102,7 +102,7 @@ def test_nothing_is_allowed_that_was_not_on_the_page(
     client = make_client(app, scope="openid email")
     browser.authorize(client, scope="openid email phone groups")
     browser.sign_in()
-    assert "telephone" not in browser.page.html
+    assert "phone number" not in browser.page.html
     with app.app_context():  # meanwhile the operator registers more
         row = clients.find(client.client_id)
         assert row is not None

@@ -176,6 +176,7 @@ def test_the_commands(app: Flask, signed_in: Browser, user: User) -> None:
     assert found["recovery_codes"] == 10
     done = json.loads(flask(app, "user", "reset-factors", user.email, "--json"))
     assert done["factors_removed"] == 2
+    assert "second factors removed: 0." in flask(app, "user", "reset-factors", user.email)
     assert Browser(app).sign_in().path.endswith("/account")
     assert not is_signed_in(signed_in)  # it may be whoever took the factors in
 

@@ -52,7 +52,7 @@ def test_an_address_in_the_operators_own_network(
     app: Flask, browser: Browser, mailbox: Mailbox, email: str
 ) -> None:
     make_user(app, email, name="Erin", email_verified=False)
-    assert mailbox.subjects() == [(email, "Please confirm your e-mail address")]
+    assert mailbox.subjects() == [(email, "Please confirm your email address")]
     assert browser.sign_in(email.upper()).path.endswith("/account")
     mailbox.read()  # about the new browser
     ask(Browser(app), email)

@@ -27,3 +27,19 @@ def test_methods(app: Flask, path: str, allowed: set[str]) -> None:
     for answer in (options, http.put(path, base_url=ORIGIN)):
         assert answer.headers["X-Content-Type-Options"] == "nosniff"
         assert answer.headers["Referrer-Policy"] == "no-referrer"
+
+
+def test_the_log_names_the_route_that_has_not_the_method(
+    app: Flask, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    app.test_client().post("/api/auth/account/activity", base_url=ORIGIN)
+    app.test_client().put("/api/auth/oauth2/token", base_url=ORIGIN)
+    app.test_client().get("/nowhere", base_url=ORIGIN)
+    lines = [one for one in caplog.records if one.name == "sso.access"]
+    assert [(vars(one)["route"], vars(one)["status"]) for one in lines] == [
+        ("/api/auth/account/activity", 405),
+        ("/api/auth/oauth2/token", 405),
+        ("(unknown address)", 404),
+    ]
+    assert [hasattr(one, "path") for one in lines] == [False, False, True]

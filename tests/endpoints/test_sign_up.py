@@ -60,7 +60,7 @@ def test_a_known_address_is_told_by_mail_alone(app: Flask, user: User, mailbox: 
     assert pages[0] == pages[1]
     assert mailbox.subjects() == [
         ("dana@example.com", "You have an account already"),
-        ("new@example.com", "Finish making your account"),
+        ("new@example.com", "Finish creating your account"),
     ]
 
 

@@ -43,9 +43,9 @@ def test_a_new_user_confirms(app: Flask, browser: Browser, mailbox: Mailbox) -> 
 
 def test_who_is_known_to_be_right_is_not_asked(app: Flask, user: User, mailbox: Mailbox) -> None:
     run(app, "user", "update", user.email, "--email", NEW, "--email-verified")
-    assert mailbox.subjects() == [("dana@example.com", "Your e-mail address was changed")]
+    assert mailbox.subjects() == [("dana@example.com", "Your email address was changed")]
     run(app, "user", "update", NEW, "--email", "again@example.com")
-    assert ("again@example.com", "Please confirm your e-mail address") in mailbox.subjects()
+    assert ("again@example.com", "Please confirm your email address") in mailbox.subjects()
 
 
 def test_the_link_dies_with_the_address(app: Flask, browser: Browser, mailbox: Mailbox) -> None:
@@ -91,7 +91,7 @@ def test_a_user_changes_the_address(
     other.open(link)
     assert "is confirmed" in other.submit().html
     assert stored(app, user) == (NEW, True)
-    assert (user.email, "Your e-mail address was changed") in mailbox.subjects()
+    assert (user.email, "Your email address was changed") in mailbox.subjects()
     assert browser.open(EMAIL).status == 200
     assert Browser(app).sign_in(NEW).path.endswith("/account")
 

@@ -1,10 +1,12 @@
 """The worker: every job in its own rhythm, none held up by another."""
 
+from collections.abc import Callable
 from threading import Event, Thread
 
 import pytest
 from flask import Flask
 
+from sso import stop_signals
 from sso.jobs import worker
 from sso.jobs.worker import Job
 
@@ -43,3 +45,24 @@ def test_a_job_that_hangs_or_fails_holds_up_no_other(
         released.set()
         running.join(20)
     assert not running.is_alive()
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({}, "no mail server is configured: mail is written to the log"),
+        ({"SSO_SMTP_URL": "smtp://ann:secret@mail.example"}, "mail goes to mail.example"),
+    ],
+)
+def test_it_says_at_the_start_where_mail_goes(
+    make_app: Callable[..., Flask],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    settings: dict[str, str],
+    words: str,
+) -> None:
+    monkeypatch.setattr(worker, "run", lambda *_: None)
+    monkeypatch.setattr(stop_signals, "call", lambda _: None)
+    assert make_app(**settings).test_cli_runner().invoke(args=["worker"]).exit_code == 0
+    assert f"worker started; {words}" in caplog.messages
+    assert "secret" not in caplog.text

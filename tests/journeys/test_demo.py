@@ -96,6 +96,21 @@ def test_it_runs_twice_and_gives_way_to_others(tmp_path: Path, taken: int) -> No
             requests.get(told["open"], timeout=5)
 
 
+def test_a_second_one_in_the_same_folder_leaves_the_first_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    command = [sys.executable, "-m", "flask", "demo", "--json", "--folder"]
+    with demo(folder, free_port(), free_port()) as told:
+        second = subprocess.run(
+            [*command, str(folder)], cwd=ROOT, capture_output=True, text=True, timeout=60
+        )
+        assert second.returncode == 1
+        assert (second.stdout, second.stderr.count("\n")) == ("", 1)
+        assert f"a demo runs in {folder} already" in second.stderr
+        assert "--folder" in second.stderr
+        begun = requests.get(told["open"] + "login", timeout=10)
+        assert begun.url.startswith(told["server"] + "/sign-in?resume=")
+
+
 def test_a_folder_of_an_older_version(tmp_path: Path) -> None:
     """There the sample application is registered at 127.0.0.1, and so are its sessions."""
     folder = tmp_path / "demo"

@@ -21,6 +21,7 @@ from tests.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.conftest import SECRET_KEY, Clock
 from tests.factories import PASSWORD
 from tests.second_factors import code_of, enrol_totp, is_signed_in
+from tests.services import ROOT
 
 NEW = "the secret key that comes after the one for tests"
 
@@ -221,6 +222,28 @@ def test_no_command_makes_keys_that_the_servers_cannot_open(apps: Apps, clock: C
     assert stored(apps.old) != before
 
 
+@pytest.mark.parametrize(
+    "arguments", [("key", "reencrypt"), ("key", "reencrypt", "--over-faults"), ("audit", "verify")]
+)
+@pytest.mark.parametrize("waits", [True, False])
+def test_another_secret_key_is_not_taken_for_a_forged_audit_trail(
+    apps: Apps,
+    user: User,
+    caplog: pytest.LogCaptureFixture,
+    arguments: tuple[str, ...],
+    waits: bool,
+) -> None:
+    Browser(apps.old).sign_in()
+    assert run(apps.old, "audit", "verify").exit_code == 0
+    if waits:
+        Browser(apps.old).sign_in()
+    refused = run(apps.new, *arguments)
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert refused.stderr == run(apps.new, "key", "rotate").stderr
+    assert "audit_verification_failed" not in caplog.text
+    assert run(apps.old, "audit", "verify").exit_code == 0
+
+
 def test_missing_keys_are_not_made_beside_those_of_another_secret_key(apps: Apps) -> None:
     with apps.new.app_context():
         row = next(one for one in signing_keys.every() if one.state == KeyState.NEXT)
@@ -326,3 +349,11 @@ def test_retiring_and_rotating_with_both_keys(apps: Apps) -> None:
     reencrypt(apps.both)
     with apps.new.app_context():
         rotate(NEW, force=True)
+
+
+def test_the_manual_restarts_the_servers_before_anything_is_reencrypted() -> None:
+    manual = (ROOT / "docs/secret-key.md").read_text()
+    for heading in ("## Replace the key, planned", "### The key in `instance/secret_key`"):
+        section = manual.partition(f"{heading}\n")[2].partition("\n#")[0]
+        places = [section.index(words) for words in ("restart", "key reencrypt", "audit verify")]
+        assert places == sorted(places), heading

@@ -2,11 +2,13 @@
 
 import json
 import os
+import re
 import stat
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from flask import Flask
@@ -113,6 +115,26 @@ def test_a_plan_changes_nothing(app: Flask, apply: Callable[..., Any]) -> None:
     assert "+ user erin@example.com" in shown.stdout
     assert not any(value in shown.stdout for value in VALUES.values())
     assert actions(apply(WIKI, "--json", "--plan")) == actions(apply(WIKI, "--json"))
+
+
+@pytest.mark.parametrize("given", [None, "0198a2f4-1111-4222-8333-444455556666"])
+def test_the_id_that_is_told_is_the_one_that_there_is(
+    app: Flask, apply: Callable[..., Any], given: str | None
+) -> None:
+    def ids(told: str) -> list[str]:
+        return re.findall(r"[0-9a-f]{8}-[0-9a-f-]{27}", told)
+
+    file = WIKI.replace("[[users]]", f"[[users]]\nid = '{given}'") if given else WIKI
+    other = file.replace("Erin@", "frank@").replace(given or "-", str(uuid4()) if given else "-")
+    expected = [given] if given else []
+    assert ids(apply(file, "--plan").stdout) == ids(apply(file, "--plan", "--json").stdout)
+    assert ids(apply(file, "--plan").stdout) == expected
+    printed, shown = ids(apply(file).stdout), ids(apply(other, "--json").stdout)
+    with app.app_context():
+        first, second = (users.find_by_email(f"{who}@example.com") for who in ("erin", "frank"))
+        assert first is not None
+        assert second is not None
+        assert (printed, shown) == ([str(first.id)], [str(second.id)])
 
 
 def invited(app: Flask) -> list[str]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -113,8 +114,9 @@ def test_for_people_a_line_each(server: Server) -> None:
     done = server.try_flask("doctor", SSO_REDIS_URL=f"redis://127.0.0.1:{free_port()}")
     assert done.returncode == 1
     assert "wrong    redis" in done.stdout
-    assert "mend: check SSO_REDIS_URL" in done.stdout
+    assert "fix: check SSO_REDIS_URL" in done.stdout
     assert "ok       code flow" in done.stdout
+    assert re.search(r"Error: 1 of \d+ checks failed\n", done.stderr)
 
 
 def test_nobody_does_what_is_due(server: Server) -> None:

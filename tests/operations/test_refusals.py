@@ -30,7 +30,7 @@ GENERIC_CLIENT = "The client is unknown or disabled, or its secret is wrong."
 GENERIC_TOKEN = (
     "The access token provided is expired, revoked, malformed, or invalid for other reasons."
 )
-UNREGISTERED = "The 'redirect_uri' is none of the registered ones, character for character."
+UNREGISTERED = "The 'redirect_uri' does not match any registered one exactly."
 GROUP = "The user is not in a group that may use this client."
 
 
