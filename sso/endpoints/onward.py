@@ -23,12 +23,12 @@ _BACK = {
 def onward(waiting: SealedRequest | None, signed_in_at: datetime | None = None) -> Response:
     """Go on after a sign-in, of which the request that waited for it takes note."""
     back = _BACK.get(request.args.get("back", ""))
-    carried = {name: value for name, value in _carried().items() if name != "resume"}
+    token = {"token": request.args["token"]} if back and request.args.get("token") else {}
     if waiting is None:
-        return redirect(url_for(back or "sso.account", **carried), 303)
+        return redirect(url_for(back or "sso.account", **token), 303)
     if signed_in_at:
         waiting = replace(waiting, signed_in_at=signed_in_at)
-    return authorize.to_step(back or "sso.authorize", waiting, **carried)
+    return authorize.to_step(back or "sso.authorize", waiting, **token)
 
 
 def step(endpoint: str, **more: str) -> str:
