@@ -1,5 +1,6 @@
 """Fixtures only. Each test has a database of its own, copied from one that was migrated once."""
 
+import gc
 import json
 import os
 import shutil
@@ -18,6 +19,7 @@ from jinja2 import BytecodeCache
 from jinja2.bccache import Bucket
 from joserfc.jwk import Key, import_key
 from sqlalchemy import MetaData, NullPool, Table, create_engine, delete, event, insert, select
+from werkzeug.routing import Rule
 
 from sso import audit_trail, create_app, keys, migrating, passwords, turns
 from sso import clock as sso_clock
@@ -34,6 +36,12 @@ SECRET_KEY = "a secret key for tests, and for tests alone"
 # Tests here need a service, a browser or a server process. Files elsewhere mark themselves.
 SLOW = ("bench", "browser", "clients", "journeys", "operations", "production", "store")
 TESTS = Path(__file__).parent
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not even import what would be deselected."""
+    unwanted = config.option.markexpr == "not slow" and collection_path.parent == TESTS
+    return True if unwanted and collection_path.name in SLOW else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -134,6 +142,31 @@ def database_url(template: Path | Rows, tmp_path: Path) -> str | None:
         return None
     template.restore()
     return template.url
+
+
+def _compile_once(compile_builder: Any) -> Any:
+    """Compiling the routes takes most of the time that an application takes to make."""
+    compiled: dict[tuple[Any, ...], Any] = {}
+
+    def once(rule: Rule, append_unknown: bool = True) -> Any:
+        if rule.arguments:  # bound to the converters of one application
+            return compile_builder(rule, append_unknown)
+        key = (rule.rule, rule.subdomain, append_unknown)
+        if key not in compiled:
+            compiled[key] = compile_builder(rule, append_unknown)
+        return compiled[key]
+
+    return once
+
+
+Rule._compile_builder = _compile_once(Rule._compile_builder)  # type: ignore[method-assign]
+
+
+def pytest_collection_finish() -> None:
+    """What was loaded stays: looking through it for rubbish again and again takes long."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 20)
 
 
 class Compiled(BytecodeCache):

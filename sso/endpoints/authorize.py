@@ -5,7 +5,7 @@ Parse, validate, decide; sign-in and consent are steps that come back here with 
 
 from dataclasses import replace
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from authlib.oauth2.rfc6749.errors import OAuth2Error
@@ -147,7 +147,7 @@ def resume(waiting: SealedRequest) -> Response:
     return to_step("sso.authorize", waiting)
 
 
-def to_step(endpoint: str, waiting: SealedRequest, **more: str) -> Response:
+def to_step(endpoint: str, waiting: SealedRequest, **more: Any) -> Response:
     """Send the browser to a step, or back, with the sealed request."""
     return redirect(url_for(endpoint, resume=sealed_request.seal(waiting), **more), 303)
 

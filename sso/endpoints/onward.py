@@ -23,7 +23,9 @@ _BACK = {
 def onward(waiting: SealedRequest | None, signed_in_at: datetime | None = None) -> Response:
     """Go on after a sign-in, of which the request that waited for it takes note."""
     back = _BACK.get(request.args.get("back", ""))
-    token = {"token": request.args["token"]} if back and request.args.get("token") else {}
+    token: dict[str, Any] = {}
+    if back and request.args.get("token"):
+        token["token"] = request.args["token"]
     if waiting is None:
         return redirect(url_for(back or "sso.account", **token), 303)
     if signed_in_at:

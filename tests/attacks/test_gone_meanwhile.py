@@ -15,8 +15,6 @@ from tests.actors import BASE, Browser
 from tests.factories import PASSWORD
 from tests.second_factors import ACCOUNT
 
-pytestmark = pytest.mark.slow
-
 CHANGE = {
     "action": "change_password",
     "old_password": PASSWORD,

@@ -18,6 +18,8 @@ from werkzeug.wrappers import Response
 from sso import browsers, email_addresses, languages, networks, passwords
 from tests.actors import BASE, ORIGIN, Browser, RelyingParty
 
+pytestmark = pytest.mark.slow
+
 LINE = 8000  # characters of a request line, or of a header
 BODY = 250_000  # of a body
 

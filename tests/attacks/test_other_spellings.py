@@ -12,8 +12,6 @@ from sso.models import User
 from tests.actors import BASE, ORIGIN, Browser
 from tests.factories import PASSWORD
 
-pytestmark = pytest.mark.slow
-
 SPELLINGS = (
     "dana@example.com", "DANA@example.com", "dAna@example.com", " dana@example.com",
     "dana@example.com ", "Dana@Example.Com", "\tdana@example.com",

@@ -18,8 +18,6 @@ from tests.actors import BASE, ORIGIN, Browser
 from tests.factories import PASSWORD, make_user
 from tests.mailbox import Mailbox
 
-pytestmark = pytest.mark.slow
-
 NEW = "another long password"
 PAGES = ("new-password", "verify-email", "complete-sign-up")
 

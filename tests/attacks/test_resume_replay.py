@@ -17,8 +17,6 @@ from tests.conftest import Clock
 from tests.factories import make_client
 from tests.second_factors import code_of, enrol_totp
 
-pytestmark = pytest.mark.slow
-
 DEMANDS = {
     "prompt=login": {"prompt": "login"},
     "max_age=0": {"max_age": "0"},

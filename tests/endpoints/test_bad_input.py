@@ -43,10 +43,12 @@ def as_bytes(values: dict[str, str]) -> dict[str, bytes]:
 
 @pytest.fixture(autouse=True)
 def _nothing_is_written(app: Flask, client: RelyingParty, user: User) -> Iterator[None]:
+    tables = (User, Client, Consent, Grant, AuthorizationCode, Token)
+    counts = [select(func.count()).select_from(table).scalar_subquery() for table in tables]
+
     def rows() -> list[int]:
-        tables = (User, Client, Consent, Grant, AuthorizationCode, Token)
         with app.app_context():
-            return [db.session.scalar(select(func.count()).select_from(t)) or 0 for t in tables]
+            return list(db.session.execute(select(*counts)).one())
 
     before = rows()
     yield

@@ -17,8 +17,6 @@ from sso.models import User
 from tests.actors import Browser, RelyingParty
 from tests.conftest import Clock
 
-pytestmark = pytest.mark.slow
-
 
 class Held:
     """How many connections are out of the pool, and how many were at the same time."""
