@@ -24,4 +24,4 @@ EXPOSE 8000
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=3s --start-period=10s \
     CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8000/healthz', timeout=2)"]
-CMD ["gunicorn", "-c", "python:sso.gunicorn_conf", "-b", "0.0.0.0:8000"]
+CMD ["gunicorn", "-c", "python:sso.server.gunicorn_conf", "-b", "0.0.0.0:8000"]

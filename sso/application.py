@@ -6,29 +6,17 @@ from typing import Any
 
 from flask import Flask
 
-from sso import (
-    assets,
-    browser_session,
-    core,
-    cors,
-    endpoints,
-    errors,
-    headers,
-    languages,
-    limiting,
-    models,
-    oauth,
-    observation,
-    password_strength,
-    proxies,
-    tracing,
-    turns,
-)
-from sso.keys import ID_TOKEN_LIFETIME, KeyRing
+from sso import core, endpoints, models, oauth
+from sso.config.settings import Settings
+from sso.crypto import password_strength
+from sso.crypto.keys import ID_TOKEN_LIFETIME, KeyRing
 from sso.metrics import server as metrics
-from sso.settings import Settings
+from sso.observability import tracing
+from sso.process import concurrency
+from sso.ratelimit import limiting
 from sso.store import signing_keys
-from sso.web_extensions import csrf
+from sso.web import access_log, assets, browser_session, cors, errors, headers, languages, proxies
+from sso.web.web_extensions import csrf
 
 
 class Application(Flask):
@@ -50,7 +38,7 @@ def create_app(environ: Mapping[str, str] | None, instance: Path) -> Flask:
         load=signing_keys.sealed,
         keep_published=max(settings.access_token_lifetime, ID_TOKEN_LIFETIME) + 600,
     )
-    observation.init_app(app)
+    access_log.init_app(app)
     metrics.init_app(app)
     tracing.init_app(app)
     limiting.init_app(app)
@@ -65,7 +53,7 @@ def create_app(environ: Mapping[str, str] | None, instance: Path) -> Flask:
     headers.init_app(app)
     cors.init_app(app)
 
-    turns.init_app(app)
+    concurrency.init_app(app)
     proxies.init_app(app, settings.trusted_proxies, settings.base_path)
     return app
 
@@ -86,7 +74,7 @@ def flask_settings(settings: Settings) -> dict[str, object]:
         "PERMANENT_SESSION_LIFETIME": settings.session_lifetime,
         # The cookie is signed again when the session is prolonged (browser_session.touch).
         "SESSION_REFRESH_EACH_REQUEST": False,
-        "MAX_CONTENT_LENGTH": turns.MAX_BODY,
+        "MAX_CONTENT_LENGTH": concurrency.MAX_BODY,
         # A sign-in page left open overnight still works; the token lives as long as the cookie.
         "WTF_CSRF_TIME_LIMIT": None,
         # Pages send no Referer (see headers); the token alone proves the form is ours.

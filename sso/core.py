@@ -9,9 +9,11 @@ from pathlib import Path
 
 from flask import Flask
 
-from sso import audit_trail, command_line, database, logs
+from sso import command_line, database
+from sso.audit import trail
+from sso.config.settings import load_settings
 from sso.extensions import db
-from sso.settings import load_settings
+from sso.observability import logs
 
 
 def create_app(
@@ -26,6 +28,6 @@ def create_app(
     database.configure(app, settings.database_url)
     db.init_app(app)
     database.prepare(app)
-    audit_trail.init_app(app)
+    trail.init_app(app)
     command_line.init_app(app)
     return app

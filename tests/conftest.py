@@ -21,11 +21,15 @@ from joserfc.jwk import Key, import_key
 from sqlalchemy import MetaData, NullPool, Table, create_engine, delete, event, insert, select
 from werkzeug.routing import Rule
 
-from sso import audit_trail, create_app, keys, migrating, passwords, turns
 from sso import clock as sso_clock
+from sso import create_app
+from sso.audit import trail
+from sso.crypto import keys, passwords
+from sso.database import migrating
 from sso.extensions import db
 from sso.jobs.key_rotation import ensure_keys
 from sso.models import Base, User
+from sso.process import concurrency
 from tests.actors import Browser, RelyingParty
 from tests.factories import make_client, make_user
 from tests.machines import Postgresql
@@ -72,7 +76,7 @@ def _import_keys_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who is refused is told at once."""
-    monkeypatch.setattr(turns, "MOMENT", 0)
+    monkeypatch.setattr(concurrency, "MOMENT", 0)
 
 
 # Most tests run on SQLite, and with TEST_DATABASE=postgresql on PostgreSQL.
@@ -203,7 +207,7 @@ def make_app(database_url: str | None, tmp_path: Path) -> Iterator[Callable[...,
     yield make
     for app in made:
         if ON_POSTGRESQL:  # the next test has the same database
-            audit_trail.flush(app)
+            trail.flush(app)
         with app.app_context():
             db.engine.dispose()
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import requests
 
-from tests.services import ROOT, Server, free_port, require, wait_for
+from tests.services import CONFIGURATION, ROOT, Server, free_port, require, wait_for
 
 
 class Machine:
@@ -117,11 +117,11 @@ class Redis(Machine):
 
 
 class Node(Server):
-    """gunicorn as `python:sso.gunicorn_conf` sets it up, started and killed at will."""
+    """gunicorn as `python:sso.server.gunicorn_conf` sets it up, started and killed at will."""
 
     def start(self, *, ready: bool = True) -> None:
         """Start, and wait until it is ready to serve."""
-        command = [sys.executable, "-m", "gunicorn", "-c", "python:sso.gunicorn_conf"]
+        command = [sys.executable, "-m", "gunicorn", "-c", CONFIGURATION]
         with (self.folder / "gunicorn.log").open("a") as log:
             self.process = subprocess.Popen(
                 [*command, "-b", f"127.0.0.1:{self.port}", "-w", str(self.workers)],

@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 import requests
 
-from sso import stop_signals
+from sso.process import stop_signals
 
 ROOT = Path(__file__).resolve().parent.parent
+CONFIGURATION = "python:sso.server.gunicorn_conf"
 CHROMIUM_ARGUMENTS = [
     "--no-sandbox",
     "--disable-gpu",

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from sso import audit, audit_trail
+from sso import audit
+from sso.audit import rows as audit_events
+from sso.audit import trail
 from sso.extensions import db
 from sso.models import AuditEvent, User
-from sso.store import audit_events
 from tests.actors import BASE, ORIGIN, Browser
 
 TOKEN = "sso_rt_" + "t" * 43
@@ -17,7 +18,7 @@ JWT = "eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiJkYW5hIn0.c2lnbmF0dXJlLXNpZ25hdHVyZQ"
 
 
 def rows(app: Flask) -> list[AuditEvent]:
-    assert audit_trail.flush(app)
+    assert trail.flush(app)
     with app.app_context():
         return list(audit_events.newest(limit=100))
 

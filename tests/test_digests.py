@@ -4,7 +4,7 @@ from base64 import urlsafe_b64decode
 
 import pytest
 
-from sso import digests
+from sso.crypto import digests
 
 
 @pytest.mark.parametrize("prefix", ["sso_ac_", ""])

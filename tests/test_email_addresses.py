@@ -2,7 +2,7 @@
 
 import pytest
 
-from sso import email_addresses
+from sso.config import email_addresses
 
 PRIVATE = (
     "dana@corp.local",

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from joserfc import jwt
 from joserfc.jwk import OctKey
 
-from sso import current, keys
+from sso import context
+from sso.crypto import keys
+from sso.crypto.keys import ALGORITHMS, JWKS_MAX_AGE, KeyRing
 from sso.extensions import db
 from sso.jobs.key_rotation import RotationRefused, retire, rotate, rotate_aged
-from sso.keys import ALGORITHMS, JWKS_MAX_AGE, KeyRing
 from sso.models import KeyState, SigningKey
 from sso.store import signing_keys
 from tests.conftest import SECRET_KEY, Clock
@@ -21,7 +22,7 @@ from tests.conftest import SECRET_KEY, Clock
 @pytest.mark.parametrize("alg", keys.ALGORITHMS)
 def test_sign_and_verify(app: Flask, alg: str) -> None:
     with app.app_context():
-        ring = current.key_ring()
+        ring = context.key_ring()
         token = ring.sign({"sub": "dana"}, alg, "JWT")
         assert ring.verify(token, "JWT") == {"sub": "dana"}
         assert ring.verify(token, "at+jwt") is None
@@ -33,7 +34,7 @@ def test_sign_and_verify(app: Flask, alg: str) -> None:
 def test_another_algorithm_with_our_key_is_refused(app: Flask) -> None:
     """The public key as an HMAC secret, and no signature at all."""
     with app.app_context():
-        ring = current.key_ring()
+        ring = context.key_ring()
         kid = ring.active("RS256").kid
         public = signing_keys.find(str(kid))
         assert public is not None
@@ -48,7 +49,7 @@ def test_another_algorithm_with_our_key_is_refused(app: Flask) -> None:
 @given(st.text() | st.binary().map(lambda raw: raw.decode("latin-1")))
 def test_garbage_is_no_token(app: Flask, text: str) -> None:
     with app.app_context():
-        assert current.key_ring().verify(text, "JWT") is None
+        assert context.key_ring().verify(text, "JWT") is None
 
 
 def test_rotation(clock: Clock, app: Flask, make_app: Callable[..., Flask]) -> None:
@@ -56,7 +57,7 @@ def test_rotation(clock: Clock, app: Flask, make_app: Callable[..., Flask]) -> N
     clock.move(days=400)  # the template's keys were made at the real time
     worker = make_app()
     with app.app_context():
-        ring = current.key_ring()
+        ring = context.key_ring()
         old = ring.sign({"sub": "dana"}, "ES256", "JWT")
         cached = ring.jwks()
         following = in_state("ES256", KeyState.NEXT)
@@ -75,7 +76,7 @@ def test_rotation(clock: Clock, app: Flask, make_app: Callable[..., Flask]) -> N
         newest = ring.active("ES256").kid
     with worker.app_context():
         assert worker.extensions["sso.keys"].active("ES256").kid == newest
-        assert current.key_ring().verify(old, "JWT")
+        assert context.key_ring().verify(old, "JWT")
 
 
 def test_rotation_by_age(clock: Clock, app: Flask) -> None:
@@ -110,20 +111,20 @@ def retire_next(alg: str) -> None:
 def test_a_running_worker_notices(clock: Clock, app: Flask, make_app: Callable[..., Flask]) -> None:
     worker = make_app()
     with worker.app_context():
-        before = current.key_ring().active("RS256").kid
+        before = context.key_ring().active("RS256").kid
     with app.app_context():
         rotate(SECRET_KEY, force=True)
     with worker.app_context():
-        assert current.key_ring().active("RS256").kid == before
+        assert context.key_ring().active("RS256").kid == before
         clock.move(seconds=11)
-        assert current.key_ring().active("RS256").kid != before
+        assert context.key_ring().active("RS256").kid != before
 
 
 def test_a_retired_key_is_unpublished_when_no_token_of_it_can_live(
     clock: Clock, app: Flask
 ) -> None:
     with app.app_context():
-        ring = current.key_ring()
+        ring = context.key_ring()
         old = str(ring.active("RS256").kid)
         rotate(SECRET_KEY, force=True)
         clock.move(hours=1)
@@ -148,7 +149,7 @@ def test_retire(app: Flask) -> None:
 
 def test_a_stolen_key_is_taken_off_the_key_set_at_once(app: Flask) -> None:
     with app.app_context():
-        ring = current.key_ring()
+        ring = context.key_ring()
         token = ring.sign({"sub": "dana"}, "ES256", "JWT")
         stolen = ring.active("ES256").kid
         rotate(SECRET_KEY, force=True)

@@ -10,11 +10,12 @@ from babel.messages.mofile import read_mo
 from babel.messages.pofile import read_po
 from flask import Flask
 
-from sso import languages, passwords
+from sso.crypto import passwords
 from sso.models import User
+from sso.web import languages
 from tests.actors import BASE, ORIGIN, Browser, RelyingParty
 
-CATALOGS = Path(languages.__file__).parent / "translations"
+CATALOGS = Path(languages.__file__).parents[1] / "translations"
 TRANSLATED = [tag for tag in languages.LANGUAGES if tag != languages.DEFAULT]
 TITLES = {"de": "Anmelden", "fr": "Connexion", "ja": "サインイン", "ar": "تسجيل الدخول"}
 SIGN_IN = f"{ORIGIN}{BASE}/sign-in"

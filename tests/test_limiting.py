@@ -6,11 +6,11 @@ from contextlib import AbstractContextManager
 import pytest
 from flask import Flask
 
-from sso import known_browser, networks
 from sso.extensions import db
-from sso.limit_storage import MOST, LimitStorage
-from sso.limiting import Pauses
 from sso.models import User
+from sso.ratelimit import known_browser, networks
+from sso.ratelimit.limit_storage import MOST, LimitStorage
+from sso.ratelimit.limiting import Pauses
 from sso.store import users
 from tests.conftest import Statements
 from tests.factories import make_user
@@ -74,7 +74,7 @@ def test_a_flood_of_names_does_not_take_all_memory() -> None:
 
 
 def test_a_flood_of_names_does_not_forgive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sso.limit_storage.MOST", 100)
+    monkeypatch.setattr("sso.ratelimit.limit_storage.MOST", 100)
     storage = LimitStorage(None)
     for _ in range(7):
         storage.increase("guesser", 3600)

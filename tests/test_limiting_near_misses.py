@@ -8,10 +8,11 @@ from unittest.mock import patch
 import pytest
 from flask import Flask
 
-from sso import audit_trail, known_browser, limiting, networks
-from sso.limiting import TooManyAttempts
+from sso.audit import rows, trail
 from sso.models import User
-from sso.store import audit_events, users
+from sso.ratelimit import known_browser, limiting, networks
+from sso.ratelimit.limiting import TooManyAttempts
+from sso.store import users
 from tests.actors import BASE, ORIGIN, Browser
 from tests.attacks.conftest import Watch, watch  # noqa: F401 (a fixture)
 from tests.factories import PASSWORD, make_user
@@ -170,9 +171,9 @@ def test_budgets(app: Flask, rule: limiting.Flooding, watch: Watch) -> None:  # 
     assert spent("2001:db8:1:3::1")
     watch.now += 3601
     assert spent("2001:db8:1:2::1")
-    audit_trail.flush(app)
+    trail.flush(app)
     with app.app_context():
-        told = audit_events.newest(names=[f"{rule.name}_limited"], limit=9)
+        told = rows.newest(names=[f"{rule.name}_limited"], limit=9)
     assert len(told) == 1  # once, so that a flood does not fill the trail
 
 
@@ -180,9 +181,9 @@ def test_budgets(app: Flask, rule: limiting.Flooding, watch: Watch) -> None:  # 
 def test_a_pause_is_told_once(app: Flask) -> None:
     with at(app):
         fail(limiting.SIGN_IN, DANA, 20)
-    audit_trail.flush(app)
+    trail.flush(app)
     with app.app_context():
-        assert len(audit_events.newest(names=["sign_in_limited"], limit=9)) == 1
+        assert len(rows.newest(names=["sign_in_limited"], limit=9)) == 1
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 import pytest
 from flask import Flask, request
 
-from sso import parameters
-from sso.parameters import MAX_FIELDS, MAX_LENGTH, ParameterFault
+from sso.web import parameters
+from sso.web.parameters import MAX_FIELDS, MAX_LENGTH, ParameterFault
 
 
 def pairs(text: str) -> parameters.Pairs:

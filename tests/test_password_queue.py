@@ -10,7 +10,7 @@ import pytest
 from argon2 import PasswordHasher
 from flask import Flask
 
-from sso import passwords
+from sso.crypto import passwords
 from tests.actors import BASE, ORIGIN, Browser
 from tests.factories import PASSWORD, make_user
 from tests.mailbox import Mailbox

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from zxcvbn.frequency_lists import FREQUENCY_LISTS
 
-from sso import password_strength, passwords
+from sso.crypto import password_strength, passwords
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sso import audit, redaction
-from sso.redaction import redact
+from sso import audit
+from sso.observability import redaction
+from sso.observability.redaction import redact
 
 TOKEN = "sso_rt_" + "x" * 43
 JWT = f"eyJhbGciOiJI.{'y' * 30}.{'z' * 40}"

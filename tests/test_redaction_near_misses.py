@@ -2,7 +2,7 @@
 
 import pytest
 
-from sso.redaction import redact
+from sso.observability.redaction import redact
 
 TOKEN = "t" * 43
 JWT = "eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiJkYW5hIn0.c2lnbmF0dXJl"

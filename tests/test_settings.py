@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sso import smtp
-from sso.secret_key import embedded_secret_key
-from sso.settings import SettingsError, load_settings, read_settings
+from sso.config import smtp
+from sso.config.secret_key import embedded_secret_key
+from sso.config.settings import SettingsError, load_settings, read_settings
 
 LONG = "k" * 40
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from sso.known_settings import SETTINGS
-from sso.settings import SettingsError, load_settings
+from sso.config.known_settings import SETTINGS
+from sso.config.settings import SettingsError, load_settings
 
 
 def does(tmp_path: Path, **environ: str) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.services import ROOT, Server, free_port, wait_for
+from tests.services import CONFIGURATION, ROOT, Server, free_port, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -144,7 +144,14 @@ def test_programs_of_the_tests(tmp_path: Path, parent: str, how: signal.Signals)
 def test_gunicorn(server: Server, tmp_path: Path, parent: str, how: signal.Signals) -> None:
     """Master and workers; SIGHUP replaces workers."""
     log, port = tmp_path / "log", free_port()
-    arguments = ("-m", "gunicorn", "-c", "python:sso.gunicorn_conf", "-b", f"127.0.0.1:{port}")
+    arguments = (
+        "-m",
+        "gunicorn",
+        "-c",
+        CONFIGURATION,
+        "-b",
+        f"127.0.0.1:{port}",
+    )
     with started(parent, log, *arguments, "-w", "1", **server.environ) as process:
         wait_for(lambda: "Booting worker" in log.read_text(), "gunicorn", PATIENCE)
         assert ends(process, how) == 0, log.read_text()

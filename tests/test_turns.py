@@ -14,9 +14,11 @@ from flask import Flask
 from werkzeug.test import EnvironBuilder
 from werkzeug.wrappers import Response
 
-from sso import observation, passwords, turns
+from sso.crypto import passwords
 from sso.extensions import db
 from sso.models import User
+from sso.process import concurrency
+from sso.web import access_log
 from tests.actors import BASE, ORIGIN, Browser
 from tests.factories import PASSWORD, make_user
 from tests.mailbox import Mailbox
@@ -29,7 +31,7 @@ NEW = "another long password"
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch, make_app: Callable[..., Flask]) -> Flask:
     """An application in which one request runs at once."""
-    monkeypatch.setattr(turns, "RUNNING", 1)
+    monkeypatch.setattr(concurrency, "RUNNING", 1)
     app = make_app()
     make_user(app)
     return app
@@ -54,12 +56,12 @@ def seen(
             assert db.engine.pool.checkedout() == 0  # type: ignore[attr-defined]
         answers.append(others(alone))
 
-    monkeypatch.setattr(turns, "sleep", sleep)
+    monkeypatch.setattr(concurrency, "sleep", sleep)
     return answers
 
 
 def test_no_more_run_at_once(monkeypatch: pytest.MonkeyPatch, make_app: Any) -> None:
-    monkeypatch.setattr(turns, "RUNNING", 2)
+    monkeypatch.setattr(concurrency, "RUNNING", 2)
     app, go, running = make_app(), Event(), Semaphore(0)
 
     @app.before_request
@@ -120,7 +122,7 @@ def test_without_a_place_to_wait_the_answer_comes_at_once(
 ) -> None:
     taken = BoundedSemaphore(1)
     taken.acquire()
-    monkeypatch.setattr(turns, "_to_wait", taken)
+    monkeypatch.setattr(concurrency, "_to_wait", taken)
     monkeypatch.setattr(passwords, "AT_ONCE", 0)
     assert Browser(alone).sign_in().status == 503
     assert seen == []
@@ -136,9 +138,9 @@ def test_the_wait_is_not_counted_as_slowness(
             self.now += seconds
 
     clock = Clock()
-    monkeypatch.setattr(turns, "MOMENT", 1.0)
-    monkeypatch.setattr(turns, "sleep", clock.sleep)
-    for module in (turns, observation):
+    monkeypatch.setattr(concurrency, "MOMENT", 1.0)
+    monkeypatch.setattr(concurrency, "sleep", clock.sleep)
+    for module in (concurrency, access_log):
         monkeypatch.setattr(module, "perf_counter", lambda: clock.now)
     monkeypatch.setattr(passwords, "AT_ONCE", 0)
     assert Browser(alone).sign_in().status == 503
@@ -214,7 +216,7 @@ def test_a_length_beyond_the_bound_is_refused(alone: Flask, length: str, status:
 
 
 def test_a_chunked_body_is_read_up_to_the_bound(alone: Flask) -> None:
-    for size, status in ((turns.MAX_BODY + 1, 413), (20, 400)):
+    for size, status in ((concurrency.MAX_BODY + 1, 413), (20, 400)):
         environ = EnvironBuilder(path=f"{BASE}/oauth2/token", method="POST").get_environ()
         environ.update(
             {
@@ -284,7 +286,7 @@ def test_no_transaction_waits_for_a_check(
 ) -> None:
     settings = app.extensions["sso.settings"]
     app.extensions["sso.settings"] = replace(settings, sign_up="open")
-    held, passed_on = [], turns.passed_on
+    held, passed_on = [], concurrency.passed_on
 
     @contextmanager
     def watched() -> Iterator[None]:
@@ -293,7 +295,7 @@ def test_no_transaction_waits_for_a_check(
         with passed_on():
             yield
 
-    monkeypatch.setattr(turns, "passed_on", watched)
+    monkeypatch.setattr(concurrency, "passed_on", watched)
     assert act(app, mailbox).endswith(end)
     assert held
     assert not any(held)

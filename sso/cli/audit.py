@@ -7,14 +7,15 @@ from datetime import UTC, datetime, timedelta
 
 import click
 
-from sso import audit, clock, current
+from sso import audit, clock, context
+from sso.audit import rows
 from sso.cli import event_names
 from sso.cli.commands import Failure, Group, json_option
 from sso.cli.output import harmless, iso, print_json, print_line, print_table
 from sso.extensions import db
 from sso.jobs import audit_chain, audit_resealing, key_rotation
 from sso.models import AuditEvent
-from sso.store import audit_events, users
+from sso.store import users
 
 group = Group("audit", help="Security events.")
 _AGO = re.compile(r"(\d{1,6})([smhd])")
@@ -59,7 +60,7 @@ def list_(
 ) -> None:
     """List the newest events that meet every condition, newest first."""
     _require_known(names)
-    found = audit_events.newest(
+    found = rows.newest(
         user_id=_user_id(who) if who else None,
         client_id=client_id,
         names=names,
@@ -95,7 +96,7 @@ def verify(head: str | None, as_json: bool) -> None:
         audit_resealing.is_due()
     except audit_chain.ChainBroken as error:
         db.session.rollback()
-        key_rotation.require_any_open(current.settings().secret_keys)
+        key_rotation.require_any_open(context.settings().secret_keys)
         problem = str(error)
     told = audit_chain.verify(seen)
     faults = told.faults or ([problem] if problem else [])
@@ -117,7 +118,7 @@ def verify(head: str | None, as_json: bool) -> None:
 def _require_known(names: Sequence[str]) -> None:
     """Raise `Failure` for a name that neither this program tells nor another version told."""
     unknown = sorted(name for name in set(names) if not event_names.is_known(name))
-    happened = audit_events.names() if unknown else ()
+    happened = rows.names() if unknown else ()
     for name in unknown:
         if name not in happened:
             meant = " or ".join(event_names.alike(name, happened))

@@ -6,7 +6,7 @@ import click
 
 from sso.cli.lists import Function, ListEdit, ListOption, decorated, with_options
 from sso.cli.metadata import AUTH_METHODS, ID_TOKEN_CLAIMS
-from sso.keys import ALGORITHMS
+from sso.crypto.keys import ALGORITHMS
 
 _SHARED = (
     click.option("--name", help="The name that people see."),

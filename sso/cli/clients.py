@@ -5,11 +5,12 @@ from typing import Any
 
 import click
 
-from sso import audit, clock, current, digests
+from sso import audit, clock, context
 from sso.cli import client_options, registration, updating, views
 from sso.cli.commands import Failure, Group, confirm, json_option, yes_option
 from sso.cli.differences import tell
 from sso.cli.output import print_json, print_line, print_record, print_table
+from sso.crypto import digests
 from sso.extensions import db
 from sso.models import Client
 from sso.store import clients, grants, logout_deliveries
@@ -206,7 +207,7 @@ def _show_secret(client: Client, secret: str, as_json: bool) -> None:
         [
             ("client_id", client.client_id),
             ("client_secret", secret),
-            ("issuer", current.settings().issuer),
+            ("issuer", context.settings().issuer),
         ]
     )
     print_line("The secret is shown this once; keep it safe.")

@@ -7,10 +7,11 @@ import click
 from flask.cli import AppGroup
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
-from sso import audit, schema
+from sso import audit
 from sso.cli.output import harmless
+from sso.config.operator_errors import OperatorError
+from sso.database import schema
 from sso.extensions import db
-from sso.operator_errors import OperatorError
 
 # SQLSTATE of PostgreSQL: undefined table, undefined column.
 _NO_TABLE, _NO_COLUMN = "42P01", "42703"

@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Collection
 
-from sso import limiting
+from sso.ratelimit import limiting
 
 _NAMES = """
     access_token_refused audit_purged audit_resealed audit_verification_failed

@@ -4,9 +4,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from sso.addresses import registration_fault, strict_url_fault
+from sso.config.addresses import registration_fault, strict_url_fault
+from sso.crypto.keys import ALGORITHMS
 from sso.flow.scopes import SCOPES
-from sso.keys import ALGORITHMS
 
 AUTH_METHODS = ("any", "client_secret_post", "client_secret_basic")
 ID_TOKEN_CLAIMS = ("standard", "all")

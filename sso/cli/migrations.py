@@ -8,10 +8,11 @@ from flask import current_app
 from flask.cli import with_appcontext
 from flask_migrate.cli import db as migrate_group
 
-from sso import current, migrating, schema
+from sso import context
 from sso.cli.commands import Command, confirm, json_option, yes_option
 from sso.cli.moving import copy_command
 from sso.cli.output import print_json, print_line
+from sso.database import migrating, schema
 from sso.extensions import db
 from sso.jobs import key_rotation
 
@@ -77,8 +78,8 @@ def _upgrade_command() -> click.Command:
             return
         # An older schema may not have the table of keys.
         whole = options["revision"] in ("head", "heads")
-        made = whole and key_rotation.ensure_keys(current.settings().secret_keys)
-        current.forget_keys()
+        made = whole and key_rotation.ensure_keys(context.settings().secret_keys)
+        context.forget_keys()
         if as_json:
             print_json({"revision": _revision(), "keys_made": made})
         else:

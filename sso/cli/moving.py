@@ -7,10 +7,11 @@ import click
 from flask.cli import with_appcontext
 from sqlalchemy.engine import make_url
 
-from sso import audit, current, database, setting_checks
+from sso import audit, context, database
 from sso.cli.commands import Command, Failure, json_option
 from sso.cli.output import print_json, print_line, print_table
 from sso.cli.references import ReferenceFault, resolve
+from sso.config import setting_checks
 from sso.jobs import moving
 
 _file = click.argument("path", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False))
@@ -49,10 +50,10 @@ def restore_command(path: Path, as_json: bool) -> None:
     flask key reencrypt
     """
     try:
-        counts = moving.restore(path, current.settings().secret_keys)
+        counts = moving.restore(path, context.settings().secret_keys)
     except moving.MoveRefused as error:
         raise Failure(str(error)) from None
-    current.forget_keys()
+    context.forget_keys()
     audit.event("backup_restored", file=path)
     _show({"file": str(path), "rows": counts}, counts, as_json)
 
@@ -73,7 +74,7 @@ def copy_command(target: str, as_json: bool) -> None:
         raise Failure(str(error)) from None
     except ValueError as error:
         raise Failure(f"the target is not valid: {error}") from None
-    if url == make_url(current.settings().database_url):
+    if url == make_url(context.settings().database_url):
         raise Failure("the target is the database that is in use")
     engine = database.open_engine(text)
     try:

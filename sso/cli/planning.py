@@ -9,12 +9,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
-from sso import clock, digests, endings
+from sso import clock
 from sso.cli import declaration, registration
 from sso.cli.declaration import METADATA, Entry
 from sso.cli.references import ReferenceFault, resolve
 from sso.cli.registration import RegistrationError
+from sso.crypto import digests
 from sso.models import Client, User
+from sso.services import endings
 from sso.store import clients, grant_holders, grants, users
 
 MIN_SECRET = 32

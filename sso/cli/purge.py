@@ -5,7 +5,7 @@ from datetime import timedelta
 import click
 from flask.cli import with_appcontext
 
-from sso import current
+from sso import context
 from sso.cli.commands import Command, json_option
 from sso.cli.output import print_json, print_table
 from sso.jobs import audit_chain, purge
@@ -28,7 +28,7 @@ def purge_command(audit_days: int | None, over_faults: bool, as_json: bool) -> N
     """Delete what has expired and can no longer be asked about, while the service goes on."""
     counts = purge.purge()
     audit_chain.seal()
-    lifetime = timedelta(seconds=current.settings().audit_lifetime)
+    lifetime = timedelta(seconds=context.settings().audit_lifetime)
     keep = timedelta(days=audit_days) if audit_days else lifetime
     counts["audit_events"] = sum(iter(lambda: audit_chain.purge(keep, over_faults=over_faults), 0))
     if as_json:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import click
 
-from sso import current
+from sso import context
 from sso.cli.commands import Failure, json_option
 from sso.cli.output import print_json, print_line, print_table
 from sso.cli.signing_keys import group
@@ -30,13 +30,13 @@ def reencrypt(over_faults: bool, as_json: bool) -> None:
     Signing keys, the secrets of authenticator apps, and the seals of the audit trail. It can be
     broken off and run again; when it ends with 0 everywhere, nothing needs the previous key.
     """
-    key_rotation.require_any_open(current.settings().secret_keys)
+    key_rotation.require_any_open(context.settings().secret_keys)
     report: dict[str, Count] = {
         "signing_keys": reencryption.reencrypt_signing_keys(),
         "totp_secrets": reencryption.reencrypt_totp_secrets(_progress("authenticator apps")),
         "audit_events": _reseal_audit_events(over_faults),
     }
-    current.forget_keys()
+    context.forget_keys()
     if as_json:
         print_json({name: {"changed": one.changed, "unreadable": list(one.unreadable)}
                     for name, one in report.items()})  # fmt: skip

@@ -10,13 +10,15 @@ from uuid import UUID, uuid4
 
 from sqlalchemy.exc import IntegrityError
 
-from sso import digests, email_addresses, notices, passwords
 from sso.cli import claims as operator_claims
 from sso.cli.metadata import faults_of, group_faults, text_fault
+from sso.config import email_addresses
+from sso.config.operator_errors import OperatorError
+from sso.crypto import digests, passwords
 from sso.extensions import db
 from sso.flow.scopes import DEFAULT_SCOPE
 from sso.models import Client, User
-from sso.operator_errors import OperatorError
+from sso.services import notices
 from sso.store import clients, users
 
 

@@ -12,9 +12,9 @@ import click
 
 from sso.cli.commands import Failure, json_option
 from sso.cli.output import HIDDEN, print_json, print_line, print_record
-from sso.known_settings import SETTINGS
-from sso.redaction import redact
-from sso.settings import SettingsError, load_settings, read_settings
+from sso.config.known_settings import SETTINGS
+from sso.config.settings import SettingsError, load_settings, read_settings
+from sso.observability.redaction import redact
 
 
 @click.command("settings")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import click
 
-from sso import current
+from sso import context
 from sso.cli import views
 from sso.cli.commands import Failure, Group, json_option
 from sso.cli.output import print_json, print_table
@@ -34,9 +34,9 @@ def list_(as_json: bool) -> None:
 def rotate(force: bool, lost_secret_key: bool, as_json: bool) -> None:
     """Take the next keys into use, and publish new ones to come after them."""
     activated = key_rotation.rotate(
-        current.settings().secret_keys, force or lost_secret_key, discard=lost_secret_key
+        context.settings().secret_keys, force or lost_secret_key, discard=lost_secret_key
     )
-    current.forget_keys()
+    context.forget_keys()
     _show(activated, as_json)
 
 
@@ -50,10 +50,10 @@ def retire(kid: str, as_json: bool) -> None:
     After a theft: rotate --force, then retire the key that was active.
     """
     try:
-        key = key_rotation.retire(kid, current.settings().secret_keys)
+        key = key_rotation.retire(kid, context.settings().secret_keys)
     except LookupError:
         raise Failure(f"there is no key {kid}; see: flask key list") from None
-    current.forget_keys()
+    context.forget_keys()
     if as_json:
         print_json(views.key(key))
     else:

@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from sso import audit, endings
+from sso import audit
 from sso.cli import declaration, differences, registration
 from sso.cli.differences import Outcome
 from sso.cli.lists import ListEdit
 from sso.extensions import db
 from sso.models import Client, User
+from sso.services import endings
 from sso.store import clients, grant_holders, users
 
 

@@ -1,12 +1,13 @@
 """`flask user`, continued: passwords, sessions, and who is let in."""
 
-from sso import audit, clock, endings, notices
+from sso import audit, clock
 from sso.cli import registration, views
 from sso.cli.commands import confirm, json_option, yes_option
 from sso.cli.new_password import ask, stdin_option
 from sso.cli.output import print_json, print_table
 from sso.cli.people import done, find_user, group, show_user, user_argument
 from sso.extensions import db
+from sso.services import endings, notices
 from sso.store import sessions, users
 
 

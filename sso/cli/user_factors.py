@@ -4,12 +4,13 @@ from datetime import timedelta
 
 import click
 
-from sso import audit, current, endings, mail_links, notices
+from sso import audit, context
 from sso.cli import views
 from sso.cli.commands import Failure, json_option
 from sso.cli.output import iso, print_json, print_line, print_table
 from sso.cli.people import done, find_user, group, user_argument
 from sso.extensions import db
+from sso.services import endings, mail_links, notices
 from sso.store import factors, users
 
 ALL = "All second factors"  # what the mail says was removed
@@ -77,5 +78,5 @@ def enrolment_link(who: str, hours: int, as_json: bool) -> None:
         print_json({"id": str(user.id), "email": user.email, "link": link, "until": until})
     else:
         print_line(link)
-    if current.settings().smtp_url is None:
+    if context.settings().smtp_url is None:
         click.echo("SSO_SMTP_URL is not set: the password alone is enough here.", err=True)

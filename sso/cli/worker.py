@@ -7,10 +7,13 @@ import click
 from flask import Flask, current_app
 from flask.cli import with_appcontext
 
-from sso import create_app, current, readiness, smtp, stop_signals
+from sso import context, create_app
 from sso.cli.commands import Command, Failure, json_option
 from sso.cli.output import print_json, print_line
+from sso.config import smtp
+from sso.database import readiness
 from sso.jobs import worker
+from sso.process import stop_signals
 
 logger = logging.getLogger("sso.start")
 
@@ -44,7 +47,7 @@ def worker_command(once: bool, as_json: bool) -> None:
 
 def _where_mail_goes(app: Flask) -> str:
     with app.app_context():
-        url = current.settings().smtp_url
+        url = context.settings().smtp_url
     if url is None:
         return "no mail server is configured: mail is written to the log"
     return f"mail goes to {smtp.parse(url).host}"

@@ -20,12 +20,14 @@ import click
 from flask import Flask
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
-from sso import ROOT, create_app, migrating, stop_signals
+from sso import ROOT, create_app
 from sso.cli.registration import create_user, register_client, set_password
+from sso.database import migrating
 from sso.demo.application import create_sample_application
 from sso.extensions import db
 from sso.jobs import worker
 from sso.jobs.key_rotation import ensure_keys
+from sso.process import stop_signals
 from sso.store import clients, users
 
 # Browsers allow passkeys on this name, and on no bare address.

@@ -12,12 +12,14 @@ from joserfc import jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
-from sso import addresses, current, keys
+from sso import context
+from sso.config import addresses
+from sso.crypto import keys
 from sso.doctor import throw_away
 from sso.doctor.finding import Finding, Findings, ok, warning, wrong
 from sso.doctor.throw_away import CALLBACK, Patient
 from sso.doctor.visitor import TIMEOUT, Page, Strayed, Visitor
-from sso.proxies import FORGED
+from sso.web.proxies import FORGED
 
 NAME = "code flow"
 
@@ -33,7 +35,7 @@ class _Stopped(Exception):
 def code_flow() -> Findings:
     """Authorize, sign in, allow, exchange, userinfo, refresh, revoke; and what shows on the way."""
     with throw_away.patient() as patient:
-        visitor = Visitor(current.settings().base_url, CALLBACK)
+        visitor = Visitor(context.settings().base_url, CALLBACK)
         try:
             yield from _walk(visitor, patient)
         except _Stopped as stopped:
@@ -84,7 +86,7 @@ def _cookie(visitor: Visitor) -> Finding:
         mend = "let the proxy pass Set-Cookie on unchanged"
         return wrong("cookies", f"{name} was not set", mend)
     needed: set[str] = {"httponly", "samesite=lax"} | (
-        {"secure"} if current.settings().is_https else set()
+        {"secure"} if context.settings().is_https else set()
     )
     found = [{part.strip().lower() for part in line.split(";")[1:]} for line in lines]
     missing = sorted(set().union(*(needed - attributes for attributes in found)))
@@ -95,7 +97,7 @@ def _cookie(visitor: Visitor) -> Finding:
 
 
 def _proxies(address: str | None) -> Finding:
-    settings = current.settings()
+    settings = context.settings()
     trusted = settings.trusted_proxies
     is_public = not addresses.is_loopback(urlsplit(settings.base_url).hostname)
     if address is None:

@@ -9,10 +9,10 @@ import click
 from sso import audit, create_app
 from sso.cli.commands import Failure, json_option
 from sso.cli.output import print_json, print_line
+from sso.config.settings import SettingsError, read_settings
 from sso.doctor import code_flow, machine, neighbours, public_address
 from sso.doctor.finding import Finding, Findings, Status, guarded, ok, skipped, wrong
 from sso.extensions import db
-from sso.settings import SettingsError, read_settings
 
 _WIDTH = 20
 

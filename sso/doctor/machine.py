@@ -10,15 +10,17 @@ from sqlalchemy import func, select
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
-from sso import clock, current, keys
+from sso import clock, context
+from sso.audit import rows as audit_events
+from sso.config.known_settings import SETTINGS
+from sso.config.settings import Reading
+from sso.crypto import keys
+from sso.database.readiness import schema_is_current
 from sso.doctor.finding import Finding, Findings, ok, skipped, warning, wrong
 from sso.extensions import db
 from sso.jobs import reencryption
-from sso.known_settings import SETTINGS
 from sso.models import KeyState
-from sso.readiness import schema_is_current
-from sso.settings import Reading
-from sso.store import audit_events, heartbeats, logout_deliveries, mails, signing_keys
+from sso.store import heartbeats, logout_deliveries, mails, signing_keys
 
 MOST_SKEW = timedelta(seconds=5)
 ROTATION_IS_LATE = timedelta(days=2)
@@ -40,7 +42,7 @@ def file_modes(environ: Mapping[str, str], reading: Reading) -> Findings:
         for path, forbidden in places
         for seen, mend in _too_open(path, forbidden)
     ]
-    url = make_url(current.settings().database_url)
+    url = make_url(context.settings().database_url)
     if url.get_backend_name() == "sqlite" and url.database:
         # It holds no secret in clear, but names and addresses of people.
         faults += [
@@ -105,7 +107,7 @@ def signing_key_life() -> Findings:
                 mend = "run: flask db upgrade"
                 yield wrong("keys", f"there is no {state} key of {alg}", mend)
                 return
-    if not all(keys.can_open(current.settings().secret_keys, row) for row in rows):
+    if not all(keys.can_open(context.settings().secret_keys, row) for row in rows):
         yield wrong(
             "keys",
             "SSO_SECRET_KEY does not open the signing keys",
@@ -114,7 +116,7 @@ def signing_key_life() -> Findings:
         )
         return
     age = max(clock.now() - (r.activated_at or r.created_at) for r in rows if r.state == "active")
-    if age > timedelta(seconds=current.settings().key_lifetime) + ROTATION_IS_LATE:
+    if age > timedelta(seconds=context.settings().key_lifetime) + ROTATION_IS_LATE:
         mend = "flask worker rotates them by SSO_KEY_LIFETIME: see that it runs"
         yield warning("keys", f"in use for {age.days} days", mend)
     else:
@@ -124,7 +126,7 @@ def signing_key_life() -> Findings:
 def secret_key() -> Findings:
     """Whether everything is encrypted with the secret key of now, and with it alone."""
     waiting = reencryption.waiting()
-    has_previous = current.settings().secret_key_previous is not None
+    has_previous = context.settings().secret_key_previous is not None
     if waiting:
         seen = f"another secret key's are still: {', '.join(waiting)}"
         mend = "run: flask key reencrypt, with SSO_SECRET_KEY_PREVIOUS set"

@@ -3,7 +3,8 @@
 import smtplib
 import ssl
 
-from sso import current, smtp
+from sso import context
+from sso.config import smtp
 from sso.doctor.finding import Findings, ok, skipped, warning, wrong
 from sso.store import clients
 
@@ -12,7 +13,7 @@ TIMEOUT = 10  # seconds
 
 def rate_limits() -> Findings:
     """Redis answers, when it is set."""
-    address = current.settings().redis_url
+    address = context.settings().redis_url
     if address is None:
         yield skipped("redis", "SSO_REDIS_URL is not set: each process limits rates by itself")
         return
@@ -34,7 +35,7 @@ def rate_limits() -> Findings:
 
 def mail() -> Findings:
     """The mail server takes our name and password, when one is set; nothing is sent."""
-    address = current.settings().smtp_url
+    address = context.settings().smtp_url
     if address is None:
         if any(client.require_mfa for client in clients.every()):
             yield warning(

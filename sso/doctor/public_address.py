@@ -10,7 +10,9 @@ from urllib.parse import urlsplit
 
 import requests
 
-from sso import clock, current, keys
+from sso import clock
+from sso import context as current
+from sso.crypto import keys
 from sso.doctor.finding import Findings, ok, skipped, warning, wrong
 from sso.doctor.machine import clock_finding
 from sso.doctor.visitor import TIMEOUT

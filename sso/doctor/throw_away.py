@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
-from sso import audit, clock, endings
+from sso import audit, clock
 from sso.cli.registration import create_user, register_client
 from sso.extensions import db
+from sso.services import endings
 from sso.store import clients, grants, sessions, users
 
 # RFC 2606 §2: nobody's domain, so that no mail and no redirect ever reaches anyone.

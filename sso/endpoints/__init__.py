@@ -5,7 +5,7 @@ from typing import Any
 from flask import Blueprint, Flask, redirect, url_for
 from werkzeug.wrappers import Response
 
-from sso import current
+from sso import context
 from sso.endpoints import (
     account,
     account_email,
@@ -33,7 +33,7 @@ from sso.endpoints import (
     userinfo,
     verify_email,
 )
-from sso.web_extensions import csrf
+from sso.web.web_extensions import csrf
 
 BOTH = ("GET", "POST")
 
@@ -82,7 +82,7 @@ def home() -> Response:
 def init_app(app: Flask) -> None:
     """Register every address."""
     with app.app_context():
-        base_path = current.settings().base_path
+        base_path = context.settings().base_path
     below = Blueprint("sso", __name__, url_prefix=base_path or None)
     for path, name, view, methods in ROUTES:
         below.add_url_rule(path, name, view, methods=methods)

@@ -6,24 +6,18 @@ from flask import make_response, redirect, render_template, request, url_for
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
-from sso import (
-    audit,
-    browser_session,
-    browsers,
-    endings,
-    known_browser,
-    languages,
-    limiting,
-    notices,
-    passwords,
-)
+from sso import audit
+from sso.crypto import passwords
 from sso.endpoints.forms import ChangePasswordForm, DecisionForm
 from sso.extensions import db
-from sso.factors import policy
 from sso.flow import scopes
 from sso.flow.claim_words import CLAIM_WORDS
+from sso.mfa import policy
+from sso.ratelimit import known_browser, limiting
+from sso.services import endings, notices
 from sso.store import grants, sessions, users
 from sso.store.sessions import Visit
+from sso.web import browser_session, browsers, languages
 from sso.words import N_
 
 _SHOWN = ("profile", "address", "phone")

@@ -3,12 +3,16 @@
 from flask import make_response, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
-from sso import audit, browser_session, limiting, notices, passwords
+from sso import audit
+from sso.crypto import passwords
 from sso.endpoints.forms import DecisionForm
 from sso.endpoints.mail_forms import ChangeEmailForm
 from sso.extensions import db
-from sso.factors import policy
+from sso.mfa import policy
+from sso.ratelimit import limiting
+from sso.services import notices
 from sso.store.sessions import Visit
+from sso.web import browser_session
 from sso.words import N_
 
 _DONE = {

@@ -6,10 +6,11 @@ from flask import make_response, redirect, render_template, url_for
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
-from sso import browser_session, browsers
+from sso.audit import rows
 from sso.extensions import db
 from sso.models import AuditEvent
-from sso.store import audit_events, clients
+from sso.store import clients
+from sso.web import browser_session, browsers
 from sso.words import N_
 
 _SHOWN = 50
@@ -59,7 +60,7 @@ def activity() -> Response:
     if visit is None:
         return redirect(url_for("sso.sign_in"), 303)
     browser_session.touch(visit)
-    found = audit_events.newest(user_id=str(visit.user.id), names=sorted(WORDS), limit=_SHOWN)
+    found = rows.newest(user_id=str(visit.user.id), names=sorted(WORDS), limit=_SHOWN)
     names = clients.names({event.client_id for event in found if event.client_id})
     html = render_template(
         "activity.html",

@@ -13,26 +13,19 @@ from flask import g, redirect, request, url_for
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
-from sso import (
-    browser_session,
-    clock,
-    errors,
-    languages,
-    own_events,
-    parameters,
-    refusals,
-    sealed_request,
-    transaction,
-)
+from sso import clock
 from sso.flow import decision, scopes
 from sso.flow.request import ONE_FACTOR, PARAMETERS, AuthorizationRequest
 from sso.models import Client
 from sso.oauth import authorization_server
 from sso.oauth.authorization_code import AuthorizationCodeGrant, Overtaken
 from sso.oauth.request import ProtocolRequest
-from sso.sealed_request import SealedRequest
+from sso.ratelimit import own_events, refusals
+from sso.services import transaction
 from sso.store import clients, factors, sessions
 from sso.store.sessions import Presence
+from sso.web import browser_session, errors, languages, parameters, sealed_request
+from sso.web.sealed_request import SealedRequest
 
 
 class Validated(NamedTuple):

@@ -6,15 +6,16 @@ from urllib.parse import urlsplit
 from flask import make_response, render_template, request, url_for
 from werkzeug.wrappers import Response
 
-from sso import browser_session, own_events, refusals
 from sso.endpoints import authorize
 from sso.endpoints.forms import DecisionForm
 from sso.extensions import db
 from sso.flow import decision, scopes
 from sso.models import User
-from sso.sealed_request import SealedRequest, seal
+from sso.ratelimit import own_events, refusals
 from sso.store import consents
 from sso.store.sessions import Presence, Visit
+from sso.web import browser_session
+from sso.web.sealed_request import SealedRequest, seal
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from flask import make_response, redirect, render_template, request, url_for
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
-from sso import browser_session, errors, languages, parameters
 from sso.endpoints import authorize
 from sso.endpoints.forms import DecisionForm
 from sso.endpoints.sign_out import signed_out
@@ -15,6 +14,7 @@ from sso.models import Client
 from sso.oauth import authorization_server
 from sso.oauth.end_session import PARAMETERS, LogoutError, LogoutRequest, note_refusal, read
 from sso.store.sessions import Visit
+from sso.web import browser_session, errors, languages, parameters
 
 
 def end_session() -> Response:

@@ -4,14 +4,18 @@ from flask import make_response, redirect, render_template, request
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
-from sso import audit, browser_session, clock, limiting, notices, turns
+from sso import audit, clock
 from sso.endpoints import authorize
 from sso.endpoints.forms import DecisionForm
 from sso.endpoints.onward import confirm_first, step
 from sso.extensions import db
-from sso.factors import emailed_code, policy
+from sso.mfa import policy
+from sso.process import concurrency
+from sso.ratelimit import limiting
+from sso.services import emailed_code, notices
 from sso.store import factors
 from sso.store.sessions import Visit
+from sso.web import browser_session
 from sso.words import N_
 
 WRONG = N_("The code is not right, or it is too old. After a few tries you need a new one.")
@@ -50,7 +54,7 @@ def _take(visit: Visit) -> Response:
     attempt, wait = limiting.ask(limiting.EMAILED_CODE, visit.user.email)
     if wait:
         db.session.commit()  # nothing but what is told; no transaction waits
-        turns.sit_out()
+        concurrency.sit_out()
         return _page(visit, limiting.words(wait), wait)
     locked = policy.lock(visit)
     if locked is None or not policy.email_settled(locked.user):

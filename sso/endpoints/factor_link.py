@@ -4,11 +4,12 @@ from flask import make_response, redirect, render_template, request, url_for
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
-from sso import browser_session, errors, mail_links
 from sso.endpoints.factor_code import allow
 from sso.endpoints.forms import DecisionForm
 from sso.extensions import db
-from sso.factors import policy
+from sso.mfa import policy
+from sso.services import mail_links
+from sso.web import browser_session, errors
 
 
 def factor_link() -> Response:

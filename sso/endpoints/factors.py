@@ -7,18 +7,20 @@ from flask import make_response, redirect, render_template, request, url_for
 from sqlalchemy.exc import IntegrityError
 from werkzeug.wrappers import Response
 
-from sso import audit, browser_session, headers, mail_links, notices
+from sso import audit
 from sso.endpoints import authorize
 from sso.endpoints.forms import DecisionForm
 from sso.endpoints.onward import confirm_first, step
 from sso.extensions import db
-from sso.factors import passkeys, policy, proof, recovery
 from sso.flow import decision
-from sso.sealed_request import SealedRequest
+from sso.mfa import passkeys, policy, proof, recovery
+from sso.services import mail_links, notices
 from sso.store import factors as store
 from sso.store import passkeys as stored_passkeys
 from sso.store import recovery_codes, totp_secrets
 from sso.store.sessions import Visit
+from sso.web import browser_session, headers
+from sso.web.sealed_request import SealedRequest
 from sso.words import N_
 
 NAME_LENGTH = 60

@@ -4,10 +4,12 @@ from flask import make_response, redirect, render_template, request, url_for
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
-from sso import audit, limiting, notices
+from sso import audit
 from sso.endpoints import mail_pages
 from sso.endpoints.mail_forms import AddressForm
 from sso.extensions import db
+from sso.ratelimit import limiting
+from sso.services import notices
 
 
 def forgotten_password() -> Response:

@@ -7,8 +7,8 @@ from flask_wtf import FlaskForm
 from wtforms import BooleanField, EmailField, PasswordField
 from wtforms.validators import DataRequired, Length
 
-from sso import refusals
-from sso.passwords import MAX_LENGTH
+from sso.crypto.passwords import MAX_LENGTH
+from sso.ratelimit import refusals
 from sso.words import N_
 
 TOO_LONG = N_("This is too long.")

@@ -4,7 +4,7 @@ import json
 
 from flask import Response
 
-from sso import readiness
+from sso.database import readiness
 
 
 def healthz() -> Response:

@@ -5,7 +5,9 @@ from flask_wtf import FlaskForm
 from wtforms import EmailField, Field, PasswordField, StringField
 from wtforms.validators import DataRequired, Length, ValidationError
 
-from sso import current, email_addresses, passwords
+from sso import context
+from sso.config import email_addresses
+from sso.crypto import passwords
 from sso.words import N_
 
 
@@ -20,7 +22,7 @@ def _address(_: FlaskForm, field: Field) -> None:
 def _reachable(_: FlaskForm, field: Field) -> None:
     """Takes no domain of a private network, unless the operator offers accounts for it."""
     address = str(field.data)
-    offered = current.settings().sign_up.split()
+    offered = context.settings().sign_up.split()
     if not (email_addresses.is_public(address) or email_addresses.domain(address) in offered):
         raise ValidationError(N_("Mail cannot reach this address. Enter another one."))
 

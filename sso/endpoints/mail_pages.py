@@ -5,7 +5,7 @@ from flask import make_response, redirect, render_template, request, url_for
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
-from sso import errors, sealed_request
+from sso.web import errors, sealed_request
 
 _WAITING = "waiting"
 # The browser's cookie has to hold it, beside what else is in there (RFC 6265 §6.1: 4096 bytes).

@@ -3,10 +3,13 @@
 from flask import make_response, render_template, request
 from werkzeug.wrappers import Response
 
-from sso import audit, endings, known_browser, mail_links, notices, passwords
+from sso import audit
+from sso.crypto import passwords
 from sso.endpoints import mail_pages
 from sso.endpoints.mail_forms import NewPasswordForm
 from sso.extensions import db
+from sso.ratelimit import known_browser
+from sso.services import endings, mail_links, notices
 from sso.store import factors
 
 _PURPOSES = (mail_links.RESET, mail_links.INVITE)

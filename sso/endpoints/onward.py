@@ -8,7 +8,7 @@ from flask import redirect, request, url_for
 from werkzeug.wrappers import Response
 
 from sso.endpoints import authorize
-from sso.sealed_request import SealedRequest
+from sso.web.sealed_request import SealedRequest
 
 # Pages that ask for a fresh sign-in, or for a second factor, and may be come back to.
 _BACK = {

@@ -3,12 +3,14 @@
 from flask import redirect, request
 from werkzeug.wrappers import Response
 
-from sso import audit, browser_session, limiting
+from sso import audit
 from sso.endpoints import authorize
 from sso.endpoints.forms import DecisionForm
 from sso.endpoints.onward import onward, step
 from sso.extensions import db
-from sso.factors import half_way, passkeys
+from sso.mfa import half_way, passkeys
+from sso.ratelimit import limiting
+from sso.web import browser_session
 
 
 def passkey_sign_in() -> Response:

@@ -8,17 +8,21 @@ from flask import make_response, redirect, render_template, request, url_for
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
-from sso import audit, browser_session, headers, known_browser, limiting, notices, turns
+from sso import audit
 from sso.endpoints import authorize
 from sso.endpoints.forms import DecisionForm
 from sso.endpoints.onward import is_asked_back, onward, step
 from sso.extensions import db
-from sso.factors import half_way, passkeys, policy, proof, recovery, totp
 from sso.flow import decision
+from sso.mfa import half_way, passkeys, policy, proof, recovery, totp
 from sso.models import User
-from sso.sealed_request import SealedRequest
+from sso.process import concurrency
+from sso.ratelimit import known_browser, limiting
+from sso.services import notices
 from sso.store import factors, recovery_codes, users
 from sso.store.sessions import Visit
+from sso.web import browser_session, headers
+from sso.web.sealed_request import SealedRequest
 from sso.words import N_
 
 WRONG = {
@@ -73,7 +77,7 @@ def second_factor() -> Response:
         attempt, wait = limiting.ask(limiting.SECOND_FACTOR, subject.user.email)
         if wait:
             db.session.commit()  # nothing but what is told; no transaction waits
-            turns.sit_out()
+            concurrency.sit_out()
             return _page(subject, None, wait)
         if not _lock(subject):
             db.session.rollback()

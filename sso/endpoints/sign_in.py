@@ -7,28 +7,22 @@ from flask import make_response, redirect, render_template, request, url_for
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
-from sso import (
-    audit,
-    browser_session,
-    clock,
-    current,
-    email_addresses,
-    headers,
-    known_browser,
-    limiting,
-    passwords,
-    turns,
-)
+from sso import audit, clock, context
+from sso.config import email_addresses
+from sso.crypto import passwords
 from sso.endpoints import authorize, second_factor
 from sso.endpoints.forms import DecisionForm, SignInForm
 from sso.endpoints.onward import step
 from sso.extensions import db
-from sso.factors import passkeys
 from sso.flow import decision
+from sso.mfa import passkeys
 from sso.models import User
-from sso.sealed_request import SealedRequest
+from sso.process import concurrency
+from sso.ratelimit import known_browser, limiting
 from sso.store import users
 from sso.store.sessions import Visit
+from sso.web import browser_session, headers
+from sso.web.sealed_request import SealedRequest
 from sso.words import N_
 
 WRONG = N_("The email address or the password is not right.")
@@ -78,7 +72,7 @@ def _ask(
             attempt, wait = limiting.ask(limiting.SIGN_IN, form.email.data or "")
             if wait:
                 db.session.commit()  # nothing but what is told; no transaction waits
-                turns.sit_out()
+                concurrency.sit_out()
             else:
                 user = _authenticate(attempt, form.email.data or "", form.password.data or "")
             if user:
@@ -106,7 +100,7 @@ def _ask(
         notice=gettext("Please sign in with the account that the application asked for.")
         if why is decision.Why.SOMEBODY_ELSE
         else _notice(),
-        can_sign_up=current.settings().sign_up != "off",
+        can_sign_up=context.settings().sign_up != "off",
     )
     response = make_response(html)
     if wait:

@@ -3,9 +3,9 @@
 from flask import make_response, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
-from sso import browser_session
 from sso.endpoints.forms import DecisionForm
 from sso.extensions import db
+from sso.web import browser_session
 
 
 def sign_out() -> Response:

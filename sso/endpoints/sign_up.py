@@ -9,27 +9,22 @@ from flask_babel import gettext
 from sqlalchemy.exc import IntegrityError
 from werkzeug.wrappers import Response
 
-from sso import (
-    audit,
-    current,
-    email_addresses,
-    known_browser,
-    limiting,
-    mail_links,
-    notices,
-    passwords,
-)
+from sso import audit, context
+from sso.config import email_addresses
+from sso.crypto import passwords
 from sso.endpoints import mail_pages
 from sso.endpoints.mail_forms import NewAccountForm, SignUpForm
 from sso.extensions import db
 from sso.models import User
+from sso.ratelimit import known_browser, limiting
+from sso.services import mail_links, notices
 from sso.store import mail_tokens, users
 from sso.words import N_
 
 
 def sign_up() -> Response:
     """Ask for the address; the mail says how it goes on."""
-    allowed = current.settings().sign_up
+    allowed = context.settings().sign_up
     if allowed == "off":
         abort(404)
     if elsewhere := mail_pages.without_foreign_request():
@@ -78,7 +73,7 @@ def complete_sign_up() -> Response:
 
 def _may(address: str) -> bool:
     """Whether people with such an address may make an account."""
-    allowed = current.settings().sign_up
+    allowed = context.settings().sign_up
     if allowed in ("off", "open"):
         return allowed == "open"
     return email_addresses.domain(address) in allowed.split()

@@ -3,9 +3,11 @@
 from authlib.oauth2.rfc6749.errors import OAuth2Error
 from flask import Response
 
-from sso import audit, counters, transaction
+from sso import audit
 from sso.oauth import authorization_server
 from sso.oauth.request import TOKEN_FIELDS, ProtocolRequest, form_request
+from sso.observability import counters
+from sso.services import transaction
 
 
 def token() -> Response:

@@ -4,15 +4,15 @@ from flask import make_response, redirect, render_template, request
 from sqlalchemy.exc import IntegrityError
 from werkzeug.wrappers import Response
 
-from sso import browser_session
 from sso.endpoints import authorize
 from sso.endpoints.factors import APP_NAME, added
 from sso.endpoints.forms import DecisionForm
 from sso.endpoints.onward import confirm_first, step
 from sso.extensions import db
-from sso.factors import policy, proof, sealed, totp
+from sso.mfa import policy, proof, sealed, totp
 from sso.store import factors as store
 from sso.store.sessions import Visit
+from sso.web import browser_session
 from sso.words import N_
 
 LIFETIME = int(policy.SETUP.total_seconds())

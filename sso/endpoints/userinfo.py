@@ -3,8 +3,8 @@
 from authlib.oauth2.rfc6749.errors import OAuth2Error
 from flask import Response
 
-from sso import errors
 from sso.oauth import authorization_server, bearer, refusal
+from sso.web import errors
 
 
 def userinfo() -> Response:

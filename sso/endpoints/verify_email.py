@@ -5,12 +5,14 @@ from flask_babel import gettext
 from sqlalchemy.exc import IntegrityError
 from werkzeug.wrappers import Response
 
-from sso import audit, browser_session, clock, errors, mail_links, notices
+from sso import audit, clock
 from sso.endpoints import mail_pages
 from sso.endpoints.forms import DecisionForm
 from sso.extensions import db
-from sso.factors import policy
+from sso.mfa import policy
 from sso.models import MailToken, User
+from sso.services import mail_links, notices
+from sso.web import browser_session, errors
 
 _PURPOSES = (mail_links.VERIFY, mail_links.CHANGE_EMAIL)
 

@@ -13,13 +13,14 @@ from typing import NamedTuple
 
 from sqlalchemy.exc import IntegrityError
 
-from sso import audit, clock, current
+from sso import audit, clock, context
+from sso.audit import rows as audit_events
 from sso.extensions import db
 from sso.jobs import audit_seals
 from sso.jobs.audit_seals import HALF_RESEALED, Keys, is_equal, seal_of, seal_of_ends
 from sso.jobs.audit_seals import ChainBroken as ChainBroken
 from sso.models import AuditChain, AuditEvent
-from sso.store import audit_events, everything
+from sso.store import everything
 
 logger = logging.getLogger("sso.jobs")
 
@@ -120,7 +121,7 @@ def purge(keep: timedelta, at_most: int = 5000, over_faults: bool = False) -> in
 def purge_due() -> int:
     """As `purge`, for the worker, by `SSO_AUDIT_LIFETIME`; leaves a broken chain as it is."""
     try:
-        return purge(timedelta(seconds=current.settings().audit_lifetime))
+        return purge(timedelta(seconds=context.settings().audit_lifetime))
     except ChainBroken as fault:
         db.session.rollback()
         logger.error("audit events are not purged: %s", fault)

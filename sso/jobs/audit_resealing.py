@@ -9,11 +9,11 @@ An event that was tampered with keeps the seal it has, so that it goes on being 
 from typing import NamedTuple
 
 from sso import audit
+from sso.audit import rows
 from sso.extensions import db
 from sso.jobs import audit_seals
 from sso.jobs.audit_seals import HALF_RESEALED, ChainBroken, Keys, is_equal, seal_of, seal_of_ends
 from sso.models import AuditChain
-from sso.store import audit_events
 
 BATCH = 500
 
@@ -31,7 +31,7 @@ def is_due() -> bool:
 
     Raises `ChainBroken`.
     """
-    chain = audit_events.chain_of(db.session.connection())
+    chain = rows.chain_of(db.session.connection())
     if chain is None:
         return False
     return chain.resealed_number is not None or Keys(chain).ends != audit_seals.keys()[0]
@@ -43,7 +43,7 @@ def step(over_faults: bool = False) -> Step:
     `over_faults`: go on behind events that were tampered with; a person has seen them. Where the
     ends are forged, or their secret key is lost, that is behind the last event.
     """
-    chain = audit_events.lock_chain()
+    chain = rows.lock_chain()
     newest = audit_seals.keys()[0]
     if chain is None:
         db.session.rollback()
@@ -74,7 +74,7 @@ def step(over_faults: bool = False) -> Step:
 
 def _begin_behind(chain: AuditChain, key: bytes) -> Step:
     """Nothing vouches for the ends: go on behind what is there, which stays unverifiable."""
-    last = max(chain.head_number, audit_events.last_number())
+    last = max(chain.head_number, rows.last_number())
     chain.anchor_number = chain.head_number = last
     chain.anchor_seal = chain.head_seal
     chain.resealed_number = chain.resealed_old_seal = chain.resealed_new_seal = None
@@ -88,7 +88,7 @@ def _seal_batch(chain: AuditChain, old: bytes, new: bytes, over_faults: bool) ->
     number = chain.resealed_number or 0
     before, before_anew = chain.resealed_old_seal or "", chain.resealed_new_seal or ""
     sealed = []
-    for event in audit_events.sealed_between(number, chain.head_number, BATCH):
+    for event in rows.sealed_between(number, chain.head_number, BATCH):
         found, expected = event.seal or "", number + 1
         number = event.number or 0
         is_whole = number == expected and is_equal(found, seal_of(old, event, number, before))
@@ -98,7 +98,7 @@ def _seal_batch(chain: AuditChain, old: bytes, new: bytes, over_faults: bool) ->
         before = found
         sealed.append((event.id, number, before_anew))
     if sealed:
-        audit_events.seal(sealed)
+        rows.seal(sealed)
     chain.resealed_number = number
     chain.resealed_old_seal, chain.resealed_new_seal = before, before_anew
     return list(sealed)

@@ -11,9 +11,10 @@ import json
 from collections.abc import Sequence
 from datetime import UTC
 
-from sso import current, sealing
+from sso import context
+from sso.config.operator_errors import OperatorError
+from sso.crypto import sealing
 from sso.models import AuditChain, AuditEvent
-from sso.operator_errors import OperatorError
 
 
 class ChainBroken(OperatorError):
@@ -56,7 +57,7 @@ HALF_RESEALED = (
 
 def keys() -> list[bytes]:
     """The keys that the secret keys give for the chain; the first is that of a new one."""
-    return sealing.derive_keys(current.settings().secret_keys, "audit chain")
+    return sealing.derive_keys(context.settings().secret_keys, "audit chain")
 
 
 def seal_of(key: bytes, event: AuditEvent, number: int, before: str) -> str:

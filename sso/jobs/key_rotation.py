@@ -6,11 +6,12 @@ from datetime import timedelta
 
 from sqlalchemy.exc import IntegrityError
 
-from sso import audit, clock, current, keys
+from sso import audit, clock, context
+from sso.config.operator_errors import OperatorError
+from sso.crypto import keys
+from sso.crypto.sealing import SecretKeys
 from sso.extensions import db
 from sso.models import KeyState, SigningKey
-from sso.operator_errors import OperatorError
-from sso.sealing import SecretKeys
 from sso.store import signing_keys
 
 logger = logging.getLogger("sso.jobs")
@@ -122,7 +123,7 @@ def rotate_aged() -> int:
 
     Tells how many keys became active. With several workers one rotates, the others see it done.
     """
-    settings = current.settings()
+    settings = context.settings()
     oldest = signing_keys.oldest_activation()
     lifetime = timedelta(seconds=settings.key_lifetime)
     if oldest is None or clock.now() - oldest < lifetime:

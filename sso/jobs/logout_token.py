@@ -1,6 +1,7 @@
 """Logout tokens (Back-Channel Logout 1.0 §2.4)."""
 
-from sso import clock, current, keys
+from sso import clock, context
+from sso.crypto import keys
 from sso.models import LogoutDelivery
 
 EVENT = "http://schemas.openid.net/event/backchannel-logout"
@@ -11,7 +12,7 @@ def make(delivery: LogoutDelivery) -> str:
     """A fresh logout token: its own `jti` at each attempt, `sub` and `sid`, never a `nonce`."""
     now = clock.timestamp(clock.now())
     claims = {
-        "iss": current.settings().issuer,
+        "iss": context.settings().issuer,
         "aud": delivery.client_id,
         "iat": now,
         "exp": now + LIFETIME,
@@ -22,4 +23,4 @@ def make(delivery: LogoutDelivery) -> str:
     }
     # §2.6: the same algorithm as for the client's identity tokens.
     alg = delivery.client.id_token_signed_response_alg or "RS256"
-    return current.key_ring().sign(claims, alg, "logout+jwt")
+    return context.key_ring().sign(claims, alg, "logout+jwt")

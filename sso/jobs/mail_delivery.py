@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sso import audit, clock, current, smtp
+from sso import audit, clock, context
+from sso.config import smtp
 from sso.extensions import db
 from sso.jobs.mail_writing import CannotBeWritten, Written, write
 from sso.models import Mail
@@ -72,7 +73,7 @@ def _write(mail: Mail) -> Written | Outcome:
 
 
 def _send(ready: Sequence[Written]) -> list[Outcome]:
-    url = current.settings().smtp_url
+    url = context.settings().smtp_url
     if url is None:
         for one in ready:
             outlet.info("to %s: %s\n%s", one.message["To"], one.message["Subject"], one.text)

@@ -13,11 +13,13 @@ from uuid import UUID
 from flask import render_template
 from flask_babel import force_locale, gettext
 
-from sso import browsers, clock, current, email_addresses, languages, mail_links
-from sso.factors import emailed_code
+from sso import clock, context
+from sso.config import email_addresses
 from sso.jobs.mail_texts import TEXTS
 from sso.models import Mail, User
+from sso.services import emailed_code, mail_links
 from sso.store import mail_tokens, users
+from sso.web import browsers, languages
 
 FORGOTTEN = "/forgotten-password"
 # Kinds that carry a secret; a notice leads to the page where a new password is asked for.
@@ -55,7 +57,7 @@ def write(mail: Mail) -> Written | None:
         token, link = mail_links.make(kind, mail.address, user)
         until = token.expires_at
     elif TEXTS[kind].action:
-        link = current.settings().base_url + FORGOTTEN
+        link = context.settings().base_url + FORGOTTEN
     with force_locale(languages.known([_asked_language(mail, user)]) or languages.DEFAULT):
         subject, text, html = _render(kind, mail, user, link, until, code)
     try:
@@ -104,7 +106,7 @@ def _render(
     until: datetime | None,
     code: str,
 ) -> tuple[str, str, str]:
-    settings, meant = current.settings(), TEXTS[kind]
+    settings, meant = context.settings(), TEXTS[kind]
     known = {
         "host": urlsplit(settings.base_url).netloc,
         "address": mail.address,
@@ -137,7 +139,7 @@ def _message(mail: Mail, user: User | None, subject: str, text: str, html: str) 
     # The policy refuses line ends in headers, so that no value begins a header of its own.
     message = EmailMessage(policy=SMTP)
     message["Subject"] = subject
-    given = current.settings().mail_from
+    given = context.settings().mail_from
     sender = email_addresses.for_smtp(given) if given else f"no-reply@{_host()}"
     message["From"] = _address("", sender)
     message["To"] = _address(_name(mail, user), email_addresses.for_smtp(mail.address))
@@ -175,7 +177,7 @@ def _address(name: str, address: str) -> Address:
 
 def _host() -> str:
     """The host's name; `localhost` where the base address has a number."""
-    host = urlsplit(current.settings().base_url).hostname or ""
+    host = urlsplit(context.settings().base_url).hostname or ""
     return "localhost" if ":" in host or host.replace(".", "").isdigit() else host
 
 

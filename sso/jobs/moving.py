@@ -13,9 +13,11 @@ from urllib.parse import quote
 from sqlalchemy import URL, Connection, Engine, create_engine
 from sqlalchemy.exc import DatabaseError
 
-from sso import database, keys, migrating, schema
+from sso import database
+from sso.crypto import keys
+from sso.crypto.sealing import SecretKeys
+from sso.database import migrating, schema
 from sso.extensions import db
-from sso.sealing import SecretKeys
 from sso.store import everything
 
 

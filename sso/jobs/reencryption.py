@@ -8,10 +8,11 @@ the work can be broken off and begun again at any time.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from sso import audit, current, keys, sealing
+from sso import audit, context
+from sso.crypto import keys, sealing
 from sso.extensions import db
-from sso.factors import totp
 from sso.jobs import audit_resealing
+from sso.mfa import totp
 from sso.models import KeyState
 from sso.store import signing_keys, totp_secrets
 
@@ -30,7 +31,7 @@ def reencrypt_signing_keys() -> Count:
     changed, unreadable = 0, []
     for row in signing_keys.every():
         try:
-            text = keys.reseal(current.settings().secret_keys, row)
+            text = keys.reseal(context.settings().secret_keys, row)
         except sealing.InvalidToken:
             if row.state != KeyState.RETIRED:  # of a retired one only the public half is needed
                 unreadable.append(row.kid)
@@ -70,7 +71,7 @@ def _done(what: str, changed: int, unreadable: list[str]) -> Count:
 
 def waiting() -> list[str]:
     """What is not encrypted or sealed with the secret key of now, in words; changes nothing."""
-    newest = current.settings().secret_key
+    newest = context.settings().secret_key
     found = []
     if not all(keys.can_open(newest, row) for row in signing_keys.every()):
         found.append("signing keys")

@@ -8,7 +8,9 @@ from threading import Event, Thread
 from flask import Flask
 from sqlalchemy.exc import SQLAlchemyError
 
-from sso import audit, database, database_faults, keys
+from sso import audit, database
+from sso.crypto import keys
+from sso.database import database_faults
 from sso.extensions import db
 from sso.jobs import audit_chain, key_rotation, logout_delivery, mail_delivery, purge
 from sso.store import heartbeats

@@ -10,8 +10,8 @@ from typing import Any
 from flask import Flask
 from prometheus_client.multiprocess import mark_process_dead
 
-from sso import counters
 from sso.metrics import server
+from sso.observability import counters
 
 _PREFIX = "sso-metrics-"
 

@@ -6,11 +6,12 @@ from platform import python_version
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
-from sso import clock, schema
+from sso import clock
+from sso.database import schema
+from sso.database.readiness import schema_is_current
 from sso.extensions import db
 from sso.metrics import gauges
 from sso.models import KeyState
-from sso.readiness import schema_is_current
 from sso.store import heartbeats, logout_deliveries, mails, signing_keys
 
 

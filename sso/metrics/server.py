@@ -15,11 +15,11 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.multiprocess import MultiProcessCollector
 from sqlalchemy import event
 
-from sso import counters
+from sso.config.settings import Settings
 from sso.extensions import db
 from sso.metrics import own_gauges
 from sso.metrics.gauges import GaugeCollector
-from sso.settings import Settings
+from sso.observability import counters
 
 logger = logging.getLogger("sso.metrics")
 _TRY_AGAIN = 1.0  # seconds until another process has noticed that the port is free

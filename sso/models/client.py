@@ -6,7 +6,8 @@ from authlib.integrations.sqla_oauth2 import OAuth2ClientMixin
 from sqlalchemy import String, false
 from sqlalchemy.orm import Mapped, mapped_column
 
-from sso import clock, digests
+from sso import clock
+from sso.crypto import digests
 from sso.models.base import Base, UtcDateTime
 
 ANY_AUTH_METHOD = "any"

@@ -7,7 +7,8 @@ better than a signature does, and costs nothing.
 
 from datetime import datetime
 
-from sso import clock, current, digests, keys
+from sso import clock, context
+from sso.crypto import digests, keys
 from sso.oauth import unverified
 from sso.store.approvals import Approval
 
@@ -18,7 +19,7 @@ def sign(
     jti: str, scope: str, issued_at: datetime, expires_at: datetime, approval: Approval
 ) -> str:
     """The access token of a row (§2.2). Its audience is this server's userinfo."""
-    issuer = current.settings().issuer
+    issuer = context.settings().issuer
     claims = {
         "iss": issuer,
         "aud": issuer,
@@ -30,7 +31,7 @@ def sign(
         "exp": clock.timestamp(expires_at),
         "auth_time": clock.timestamp(approval.auth_time),
     }
-    return current.key_ring().sign(claims, keys.ACCESS_TOKEN_ALGORITHM, "at+jwt")
+    return context.key_ring().sign(claims, keys.ACCESS_TOKEN_ALGORITHM, "at+jwt")
 
 
 def claimed_jti(token: str) -> str | None:
@@ -45,6 +46,6 @@ def claimed_jti(token: str) -> str | None:
 def is_genuine(token: str, access_digest: str | None) -> bool:
     """Whether the row with this digest is that of the token, to the letter."""
     if access_digest is None:  # of an older version: it signed the token, and kept no digest
-        claims = current.key_ring().verify(token, typ="at+jwt")
-        return claims is not None and claims.get("iss") == current.settings().issuer
+        claims = context.key_ring().verify(token, typ="at+jwt")
+        return claims is not None and claims.get("iss") == context.settings().issuer
     return digests.matches(token, access_digest)

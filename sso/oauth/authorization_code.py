@@ -12,13 +12,15 @@ from authlib.oauth2.rfc6749.errors import (
 )
 from authlib.oauth2.rfc6749.grants import AuthorizationCodeGrant as AuthlibAuthorizationCodeGrant
 
-from sso import audit, clock, current, digests, refusals
+from sso import audit, clock, context
+from sso.crypto import digests
 from sso.flow.decision import reached_acr
 from sso.models import Client
 from sso.oauth import authorization_response, client_authentication
 from sso.oauth.refusal import UnregisteredRedirectUri
 from sso.oauth.request import ProtocolRequest
 from sso.oauth.token_response import TokenResponse
+from sso.ratelimit import refusals
 from sso.store import clients, codes, grants
 from sso.store.approvals import Approval
 from sso.store.sessions import Presence
@@ -119,7 +121,7 @@ class AuthorizationCodeGrant(TokenResponse, AuthlibAuthorizationCodeGrant):
     def save_authorization_code(self, code: str, request: ProtocolRequest) -> None:
         """Store one approval and its code. Raises `Overtaken`."""
         asked, presence, now = request.asked, self.presence, clock.now()
-        lifetime = timedelta(seconds=current.settings().authorization_code_lifetime)
+        lifetime = timedelta(seconds=context.settings().authorization_code_lifetime)
         grant_id = grants.add(
             self.client.updated_at,
             presence.user_seen,

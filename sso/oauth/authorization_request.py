@@ -2,10 +2,11 @@
 
 from authlib.oauth2.rfc6749.errors import OAuth2Error
 
-from sso import clock, current, parameters
+from sso import clock, context
 from sso.flow import request as flow_request
 from sso.models import Client
 from sso.oauth.authorization_code import AuthorizationCodeGrant
+from sso.web import parameters
 
 # `state` goes back as it came, whatever it holds; it is never stored.
 _CLEAN = tuple(name for name in flow_request.PARAMETERS if name != "state")
@@ -45,8 +46,8 @@ def hinted_subject(id_token_hint: str | None, client: Client) -> str | None:
     """The user that a hint names; an expired hint counts. Raises `RequestFault`."""
     if id_token_hint is None:
         return None
-    claims = current.key_ring().verify(id_token_hint, typ="JWT")
-    if claims is None or claims.get("iss") != current.settings().issuer:
+    claims = context.key_ring().verify(id_token_hint, typ="JWT")
+    if claims is None or claims.get("iss") != context.settings().issuer:
         raise flow_request.RequestFault(
             "invalid_request",
             "The 'id_token_hint' is no identity token of this server, or too old to be verified.",

@@ -6,7 +6,9 @@ neither errors of the validation nor form_post, and re-encodes the registered qu
 
 from flask import render_template
 
-from sso import addresses, current, headers
+from sso import context
+from sso.config import addresses
+from sso.web import headers
 
 AuthlibAnswer = tuple[int, str, list[tuple[str, str]]]
 
@@ -18,7 +20,7 @@ def to_client(
     answer = list(parameters)
     if state:
         answer.append(("state", state))
-    answer.append(("iss", current.settings().issuer))
+    answer.append(("iss", context.settings().issuer))
     if response_mode == "form_post":
         # OAuth 2.0 Form Post Response Mode §2.
         headers.allow_own_script()

@@ -8,11 +8,11 @@ from authlib.oauth2.rfc6750 import BearerTokenValidator as AuthlibBearerTokenVal
 from authlib.oauth2.rfc6750 import InvalidTokenError
 from flask import request as flask_request
 
-from sso import parameters
 from sso.flow import narrowing, scopes
 from sso.oauth import access_tokens
 from sso.store import tokens
 from sso.store.tokens import AccessToken
+from sso.web import parameters
 
 REALM = "sso"
 

@@ -12,10 +12,13 @@ from urllib.parse import unquote_plus
 
 from authlib.oauth2.rfc6749.errors import InvalidClientError, InvalidRequestError
 
-from sso import audit, digests, limiting, parameters, refusals
+from sso import audit
+from sso.crypto import digests
 from sso.models import Client
 from sso.oauth.request import ProtocolRequest
+from sso.ratelimit import limiting, refusals
 from sso.store import clients
+from sso.web import parameters
 
 METHODS = ["client_secret_basic", "client_secret_post"]
 LONGEST_CLIENT_ID = 48  # characters of what is told; redacted whole, and cut after that

@@ -8,10 +8,13 @@ from authlib.oidc.rpinitiated import EndSessionEndpoint as AuthlibEndSessionEndp
 from authlib.oidc.rpinitiated.end_session import EndSessionRequest
 from flask import request as flask_request
 
-from sso import addresses, audit, browser_session, current, refusals
+from sso import audit, context
+from sso.config import addresses
 from sso.models import Client
 from sso.oauth.request import ProtocolRequest
 from sso.oauth.server import AuthorizationServer
+from sso.ratelimit import refusals
+from sso.web import browser_session
 
 PARAMETERS = (
     "id_token_hint", "client_id", "post_logout_redirect_uri", "state", "logout_hint", "ui_locales",
@@ -57,8 +60,8 @@ class EndSessionEndpoint(AuthlibEndSessionEndpoint):
         return found
 
     def _validate_id_token_hint(self, id_token_hint: str) -> dict[str, Any]:
-        claims = current.key_ring().verify(id_token_hint, typ="JWT")
-        if claims is None or claims.get("iss") != current.settings().issuer:
+        claims = context.key_ring().verify(id_token_hint, typ="JWT")
+        if claims is None or claims.get("iss") != context.settings().issuer:
             raise InvalidRequestError(
                 "The id_token_hint is no identity token of this server, or too old to be verified."
             )

@@ -4,7 +4,7 @@ from typing import Any
 
 from authlib.oauth2.rfc7662 import IntrospectionEndpoint as AuthlibIntrospectionEndpoint
 
-from sso import clock, current
+from sso import clock, context
 from sso.flow import narrowing
 from sso.models import Client
 from sso.oauth import client_authentication, presented_token
@@ -36,7 +36,7 @@ class IntrospectionEndpoint(presented_token.OwnTokens, AuthlibIntrospectionEndpo
             "scope": token.scope,
             "client_id": grant.client_id,
             "sub": str(grant.user_id),
-            "iss": current.settings().issuer,
+            "iss": context.settings().issuer,
             "iat": clock.timestamp(row.issued_at),
             "exp": clock.timestamp(token.expires_at),
         }

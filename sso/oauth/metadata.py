@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from sso import keys
+from sso.config.settings import Settings
+from sso.crypto import keys
 from sso.flow import request, scopes
-from sso.languages import LANGUAGES
 from sso.oauth import client_authentication
-from sso.settings import Settings
+from sso.web.languages import LANGUAGES
 
 
 def document(settings: Settings) -> dict[str, Any]:

@@ -5,7 +5,8 @@ from typing import Any
 from authlib.oidc.core import OpenIDCode
 from joserfc.jwk import Key
 
-from sso import clock, current, keys
+from sso import clock, context
+from sso.crypto import keys
 from sso.flow import scopes
 from sso.models import Client
 from sso.oauth.authorization_code import RedeemedCode
@@ -31,7 +32,7 @@ class IdentityToken(OpenIDCode):
         return str(alg)
 
     def resolve_client_private_key(self, client: Client) -> Key:
-        return current.key_ring().active(self.get_client_algorithm(client))
+        return context.key_ring().active(self.get_client_algorithm(client))
 
     def get_encode_header(self, client: Client) -> dict[str, Any]:
         key = self.resolve_client_private_key(client)
@@ -45,7 +46,7 @@ class IdentityToken(OpenIDCode):
         now = clock.timestamp(clock.now())
         claims = {
             **self._profile(grant, request.client),
-            "iss": current.settings().issuer,
+            "iss": context.settings().issuer,
             "sub": str(grant.user_id),
             "aud": grant.client_id,
             "iat": now,

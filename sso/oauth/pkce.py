@@ -6,7 +6,7 @@ from authlib.oauth2.rfc6749.errors import InvalidGrantError
 from authlib.oauth2.rfc7636 import CodeChallenge as AuthlibCodeChallenge
 from authlib.oauth2.rfc7636 import create_s256_code_challenge
 
-from sso.digests import equal
+from sso.crypto.digests import equal
 from sso.oauth.authorization_code import AuthorizationCodeGrant
 
 _VERIFIER = re.compile(r"[A-Za-z0-9._~-]{43,128}\Z")

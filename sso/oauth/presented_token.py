@@ -5,11 +5,13 @@ from typing import NamedTuple
 
 from authlib.oauth2.rfc6749.errors import InvalidRequestError
 
-from sso import clock, digests, refusals
+from sso import clock
+from sso.crypto import digests
 from sso.models import Client, Token
 from sso.oauth import access_tokens
 from sso.oauth.request import ProtocolRequest
 from sso.oauth.token_response import family_ends_at
+from sso.ratelimit import refusals
 from sso.store import tokens
 
 

@@ -6,7 +6,8 @@ from typing import Any
 from authlib.oauth2.rfc6749.errors import InvalidGrantError, InvalidScopeError
 from authlib.oauth2.rfc6749.grants import RefreshTokenGrant as AuthlibRefreshTokenGrant
 
-from sso import audit, clock, current, digests, sealing
+from sso import audit, clock, context
+from sso.crypto import digests, sealing
 from sso.flow import narrowing, scopes
 from sso.models import Client
 from sso.oauth import client_authentication
@@ -63,7 +64,7 @@ class RefreshTokenGrant(TokenResponse, AuthlibRefreshTokenGrant):
         used = self._find_used(digest, client_id)
         if used is None:
             return False
-        leeway = timedelta(seconds=current.settings().refresh_token_leeway)
+        leeway = timedelta(seconds=context.settings().refresh_token_leeway)
         is_early = leeway and clock.now() - used.used_at <= leeway
         if is_early and used.successor_used_at is None:
             # It is not found if the key that it was derived with has been replaced since. It
@@ -105,7 +106,7 @@ class RefreshTokenGrant(TokenResponse, AuthlibRefreshTokenGrant):
         """
         return [
             digests.derive(digests.REFRESH_TOKEN, self.request.form["refresh_token"], key)
-            for key in sealing.derive_keys(current.settings().secret_keys, _SUCCESSOR)
+            for key in sealing.derive_keys(context.settings().secret_keys, _SUCCESSOR)
         ]
 
     def _validate_token_scope(self, token: Approval) -> None:

@@ -1,12 +1,13 @@
-"""What is noted of a protocol error, for the log and the audit trail (see `sso.refusals`)."""
+"""What is noted of a protocol error for the log and the audit trail (`sso.ratelimit.refusals`)."""
 
 from authlib.oauth2.rfc6749.errors import InvalidRequestError, OAuth2Error
 from flask import request as flask_request
 
-from sso import audit, clock, refusals
+from sso import audit, clock
 from sso.oauth import access_tokens, bearer
 from sso.oauth.client_authentication import LONGEST_CLIENT_ID, ClientAuthenticationFailed
 from sso.oauth.request import ProtocolRequest
+from sso.ratelimit import refusals
 from sso.store import tokens
 
 # Where a client proves who it is; all else is a browser's, sent by anybody.

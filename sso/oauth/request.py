@@ -5,10 +5,11 @@ from authlib.oauth2.rfc6749.errors import InvalidRequestError
 from authlib.oauth2.rfc6749.requests import BasicOAuth2Payload
 from flask import request as flask_request
 
-from sso import current, parameters
+from sso import context
 from sso.flow.request import AuthorizationRequest
 from sso.store.approvals import Approval
 from sso.store.tokens import NewToken
+from sso.web import parameters
 
 
 class ProtocolRequest(OAuth2Request):
@@ -18,7 +19,7 @@ class ProtocolRequest(OAuth2Request):
         # The published address, not the one that the Host header makes: Authlib checks that it
         # is https, which behind a proxy only the settings know.
         super().__init__(
-            flask_request.method, current.settings().base_url, headers=flask_request.headers
+            flask_request.method, context.settings().base_url, headers=flask_request.headers
         )
         self.payload = BasicOAuth2Payload(values)
         self.form_values = form or {}

@@ -8,12 +8,12 @@ from authlib.oauth2.rfc6749.errors import InvalidRequestError, OAuth2Error
 from flask import Response, g
 from werkzeug.datastructures import Headers
 
-from sso import errors
 from sso.flow.request import can_be_posted
 from sso.models import Client
 from sso.oauth import authorization_response, client_authentication, refusal, unverified
 from sso.oauth.request import ProtocolRequest
 from sso.store import clients
+from sso.web import errors
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment

@@ -5,7 +5,8 @@ from typing import Any
 
 from authlib.oauth2.rfc6749.errors import InvalidGrantError
 
-from sso import clock, current, digests, keys
+from sso import clock, context
+from sso.crypto import digests, keys
 from sso.flow import narrowing
 from sso.models import Client
 from sso.oauth import access_tokens, client_authentication
@@ -18,7 +19,7 @@ from sso.store.users import Person
 
 def family_ends_at(approved_at: datetime) -> datetime:
     """When the last refresh token of an approval expires, however often they are used."""
-    lifetime = current.settings().refresh_token_absolute_lifetime
+    lifetime = context.settings().refresh_token_absolute_lifetime
     return approved_at + timedelta(seconds=lifetime)
 
 
@@ -56,7 +57,7 @@ class TokenResponse:
         include_refresh_token: bool = True,
     ) -> dict[str, Any]:
         """The members of the answer (RFC 6749 §5.1) but for the identity token."""
-        settings, now = current.settings(), clock.now()
+        settings, now = context.settings(), clock.now()
         approval = self.request.approval
         if approval is None:
             raise RuntimeError("tokens are asked for without an approval")

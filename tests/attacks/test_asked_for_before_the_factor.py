@@ -8,9 +8,9 @@ from email.message import EmailMessage
 import pytest
 from flask import Flask
 
-from sso import mail_links
 from sso.extensions import db
 from sso.models import User
+from sso.services import mail_links
 from sso.store import users
 from tests.actors import BASE, ORIGIN, Browser
 from tests.attacks.test_copied_session import copy_of

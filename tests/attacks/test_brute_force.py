@@ -10,8 +10,8 @@ from collections.abc import Callable
 import pytest
 from flask import Flask
 
-from sso import limiting
 from sso.models import User
+from sso.ratelimit import limiting
 from tests.actors import BASE, ORIGIN, Browser, Page, RelyingParty
 from tests.attacks.conftest import Watch
 from tests.factories import PASSWORD

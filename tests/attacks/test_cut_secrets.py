@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 import pytest
 from flask import Flask
 
-from sso.logs import JsonFormatter
+from sso.observability.logs import JsonFormatter
 from tests.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.events import events
 

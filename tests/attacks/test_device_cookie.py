@@ -10,8 +10,9 @@ import pytest
 from argon2 import PasswordHasher
 from flask import Flask
 
-from sso import limiting, passwords
+from sso.crypto import passwords
 from sso.models import User
+from sso.ratelimit import limiting
 from tests.actors import BASE, ORIGIN, Browser, Page
 from tests.conftest import Clock
 from tests.factories import PASSWORD, make_user

@@ -13,7 +13,7 @@ import pytest
 from argon2 import PasswordHasher
 from flask import Flask
 
-from sso import passwords
+from sso.crypto import passwords
 from sso.models import User
 from tests.actors import BASE, ORIGIN, Browser
 from tests.conftest import Statements

@@ -11,8 +11,8 @@ from sqlalchemy import func, select, update
 
 from sso import clock as sso_clock
 from sso.extensions import db
-from sso.factors import emailed_code
 from sso.models import BrowserSession, Mail, MailToken, Passkey, TotpSecret, User
+from sso.services import emailed_code
 from tests.actors import BASE, ORIGIN, Browser, Page
 from tests.attacks.conftest import Watch, reset_link
 from tests.authenticator import Authenticator, options_of

@@ -10,10 +10,13 @@ import pytest
 from flask import Flask
 from sqlalchemy import insert
 
-from sso import audit, audit_trail, clock, limit_storage
+from sso import audit, clock
+from sso.audit import rows as audit_events
+from sso.audit import trail
 from sso.extensions import db
 from sso.models import BrowserSession, User
-from sso.store import audit_events, sessions
+from sso.ratelimit import limit_storage
+from sso.store import sessions
 from tests.actors import BASE, ORIGIN, Browser
 from tests.attacks.conftest import Watch
 from tests.factories import make_user
@@ -74,7 +77,7 @@ def test_passkeys_that_are_none_fill_no_table(app: Flask) -> None:
         ).status_code
         for _ in range(400)
     }
-    audit_trail.flush(app)
+    trail.flush(app)
     with app.app_context():
         rows = len(audit_events.newest(names=["sign_in_failed"], limit=1000))
     assert 429 in statuses

@@ -7,7 +7,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import select
 
-from sso import passwords
+from sso.crypto import passwords
 from sso.extensions import db
 from sso.models import Mail, User
 from sso.store import sessions, users

@@ -4,8 +4,8 @@ import pytest
 from flask import Flask
 
 from sso.extensions import db
-from sso.mail_links import make
 from sso.models import User
+from sso.services.mail_links import make
 from sso.store import users
 from tests.actors import BASE, ORIGIN, Browser
 from tests.conftest import Clock

@@ -15,7 +15,10 @@ from flask.testing import FlaskClient
 from werkzeug.test import EnvironBuilder, TestResponse
 from werkzeug.wrappers import Response
 
-from sso import browsers, email_addresses, languages, networks, passwords
+from sso.config import email_addresses
+from sso.crypto import passwords
+from sso.ratelimit import networks
+from sso.web import browsers, languages
 from tests.actors import BASE, ORIGIN, Browser, RelyingParty
 
 pytestmark = pytest.mark.slow

@@ -63,9 +63,9 @@ def test_the_name_is_no_header(app: Flask, user: User, mailbox: Mailbox) -> None
 def test_the_browser_is_no_header_and_no_markup(
     app: Flask, user: User, mailbox: Mailbox, browser_name: str
 ) -> None:
-    from sso import notices
     from sso.clock import now
     from sso.models import BrowserSession
+    from sso.services import notices
 
     with app.app_context():
         session = BrowserSession(browser=browser_name, address="192.0.2.1", auth_time=now())

@@ -12,10 +12,11 @@ import pytest
 from argon2 import PasswordHasher
 from flask import Flask
 
-from sso import audit_trail, limiting, passwords
-from sso.factors import recovery
+from sso.audit import rows, trail
+from sso.crypto import passwords
+from sso.mfa import recovery
 from sso.models import User
-from sso.store import audit_events
+from sso.ratelimit import limiting
 from tests.actors import BASE, ORIGIN, Browser, Page, RelyingParty
 from tests.attacks.conftest import Watch
 from tests.factories import PASSWORD
@@ -142,9 +143,9 @@ def test_a_recovery_code_that_comes_late_is_not_used(
 
     monkeypatch.setattr(recovery, "accept", beside_others)
     assert browser.submit(recovery_code=codes[0]).status == 429
-    assert audit_trail.flush(app)
+    assert trail.flush(app)
     with app.app_context():
-        assert not audit_events.newest(names=["recovery_code_used"], limit=9)
+        assert not rows.newest(names=["recovery_code_used"], limit=9)
     monkeypatch.setattr(recovery, "accept", accept)
     watch.now += 60
     browser.open(f"{ORIGIN}{BASE}/second-factor")
@@ -179,6 +180,6 @@ def test_a_limit_is_told_to_the_audit_trail(
     browser.authorize(client)
     statuses = [browser.submit(email=user.email, password=WRONG).status for _ in range(9)]
     assert 429 in statuses
-    assert audit_trail.flush(app)
+    assert trail.flush(app)
     with app.app_context():
-        assert audit_events.newest(names=["sign_in_limited"], limit=9)
+        assert rows.newest(names=["sign_in_limited"], limit=9)

@@ -7,8 +7,8 @@ known whatever way the owner types it.
 import pytest
 from flask import Flask
 
-from sso import limiting
 from sso.models import User
+from sso.ratelimit import limiting
 from tests.actors import BASE, ORIGIN, Browser
 from tests.factories import PASSWORD
 

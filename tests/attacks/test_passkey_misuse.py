@@ -13,8 +13,8 @@ from flask import Flask
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sso.limit_storage import LimitStorage
 from sso.models import User
+from sso.ratelimit.limit_storage import LimitStorage
 from tests.actors import BASE, ORIGIN, Browser
 from tests.authenticator import Authenticator, options_of
 from tests.conftest import Clock

@@ -23,7 +23,7 @@ def test_whoever_comes_second_ends_it_for_both(
 
 def test_a_guessed_successor_is_none(browser: Browser, client: RelyingParty, user: User) -> None:
     """The successor is derived with a key of the server's, not from the token alone."""
-    from sso import digests
+    from sso.crypto import digests
 
     token = client.exchange(browser.approve(client).code).get_json()["refresh_token"]
     guessed = digests.derive(digests.REFRESH_TOKEN, token, b"")

@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from flask import Flask
 
-from sso import mail_links
 from sso.extensions import db
 from sso.models import User
+from sso.services import mail_links
 from sso.store import users
 from tests.actors import BASE, ORIGIN, Browser
 from tests.factories import PASSWORD, make_user

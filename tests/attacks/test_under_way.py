@@ -12,8 +12,8 @@ import pytest
 from argon2 import PasswordHasher
 from flask import Flask
 
-from sso import passwords
-from sso.factors import totp
+from sso.crypto import passwords
+from sso.mfa import totp
 from sso.models import User
 from sso.store import grants, users
 from tests.actors import BASE, ORIGIN, Browser

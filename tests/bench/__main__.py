@@ -16,10 +16,13 @@ from typing import Any
 from flask import Flask
 from joserfc.jwk import KeySet
 
-from sso import create_app, digests, logs, migrating
+from sso import create_app
 from sso.cli.registration import register_client
+from sso.crypto import digests
+from sso.database import migrating
 from sso.extensions import db
 from sso.jobs.key_rotation import ensure_keys
+from sso.observability import logs
 from sso.store import clients
 from tests.actors import Browser, pkce
 from tests.bench import floor, processes, report, seed

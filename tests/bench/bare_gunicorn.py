@@ -3,7 +3,7 @@
 import gc
 from typing import Any
 
-from sso.gunicorn_conf import *  # noqa: F403 (the names are gunicorn's settings)
+from sso.server.gunicorn_conf import *  # noqa: F403 (the names are gunicorn's settings)
 
 wsgi_app = "tests.bench.bare:app"
 

@@ -94,7 +94,7 @@ def cpu(app: Flask, world: World, rounds: int, count: int) -> dict[str, float]:
     by_hand = _app_by_hand(engine, world.client_id)
     spent: dict[str, list[float]] = {}
     gc.collect()
-    gc.freeze()  # as sso.gunicorn_conf does
+    gc.freeze()  # as sso.server.gunicorn_conf does
     for number in range(rounds + 1):
         for place in PLACES:
             requests = place.make(world, count)

@@ -11,7 +11,8 @@ from flask import Flask
 from sqlalchemy import String, Uuid, cast, func, insert, literal, select, text
 from sqlalchemy.sql.elements import ColumnElement
 
-from sso import clock, passwords
+from sso import clock
+from sso.crypto import passwords
 from sso.extensions import db
 from sso.models import (
     AuthorizationCode,

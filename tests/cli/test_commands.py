@@ -13,10 +13,10 @@ from click.testing import Result
 from flask import Flask
 
 from sso.cli import event_names
-from sso.counters import SIGN_INS
 from sso.endpoints.activity import WORDS
 from sso.extensions import db
 from sso.models import User
+from sso.observability.counters import SIGN_INS
 from sso.store import clients
 from tests.actors import Browser, RelyingParty
 from tests.factories import make_client

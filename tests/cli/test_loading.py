@@ -24,7 +24,7 @@ HEAVY = {
     "flask_login", "flask_migrate", "flask_wtf", "gunicorn", "joserfc", "limits",
     "opentelemetry", "prometheus_client", "psycopg", "redis", "requests", "segno", "smtplib",
     "tomli_w", "webauthn", "wtforms", "zxcvbn_rs_py", "sqlalchemy.dialects.postgresql",
-    "sso.application", "sso.endpoints", "sso.oauth", "sso.jobs", "sso.passwords",
+    "sso.application", "sso.endpoints", "sso.oauth", "sso.jobs", "sso.crypto.passwords",
     "sso.models.token", "sso.demo.command", "sso.doctor.command",
 }  # fmt: skip
 LOADED = """

@@ -13,7 +13,7 @@ import pytest
 from click.testing import Result
 from flask import Flask
 
-from sso import audit_trail
+from sso.audit import trail
 from sso.cli.lists import ListEdit
 from sso.cli.updating import update_client, update_user
 from sso.extensions import db
@@ -28,7 +28,7 @@ FIRST, SECOND = "https://books.example/callback", "https://books.example/second?
 @pytest.fixture
 def run(app: Flask) -> Any:
     def invoke(*arguments: str) -> Result:
-        audit_trail.flush(app)
+        trail.flush(app)
         return app.test_cli_runner().invoke(args=arguments)
 
     return invoke

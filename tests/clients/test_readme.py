@@ -26,7 +26,7 @@ from flask import Flask
 
 from sso.doctor.visitor import Page, Visitor
 from tests.actors import claims_of, pkce
-from tests.services import ROOT, Server
+from tests.services import CONFIGURATION, ROOT, Server
 
 README = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
@@ -243,7 +243,7 @@ def test_where_gunicorn_listens(base_url: str, bind: str) -> None:
     assert "at that port of `127.0.0.1`" in told
     assert "With an https `SSO_BASE_URL` it listens at `127.0.0.1:8000`" in told
     shown = subprocess.run(
-        [sys.executable, "-m", "gunicorn", "-c", "python:sso.gunicorn_conf", "--print-config"],
+        [sys.executable, "-m", "gunicorn", "-c", CONFIGURATION, "--print-config"],
         cwd=ROOT, env={**os.environ, "SSO_BASE_URL": base_url},
         capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip

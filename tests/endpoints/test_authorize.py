@@ -7,10 +7,10 @@ import re
 import pytest
 from flask import Flask
 
-from sso import sealed_request
 from sso.extensions import db
 from sso.models import User
-from sso.sealed_request import SealedRequest, seal, unseal
+from sso.web import sealed_request
+from sso.web.sealed_request import SealedRequest, seal, unseal
 from tests.actors import BASE, ISSUER, ORIGIN, Browser, Page, RelyingParty, claims_of
 from tests.conftest import Clock
 from tests.factories import make_client, make_user

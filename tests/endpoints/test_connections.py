@@ -11,7 +11,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import event
 
-from sso import current
+from sso import context
 from sso.extensions import db
 from sso.models import User
 from tests.actors import Browser, RelyingParty
@@ -36,7 +36,7 @@ def held(app: Flask, browser: Browser, client: RelyingParty, user: User) -> Iter
     """Counts from here on; somebody is signed in and has consented."""
     client.exchange(browser.approve(client).code)
     with app.app_context():
-        current.key_ring().reload()
+        context.key_ring().reload()
         pool = db.engine.pool
     held = Held()
     event.listen(pool, "checkout", held.out)

@@ -9,7 +9,8 @@ import pytest
 from flask import Flask
 from sqlalchemy import update
 
-from sso import clock, passwords
+from sso import clock
+from sso.crypto import passwords
 from sso.extensions import db
 from sso.models import Client, User
 from tests.actors import BASE, ORIGIN, Browser, RelyingParty

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 from flask import Flask
 
-from sso import current
+from sso import context
 from sso.models import User
 from tests.actors import BASE, ORIGIN, Browser, Page, RelyingParty, claims_of
 from tests.conftest import Clock
@@ -44,7 +44,7 @@ def send(browser: Browser, method: str, query: str = "", **parameters: str) -> P
 def signed(app: Flask, claims: dict[str, Any]) -> str:
     """An identity token with these claims, signed by the server."""
     with app.app_context():
-        return current.key_ring().sign(claims, alg="RS256", typ="JWT")
+        return context.key_ring().sign(claims, alg="RS256", typ="JWT")
 
 
 def test_with_a_hint_of_this_session(

@@ -7,9 +7,9 @@ from flask import Flask
 from sqlalchemy import func, select, update
 
 from sso import clock as sso_clock
-from sso import endings
 from sso.extensions import db
 from sso.models import BrowserSession, Grant, LogoutDelivery, User
+from sso.services import endings
 from tests.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.conftest import Clock
 from tests.factories import make_client, make_user

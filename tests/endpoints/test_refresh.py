@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from flask import Flask
 
+from sso.config.settings import SettingsError, load_settings
 from sso.extensions import db
 from sso.models import User
-from sso.settings import SettingsError, load_settings
 from sso.store import clients, users
 from tests.actors import Browser, RelyingParty
 from tests.conftest import Clock

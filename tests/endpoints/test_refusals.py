@@ -6,8 +6,8 @@ from contextlib import AbstractContextManager
 import pytest
 from flask import Flask
 
-from sso import refusals
 from sso.models import User
+from sso.ratelimit import refusals
 from tests.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.conftest import Statements
 from tests.events import events

@@ -11,10 +11,12 @@ import pytest
 from flask import Flask
 from sqlalchemy import func, select
 
-from sso import audit, notices, smtp
+from sso import audit
+from sso.config import smtp
 from sso.extensions import db
 from sso.jobs import mail_delivery
 from sso.models import Mail, MailToken, User
+from sso.services import notices
 from sso.store import mails
 from tests.conftest import Clock
 from tests.factories import make_user

@@ -8,7 +8,7 @@ from flask import Flask
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from sso import email_addresses
+from sso.config import email_addresses
 from sso.extensions import db
 from sso.jobs import mail_writing
 from sso.models import Mail, User

@@ -3,8 +3,8 @@
 import pytest
 from flask import Flask
 
-from sso import notices
 from sso.extensions import db
+from sso.services import notices
 from sso.store import users
 from tests.actors import BASE, ORIGIN, Browser
 from tests.factories import PASSWORD, make_user

@@ -6,9 +6,9 @@ from threading import Event, Thread
 import pytest
 from flask import Flask
 
-from sso import stop_signals
 from sso.jobs import worker
 from sso.jobs.worker import Job
+from sso.process import stop_signals
 
 
 def test_a_job_that_hangs_or_fails_holds_up_no_other(

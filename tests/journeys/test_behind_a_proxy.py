@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 from flask import Flask, request
 
-from sso import errors
-from sso.proxies import FORGED as FORGED_BY_DOCTOR
-from sso.proxies import PlainHttp
+from sso.web import errors
+from sso.web.proxies import FORGED as FORGED_BY_DOCTOR
+from sso.web.proxies import PlainHttp
 from tests.actors import RelyingParty
 from tests.factories import PASSWORD, make_client, make_user
 

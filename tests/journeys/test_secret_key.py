@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from sso import current, known_browser
+from sso import context
 from sso.extensions import db
 from sso.jobs import reencryption
 from sso.jobs.key_rotation import RotationRefused, ensure_keys, retire, rotate, rotate_aged
 from sso.models import KeyState, User
+from sso.ratelimit import known_browser
 from sso.store import signing_keys, totp_secrets
 from tests.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.conftest import SECRET_KEY, Clock
@@ -341,9 +342,9 @@ def test_a_wrong_second_factor_because_of_the_key_is_on_the_log(
 def test_retiring_and_rotating_with_both_keys(apps: Apps) -> None:
     """What is made while the key is replaced is made with the new one."""
     with apps.both.app_context():
-        rotate(current.settings().secret_keys, force=True)
+        rotate(context.settings().secret_keys, force=True)
         following = next(key for key in signing_keys.every() if key.state == KeyState.NEXT)
-        retire(following.kid, current.settings().secret_keys)
+        retire(following.kid, context.settings().secret_keys)
     with apps.new.app_context(), pytest.raises(RotationRefused):
         rotate(NEW, force=True)  # those that became active are still the old key's
     reencrypt(apps.both)

@@ -11,8 +11,8 @@ import pytest
 import requests
 
 from sso.doctor.visitor import Visitor
-from sso.logs import TEXT, JsonFormatter, TextFormatter
-from sso.redaction import redact
+from sso.observability.logs import TEXT, JsonFormatter, TextFormatter
+from sso.observability.redaction import redact
 from tests.operations.conftest import fresh_database
 from tests.services import Server
 

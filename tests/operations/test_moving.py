@@ -25,11 +25,13 @@ from sqlalchemy import (
 )
 from sqlalchemy.pool import NullPool
 
-from sso import audit_trail, create_app, database
+from sso import create_app, database
+from sso.audit import rows as audit_events
+from sso.audit import trail
 from sso.extensions import db
 from sso.jobs import moving
 from sso.models import Base, Client, User
-from sso.store import audit_events, everything
+from sso.store import everything
 from tests.actors import Browser
 from tests.conftest import SECRET_KEY
 from tests.factories import make_client, make_user
@@ -67,7 +69,7 @@ def lived_in(app: Flask) -> Flask:
         run(app, "user", "sign-out", "dana@example.com")
         page = Browser(app).approve(client)
         assert client.exchange(page.code).status_code == 200
-    audit_trail.flush(app)
+    trail.flush(app)
     assert sum(bool(rows) for rows in rows_of(app).values()) >= 9
     return app
 
@@ -86,7 +88,7 @@ def rows_of(app: Flask) -> Rows:
 
 
 def events_of(app: Flask) -> set[str]:
-    audit_trail.flush(app)
+    trail.flush(app)
     with app.app_context():
         return set(audit_events.names())
 

@@ -13,9 +13,10 @@ import pytest
 from flask import Flask
 from werkzeug.test import TestResponse
 
-from sso import audit_trail, refusals
+from sso.audit import trail
 from sso.extensions import db
 from sso.models import AuditEvent, User
+from sso.ratelimit import refusals
 from sso.store import clients
 from tests.actors import BASE, ORIGIN, Browser, RelyingParty, pkce
 from tests.conftest import Clock
@@ -57,7 +58,7 @@ def lines() -> Iterator[AccessLines]:
 @pytest.fixture
 def run(app: Flask) -> Callable[..., Any]:
     def invoke(*arguments: str) -> Any:
-        audit_trail.flush(app)
+        trail.flush(app)
         result = app.test_cli_runner().invoke(args=[*arguments])
         assert result.exit_code == 0, result.output
         return json.loads(result.stdout) if "--json" in arguments else result.stdout
@@ -617,7 +618,7 @@ def test_people_are_not_shown_refusals(
     other = make_client(app, name="Other")
     other.exchange(browser.approve(client).code)
     client.userinfo("x")
-    audit_trail.flush(app)
+    trail.flush(app)
     page = browser.open(f"{ORIGIN}{BASE}/account/activity")
     assert "Other" not in page.html
     assert "refused" not in page.html.lower()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from flask import Flask
 from sqlalchemy import select
 
-from sso import digests
+from sso.crypto import digests
 from sso.extensions import db
 from sso.models import AuthorizationCode, Grant, Token
 from tests.production.ledger import Family, Ledger, jti_of

@@ -4,7 +4,8 @@ from pathlib import Path
 
 from flask import Flask
 
-from sso import create_app, migrating
+from sso import create_app
+from sso.database import migrating
 from sso.extensions import db
 from sso.jobs.key_rotation import ensure_keys
 from tests.conftest import SECRET_KEY

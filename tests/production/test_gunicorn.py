@@ -19,16 +19,17 @@ from flask import Flask
 from gunicorn.config import Config
 from sqlalchemy import text
 
-from sso import create_app, logs
+from sso import create_app
 from sso.extensions import db
-from sso.gunicorn_logger import Logger
+from sso.observability import logs
+from sso.server.gunicorn_logger import Logger
 from tests.conftest import environ_of
 from tests.machines import Node, Postgresql
 from tests.production.seeding import migrate
-from tests.services import ROOT, Server, wait_for
+from tests.services import CONFIGURATION, ROOT, Server, wait_for
 
 WANTED = {
-    "worker_class": "sso.gunicorn_worker.Worker",
+    "worker_class": "sso.server.gunicorn_worker.Worker",
     "threads": "222",
     "preload_app": "True",
     "limit_request_line": "8190",
@@ -58,7 +59,7 @@ def configuration(folder: Path, *arguments: str) -> dict[str, str]:
 
 def test_both_ways_give_the_same(tmp_path: Path) -> None:
     here = configuration(ROOT, "wsgi:app")
-    anywhere = configuration(tmp_path, "-c", "python:sso.gunicorn_conf")
+    anywhere = configuration(tmp_path, "-c", CONFIGURATION)
     assert WANTED.items() <= here.items()
     assert here["workers"] == "3"
     for name in ("config", "wsgi_app", "default_proc_name"):

@@ -12,10 +12,10 @@ import pytest
 import requests
 from ruamel.yaml import YAML
 
-from sso.known_settings import SETTINGS
+from sso.config.known_settings import SETTINGS
 from tests.machines import Machine, Node
 from tests.production.seeding import migrate
-from tests.services import ROOT, require, wait_for
+from tests.services import CONFIGURATION, ROOT, require, wait_for
 
 BIN = Path(sys.executable).parent
 UNITS = sorted((ROOT / "deploy" / "systemd").iterdir())
@@ -57,7 +57,7 @@ def test_the_files_of_the_image_are_enough(tmp_path: Path, make_node: Callable[.
     )
     assert told.returncode == 0, told.stderr
     with (tmp_path / "log").open("w") as log:
-        command = ["-m", "gunicorn", "-c", "python:sso.gunicorn_conf"]
+        command = ["-m", "gunicorn", "-c", CONFIGURATION]
         bind = ["-b", f"127.0.0.1:{node.port}", "-w", "1"]
         process = subprocess.Popen(
             [sys.executable, *command, *bind], cwd=app, env=environ, stdout=log, stderr=log
@@ -116,7 +116,7 @@ class Activated(Machine):
         passed = [f"--setenv={name}" for name in self.environ]
         return [
             *(activate, "-l", f"127.0.0.1:{self.port}", *passed, sys.executable),
-            *("-m", "gunicorn", "-c", "python:sso.gunicorn_conf"),
+            *("-m", "gunicorn", "-c", CONFIGURATION),
         ]
 
 

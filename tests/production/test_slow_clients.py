@@ -9,7 +9,8 @@ from threading import Event, Thread
 import pytest
 import requests
 
-from sso import gunicorn_worker, turns
+from sso.process import concurrency
+from sso.server import gunicorn_worker
 from tests.services import Server
 
 MANY = 240  # more than a worker has threads
@@ -152,4 +153,4 @@ def test_a_slow_byte_does_not_prolong_the_time(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_threads_are_as_many_as_the_test_takes() -> None:
-    assert MANY > turns.RUNNING + turns.WAITING
+    assert MANY > concurrency.RUNNING + concurrency.WAITING

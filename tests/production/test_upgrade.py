@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from alembic.script import ScriptDirectory
 
-from sso import migrating
+from sso.database import migrating
 from sso.extensions import db
 from tests.machines import Node, Postgresql
 from tests.production.audit import audit

@@ -8,7 +8,8 @@ import pytest
 from flask import Flask
 from sqlalchemy import create_engine, text
 
-from sso import audit_trail, create_app
+from sso import create_app
+from sso.audit import trail
 from sso.extensions import db
 from tests.conftest import environ_of, migrate
 from tests.machines import postgresql
@@ -58,7 +59,7 @@ def migrated_database(postgresql_url: str, tmp_path_factory: pytest.TempPathFact
 def _running(environ: dict[str, str], instance: Path) -> Iterator[Flask]:
     made = create_app(environ, instance)
     yield made
-    audit_trail.flush(made)  # before the next test has tables of the same names
+    trail.flush(made)  # before the next test has tables of the same names
     with made.app_context():
         db.session.remove()
         db.engine.dispose()

@@ -9,11 +9,11 @@ import pytest
 from flask import Flask
 from sqlalchemy import text
 
-from sso import audit, audit_trail, clock
+from sso import audit, clock
+from sso.audit import rows, trail
 from sso.extensions import db
 from sso.jobs import audit_chain
 from sso.models import AuditEvent, User
-from sso.store import audit_events
 from tests.conftest import Clock
 from tests.factories import make_user
 
@@ -31,9 +31,9 @@ def happen(app: Flask, count: int, name: str = "thing_happened") -> None:
 
 
 def names(app: Flask) -> list[str]:
-    audit_trail.flush(app)
+    trail.flush(app)
     with app.app_context():
-        return [one.name for one in audit_events.newest(limit=1000)]
+        return [one.name for one in rows.newest(limit=1000)]
 
 
 def verify(app: Flask) -> list[str]:
@@ -63,7 +63,7 @@ def test_with_the_transaction_or_not_at_all(app: Flask, user: User) -> None:
         audit.event("thing_happened")
         db.session.commit()
         # Before anything is flushed from the buffer.
-        assert {one.name for one in audit_events.newest(limit=9)} == {
+        assert {one.name for one in rows.newest(limit=9)} == {
             "thing_happened",
             "thing_failed",
         }
@@ -89,7 +89,7 @@ def test_text_that_no_database_takes(app: Flask) -> None:
     with app.app_context():
         audit.event("thing_happened", client="a\0b", reason="\ud800" + "x" * 500)
         db.session.commit()
-        (found,) = audit_events.newest(limit=9)
+        (found,) = rows.newest(limit=9)
         assert found.client_id == "ab"
         assert len(found.fields) < 300
 
@@ -227,7 +227,7 @@ def test_sealed_by_several_at_once(app: Flask, monkeypatch: pytest.MonkeyPatch) 
     assert faults == []
     assert verify(app) == []
     with app.app_context():
-        numbers = sorted(one.number or 0 for one in audit_events.newest(limit=1000))
+        numbers = sorted(one.number or 0 for one in rows.newest(limit=1000))
     assert numbers == list(range(1, 101))
 
 
@@ -237,17 +237,17 @@ def test_requests_do_not_wait_for_the_seal(app: Flask) -> None:
     assert verify(app) == []
     with app.app_context():
         event = audit.Event("late", clock.now() - timedelta(hours=1), None, None, None, None, {})
-        audit_events.add(db.session.connection(), [event])
+        rows.add(db.session.connection(), [event])
         db.session.commit()
     assert verify(app) == []
 
 
 def test_a_database_that_is_away(app: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit_trail, "PAUSE", 60)
+    monkeypatch.setattr(trail, "PAUSE", 60)
     execute_ddl(app, "ALTER TABLE audit_events RENAME TO hidden")
     with app.app_context():
         audit.event("thing_failed")
-    assert audit_trail.flush(app) is False
+    assert trail.flush(app) is False
     execute_ddl(app, "ALTER TABLE hidden RENAME TO audit_events")
     assert names(app) == ["thing_failed"]
 
@@ -259,18 +259,17 @@ def execute_ddl(app: Flask, statement: str) -> None:
 
 
 def test_the_buffer_is_bounded(app: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit_trail, "PAUSE", 60)
+    monkeypatch.setattr(trail, "PAUSE", 60)
     with app.app_context():
-        for number in range(audit_trail.MOST + 50):
+        for number in range(trail.MOST + 50):
             audit.event("thing_failed", number=number)
-    audit_trail.flush(app)
+    trail.flush(app)
     with app.app_context():
         count = db.session.scalar(db.select(db.func.count()).select_from(AuditEvent))
         oldest = min(
-            int(json.loads(one.fields)["number"])
-            for one in audit_events.newest(limit=audit_trail.MOST + 50)
+            int(json.loads(one.fields)["number"]) for one in rows.newest(limit=trail.MOST + 50)
         )
-    assert count == audit_trail.MOST
+    assert count == trail.MOST
     assert oldest == 50
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from sso import audit, audit_trail, create_app
+from sso import audit, create_app
+from sso.audit import trail
 from sso.extensions import db
 from sso.jobs import audit_chain, audit_resealing
 from sso.jobs.audit_seals import ChainBroken
@@ -27,7 +28,7 @@ def others(app: Flask) -> Iterator[tuple[Flask, Flask]]:
     ]
     yield made[0], made[1]
     for one in made:
-        audit_trail.flush(one)  # before the next test has tables of the same names
+        trail.flush(one)  # before the next test has tables of the same names
         with one.app_context():
             db.session.remove()
             db.engine.dispose()
@@ -130,7 +131,7 @@ def test_the_other_way_round(app: Flask, both: Flask) -> None:
     step(both)
     assert reencrypt(back).exit_code == 0
     assert verify(app) == []
-    audit_trail.flush(back)
+    trail.flush(back)
     with back.app_context():
         db.engine.dispose()
 
@@ -214,9 +215,9 @@ def test_a_secret_key_that_is_lost(app: Flask, new: Flask) -> None:
 
 def test_the_old_key_forges_nothing_afterwards(app: Flask, both: Flask, new: Flask) -> None:
     """The thief seals a changed event with the key that leaked, and the ends, too."""
+    from sso.crypto.sealing import derive_key
     from sso.jobs.audit_seals import seal_of, seal_of_ends
     from sso.models import AuditChain, AuditEvent
-    from sso.sealing import derive_key
 
     happen(app, 5)
     assert verify(app) == []

@@ -11,9 +11,9 @@ import pytest
 from flask import Flask
 from sqlalchemy import text
 
-from sso import endings
 from sso.cli import planning
 from sso.extensions import db
+from sso.services import endings
 from sso.store import codes, logout_deliveries
 from tests.actors import Browser, RelyingParty
 from tests.factories import make_client, make_user

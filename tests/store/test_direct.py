@@ -8,9 +8,10 @@ from flask import Flask
 from sqlalchemy import Executable, bindparam, delete, insert, select, text, update
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
-from sso import clock, transaction
+from sso import clock
 from sso.extensions import db
 from sso.models import BrowserSession, User
+from sso.services import transaction
 from sso.store import prepared
 from sso.store.direct import compiled
 from tests.actors import Browser, RelyingParty

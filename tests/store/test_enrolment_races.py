@@ -8,7 +8,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import func, select
 
-from sso import passwords
+from sso.crypto import passwords
 from sso.endpoints import second_factor
 from sso.extensions import db
 from sso.models import BrowserSession, Passkey, RecoveryCode, User

@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 
 from flask import Flask
 
-from sso import clock, digests
+from sso import clock
+from sso.crypto import digests
 from sso.extensions import db
 from sso.models import Passkey, TotpSecret, User
 from sso.store import factors, passkeys, recovery_codes, totp_secrets

@@ -8,9 +8,10 @@ from uuid import UUID
 
 from flask import Flask
 
-from sso import clock, mail_links
+from sso import clock
 from sso.extensions import db
 from sso.models import Mail, User
+from sso.services import mail_links
 from sso.store import mail_tokens, mails
 from tests.factories import make_user
 

@@ -9,8 +9,9 @@ import pytest
 from flask import Flask
 from sqlalchemy import create_engine, event, inspect, text
 
-from sso import create_app, migrating
+from sso import create_app
 from sso.cli.registration import register_client
+from sso.database import migrating
 from sso.extensions import db
 from sso.jobs.key_rotation import ensure_keys
 from tests.actors import Browser, RelyingParty

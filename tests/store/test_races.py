@@ -13,11 +13,14 @@ import pytest
 from flask import Flask
 from sqlalchemy import func, select, update
 
-from sso import browser_session, clock, endings, keys, passwords
+from sso import clock
+from sso.crypto import keys, passwords
 from sso.extensions import db
 from sso.jobs import key_rotation
 from sso.models import BrowserSession, Grant, SigningKey, Token, User
+from sso.services import endings
 from sso.store import signing_keys, users
+from sso.web import browser_session
 from tests.actors import Browser, RelyingParty
 
 HOUR = timedelta(hours=1)

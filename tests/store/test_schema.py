@@ -12,9 +12,10 @@ from flask import Flask
 from sqlalchemy import inspect, text
 from sqlalchemy.exc import IntegrityError
 
-from sso import create_app, migrating, schema
+from sso import create_app
+from sso.crypto.keys import ALGORITHMS
+from sso.database import migrating, schema
 from sso.extensions import db
-from sso.keys import ALGORITHMS
 from sso.models import Base, KeyState, SigningKey, User
 from sso.store import signing_keys
 from tests.conftest import SECRET_KEY

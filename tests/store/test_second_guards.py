@@ -12,7 +12,7 @@ from flask import Flask
 from sqlalchemy import select, update
 
 from sso import clock as sso_clock
-from sso import digests
+from sso.crypto import digests
 from sso.extensions import db
 from sso.flow import narrowing
 from sso.models import BrowserSession, Client, Consent, Grant, Token, User

@@ -13,9 +13,10 @@ from flask import Flask
 from sqlalchemy import func, select
 
 from sso import clock as sso_clock
-from sso import digests, endings
+from sso.crypto import digests
 from sso.extensions import db
 from sso.models import AuthorizationCode, BrowserSession, Grant, User
+from sso.services import endings
 from sso.store import consents, unredeemed
 from tests.actors import Browser, RelyingParty
 from tests.conftest import Clock

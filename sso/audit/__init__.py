@@ -1,0 +1,136 @@
+"""One function for security events: a line on the log, and a row for `audit_trail` to write.
+
+An event that is told before its transaction commits becomes part of it, and is gone if that is
+rolled back; one told after the commit, or without any, is written soon after. Names that end in
+`_failed`, `_refused` or `_limited` are kept whatever happens to the transaction.
+"""
+
+import json
+import logging
+import os
+import pwd
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+from uuid import UUID
+
+from flask import current_app, has_app_context, has_request_context, request
+
+from sso import clock
+from sso.observability import counters
+from sso.observability.redaction import redact
+
+logger = logging.getLogger("sso.audit")
+
+EXTENSION = "sso.audit"
+_KEPT = ("_failed", "_refused", "_limited")
+_operator: ContextVar[str | None] = ContextVar("operator", default=None)
+
+
+@dataclass(frozen=True)
+class Event:
+    """What happened; clean text without secrets."""
+
+    name: str
+    at: datetime
+    user: str | None
+    client: str | None
+    address: str | None
+    browser: str | None
+    fields: dict[str, Any]
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it happened although its transaction was rolled back."""
+        return self.name.endswith(_KEPT)
+
+
+_as_json = json.JSONEncoder(sort_keys=True).encode
+Sink = Callable[[Event], None]
+
+
+def event(name: str, **fields: object) -> None:
+    """Log and record a security event. Pass ids and reasons; never a secret, a code or a token.
+
+    A mapping is what an operator changed, before and after, and is kept in full.
+
+    `user` is a user's id, `client` a `client_id`. The request's address and browser, or the
+    operator at the command line, are added here.
+    """
+    _tell(name, fields, has_row=True)
+
+
+def on_log_alone(name: str, **fields: object) -> None:
+    """As `event`, but without a row in the audit trail (see `own_events`)."""
+    _tell(name, fields, has_row=False)
+
+
+def _tell(name: str, fields: Mapping[str, object], *, has_row: bool) -> None:
+    counters.event(name)
+    shown = {
+        key: _in_full(value) if isinstance(value, Mapping) else clean(value, 200)
+        for key, value in fields.items()
+        if value is not None
+    }
+    if has_request_context():
+        environ = request.environ
+        shown.setdefault("address", clean(environ.get("REMOTE_ADDR") or "", 45))
+        shown.setdefault("browser", clean(environ.get("HTTP_USER_AGENT", ""), 200))
+    if operator := _operator.get():
+        shown.setdefault("operator", operator)
+    text = _as_json(shown)
+    logger.info("%s %s", name, text, extra={"event": name, "fields": shown})
+    sink: Sink | None = current_app.extensions.get(EXTENSION) if has_app_context() else None
+    if sink and has_row:
+        known = {key: shown.pop(key, None) for key in ("user", "client", "address", "browser")}
+        sink(Event(name, clock.now(), fields=shown, **known))
+
+
+@contextmanager
+def acting_as(operator: str | None) -> Iterator[None]:
+    """Name the operator of every event in the block; `None` is nobody."""
+    token = _operator.set(operator)
+    try:
+        yield
+    finally:
+        _operator.reset(token)
+
+
+def system_user() -> str:
+    """The operating system's user that runs this process, and who became it by sudo."""
+    number = os.getuid()
+    try:
+        name = pwd.getpwuid(number).pw_name
+    except KeyError:  # a container may run under a number that has no name
+        name = str(number)
+    asked = os.environ.get("SUDO_USER")
+    return clean(f"{name} (sudo: {asked})" if asked else name, 100)
+
+
+def _in_full(value: object) -> Any:
+    """A value with all that is in it, as JSON has it: an address is known by its query, too."""
+    if isinstance(value, Mapping):
+        return {str(key): _in_full(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_in_full(one) for one in value]
+    if value is None or isinstance(value, bool | int):
+        return value
+    return str(value).replace("\0", "").encode("utf-8", "replace").decode()
+
+
+def clean(value: object, most: int) -> str:
+    """What every log and every database takes."""
+    if isinstance(value, UUID):
+        return str(value)
+    # More than is kept: a secret that is cut short would not be recognised.
+    return _clean_text(str(value)[: most + 600])[:most]
+
+
+@lru_cache(maxsize=512)  # addresses, browsers and scopes come again and again
+def _clean_text(text: str) -> str:
+    text = text.replace("\0", "").encode("utf-8", "replace").decode()
+    return redact(text) if len(text) > 16 else text

@@ -1,0 +1,111 @@
+"""The way to the mail server that `SSO_SMTP_URL` names.
+
+    smtp://host            port 587; STARTTLS when the server offers it
+    smtp://host?starttls=required   no mail without TLS and a certificate that verifies
+    smtp://host?starttls=never      not even when it is offered
+    smtps://host           port 465; TLS from the first byte
+
+A name and a password (`user:password@`, percent-encoded) are never sent in clear, but on this
+machine or with `starttls=never`. Where one is given, the certificate has to verify.
+"""
+
+import smtplib
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from sso.config.addresses import is_loopback
+
+TIMEOUT = 10  # seconds for each answer of the server
+OFFERED, REQUIRED, NEVER = "offered", "required", "never"
+
+
+class NoTls(smtplib.SMTPException):
+    """The server offers no TLS where it is needed."""
+
+
+@dataclass(frozen=True)
+class MailServer:
+    """Where mail goes, and how."""
+
+    host: str
+    port: int
+    implicit_tls: bool
+    starttls: str
+    user: str | None
+    password: str
+
+
+def parse(url: str) -> MailServer:
+    """Read an address of a mail server. Raises `ValueError` with the mend."""
+    try:
+        parts = urlsplit(url)
+        given_port = parts.port
+    except ValueError:  # whose words may be a part of the password
+        raise ValueError("its port is no number; percent-encode the password") from None
+    if parts.scheme not in ("smtp", "smtps") or not parts.hostname:
+        raise ValueError("give an address such as smtp://host:port")
+    implicit = parts.scheme == "smtps"
+    given = dict(parse_qsl(parts.query, keep_blank_values=True))
+    starttls = given.pop("starttls", OFFERED)
+    if given or parts.path.strip("/") or parts.fragment:
+        raise ValueError("only ?starttls=… may stand behind the host; remove the rest")
+    if starttls not in (OFFERED, REQUIRED, NEVER) or (implicit and "starttls" in parts.query):
+        raise ValueError("give ?starttls=required, ?starttls=never or smtps:// without it")
+    return MailServer(
+        host=parts.hostname,
+        port=given_port or (465 if implicit else 587),
+        implicit_tls=implicit,
+        starttls=starttls,
+        user=unquote(parts.username) if parts.username else None,
+        password=unquote(parts.password or ""),
+    )
+
+
+@contextmanager
+def connected(server: MailServer) -> Iterator[smtplib.SMTP]:
+    """An open connection, secured and signed in as the address says.
+
+    Raises `OSError` and `smtplib.SMTPException`.
+    """
+    connection: smtplib.SMTP
+    if server.implicit_tls:
+        connection = smtplib.SMTP_SSL(
+            server.host, server.port, timeout=TIMEOUT, context=ssl.create_default_context()
+        )
+    else:
+        connection = smtplib.SMTP(server.host, server.port, timeout=TIMEOUT)
+    try:
+        connection.ehlo_or_helo_if_needed()
+        if not server.implicit_tls:
+            _secure(connection, server)
+        if server.user is not None:
+            connection.login(server.user, server.password)
+        yield connection
+        connection.quit()
+    finally:
+        connection.close()
+
+
+def _secure(connection: smtplib.SMTP, server: MailServer) -> None:
+    if server.starttls == NEVER:
+        return
+    if connection.has_extn("starttls"):
+        connection.starttls(context=_context(server))
+        connection.ehlo()
+    elif server.starttls == REQUIRED:
+        raise NoTls("the server offers no STARTTLS, and it is required")
+    elif server.user is not None and not is_loopback(server.host):
+        # Somebody on the way may have cut the offer out to read the password.
+        raise NoTls("the server offers no STARTTLS; the password is not sent in clear")
+
+
+def _context(server: MailServer) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    if server.starttls == OFFERED and server.user is None:
+        # RFC 7435: where TLS is a gift, a certificate that nobody vouches for beats none.
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context

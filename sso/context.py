@@ -1,0 +1,37 @@
+"""What belongs to the running application: its settings and its key ring."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+import flask
+from flask import Request, current_app
+
+from sso.config.settings import Settings
+
+if TYPE_CHECKING:  # commands do without
+    from sso.crypto.keys import KeyRing
+
+
+def request() -> Request:
+    """The request itself: for where Flask's proxy would look it up again and again."""
+    return cast(Request, cast(Any, flask.request)._get_current_object())
+
+
+def settings() -> Settings:
+    return cast(Settings, current_app.extensions["sso.settings"])
+
+
+def key_ring() -> "KeyRing":
+    return cast("KeyRing", current_app.extensions["sso.keys"])
+
+
+def forget_keys() -> None:
+    """Read the keys again at the next use; a command has no key ring that could be out of date."""
+    if "sso.keys" in current_app.extensions:
+        key_ring().reload()
+
+
+def language() -> str:
+    """The tag of the language of the page that a request asks for; commands have none."""
+    find: Callable[[], str] | None = current_app.extensions.get("sso.language")
+    return find() if find else ""

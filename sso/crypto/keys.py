@@ -1,0 +1,231 @@
+"""The key ring: signing keys imported once per process, noticed again when they change.
+
+Importing an RSA private key costs as much as a hundred signatures, so no request does it.
+"""
+
+import json
+import secrets
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from joserfc import jwt
+from joserfc.errors import JoseError, SecurityWarning
+from joserfc.jwk import ECKey, Key, OKPKey, RSAKey, import_key
+from joserfc.util import urlsafe_b64decode
+
+from sso import clock
+from sso.config.operator_errors import OperatorError
+from sso.crypto import sealing
+from sso.crypto.sealing import SecretKeys
+
+# OIDC applications know the name EdDSA; RFC 9864 would have it called Ed25519.
+warnings.filterwarnings("ignore", message=".*EdDSA.*", category=SecurityWarning)
+
+ALGORITHMS = ("RS256", "ES256", "EdDSA")
+ACCESS_TOKEN_ALGORITHM = "ES256"  # noqa: S105 (an algorithm's name)
+ID_TOKEN_LIFETIME = 3600
+JWKS_MAX_AGE = 300
+RELOAD_AFTER = timedelta(seconds=10)
+_PURPOSE = "signing keys"
+
+
+class SealedKey(Protocol):
+    """What the ring reads of a row of signing_keys."""
+
+    @property
+    def kid(self) -> str: ...
+    @property
+    def alg(self) -> str: ...
+    @property
+    def state(self) -> str: ...
+    @property
+    def public_jwk(self) -> str: ...
+    @property
+    def sealed_private_jwk(self) -> str: ...
+    @property
+    def retired_at(self) -> datetime | None: ...
+
+
+WRONG_SECRET_KEY = (
+    "SSO_SECRET_KEY does not open the signing keys of this database; set it to the one that the "  # noqa: S105
+    "database was used with or, to replace that one, give it as SSO_SECRET_KEY_PREVIOUS and run: "
+    "flask key reencrypt"
+)
+
+
+class KeyUnavailable(OperatorError, RuntimeError):
+    """Nothing can be signed with an algorithm; `str()` says why, with the remedy."""
+
+
+class NoActiveKey(KeyUnavailable):
+    """There is no active key of an algorithm: `flask db upgrade` makes the first ones."""
+
+    def __init__(self) -> None:
+        super().__init__("there is no active signing key; run: flask db upgrade")
+
+
+class CannotDecrypt(KeyUnavailable):
+    """The active key of an algorithm was encrypted with another secret key."""
+
+    def __init__(self) -> None:
+        super().__init__(WRONG_SECRET_KEY)
+
+
+@dataclass(frozen=True)
+class NewKey:
+    """A fresh key, ready to be stored."""
+
+    kid: str
+    alg: str
+    public_jwk: str
+    sealed_private_jwk: str
+
+
+def generate(alg: str, secret_keys: SecretKeys) -> NewKey:
+    """Make a key pair; its `kid` is its thumbprint (RFC 7638)."""
+    key: Key
+    if alg == "RS256":
+        key = RSAKey.generate_key(2048)
+    elif alg == "ES256":
+        key = ECKey.generate_key("P-256")
+    else:
+        key = OKPKey.generate_key("Ed25519")
+    kid = key.thumbprint()
+    public = {**key.as_dict(private=False), "kid": kid, "use": "sig", "alg": alg}
+    private = json.dumps(key.as_dict(private=True)).encode()
+    return NewKey(kid, alg, json.dumps(public), sealing.seal(secret_keys, _PURPOSE, private))
+
+
+def can_open(secret_keys: SecretKeys, row: SealedKey) -> bool:
+    """Whether one of these secret keys is the one that sealed the row's private key."""
+    try:
+        sealing.unseal(secret_keys, _PURPOSE, row.sealed_private_jwk)
+    except sealing.InvalidToken:
+        return False
+    return True
+
+
+def reseal(secret_keys: SecretKeys, row: SealedKey) -> str | None:
+    """The row's private key, sealed with the first secret key; `None` if it is that already.
+
+    Raises `sealing.InvalidToken` when none of them opens it.
+    """
+    return sealing.reseal(secret_keys, _PURPOSE, row.sealed_private_jwk)
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    """One consistent view of the keys; replaced whole, never changed."""
+
+    stamp: frozenset[tuple[str, str]]
+    closed: frozenset[str]
+    active: Mapping[str, Key]
+    public: Mapping[str, tuple[str, Key]]
+    jwks: bytes
+
+
+class KeyRing:
+    """Signs and verifies with the keys that `load` gives."""
+
+    def __init__(
+        self, secret_keys: SecretKeys, load: Callable[[], Iterable[SealedKey]], keep_published: int
+    ) -> None:
+        self._secret_keys = secret_keys
+        self._load = load
+        self._keep_published = timedelta(seconds=keep_published)
+        self._lock = threading.Lock()
+        self._loaded: _Loaded | None = None
+        self._loaded_at: datetime | None = None
+
+    def sign(self, claims: Mapping[str, Any], alg: str, typ: str) -> str:
+        """A JWT signed with the active key. Raises `KeyUnavailable`."""
+        key = self.active(alg)
+        header = {"alg": alg, "kid": key.kid, "typ": typ}
+        return jwt.encode(header, dict(claims), key, algorithms=[alg])
+
+    def active(self, alg: str) -> Key:
+        """The key that signs now. Raises `KeyUnavailable`."""
+        view = self._view()
+        try:
+            return view.active[alg]
+        except KeyError:
+            raise (CannotDecrypt() if alg in view.closed else NoActiveKey()) from None
+
+    def verify(self, token: str, typ: str) -> dict[str, Any] | None:
+        """The claims of a JWT that one of our keys signed, or `None`; times are not checked."""
+        try:
+            header = _header(token)
+            kid = header.get("kid")
+            if header.get("typ") != typ or not isinstance(kid, str):
+                return None
+            found = self._view().public.get(kid)
+            if found is None or header.get("alg") != found[0]:
+                return None
+            return dict(jwt.decode(token, found[1], algorithms=[found[0]]).claims)
+        except (JoseError, ValueError, TypeError, RecursionError):
+            return None
+
+    def jwks(self) -> bytes:
+        """The public key set as JSON (RFC 7517 §5)."""
+        return self._view().jwks
+
+    def reload(self) -> None:
+        """Read the keys again at the next use."""
+        self._loaded_at = None
+
+    def _view(self) -> _Loaded:
+        now = clock.now()
+        loaded, loaded_at = self._loaded, self._loaded_at
+        if loaded is None or loaded_at is None or not loaded_at <= now < loaded_at + RELOAD_AFTER:
+            with self._lock:
+                loaded = self._loaded = self._read(self._loaded)
+                self._loaded_at = now
+        return loaded
+
+    def _read(self, before: _Loaded | None) -> _Loaded:
+        rows = list(self._load())
+        published = [row for row in rows if self._is_published(row)]
+        # The sealed text, too: a key that this process could not open may have been re-encrypted.
+        stamp = frozenset((row.state, row.sealed_private_jwk) for row in rows) | {
+            ("published", row.kid) for row in published
+        }
+        if before is not None and before.stamp == stamp:
+            return before
+        known = {key.kid: key for key in before.active.values()} if before else {}
+        active = {
+            row.alg: known.get(row.kid) or self._private(row)
+            for row in rows
+            if row.state == "active"
+        }
+        return _Loaded(
+            stamp=stamp,
+            closed=frozenset(alg for alg, key in active.items() if key is None),
+            active={alg: key for alg, key in active.items() if key is not None},
+            public={row.kid: (row.alg, import_key(json.loads(row.public_jwk))) for row in rows},
+            jwks=json.dumps({"keys": [json.loads(row.public_jwk) for row in published]}).encode(),
+        )
+
+    def _is_published(self, row: SealedKey) -> bool:
+        return row.retired_at is None or clock.now() < row.retired_at + self._keep_published
+
+    def _private(self, row: SealedKey) -> Key | None:
+        """The private key, or `None` if it was sealed with a secret key that is not ours."""
+        try:
+            clear = sealing.unseal(self._secret_keys, _PURPOSE, row.sealed_private_jwk)
+        except sealing.InvalidToken:
+            return None
+        return import_key({**json.loads(clear), "kid": row.kid})
+
+
+def _header(token: str) -> dict[str, Any]:
+    header = json.loads(urlsafe_b64decode(token.split(".", 1)[0].encode()))
+    return header if isinstance(header, dict) else {}
+
+
+def make_jti() -> str:
+    """A random JWT identifier (RFC 7519 §4.1.7)."""
+    return secrets.token_urlsafe(16)

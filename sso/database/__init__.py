@@ -1,0 +1,125 @@
+"""How the database is opened: SQLite made safe for several processes; PostgreSQL in its file."""
+
+import logging
+import os
+import sqlite3
+import time
+from contextlib import suppress
+from typing import Any, cast
+from weakref import WeakSet
+
+from flask import Flask, current_app
+from sqlalchemy import URL, Engine, create_engine, event
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import SQLAlchemyError
+
+from sso.database import postgresql
+from sso.extensions import db
+
+logger = logging.getLogger("sso.database")
+
+BUSY_TIMEOUT = 15_000  # milliseconds to wait for another process's write
+
+
+def configure(app: Flask, database_url: str) -> None:
+    """Set the engine's options before Flask-SQLAlchemy makes it."""
+    app.config["SQLALCHEMY_DATABASE_URI"] = database_url
+    url = make_url(database_url)
+    if url.get_backend_name() != "sqlite":
+        app.config["SQLALCHEMY_ENGINE_OPTIONS"] = postgresql.engine_options(url)
+    # An exception's text goes to the log; the values of its statement don't.
+    app.config.setdefault("SQLALCHEMY_ENGINE_OPTIONS", {})["hide_parameters"] = True
+
+
+def prepare(app: Flask) -> None:
+    """Hook the engine of this application."""
+    with app.app_context():
+        engine = db.engine
+    app.extensions["sso.reader"] = engine
+    _engines.add(engine)
+    if engine.dialect.name == "sqlite":
+        _prepare_sqlite(engine)
+    else:
+        postgresql.prepare(engine)
+        # The same pool; BEGIN and ROLLBACK are not sent (SQLite has them not unless it writes).
+        app.extensions["sso.reader"] = engine.execution_options(isolation_level="AUTOCOMMIT")
+    app.teardown_appcontext(end_session)  # goes before Flask-SQLAlchemy's own
+
+
+def reader() -> Engine:
+    """The engine for a request that asks for one row and changes nothing."""
+    return cast(Engine, current_app.extensions["sso.reader"])
+
+
+def end_session(_: BaseException | None = None) -> None:
+    """End the transaction of a request. The answer stands, even if the connection is gone."""
+    if not db.session.registry.has():
+        return  # as at userinfo, which needs none
+    try:
+        db.session.remove()
+    except SQLAlchemyError:
+        logger.info("a connection was gone before the end of its transaction")
+        db.session().invalidate()
+
+
+_engines: WeakSet[Engine] = WeakSet()
+
+
+def _forget_connections() -> None:
+    """A process that forks keeps its connections to itself: two on one would mix their answers."""
+    for engine in _engines:
+        engine.dispose(close=False)
+
+
+os.register_at_fork(after_in_child=_forget_connections)
+
+
+def open_engine(database_url: str | URL, **options: Any) -> Engine:
+    """An engine beside the application's; the caller disposes of it."""
+    engine = create_engine(database_url, hide_parameters=True, **options)
+    if engine.dialect.name == "sqlite":
+        _prepare_sqlite(engine)
+    return engine
+
+
+def _prepare_sqlite(engine: Engine) -> None:
+    """WAL and foreign keys; and every transaction that writes begins with BEGIN IMMEDIATE.
+
+    Reads before the first write see what is committed at their moment, as under PostgreSQL's
+    READ COMMITTED; a write waits for its turn instead of failing with "database is locked",
+    which is what a read transaction that turns into a writing one gets. The driver sees to it, for
+    statements that begin with INSERT, UPDATE, DELETE or REPLACE; not for DDL (migrations begin by
+    themselves), savepoints and WITH, which this package therefore does without.
+    """
+
+    @event.listens_for(engine, "do_connect")
+    def keep_to_ourselves(_dialect: object, _record: object, _args: object, named: Any) -> None:
+        # SQLite would make the file as the umask says: often readable for everybody.
+        path = engine.url.database
+        if path and path != ":memory:" and "uri" not in engine.url.query:
+            with suppress(OSError):  # it is there, or SQLite says what is wrong
+                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+
+    @event.listens_for(engine, "connect")
+    def set_pragmas(connection: sqlite3.Connection, _record: object) -> None:
+        connection.isolation_level = "IMMEDIATE"
+        cursor = connection.cursor()
+        cursor.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT}")
+        _switch_to_wal(cursor)
+        cursor.execute("PRAGMA synchronous = NORMAL")
+        cursor.execute("PRAGMA foreign_keys = ON")
+        cursor.close()
+
+
+def _switch_to_wal(cursor: sqlite3.Cursor) -> None:
+    """SQLite waits for nobody when two processes that open a new file switch at once."""
+    last = time.monotonic() + BUSY_TIMEOUT / 1000
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > last:
+                raise
+            time.sleep(0.02)
+        else:
+            return

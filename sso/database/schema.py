@@ -1,0 +1,31 @@
+"""Which schema a database has, and which ones this program knows.
+
+Alembic would tell it, too, but it takes 10 MB that no request has a use for: see `migrating`.
+"""
+
+from functools import cache
+from pathlib import Path
+
+from sqlalchemy import Connection, inspect, text
+
+FOLDER = Path(__file__).resolve().parents[2] / "migrations"
+
+
+@cache
+def known() -> tuple[str, ...]:
+    """This program's revisions, newest first: with them the names of the migrations begin."""
+    files = (FOLDER / "versions").glob("[0-9]*_*.py")
+    return tuple(sorted((file.name.partition("_")[0] for file in files), reverse=True))
+
+
+def newest() -> str | None:
+    """The revision that this program was made for."""
+    return known()[0] if known() else None
+
+
+def revision(connection: Connection) -> str | None:
+    """The revision of a database; `None` before its first migration."""
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    found: str | None = connection.scalar(text("SELECT version_num FROM alembic_version"))
+    return found

@@ -1,0 +1,76 @@
+"""Between a right password and the second factor: not signed in yet.
+
+The value lies in the browser's cookie. It opens one page, the one that asks for the second
+factor, and is worth nothing after ten minutes, a new password, or the end of the sign-in.
+"""
+
+from typing import NamedTuple
+from uuid import UUID
+
+import flask
+
+from sso.crypto import digests
+from sso.mfa import sealed
+from sso.models import User
+from sso.store import mails, users
+
+LIFETIME = 600  # seconds, to look for the phone
+_KEY = "half_way"
+_PURPOSE = "password was right"
+_NOTICE = "half_way_notice"
+
+
+class HalfWay(NamedTuple):
+    """Who has shown the password, and whether to keep them signed in."""
+
+    user: User
+    remember: bool
+
+
+def begin(user: User, remember: bool) -> None:
+    """Note in the browser's cookie that the password was right."""
+    value = [str(user.id), remember, _fingerprint(user)]
+    flask.session[_KEY] = sealed.seal(value, _PURPOSE)
+
+
+def current() -> HalfWay | None:
+    """Who is half way in on this browser, if they may still sign in."""
+    text = flask.session.get(_KEY)
+    found = sealed.unseal(text, _PURPOSE, LIFETIME) if isinstance(text, str) else None
+    if found is None:
+        return None
+    user_id, remember, fingerprint = found[0]
+    user = users.find(UUID(user_id))
+    if user is None or user.disabled_at or not digests.equal(fingerprint, _fingerprint(user)):
+        return None
+    return HalfWay(user, bool(remember))
+
+
+def notice_id() -> UUID | None:
+    """The mail that is owed if the second step in this browser stays undone."""
+    try:
+        return UUID(flask.session.get(_NOTICE, ""))
+    except (ValueError, TypeError, AttributeError):
+        return None
+
+
+def keep_notice(mail_id: UUID | None) -> None:
+    """Remember that mail, so that `finish` can withdraw it."""
+    if mail_id:
+        flask.session[_NOTICE] = str(mail_id)
+
+
+def finish(user: User) -> None:
+    """The second step is done: the mail about it is owed no more. Does not commit."""
+    if mail_id := notice_id():
+        mails.withdraw(mail_id, user.id)
+    flask.session.pop(_NOTICE, None)
+    end()
+
+
+def end() -> None:
+    flask.session.pop(_KEY, None)
+
+
+def _fingerprint(user: User) -> str:
+    return digests.digest(user.password_hash or "")

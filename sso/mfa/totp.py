@@ -1,0 +1,105 @@
+"""Authenticator apps (RFC 6238): six digits, thirty seconds, one step of clock drift each way."""
+
+import logging
+from uuid import UUID
+
+import pyotp
+import segno
+
+from sso import clock, context
+from sso.crypto import digests, sealing
+from sso.mfa import passkeys
+from sso.models import TotpSecret, User
+from sso.store import totp_secrets
+
+logger = logging.getLogger("sso.factors")
+
+STEP = 30  # seconds
+WINDOW = 1  # steps before and after the present one (RFC 6238 §5.2)
+
+
+def new_secret() -> str:
+    """160 random bits in base32."""
+    return pyotp.random_base32(32)
+
+
+def address(secret: str, user: User) -> str:
+    """What the QR code holds: an otpauth address."""
+    return pyotp.TOTP(secret).provisioning_uri(name=user.email, issuer_name=passkeys.rp_id())
+
+
+def qr_code(text: str) -> str:
+    """An SVG element without styles or scripts, black on white whatever the page's colours."""
+    return str(segno.make(text, error="m").svg_inline(scale=4, light="#fff"))
+
+
+def enrol(user_id: UUID, secret: str, code: str) -> bool:
+    """Store the secret if the code is right; that code is used up. Does not commit.
+
+    Raises `IntegrityError` when the user has an app already.
+    """
+    step = matching_step(secret, code)
+    if step is None:
+        return False
+    sealed = sealing.seal(context.settings().secret_keys, _purpose(user_id), secret.encode())
+    now = clock.now()
+    totp_secrets.add(
+        TotpSecret(
+            user_id=user_id, sealed_secret=sealed, last_step=step, created_at=now, last_used_at=now
+        )
+    )
+    return True
+
+
+def accept(user_id: UUID, code: str) -> bool:
+    """Whether the code is right and of a step that was not accepted before. Does not commit."""
+    stored = totp_secrets.find(user_id)
+    if stored is None:
+        return False
+    try:
+        secret = sealing.unseal(
+            context.settings().secret_keys, _purpose(user_id), stored.sealed_secret
+        )
+    except sealing.InvalidToken:
+        logger.error(
+            "SSO_SECRET_KEY does not open the authenticator app's secret of user %s; run: "
+            "flask key reencrypt with SSO_SECRET_KEY_PREVIOUS, or flask user reset-factors",
+            user_id,
+        )
+        return False
+    step = matching_step(secret.decode(), code)
+    return step is not None and totp_secrets.use(user_id, step, clock.now())
+
+
+def reseal(row: TotpSecret) -> str | None:
+    """The row's secret, sealed with the secret key of now; `None` if it is that already.
+
+    Raises `sealing.InvalidToken` when no secret key opens it.
+    """
+    return sealing.reseal(context.settings().secret_keys, _purpose(row.user_id), row.sealed_secret)
+
+
+def is_current(row: TotpSecret) -> bool:
+    """Whether the row is sealed with the secret key of now."""
+    try:
+        sealing.unseal(context.settings().secret_key, _purpose(row.user_id), row.sealed_secret)
+    except sealing.InvalidToken:
+        return False
+    return True
+
+
+def matching_step(secret: str, code: str) -> int | None:
+    """The time step that this code belongs to, of those around now."""
+    code = "".join(code.split())
+    present = clock.timestamp(clock.now()) // STEP
+    generator = pyotp.HOTP(secret)
+    found = None
+    for step in range(present - WINDOW, present + WINDOW + 1):
+        if digests.equal(generator.at(step), code):
+            found = step
+    return found
+
+
+def _purpose(user_id: UUID) -> str:
+    # Bound to the user: a row moved to another user opens nothing.
+    return f"totp secret of {user_id}"

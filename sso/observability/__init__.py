@@ -1,0 +1,1 @@
+"""The log, redaction, counters and tracing."""

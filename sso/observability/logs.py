@@ -1,0 +1,106 @@
+"""Logging: a line each, for people or for programs; what must never reach the log does not."""
+
+import json
+import logging
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from flask import Flask, g, has_request_context
+
+from sso.config.settings import Settings
+from sso.observability.redaction import redact
+
+TEXT = "%(asctime)s %(levelname)s %(name)s %(message)s"
+# Written by us alone, from what is harmless (`audit` has cleaned it); or, as mail without a mail
+# server, meant to be read.
+_AS_IT_IS = frozenset({"sso.access", "sso.audit", "sso.mail"})
+# What would begin a line that nobody wrote.
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_COMMON = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+class TextFormatter(logging.Formatter):
+    """For people: one line, and a traceback below it where there is one."""
+
+    _second: tuple[int, str] = (0, "")
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
+        seconds = int(record.created)
+        if self._second[0] != seconds:  # taken apart once a second instead of at each line
+            self._second = seconds, super().formatTime(record)[:-4]
+        return f"{self._second[1]},{int(record.msecs):03}"
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = super().format(record)
+        request_id = _request_id()
+        return f"{text} [{request_id}]" if request_id else text
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        if record.name not in _AS_IT_IS:
+            record.message = _clean(record.message)
+        return super().formatMessage(record)
+
+    def formatException(self, ei: Any) -> str:
+        return redact(super().formatException(ei))
+
+
+class JsonFormatter(logging.Formatter):
+    """For programs: one JSON object a line, with what `extra` gave beside the message."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        message = record.getMessage()
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": message if record.name in _AS_IT_IS else redact(message),
+        }
+        if request_id := _request_id():
+            line["request_id"] = request_id
+        for name, value in vars(record).items():
+            if name not in _COMMON:
+                line[name] = redact(value) if isinstance(value, str) else value
+        if record.exc_info:
+            line["exception"] = redact(self.formatException(record.exc_info))
+        return json.dumps(line, default=lambda value: redact(str(value)))
+
+
+_OURS = (TextFormatter, JsonFormatter)
+
+
+def configure(app: Flask) -> None:
+    """Our own lines at INFO; Authlib's debug lines, which print live tokens, never."""
+    settings: Settings = app.extensions["sso.settings"]
+    logging.getLogger("authlib").setLevel(logging.INFO)
+    logging.getLogger("sso").setLevel(logging.INFO)
+    root = logging.getLogger()
+    ours = [one for one in root.handlers if isinstance(one.formatter, _OURS)]
+    if not root.handlers:  # else somebody else has decided what happens to lines
+        ours = [logging.StreamHandler()]
+        root.addHandler(ours[0])
+    # Costly at every line, and in no line of ours or gunicorn's (which has %(process)d).
+    logging.logMultiprocessing = logging.logThreads = False
+    for handler in ours:
+        is_json = settings.log_format == "json"
+        handler.setFormatter(JsonFormatter() if is_json else TextFormatter(TEXT))
+
+
+def for_gunicorn(environ: Mapping[str, str]) -> dict[str, Any]:
+    """What makes gunicorn's own lines JSON, too; for its setting `logconfig_dict`."""
+    if environ.get("SSO_LOG_FORMAT") != "json":
+        return {}
+    return {
+        "formatters": {"generic": {"()": JsonFormatter}},
+        "root": {"level": "WARNING", "handlers": ["error_console"]},
+        "loggers": {"gunicorn.error": {"level": "INFO", "handlers": [], "propagate": True}},
+    }
+
+
+def _clean(message: str) -> str:
+    return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], redact(message))
+
+
+def _request_id() -> str | None:
+    return g.get("sso_request_id") if has_request_context() else None

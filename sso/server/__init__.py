@@ -1,0 +1,1 @@
+"""gunicorn: settings, log, signals, and a worker that waits for no client without end."""

@@ -1,0 +1,86 @@
+"""What ends what: one function a cause. Nothing here commits; the cause's transaction does.
+
+The table in the README is this file in words; tests/endpoints/test_what_ends_what.py
+proves it. The order in each function: logout tokens are owed while the grants can still be found.
+"""
+
+from collections.abc import Iterable
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, or_
+
+from sso import audit
+from sso.models import BrowserSession, Client, Grant, User
+from sso.ratelimit import own_events
+from sso.store import consents, grants, logout_deliveries, sessions, users
+
+MOST_SESSIONS = 50  # of one user: anyone who has a password makes no more than can be ended at once
+_AT_ONCE = 500  # sessions named in one statement
+
+
+def session(ended: BrowserSession, reason: str) -> None:
+    """One sign-in, with what hangs on it; `offline_access` outlives it (OIDC Core §11)."""
+    _sessions(ended.user_id, reason, BrowserSession.id == ended.id)
+
+
+def sessions_of_user(user_id: UUID, reason: str, but: UUID | None = None) -> int:
+    """All sign-ins of a user (but for one), with what hangs on them. Tells how many.
+
+    No browser is known for the user's own any more; the one that goes on has to be remembered anew.
+    """
+    users.forget_devices(user_id)
+    others = [BrowserSession.id != but] if but else []
+    return _sessions(user_id, reason, BrowserSession.user_id == user_id, *others)
+
+
+def surplus_of_user(user_id: UUID) -> None:
+    """The oldest sign-ins beyond the most that one person has, with what hangs on them."""
+    if surplus := sessions.surplus(user_id, MOST_SESSIONS):
+        _sessions(user_id, "too_many", BrowserSession.id.in_(surplus[:_AT_ONCE]))
+
+
+def _sessions(user_id: UUID, reason: str, *conditions: ColumnElement[bool]) -> int:
+    # First the sessions: anyone who gets a grant in one of them now waits for us, and gets none.
+    ended = sessions.end(*conditions)
+    for start in range(0, len(ended), _AT_ONCE):
+        some = ended[start : start + _AT_ONCE]
+        logout_deliveries.owe(Grant.session_id.in_(some))
+        grants.end_of_sessions(some, reason)
+    for sid in ended:
+        audit.event("session_ended", user=user_id, sid=sid, reason=reason)
+    return len(ended)
+
+
+def everything_of_user(user_id: UUID, reason: str, but: UUID | None = None) -> None:
+    """All sign-ins and all grants of a user, but for those of one session."""
+    sessions_of_user(user_id, reason, but)
+    if but is None:
+        logout_deliveries.owe(Grant.user_id == user_id, Grant.ended_at.is_(None))
+        grants.end_of_user(user_id, reason)
+    else:
+        other = or_(Grant.session_id.is_(None), Grant.session_id != but)
+        logout_deliveries.owe(Grant.user_id == user_id, Grant.ended_at.is_(None), other)
+        grants.end_of_user_but_session(user_id, but, reason)
+
+
+def consent(user_id: UUID, client_id: str) -> None:
+    """What a user allowed one client: the consent, and every grant."""
+    users.lock(user_id)  # before the consent, as in `grants.add`
+    consents.withdraw(user_id, client_id)
+    _of_user_and_client(user_id, client_id, "consent_withdrawn")
+    own_events.tell("consent_withdrawn", user_id, client=client_id)
+
+
+def lost_memberships(people: Iterable[User], clients: Iterable[Client]) -> None:
+    """What users have at clients that are for groups which they are not in (any more)."""
+    restricted = [client for client in clients if client.groups]
+    for user in people:
+        for client in restricted:
+            if not set(client.groups) & set(user.groups):
+                _of_user_and_client(user.id, client.client_id, "group_lost")
+
+
+def _of_user_and_client(user_id: UUID, client_id: str, reason: str) -> None:
+    meant = (Grant.user_id == user_id, Grant.client_id == client_id)
+    logout_deliveries.owe(*meant, Grant.ended_at.is_(None))
+    grants.end_of_user_and_client(user_id, client_id, reason)

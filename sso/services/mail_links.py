@@ -1,0 +1,94 @@
+"""Links in mails: a random secret that works once, for a while, for one purpose and one address."""
+
+import hashlib
+from datetime import timedelta
+from urllib.parse import urlencode
+
+from sso import clock, context
+from sso.crypto import digests
+from sso.models import MailToken, User
+from sso.store import mail_tokens, users
+
+LIFETIME = timedelta(hours=1)  # of all but invitations
+
+VERIFY, CHANGE_EMAIL, RESET, INVITE, SIGN_UP, ENROLMENT = (
+    "verify", "change_email", "reset", "invite", "sign_up", "enrolment_link",
+)  # fmt: skip
+
+# Where each leads, below the base address.
+_PATHS = {
+    VERIFY: "/verify-email",
+    CHANGE_EMAIL: "/verify-email",
+    RESET: "/new-password",
+    INVITE: "/new-password",
+    SIGN_UP: "/complete-sign-up",
+    ENROLMENT: "/account/factors/link",  # handed over by an operator instead of a mail
+}
+
+
+def make(
+    purpose: str, address: str, user: User | None, lives: timedelta | None = None
+) -> tuple[MailToken, str]:
+    """A new secret, stored as its digest, and the link that carries it.
+
+    `lives`: how long it works, if not as long as all links for this purpose.
+    """
+    secret = digests.make(digests.MAIL)
+    now = clock.now()
+    token = MailToken(
+        digest=digests.digest(secret),
+        purpose=purpose,
+        user_id=user.id if user else None,
+        address=address,
+        bound_to=bond(user),
+        created_at=now,
+        expires_at=now + (lives or lifetime(purpose)),
+    )
+    mail_tokens.add(token)
+    # The base address alone: a Host header is whatever a stranger writes into it.
+    base_url = context.settings().base_url
+    return token, f"{base_url}{_PATHS[purpose]}?{urlencode({'token': secret})}"
+
+
+def lifetime(purpose: str) -> timedelta:
+    """How long a link for this purpose works, from the moment when its mail is written."""
+    if purpose == INVITE:
+        return timedelta(seconds=context.settings().invitation_lifetime)
+    return LIFETIME
+
+
+def find(secret: str, *purposes: str) -> tuple[MailToken, User | None] | None:
+    """What an unused secret is good for; changes nothing (mail scanners open links, too)."""
+    found = mail_tokens.find_live(digests.digest(secret[:200]), purposes)
+    if found is None:
+        return None
+    token, user = found
+    if token.user_id is not None and (user is None or token.bound_to != bond(user)):
+        return None
+    return token, user
+
+
+def use(token: MailToken, user: User | None) -> bool:
+    """Use a link up. False when another request was quicker, or has changed the user meanwhile.
+
+    Nobody else changes the user until the transaction ends.
+    """
+    if not mail_tokens.use(token):
+        return False
+    if token.user_id is None:
+        return True
+    return users.lock(token.user_id) is not None and token.bound_to == bond(user)
+
+
+def end_before_factors(user: User) -> None:
+    """End what was asked for before the first factor, or before a reset. Does not commit.
+
+    The caller has locked the user.
+    """
+    mail_tokens.end_all(user.id, (CHANGE_EMAIL, ENROLMENT))
+
+
+def bond(user: User | None) -> str:
+    """Another one as soon as the user's address or password is another one."""
+    state = f"{user.email}\n{user.password_hash}" if user else ""
+    return "sha256:" + hashlib.sha256(state.encode()).hexdigest()

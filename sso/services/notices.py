@@ -1,0 +1,127 @@
+"""What mails are owed: one function a cause. Nothing here commits; the cause's transaction does.
+
+A worker writes and sends them (`jobs.mail_delivery`). Who is behind an address that a stranger
+typed is not asked here, so that no answer depends on it, neither by its text nor by its time.
+"""
+
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+from sso import audit, clock, context
+from sso.config.email_addresses import domain
+from sso.models import BrowserSession, Mail, User
+from sso.services import emailed_code, mail_links
+from sso.store import mails
+
+# Nobody lives there: RFC 6761 §6.4, and the user with whom `flask doctor` signs in. Other reserved
+# names, such as .test and .local, may be known in the operator's own network.
+_NOWHERE = ("invalid", "sso-doctor.example")
+
+
+def verify(user: User) -> None:
+    """Ask the person behind the address of a user whether it is theirs."""
+    _owe("verify", user.email, user)
+
+
+def invited(user: User) -> None:
+    """Invite a new user to set a password."""
+    _owe("invite", user.email, user)
+
+
+def reset_asked(address: str) -> None:
+    """Somebody has forgotten the password of the account with this address, if there is one."""
+    _owe("reset", address)
+
+
+def sign_up_asked(address: str) -> None:
+    """Somebody wants an account with this address, if there is none."""
+    _owe("sign_up", address)
+
+
+def email_change_asked(user: User, address: str) -> None:
+    """A user wants another address: the new one is asked, the old one is warned."""
+    # Should the password change before the mail is sent, nobody's link is to survive it.
+    _owe("change_email", address, user, bond=mail_links.bond(user))
+    _owe("email_change_asked", user.email, user, new_address=address)
+
+
+def email_changed(user: User, before: str) -> None:
+    """Tell the old address that another one counts from now on."""
+    _owe("email_changed", before, user, new_address=user.email)
+
+
+def password_changed(user: User) -> None:
+    _owe("password_changed", user.email, user)
+
+
+def new_browser(user: User, session: BrowserSession) -> None:
+    """Tell of a sign-in from a browser that this user was never seen in."""
+    details: dict[str, Any] = {"browser": session.browser, "network": session.address}
+    _owe("new_browser", user.email, user, **details, time=session.auth_time.isoformat())
+
+
+def factor_added(user: User, name: str) -> None:
+    """Tell of a new second factor, by a name that its owner knows."""
+    _owe("factor_added", user.email, user, factor=name)
+
+
+def factor_removed(user: User, name: str) -> None:
+    _owe("factor_removed", user.email, user, factor=name)
+
+
+def recovery_codes_made(user: User) -> None:
+    """Tell of a new sheet of recovery codes."""
+    _owe("recovery_codes_made", user.email, user)
+
+
+def recovery_code_used(user: User, left: int) -> None:
+    """Tell of a recovery code that was used, and how many are left."""
+    _owe("recovery_code_used", user.email, user, left=left)
+
+
+def second_step_missing(
+    user: User, browser: str, network: str, after: timedelta, earlier: UUID | None
+) -> UUID | None:
+    """Tell of a right password without the second step, unless that is done in time.
+
+    The mail is sent `after` a while; `mails.withdraw` takes it back. `earlier`: the mail that this
+    browser caused before; while that one waits there is no other. Gives the id of what waits.
+    """
+    if earlier and mails.is_waiting(earlier, user.id):
+        return earlier
+    now = clock.now()
+    details: dict[str, Any] = {
+        "browser": browser[:200],
+        "network": network[:45],
+        "time": now.isoformat(),
+    }
+    return _owe("second_step_missing", user.email, user, due=now + after, **details)
+
+
+def enrolment_code_asked(user: User, session: BrowserSession) -> bool:
+    """Send the code that allows a session to add the first factor; false if there were too many."""
+    bond = emailed_code.bond(user, session.id)
+    details: dict[str, Any] = {"session": str(session.id), "bond": bond}
+    return _owe("enrolment_code", user.email, user, **details) is not None
+
+
+def _owe(
+    kind: str,
+    address: str,
+    user: User | None = None,
+    due: datetime | None = None,
+    **details: Any,
+) -> UUID | None:
+    """The id of the mail that is owed, if it is."""
+    if any(f".{domain(address)}".endswith(f".{nowhere}") for nowhere in _NOWHERE):
+        return None
+    user_id = user.id if user else None
+    details["language"] = context.language()
+    mail = Mail(id=uuid4(), kind=kind, address=address, user_id=user_id, details=details)
+    if due:
+        mail.next_attempt_at = due
+    if mails.add(mail):
+        return mail.id
+    audit.event("mail_limited", kind=kind, user=user_id)
+    return None

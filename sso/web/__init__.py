@@ -1,0 +1,1 @@
+"""What all pages and endpoints share: session, errors, headers, languages, static files."""

@@ -1,0 +1,68 @@
+"""The session cookie: which requests read and set it."""
+
+from copy import copy
+
+from flask import Flask, Request, Response, request
+from flask.sessions import SecureCookieSession, SecureCookieSessionInterface, SessionMixin
+from itsdangerous import BadSignature, URLSafeTimedSerializer
+
+from sso.ratelimit import known_browser
+from sso.web import assets, errors
+
+
+def _without_cookies(app: Flask, path: str) -> bool:
+    return errors.is_api_path(app, path) or path.startswith(assets.path(app))
+
+
+class PageSessions(SecureCookieSessionInterface):
+    """Cookies are for people's browsers: endpoints for programs neither read nor set them.
+
+    Neither do static files, which are the same for everybody.
+    """
+
+    _serializer: URLSafeTimedSerializer | None = None
+
+    def get_signing_serializer(self, app: Flask) -> URLSafeTimedSerializer | None:
+        """Made once: the secret keys do not change while the server runs."""
+        self._serializer = self._serializer or super().get_signing_serializer(app)
+        return self._serializer
+
+    def open_session(self, app: Flask, request: Request) -> SecureCookieSession | None:
+        if _without_cookies(app, request.path):
+            return SecureCookieSession()
+        session = super().open_session(app, request)
+        if session and app.config["SECRET_KEY_FALLBACKS"] and self._is_signed_before(app, request):
+            session.modified = True  # the next answer signs it with the secret key of now
+        return session
+
+    def _is_signed_before(self, app: Flask, request: Request) -> bool:
+        """Whether the cookie was signed with the secret key before this one."""
+        serializer = copy(self.get_signing_serializer(app))
+        assert serializer
+        serializer.secret_keys = serializer.secret_keys[-1:]
+        try:
+            serializer.loads(request.cookies.get(self.get_cookie_name(app), ""))
+        except BadSignature:
+            return True
+        return False
+
+    def save_session(self, app: Flask, session: SessionMixin, response: Response) -> None:
+        if _without_cookies(app, request.path) or not self._may_change_cookies(app):
+            return
+        super().save_session(app, session, response)
+        known_browser.save(response)
+
+    def _may_change_cookies(self, app: Flask) -> bool:
+        """Whether the browser shows its cookie, or asks for a page and so would show one.
+
+        SameSite=Lax withholds the cookie from other sites' forms, frames and images. To set or
+        delete it in the answer would sign the browser out while its session lives on.
+        """
+        if self.get_cookie_name(app) in request.cookies:
+            return True
+        sent = request.headers
+        return (
+            request.method in ("GET", "HEAD")
+            and sent.get("Sec-Fetch-Mode", "navigate") == "navigate"
+            and sent.get("Sec-Fetch-Dest", "document") == "document"
+        )

@@ -1,0 +1,242 @@
+"""The three answers to a fault: a page; a redirect to a proven address; JSON.
+
+A redirect belongs to one place alone, `oauth.authorization_response`, because an address has to
+be proven first (RFC 9700 §4.11).
+"""
+
+import json
+import logging
+import secrets
+from typing import Any
+
+from authlib.oauth2.rfc6749.errors import OAuth2Error
+from flask import Flask, Response, current_app, render_template, request
+from flask_babel import gettext
+from flask_wtf.csrf import CSRFError
+from sqlalchemy.exc import SQLAlchemyError
+from werkzeug.exceptions import HTTPException, TooManyRequests
+
+from sso import context, database
+from sso.config.settings import Settings
+from sso.crypto import keys, passwords
+from sso.database import database_faults
+from sso.process import concurrency
+from sso.ratelimit import limiting, refusals
+from sso.web import proxies
+from sso.words import N_
+
+logger = logging.getLogger("sso.errors")
+
+# What backends call: their faults are JSON. All other addresses are for people.
+API = (
+    "/oauth2/token", "/oauth2/userinfo", "/oauth2/jwks", "/oauth2/revoke", "/oauth2/introspect",
+    "/.well-known/",
+)  # fmt: skip
+_ROOT_API = ("/.well-known/", "/healthz", "/readyz")
+
+
+def is_api() -> bool:
+    """Whether the request's address is for programs."""
+    return is_api_path(current_app, request.path)
+
+
+def is_api_path(app: Flask, path: str) -> bool:
+    """Whether an address is for programs."""
+    if path.startswith(_ROOT_API):
+        return True
+    settings: Settings = app.extensions["sso.settings"]
+    return path.removeprefix(settings.base_path).startswith(API)
+
+
+def page(
+    message: str,
+    *,
+    status: int = 400,
+    title: str | None = None,
+    mend: str | None = None,
+    error: str | None = None,
+    way_on: tuple[str, str] | None = None,
+    for_developers: bool = False,
+    line: str | None = None,
+) -> Response:
+    """A page that says what is wrong; its error id stands in the log too.
+
+    `way_on`: the words and the address of a link, where there is something to try.
+    `for_developers`: message and mend are technical, in English, for who made the application.
+    `line`: what the log has instead of the message.
+    """
+    if error and for_developers:
+        refusals.note_answer(error, line or message)
+    error_id = report(line or message if for_developers else title or message, status, error)
+    body = render_template(
+        "error.html",
+        title=title or gettext("This request cannot be answered"),
+        message=message,
+        mend=mend,
+        for_developers=for_developers,
+        error=error,
+        error_id=error_id,
+        way_on=way_on,
+        home_url=f"{context.settings().base_url}/account",
+    )
+    return Response(body, status=status, mimetype="text/html")
+
+
+def report(message: str, status: int, error: str | None) -> str:
+    """Log what a page says. Gives the id by which the page and the line are found together."""
+    error_id = secrets.token_hex(4)
+    line = "error page %s: %s %s %s: %s"
+    path = refusals.shown_path(request.path)
+    logger.info(line, error_id, status, path, error or "-", message)
+    return error_id
+
+
+def as_json(
+    error: str, description: str, status: int, headers: dict[str, str] | None = None
+) -> Response:
+    """An error as RFC 6749 §5.2 writes it."""
+    refusals.note_answer(error, description)
+    body: dict[str, Any] = {"error": error, "error_description": description}
+    response = Response(json.dumps(body), status=status, mimetype="application/json")
+    response.headers.update({"Cache-Control": "no-store", "Pragma": "no-cache", **(headers or {})})
+    return response
+
+
+def from_oauth(error: OAuth2Error) -> Response:
+    """A protocol error as JSON, with the headers that Authlib gives it."""
+    headers = {name: value for name, value in error.get_headers() if name != "Content-Type"}
+    description = error.get_error_description() or "The request is not valid."
+    return as_json(error.error, description, error.status_code, headers)
+
+
+def init_app(app: Flask) -> None:
+    """Register the answers to what no endpoint foresaw."""
+    app.register_error_handler(CSRFError, _form_expired)
+    app.register_error_handler(HTTPException, _http)
+    app.register_error_handler(TooManyRequests, _too_many)
+    app.register_error_handler(SQLAlchemyError, _database)
+    app.register_error_handler(passwords.Busy, _crowded)
+    app.register_error_handler(keys.KeyUnavailable, _nothing_signs)
+    app.register_error_handler(Exception, _unexpected)
+
+
+def _form_expired(error: CSRFError) -> Response:
+    refusals.note_csrf(error.description or "")
+    if current_app.config["SESSION_COOKIE_NAME"] not in request.cookies:
+        settings = context.settings()
+        if settings.is_https and not request.is_secure:
+            _plain_http.say(request, settings.trusted_proxies)
+            right = settings.base_url.removesuffix(settings.base_path) + _here()
+            return page(
+                gettext(
+                    "This page was opened without https, so your browser did not send its cookie."
+                ),
+                title=gettext("Please open this page with https"),
+                mend=gettext(
+                    "Continue at %(address)s. If you are there already, allow cookies for it.",
+                    address=settings.base_url,
+                ),
+                way_on=(gettext("Open it with https"), right),
+            )
+        return page(
+            gettext("This page needs a cookie, and your browser did not send it."),
+            title=gettext("Please allow cookies"),
+            mend=gettext("Allow cookies for this address, then try again."),
+            way_on=(gettext("Try again"), _here()),
+        )
+    # Left open while another tab signed in or out: the same page again, which leads on from there.
+    return Response(status=303, headers={"Location": _here()})
+
+
+def _here() -> str:
+    """The path and the query of this request."""
+    return request.full_path.rstrip("?")
+
+
+_plain_http = proxies.PlainHttp()
+
+
+_WORDS: dict[int, tuple[str | None, str]] = {
+    404: (N_("There is nothing here"), N_("The server has no page at this address.")),
+    413: (None, N_("The request is too long.")),
+}
+
+
+def _http(error: HTTPException) -> Response:
+    status = error.code or 500
+    description = error.description or error.name
+    if is_api():
+        code = "server_error" if status >= 500 else "invalid_request"
+        response = as_json(code, description.splitlines()[0][:200], status)
+    else:
+        title, words = _WORDS.get(status, (None, N_("The server does not answer such requests.")))
+        response = page(gettext(words), status=status, title=gettext(title) if title else None)
+    for name, value in error.get_headers():
+        if name.lower() not in ("content-type", "content-length"):
+            response.headers[name] = value
+    return response
+
+
+def _too_many(error: TooManyRequests) -> Response:
+    database.end_session()
+    concurrency.sit_out()
+    seconds = int(str(error.retry_after or 60))
+    if is_api():
+        message = error.description or "Too many attempts."
+        response = as_json("temporarily_unavailable", message, 429)
+    else:
+        response = page(
+            limiting.words(seconds),
+            status=429,
+            title=gettext("Please wait a moment"),
+            way_on=(gettext("Try again"), request.full_path.rstrip("?")),
+        )
+    response.headers["Retry-After"] = str(seconds)
+    return response
+
+
+def _database(error: SQLAlchemyError) -> Response:
+    """503 for what passes by itself or by `flask db upgrade`; anything else is a fault of ours."""
+    words = database_faults.passing(error)
+    if words is None:
+        return _unexpected(error)
+    logger.error("database: %s", words)
+    database.end_session()
+    return _broken(503, "temporarily_unavailable", N_("The service cannot be used at the moment."))
+
+
+def _crowded(_: passwords.Busy) -> Response:
+    database.end_session()
+    concurrency.sit_out()
+    response = page(
+        gettext("Very many people are signing in at this moment."),
+        status=503,
+        title=gettext("Please try again"),
+        mend=gettext("Wait a few seconds, then try again."),
+        way_on=(gettext("Try again"), request.full_path.rstrip("?")),
+    )
+    response.headers["Retry-After"] = "5"
+    return response
+
+
+def _nothing_signs(error: keys.KeyUnavailable) -> Response:
+    logger.error("nothing can be signed: %s", error)
+    database.end_session()
+    return _broken(503, "temporarily_unavailable", N_("The service cannot be used at the moment."))
+
+
+def _unexpected(error: Exception) -> Response:
+    logger.error("unexpected fault at %s", request.path, exc_info=error)
+    database.end_session()
+    return _broken(500, "server_error", N_("Something went wrong on the server."))
+
+
+def _broken(status: int, error: str, message: str) -> Response:
+    if is_api():
+        response = as_json(error, message, status)
+    else:
+        title = gettext("Sorry, this did not work")
+        response = page(gettext(message), status=status, title=title, error=error)
+    if status == 503:
+        response.headers["Retry-After"] = "5"
+    return response

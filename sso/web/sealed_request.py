@@ -1,0 +1,122 @@
+"""A waiting authorization request travels in the address, signed and with its time.
+
+Nothing is stored for a visitor who may never sign in; restarts, tabs and nodes cost nothing.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+from itsdangerous import BadData, TimestampSigner, URLSafeTimedSerializer
+
+from sso import clock, context
+
+MAX_AGE = timedelta(hours=24)  # a sign-in page left open overnight still leads on
+MAX_LENGTH = 7000  # an address line may have 8190 bytes (contract §6)
+_TURNED_AWAY = "turned away"
+_DONE = "done"  # among the parameters, where an older version of the program passes it over
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class TooLong(ValueError):
+    """The request does not fit into an address."""
+
+
+@dataclass(frozen=True)
+class SealedRequest:
+    """The parameters as they came, when they came, and what our steps have found out since."""
+
+    parameters: dict[str, str]
+    asked_at: datetime | None = None  # None: it comes in just now
+    signed_in_at: datetime | None = None  # by a form of this request, as is the next
+    consented_at: datetime | None = None
+    selected: str | None = None
+    selected_at: datetime | None = None
+    denied: bool = False  # by the user, on the consent page
+    turned_away: bool = False  # comes back from the page about a missing group
+
+
+def seal(waiting: SealedRequest) -> str:
+    """Sign a request. Raises `TooLong`, but never for one that was sealed before.
+
+    What our steps find out adds some 200 characters at the most, for which an address has room.
+    """
+    waiting = replace(waiting, asked_at=waiting.asked_at or clock.now())
+    text = _sealed(waiting)
+    bare = SealedRequest(waiting.parameters, waiting.asked_at)
+    if len(text) > MAX_LENGTH and len(_sealed(bare)) > MAX_LENGTH:
+        raise TooLong
+    return text
+
+
+def _sealed(waiting: SealedRequest) -> str:
+    parameters = waiting.parameters
+    if waiting.signed_in_at or waiting.consented_at:
+        done = (waiting.signed_in_at, waiting.consented_at)
+        parameters = {**parameters, _DONE: " ".join(str(at and _micros(at)) for at in done)}
+    selected = None
+    if waiting.selected and waiting.selected_at:
+        selected = [waiting.selected, _micros(waiting.selected_at)]
+    # One place for both, because an older version of the program reads four.
+    refusal = _TURNED_AWAY if waiting.turned_away else waiting.denied
+    asked = waiting.asked_at and _micros(waiting.asked_at)
+    sealed = _serializer().dumps([parameters, asked, selected, refusal])
+    return sealed if isinstance(sealed, str) else sealed.decode()
+
+
+def unseal(text: str) -> SealedRequest | None:
+    """The request, or `None` when it was not sealed by us or came in longer ago than `MAX_AGE`.
+
+    Each step seals it again: the time of the seal would let it live as long as it is used.
+    """
+    found = expired(text)
+    if found is None or found.asked_at is None or clock.now() - found.asked_at > MAX_AGE:
+        return None
+    return found
+
+
+def expired(text: str) -> SealedRequest | None:
+    """A request that we sealed, however old: an old one is only good for a way back."""
+    try:
+        parameters, micros, selected, refusal = _serializer().loads(text)
+    except (BadData, ValueError):
+        return None
+    # The version before sealed the chosen user without the time: then it is asked once more.
+    user_id, chosen = selected if isinstance(selected, list) else (None, None)
+    selected_at = None if chosen is None else _moment(chosen)
+    done = parameters.pop(_DONE, "None None").split()
+    signed_in_at, consented_at = (None if at == "None" else _moment(int(at)) for at in done)
+    return SealedRequest(
+        parameters,
+        _moment(micros),
+        signed_in_at,
+        consented_at,
+        user_id,
+        selected_at,
+        denied=refusal is True,
+        turned_away=refusal == _TURNED_AWAY,
+    )
+
+
+def _micros(moment: datetime) -> int:
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def _moment(micros: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=micros)
+
+
+class _Signer(TimestampSigner):
+    """Takes the time from our clock."""
+
+    def get_timestamp(self) -> int:
+        return clock.timestamp(clock.now())
+
+
+def _serializer() -> URLSafeTimedSerializer:
+    # ensure_ascii: a `state` that is not UTF-8 travels as surrogates, which only escapes can hold.
+    return URLSafeTimedSerializer(
+        context.settings().signing_secrets,
+        salt="authorization request",
+        signer=_Signer,
+        serializer_kwargs={"ensure_ascii": True},
+    )
