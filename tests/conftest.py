@@ -54,29 +54,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
 
 
-@pytest.fixture(autouse=True)
-def _cheap_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Passwords hash cheaply."""
-    cheap = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
-    monkeypatch.setattr(passwords, "hasher", cheap)
-    passwords._nobody.cache_clear()
-
-
 @cache
 def _import_once(jwk: str) -> Key:
     return import_key(json.loads(jwk))
 
 
-@pytest.fixture(autouse=True)
-def _import_keys_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The signing keys of the template are in every database; checking an RSA key takes long."""
-    monkeypatch.setattr(keys, "import_key", lambda jwk: _import_once(json.dumps(jwk)))
+@pytest.fixture(autouse=True, scope="session")
+def _quick() -> Iterator[None]:
+    """Passwords hash cheaply, signing keys are checked once, who is refused is told at once."""
+    with pytest.MonkeyPatch.context() as patch:
+        cheap = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+        patch.setattr(passwords, "hasher", cheap)
+        patch.setattr(keys, "import_key", lambda jwk: _import_once(json.dumps(jwk)))
+        patch.setattr(concurrency, "MOMENT", 0)
+        yield
 
 
 @pytest.fixture(autouse=True)
-def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who is refused is told at once."""
-    monkeypatch.setattr(concurrency, "MOMENT", 0)
+def _forget_nobody() -> None:
+    """The hash for unknown users is of the hasher of this test."""
+    passwords._nobody.cache_clear()
 
 
 # Most tests run on SQLite, and with TEST_DATABASE=postgresql on PostgreSQL.
@@ -141,11 +138,31 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path | Rows]:
 @pytest.fixture
 def database_url(template: Path | Rows, tmp_path: Path) -> str | None:
     """A database as after the migration; `None` is the default, a file in the instance folder."""
+    return fresh_database(template, tmp_path)
+
+
+def fresh_database(template: Path | Rows, instance: Path) -> str | None:
     if isinstance(template, Path):
-        shutil.copy(template, tmp_path / "sso.db")
+        shutil.copy(template, instance / "sso.db")
         return None
     template.restore()
     return template.url
+
+
+def application(environ: dict[str, str], instance: Path) -> Flask:
+    app = create_app(environ, instance)
+    app.config["TESTING"] = True
+    app.jinja_env.bytecode_cache = COMPILED
+    # As in production: a fault becomes an answer, which the tests then look at.
+    app.config["PROPAGATE_EXCEPTIONS"] = False
+    return app
+
+
+def dispose(app: Flask) -> None:
+    if ON_POSTGRESQL:  # the next test has the same database
+        trail.flush(app)
+    with app.app_context():
+        db.engine.dispose()
 
 
 def _compile_once(compile_builder: Any) -> Any:
@@ -196,20 +213,12 @@ def make_app(database_url: str | None, tmp_path: Path) -> Iterator[Callable[...,
     made = []
 
     def make(**environ: str) -> Flask:
-        app = create_app({**environ_of(database_url), **environ}, tmp_path)
-        app.config["TESTING"] = True
-        app.jinja_env.bytecode_cache = COMPILED
-        # As in production: a fault becomes an answer, which the tests then look at.
-        app.config["PROPAGATE_EXCEPTIONS"] = False
-        made.append(app)
-        return app
+        made.append(application({**environ_of(database_url), **environ}, tmp_path))
+        return made[-1]
 
     yield make
     for app in made:
-        if ON_POSTGRESQL:  # the next test has the same database
-            trail.flush(app)
-        with app.app_context():
-            db.engine.dispose()
+        dispose(app)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import ast
 import subprocess
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -32,9 +33,14 @@ def name_of(path: Path) -> str:
 MODULES = {name_of(path): path for path in FILES}
 
 
+@cache
+def nodes(path: Path) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(path.read_text())))
+
+
 def imports(path: Path) -> Iterator[str]:
     """The modules that a file imports."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -78,11 +84,7 @@ def test_nothing_imports_in_a_circle() -> None:
 
 @pytest.mark.parametrize("module", MODULES)
 def test_only_who_owns_the_transaction_commits(module: str) -> None:
-    calls = [
-        node.attr
-        for node in ast.walk(ast.parse(MODULES[module].read_text()))
-        if isinstance(node, ast.Attribute)
-    ]
+    calls = [node.attr for node in nodes(MODULES[module]) if isinstance(node, ast.Attribute)]
     assert "commit" not in calls or room(module) in COMMITTERS or module == TRANSACTION
 
 

@@ -1,6 +1,7 @@
 """Every parameter of every endpoint, sent wrong: no 500, no unproven redirect, nothing written."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import parse_qsl, quote_plus, unquote_to_bytes, urlsplit
 
 import pytest
@@ -15,7 +16,10 @@ from sso.flow.request import PARAMETERS
 from sso.models import AuthorizationCode, Client, Consent, Grant, Token, User
 from sso.oauth.end_session import PARAMETERS as END_SESSION_PARAMETERS
 from sso.oauth.request import TOKEN_FIELDS, TOKEN_HINT_FIELDS
+from sso.ratelimit.limit_storage import LimitStorage
 from tests.actors import BASE, ISSUER, ORIGIN, Browser, RelyingParty
+from tests.conftest import Rows, application, dispose, environ_of, fresh_database
+from tests.factories import make_client, make_user
 
 BAD = {
     "empty": b"",
@@ -39,6 +43,31 @@ def encode(pairs: list[tuple[str, bytes]]) -> str:
 
 def as_bytes(values: dict[str, str]) -> dict[str, bytes]:
     return {name: value.encode() for name, value in values.items()}
+
+
+@pytest.fixture(scope="module")
+def _app(template: Path | Rows, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flask]:
+    """One for all tests here, which write nothing."""
+    instance = tmp_path_factory.mktemp("bad-input")
+    made = application(environ_of(fresh_database(template, instance)), instance)
+    yield made
+    dispose(made)
+
+
+@pytest.fixture
+def app(_app: Flask) -> Flask:
+    _app.extensions["sso.limits"] = LimitStorage(None)
+    return _app
+
+
+@pytest.fixture(scope="module")
+def user(_app: Flask) -> User:
+    return make_user(_app)
+
+
+@pytest.fixture(scope="module")
+def client(_app: Flask) -> RelyingParty:
+    return make_client(_app)
 
 
 @pytest.fixture(autouse=True)
