@@ -28,11 +28,8 @@ COMMANDS = (
 )
 
 
-@pytest.fixture
-def app(request: pytest.FixtureRequest, app: Flask) -> Flask:
-    if app.config["SQLALCHEMY_DATABASE_URI"].startswith("sqlite"):
-        pytest.skip("SQLite has one writer at a time")
-    return app
+# SQLite has one writer at a time.
+pytestmark = pytest.mark.parametrize("database", ["postgresql"], indirect=True)
 
 
 @pytest.fixture
