@@ -1,3 +1,3 @@
 """Read by `gunicorn wsgi:app` by itself."""
 
-from sso.gunicorn_conf import *  # noqa: F403 (the names are gunicorn's settings)
+from sso.server.gunicorn_conf import *  # noqa: F403 (the names are gunicorn's settings)

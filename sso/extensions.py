@@ -1,4 +1,4 @@
-"""Flask extensions, unbound; no logic. Those for pages are in `web_extensions`."""
+"""Flask extensions, unbound; no logic. Those for pages are in `web.web_extensions`."""
 
 from flask_sqlalchemy import SQLAlchemy
 

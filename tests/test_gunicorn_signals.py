@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 # What is registered first runs first in the child: there the signal comes before all else.
 STRUCK = """
 import os, signal, sys, time
-from sso import gunicorn_signals
+from sso.server import gunicorn_signals
 
 stop = signal.Signals[sys.argv[1]]
 noted = []

@@ -103,7 +103,7 @@ def test_a_signal_in_the_midst_of_another(tmp_path: Path) -> None:
     """A handler interrupts the main thread wherever it is: with the lock of its event, too."""
     log = tmp_path / "log"
     code = (
-        "import signal; from threading import Event; from sso import stop_signals\n"
+        "import signal; from threading import Event; from sso.process import stop_signals\n"
         "stop = Event(); stop_signals.call(stop.set)\n"
         "with stop._cond:\n"
         " for _ in range(100_000): signal.raise_signal(signal.SIGINT)\n"  # more than a pipe holds

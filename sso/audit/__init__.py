@@ -1,4 +1,4 @@
-"""One function for security events: a line on the log, and a row for `audit_trail` to write.
+"""One function for security events: a line on the log, and a row for `trail` to write.
 
 An event that is told before its transaction commits becomes part of it, and is gone if that is
 rolled back; one told after the commit, or without any, is written soon after. Names that end in

@@ -55,8 +55,8 @@ def is_in(answer: requests.Response) -> bool:
 # As shipped, but that a fifth of the failures is free: the test is over sooner.
 SOONER = """
 from dataclasses import replace
-from sso import limiting
-from sso.gunicorn_conf import *
+from sso.ratelimit import limiting
+from sso.server.gunicorn_conf import *
 
 fewer = replace(limiting.SIGN_IN.address, free=limiting.SIGN_IN.address.free // 5)
 limiting.SIGN_IN = replace(limiting.SIGN_IN, address=fewer)

@@ -131,7 +131,7 @@ def backend(app: Flask) -> int:
 
 SLOW_WORKER = """
 import time
-from sso.gunicorn_conf import *
+from sso.server.gunicorn_conf import *
 
 def post_fork(_, worker):
     if worker.age == 2:

@@ -17,8 +17,8 @@ MANY = 240  # more than a worker has threads
 DEADLINE = 4
 
 CONFIGURATION = f"""
-from sso import gunicorn_worker
-from sso.gunicorn_conf import *
+from sso.server import gunicorn_worker
+from sso.server.gunicorn_conf import *
 gunicorn_worker.ARRIVAL = {DEADLINE}
 gunicorn_worker.SENDING = {DEADLINE}
 """
