@@ -49,7 +49,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is slow; the files that take longest come first, so that none is left to the end."""
+    """Mark what is slow; what takes longest comes first, so that none of it is left to the end."""
     longest = ("production", "browser")
     items.sort(key=lambda item: item.path.relative_to(TESTS).parts[0] not in longest)
     for item in items:
