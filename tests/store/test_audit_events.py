@@ -165,7 +165,9 @@ def test_another_secret_key_does_not_fit(app: Flask) -> None:
     happen(app, 2)
     verify(app)
     app.extensions["sso.settings"] = _with_key(app, "another secret key than the one before it")
-    assert "SSO_SECRET_KEY" in verify(app)[0]
+    refused = app.test_cli_runner().invoke(args=["audit", "verify"])
+    assert refused.exit_code == 1
+    assert "SSO_SECRET_KEY" in refused.stderr
 
 
 def _with_key(app: Flask, key: str) -> object:
