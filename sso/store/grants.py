@@ -55,7 +55,6 @@ _VISIT = (
         BrowserSession.ended_at.is_(None),
         User.updated_at == bindparam("user_seen"),
         User.disabled_at.is_(None),
-        unredeemed.COUNT.scalar_subquery() < unredeemed.MOST,
     )
 )
 _BY_CONSENT = _VISIT.join(
@@ -71,14 +70,17 @@ _IN_ORDER = (
     .where(User.id == bindparam("user_id"), BrowserSession.id == bindparam("session_id"))
     .with_for_update(key_share=True, of=(_USERS, _SESSIONS))
 )
-_ADD, _ADD_BY_CONSENT = (
+_FEW = ~unredeemed.ARE_MANY
+_ADD, _ADD_ONE_OF_MANY, _ADD_BY_CONSENT, _ADD_ONE_OF_MANY_BY_CONSENT = (
     insert(_GRANTS)
     # Nobody ends them until we commit; who waits for that finds the new grant, and ends it, too.
     # Not FOR SHARE: two tabs would hold it together, and then each wait to note its visit.
     .from_select(_NEW, state.with_for_update(key_share=True, of=of), include_defaults=False)
     .execution_options(preserve_rowcount=True)  # SQLAlchemy keeps it for UPDATE and DELETE alone
     for state, of in (
+        (_VISIT.where(_FEW), (_USERS, _SESSIONS)),
         (_VISIT, (_USERS, _SESSIONS)),
+        (_BY_CONSENT.where(_FEW), (_USERS, _SESSIONS, _CONSENTS)),
         (_BY_CONSENT, (_USERS, _SESSIONS, _CONSENTS)),
     )
 )
@@ -107,14 +109,15 @@ def add(
         "codes_since": codes_since,
         **columns,
     }
-    statement = _ADD
+    add, add_one_of_many = _ADD, _ADD_ONE_OF_MANY
     if consent_seen is not None:
-        statement, values["consent_seen"] = _ADD_BY_CONSENT, consent_seen
-    is_added = prepared.changed(statement, values) or (
-        unredeemed.are_too_many(columns["user_id"], codes_since)
+        add, add_one_of_many = _ADD_BY_CONSENT, _ADD_ONE_OF_MANY_BY_CONSENT
+        values["consent_seen"] = consent_seen
+    is_added = prepared.changed(add, values) or (
+        unredeemed.are_many(columns["user_id"], codes_since)
         and _lock_in_order(values)
         and unredeemed.drop_oldest(columns["user_id"], codes_since)
-        and prepared.changed(statement, values)
+        and prepared.changed(add_one_of_many, values)
     )
     return grant_id if is_added else None
 

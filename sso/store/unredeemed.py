@@ -7,7 +7,7 @@ oldest ones, which no application will come back for; nobody is refused, and not
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import bindparam, delete, func, literal, select
+from sqlalchemy import bindparam, delete, exists, func, literal, select
 
 from sso.models import AuthorizationCode, Grant
 from sso.store import prepared
@@ -22,19 +22,32 @@ _ARE_UNREDEEMED = (
     & (_GRANTS.c.created_at > bindparam("codes_since"))
     & _CODES.c.used_at.is_(None)
 )
-COUNT = select(func.count()).select_from(
+_COUNT = select(func.count()).select_from(
     select(_CODES.c.digest)
     .select_from(_WITH_CODES)
     .where(_ARE_UNREDEEMED)
     .limit(literal(MOST))
     .subquery()
 )
-"""How many codes of `user_id` wait that were made after `codes_since`: up to `MOST` of them."""
+ARE_MANY = exists(
+    select(_GRANTS.c.created_at)
+    .where(_GRANTS.c.user_id == bindparam("user_id"))
+    .where(_GRANTS.c.created_at > bindparam("codes_since"))
+    .order_by(_GRANTS.c.created_at)
+    .limit(1)
+    .offset(MOST - 1)
+)
+"""Whether `user_id` got as many codes since `codes_since`, redeemed or not: the index can tell."""
 
 
-def are_too_many(user_id: UUID, codes_since: datetime) -> bool:
-    """Whether as many codes of a user wait as may."""
-    found = prepared.first(COUNT, {"user_id": user_id, "codes_since": codes_since})
+def are_many(user_id: UUID, codes_since: datetime) -> bool:
+    """Whether a user got so many codes that those which wait have to be counted."""
+    found = prepared.first(select(ARE_MANY), {"user_id": user_id, "codes_since": codes_since})
+    return found is not None and bool(found[0])
+
+
+def _are_too_many(user_id: UUID, codes_since: datetime) -> bool:
+    found = prepared.first(_COUNT, {"user_id": user_id, "codes_since": codes_since})
     return found is not None and found[0] >= MOST
 
 
@@ -44,8 +57,8 @@ def drop_oldest(user_id: UUID, codes_since: datetime) -> bool:
     The caller has locked client, user and session, as everybody does who ends grants. The codes
     come before the grants, as in their redemption; one that is being redeemed is left alone.
     """
-    if not are_too_many(user_id, codes_since):
-        return True  # another request of the user has dropped some
+    if not _are_too_many(user_id, codes_since):
+        return True  # most were redeemed, or another request of the user has dropped some
     on, values = prepared.connection(), {"user_id": user_id, "codes_since": codes_since}
     oldest = (
         select(_CODES.c.grant_id)
