@@ -14,9 +14,9 @@ PASSWORD = "correct horse battery"
 
 def make_user(app: Flask, email: str = "dana@example.com", **more: Any) -> User:
     """A user with the password `PASSWORD`, committed."""
-    more = {"name": "Dana Demo", "password": PASSWORD, "email_verified": True} | more
+    usual: dict[str, Any] = {"name": "Dana Demo", "password": PASSWORD, "email_verified": True}
     with app.app_context():
-        user = create_user(email=email, **more)
+        user = create_user(email=email, **(usual | more))
         db.session.commit()
         db.session.refresh(user)
         db.session.expunge(user)

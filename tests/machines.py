@@ -119,9 +119,9 @@ class Redis(Machine):
 class Node(Server):
     """gunicorn as `python:sso.server.gunicorn_conf` sets it up, started and killed at will."""
 
-    def start(self, *, ready: bool = True) -> None:
+    def start(self, *arguments: str, ready: bool = True) -> None:
         """Start, and wait until it is ready to serve."""
-        command = [sys.executable, "-m", "gunicorn", "-c", CONFIGURATION]
+        command = [sys.executable, "-m", "gunicorn", "-c", CONFIGURATION, *arguments]
         with (self.folder / "gunicorn.log").open("a") as log:
             self.process = subprocess.Popen(
                 [*command, "-b", f"127.0.0.1:{self.port}", "-w", str(self.workers)],

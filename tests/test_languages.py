@@ -53,6 +53,8 @@ def test_a_catalog_is_whole(tag: str) -> None:
         if message.id:
             assert message.string, message.id
             assert not message.fuzzy, message.id
+            assert isinstance(message.id, str)  # none has a plural
+            assert isinstance(message.string, str)
             named = r"%\((\w+)\)s"
             assert set(re.findall(named, message.id)) == set(re.findall(named, message.string))
             braces = r"\{\w+\}"

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from threading import BoundedSemaphore, Event, Semaphore
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 from argon2 import PasswordHasher
@@ -60,7 +60,9 @@ def seen(
     return answers
 
 
-def test_no_more_run_at_once(monkeypatch: pytest.MonkeyPatch, make_app: Any) -> None:
+def test_no_more_run_at_once(
+    monkeypatch: pytest.MonkeyPatch, make_app: Callable[..., Flask]
+) -> None:
     monkeypatch.setattr(concurrency, "RUNNING", 2)
     app, go, running = make_app(), Event(), Semaphore(0)
 

@@ -17,7 +17,9 @@ NEW = "another long password"
 def copy_of(app: Flask, browser: Browser) -> Browser:
     """Another browser with the same cookies."""
     other = Browser(app)
-    for one in browser.http._cookies.values():  # type: ignore[attr-defined]  # there is no other way
+    cookies = browser.http._cookies  # there is no other way
+    assert cookies is not None
+    for one in cookies.values():
         other.http.set_cookie(one.key, one.value, domain=one.domain, path=one.path)
     return other
 

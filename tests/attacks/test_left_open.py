@@ -9,7 +9,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import func, select, update
 
-from sso.endpoints import account
+from sso.crypto import passwords
 from sso.extensions import db
 from sso.models import BrowserSession, Mail, Passkey, User
 from tests.actors import BASE, ORIGIN, Browser, Page
@@ -217,7 +217,7 @@ def test_a_change_under_way_while_the_owner_enrols(
     thief.sign_in()
     thief.open(ACCOUNT)
     enrol = lambda: enrol_totp(owner)  # noqa: E731
-    other = in_between(monkeypatch, account.passwords, "verify", enrol, after=True, seconds=60)
+    other = in_between(monkeypatch, passwords, "verify", enrol, after=True, seconds=60)
     change(thief)
     other.join()
     assert not is_signed_in(thief)
@@ -241,6 +241,7 @@ def test_the_last_two_passkeys_at_the_same_instant(
         ids = [str(one) for one in db.session.scalars(select(Passkey.id))]
         db.session.execute(update(User).values(password_hash=None))
         db.session.commit()
+    assert browser.http._cookies is not None
     cookies = {c.key: c.value for c in browser.http._cookies.values()}
 
     def remove() -> int:

@@ -71,7 +71,11 @@ def compare(
 @pytest.mark.parametrize("unit", UNITS)
 def test_request_lines(http: FlaskClient, unit: str) -> None:
     for path in ("/", f"{BASE}/sign-in?resume=", f"{BASE}/new-password?token="):
-        compare(lambda one, path=path: http.get(path + text(one, LINE)), unit)
+
+        def ask(one: str, path: str = path) -> object:
+            return http.get(path + text(one, LINE))
+
+        compare(ask, unit)
 
 
 @pytest.mark.parametrize("unit", UNITS)
@@ -117,12 +121,11 @@ def test_cookies(http: FlaskClient, unit: str, name: str) -> None:
 def test_proxies_headers(make_app: Callable[..., Flask], unit: str) -> None:
     http = make_app(SSO_TRUSTED_PROXIES="2").test_client(use_cookies=False)
     for name in ("For", "Proto", "Host", "Prefix"):
-        compare(
-            lambda one, name=name: http.get(
-                f"{BASE}/sign-in", headers={f"X-Forwarded-{name}": header(one)}
-            ),
-            unit,
-        )
+
+        def ask(one: str, name: str = name) -> object:
+            return http.get(f"{BASE}/sign-in", headers={f"X-Forwarded-{name}": header(one)})
+
+        compare(ask, unit)
 
 
 @pytest.mark.parametrize("unit", UNITS)

@@ -54,14 +54,13 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[Callable[[], Page
             done = []
             for number, act in enumerate(acts):
                 done.append(pool.submit(act))
+
+                def queued(number: int = number) -> bool:
+                    begun = passwords._under_way + len(passwords._kept)
+                    return begun == number + 1 and queue.qsize() == number
+
                 # One is being checked; the others must stand in the queue, in this order.
-                wait_for(
-                    lambda number=number: (
-                        passwords._under_way + len(passwords._kept) == number + 1
-                        and queue.qsize() == number
-                    ),
-                    "the queue",
-                )
+                wait_for(queued, "the queue")
             gate.open.set()
             pages = [one.result(30) for one in done[:-1]]
             gate.open_to_the_last.set()

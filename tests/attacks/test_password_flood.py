@@ -43,7 +43,7 @@ class Person:
 
     def sign_out(self) -> None:
         """By forgetting the session; the device's cookie stays."""
-        for cookie in list(self.http.cookies):
+        for cookie in list(iter(self.http.cookies)):
             if cookie.name != "sso_known":
                 self.http.cookies.clear(cookie.domain, cookie.path, cookie.name)
 

@@ -8,10 +8,10 @@ from sso.server.gunicorn_conf import *  # noqa: F403 (the names are gunicorn's s
 wsgi_app = "tests.bench.bare:app"
 
 
-def when_ready(server: Any) -> None:
+def when_ready(server: Any) -> None:  # type: ignore[no-redef]  # in place of the server's
     gc.collect()
     gc.freeze()
 
 
-def post_worker_init(worker: Any) -> None:
+def post_worker_init(worker: Any) -> None:  # type: ignore[no-redef]
     pass

@@ -21,6 +21,7 @@ from sqlalchemy import Connection, Engine, bindparam, event, insert, select, upd
 from sso import clock
 from sso.extensions import db
 from sso.models import AuthorizationCode, BrowserSession, Client, Grant, Token, User
+from sso.store import prepared
 from tests.bench import bare
 from tests.bench.places import BARE, EXCHANGE, PLACES, REFRESH, World
 from tests.bench.transport import Answer, Request, in_process
@@ -28,7 +29,8 @@ from tests.bench.transport import Answer, Request, in_process
 WITH_FLOOR = (EXCHANGE, REFRESH)
 
 _CLIENT, _CODE, _GRANT, _SESSION, _TOKEN, _USER = (
-    model.__table__ for model in (Client, AuthorizationCode, Grant, BrowserSession, Token, User)
+    prepared.table(model)
+    for model in (Client, AuthorizationCode, Grant, BrowserSession, Token, User)
 )
 
 _FIND_CLIENT = select(_CLIENT).where(_CLIENT.c.client_id == bindparam("id"))

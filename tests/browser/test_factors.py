@@ -6,7 +6,7 @@ from typing import Any
 
 import pyotp
 import pytest
-from playwright.sync_api import Browser, BrowserContext, CDPSession, Page, expect
+from playwright.sync_api import Browser, BrowserContext, CDPSession, Page, ViewportSize, expect
 
 from tests.browser.conftest import PASSWORD, TORN, press
 from tests.browser.test_accessibility import check
@@ -146,7 +146,7 @@ def test_a_person_who_presses_cancel(page: Page, server: Server, email: str) -> 
 
 def test_axe_finds_nothing(chrome: Browser, server: Server, email: str) -> None:
     """On any page of the second factors, in the dark, on a telephone."""
-    size = {"width": 360, "height": 740}
+    size: ViewportSize = {"width": 360, "height": 740}
     context = chrome.new_context(color_scheme="dark", viewport=size, reduced_motion="reduce")
     page = context.new_page()
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -72,7 +73,7 @@ def worker(server: Server) -> Iterator[None]:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
-    environ = {}
+    environ: dict[str, Any] = {}
     with ExitStack() as stack:
         if request.param == "postgresql":
             environ["SSO_DATABASE_URL"] = stack.enter_context(postgresql())

@@ -109,7 +109,7 @@ def test_a_list_takes_little_time(environ: dict[str, str]) -> None:
 
 def real_commands() -> dict[tuple[str, ...], tuple[str, click.Command]]:
     """Every command of the table: its summary there, and what it leads to."""
-    found = {}
+    found: dict[tuple[str, ...], tuple[str, click.Command]] = {}
     for group, (_, commands) in command_line.GROUPS.items():
         for name, (summary, target) in commands.items():
             found[group, name] = summary, command_line.Lazy(name, summary, target).load()

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from tests.services import Server
 def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
-    environ = {}
+    environ: dict[str, Any] = {}
     with ExitStack() as stack:
         if request.param == "postgresql":
             environ["SSO_DATABASE_URL"] = stack.enter_context(postgresql())

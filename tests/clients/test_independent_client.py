@@ -146,7 +146,8 @@ def test_without_leeway_one_refresh_wins(server: Server, registered: dict[str, A
     """A second server on the same database, strict: one success, and then the family is gone."""
     folder = server.folder / "strict"
     folder.mkdir()
-    environ = {name: server.environ[name] for name in ("SSO_DATABASE_URL", "SSO_SECRET_KEY")}
+    names = ("SSO_DATABASE_URL", "SSO_SECRET_KEY")
+    environ: dict[str, Any] = {name: server.environ[name] for name in names}
     with Server(folder, SSO_REFRESH_TOKEN_LEEWAY="0", **environ).running() as strict:
         session = OAuth2Session(
             registered["client_id"],

@@ -64,7 +64,11 @@ def block(beginning: str) -> str:
 def filled(text: str, **values: str) -> str:
     """The text with a value for each "…" that follows a name."""
     for name, value in values.items():
-        text, count = re.subn(rf"(\b{name}\s*=\s*\"?)…", lambda m, v=value: m[1] + v, text)
+
+        def with_value(found: re.Match[str], value: str = value) -> str:
+            return f"{found[1]}{value}"
+
+        text, count = re.subn(rf"(\b{name}\s*=\s*\"?)…", with_value, text)
         assert count == 1, name
     assert "…" not in text
     return text

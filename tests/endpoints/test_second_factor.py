@@ -9,7 +9,7 @@ from flask import Flask
 from sso.extensions import db
 from sso.models import BrowserSession, User
 from tests.actors import BASE, ORIGIN, Browser, Page, RelyingParty, claims_of
-from tests.authenticator import Authenticator
+from tests.authenticator import Authenticator, options_of
 from tests.conftest import Clock
 from tests.factories import make_client
 from tests.second_factors import (
@@ -18,7 +18,6 @@ from tests.second_factors import (
     enrol_passkey,
     enrol_totp,
     is_signed_in,
-    options_of,
     scan,
     sign_in_by_passkey,
 )

@@ -127,7 +127,7 @@ ALL = (
 )
 TOKENS = "tokens here, offline tokens here, tokens there, offline tokens there"
 EMAIL = ", ".join(f"email of {what}" for what in TOKENS.split(", "))
-CAUSES: dict[str, tuple[Callable[[Scene, Clock], None], str]] = {
+CAUSES: dict[str, tuple[Callable[[Scene, Clock], object], str]] = {
     "sign-out": (lambda s, _: _sign_out(s), f"{MINE}; logout tokens: 1"),
     "sign-out everywhere": (
         lambda s, _: s.account(action="end_all_sessions"),
@@ -193,7 +193,7 @@ CAUSES: dict[str, tuple[Callable[[Scene, Clock], None], str]] = {
     "code reuse": (_code_reuse, "tokens here; logout tokens: 0"),
     "refresh reuse": (_refresh_reuse, "tokens here; logout tokens: 0"),
     "refresh token revoked": (
-        lambda s, _: s.client.revoke(s.here.plain["refresh_token"]),  # type: ignore[func-returns-value]
+        lambda s, _: s.client.revoke(s.here.plain["refresh_token"]),
         "tokens here; logout tokens: 0",
     ),
 }

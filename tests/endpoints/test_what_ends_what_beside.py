@@ -186,7 +186,7 @@ def world(app: Flask, clock: Clock) -> World:
 
 @pytest.mark.parametrize("cause", EFFECTS)
 def test_it_ends_what_it_names_and_nobody_elses(world: World, clock: Clock, cause: str) -> None:
-    act: Callable[[Scene, Clock], None] = CAUSES[cause][0]
+    act: Callable[[Scene, Clock], object] = CAUSES[cause][0]
     act(world, clock)
     assert world.measure() == EFFECTS[cause]
 

@@ -69,8 +69,6 @@ def test_a_header_within_a_header_is_found(
 ) -> None:
     """Should another way in be found, no such mail is sent."""
     monkeypatch.setattr(email_addresses, "ENCODED_WORD", "not looked for")
-    monkeypatch.setattr(
-        mail_writing.BytesHeaderParser, "parsebytes", lambda *_: {"To": "", "X": ""}
-    )
+    monkeypatch.setattr(BytesHeaderParser, "parsebytes", lambda *_: {"To": "", "X": ""})
     with app.app_context(), pytest.raises(mail_writing.CannotBeWritten):
         mail_writing.write(Mail(kind="reset", address=user.email, details={}))

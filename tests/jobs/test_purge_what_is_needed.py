@@ -201,6 +201,7 @@ def test_a_retired_key_is_kept_to_be_looked_up(app: Flask, clock: Clock) -> None
     with app.app_context():
         before = count(app, SigningKey)
         row = db.session.query(SigningKey).filter_by(state=KeyState.ACTIVE).first()
+        assert row is not None
         row.state, row.retired_at = KeyState.RETIRED, sso_clock.now()
         db.session.commit()
     clock.move(days=89)
@@ -242,7 +243,7 @@ def test_what_is_used_again_while_the_purge_looks_stays(
         db.session.commit()
         engine = db.engine
     clock.move(days=9)
-    done = []
+    done: list[int] = []
 
     def note(_c: Any, _cur: Any, statement: str, *_: Any) -> None:
         if statement.startswith("DELETE FROM mails") and not done:

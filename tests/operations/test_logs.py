@@ -22,7 +22,10 @@ PASSWORD = "a password that must not be logged"
 
 @pytest.fixture(scope="module")
 def logging_server(cluster: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    environ = {"SSO_DATABASE_URL": fresh_database(cluster), "SSO_LOG_FORMAT": "json"}
+    environ: dict[str, Any] = {
+        "SSO_DATABASE_URL": fresh_database(cluster),
+        "SSO_LOG_FORMAT": "json",
+    }
     with Server(tmp_path_factory.mktemp("logging"), **environ).running() as server:
         yield server
 

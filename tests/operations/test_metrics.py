@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
@@ -20,7 +21,10 @@ Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 @pytest.fixture(scope="module")
 def watched(cluster: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    environ = {"SSO_DATABASE_URL": fresh_database(cluster), "SSO_METRICS_PORT": str(free_port())}
+    environ: dict[str, Any] = {
+        "SSO_DATABASE_URL": fresh_database(cluster),
+        "SSO_METRICS_PORT": str(free_port()),
+    }
     server = Server(tmp_path_factory.mktemp("watched"), **environ)
     with server.running():
         wait_for(lambda: bool(scraped(server)), "the port for metrics")

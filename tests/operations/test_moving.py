@@ -31,7 +31,7 @@ from sso.audit import trail
 from sso.extensions import db
 from sso.jobs import moving
 from sso.models import Base, Client, User
-from sso.store import everything
+from sso.store import everything, prepared
 from tests.actors import Browser
 from tests.conftest import SECRET_KEY
 from tests.factories import make_client, make_user
@@ -169,7 +169,7 @@ def test_a_fault_half_way_leaves_the_target_empty(
     lived_in: Flask, make_on: Callable[..., Flask], cluster: str
 ) -> None:
     with lived_in.app_context():  # SQLite takes a NUL in a text, PostgreSQL does not
-        db.session.execute(User.__table__.update().values(name="a\0b"))
+        db.session.execute(prepared.table(User).update().values(name="a\0b"))
         db.session.commit()
     target = fresh_database(cluster)
     done = run(lived_in, "db", "copy", target)
@@ -200,10 +200,9 @@ def test_a_backup_is_of_one_moment(
                 with db.engine.begin() as connection:
                     more = {k: v for k, v in user.items() if k != "id"} | new_user
                     more.pop("id")
-                    connection.execute(insert(User.__table__).values(**more))
-                    connection.execute(
-                        insert(Client.__table__).values(**{**client, "client_id": f"c{number}"})
-                    )
+                    connection.execute(insert(prepared.table(User)).values(**more))
+                    new_client = {**client, "client_id": f"c{number}"}
+                    connection.execute(insert(prepared.table(Client)).values(**new_client))
                 written.append(number)
 
     writer = threading.Thread(target=write)

@@ -154,6 +154,11 @@ def _disabled_client(s: Scene) -> None:
     s.client.exchange("x")
 
 
+def _disabled_at_authorize(s: Scene) -> None:
+    s.flask("client", "disable", s.client.client_id)
+    s.browser.authorize(s.client)
+
+
 def _wrong_method(s: Scene) -> None:
     s.flask("client", "update", s.client.client_id, "--auth-method", "client_secret_basic")
     s.client.exchange("x")
@@ -259,9 +264,7 @@ OF_CLIENT: dict[str, tuple[Callable[[Scene], Any], str, str, str, str | None, bo
         "authorization_refused", "invalid_scope",
         "None of the scopes asked for is known and registered for this client.", None, False),
     "disabled client at authorize": (
-        lambda s: (s.flask("client", "disable", s.client.client_id),
-                   s.browser.authorize(s.client)),
-        "authorization_refused", "invalid_client",
+        _disabled_at_authorize, "authorization_refused", "invalid_client",
         "No client with this client_id is registered and enabled.", "disabled client", False),
     "code used twice at once": (
         _used_code, "tokens_refused", "invalid_grant", GENERIC_CODE, "used before", True),

@@ -63,7 +63,10 @@ def collector() -> Iterator[tuple[Collector, str]]:
 
 def test_requests_and_statements(collector: tuple[Collector, str], tmp_path: Path) -> None:
     kept, address = collector
-    environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": address, "OTEL_BSP_SCHEDULE_DELAY": "50"}
+    environ: dict[str, Any] = {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": address,
+        "OTEL_BSP_SCHEDULE_DELAY": "50",
+    }
     with Server(tmp_path, **environ).running() as server:
         kept.spans.clear()
         asked = f"{server.base_url}/oauth2/authorize"

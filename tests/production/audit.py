@@ -3,6 +3,7 @@
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from flask import Flask
 from sqlalchemy import select
@@ -51,7 +52,7 @@ def _compare(
     codes: dict[str, AuthorizationCode],
     tokens: dict[str, Token],
     by_digest: dict[str, Token],
-    grants: dict[object, Grant],
+    grants: dict[UUID, Grant],
 ) -> None:
     """Every answer of 200 stands in the database."""
     code = codes.get(digests.digest(family.code))

@@ -1,6 +1,7 @@
 """A person with a browser and a relying party's backend, over real HTTP, against any node."""
 
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import parse_qs, urljoin, urlsplit
 
 import requests
@@ -43,7 +44,7 @@ class Person:
         }
         return self.go_on("GET", f"{self.base_url}/oauth2/authorize", params=query)
 
-    def go_on(self, method: str, url: str, **content: dict[str, str]) -> str:
+    def go_on(self, method: str, url: str, **content: Any) -> str:
         """From here on to the code."""
         for _ in range(12):
             answer = self.browser.request(

@@ -50,11 +50,8 @@ def configuration(folder: Path, *arguments: str) -> dict[str, str]:
         text=True,
         check=True,
     ).stdout
-    return dict(
-        (part.strip() for part in line.split("=", 1))
-        for line in printed.splitlines()
-        if "=" in line
-    )
+    pairs = (line.split("=", 1) for line in printed.splitlines() if "=" in line)
+    return {name.strip(): value.strip() for name, value in pairs}
 
 
 def test_both_ways_give_the_same(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Event, Thread
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import requests
@@ -255,7 +255,7 @@ def test_without_any_node_the_answer_is_503(site: Site) -> None:
 class From(HTTPAdapter):
     """Speaks from another address of this machine."""
 
-    def init_poolmanager(self, *args: object, **kwargs: object) -> None:
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         super().init_poolmanager(*args, source_address=("127.0.0.9", 0), **kwargs)
 
 

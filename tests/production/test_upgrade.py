@@ -67,11 +67,11 @@ class OldNode(Node):
 
     code: Path
 
-    def flask(self, *arguments: str, stdin: str = "") -> str:
+    def flask(self, *arguments: str, stdin: str = "", **environ: str) -> str:
         done = subprocess.run(
             [sys.executable, "-c", FLASK, *arguments],
             cwd=self.code,
-            env={**self.environ, "PYTHONPATH": str(self.code)},
+            env={**self.environ, "PYTHONPATH": str(self.code), **environ},
             input=stdin,
             capture_output=True,
             text=True,
@@ -80,11 +80,11 @@ class OldNode(Node):
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def start(self, *, ready: bool = True) -> None:
+    def start(self, *arguments: str, ready: bool = True) -> None:
         address = ("-b", f"127.0.0.1:{self.port}", "-w", str(self.workers))
         with (self.folder / "gunicorn.log").open("a") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", GUNICORN, "wsgi:app", *address],
+                [sys.executable, "-c", GUNICORN, "wsgi:app", *arguments, *address],
                 cwd=self.code,
                 env={**self.environ, "PYTHONPATH": str(self.code)},
                 stdout=log,
@@ -151,6 +151,7 @@ def test_nobody_notices(
 def test_a_start_on_an_older_schema_says_what_to_do(make_node: Callable[..., Node]) -> None:
     node = make_node(1)
     older = SCRIPTS.get_revision("head").down_revision
+    assert isinstance(older, str)
     app = application(node)
     with app.app_context():
         migrating.upgrade(revision=older)

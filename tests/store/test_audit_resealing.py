@@ -22,7 +22,7 @@ NEW = "the secret key that comes after the one for tests"
 def others(app: Flask) -> Iterator[tuple[Flask, Flask]]:
     """Programs with the new key on the same database: one knows the first key, too."""
     url = app.config["SQLALCHEMY_DATABASE_URI"]
-    more = ({"SSO_SECRET_KEY_PREVIOUS": SECRET_KEY}, {})
+    more: tuple[dict[str, str], ...] = ({"SSO_SECRET_KEY_PREVIOUS": SECRET_KEY}, {})
     made = [
         create_app({"SSO_SECRET_KEY": NEW, "SSO_DATABASE_URL": str(url), **one}) for one in more
     ]

@@ -8,6 +8,7 @@ from threading import Event, Lock
 from typing import Any
 
 import pytest
+from click.testing import Result
 from flask import Flask
 from sqlalchemy import text
 
@@ -146,7 +147,8 @@ def test_a_deletion_waits_for_who_refers_to_the_client(
     browser = Browser(app)
     browser.sign_in("dana@example.com")
     assert browser.authorize(client).code
-    run, owe, deleting = app.test_cli_runner().invoke, logout_deliveries.owe, []
+    run, owe = app.test_cli_runner().invoke, logout_deliveries.owe
+    deleting: list[Future[Result]] = []
 
     def owe_and_wait(*meant: Any) -> None:
         owe(*meant)

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 from flask import Flask
-from sqlalchemy import Executable, bindparam, delete, insert, select, text, update
+from sqlalchemy import BindParameter, Executable, bindparam, delete, insert, select, text, update
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from sso import clock
@@ -66,7 +66,7 @@ def test_a_connection_that_is_gone_is_sqlalchemys_fault_too(app: Flask) -> None:
 
 
 def test_how_many_rows_were_written(app: Flask, user: User) -> None:
-    changed_at = bindparam("changed_at")
+    changed_at: BindParameter[Any] = bindparam("changed_at")
     named = update(_USERS).values(name="Dana", updated_at=changed_at)
     statement = named.where(_ONE)
     with app.app_context(), transaction.begin() as under_way:

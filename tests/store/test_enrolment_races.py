@@ -9,7 +9,6 @@ from flask import Flask
 from sqlalchemy import func, select
 
 from sso.crypto import passwords
-from sso.endpoints import second_factor
 from sso.extensions import db
 from sso.models import BrowserSession, Passkey, RecoveryCode, User
 from sso.store import factors
@@ -88,7 +87,7 @@ def test_a_sign_in_that_saw_no_factor(
     else:
         thief.open(f"{ORIGIN}{BASE}/sign-in")
     enrol = lambda: owner.submit(code=code_of(secret))  # noqa: E731
-    other = in_between(monkeypatch, second_factor.factors, "has_any", enrol, after=True)
+    other = in_between(monkeypatch, factors, "has_any", enrol, after=True)
     thief.sign_in()
     other.join()
     assert "recovery codes" in owner.page.html

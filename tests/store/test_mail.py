@@ -28,7 +28,7 @@ def test_a_secret_is_used_once(app: Flask) -> None:
 
     def use(_: int) -> bool:
         with app.app_context():
-            token, _ = mail_links.find(secret, mail_links.RESET) or (None, None)
+            token, _user = mail_links.find(secret, mail_links.RESET) or (None, None)
             won = token is not None and mail_tokens.use(token)
             db.session.commit()
             return won

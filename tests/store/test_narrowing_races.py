@@ -166,7 +166,8 @@ def test_a_grant_is_stored_for_the_client_as_it_was_seen(
     make_user(app)
     browser = Browser(app)
     browser.sign_in()
-    real, stored = grants.add, []
+    real = grants.add
+    stored: list[Any] = []
 
     def change() -> None:
         with app.app_context():

@@ -154,8 +154,11 @@ def test_two_tabs_after_lunch(
     """Both get a code, and note their visit of one session, without waiting for each other."""
     one, two = Browser(app), Browser(app)
     one.approve(client)
-    for cookie in one.http._cookies.values():
-        two.http._cookies[cookie._storage_key] = copy(cookie)
+    cookies, copies = one.http._cookies, two.http._cookies
+    assert cookies is not None
+    assert copies is not None
+    for cookie in cookies.values():
+        copies[cookie._storage_key] = copy(cookie)
     monkeypatch.setattr(clock, "source", lambda: datetime.now(UTC) + timedelta(minutes=3))
     both, prolong, met = Barrier(2), browser_session.prolong, []
 

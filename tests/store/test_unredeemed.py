@@ -127,6 +127,8 @@ def test_at_once(app: Flask, user: User, tabs: int) -> None:
     browsers = []
     for _ in range(tabs):
         tab = Browser(app)
+        assert tab.http._cookies is not None
+        assert first.http._cookies is not None
         tab.http._cookies.update(first.http._cookies)
         browsers.append(tab)
     waiting = iter(codes[: 2 * tabs])
