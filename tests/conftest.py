@@ -34,8 +34,7 @@ from tests.actors import Browser, RelyingParty
 from tests.factories import make_client, make_user
 from tests.machines import Postgresql
 from tests.mailbox import Mailbox, MailServer, mail_server
-
-SECRET_KEY = "a secret key for tests, and for tests alone"
+from tests.services import SECRET_KEY as SECRET_KEY
 
 # Tests here need a service, a browser or a server process. Files elsewhere mark themselves.
 SLOW = ("bench", "browser", "clients", "journeys", "operations", "production", "store")

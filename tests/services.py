@@ -1,5 +1,6 @@
 """Real services for tests: gunicorn, Redis, Chromium. All listen on 127.0.0.1."""
 
+import atexit
 import json
 import os
 import random
@@ -7,9 +8,11 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,7 @@ import requests
 from sso.process import stop_signals
 
 ROOT = Path(__file__).resolve().parent.parent
+SECRET_KEY = "a secret key for tests, and for tests alone"
 CONFIGURATION = "python:sso.server.gunicorn_conf"
 CHROMIUM_ARGUMENTS = [
     "--no-sandbox",
@@ -112,7 +116,7 @@ class Server:
             **inherited,
             "SSO_BASE_URL": self.base_url,
             "SSO_DATABASE_URL": f"sqlite:///{folder / 'sso.db'}",
-            "SSO_SECRET_KEY": "a secret key for tests, and for tests alone",
+            "SSO_SECRET_KEY": SECRET_KEY,
             **environ,
         }
 
@@ -148,10 +152,19 @@ class Server:
         registered: dict[str, Any] = json.loads(self.flask("client", "create", *given, "--json"))
         return registered
 
+    def migrate(self) -> None:
+        """Bring the database to the current schema: a new SQLite file is a copy of such a one."""
+        file = self.folder / "sso.db"
+        is_ours = self.environ["SSO_DATABASE_URL"] == f"sqlite:///{file}"
+        if is_ours and self.environ["SSO_SECRET_KEY"] == SECRET_KEY and not file.exists():
+            shutil.copy(_migrated(), file)
+        else:
+            self.flask("db", "upgrade")
+
     @contextmanager
     def running(self, *arguments: str) -> Iterator["Server"]:
         """Migrate, start, wait until ready; stop in the end."""
-        self.flask("db", "upgrade")
+        self.migrate()
         with self.serving(*arguments):
             yield self
 
@@ -208,6 +221,15 @@ class Server:
             return requests.get(f"{self.origin}/readyz", timeout=5).ok
         except (requests.ConnectionError, requests.Timeout):
             return False
+
+
+@cache
+def _migrated() -> Path:
+    """A file as `flask db upgrade` leaves it, made once: the command takes seconds each time."""
+    folder = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    Server(folder).flask("db", "upgrade")
+    return folder / "sso.db"
 
 
 def _answers(port: int) -> bool:

@@ -64,7 +64,7 @@ def ends(process: subprocess.Popen[bytes], how: signal.Signals) -> int | None:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Server:
     made = Server(tmp_path_factory.mktemp("server"), workers=1)
-    made.flask("db", "upgrade")
+    made.migrate()
     return made
 
 

@@ -66,7 +66,7 @@ limiting.SIGN_IN = replace(limiting.SIGN_IN, address=fewer)
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
     server = Server(tmp_path, workers=1, SSO_TRUSTED_PROXIES="1")
-    server.flask("db", "upgrade")
+    server.migrate()
     given = ["--name", "Dana", "--email-verified", "--password-stdin"]
     server.flask("user", "create", "--email", "dana@example.com", *given, stdin=PASSWORD)
     (tmp_path / "sooner.py").write_text(SOONER)

@@ -140,7 +140,7 @@ def test_a_stop_reaches_a_worker_that_is_just_starting(tmp_path: Path) -> None:
     """The other one answers already; without us, gunicorn would wait for graceful_timeout."""
     (tmp_path / "slow.py").write_text(SLOW_WORKER)
     server = Server(tmp_path)
-    server.flask("db", "upgrade")
+    server.migrate()
     with server.serving("-c", str(tmp_path / "slow.py")):
         pass  # stopped within 20 s, or it raises
     assert server.process.returncode == 0
@@ -160,7 +160,7 @@ def descriptors(most: int) -> Iterator[None]:
 def test_connections_that_say_nothing_end_no_worker(tmp_path: Path) -> None:
     """Under the usual limit of 1024: gunicorn takes 1000, and waits for 222 of them in threads."""
     server = Server(tmp_path, workers=1)
-    server.flask("db", "upgrade")
+    server.migrate()
     with ExitStack() as opened:
         with descriptors(1024):
             opened.enter_context(server.serving())
@@ -252,7 +252,7 @@ def test_a_wrong_secret_key_is_told_and_no_crash(tmp_path: Path) -> None:
     """One that does not open the keys of the database; then the key is replaced beside it."""
     node = Node(tmp_path, 1)
     old = node.environ["SSO_SECRET_KEY"]
-    node.flask("db", "upgrade")
+    node.migrate()
     node.environ["SSO_SECRET_KEY"] = "another secret key than that of the database"
     node.start(ready=False)
     try:
