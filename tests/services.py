@@ -6,12 +6,13 @@ import os
 import random
 import shutil
 import socket
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -229,6 +230,8 @@ def _migrated() -> Path:
     folder = Path(tempfile.mkdtemp())
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     Server(folder).flask("db", "upgrade")
+    with closing(sqlite3.connect(folder / "sso.db")) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # all of it is in this one file
     return folder / "sso.db"
 
 

@@ -23,6 +23,11 @@ WORDS = ("=?utf-8?q?", "a", "=0d=0a", "?=", "=", "?", "b", ".")
 names = st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=5)), max_size=12).map("".join)
 
 
+def _storable(text: str) -> str:
+    """Without surrogates and NUL, which no form lets through and PostgreSQL does not store."""
+    return text.encode(errors="ignore").decode().replace("\0", "")
+
+
 @settings(
     max_examples=150,
     deadline=None,
@@ -33,7 +38,7 @@ names = st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=5)), max_si
 @example(name="=?utf-7?q?+2AA-?=")
 def test_a_name_is_no_header_and_stops_no_mail(app: Flask, user: User, name: str) -> None:
     with app.app_context():
-        db.session.get_one(User, user.id).name = name.encode(errors="ignore").decode()
+        db.session.get_one(User, user.id).name = _storable(name)
         written = mail_writing.write(Mail(kind="reset", address=user.email, details={}))
         assert written
         for utf8 in (False, True):
