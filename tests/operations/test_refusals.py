@@ -481,6 +481,13 @@ def test_a_dropped_scope_is_told_once(scene: Scene, lines: AccessLines, run: Any
     assert line.dropped == "groups nonsense"
 
 
+def test_a_fault_that_drops_no_scope_tells_of_none(scene: Scene, run: Any) -> None:
+    scene.browser.authorize(scene.client, scope="openid email", max_age="soon")
+    (row,) = run("audit", "list", "--event", "authorization_refused", "--json")
+    assert row["fields"]["error"] == "invalid_request"
+    assert "dropped" not in row["fields"]
+
+
 def test_the_address_that_was_sent_is_told_without_its_query(scene: Scene, run: Any) -> None:
     scene.browser.authorize(scene.client, redirect_uri="https://books.example/no?code=1#x")
     (row,) = run("audit", "list", "--client", scene.client.client_id, "--json")
