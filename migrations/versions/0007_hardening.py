@@ -33,7 +33,7 @@ def _lock(*tables):
     """Lock all of the tables, or none and try again: never hold one while waiting for another.
 
     Requests that are under way hold locks on some of them and go on to the others, in no one
-    order. A wait in between would be a deadlock, and an error for whoever waits.
+    order. A wait in between would be a deadlock, and an error for the request that waits.
     """
     bind = op.get_bind()
     if bind.dialect.name != "postgresql":

@@ -100,7 +100,7 @@ def _run(port: int, client_port: int, folder: Path, as_json: bool) -> None:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """A second demo would register the application of the first one anew, under its feet."""
+    """A second demo would register the first one's application again, and break it."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("a") as lock:  # given back by the system, however this ends
         try:

@@ -226,7 +226,7 @@ def _answer(validated: Validated, found: decision.Decision) -> Response:
 
 
 def _on(validated: Validated, endpoint: str, waiting: SealedRequest) -> Response:
-    """To a step, or anew to the dispatcher, where the request may be sealed for the first time."""
+    """To a step, or back to the dispatcher; the request may be sealed here for the first time."""
     try:
         return to_step(endpoint, waiting)
     except sealed_request.TooLong:

@@ -15,7 +15,7 @@ TOO_LONG = N_("This is too long.")
 
 
 class SignInForm(FlaskForm):
-    """Email and password (contract §3)."""
+    """Email and password."""
 
     email = EmailField(
         lazy_gettext("Email"),

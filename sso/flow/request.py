@@ -8,7 +8,7 @@ from datetime import datetime
 from sso.flow import claims_parameter, scopes
 from sso.flow.claims_parameter import ClaimsRequest
 
-# Every parameter of contract 2.1; none of them may be repeated.
+# Every parameter that is read; none of them may be repeated.
 PARAMETERS = (
     "response_type", "client_id", "redirect_uri", "state", "scope", "code_challenge",
     "code_challenge_method", "nonce", "prompt", "max_age", "login_hint", "id_token_hint",
@@ -18,7 +18,7 @@ PARAMETERS = (
 
 PROMPTS = frozenset({"none", "login", "consent", "select_account"})
 ONE_FACTOR, TWO_FACTORS = "1", "2"
-ACR_VALUES = (ONE_FACTOR, TWO_FACTORS)  # contract 2.1
+ACR_VALUES = (ONE_FACTOR, TWO_FACTORS)
 RESPONSE_MODES = ("query", "form_post")
 _CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}\Z")
 _MAX_AGE = re.compile(r"[0-9]{1,9}\Z")

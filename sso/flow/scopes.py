@@ -1,6 +1,6 @@
 """The one registry: scope -> claims -> words on the consent page -> metadata.
 
-OIDC Core §5.4 says which claims a scope asks for; `groups` and the contract's `id` and
+OIDC Core §5.4 says which claims a scope asks for; `groups`, `id` and
 `emailVerified` stand beside them.
 """
 
@@ -62,7 +62,7 @@ SCOPES = {
 }  # fmt: skip
 
 DEFAULT_SCOPE = "openid profile email"
-# Userinfo asks for one of these (contract §6).
+# Userinfo asks for one of these.
 USERINFO_SCOPES = ("openid", "profile", "email")
 
 # Set by the operator with --claim, as they are; the others are made from columns.
@@ -126,5 +126,5 @@ def values(user: Profile, claims: Iterable[str]) -> dict[str, Any]:
 
 
 def profile(user: Profile, scope: str, requested: Iterable[str] = ()) -> dict[str, Any]:
-    """The user's profile as userinfo gives it: `sub` and `id` always (contract 2.4)."""
+    """The user's profile as userinfo gives it: `sub` and `id` always."""
     return values(user, dict.fromkeys(("sub", "id", *claims_of(split(scope)), *requested)))

@@ -1,4 +1,4 @@
-"""What a sign-in has proven: `amr` (RFC 8176) and `acr` (contract 2.1)."""
+"""What a sign-in has proven: `amr` (RFC 8176) and `acr` (OIDC Core §2)."""
 
 from typing import NamedTuple
 

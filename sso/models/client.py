@@ -58,7 +58,7 @@ class Client(Base, OAuth2ClientMixin):
         return str(self.client_metadata.get("token_endpoint_auth_method", ANY_AUTH_METHOD))
 
     def get_default_redirect_uri(self) -> None:
-        """None: the address is always asked for (contract 2.1; Authlib takes the first)."""
+        """None: the address is always asked for (Authlib would take the first)."""
 
     def check_client_secret(self, client_secret: str) -> bool:
         """Compare with the live secrets, in constant time."""

@@ -26,7 +26,7 @@ from sso.store.approvals import Approval
 from sso.store.sessions import Presence
 from sso.store.users import Person
 
-# A double click sends the same code twice; it is refused, and signs nobody out (contract §6).
+# A double click sends the same code twice; it is refused, and signs nobody out.
 BENIGN_REUSE = timedelta(seconds=1)
 
 
@@ -102,7 +102,7 @@ class AuthorizationCodeGrant(TokenResponse, AuthlibAuthorizationCodeGrant):
         return str(redirect_uri)
 
     def validate_requested_scope(self) -> None:
-        """Nothing here: unknown scopes are dropped when the request is parsed (contract 2.1)."""
+        """Nothing here: unknown scopes are dropped when the request is parsed."""
 
     def create_authorization_response(
         self, redirect_uri: str, grant_user: Presence | None

@@ -14,7 +14,7 @@ _VERIFIER = re.compile(r"[A-Za-z0-9._~-]{43,128}\Z")
 
 class CodeChallenge(AuthlibCodeChallenge):
     """Authlib takes a missing method for `plain`, and answers `invalid_request` at the token
-    endpoint where the contract (§6) says `invalid_grant`. The challenge itself is validated with
+    endpoint where RFC 7636 §4.6 says `invalid_grant`. The challenge itself is validated with
     the other parameters of the authorization request.
     """
 

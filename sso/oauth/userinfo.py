@@ -14,7 +14,7 @@ class UserInfoEndpoint(AuthlibUserInfoEndpoint):
     """The profile that the token's scope and the `claims` parameter allow."""
 
     def __call__(self, request: OAuth2Request) -> Answer:
-        # Authlib demands `openid`; the contract (§6) takes any of three, and claims beside scope.
+        # Authlib demands `openid`; we take any of three, and claims beside scope.
         token: AccessToken = self.resource_protector.validate_request(
             list(scopes.USERINFO_SCOPES), request
         )

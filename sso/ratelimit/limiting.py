@@ -127,18 +127,18 @@ class Attempt:
     def failed(self) -> None:
         """Count it, at the narrowest first: who is late there uses up no other."""
         for door in self._doors:
-            before = storage().increase(door.failures, door.pauses.forget) - 1
+            before = _storage().increase(door.failures, door.pauses.forget) - 1
             if door in self._free and (seconds := door.pauses.after(before)):
                 raise TooManyAttempts(seconds)
 
     def passed(self) -> None:
         """Forget the failures from here; those of others go on counting against others."""
-        if any(door.pauses.after(storage().read(door.failures)) for door in self._free):
+        if any(door.pauses.after(_storage().read(door.failures)) for door in self._free):
             self.failed()  # as if it were wrong: neither this pause nor the next may tell
         for door in self._doors:
             if door.is_own:
-                storage().forget(door.failures)
-                storage().forget(door.pause)
+                _storage().forget(door.failures)
+                _storage().forget(door.pause)
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ def ask(rule: Guessing, account: str) -> tuple[Attempt, int]:
     """As `enter`, but tells the seconds to wait; 0 lets the try in."""
     doors, free = _doors(rule, account), []
     for door in doors:
-        if not (pause := door.pauses.after(storage().read(door.failures))):
+        if not (pause := door.pauses.after(_storage().read(door.failures))):
             free.append(door)
         elif seconds := _wait(rule, door, pause):
             return Attempt(doors, free), seconds
@@ -192,7 +192,7 @@ def spend(rule: Flooding, account: str) -> None:
     if rule.account is not None:
         budgets.append((f"{rule.name}/account/{known_browser.mark(account)}", rule.account))
     for key, budget in budgets:
-        count = storage().increase(f"spent/{key}", HOUR)
+        count = _storage().increase(f"spent/{key}", HOUR)
         if count == budget + 1:
             audit.event(f"{rule.name}_limited", count="of " + key.split("/")[1])
         if count > budget:
@@ -232,7 +232,7 @@ def _doors(rule: Guessing, account: str) -> list[_Door]:
 
 def _wait(rule: Guessing, door: _Door, pause: int) -> int:
     """Seconds to wait at a door with a pause: one try at a time gets through."""
-    tries = storage().increase(door.pause, pause)
+    tries = _storage().increase(door.pause, pause)
     if tries == 1:
         return 0
     if tries == 2:  # told once a pause, so that a flood does not fill the trail
@@ -241,9 +241,9 @@ def _wait(rule: Guessing, door: _Door, pause: int) -> int:
 
 
 def _seconds_until_end(key: str, most: int) -> int:
-    left = storage().ends_at(key) - clock.now().timestamp()
+    left = _storage().ends_at(key) - clock.now().timestamp()
     return max(1, min(most, int(left) + 1))
 
 
-def storage() -> LimitStorage:
+def _storage() -> LimitStorage:
     return cast(LimitStorage, current_app.extensions[_EXTENSION])

@@ -32,10 +32,17 @@ class _Counts:
             return self._counts[name, user]
 
 
+def _counts() -> _Counts:
+    extensions = current_app.extensions
+    if _EXTENSION not in extensions:
+        extensions.setdefault(_EXTENSION, _Counts())  # another thread may be quicker
+    counts: _Counts = extensions[_EXTENSION]
+    return counts
+
+
 def tell(name: str, user: UUID, **fields: object) -> None:
     """As `audit.event`, of this person."""
-    counts: _Counts = current_app.extensions.setdefault(_EXTENSION, _Counts())
-    count = counts.increase(name, user)
+    count = _counts().increase(name, user)
     tell_it = audit.event if count <= AN_HOUR else audit.on_log_alone
     tell_it(name, user=user, **fields)
     if count == AN_HOUR + 1:

@@ -26,7 +26,7 @@ def session(ended: BrowserSession, reason: str) -> None:
 def sessions_of_user(user_id: UUID, reason: str, but: UUID | None = None) -> int:
     """All sign-ins of a user (but for one), with what hangs on them. Tells how many.
 
-    No browser is known for the user's own any more; the one that goes on has to be remembered anew.
+    No browser is known as the user's own any more; the one that goes on is to be remembered again.
     """
     users.forget_devices(user_id)
     others = [BrowserSession.id != but] if but else []

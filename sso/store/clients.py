@@ -110,7 +110,7 @@ def add(client: Client) -> None:
 def lock_to_remove(client_id: str) -> Client | None:
     """As `lock`, and nobody may even refer to the client any more.
 
-    To be called before its grants are ended: whoever ends grants refers to clients before.
+    To be called before its grants are ended: an ending refers to the clients first.
     """
     client = lock(client_id)
     db.session.execute(

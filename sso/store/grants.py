@@ -61,7 +61,7 @@ _BY_CONSENT = _VISIT.join(
     _CONSENTS,
     (_CONSENTS.c.user_id == User.id) & (_CONSENTS.c.client_id == bindparam("client_id")),
 ).where(_CONSENTS.c.updated_at == bindparam("consent_seen"))
-# Before grants are dropped: whoever ends grants locks these first, and the grants last.
+# Before grants are dropped: an ending locks these first, and the grants last.
 _IN_ORDER = (
     select(literal(1))
     .select_from(User)
@@ -96,7 +96,7 @@ def add(
     """Store an approval; gives its id.
 
     `None` if what the decision was made from has changed meanwhile: the client or the user was
-    changed, the session has ended, the consent was given anew or withdrawn. One statement looks
+    changed, the session has ended, the consent was given again or withdrawn. One statement looks
     and writes. Of the user's grants whose codes wait since `codes_since`, the oldest go if there
     are too many.
     """

@@ -38,11 +38,12 @@ ARE_MANY = exists(
     .offset(MOST - 1)
 )
 """Whether `user_id` got as many codes since `codes_since`, redeemed or not: the index can tell."""
+_TELL_MANY = select(ARE_MANY)
 
 
 def are_many(user_id: UUID, codes_since: datetime) -> bool:
     """Whether a user got so many codes that those which wait have to be counted."""
-    found = prepared.first(select(ARE_MANY), {"user_id": user_id, "codes_since": codes_since})
+    found = prepared.first(_TELL_MANY, {"user_id": user_id, "codes_since": codes_since})
     return found is not None and bool(found[0])
 
 

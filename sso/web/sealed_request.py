@@ -11,7 +11,7 @@ from itsdangerous import BadData, TimestampSigner, URLSafeTimedSerializer
 from sso import clock, context
 
 MAX_AGE = timedelta(hours=24)  # a sign-in page left open overnight still leads on
-MAX_LENGTH = 7000  # an address line may have 8190 bytes (contract §6)
+MAX_LENGTH = 7000  # an address line may have 8190 bytes
 _TURNED_AWAY = "turned away"
 _DONE = "done"  # among the parameters, where an older version of the program passes it over
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

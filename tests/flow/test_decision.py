@@ -443,7 +443,7 @@ def test_what_is_done_for_another_request_satisfies_none(
     consent: Consent | None,
     policy: Policy,
 ) -> None:
-    """Whatever was sealed when, and whoever opens it."""
+    """No matter when it was sealed, and who opens it."""
     if session is None:
         return
     request = replace(request, signed_in_at=None, consented_at=None, selected_at=None)

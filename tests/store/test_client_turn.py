@@ -1,4 +1,4 @@
-"""Whoever changes a client gets a turn, however many codes are asked for meanwhile."""
+"""A command that changes a client gets its turn, however many codes are asked for meanwhile."""
 
 import time
 from collections.abc import Iterable, Iterator

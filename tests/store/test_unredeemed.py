@@ -166,7 +166,7 @@ class Dropping:
 
 
 def test_an_end_meanwhile(app: Flask, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever ends the grants waits for those who drop some, and neither fails."""
+    """An ending waits for requests that drop grants, and neither fails."""
     browser, client, _ = flood(app, user, MOST)
 
     def disable() -> None:
