@@ -15,8 +15,8 @@ from sso.observability import tracing
 from sso.process import concurrency
 from sso.ratelimit import limiting
 from sso.store import signing_keys
-from sso.web import access_log, assets, browser_session, cors, errors, headers, languages, proxies
-from sso.web.web_extensions import csrf
+from sso.web import access_log, browser_session, cors, errors, headers, i18n, proxies, static_files
+from sso.web.extensions import csrf
 
 
 class Application(Flask):
@@ -44,11 +44,11 @@ def create_app(environ: Mapping[str, str] | None, instance: Path) -> Flask:
     limiting.init_app(app)
     password_strength.init_app(app, settings.base_url, settings.mail_from)
     browser_session.init_app(app)
-    languages.init_app(app)
+    i18n.init_app(app)
     csrf.init_app(app)
     oauth.init_app(app)
     endpoints.init_app(app)
-    assets.init_app(app)
+    static_files.init_app(app)
     errors.init_app(app)
     headers.init_app(app)
     cors.init_app(app)

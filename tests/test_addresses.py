@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sso.config.addresses import add_parameters, registration_fault
+from sso.config.urls import add_parameters, registration_fault
 
 DANGEROUS = [
     "", "/callback", "books.example/callback", "https:///callback", "https://",

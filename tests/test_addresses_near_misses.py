@@ -2,7 +2,7 @@
 
 import pytest
 
-from sso.config.addresses import MAX_LENGTH, is_loopback, registration_fault, strict_url_fault
+from sso.config.urls import MAX_LENGTH, is_loopback, registration_fault, strict_url_fault
 
 DANGEROUS = (
     "javascript", "data", "vbscript", "file", "about", "blob", "view-source", "filesystem", "ws",

@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "sso"
 FILES = sorted(PACKAGE.rglob("*.py"))
 # From bottom to top: nobody imports what stands after it.
 ORDER = (
-    *("clock", "words", "config", "process", "crypto", "context", "models", "extensions"),
+    *("clock", "i18n", "config", "process", "crypto", "context", "models", "extensions"),
     *("observability", "database", "store", "audit", "ratelimit", "flow", "metrics", "mfa"),
     *("services", "web", "oauth", "endpoints", "jobs", "cli", "doctor", "demo", "server"),
     *("command_line", "core", "application"),
@@ -64,7 +64,7 @@ def test_imports_go_downwards(module: str) -> None:
         assert root != "sso" or room(imported) in below, imported
         if here == "flow":
             assert root not in {"flask", "sqlalchemy", "authlib", "joserfc"}
-            assert root != "sso" or room(imported) in {"flow", "words"}
+            assert root != "sso" or room(imported) in {"flow", "i18n"}
 
 
 def test_few_files_are_in_no_package() -> None:

@@ -6,7 +6,7 @@ import re
 import pytest
 from flask import Flask
 
-from sso.web.assets import FOLDER
+from sso.web.static_files import FOLDER
 from tests.actors import BASE, Browser
 
 CSS = (FOLDER / "sso.css").read_bytes()

@@ -12,11 +12,11 @@ from flask import Flask
 
 from sso.crypto import passwords
 from sso.models import User
-from sso.web import languages
+from sso.web import i18n
 from tests.actors import BASE, ORIGIN, Browser, RelyingParty
 
-CATALOGS = Path(languages.__file__).parents[1] / "translations"
-TRANSLATED = [tag for tag in languages.LANGUAGES if tag != languages.DEFAULT]
+CATALOGS = Path(i18n.__file__).parents[1] / "translations"
+TRANSLATED = [tag for tag in i18n.LANGUAGES if tag != i18n.DEFAULT]
 TITLES = {"de": "Anmelden", "fr": "Connexion", "ja": "サインイン", "ar": "تسجيل الدخول"}
 SIGN_IN = f"{ORIGIN}{BASE}/sign-in"
 

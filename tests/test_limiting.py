@@ -8,9 +8,9 @@ from flask import Flask
 
 from sso.extensions import db
 from sso.models import User
-from sso.ratelimit import known_browser, networks
-from sso.ratelimit.limit_storage import MOST, LimitStorage
+from sso.ratelimit import device_cookie, networks
 from sso.ratelimit.limiting import Pauses
+from sso.ratelimit.storage import MOST, LimitStorage
 from sso.store import users
 from tests.conftest import Statements
 from tests.factories import make_user
@@ -74,7 +74,7 @@ def test_a_flood_of_names_does_not_take_all_memory() -> None:
 
 
 def test_a_flood_of_names_does_not_forgive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sso.ratelimit.limit_storage.MOST", 100)
+    monkeypatch.setattr("sso.ratelimit.storage.MOST", 100)
     storage = LimitStorage(None)
     for _ in range(7):
         storage.increase("guesser", 3600)
@@ -99,20 +99,20 @@ def sent(app: Flask, known: str = "", *users: User) -> str:
     """The cookie of a browser that brings one, after these people have signed in there."""
     with app.test_request_context(headers={"Cookie": f"sso_known={known}"}):
         for user in users:
-            known_browser.remember(user)
+            device_cookie.remember(user)
         response = app.response_class()
-        known_browser.save(response)
+        device_cookie.save(response)
         return response.headers["Set-Cookie"].split("=", 1)[1].split(";")[0]
 
 
 def browser_id(app: Flask, known: str, account: str) -> str | None:
     with app.test_request_context(headers={"Cookie": f"sso_known={known}"}):
-        return known_browser.id_for(account)
+        return device_cookie.id_for(account)
 
 
 def test_the_cookie_remembers_the_last_ones(app: Flask) -> None:
     value = ""
-    for number in range(known_browser.MOST + 5):
+    for number in range(device_cookie.MOST + 5):
         value = sent(app, value, make_user(app, f"user{number}@example.com", password=None))
     assert len(value) < 1000  # of the 2048 that are read
     found = [n for n in range(20) if browser_id(app, value, f"user{n}@example.com")]
@@ -127,7 +127,7 @@ def test_an_account_in_whatever_letters(app: Flask, user: User) -> None:
     for other in ("dana@example.org", "dana2@example.com", "", "\0"):
         assert browser_id(app, value, other) is None
     with app.app_context():  # the key under which an account is counted
-        assert len({known_browser.mark(one) for one in spelled}) == 1
+        assert len({device_cookie.mark(one) for one in spelled}) == 1
 
 
 def test_the_database_is_asked_about_accounts_in_the_cookie_alone(
@@ -144,7 +144,7 @@ def test_the_database_is_asked_about_accounts_in_the_cookie_alone(
 def test_the_cookie_of_the_version_before(app: Flask, user: User) -> None:
     """It names the account alone, and holds until the browsers are forgotten for the first time."""
     with app.app_context():
-        old = known_browser._serializer().dumps(["an id", [known_browser.mark(user.email)]])
+        old = device_cookie._serializer().dumps(["an id", [device_cookie.mark(user.email)]])
     value = old if isinstance(old, str) else old.decode()
     assert browser_id(app, value, user.email) == "an id"
     with app.app_context():
@@ -189,12 +189,12 @@ def test_the_cookies_name_and_attributes(make_app: Callable[..., Flask]) -> None
     app = make_app(SSO_BASE_URL="https://login.example.com/api/auth")
     user = make_user(app)
     with app.test_request_context():
-        known_browser.remember(user)
+        device_cookie.remember(user)
         set_now = app.response_class()
-        known_browser.save(set_now)
-        known_browser.forget(user)
+        device_cookie.save(set_now)
+        device_cookie.forget(user)
         deleted = app.response_class()
-        known_browser.save(deleted)
+        device_cookie.save(deleted)
     for response in (set_now, deleted):
         cookie = response.headers["Set-Cookie"]
         assert cookie.startswith("__Host-sso_known=")

@@ -10,7 +10,7 @@ from flask import Flask
 
 from sso.audit import rows, trail
 from sso.models import User
-from sso.ratelimit import known_browser, limiting, networks
+from sso.ratelimit import device_cookie, limiting, networks
 from sso.ratelimit.limiting import TooManyAttempts
 from sso.store import users
 from tests.actors import BASE, ORIGIN, Browser
@@ -51,9 +51,9 @@ def known(app: Flask, account: str = DANA) -> str:
     """The cookie of a browser that this account has signed in from."""
     user = person(app, account)
     with app.test_request_context():
-        known_browser.remember(user)
+        device_cookie.remember(user)
         response = app.response_class()
-        known_browser.save(response)
+        device_cookie.save(response)
     return response.headers["Set-Cookie"].split("=", 1)[1].split(";")[0]
 
 
@@ -99,9 +99,9 @@ def test_two_known_browsers_have_a_count_each(app: Flask) -> None:
         assert fail(limiting.SIGN_IN, DANA, 5) == 5
     # And each account of one browser has a count of its own, too.
     with at(app, cookie=one):
-        known_browser.remember(person(app, ERIN))
+        device_cookie.remember(person(app, ERIN))
         response = app.response_class()
-        known_browser.save(response)
+        device_cookie.save(response)
     both = response.headers["Set-Cookie"].split("=", 1)[1].split(";")[0]
     with at(app, cookie=both):
         assert fail(limiting.SIGN_IN, DANA) == 0
@@ -252,7 +252,7 @@ def test_the_cookie_of_a_known_browser_ends(app: Flask, days: int) -> None:
     value = known(app)
     later = time.time() + days * 24 * 3600
     with patch("itsdangerous.timed.time.time", lambda: later), at(app, cookie=value):
-        assert (known_browser.id_for(DANA) is not None) == (days < 400)
+        assert (device_cookie.id_for(DANA) is not None) == (days < 400)
 
 
 def test_the_cookie_is_not_for_scripts_nor_for_other_sites(
@@ -261,9 +261,9 @@ def test_the_cookie_is_not_for_scripts_nor_for_other_sites(
     for one, secure in ((app, False), (make_app(SSO_BASE_URL="https://sso.example/x"), True)):
         user = person(one, DANA)
         with one.test_request_context():
-            known_browser.remember(user)
+            device_cookie.remember(user)
             response = one.response_class()
-            known_browser.save(response)
+            device_cookie.save(response)
         parts = response.headers["Set-Cookie"].split("; ")
         assert {"HttpOnly", "SameSite=Lax"} <= set(parts)
         assert ("Secure" in parts) is secure

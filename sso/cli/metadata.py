@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from sso.config.addresses import registration_fault, strict_url_fault
+from sso.config.urls import registration_fault, strict_url_fault
 from sso.crypto.keys import ALGORITHMS
 from sso.flow.scopes import SCOPES
 

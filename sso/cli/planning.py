@@ -16,7 +16,7 @@ from sso.cli.references import ReferenceFault, resolve
 from sso.cli.registration import RegistrationError
 from sso.crypto import digests
 from sso.models import Client, User
-from sso.services import endings
+from sso.services import revocation
 from sso.store import clients, grant_holders, grants, users
 
 MIN_SECRET = 32
@@ -95,7 +95,7 @@ def _client(entry: Entry) -> Change | None:
         disabled=lambda: _if_disabled(
             row, lambda: grants.end_of_client(client_id, "client_disabled")
         ),
-        groups=lambda: endings.lost_memberships(grant_holders.with_grants_at(client_id), [row]),
+        groups=lambda: revocation.lost_memberships(grant_holders.with_grants_at(client_id), [row]),
     )
 
 
@@ -149,9 +149,9 @@ def _user(entry: Entry) -> Change | None:
     return _with(
         change,
         disabled=lambda: _if_disabled(
-            row, lambda: endings.everything_of_user(row.id, "user_disabled")
+            row, lambda: revocation.everything_of_user(row.id, "user_disabled")
         ),
-        groups=lambda: endings.lost_memberships([row], clients.every()),
+        groups=lambda: revocation.lost_memberships([row], clients.every()),
     )
 
 
@@ -228,7 +228,7 @@ def _client_end(row: Client) -> Callable[[], None]:
 
 def _user_end(row: User) -> Callable[[], None]:
     def end() -> None:
-        endings.everything_of_user(row.id, "user_deleted")
+        revocation.everything_of_user(row.id, "user_deleted")
         users.remove(row)
 
     return end

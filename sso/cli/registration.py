@@ -18,7 +18,7 @@ from sso.crypto import digests, passwords
 from sso.extensions import db
 from sso.flow.scopes import DEFAULT_SCOPE
 from sso.models import Client, User
-from sso.services import notices
+from sso.services import notifications
 from sso.store import clients, users
 
 
@@ -122,9 +122,9 @@ def create_user(
     user.password_hash = None if password is None else passwords.hash_password(password)
     _flush(user)
     if invited:
-        notices.invited(user)
+        notifications.invited(user)
     elif not email_verified:
-        notices.verify(user)
+        notifications.verify(user)
     return user
 
 
@@ -157,8 +157,8 @@ def change_user(
         _flush(user)
         if address != before:
             user.email_changed_at = None  # an operator answers for it
-            notices.email_changed(user, before)
-            notices.verify(user)
+            notifications.email_changed(user, before)
+            notifications.verify(user)
 
 
 def set_password(user: User, password: str) -> None:

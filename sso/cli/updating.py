@@ -14,7 +14,7 @@ from sso.cli.differences import Outcome
 from sso.cli.lists import ListEdit
 from sso.extensions import db
 from sso.models import Client, User
-from sso.services import endings
+from sso.services import revocation
 from sso.store import clients, grant_holders, users
 
 
@@ -42,7 +42,7 @@ def update_client(
     changes = differences.between(before, declaration.of_client(client))
     if "groups" in changes:
         notes.append(_who_may_use(client))
-        endings.lost_memberships(grant_holders.with_grants_at(client_id), [client])
+        revocation.lost_memberships(grant_holders.with_grants_at(client_id), [client])
     if changes:
         audit.event("client_changed", client=client_id, what=" ".join(changes), changes=changes)
     db.session.flush()
@@ -76,7 +76,7 @@ def update_user(
         user.email_verified = False
     changes = differences.between(before, declaration.of_user(user))
     if "groups" in changes:
-        endings.lost_memberships([user], clients.every())
+        revocation.lost_memberships([user], clients.every())
     if changes:
         audit.event("user_changed", user=user.id, what=" ".join(changes), changes=changes)
     db.session.flush()

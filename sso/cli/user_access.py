@@ -7,7 +7,7 @@ from sso.cli.new_password import ask, stdin_option
 from sso.cli.output import print_json, print_table
 from sso.cli.people import done, find_user, group, show_user, user_argument
 from sso.extensions import db
-from sso.services import endings, notices
+from sso.services import notifications, revocation
 from sso.store import sessions, users
 
 
@@ -19,8 +19,8 @@ def set_password(who: str, password_stdin: bool, as_json: bool) -> None:
     """Give a person a new password; all sessions and tokens end."""
     user = find_user(who)
     registration.set_password(user, ask(password_stdin))
-    endings.everything_of_user(user.id, "password_changed")
-    notices.password_changed(user)
+    revocation.everything_of_user(user.id, "password_changed")
+    notifications.password_changed(user)
     audit.event("password_set", user=user.id)
     db.session.commit()
     done(user, as_json, "the password is set", password_set=True)
@@ -33,7 +33,7 @@ def disable(who: str, as_json: bool) -> None:
     """Shut a person out, at once; all sessions and tokens end."""
     user = find_user(who)
     user.disabled_at = user.disabled_at or clock.now()
-    endings.everything_of_user(user.id, "user_disabled")
+    revocation.everything_of_user(user.id, "user_disabled")
     audit.event("user_disabled", user=user.id)
     db.session.commit()
     show_user(user, as_json)
@@ -59,7 +59,7 @@ def delete(who: str, yes: bool, as_json: bool) -> None:
     """Delete a person with sessions, tokens and consents."""
     user = find_user(who)
     confirm(f"Delete {user.email} ({user.id})?", yes)
-    endings.everything_of_user(user.id, "user_deleted")
+    revocation.everything_of_user(user.id, "user_deleted")
     users.remove(user)
     audit.event("user_deleted", user=user.id)
     db.session.commit()
@@ -87,6 +87,6 @@ def list_sessions(who: str, as_json: bool) -> None:
 def sign_out(who: str, as_json: bool) -> None:
     """Sign a person out everywhere; tokens with offline_access go on, as after any sign-out."""
     user = find_user(who)
-    count = endings.sessions_of_user(user.id, "operator")
+    count = revocation.sessions_of_user(user.id, "operator")
     db.session.commit()
     done(user, as_json, f"{count} sessions ended", sessions_ended=count)

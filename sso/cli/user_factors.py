@@ -10,7 +10,7 @@ from sso.cli.commands import Failure, json_option
 from sso.cli.output import iso, print_json, print_line, print_table
 from sso.cli.people import done, find_user, group, user_argument
 from sso.extensions import db
-from sso.services import endings, mail_links, notices
+from sso.services import mail_links, notifications, revocation
 from sso.store import factors, users
 
 ALL = "All second factors"  # what the mail says was removed
@@ -38,11 +38,13 @@ def reset_factors(who: str, as_json: bool) -> None:
     user = find_user(who)
     users.lock(user.id)  # nobody signs in with what is taken away, or adds another meanwhile
     removed = factors.of_user(user.id).count
-    endings.sessions_of_user(user.id, "factors_reset")  # locks the user, as each sign-in does first
+    revocation.sessions_of_user(
+        user.id, "factors_reset"
+    )  # locks the user, as each sign-in does first
     factors.remove_all(user.id)
     mail_links.end_before_factors(user)
     if removed:
-        notices.factor_removed(user, ALL)
+        notifications.factor_removed(user, ALL)
     audit.event("factors_reset", user=user.id, factors=removed)
     db.session.commit()
     done(user, as_json, f"second factors removed: {removed}", factors_removed=removed)

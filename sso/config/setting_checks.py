@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
-from sso.config.addresses import is_loopback, strict_url_fault
+from sso.config.urls import is_loopback, strict_url_fault
 
 
 def base_url(text: str) -> str:

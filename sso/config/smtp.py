@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from sso.config.addresses import is_loopback
+from sso.config.urls import is_loopback
 
 TIMEOUT = 10  # seconds for each answer of the server
 OFFERED, REQUIRED, NEVER = "offered", "required", "never"

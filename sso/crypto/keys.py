@@ -19,8 +19,8 @@ from joserfc.util import urlsafe_b64decode
 
 from sso import clock
 from sso.config.operator_errors import OperatorError
-from sso.crypto import sealing
-from sso.crypto.sealing import SecretKeys
+from sso.crypto import encryption
+from sso.crypto.encryption import SecretKeys
 
 # OIDC applications know the name EdDSA; RFC 9864 would have it called Ed25519.
 warnings.filterwarnings("ignore", message=".*EdDSA.*", category=SecurityWarning)
@@ -97,14 +97,14 @@ def generate(alg: str, secret_keys: SecretKeys) -> NewKey:
     kid = key.thumbprint()
     public = {**key.as_dict(private=False), "kid": kid, "use": "sig", "alg": alg}
     private = json.dumps(key.as_dict(private=True)).encode()
-    return NewKey(kid, alg, json.dumps(public), sealing.seal(secret_keys, _PURPOSE, private))
+    return NewKey(kid, alg, json.dumps(public), encryption.encrypt(secret_keys, _PURPOSE, private))
 
 
 def can_open(secret_keys: SecretKeys, row: SealedKey) -> bool:
     """Whether one of these secret keys is the one that sealed the row's private key."""
     try:
-        sealing.unseal(secret_keys, _PURPOSE, row.sealed_private_jwk)
-    except sealing.InvalidToken:
+        encryption.decrypt(secret_keys, _PURPOSE, row.sealed_private_jwk)
+    except encryption.InvalidToken:
         return False
     return True
 
@@ -112,9 +112,9 @@ def can_open(secret_keys: SecretKeys, row: SealedKey) -> bool:
 def reseal(secret_keys: SecretKeys, row: SealedKey) -> str | None:
     """The row's private key, sealed with the first secret key; `None` if it is that already.
 
-    Raises `sealing.InvalidToken` when none of them opens it.
+    Raises `encryption.InvalidToken` when none of them opens it.
     """
-    return sealing.reseal(secret_keys, _PURPOSE, row.sealed_private_jwk)
+    return encryption.reencrypt(secret_keys, _PURPOSE, row.sealed_private_jwk)
 
 
 @dataclass(frozen=True)
@@ -215,8 +215,8 @@ class KeyRing:
     def _private(self, row: SealedKey) -> Key | None:
         """The private key, or `None` if it was sealed with a secret key that is not ours."""
         try:
-            clear = sealing.unseal(self._secret_keys, _PURPOSE, row.sealed_private_jwk)
-        except sealing.InvalidToken:
+            clear = encryption.decrypt(self._secret_keys, _PURPOSE, row.sealed_private_jwk)
+        except encryption.InvalidToken:
             return None
         return import_key({**json.loads(clear), "kid": row.kid})
 

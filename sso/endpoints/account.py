@@ -12,20 +12,20 @@ from sso.endpoints.forms import ChangePasswordForm, DecisionForm
 from sso.extensions import db
 from sso.flow import scopes
 from sso.flow.claim_words import CLAIM_WORDS
+from sso.i18n import N_
 from sso.mfa import policy
-from sso.ratelimit import known_browser, limiting
-from sso.services import endings, notices
+from sso.ratelimit import device_cookie, limiting
+from sso.services import notifications, revocation
 from sso.store import grants, sessions, users
-from sso.store.sessions import Visit
-from sso.web import browser_session, browsers, languages
-from sso.words import N_
+from sso.store.sessions import CurrentSession
+from sso.web import browser_session, i18n, user_agents
 
 _SHOWN = ("profile", "address", "phone")
 
 
 def account() -> Response:
     """Show what is open in the user's name; a POST ends some of it or changes the password."""
-    visit = browser_session.current_visit()
+    visit = browser_session.current_session()
     if visit is None:
         return redirect(url_for("sso.sign_in"), 303)
     form = ChangePasswordForm()
@@ -46,7 +46,7 @@ def account() -> Response:
     return page
 
 
-def _page(visit: Visit, form: ChangePasswordForm) -> Response:
+def _page(visit: CurrentSession, form: ChangePasswordForm) -> Response:
     user = visit.user
     claims = scopes.values(user, scopes.claims_of(_SHOWN))
     html = render_template(
@@ -60,14 +60,14 @@ def _page(visit: Visit, form: ChangePasswordForm) -> Response:
             if name not in ("name", "updated_at", "locale")  # `locale` has a field of its own
         ],
         groups=user.groups,
-        sessions=[(one, browsers.name(one.browser)) for one in sessions.of_user(user.id)],
+        sessions=[(one, user_agents.name(one.browser)) for one in sessions.of_user(user.id)],
         this_session=visit.session.id,
         accesses=[(access, _titles(access.scope)) for access in grants.accesses_of(user.id)],
         form=form,
         confirm_url=url_for("sso.second_factor", back="password")
         if policy.lacks_second_factor(visit)
         else None,
-        languages=languages.LANGUAGES,
+        languages=i18n.LANGUAGES,
         chosen_language=user.claims.get("locale", ""),
         decision=DecisionForm(formdata=None),
         done=_DONE.get(request.args.get("done", "")),
@@ -80,15 +80,15 @@ def _titles(scope: str) -> list[str]:
     return [found.title for found in scopes.SCOPES.values() if found.name in scope.split()]
 
 
-def _end_session(visit: Visit, _: ChangePasswordForm) -> str | None:
+def _end_session(visit: CurrentSession, _: ChangePasswordForm) -> str | None:
     for session in sessions.of_user(visit.user.id):
         if str(session.id) == request.form.get("session") and session.id != visit.session.id:
-            endings.session(session, "ended_by_user")
+            revocation.session(session, "ended_by_user")
             return "session"
     return None
 
 
-def _end_others(visit: Visit, _: ChangePasswordForm) -> str:
+def _end_others(visit: CurrentSession, _: ChangePasswordForm) -> str:
     if policy.lock(visit) is None:
         db.session.rollback()
         return "ended"
@@ -96,20 +96,20 @@ def _end_others(visit: Visit, _: ChangePasswordForm) -> str:
     return "sessions"
 
 
-def _end_all(visit: Visit, _: ChangePasswordForm) -> str:
-    endings.sessions_of_user(visit.user.id, "ended_by_user", but=visit.session.id)
-    known_browser.remember(visit.user)  # unless `sign_out` forgets it: strangers may be guessing
+def _end_all(visit: CurrentSession, _: ChangePasswordForm) -> str:
+    revocation.sessions_of_user(visit.user.id, "ended_by_user", but=visit.session.id)
+    device_cookie.remember(visit.user)  # unless `sign_out` forgets it: strangers may be guessing
     browser_session.sign_out("ended_by_user")
     return "everywhere"
 
 
-def _withdraw(visit: Visit, _: ChangePasswordForm) -> str:
+def _withdraw(visit: CurrentSession, _: ChangePasswordForm) -> str:
     client_id = request.form.get("client", "").replace("\0", "")[:48]
-    endings.consent(visit.user.id, client_id)
+    revocation.consent(visit.user.id, client_id)
     return "withdrawn"
 
 
-def _change_password(visit: Visit, form: ChangePasswordForm) -> str | None:
+def _change_password(visit: CurrentSession, form: ChangePasswordForm) -> str | None:
     if policy.lacks_second_factor(visit):
         return "confirm"
     if not form.validate():
@@ -132,22 +132,22 @@ def _change_password(visit: Visit, form: ChangePasswordForm) -> str | None:
         return "ended"  # the way leads to the sign-in page, or back to this one
     visit.user.password_hash = fresh
     browser_session.end_others(visit, "password_changed", grants=True)
-    notices.password_changed(visit.user)
+    notifications.password_changed(visit.user)
     audit.event("password_changed", user=visit.user.id)
     return "password"
 
 
-def _choose_language(visit: Visit, _: ChangePasswordForm) -> str:
+def _choose_language(visit: CurrentSession, _: ChangePasswordForm) -> str:
     # All claims are one value, of which an operator may be changing another part.
     users.lock(visit.user.id)
     asked = request.form.get("locale", "")
     others = {name: value for name, value in visit.user.claims.items() if name != "locale"}
-    visit.user.claims = {**others, "locale": asked} if asked in languages.LANGUAGES else others
+    visit.user.claims = {**others, "locale": asked} if asked in i18n.LANGUAGES else others
     db.session.flush()
     return "language"
 
 
-_ACTIONS: dict[str, Callable[[Visit, ChangePasswordForm], str | None]] = {
+_ACTIONS: dict[str, Callable[[CurrentSession, ChangePasswordForm], str | None]] = {
     "end_session": _end_session,
     "end_other_sessions": _end_others,
     "end_all_sessions": _end_all,

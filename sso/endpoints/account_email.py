@@ -8,12 +8,12 @@ from sso.crypto import passwords
 from sso.endpoints.forms import DecisionForm
 from sso.endpoints.mail_forms import ChangeEmailForm
 from sso.extensions import db
+from sso.i18n import N_
 from sso.mfa import policy
 from sso.ratelimit import limiting
-from sso.services import notices
-from sso.store.sessions import Visit
+from sso.services import notifications
+from sso.store.sessions import CurrentSession
 from sso.web import browser_session
-from sso.words import N_
 
 _DONE = {
     "asked": N_(
@@ -26,7 +26,7 @@ _DONE = {
 
 def account_email() -> Response:
     """Ask for the new address and the password; the mail to the new address decides."""
-    visit = browser_session.current_visit()
+    visit = browser_session.current_session()
     if visit is None:
         return redirect(url_for("sso.sign_in"), 303)
     form, done = ChangeEmailForm(), None
@@ -57,15 +57,15 @@ def account_email() -> Response:
     return make_response(html)
 
 
-def _verify_again(visit: Visit) -> str:
+def _verify_again(visit: CurrentSession) -> str:
     limiting.spend(limiting.VERIFICATION, visit.user.email)
     if not visit.user.email_verified:
-        notices.verify(visit.user)
+        notifications.verify(visit.user)
         audit.event("verification_asked", user=visit.user.id)
     return "again"
 
 
-def _change(visit: Visit, form: ChangeEmailForm) -> str | None:
+def _change(visit: CurrentSession, form: ChangeEmailForm) -> str | None:
     user, address = visit.user, form.email.data or ""
     if address == user.email:
         form.email.errors = [N_("This is your address already.")]
@@ -81,6 +81,6 @@ def _change(visit: Visit, form: ChangeEmailForm) -> str | None:
     if policy.lock(visit) is None or policy.lacks_second_factor(visit):
         return "ended"  # meanwhile; the way leads to the sign-in page, or back to this one
     limiting.spend(limiting.VERIFICATION, address)
-    notices.email_change_asked(user, address)
+    notifications.email_change_asked(user, address)
     audit.event("email_change_asked", user=user.id, address=request.remote_addr)
     return "asked"

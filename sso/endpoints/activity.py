@@ -8,10 +8,10 @@ from werkzeug.wrappers import Response
 
 from sso.audit import rows
 from sso.extensions import db
+from sso.i18n import N_
 from sso.models import AuditEvent
 from sso.store import clients
-from sso.web import browser_session, browsers
-from sso.words import N_
+from sso.web import browser_session, user_agents
 
 _SHOWN = 50
 # What concerns a person, in words; the rest of the trail is for operators.
@@ -56,7 +56,7 @@ WORDS = {
 
 def activity() -> Response:
     """List what happened lately in the user's name."""
-    visit = browser_session.current_visit()
+    visit = browser_session.current_session()
     if visit is None:
         return redirect(url_for("sso.sign_in"), 303)
     browser_session.touch(visit)
@@ -77,7 +77,7 @@ def _details(event: AuditEvent, names: dict[str, str]) -> str:
     parts = [
         names.get(event.client_id or ""),
         gettext("by an operator") if by_operator else None,
-        browsers.name(event.browser) if event.browser and not by_operator else None,
+        user_agents.name(event.browser) if event.browser and not by_operator else None,
         event.address,
     ]
     return " · ".join(part for part in parts if part)

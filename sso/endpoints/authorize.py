@@ -24,8 +24,8 @@ from sso.ratelimit import own_events, refusals
 from sso.services import transaction
 from sso.store import clients, factors, sessions
 from sso.store.sessions import Presence
-from sso.web import browser_session, errors, languages, parameters, sealed_request
-from sso.web.sealed_request import SealedRequest
+from sso.web import browser_session, errors, i18n, parameters, pending_request
+from sso.web.pending_request import PendingRequest
 
 
 class Validated(NamedTuple):
@@ -36,7 +36,7 @@ class Validated(NamedTuple):
 
     grant: AuthorizationCodeGrant
     client: Client
-    waiting: SealedRequest
+    waiting: PendingRequest
     presence: Presence | None
 
 
@@ -70,9 +70,9 @@ def authorize() -> Response:
     return response
 
 
-def validate(waiting: SealedRequest) -> Validated | Response:
+def validate(waiting: PendingRequest) -> Validated | Response:
     """Check the request as if it came in now; a fault is answered by page or redirect."""
-    languages.ask_for(waiting.parameters.get("ui_locales"))
+    i18n.ask_for(waiting.parameters.get("ui_locales"))
     server = authorization_server()
     protocol_request = ProtocolRequest(waiting.parameters)
     client_id = waiting.parameters.get("client_id", "")
@@ -95,7 +95,7 @@ def validate(waiting: SealedRequest) -> Validated | Response:
             turned_away=waiting.turned_away,
         )
     else:
-        waiting = SealedRequest(waiting.parameters, asked.asked_at)
+        waiting = PendingRequest(waiting.parameters, asked.asked_at)
         _note_dropped(waiting.parameters.get("scope"), asked)
     return Validated(grant, grant.client, waiting, presence)
 
@@ -129,25 +129,25 @@ def decide(validated: Validated) -> decision.Decision:
     return decision.decide(asked, session, consent, policy, clock.now())
 
 
-def read_waiting() -> SealedRequest | None:
+def read_waiting() -> PendingRequest | None:
     """The sealed request in the address of a step, or `None`."""
     sealed = request.args.get("resume", "")
-    return sealed_request.unseal(sealed) if sealed else None
+    return pending_request.verify(sealed) if sealed else None
 
 
-def resume(waiting: SealedRequest) -> Response:
+def resume(waiting: PendingRequest) -> Response:
     """Send the browser back to the dispatcher."""
     return to_step("sso.authorize", waiting)
 
 
-def to_step(endpoint: str, waiting: SealedRequest, **more: Any) -> Response:
+def to_step(endpoint: str, waiting: PendingRequest, **more: Any) -> Response:
     """Send the browser to a step, or back, with the sealed request."""
-    return redirect(url_for(endpoint, resume=sealed_request.seal(waiting), **more), 303)
+    return redirect(url_for(endpoint, resume=pending_request.sign(waiting), **more), 303)
 
 
 def stale() -> Response:
     """The sealed request of a step can't be read, or is too old: the way back to its client."""
-    old = sealed_request.expired(request.args.get("resume", ""))
+    old = pending_request.expired(request.args.get("resume", ""))
     client = clients.find_enabled(old.parameters.get("client_id", "")) if old else None
     back = None
     if old and client and client.check_redirect_uri(old.parameters.get("redirect_uri", "")):
@@ -172,21 +172,21 @@ def as_get(endpoint: str) -> Response:
         return errors.page(words, error="invalid_request", for_developers=True)
     body = request.get_data(cache=True)
     query = b"&".join(part for part in (request.query_string, body) if part)
-    if len(query) > sealed_request.MAX_LENGTH:
+    if len(query) > pending_request.MAX_LENGTH:
         words = "The request is too long."
         return errors.page(words, error="invalid_request", for_developers=True)
     safe = "".join(chr(byte) if 0x21 <= byte <= 0x7E else f"%{byte:02X}" for byte in query)
     return Response(status=303, headers={"Location": f"{url_for(endpoint)}?{safe}"})
 
 
-def _read() -> SealedRequest | None:
+def _read() -> PendingRequest | None:
     pairs = parameters.query_pairs(request)
     if any(name == "resume" for name, _ in pairs):
         return read_waiting()
     values = parameters.single(pairs, PARAMETERS)
     # These two are looked up before the others are judged; a database takes no NUL.
     parameters.check_clean(values, ("client_id", "redirect_uri"))
-    return SealedRequest({name: values[name] for name in PARAMETERS if name in values})
+    return PendingRequest({name: values[name] for name in PARAMETERS if name in values})
 
 
 def _note_dropped(requested: str | None, asked: AuthorizationRequest) -> None:
@@ -225,11 +225,11 @@ def _answer(validated: Validated, found: decision.Decision) -> Response:
     return _on(validated, "sso.consent", waiting)
 
 
-def _on(validated: Validated, endpoint: str, waiting: SealedRequest) -> Response:
+def _on(validated: Validated, endpoint: str, waiting: PendingRequest) -> Response:
     """To a step, or back to the dispatcher; the request may be sealed here for the first time."""
     try:
         return to_step(endpoint, waiting)
-    except sealed_request.TooLong:
+    except pending_request.TooLong:
         error = OAuth2Error(
             "The authorization request is too long.",
             error="invalid_request",

@@ -13,9 +13,9 @@ from sso.flow import decision, scopes
 from sso.models import User
 from sso.ratelimit import own_events, refusals
 from sso.store import consents
-from sso.store.sessions import Presence, Visit
+from sso.store.sessions import CurrentSession, Presence
 from sso.web import browser_session
-from sso.web.sealed_request import SealedRequest, seal
+from sso.web.pending_request import PendingRequest, sign
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def consent() -> Response:
     validated = authorize.validate(waiting)
     if isinstance(validated, Response):
         return validated
-    visit = browser_session.current_visit()
+    visit = browser_session.current_session()
     step = authorize.decide(validated)
     if visit is None or validated.presence is None:
         return authorize.resume(waiting)
@@ -97,9 +97,9 @@ def _words(scope: str, values: dict[str, object]) -> str | None:
 
 def _decided(
     validated: authorize.Validated,
-    visit: Visit,
+    visit: CurrentSession,
     step: decision.AskConsent,
-    waiting: SealedRequest,
+    waiting: PendingRequest,
 ) -> Response:
     client_id = validated.client.client_id
     if request.form.get("decision") == "allow":
@@ -132,7 +132,9 @@ def _declined(presence: Presence) -> frozenset[str]:
     return frozenset(presence.consent.declined.split()) if presence.consent else frozenset()
 
 
-def _forbidden(validated: authorize.Validated, visit: Visit, waiting: SealedRequest) -> Response:
+def _forbidden(
+    validated: authorize.Validated, visit: CurrentSession, waiting: PendingRequest
+) -> Response:
     event = "client_forbidden"
     refusals.note(
         event,
@@ -142,7 +144,7 @@ def _forbidden(validated: authorize.Validated, visit: Visit, waiting: SealedRequ
         error="access_denied",
         description=decision.NOT_A_MEMBER,
     )
-    back = url_for("sso.authorize", resume=seal(replace(waiting, turned_away=True)))
+    back = url_for("sso.authorize", resume=sign(replace(waiting, turned_away=True)))
     html = render_template(
         "forbidden.html",
         client_name=validated.client.name,
@@ -155,5 +157,5 @@ def _forbidden(validated: authorize.Validated, visit: Visit, waiting: SealedRequ
     return response
 
 
-def _switch_url(waiting: SealedRequest) -> str:
-    return url_for("sso.sign_in", resume=seal(waiting), another=1)
+def _switch_url(waiting: PendingRequest) -> str:
+    return url_for("sso.sign_in", resume=sign(waiting), another=1)

@@ -13,8 +13,8 @@ from sso.extensions import db
 from sso.models import Client
 from sso.oauth import authorization_server
 from sso.oauth.end_session import PARAMETERS, LogoutError, LogoutRequest, note_refusal, read
-from sso.store.sessions import Visit
-from sso.web import browser_session, errors, languages, parameters
+from sso.store.sessions import CurrentSession
+from sso.web import browser_session, errors, i18n, parameters
 
 
 def end_session() -> Response:
@@ -24,7 +24,7 @@ def end_session() -> Response:
         # As at the authorization endpoint: only in a GET do the browser's cookies count.
         return authorize.as_get("sso.end_session")
     asked = _read()
-    visit = browser_session.current_visit()
+    visit = browser_session.current_session()
     if visit is None:
         return _nobody(asked)
     if decision == "stay":
@@ -51,7 +51,7 @@ def _read() -> LogoutRequest:
     except parameters.ParameterFault as fault:
         note_refusal("end_session_refused", str(fault))
         return LogoutRequest(error=LogoutError(str(fault)))
-    languages.ask_for(values.get("ui_locales"))
+    i18n.ask_for(values.get("ui_locales"))
     return read(authorization_server(), values)
 
 
@@ -76,7 +76,7 @@ def _nobody(asked: LogoutRequest) -> Response:
     )
 
 
-def _ask(visit: Visit, asked: LogoutRequest) -> Response:
+def _ask(visit: CurrentSession, asked: LogoutRequest) -> Response:
     error_id = None
     if asked.error:
         error_id = errors.report(

@@ -7,16 +7,16 @@ from werkzeug.wrappers import Response
 from sso import audit, clock
 from sso.endpoints import authorize
 from sso.endpoints.forms import DecisionForm
-from sso.endpoints.onward import confirm_first, step
+from sso.endpoints.redirects import confirm_first, step
 from sso.extensions import db
+from sso.i18n import N_
 from sso.mfa import policy
 from sso.process import concurrency
 from sso.ratelimit import limiting
-from sso.services import emailed_code, notices
+from sso.services import emailed_code, notifications
 from sso.store import factors
-from sso.store.sessions import Visit
+from sso.store.sessions import CurrentSession
 from sso.web import browser_session
-from sso.words import N_
 
 WRONG = N_("The code is not right, or it is too old. After a few tries you need a new one.")
 TOO_MANY = N_("You have asked for many codes lately. Please wait an hour, then try again.")
@@ -24,7 +24,7 @@ TOO_MANY = N_("You have asked for many codes lately. Please wait an hour, then t
 
 def factor_code() -> Response:
     """Send a code, or take one; then the factors may be set up in this session."""
-    visit = browser_session.current_visit()
+    visit = browser_session.current_session()
     if visit is None:
         return confirm_first()
     if "resume" in request.args and authorize.read_waiting() is None:
@@ -36,13 +36,13 @@ def factor_code() -> Response:
     return _page(visit)
 
 
-def _send(visit: Visit) -> Response:
+def _send(visit: CurrentSession) -> Response:
     if not policy.is_fresh(visit):
         return confirm_first("factor_code")
     limiting.spend(limiting.VERIFICATION, visit.user.email)
     if not policy.email_settled(visit.user):
         return _page(visit)
-    if not notices.enrolment_code_asked(visit.user, visit.session):
+    if not notifications.enrolment_code_asked(visit.user, visit.session):
         db.session.commit()  # what is told
         return _page(visit, TOO_MANY)
     audit.event("enrolment_code_asked", user=visit.user.id)
@@ -50,7 +50,7 @@ def _send(visit: Visit) -> Response:
     return redirect(step("sso.factor_code", sent="1"), 303)
 
 
-def _take(visit: Visit) -> Response:
+def _take(visit: CurrentSession) -> Response:
     attempt, wait = limiting.ask(limiting.EMAILED_CODE, visit.user.email)
     if wait:
         db.session.commit()  # nothing but what is told; no transaction waits
@@ -71,13 +71,13 @@ def _take(visit: Visit) -> Response:
     return redirect(step("sso.factors"), 303)
 
 
-def allow(visit: Visit, method: str) -> None:
+def allow(visit: CurrentSession, method: str) -> None:
     """Let this session add the first factor, for a while. Does not commit."""
     visit.session.enrolment_allowed_at = clock.now()
     audit.event("enrolment_allowed", user=visit.user.id, sid=visit.session.id, method=method)
 
 
-def _page(visit: Visit, error: str | None = None, wait: int = 0) -> Response:
+def _page(visit: CurrentSession, error: str | None = None, wait: int = 0) -> Response:
     html = render_template(
         "factor_code.html",
         form=DecisionForm(formdata=None),

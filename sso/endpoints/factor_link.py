@@ -14,7 +14,7 @@ from sso.web import browser_session, errors
 
 def factor_link() -> Response:
     """Ask for a click; the link counts together with a fresh sign-in to its account."""
-    visit = browser_session.current_visit()
+    visit = browser_session.current_session()
     found = mail_links.find(request.args.get("token", ""), mail_links.ENROLMENT)
     if found is None:
         return _dead()

@@ -10,18 +10,18 @@ from werkzeug.wrappers import Response
 from sso import audit
 from sso.endpoints import authorize
 from sso.endpoints.forms import DecisionForm
-from sso.endpoints.onward import confirm_first, step
+from sso.endpoints.redirects import confirm_first, step
 from sso.extensions import db
 from sso.flow import decision
+from sso.i18n import N_
 from sso.mfa import passkeys, policy, proof, recovery
-from sso.services import mail_links, notices
+from sso.services import mail_links, notifications
 from sso.store import factors as store
 from sso.store import passkeys as stored_passkeys
 from sso.store import recovery_codes, totp_secrets
-from sso.store.sessions import Visit
+from sso.store.sessions import CurrentSession
 from sso.web import browser_session, headers
-from sso.web.sealed_request import SealedRequest
-from sso.words import N_
+from sso.web.pending_request import PendingRequest
 
 NAME_LENGTH = 60
 APP_NAME = N_("Authenticator app")
@@ -29,7 +29,7 @@ APP_NAME = N_("Authenticator app")
 
 def factors() -> Response:
     """Show the factors; a POST adds or removes one, if the sign-in is fresh."""
-    visit = browser_session.current_visit()
+    visit = browser_session.current_session()
     if visit is None:
         return confirm_first()
     waiting = authorize.read_waiting()
@@ -57,14 +57,16 @@ def factors() -> Response:
     return _page(visit, known, fault, waiting)
 
 
-def added(visit: Visit, known: store.Factors, kind: str, name: str, methods: str) -> Response:
+def added(
+    visit: CurrentSession, known: store.Factors, kind: str, name: str, methods: str
+) -> Response:
     """A factor was set up, and so shown. The first one brings a sheet of recovery codes. Commits.
 
     `known`: the factors before, read under `policy.lock`. `name`: for the notice.
     With the first one ends what the password alone has opened elsewhere, `offline_access` included.
     """
     audit.event("factor_added", user=visit.user.id, kind=kind)
-    notices.factor_added(visit.user, name)
+    notifications.factor_added(visit.user, name)
     if not known:
         mail_links.end_before_factors(visit.user)
         browser_session.end_others(visit, "factor_added", grants=True)
@@ -78,10 +80,10 @@ def show_codes(codes: list[str]) -> Response:
     """The sheet of recovery codes, this once."""
     waits = bool(request.args.get("resume"))
     on = step("sso.authorize") if waits else url_for("sso.factors")
-    return make_response(render_template("recovery_codes.html", codes=codes, onward_url=on))
+    return make_response(render_template("recovery_codes.html", codes=codes, next_url=on))
 
 
-def _add_passkey(visit: Visit, known: store.Factors) -> Response | str:
+def _add_passkey(visit: CurrentSession, known: store.Factors) -> Response | str:
     name = "".join(c for c in request.form.get("name", "") if c.isprintable()).strip()
     if not name:
         return N_("Give the passkey a name.")
@@ -98,7 +100,7 @@ def _add_passkey(visit: Visit, known: store.Factors) -> Response | str:
     return added(visit, known, "passkey", made.name, proof.passkey_methods(made.is_synced))
 
 
-def _remove_passkey(visit: Visit, known: store.Factors) -> Response | str:
+def _remove_passkey(visit: CurrentSession, known: store.Factors) -> Response | str:
     chosen = [one for one in known.passkeys if str(one.id) == request.form.get("passkey")]
     if not chosen:
         return N_("There is no such passkey any more.")
@@ -108,27 +110,27 @@ def _remove_passkey(visit: Visit, known: store.Factors) -> Response | str:
     return _removed(visit, known, "passkey", chosen[0].name)
 
 
-def _remove_totp(visit: Visit, known: store.Factors) -> Response | str:
+def _remove_totp(visit: CurrentSession, known: store.Factors) -> Response | str:
     if not totp_secrets.remove(visit.user.id):
         return N_("There is no authenticator app any more.")
     return _removed(visit, known, "totp", APP_NAME)
 
 
-def _removed(visit: Visit, known: store.Factors, kind: str, name: str) -> Response:
+def _removed(visit: CurrentSession, known: store.Factors, kind: str, name: str) -> Response:
     if known.count == 1:
         # They stand in for a factor; without one they would only be forgotten.
         recovery_codes.remove(visit.user.id)
     audit.event("factor_removed", user=visit.user.id, kind=kind)
-    notices.factor_removed(visit.user, name)
+    notifications.factor_removed(visit.user, name)
     db.session.commit()
     return _done("removed")
 
 
-def _new_codes(visit: Visit, known: store.Factors) -> Response | str:
+def _new_codes(visit: CurrentSession, known: store.Factors) -> Response | str:
     if not known:
         return N_("Set up a passkey or an authenticator app first.")
     codes = recovery.renew(visit.user.id)
-    notices.recovery_codes_made(visit.user)
+    notifications.recovery_codes_made(visit.user)
     db.session.commit()
     return show_codes(codes)
 
@@ -139,7 +141,7 @@ def _done(what: str) -> Response:
 
 
 def _page(
-    visit: Visit, known: store.Factors, fault: str | None, waiting: SealedRequest | None
+    visit: CurrentSession, known: store.Factors, fault: str | None, waiting: PendingRequest | None
 ) -> Response:
     client_name = None
     if waiting:
@@ -176,7 +178,7 @@ def _page(
     return make_response(html)
 
 
-_ACTIONS: dict[str, Callable[[Visit, store.Factors], Response | str]] = {
+_ACTIONS: dict[str, Callable[[CurrentSession, store.Factors], Response | str]] = {
     "add_passkey": _add_passkey,
     "remove_passkey": _remove_passkey,
     "remove_totp": _remove_totp,

@@ -9,7 +9,7 @@ from sso.endpoints import mail_pages
 from sso.endpoints.mail_forms import AddressForm
 from sso.extensions import db
 from sso.ratelimit import limiting
-from sso.services import notices
+from sso.services import notifications
 
 
 def forgotten_password() -> Response:
@@ -19,7 +19,7 @@ def forgotten_password() -> Response:
     form = AddressForm()
     if request.method == "POST" and form.validate():
         limiting.spend(limiting.PASSWORD_RESET, form.email.data or "")
-        notices.reset_asked(form.email.data or "")
+        notifications.reset_asked(form.email.data or "")
         audit.event("reset_asked", address=request.remote_addr)
         db.session.commit()
         mail_pages.keep_waiting()

@@ -8,8 +8,8 @@ from wtforms import BooleanField, EmailField, PasswordField
 from wtforms.validators import DataRequired, Length
 
 from sso.crypto.passwords import MAX_LENGTH
+from sso.i18n import N_
 from sso.ratelimit import refusals
-from sso.words import N_
 
 TOO_LONG = N_("This is too long.")
 

@@ -8,7 +8,7 @@ from wtforms.validators import DataRequired, Length, ValidationError
 from sso import context
 from sso.config import email_addresses
 from sso.crypto import passwords
-from sso.words import N_
+from sso.i18n import N_
 
 
 def _address(_: FlaskForm, field: Field) -> None:

@@ -5,7 +5,7 @@ from flask import make_response, redirect, render_template, request, url_for
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
-from sso.web import errors, sealed_request
+from sso.web import errors, pending_request
 
 _WAITING = "waiting"
 # The browser's cookie has to hold it, beside what else is in there (RFC 6265 §6.1: 4096 bytes).
@@ -44,7 +44,7 @@ def keep_waiting() -> None:
     """
     sealed = request.args.get("resume", "")
     flask.session.pop(_WAITING, None)
-    if len(sealed) <= _MAX_WAITING and sealed_request.unseal(sealed):
+    if len(sealed) <= _MAX_WAITING and pending_request.verify(sealed):
         flask.session[_WAITING] = sealed
 
 
@@ -63,5 +63,5 @@ def without_foreign_request() -> Response | None:
 def to_sign_in(notice: str) -> Response:
     """On to the sign-in page, with the request that waits in this browser."""
     sealed = flask.session.pop(_WAITING, None)
-    resume = sealed if sealed and sealed_request.unseal(sealed) else None
+    resume = sealed if sealed and pending_request.verify(sealed) else None
     return redirect(url_for("sso.sign_in", resume=resume, notice=notice), 303)

@@ -8,8 +8,8 @@ from sso.crypto import passwords
 from sso.endpoints import mail_pages
 from sso.endpoints.mail_forms import NewPasswordForm
 from sso.extensions import db
-from sso.ratelimit import known_browser
-from sso.services import endings, mail_links, notices
+from sso.ratelimit import device_cookie
+from sso.services import mail_links, notifications, revocation
 from sso.store import factors
 
 _PURPOSES = (mail_links.RESET, mail_links.INVITE)
@@ -42,12 +42,12 @@ def _set(secret: str, password_hash: str) -> Response:
     if token is None or user is None or not mail_links.use(token, user):
         db.session.rollback()
         return mail_pages.dead_link()
-    was_known, had_password = known_browser.knows(user), user.password_hash is not None
+    was_known, had_password = device_cookie.knows(user), user.password_hash is not None
     user.password_hash = password_hash
     user.email_verified = True  # the link came through this very address
-    endings.everything_of_user(user.id, "password_reset")
+    revocation.everything_of_user(user.id, "password_reset")
     if had_password or token.purpose == mail_links.RESET:
-        notices.password_changed(user)
+        notifications.password_changed(user)
     audit.event(
         "password_reset" if token.purpose == mail_links.RESET else "invitation_accepted",
         user=user.id,
@@ -57,5 +57,5 @@ def _set(secret: str, password_hash: str) -> Response:
     # No browser is known any more. This one must not be shut out by strangers who guess; but where
     # it has never shown a factor, it is known at the password alone.
     shown = was_known or not factors.has_any(user.id)
-    known_browser.remember(user, at_password=not shown)
+    device_cookie.remember(user, at_password=not shown)
     return mail_pages.to_sign_in("password")

@@ -6,9 +6,9 @@ from werkzeug.wrappers import Response
 from sso import audit
 from sso.endpoints import authorize
 from sso.endpoints.forms import DecisionForm
-from sso.endpoints.onward import onward, step
+from sso.endpoints.redirects import after_sign_in, step
 from sso.extensions import db
-from sso.mfa import half_way, passkeys
+from sso.mfa import passkeys, pending_mfa
 from sso.ratelimit import limiting
 from sso.web import browser_session
 
@@ -24,11 +24,11 @@ def passkey_sign_in() -> Response:
         found = passkeys.accept_sign_in(form.get("credential", ""), form.get("challenge", ""))
         if found:
             user, shown = found
-            half_way.finish(user)
+            pending_mfa.finish(user)
             remember = form.get("remember") == "1"
             signed_in_at = browser_session.begin(user, shown, remember).auth_time
             db.session.commit()
-            return onward(waiting, signed_in_at)
+            return after_sign_in(waiting, signed_in_at)
         db.session.rollback()
         audit.event("sign_in_failed", method="passkey")
         attempt.failed()

@@ -11,19 +11,19 @@ from werkzeug.wrappers import Response
 from sso import audit
 from sso.endpoints import authorize
 from sso.endpoints.forms import DecisionForm
-from sso.endpoints.onward import is_asked_back, onward, step
+from sso.endpoints.redirects import after_sign_in, is_asked_back, step
 from sso.extensions import db
 from sso.flow import decision
-from sso.mfa import half_way, passkeys, policy, proof, recovery, totp
+from sso.i18n import N_
+from sso.mfa import passkeys, pending_mfa, policy, proof, recovery, totp
 from sso.models import User
 from sso.process import concurrency
-from sso.ratelimit import known_browser, limiting
-from sso.services import notices
+from sso.ratelimit import device_cookie, limiting
+from sso.services import notifications
 from sso.store import factors, recovery_codes, users
-from sso.store.sessions import Visit
+from sso.store.sessions import CurrentSession
 from sso.web import browser_session, headers
-from sso.web.sealed_request import SealedRequest
-from sso.words import N_
+from sso.web.pending_request import PendingRequest
 
 WRONG = {
     "totp": N_("The code is not right, or it was used already. Wait for the next one."),
@@ -36,30 +36,32 @@ class Subject(NamedTuple):
     """Who has to show a factor; `visit`: in which session, if they are signed in already."""
 
     user: User
-    visit: Visit | None
+    visit: CurrentSession | None
     remember: bool = False
 
 
-def after_password(user: User, remember: bool, waiting: SealedRequest | None) -> Response:
+def after_password(user: User, remember: bool, waiting: PendingRequest | None) -> Response:
     """Sign in who has shown the password, or ask for the second factor first. Commits."""
     if factors.has_any(user.id):  # read under the lock of the user that the caller has taken
-        half_way.begin(user, remember)
+        pending_mfa.begin(user, remember)
         audit.event("password_accepted", user=user.id)
-        if known_browser.id_for(user.email) is None:
+        if device_cookie.id_for(user.email) is None:
             _tell_if_not_finished(user)
         db.session.commit()
         return redirect(step("sso.second_factor"), 303)
     signed_in_at = browser_session.begin(user, proof.PASSWORD, remember).auth_time
     db.session.commit()
-    return onward(waiting, signed_in_at)
+    return after_sign_in(waiting, signed_in_at)
 
 
 def _tell_if_not_finished(user: User) -> None:
     """Owe the owner a mail that is withdrawn when the second step is done."""
     agent, network = request.user_agent.string, request.remote_addr or ""
-    delay = timedelta(seconds=half_way.LIFETIME)
-    mail_id = notices.second_step_missing(user, agent, network, delay, half_way.notice_id())
-    half_way.keep_notice(mail_id)
+    delay = timedelta(seconds=pending_mfa.LIFETIME)
+    mail_id = notifications.second_step_missing(
+        user, agent, network, delay, pending_mfa.notice_id()
+    )
+    pending_mfa.keep_notice(mail_id)
 
 
 def second_factor() -> Response:
@@ -88,10 +90,10 @@ def second_factor() -> Response:
             if used == "recovery":
                 audit.event("recovery_code_used", user=subject.user.id)
                 left = recovery_codes.unused(subject.user.id)
-                notices.recovery_code_used(subject.user, left)
+                notifications.recovery_code_used(subject.user, left)
             signed_in_at = _let_in(subject, methods)
             db.session.commit()
-            return onward(waiting, signed_in_at)
+            return after_sign_in(waiting, signed_in_at)
         db.session.rollback()
         audit.event("second_factor_failed", user=subject.user.id, method=used)
         if subject.visit is None:  # from a browser that is known, too
@@ -102,16 +104,20 @@ def second_factor() -> Response:
     return _page(subject, problem)
 
 
-def _subject(waiting: SealedRequest | None) -> Subject | Response:
-    half = half_way.current()
+def _subject(waiting: PendingRequest | None) -> Subject | Response:
+    half = pending_mfa.current()
     if half is not None:
         return Subject(half.user, None, half.remember)
-    visit = browser_session.current_visit()
+    visit = browser_session.current_session()
     if visit is None:
         return redirect(step("sso.sign_in"), 303)
     if is_asked_back():
         # A page of the account waits, for a change that asks for a second factor.
-        return Subject(visit.user, visit) if policy.lacks_second_factor(visit) else onward(waiting)
+        return (
+            Subject(visit.user, visit)
+            if policy.lacks_second_factor(visit)
+            else after_sign_in(waiting)
+        )
     if waiting is None:
         return redirect(url_for("sso.account"), 303)
     validated = authorize.validate(waiting)
@@ -149,13 +155,13 @@ def _let_in(subject: Subject, methods: str) -> datetime | None:
     if subject.visit is not None:
         browser_session.step_up(subject.visit, methods)
         return None
-    half_way.finish(subject.user)
+    pending_mfa.finish(subject.user)
     shown = proof.with_second(proof.PASSWORD.amr, methods)
     return browser_session.begin(subject.user, shown, subject.remember).auth_time
 
 
-def _cancel(waiting: SealedRequest | None, subject: Subject) -> Response:
-    half_way.end()
+def _cancel(waiting: PendingRequest | None, subject: Subject) -> Response:
+    pending_mfa.end()
     if waiting:
         return authorize.resume(replace(waiting, denied=True))
     if subject.visit:

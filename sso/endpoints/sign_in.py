@@ -12,18 +12,18 @@ from sso.config import email_addresses
 from sso.crypto import passwords
 from sso.endpoints import authorize, second_factor
 from sso.endpoints.forms import DecisionForm, SignInForm
-from sso.endpoints.onward import step
+from sso.endpoints.redirects import step
 from sso.extensions import db
 from sso.flow import decision
+from sso.i18n import N_
 from sso.mfa import passkeys
 from sso.models import User
 from sso.process import concurrency
-from sso.ratelimit import known_browser, limiting
+from sso.ratelimit import device_cookie, limiting
 from sso.store import users
-from sso.store.sessions import Visit
+from sso.store.sessions import CurrentSession
 from sso.web import browser_session, headers
-from sso.web.sealed_request import SealedRequest
-from sso.words import N_
+from sso.web.pending_request import PendingRequest
 
 WRONG = N_("The email address or the password is not right.")
 _NOTICES = {
@@ -45,7 +45,7 @@ def sign_in() -> Response:
         if isinstance(found, Response):
             return found
         validated = found
-    visit = browser_session.current_visit()
+    visit = browser_session.current_session()
     why = None
     if validated is not None:
         next_step = authorize.decide(validated)
@@ -61,8 +61,8 @@ def sign_in() -> Response:
 
 def _ask(
     validated: authorize.Validated | None,
-    visit: Visit | None,
-    waiting: SealedRequest | None,
+    visit: CurrentSession | None,
+    waiting: PendingRequest | None,
     why: decision.Why | None,
 ) -> Response:
     form, user, error, wait = SignInForm(), None, None, 0
@@ -110,7 +110,7 @@ def _ask(
 
 
 def _select_account(
-    validated: authorize.Validated | None, visit: Visit, waiting: SealedRequest
+    validated: authorize.Validated | None, visit: CurrentSession, waiting: PendingRequest
 ) -> Response:
     form = DecisionForm()
     if request.method == "POST" and form.validate():
@@ -154,7 +154,7 @@ def _authenticate(attempt: limiting.Attempt, email: str, password: str) -> User 
 def _known_account() -> str | None:
     """The account that is named, if this browser is one that it has signed in from before."""
     email = request.form.get("email", "")[: email_addresses.LONGEST]
-    return known_browser.mark(email) if known_browser.id_for(email, at_password=True) else None
+    return device_cookie.mark(email) if device_cookie.id_for(email, at_password=True) else None
 
 
 def _rehashed(password: str, known: str, account: str | None) -> str | None:

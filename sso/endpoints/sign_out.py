@@ -10,7 +10,7 @@ from sso.web import browser_session
 
 def sign_out() -> Response:
     """Ask, then end the session of this browser."""
-    visit = browser_session.current_visit()
+    visit = browser_session.current_session()
     if visit is None:
         return signed_out()
     form = DecisionForm()

@@ -15,11 +15,11 @@ from sso.crypto import passwords
 from sso.endpoints import mail_pages
 from sso.endpoints.mail_forms import NewAccountForm, SignUpForm
 from sso.extensions import db
+from sso.i18n import N_
 from sso.models import User
-from sso.ratelimit import known_browser, limiting
-from sso.services import mail_links, notices
+from sso.ratelimit import device_cookie, limiting
+from sso.services import mail_links, notifications
 from sso.store import mail_tokens, users
-from sso.words import N_
 
 
 def sign_up() -> Response:
@@ -34,7 +34,7 @@ def sign_up() -> Response:
         address = form.email.data or ""
         if _may(address):
             limiting.spend(limiting.SIGN_UP, address)
-            notices.sign_up_asked(address)
+            notifications.sign_up_asked(address)
             audit.event("sign_up_asked", address=request.remote_addr)
             db.session.commit()
             mail_pages.keep_waiting()
@@ -96,5 +96,5 @@ def _make(secret: str, form: NewAccountForm, password_hash: str) -> Response:
         return mail_pages.dead_link("sso.sign_up")
     audit.event("signed_up", user=user.id, address=request.remote_addr)
     db.session.commit()
-    known_browser.remember(user)
+    device_cookie.remember(user)
     return mail_pages.to_sign_in("signed_up")

@@ -7,13 +7,13 @@ from werkzeug.wrappers import Response
 from sso.endpoints import authorize
 from sso.endpoints.factors import APP_NAME, added
 from sso.endpoints.forms import DecisionForm
-from sso.endpoints.onward import confirm_first, step
+from sso.endpoints.redirects import confirm_first, step
 from sso.extensions import db
-from sso.mfa import policy, proof, sealed, totp
+from sso.i18n import N_
+from sso.mfa import policy, proof, signed_values, totp
 from sso.store import factors as store
-from sso.store.sessions import Visit
+from sso.store.sessions import CurrentSession
 from sso.web import browser_session
-from sso.words import N_
 
 LIFETIME = int(policy.SETUP.total_seconds())
 WRONG = N_("The code is not right. Check that the phone's clock is right, and try the next code.")
@@ -21,7 +21,7 @@ WRONG = N_("The code is not right. Check that the phone's clock is right, and tr
 
 def totp_setup() -> Response:
     """Show a new secret; nothing is stored until a code of it came back."""
-    visit = browser_session.current_visit()
+    visit = browser_session.current_session()
     if visit is None:
         return confirm_first()
     if "resume" in request.args and authorize.read_waiting() is None:
@@ -31,7 +31,7 @@ def totp_setup() -> Response:
         return redirect(step("sso.factors"), 303)
     if request.method == "POST" and DecisionForm().validate():
         # The page was handed out to a fresh sign-in of this very session.
-        found = sealed.unseal(request.form.get("setup", ""), _purpose(visit), LIFETIME)
+        found = signed_values.verify(request.form.get("setup", ""), _purpose(visit), LIFETIME)
         if found is None:
             return redirect(step("sso.totp_setup"), 303)
         locked = policy.lock(visit)
@@ -59,18 +59,18 @@ def totp_setup() -> Response:
     return _page(visit, totp.new_secret(), None)
 
 
-def _page(visit: Visit, secret: str, error: str | None) -> Response:
+def _page(visit: CurrentSession, secret: str, error: str | None) -> Response:
     html = render_template(
         "totp_setup.html",
         form=DecisionForm(formdata=None),
         qr_code=totp.qr_code(totp.address(secret, visit.user)),
         secret=" ".join(secret[at : at + 4] for at in range(0, len(secret), 4)),
-        setup=sealed.seal(secret, _purpose(visit)),
+        setup=signed_values.sign(secret, _purpose(visit)),
         error=error,
         factors_url=step("sso.factors"),
     )
     return make_response(html)
 
 
-def _purpose(visit: Visit) -> str:
+def _purpose(visit: CurrentSession) -> str:
     return f"authenticator app of {visit.user.id} set up in {visit.session.id}"

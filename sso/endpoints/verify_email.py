@@ -11,7 +11,7 @@ from sso.endpoints.forms import DecisionForm
 from sso.extensions import db
 from sso.mfa import policy
 from sso.models import MailToken, User
-from sso.services import mail_links, notices
+from sso.services import mail_links, notifications
 from sso.web import browser_session, errors
 
 _PURPOSES = (mail_links.VERIFY, mail_links.CHANGE_EMAIL)
@@ -46,7 +46,7 @@ def _first(user: User) -> Response | None:
     The factor is asked for here as well: it may have been added after the address was asked for.
     Locks the user for the button.
     """
-    visit = browser_session.current_visit()
+    visit = browser_session.current_session()
     if visit is None or visit.user.id != user.id:
         return _whose()
     locked = policy.lock(visit) if request.method == "POST" else visit
@@ -93,7 +93,7 @@ def _verify(token: MailToken, user: User) -> bool:
     db.session.flush()
     if before != user.email:
         user.email_changed_at = clock.now()
-        notices.email_changed(user, before)
+        notifications.email_changed(user, before)
         audit.event("email_changed", user=user.id, address=request.remote_addr)
     audit.event("email_verified", user=user.id, address=request.remote_addr)
     return True

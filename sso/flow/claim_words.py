@@ -1,6 +1,6 @@
 """The names of standard claims in words, for the pages (OIDC Core §5.1)."""
 
-from sso.words import N_
+from sso.i18n import N_
 
 CLAIM_WORDS = {
     "given_name": N_("Given name"),

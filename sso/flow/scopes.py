@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 from uuid import UUID
 
-from sso.words import N_
+from sso.i18n import N_
 
 
 class Profile(Protocol):

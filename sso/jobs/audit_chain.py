@@ -20,7 +20,7 @@ from sso.jobs import audit_seals
 from sso.jobs.audit_seals import HALF_RESEALED, Keys, is_equal, seal_of, seal_of_ends
 from sso.jobs.audit_seals import ChainBroken as ChainBroken
 from sso.models import AuditChain, AuditEvent
-from sso.store import everything
+from sso.store import database_copy
 
 logger = logging.getLogger("sso.jobs")
 
@@ -131,7 +131,7 @@ def purge_due() -> int:
 def verify(seen: tuple[int, str] | None = None) -> Verdict:
     """Look at every sealed event. `seen`: a head that was noted elsewhere, which must be there."""
     faults: list[str] = []
-    with everything.snapshot(db.engine) as connection:
+    with database_copy.snapshot(db.engine) as connection:
         chain = audit_events.chain_of(connection)
         if chain is None:
             rows = sum(1 for _ in audit_events.sealed_of(connection))

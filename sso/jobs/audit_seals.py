@@ -13,7 +13,7 @@ from datetime import UTC
 
 from sso import context
 from sso.config.operator_errors import OperatorError
-from sso.crypto import sealing
+from sso.crypto import encryption
 from sso.models import AuditChain, AuditEvent
 
 
@@ -57,7 +57,7 @@ HALF_RESEALED = (
 
 def keys() -> list[bytes]:
     """The keys that the secret keys give for the chain; the first is that of a new one."""
-    return sealing.derive_keys(context.settings().secret_keys, "audit chain")
+    return encryption.derive_keys(context.settings().secret_keys, "audit chain")
 
 
 def seal_of(key: bytes, event: AuditEvent, number: int, before: str) -> str:

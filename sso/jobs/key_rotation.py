@@ -9,7 +9,7 @@ from sqlalchemy.exc import IntegrityError
 from sso import audit, clock, context
 from sso.config.operator_errors import OperatorError
 from sso.crypto import keys
-from sso.crypto.sealing import SecretKeys
+from sso.crypto.encryption import SecretKeys
 from sso.extensions import db
 from sso.models import KeyState, SigningKey
 from sso.store import signing_keys

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from sso.words import N_
+from sso.i18n import N_
 
 
 @dataclass(frozen=True)

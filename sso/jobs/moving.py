@@ -15,10 +15,10 @@ from sqlalchemy.exc import DatabaseError
 
 from sso import database
 from sso.crypto import keys
-from sso.crypto.sealing import SecretKeys
+from sso.crypto.encryption import SecretKeys
 from sso.database import migrating, schema
 from sso.extensions import db
-from sso.store import everything
+from sso.store import database_copy
 
 
 class MoveRefused(Exception):
@@ -67,7 +67,7 @@ def restore(path: Path, secret_keys: SecretKeys) -> dict[str, int]:
                     "of it run: SSO_DATABASE_URL=sqlite:///COPY flask db upgrade"
                 )
             if not all(
-                keys.can_open(secret_keys, row) for row in everything.sealed_keys(connection)
+                keys.can_open(secret_keys, row) for row in database_copy.sealed_keys(connection)
             ):
                 raise MoveRefused(
                     "SSO_SECRET_KEY does not open the backup's signing keys; give the secret key "
@@ -85,7 +85,7 @@ def restore(path: Path, secret_keys: SecretKeys) -> dict[str, int]:
 
 def copy_into(target: Engine) -> dict[str, int]:
     """Copy every row of our database into another, empty one. Raises `MoveRefused`."""
-    with everything.snapshot(db.engine) as source:
+    with database_copy.snapshot(db.engine) as source:
         if schema.revision(source) != schema.newest():
             raise MoveRefused("the database is not that of this program; run: flask db upgrade")
         return _fill(source, target)
@@ -94,16 +94,16 @@ def copy_into(target: Engine) -> dict[str, int]:
 def _fill(source: Connection, target: Engine) -> dict[str, int]:
     """One transaction: all rows, or none."""
     with target.connect() as connection:
-        is_new = not everything.has_tables(connection)
+        is_new = not database_copy.has_tables(connection)
     if is_new:
         migrating.make_tables(target)
     with target.begin() as connection:
         if schema.revision(connection) != schema.newest():
             raise MoveRefused("the target has other tables; give an empty database")
-        if taken := everything.occupied(connection):
+        if taken := database_copy.occupied(connection):
             raise MoveRefused(f"the target is not empty: it has {', '.join(taken)}")
-        everything.forget_first_rows(connection)
-        return everything.copy(source, connection)
+        database_copy.forget_first_rows(connection)
+        return database_copy.copy(source, connection)
 
 
 def _sync(path: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from sso import audit, context
-from sso.crypto import keys, sealing
+from sso.crypto import encryption, keys
 from sso.extensions import db
 from sso.jobs import audit_resealing
 from sso.mfa import totp
@@ -32,7 +32,7 @@ def reencrypt_signing_keys() -> Count:
     for row in signing_keys.every():
         try:
             text = keys.reseal(context.settings().secret_keys, row)
-        except sealing.InvalidToken:
+        except encryption.InvalidToken:
             if row.state != KeyState.RETIRED:  # of a retired one only the public half is needed
                 unreadable.append(row.kid)
         else:
@@ -49,7 +49,7 @@ def reencrypt_totp_secrets(progress: Callable[[int], None] = lambda _: None) -> 
         for row in rows:
             try:
                 text = totp.reseal(row)
-            except sealing.InvalidToken:
+            except encryption.InvalidToken:
                 unreadable.append(str(row.user_id))
             else:
                 before = row.sealed_secret

@@ -12,7 +12,7 @@ from webauthn.helpers import base64url_to_bytes, bytes_to_base64url
 from webauthn.helpers import structs as w
 
 from sso import clock, context
-from sso.mfa import proof, sealed
+from sso.mfa import proof, signed_values
 from sso.models import Passkey, User
 from sso.store import passkeys, users
 
@@ -185,11 +185,11 @@ def _accept(
 
 def _challenge(purpose: str) -> tuple[bytes, str]:
     challenge = secrets.token_bytes(32)
-    return challenge, sealed.seal(bytes_to_base64url(challenge), _CHALLENGE + purpose)
+    return challenge, signed_values.sign(bytes_to_base64url(challenge), _CHALLENGE + purpose)
 
 
 def _asked(text: str, purpose: str, lifetime: int) -> tuple[bytes, datetime] | None:
-    found = sealed.unseal(text, _CHALLENGE + purpose, lifetime)
+    found = signed_values.verify(text, _CHALLENGE + purpose, lifetime)
     return (base64url_to_bytes(found[0]), found[1]) if found else None
 
 

@@ -12,7 +12,7 @@ from sso.flow.request import TWO_FACTORS
 from sso.models import User
 from sso.store import factors, sessions, users
 from sso.store.factors import Factors
-from sso.store.sessions import Visit
+from sso.store.sessions import CurrentSession
 
 FRESH_SIGN_IN = timedelta(minutes=5)  # to change factors, or to ask for an emailed code
 RECENT_FACTOR = timedelta(minutes=15)  # to change the password or the email address
@@ -22,7 +22,7 @@ SETUP = timedelta(minutes=15)  # to scan a QR code and type a code back
 EMAIL_SETTLES = timedelta(days=7)
 
 
-def lock(visit: Visit) -> Visit | None:
+def lock(visit: CurrentSession) -> CurrentSession | None:
     """The visit as it is now, its user locked until the transaction ends.
 
     `None` if meanwhile the session ended or got a new identifier, the password was changed, or the
@@ -35,18 +35,18 @@ def lock(visit: Visit) -> Visit | None:
     return sessions.find_live_anew(digest)
 
 
-def is_fresh(visit: Visit) -> bool:
+def is_fresh(visit: CurrentSession) -> bool:
     """Whether the person signed in just now."""
     return _within(visit.session.auth_time, FRESH_SIGN_IN)
 
 
-def lacks_second_factor(visit: Visit) -> bool:
+def lacks_second_factor(visit: CurrentSession) -> bool:
     """Whether the account has factors, and none of them was shown in this session lately."""
     shown = _within(visit.session.second_factor_at, RECENT_FACTOR)
     return not shown and factors.has_any(visit.user.id)
 
 
-def asks_for_code(visit: Visit, known: Factors) -> bool:
+def asks_for_code(visit: CurrentSession, known: Factors) -> bool:
     """Whether the first factor needs more than the password: a code by email, or a link.
 
     Without a mail server there is nothing to ask for.
@@ -56,7 +56,7 @@ def asks_for_code(visit: Visit, known: Factors) -> bool:
     return not _within(visit.session.enrolment_allowed_at, ALLOWED_FOR)
 
 
-def may_change(visit: Visit, known: Factors) -> bool:
+def may_change(visit: CurrentSession, known: Factors) -> bool:
     """Whether factors may be added or removed in this session now."""
     if known:
         return is_fresh(visit) and visit.session.acr == TWO_FACTORS
@@ -66,7 +66,7 @@ def may_change(visit: Visit, known: Factors) -> bool:
     return is_fresh(visit) or _within(visit.session.enrolment_allowed_at, ALLOWED_FOR)
 
 
-def may_finish(visit: Visit, known: Factors) -> bool:
+def may_finish(visit: CurrentSession, known: Factors) -> bool:
     """Whether an authenticator app may be added whose set-up page this session was given."""
     if visit.session.acr == TWO_FACTORS:
         return True

@@ -7,7 +7,7 @@ import pyotp
 import segno
 
 from sso import clock, context
-from sso.crypto import digests, sealing
+from sso.crypto import digests, encryption
 from sso.mfa import passkeys
 from sso.models import TotpSecret, User
 from sso.store import totp_secrets
@@ -41,7 +41,7 @@ def enrol(user_id: UUID, secret: str, code: str) -> bool:
     step = matching_step(secret, code)
     if step is None:
         return False
-    sealed = sealing.seal(context.settings().secret_keys, _purpose(user_id), secret.encode())
+    sealed = encryption.encrypt(context.settings().secret_keys, _purpose(user_id), secret.encode())
     now = clock.now()
     totp_secrets.add(
         TotpSecret(
@@ -57,10 +57,10 @@ def accept(user_id: UUID, code: str) -> bool:
     if stored is None:
         return False
     try:
-        secret = sealing.unseal(
+        secret = encryption.decrypt(
             context.settings().secret_keys, _purpose(user_id), stored.sealed_secret
         )
-    except sealing.InvalidToken:
+    except encryption.InvalidToken:
         logger.error(
             "SSO_SECRET_KEY does not open the authenticator app's secret of user %s; run: "
             "flask key reencrypt with SSO_SECRET_KEY_PREVIOUS, or flask user reset-factors",
@@ -74,16 +74,18 @@ def accept(user_id: UUID, code: str) -> bool:
 def reseal(row: TotpSecret) -> str | None:
     """The row's secret, sealed with the secret key of now; `None` if it is that already.
 
-    Raises `sealing.InvalidToken` when no secret key opens it.
+    Raises `encryption.InvalidToken` when no secret key opens it.
     """
-    return sealing.reseal(context.settings().secret_keys, _purpose(row.user_id), row.sealed_secret)
+    return encryption.reencrypt(
+        context.settings().secret_keys, _purpose(row.user_id), row.sealed_secret
+    )
 
 
 def is_current(row: TotpSecret) -> bool:
     """Whether the row is sealed with the secret key of now."""
     try:
-        sealing.unseal(context.settings().secret_key, _purpose(row.user_id), row.sealed_secret)
-    except sealing.InvalidToken:
+        encryption.decrypt(context.settings().secret_key, _purpose(row.user_id), row.sealed_secret)
+    except encryption.InvalidToken:
         return False
     return True
 

@@ -26,7 +26,7 @@ class User(Base):
     password_hash: Mapped[str | None] = mapped_column(String(200))
     claims: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
     groups: Mapped[list[str]] = mapped_column(JSON, default=list)
-    # Raised to forget all browsers that the person has signed in from (`known_browser`).
+    # Raised to forget all browsers that the person has signed in from (`device_cookie`).
     device_version: Mapped[int] = mapped_column(default=0, server_default="0")
     disabled_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)

@@ -10,13 +10,13 @@ from datetime import datetime
 from sso import clock, context
 from sso.crypto import digests, keys
 from sso.oauth import unverified
-from sso.store.approvals import Approval
+from sso.store.live_grants import LiveGrant
 
 _LONGEST_JTI = 43
 
 
 def sign(
-    jti: str, scope: str, issued_at: datetime, expires_at: datetime, approval: Approval
+    jti: str, scope: str, issued_at: datetime, expires_at: datetime, approval: LiveGrant
 ) -> str:
     """The access token of a row (§2.2). Its audience is this server's userinfo."""
     issuer = context.settings().issuer

@@ -22,9 +22,9 @@ from sso.oauth.request import ProtocolRequest
 from sso.oauth.token_response import TokenResponse
 from sso.ratelimit import refusals
 from sso.store import clients, codes, grants
-from sso.store.approvals import Approval
+from sso.store.live_grants import LiveGrant
 from sso.store.sessions import Presence
-from sso.store.users import Person
+from sso.store.users import UserProfile
 
 # A double click sends the same code twice; it is refused, and signs nobody out.
 BENIGN_REUSE = timedelta(seconds=1)
@@ -39,7 +39,7 @@ class RedeemedCode:
     """A code that was used up just now and what it stands for, as Authlib asks for it."""
 
     code: codes.Presented
-    approval: Approval
+    approval: LiveGrant
 
     def get_redirect_uri(self) -> str:
         return self.code.redirect_uri
@@ -204,5 +204,5 @@ class AuthorizationCodeGrant(TokenResponse, AuthlibAuthorizationCodeGrant):
     def delete_authorization_code(self, authorization_code: RedeemedCode) -> None:
         """Nothing: the used row stays until it is purged, so that reuse is seen."""
 
-    def authenticate_user(self, authorization_code: RedeemedCode) -> Person:
+    def authenticate_user(self, authorization_code: RedeemedCode) -> UserProfile:
         return authorization_code.approval.user

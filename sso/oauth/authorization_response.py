@@ -7,7 +7,7 @@ neither errors of the validation nor form_post, and re-encodes the registered qu
 from flask import render_template
 
 from sso import context
-from sso.config import addresses
+from sso.config import urls
 from sso.web import headers
 
 AuthlibAnswer = tuple[int, str, list[tuple[str, str]]]
@@ -27,4 +27,4 @@ def to_client(
         body = render_template("form_post.html", action=redirect_uri, fields=answer)
         return 200, body, [("Content-Type", "text/html; charset=utf-8")]
     # 303: the browser never re-posts a form with a password to the client (RFC 9700 §4.12).
-    return 303, "", [("Location", addresses.add_parameters(redirect_uri, answer))]
+    return 303, "", [("Location", urls.add_parameters(redirect_uri, answer))]

@@ -9,7 +9,7 @@ from authlib.oidc.rpinitiated.end_session import EndSessionRequest
 from flask import request as flask_request
 
 from sso import audit, context
-from sso.config import addresses
+from sso.config import urls
 from sso.models import Client
 from sso.oauth.request import ProtocolRequest
 from sso.oauth.server import AuthorizationServer
@@ -56,7 +56,7 @@ class EndSessionEndpoint(AuthlibEndSessionEndpoint):
         without = {key: value for key, value in request.payload.data.items() if key != "state"}
         found = super().validate_request(ProtocolRequest(without))
         if found.redirect_uri and state:
-            found.redirect_uri = addresses.add_parameters(found.redirect_uri, [("state", state)])
+            found.redirect_uri = urls.add_parameters(found.redirect_uri, [("state", state)])
         return found
 
     def _validate_id_token_hint(self, id_token_hint: str) -> dict[str, Any]:
@@ -143,7 +143,7 @@ def note_refusal(
 
 
 def _how_to_register(client: Client, uri: str) -> str:
-    if fault := addresses.registration_fault(uri):
+    if fault := urls.registration_fault(uri):
         return f"It cannot be registered: {fault}."
     command = ["flask", "client", "update", client.client_id]
     return "If it belongs to the application, register it, character for character: " + shlex.join(
@@ -152,7 +152,7 @@ def _how_to_register(client: Client, uri: str) -> str:
 
 
 def _names_this_session(found: EndSessionRequest) -> bool:
-    visit = browser_session.current_visit()
+    visit = browser_session.current_session()
     claims = found.id_token_claims or {}
     return (
         visit is not None

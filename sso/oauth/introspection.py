@@ -9,7 +9,7 @@ from sso.flow import narrowing
 from sso.models import Client
 from sso.oauth import client_authentication, presented_token
 from sso.oauth.request import ProtocolRequest
-from sso.store import approvals
+from sso.store import live_grants
 
 
 class IntrospectionEndpoint(presented_token.OwnTokens, AuthlibIntrospectionEndpoint):
@@ -21,7 +21,7 @@ class IntrospectionEndpoint(presented_token.OwnTokens, AuthlibIntrospectionEndpo
         self, request: ProtocolRequest, client: Client
     ) -> presented_token.Presented | None:
         found = super().authenticate_token(request, client)
-        approval = found and approvals.find(found.row.grant_id, client.client_id)
+        approval = found and live_grants.find(found.row.grant_id, client.client_id)
         if not found or not approval:
             return None
         allowed = narrowing.allowed(client, approval.user.groups, approval)

@@ -6,7 +6,7 @@ from sso.config.settings import Settings
 from sso.crypto import keys
 from sso.flow import request, scopes
 from sso.oauth import client_authentication
-from sso.web.languages import LANGUAGES
+from sso.web.i18n import LANGUAGES
 
 
 def document(settings: Settings) -> dict[str, Any]:

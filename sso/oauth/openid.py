@@ -11,8 +11,8 @@ from sso.flow import scopes
 from sso.models import Client
 from sso.oauth.authorization_code import RedeemedCode
 from sso.oauth.request import ProtocolRequest
-from sso.store.approvals import Approval
-from sso.store.users import Person
+from sso.store.live_grants import LiveGrant
+from sso.store.users import UserProfile
 
 
 class IdentityToken(OpenIDCode):
@@ -64,11 +64,11 @@ class IdentityToken(OpenIDCode):
         nonce = authorization_code.get_nonce()
         return {"nonce": nonce} if nonce else {}
 
-    def generate_user_info(self, user: Person, scope: str) -> dict[str, Any]:
+    def generate_user_info(self, user: UserProfile, scope: str) -> dict[str, Any]:
         """Nothing: what the identity token says of the user depends on the approval."""
         return {}
 
-    def _profile(self, grant: Approval, client: Client) -> dict[str, Any]:
+    def _profile(self, grant: LiveGrant, client: Client) -> dict[str, Any]:
         requested = grant.claims.get("id_token", [])
         if client.id_token_has_all_claims:
             return scopes.profile(grant.user, grant.scope, requested)

@@ -7,14 +7,14 @@ from authlib.oauth2.rfc6749.errors import InvalidGrantError, InvalidScopeError
 from authlib.oauth2.rfc6749.grants import RefreshTokenGrant as AuthlibRefreshTokenGrant
 
 from sso import audit, clock, context
-from sso.crypto import digests, sealing
+from sso.crypto import digests, encryption
 from sso.flow import narrowing, scopes
 from sso.models import Client
 from sso.oauth import client_authentication
 from sso.oauth.token_response import TokenResponse, family_ends_at
 from sso.store import grants, tokens
-from sso.store.approvals import Approval
-from sso.store.users import Person
+from sso.store.live_grants import LiveGrant
+from sso.store.users import UserProfile
 
 _SUCCESSOR = "refresh token successor"
 
@@ -26,7 +26,7 @@ class RefreshTokenGrant(TokenResponse, AuthlibRefreshTokenGrant):
     INCLUDE_NEW_REFRESH_TOKEN = True
 
     is_repeated = False
-    presented: Approval | None = None
+    presented: LiveGrant | None = None
     successor: str | None = None
 
     def find_client(self, client_id: str) -> Client | None:
@@ -35,7 +35,7 @@ class RefreshTokenGrant(TokenResponse, AuthlibRefreshTokenGrant):
         client, self.presented = tokens.find_with_client(client_id, digest, clock.now())
         return client
 
-    def authenticate_refresh_token(self, refresh_token: str) -> Approval:
+    def authenticate_refresh_token(self, refresh_token: str) -> LiveGrant:
         """Use the token up, or see that it is a retry within the leeway, or a reuse.
 
         Gives the approval that it stands for, as far as that is allowed by now; to Authlib that
@@ -106,10 +106,10 @@ class RefreshTokenGrant(TokenResponse, AuthlibRefreshTokenGrant):
         """
         return [
             digests.derive(digests.REFRESH_TOKEN, self.request.form["refresh_token"], key)
-            for key in sealing.derive_keys(context.settings().secret_keys, _SUCCESSOR)
+            for key in encryption.derive_keys(context.settings().secret_keys, _SUCCESSOR)
         ]
 
-    def _validate_token_scope(self, token: Approval) -> None:
+    def _validate_token_scope(self, token: LiveGrant) -> None:
         # The whole grant may be asked for again after a narrower refresh (RFC 6749 §6).
         asked = set(scopes.split(self.request.payload.scope))
         if self.presented is None or not asked <= set(scopes.split(self.presented.scope)):
@@ -117,7 +117,7 @@ class RefreshTokenGrant(TokenResponse, AuthlibRefreshTokenGrant):
         if asked and asked.isdisjoint(scopes.split(token.scope)):
             raise InvalidScopeError("None of the scopes asked for is allowed any more.")
 
-    def issue_token(self, user: Person, refresh_token: Approval) -> dict[str, Any]:
+    def issue_token(self, user: UserProfile, refresh_token: LiveGrant) -> dict[str, Any]:
         allowed = scopes.split(refresh_token.scope)
         asked = scopes.split(self.request.payload.scope) or allowed
         given = [name for name in asked if name in allowed]
@@ -129,8 +129,8 @@ class RefreshTokenGrant(TokenResponse, AuthlibRefreshTokenGrant):
         self.request.approval = approval
         return self.generate_token(user, " ".join(given))
 
-    def authenticate_user(self, refresh_token: Approval) -> Person:
+    def authenticate_user(self, refresh_token: LiveGrant) -> UserProfile:
         return refresh_token.user
 
-    def revoke_old_credential(self, refresh_token: Approval) -> None:
+    def revoke_old_credential(self, refresh_token: LiveGrant) -> None:
         """Nothing: it is used up by a statement of its own (`authenticate_refresh_token`)."""

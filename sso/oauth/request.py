@@ -7,7 +7,7 @@ from flask import request as flask_request
 
 from sso import context
 from sso.flow.request import AuthorizationRequest
-from sso.store.approvals import Approval
+from sso.store.live_grants import LiveGrant
 from sso.store.tokens import NewToken
 from sso.web import parameters
 
@@ -26,7 +26,7 @@ class ProtocolRequest(OAuth2Request):
         self.used_basic = False
         self.keep_changes = False  # commit, although the answer is an error
         self.authorization_request: AuthorizationRequest | None = None
-        self.approval: Approval | None = None
+        self.approval: LiveGrant | None = None
         self.issued: NewToken | None = None
         self.claimed_client: str | None = None  # before it has proven who it is
         self.details: dict[str, object] = {}  # of a refusal, for the log and the audit trail alone

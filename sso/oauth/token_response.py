@@ -12,9 +12,9 @@ from sso.models import Client
 from sso.oauth import access_tokens, client_authentication
 from sso.oauth.request import ProtocolRequest
 from sso.store import tokens
-from sso.store.approvals import Approval
+from sso.store.live_grants import LiveGrant
 from sso.store.tokens import NewToken
-from sso.store.users import Person
+from sso.store.users import UserProfile
 
 
 def family_ends_at(approved_at: datetime) -> datetime:
@@ -40,7 +40,7 @@ class TokenResponse:
         return client_authentication.authenticate(self.request, self.find_client, "token")
 
     @staticmethod
-    def as_allowed_now(approval: Approval, client: Client) -> Approval:
+    def as_allowed_now(approval: LiveGrant, client: Client) -> LiveGrant:
         """The approval, reduced to what is allowed by now. Raises `InvalidGrantError`."""
         allowed = narrowing.allowed(client, approval.user.groups, approval)
         scope = allowed.scope_of(approval.scope)
@@ -50,7 +50,7 @@ class TokenResponse:
 
     def generate_token(
         self,
-        user: Person,
+        user: UserProfile,
         scope: str,
         grant_type: str | None = None,
         expires_in: int | None = None,

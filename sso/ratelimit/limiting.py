@@ -22,8 +22,8 @@ from flask_babel import gettext
 from werkzeug.exceptions import TooManyRequests
 
 from sso import audit, clock, context
-from sso.ratelimit import known_browser, networks
-from sso.ratelimit.limit_storage import LimitStorage
+from sso.ratelimit import device_cookie, networks
+from sso.ratelimit.storage import LimitStorage
 
 HOUR, DAY, _EXTENSION = 3600, 24 * 3600, "sso.limits"
 
@@ -59,7 +59,7 @@ class Guessing:
     pair: Pauses
     address: Pauses
     account: Pauses | None = None
-    known_browser: Pauses | None = None
+    device_cookie: Pauses | None = None
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ SIGN_IN = Guessing(
     pair=Pauses(free=5, longest=900),
     account=Pauses(free=30, longest=300),
     address=_OFFICE,
-    known_browser=Pauses(free=20, longest=900),
+    device_cookie=Pauses(free=20, longest=900),
 )
 # Six digits: from everywhere together about a hundred tries a day.
 SECOND_FACTOR = Guessing(
@@ -91,7 +91,7 @@ SECOND_FACTOR = Guessing(
     pair=Pauses(free=5, longest=900),
     account=Pauses(free=10, longest=900),
     address=_OFFICE,
-    known_browser=Pauses(free=10, longest=900),
+    device_cookie=Pauses(free=10, longest=900),
 )
 # Somebody at a browser that was left signed in, who looks for the password.
 PASSWORD_CHECK = Guessing("password_check", Pauses(5, 900), _OFFICE, Pauses(10, 900))
@@ -190,7 +190,7 @@ def spend(rule: Flooding, account: str) -> None:
     for length, network in networks.around(request.remote_addr):
         budgets.append((f"{rule.name}/network/{network}", rule.address * WIDER_BUDGETS[length]))
     if rule.account is not None:
-        budgets.append((f"{rule.name}/account/{known_browser.mark(account)}", rule.account))
+        budgets.append((f"{rule.name}/account/{device_cookie.mark(account)}", rule.account))
     for key, budget in budgets:
         count = _storage().increase(f"spent/{key}", HOUR)
         if count == budget + 1:
@@ -215,9 +215,9 @@ def words(seconds: int) -> str:
 
 def _doors(rule: Guessing, account: str) -> list[_Door]:
     """The counts for this try, the narrowest first: who is stopped there uses up no other."""
-    mark, here = known_browser.mark(account), networks.of(request.remote_addr)
-    if rule.known_browser and (browser := known_browser.id_for(account, rule is SIGN_IN)):
-        return [_Door(f"{rule.name}/known/{mark}/{browser}", rule.known_browser, True, mark)]
+    mark, here = device_cookie.mark(account), networks.of(request.remote_addr)
+    if rule.device_cookie and (browser := device_cookie.id_for(account, rule is SIGN_IN)):
+        return [_Door(f"{rule.name}/known/{mark}/{browser}", rule.device_cookie, True, mark)]
     doors = [
         _Door(f"{rule.name}/pair/{mark}/{here}", rule.pair, True),
         _Door(f"{rule.name}/address/{here}", rule.address, False),

@@ -10,7 +10,7 @@ from datetime import timedelta
 from uuid import UUID, uuid4
 
 from sso import clock, context
-from sso.crypto import digests, sealing
+from sso.crypto import digests, encryption
 from sso.models import MailToken, User
 from sso.services import mail_links
 from sso.store import mail_tokens
@@ -62,5 +62,5 @@ def bond(user: User, session_id: UUID) -> str:
 
 def _digest(token_id: UUID, bound_to: str, code: str) -> str:
     # Keyed: who reads the database alone could try all the codes that there are.
-    key = sealing.derive_key(context.settings().secret_key, "emailed code")
+    key = encryption.derive_key(context.settings().secret_key, "emailed code")
     return digests.derive("hmac-sha256:", f"{token_id} {bound_to} {code}", key)

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 from sqlalchemy import bindparam, exists, insert, select, update
 
 from sso.models import AuthorizationCode, Client, Grant
-from sso.store import approvals, circumstances, clients, prepared, reuse
-from sso.store.approvals import Approval
+from sso.store import circumstances, clients, live_grants, prepared, reuse
 from sso.store.circumstances import Circumstances
+from sso.store.live_grants import LiveGrant
 
 _CODES = prepared.table(AuthorizationCode)
 _ADD = insert(_CODES)
@@ -25,12 +25,12 @@ class Presented(NamedTuple):
     redirect_uri: str
     nonce: str | None
     code_challenge: str | None
-    approval: Approval | None
+    approval: LiveGrant | None
 
 
 _OF_CODE = [_CODES.c[name] for name in Presented._fields if name != "approval"]
-_FIND_WITH_CLIENT = approvals.join_approval(
-    select(*clients.COLUMNS, *_OF_CODE, *approvals.APPROVAL)
+_FIND_WITH_CLIENT = live_grants.join_live_grant(
+    select(*clients.COLUMNS, *_OF_CODE, *live_grants.LIVE_GRANT)
     .select_from(Client)
     .outerjoin(_CODES, _CODES.c.digest == bindparam("code_digest")),
     _CODES.c.grant_id,
@@ -47,7 +47,7 @@ def find_with_client(
         return None, None
     client, rest = clients.and_rest(row)
     of_code = len(_OF_CODE)
-    return client, Presented._make((*rest[:of_code], approvals.approval_of(rest[of_code:])))
+    return client, Presented._make((*rest[:of_code], live_grants.live_grant_of(rest[of_code:])))
 
 
 _USE = (

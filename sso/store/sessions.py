@@ -13,14 +13,14 @@ from sso.models import BrowserSession, Client, Consent, User
 from sso.store import clients, prepared
 
 
-class Visit(NamedTuple):
+class CurrentSession(NamedTuple):
     """Who is there: a live session and its user."""
 
     session: BrowserSession
     user: User
 
 
-class Given(NamedTuple):
+class ConsentRecord(NamedTuple):
     """What a user allowed a client, and what was unticked."""
 
     scope: str
@@ -42,7 +42,7 @@ class Presence(NamedTuple):
     groups: list[str]
     user_seen: datetime  # when the user was last changed
     locale: str | None  # the language chosen for the account
-    consent: Given | None
+    consent: ConsentRecord | None
 
 
 # Built once: building takes as long as running.
@@ -64,7 +64,9 @@ _PRESENCE = (
 )
 _FIND_WITH_CLIENT = (
     select(
-        *clients.COLUMNS, *_PRESENCE, *(prepared.table(Consent).c[name] for name in Given._fields)
+        *clients.COLUMNS,
+        *_PRESENCE,
+        *(prepared.table(Consent).c[name] for name in ConsentRecord._fields),
     )
     .select_from(Client)
     .outerjoin(BrowserSession, and_(BrowserSession.digest == bindparam("digest"), _LIVE))
@@ -74,17 +76,17 @@ _FIND_WITH_CLIENT = (
 )
 
 
-def find_live(digest: str) -> Visit | None:
+def find_live(digest: str) -> CurrentSession | None:
     """The live session with this digest, of a user who may sign in."""
     row = db.session.execute(_FIND_LIVE, {"digest": digest, "now": clock.now()}).first()
-    return Visit(row[0], row[1]) if row else None
+    return CurrentSession(row[0], row[1]) if row else None
 
 
-def find_live_anew(digest: str) -> Visit | None:
+def find_live_anew(digest: str) -> CurrentSession | None:
     """As `find_live`, and whatever was read of them before in this transaction is read again."""
     anew = _FIND_LIVE.execution_options(populate_existing=True)
     row = db.session.execute(anew, {"digest": digest, "now": clock.now()}).first()
-    return Visit(row[0], row[1]) if row else None
+    return CurrentSession(row[0], row[1]) if row else None
 
 
 def find_with_client(client_id: str, digest: str) -> tuple[Client | None, Presence | None]:
@@ -94,8 +96,8 @@ def find_with_client(client_id: str, digest: str) -> tuple[Client | None, Presen
     if row is None:
         return None, None
     client, rest = clients.and_rest(row)
-    of_consent = -len(Given._fields)
-    given = Given._make(rest[of_consent:])
+    of_consent = -len(ConsentRecord._fields)
+    given = ConsentRecord._make(rest[of_consent:])
     there = Presence._make((*rest[:of_consent], given if given.updated_at else None))
     return client, there if there.user_id else None  # a disabled user is not joined
 

@@ -10,10 +10,10 @@ from sqlalchemy.orm import contains_eager
 from sso import clock
 from sso.extensions import db
 from sso.models import Client, Grant, Token, User
-from sso.store import approvals, circumstances, clients, prepared, reuse
-from sso.store.approvals import Approval
+from sso.store import circumstances, clients, live_grants, prepared, reuse
 from sso.store.circumstances import Circumstances
-from sso.store.users import PERSON, Person
+from sso.store.live_grants import LiveGrant
+from sso.store.users import USER_PROFILE, UserProfile
 
 _TOKENS = prepared.table(Token)
 
@@ -40,7 +40,7 @@ class AccessToken(NamedTuple):
     requested_claims: dict[str, Any]
     granted: Granted
     client: clients.Registration
-    user: Person
+    user: UserProfile
 
     def get_scope(self) -> str:
         return self.scope
@@ -56,9 +56,9 @@ _OF_TOKEN = (
     *_TOKENS.c["access_digest", "scope", "is_narrowed", "expires_at", "revoked_at"],
     *prepared.table(Grant).c["ended_at", "claims"],
 )
-_OF_GRANT = (*prepared.table(Grant).c["scope", "amr"], *approvals.TODAY)
-_ACCESS_TOKEN = approvals.join_today(
-    select(*_OF_TOKEN, *_OF_GRANT, *clients.REGISTRATION, *PERSON)
+_OF_GRANT = (*prepared.table(Grant).c["scope", "amr"], *live_grants.TODAY)
+_ACCESS_TOKEN = live_grants.join_today(
+    select(*_OF_TOKEN, *_OF_GRANT, *clients.REGISTRATION, *USER_PROFILE)
     .join_from(Token, Grant, Token.grant_id == Grant.id)
     .join(User, User.id == Grant.user_id)
     .join(Client, Client.client_id == Grant.client_id)
@@ -75,7 +75,7 @@ def find_access_token(jti: str) -> AccessToken | None:
         return None
     granted = Granted._make(row[_GRANT:_CLIENT])
     client = clients.registration_of(row[_CLIENT:_PERSON])
-    return AccessToken._make((*row[:_GRANT], granted, client, Person._make(row[_PERSON:])))
+    return AccessToken._make((*row[:_GRANT], granted, client, UserProfile._make(row[_PERSON:])))
 
 
 class NewToken(NamedTuple):
@@ -125,8 +125,8 @@ def find_by_refresh_digest(digest: str) -> Token | None:
     )
 
 
-_FIND_WITH_CLIENT = approvals.join_approval(
-    select(*clients.COLUMNS, *approvals.APPROVAL)
+_FIND_WITH_CLIENT = live_grants.join_live_grant(
+    select(*clients.COLUMNS, *live_grants.LIVE_GRANT)
     .select_from(Client)
     .outerjoin(_TOKENS, _TOKENS.c.refresh_digest == bindparam("digest")),
     _TOKENS.c.grant_id,
@@ -135,13 +135,13 @@ _FIND_WITH_CLIENT = approvals.join_approval(
 
 def find_with_client(
     client_id: str, digest: str, now: datetime
-) -> tuple[Client | None, Approval | None]:
+) -> tuple[Client | None, LiveGrant | None]:
     """In one statement: the enabled client, and what the refresh token stands for, used or not."""
     row = prepared.first(_FIND_WITH_CLIENT, {"client": client_id, "digest": digest, "now": now})
     if row is None:
         return None, None
     client, rest = clients.and_rest(row)
-    return client, approvals.approval_of(rest)
+    return client, live_grants.live_grant_of(rest)
 
 
 _USE_REFRESH = (

@@ -12,7 +12,7 @@ from sso.models import User
 from sso.store import prepared
 
 
-class Person(NamedTuple):
+class UserProfile(NamedTuple):
     """What of a user the claims are made from (see `flow.scopes`)."""
 
     id: UUID
@@ -24,8 +24,8 @@ class Person(NamedTuple):
     updated_at: datetime
 
 
-PERSON = [prepared.table(User).c[name] for name in Person._fields]
-"""The columns that make a `Person`."""
+USER_PROFILE = [prepared.table(User).c[name] for name in UserProfile._fields]
+"""The columns that make a `UserProfile`."""
 
 
 def find(user_id: UUID) -> User | None:
@@ -54,7 +54,7 @@ def _locked(*conditions: ColumnElement[bool]) -> User | None:
 
 
 def forget_devices(user_id: UUID) -> None:
-    """Void the cookies of all browsers that a user has signed in from (`known_browser`).
+    """Void the cookies of all browsers that a user has signed in from (`device_cookie`).
 
     Locks the user, as a sign-in does first of all: to be called before sessions are ended.
     """

@@ -16,12 +16,12 @@ from sso.extensions import db
 from sso.flow.request import TWO_FACTORS
 from sso.mfa.proof import PASSWORD, Proof, with_second
 from sso.models import BrowserSession, Client, User
-from sso.ratelimit import known_browser
-from sso.services import endings, notices
+from sso.ratelimit import device_cookie
+from sso.services import notifications, revocation
 from sso.store import sessions
 from sso.web import errors
 from sso.web.cookies import PageSessions
-from sso.web.web_extensions import login_manager
+from sso.web.extensions import login_manager
 
 _KEY = "_user_id"  # where Flask-Login keeps what get_id() gave
 _TOUCH_EVERY = timedelta(minutes=1)
@@ -30,7 +30,7 @@ _TOUCH_EVERY = timedelta(minutes=1)
 class SignedIn(UserMixin):  # type: ignore[misc]  # Flask-Login has no types
     """Flask-Login's user: a visit, identified by the cookie's secret instead of the user."""
 
-    def __init__(self, secret: str, visit: sessions.Visit) -> None:
+    def __init__(self, secret: str, visit: sessions.CurrentSession) -> None:
         self.secret = secret
         self.visit = visit
 
@@ -52,7 +52,7 @@ def is_for_people() -> bool:
     return not errors.is_api()
 
 
-def current_visit() -> sessions.Visit | None:
+def current_session() -> sessions.CurrentSession | None:
     """Who is signed in on this browser, or `None`."""
     return current_user.visit if current_user.is_authenticated else None
 
@@ -68,7 +68,7 @@ def find_with_client(client_id: str) -> tuple[Client | None, sessions.Presence |
 def locale() -> str | None:
     """The language that the account chose of who is signed in on this browser."""
     if "sso_locale" not in g:
-        visit = current_visit()
+        visit = current_session()
         g.sso_locale = visit.user.claims.get("locale") if visit else None
     found: str | None = g.sso_locale
     return found
@@ -90,14 +90,14 @@ def begin(user: User, shown: Proof = PASSWORD, remember: bool = False) -> Browse
 
     The caller has locked the user, and read after that which factors there are (`factors.policy`).
     """
-    before = current_visit()
+    before = current_session()
     now = clock.now()
     secret = digests.make(digests.SESSION)
     if before and before.user.id == user.id:
         session = before.session
     else:
         if before:
-            endings.session(before.session, "another_user")
+            revocation.session(before.session, "another_user")
         session = BrowserSession(user_id=user.id, created_at=now)
     session.digest = digests.digest(secret)
     session.auth_time = session.last_seen_at = now
@@ -109,16 +109,16 @@ def begin(user: User, shown: Proof = PASSWORD, remember: bool = False) -> Browse
     session.address = (request.remote_addr or "")[:45]
     session.browser = request.user_agent.string[:200]
     sessions.add(session)
-    endings.surplus_of_user(user.id)
-    _give_cookie(secret, sessions.Visit(session, user))
-    if not known_browser.knows(user):
-        notices.new_browser(user, session)
-    known_browser.remember(user)
+    revocation.surplus_of_user(user.id)
+    _give_cookie(secret, sessions.CurrentSession(session, user))
+    if not device_cookie.knows(user):
+        notifications.new_browser(user, session)
+    device_cookie.remember(user)
     audit.event("signed_in", user=user.id, sid=session.id, amr=shown.amr)
     return session
 
 
-def step_up(visit: sessions.Visit, second: str) -> None:
+def step_up(visit: sessions.CurrentSession, second: str) -> None:
     """Note a second factor, given by its methods, in a session that goes on. Does not commit.
 
     The identifier is a new one, as at each rise of what a session may do. `auth_time` stays: the
@@ -130,7 +130,7 @@ def step_up(visit: sessions.Visit, second: str) -> None:
     audit.event("stepped_up", user=visit.user.id, sid=visit.session.id, amr=visit.session.amr)
 
 
-def renew(visit: sessions.Visit) -> None:
+def renew(visit: sessions.CurrentSession) -> None:
     """Let the session go on under a new identifier: copies of the cookie end. Does not commit."""
     secret = digests.make(digests.SESSION)
     visit.session.digest = digests.digest(secret)
@@ -138,7 +138,7 @@ def renew(visit: sessions.Visit) -> None:
     _give_cookie(secret, visit)
 
 
-def _give_cookie(secret: str, visit: sessions.Visit) -> None:
+def _give_cookie(secret: str, visit: sessions.CurrentSession) -> None:
     flask.session.clear()
     flask.session.permanent = visit.session.remembered
     login_user(SignedIn(secret, visit))
@@ -150,28 +150,28 @@ def sign_out(reason: str = "sign_out") -> None:
 
     Without a session nothing changes: a link of another site may have led here.
     """
-    visit = current_visit()
+    visit = current_session()
     if visit is None:
         return
-    endings.session(visit.session, reason)
+    revocation.session(visit.session, reason)
     if not visit.session.remembered:
-        known_browser.forget(visit.user)
+        device_cookie.forget(visit.user)
     logout_user()
     flask.session.clear()
 
 
-def end_others(visit: sessions.Visit, reason: str, grants: bool = False) -> None:
+def end_others(visit: sessions.CurrentSession, reason: str, grants: bool = False) -> None:
     """End the user's other sessions; this browser alone stays known. Does not commit.
 
     `grants`: and all grants but this session's. The caller has called `factors.policy.lock`.
     """
-    end = endings.everything_of_user if grants else endings.sessions_of_user
+    end = revocation.everything_of_user if grants else revocation.sessions_of_user
     end(visit.user.id, reason, visit.session.id)
-    known_browser.remember(visit.user)
+    device_cookie.remember(visit.user)
     renew(visit)
 
 
-def touch(visit: sessions.Visit) -> None:
+def touch(visit: sessions.CurrentSession) -> None:
     """Prolong a session in use, once a minute at the most. Does not commit."""
     session = visit.session
     if prolong(session.id, session.last_seen_at, session.ends_at):

@@ -6,12 +6,12 @@ from flask import Flask, Request, Response, request
 from flask.sessions import SecureCookieSession, SecureCookieSessionInterface, SessionMixin
 from itsdangerous import BadSignature, URLSafeTimedSerializer
 
-from sso.ratelimit import known_browser
-from sso.web import assets, errors
+from sso.ratelimit import device_cookie
+from sso.web import errors, static_files
 
 
 def _without_cookies(app: Flask, path: str) -> bool:
-    return errors.is_api_path(app, path) or path.startswith(assets.path(app))
+    return errors.is_api_path(app, path) or path.startswith(static_files.path(app))
 
 
 class PageSessions(SecureCookieSessionInterface):
@@ -50,7 +50,7 @@ class PageSessions(SecureCookieSessionInterface):
         if _without_cookies(app, request.path) or not self._may_change_cookies(app):
             return
         super().save_session(app, session, response)
-        known_browser.save(response)
+        device_cookie.save(response)
 
     def _may_change_cookies(self, app: Flask) -> bool:
         """Whether the browser shows its cookie, or asks for a page and so would show one.

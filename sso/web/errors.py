@@ -20,10 +20,10 @@ from sso import context, database
 from sso.config.settings import Settings
 from sso.crypto import keys, passwords
 from sso.database import database_faults
+from sso.i18n import N_
 from sso.process import concurrency
 from sso.ratelimit import limiting, refusals
 from sso.web import proxies
-from sso.words import N_
 
 logger = logging.getLogger("sso.errors")
 

@@ -15,7 +15,7 @@ from sso.audit import rows as audit_events
 from sso.audit import trail
 from sso.extensions import db
 from sso.models import BrowserSession, User
-from sso.ratelimit import limit_storage
+from sso.ratelimit import storage
 from sso.store import sessions
 from tests.actors import BASE, ORIGIN, Browser
 from tests.attacks.conftest import Watch
@@ -31,7 +31,7 @@ def test_a_flood_of_client_ids_does_not_forgive_the_guesses(
     make_app: Callable[..., Flask], monkeypatch: pytest.MonkeyPatch, watch: Watch
 ) -> None:
     # 50 000 in life: a customer with a /56 has 256 networks, of 300 free failures an hour each.
-    monkeypatch.setattr(limit_storage, "MOST", 500)
+    monkeypatch.setattr(storage, "MOST", 500)
     app = make_app(SSO_TRUSTED_PROXIES="1")
     make_user(app)
     guesser = Browser(app)

@@ -18,7 +18,7 @@ from werkzeug.wrappers import Response
 from sso.config import email_addresses
 from sso.crypto import passwords
 from sso.ratelimit import networks
-from sso.web import browsers, languages
+from sso.web import i18n, user_agents
 from tests.actors import BASE, ORIGIN, Browser, RelyingParty
 
 pytestmark = pytest.mark.slow
@@ -230,9 +230,9 @@ def test_what_reads_texts(app: Flask, unit: str) -> None:
                     continue
 
     def everything(one: str) -> None:
-        languages.known([one * 4000, *((one * 40) for _ in range(20))])
+        i18n.known([one * 4000, *((one * 40) for _ in range(20))])
         networks.of(one * 8000)
-        browsers.name(one * 200)
+        user_agents.name(one * 200)
         address(one)
 
     with app.test_request_context():

@@ -65,11 +65,11 @@ def test_the_browser_is_no_header_and_no_markup(
 ) -> None:
     from sso.clock import now
     from sso.models import BrowserSession
-    from sso.services import notices
+    from sso.services import notifications
 
     with app.app_context():
         session = BrowserSession(browser=browser_name, address="192.0.2.1", auth_time=now())
-        notices.new_browser(db.session.get_one(User, user.id), session)
+        notifications.new_browser(db.session.get_one(User, user.id), session)
         db.session.commit()
     (mail,) = mailbox.read()
     assert mail["Bcc"] is None

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sso.models import User
-from sso.ratelimit.limit_storage import LimitStorage
+from sso.ratelimit.storage import LimitStorage
 from tests.actors import BASE, ORIGIN, Browser
 from tests.authenticator import Authenticator, options_of
 from tests.conftest import Clock

@@ -26,7 +26,7 @@ CONNECTIONS = 40
 PASSWORD = "correct horse battery"
 
 
-class Person:
+class UserProfile:
     """A browser, seen by the server at this address."""
 
     def __init__(self, server: Server, address: str) -> None:
@@ -80,7 +80,7 @@ def flood(server: Server, address: Callable[[int], str]) -> Iterator[Counter[int
     stop, numbers, statuses = Event(), count(), Counter[int]()
 
     def attack() -> None:
-        person = Person(server, "2001:db8::1")
+        person = UserProfile(server, "2001:db8::1")
         page = person.http.get(person.url, timeout=60)
         token = re.search(r'name="csrf_token"[^>]*value="([^"]+)"', page.text)
         assert token
@@ -101,7 +101,7 @@ def flood(server: Server, address: Callable[[int], str]) -> Iterator[Counter[int
 
 
 def test_a_known_device_gets_in_while_strangers_fill_the_queue(server: Server) -> None:
-    dana = Person(server, "198.51.100.7")
+    dana = UserProfile(server, "198.51.100.7")
     assert is_in(dana.sign_in("dana@example.com", PASSWORD))
     tries = []
     # From a /48 each: none of them is limited.
@@ -119,12 +119,12 @@ def test_a_known_device_gets_in_while_strangers_fill_the_queue(server: Server) -
 def test_one_site_is_stopped_and_strangers_get_in_again(server: Server) -> None:
     with flood(server, lambda number: f"2001:db8:1:{number:x}::1") as statuses:
         wait_for(lambda: statuses[429] >= 100, "the limit of the site", 300)
-        entered = [gets_in(Person(server, f"198.51.100.{number}")) for number in range(3)]
+        entered = [gets_in(UserProfile(server, f"198.51.100.{number}")) for number in range(3)]
         assert statuses[200] < 240
     assert entered == [True] * 3
 
 
-def gets_in(stranger: Person) -> bool:
+def gets_in(stranger: UserProfile) -> bool:
     """What the site is still let in with takes turns, too: a 503 says to try again."""
     for _ in range(20):
         if is_in(stranger.sign_in("dana@example.com", PASSWORD)):

@@ -18,7 +18,7 @@ SCOPE = "openid profile email"
 
 
 @dataclass
-class Approval:
+class LiveGrant:
     """What the client's backend keeps of one authorization request."""
 
     user_id: str
@@ -40,7 +40,7 @@ class World:
     keys: KeySet
     cookies: dict[str, str]
     resume: str = ""
-    approvals: list[Approval] = field(default_factory=list)
+    approvals: list[LiveGrant] = field(default_factory=list)
 
     def authorization(self, state: str, nonce: str, challenge: str) -> str:
         """The address that a client sends the browser to."""
@@ -74,7 +74,7 @@ def _authorize(world: World, count: int) -> list[Request]:
     for number in range(count):
         user_id, cookie = signed_in[number % len(signed_in)]
         verifier, challenge = pkce()
-        approval = Approval(user_id, secrets.token_hex(8), secrets.token_hex(8), verifier)
+        approval = LiveGrant(user_id, secrets.token_hex(8), secrets.token_hex(8), verifier)
         world.approvals.append(approval)
         target = world.authorization(approval.state, approval.nonce, challenge)
         requests.append(Request("GET", target, {"Cookie": cookie}))

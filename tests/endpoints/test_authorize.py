@@ -9,8 +9,8 @@ from flask import Flask
 
 from sso.extensions import db
 from sso.models import User
-from sso.web import sealed_request
-from sso.web.sealed_request import SealedRequest, seal, unseal
+from sso.web import pending_request
+from sso.web.pending_request import PendingRequest, sign, verify
 from tests.actors import BASE, ISSUER, ORIGIN, Browser, Page, RelyingParty, claims_of
 from tests.conftest import Clock
 from tests.factories import make_client, make_user
@@ -297,12 +297,12 @@ def test_a_way_back_that_an_older_version_sealed(app: Flask) -> None:
     """And one for an older version, which reads four values."""
     with app.test_request_context():
         for denied, turned_away in ((True, False), (False, True), (False, False)):
-            asked = SealedRequest({"a": "b"}, denied=denied, turned_away=turned_away)
-            sealed = seal(asked)
-            read = unseal(sealed)
+            asked = PendingRequest({"a": "b"}, denied=denied, turned_away=turned_away)
+            sealed = sign(asked)
+            read = verify(sealed)
             assert read
             assert (read.denied, read.turned_away) == (denied, turned_away)
-            *_, refusal = sealed_request._serializer().loads(sealed)
+            *_, refusal = pending_request._serializer().loads(sealed)
             assert bool(refusal) == (denied or turned_away)
 
 

@@ -16,7 +16,7 @@ from sso.flow.request import PARAMETERS
 from sso.models import AuthorizationCode, Client, Consent, Grant, Token, User
 from sso.oauth.end_session import PARAMETERS as END_SESSION_PARAMETERS
 from sso.oauth.request import TOKEN_FIELDS, TOKEN_HINT_FIELDS
-from sso.ratelimit.limit_storage import LimitStorage
+from sso.ratelimit.storage import LimitStorage
 from tests.actors import BASE, ISSUER, ORIGIN, Browser, RelyingParty
 from tests.conftest import Rows, application, dispose, environ_of, fresh_database
 from tests.factories import make_client, make_user

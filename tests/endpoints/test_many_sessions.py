@@ -9,7 +9,7 @@ from sqlalchemy import func, select, update
 from sso import clock as sso_clock
 from sso.extensions import db
 from sso.models import BrowserSession, Grant, LogoutDelivery, User
-from sso.services import endings
+from sso.services import revocation
 from tests.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.conftest import Clock
 from tests.factories import make_client, make_user
@@ -114,7 +114,7 @@ def test_a_session_that_ended_before_ends_no_more(
         db.session.commit()
     clock.move(minutes=5)
     with app.app_context():
-        assert endings.sessions_of_user(user.id, "operator") == 0
+        assert revocation.sessions_of_user(user.id, "operator") == 0
         db.session.commit()
     assert state() == before
 

@@ -8,7 +8,7 @@ from flask import Flask
 
 from sso.models import User
 from sso.store import grants
-from sso.web.sealed_request import MAX_LENGTH
+from sso.web.pending_request import MAX_LENGTH
 from tests.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.factories import make_client
 

@@ -16,7 +16,7 @@ from sso.config import smtp
 from sso.extensions import db
 from sso.jobs import mail_delivery
 from sso.models import Mail, MailToken, User
-from sso.services import notices
+from sso.services import notifications
 from sso.store import mails
 from tests.conftest import Clock
 from tests.factories import make_user
@@ -43,7 +43,7 @@ def ask(app: Flask, *addresses: str) -> None:
     """Somebody has forgotten the password."""
     with app.app_context():
         for address in addresses:
-            notices.reset_asked(address)
+            notifications.reset_asked(address)
         db.session.commit()
 
 
@@ -273,8 +273,8 @@ def test_with_a_server_no_link_is_in_the_log_or_the_database(
 def test_notices_of_the_factors(app: Flask, user: User, mailbox: Mailbox) -> None:
     with app.app_context():
         found = db.session.get_one(User, user.id)
-        notices.factor_added(found, "Passkey\n“blue”")
-        notices.factor_removed(found, "Authenticator")
+        notifications.factor_added(found, "Passkey\n“blue”")
+        notifications.factor_removed(found, "Authenticator")
         db.session.commit()
     first, second = sorted(mailbox.read(), key=lambda one: str(one["Subject"]))
     assert "Passkey “blue”" in " ".join(text_of(first).split())

@@ -4,7 +4,7 @@ import pytest
 from flask import Flask
 
 from sso.extensions import db
-from sso.services import notices
+from sso.services import notifications
 from sso.store import users
 from tests.actors import BASE, ORIGIN, Browser
 from tests.factories import PASSWORD, make_user
@@ -67,7 +67,7 @@ def test_the_name_of_a_factor(app: Flask, browser: Browser, mailbox: Mailbox) ->
         user = users.find_by_email("dana@example.com")
         assert user
         user.name = "Dana"
-        notices.factor_added(user, MARKUP)
+        notifications.factor_added(user, MARKUP)
         db.session.commit()
     check(mailbox, 1)
 

@@ -16,7 +16,7 @@ from sso.extensions import db
 from sso.jobs import reencryption
 from sso.jobs.key_rotation import RotationRefused, ensure_keys, retire, rotate, rotate_aged
 from sso.models import KeyState, User
-from sso.ratelimit import known_browser
+from sso.ratelimit import device_cookie
 from sso.store import signing_keys, totp_secrets
 from tests.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.conftest import SECRET_KEY, Clock
@@ -168,7 +168,7 @@ def test_a_known_browser_is_known_under_the_new_key(
         assert cookie
         headers = {"Cookie": f"sso_known={cookie.value}"}
         with app.test_request_context(BASE, headers=headers):
-            return known_browser.id_for(account) is not None
+            return device_cookie.id_for(account) is not None
 
     assert knows(apps.both, user.email)
     assert not knows(apps.both, "erin@example.com")

@@ -31,7 +31,7 @@ from sso.audit import trail
 from sso.extensions import db
 from sso.jobs import moving
 from sso.models import Base, Client, User
-from sso.store import everything, prepared
+from sso.store import database_copy, prepared
 from tests.actors import Browser
 from tests.conftest import SECRET_KEY
 from tests.factories import make_client, make_user
@@ -76,7 +76,7 @@ def lived_in(app: Flask) -> Flask:
 
 def rows_of(app: Flask) -> Rows:
     """Every row of every table, as Python sees it; but for the commands' own events."""
-    with app.app_context(), everything.snapshot(db.engine) as connection:
+    with app.app_context(), database_copy.snapshot(db.engine) as connection:
         return {
             table.name: {
                 text
@@ -234,11 +234,11 @@ def test_tables_of_another_time(cluster: str, tmp_path: Path) -> None:
     metadata.create_all(source)
     metadata.create_all(target)
     with source.begin() as connection:
-        for number in range(everything.BATCH * 2 + 7):
+        for number in range(database_copy.BATCH * 2 + 7):
             connection.execute(insert(table).values(what={"n": number} if number % 2 else None))
         connection.exec_driver_sql("UPDATE outbox SET what = NULL WHERE id % 4 = 1")
-    with everything.snapshot(source) as reading, target.begin() as writing:
-        assert everything.copy(reading, writing, metadata) == {"outbox": 2007}
+    with database_copy.snapshot(source) as reading, target.begin() as writing:
+        assert database_copy.copy(reading, writing, metadata) == {"outbox": 2007}
         assert writing.scalar(insert(table).values(what=1).returning(table.c.id)) == 2008
         kept = select(table).where(table.c.id <= 2007).order_by(table.c.id)
         assert writing.execute(kept).all() == reading.execute(kept).all()

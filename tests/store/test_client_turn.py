@@ -14,7 +14,7 @@ from sqlalchemy import text
 
 from sso.cli import planning
 from sso.extensions import db
-from sso.services import endings
+from sso.services import revocation
 from sso.store import codes, logout_deliveries
 from tests.actors import Browser, RelyingParty
 from tests.factories import make_client, make_user
@@ -158,6 +158,6 @@ def test_a_deletion_waits_for_who_refers_to_the_client(
 
     monkeypatch.setattr(logout_deliveries, "owe", owe_and_wait)
     with app.app_context():
-        endings.everything_of_user(user.id, "user_disabled")
+        revocation.everything_of_user(user.id, "user_disabled")
         db.session.commit()
     assert deleting[0].result(5).exit_code == 0

@@ -18,7 +18,7 @@ from sso.crypto import keys, passwords
 from sso.extensions import db
 from sso.jobs import key_rotation
 from sso.models import BrowserSession, Grant, SigningKey, Token, User
-from sso.services import endings
+from sso.services import revocation
 from sso.store import signing_keys, users
 from sso.web import browser_session
 from tests.actors import Browser, RelyingParty
@@ -127,7 +127,7 @@ def test_no_grant_outlives_its_session(app: Flask, client: RelyingParty, user: U
                 db.session.execute(update(BrowserSession).values(last_seen_at=clock.now() - HOUR))
                 db.session.commit()
                 assert users.lock(user.id)
-                endings.everything_of_user(user.id, "test")
+                revocation.everything_of_user(user.id, "test")
                 db.session.commit()
                 left.append(
                     db.session.scalar(

@@ -16,8 +16,8 @@ from sso.crypto import digests
 from sso.extensions import db
 from sso.flow import narrowing
 from sso.models import BrowserSession, Client, Consent, Grant, Token, User
-from sso.store import approvals, codes, tokens
-from sso.store.approvals import Approval
+from sso.store import codes, live_grants, tokens
+from sso.store.live_grants import LiveGrant
 from tests.actors import Browser, RelyingParty
 from tests.conftest import Clock
 from tests.factories import make_client, make_user
@@ -61,7 +61,7 @@ class Held:
         with self.app.app_context():
             row, presented = codes.find_with_client(client_id, self.code, now)
             _, approval = tokens.find_with_client(client_id, self.refresh, now)
-            live = approvals.find(self.grant, client_id)
+            live = live_grants.find(self.grant, client_id)
             db.session.rollback()
         return [_lives(row, one) for one in (presented and presented.approval, approval, live)]
 
@@ -82,7 +82,7 @@ class Held:
         return found
 
 
-def _lives(client: Client | None, approval: Approval | None) -> bool:
+def _lives(client: Client | None, approval: LiveGrant | None) -> bool:
     if client is None or approval is None:
         return False
     return narrowing.allowed(client, approval.user.groups, approval).refusal is None

@@ -16,7 +16,7 @@ from sso import clock as sso_clock
 from sso.crypto import digests
 from sso.extensions import db
 from sso.models import AuthorizationCode, BrowserSession, Grant, User
-from sso.services import endings
+from sso.services import revocation
 from sso.store import consents, unredeemed
 from tests.actors import Browser, RelyingParty
 from tests.conftest import Clock
@@ -187,7 +187,7 @@ def test_a_withdrawal_meanwhile(app: Flask, user: User, monkeypatch: pytest.Monk
 
     def withdraw() -> None:
         with app.app_context():
-            endings.consent(user.id, client.client_id)
+            revocation.consent(user.id, client.client_id)
             db.session.commit()
 
     assert Dropping(monkeypatch).status(browser, client, withdraw) < 500

@@ -8,7 +8,7 @@ from flask import redirect, request, url_for
 from werkzeug.wrappers import Response
 
 from sso.endpoints import authorize
-from sso.web.sealed_request import SealedRequest
+from sso.web.pending_request import PendingRequest
 
 # Pages that ask for a fresh sign-in, or for a second factor, and may be come back to.
 _BACK = {
@@ -20,7 +20,7 @@ _BACK = {
 }
 
 
-def onward(waiting: SealedRequest | None, signed_in_at: datetime | None = None) -> Response:
+def after_sign_in(waiting: PendingRequest | None, signed_in_at: datetime | None = None) -> Response:
     """Go on after a sign-in, of which the request that waited for it takes note."""
     back = _BACK.get(request.args.get("back", ""))
     token: dict[str, Any] = {}

@@ -12,7 +12,9 @@ from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-__all__ = ["InvalidToken", "SecretKeys", "derive_key", "derive_keys", "reseal", "seal", "unseal"]
+__all__ = [
+    "InvalidToken", "SecretKeys", "decrypt", "derive_key", "derive_keys", "encrypt", "reencrypt",
+]  # fmt: skip
 
 SecretKeys = str | Sequence[str]
 
@@ -29,23 +31,23 @@ def derive_keys(secret_keys: SecretKeys, purpose: str) -> list[bytes]:
     return [derive_key(one, purpose) for one in _each(secret_keys)]
 
 
-def seal(secret_keys: SecretKeys, purpose: str, clear: bytes) -> str:
+def encrypt(secret_keys: SecretKeys, purpose: str, clear: bytes) -> str:
     """Encrypt and authenticate what rests in the database."""
     return _fernet(secret_keys, purpose).encrypt(clear).decode()
 
 
-def unseal(secret_keys: SecretKeys, purpose: str, sealed: str) -> bytes:
+def decrypt(secret_keys: SecretKeys, purpose: str, sealed: str) -> bytes:
     """The clear bytes. Raises `InvalidToken` when none of the secret keys sealed it."""
     return _fernet(secret_keys, purpose).decrypt(sealed)
 
 
-def reseal(secret_keys: SecretKeys, purpose: str, sealed: str) -> str | None:
+def reencrypt(secret_keys: SecretKeys, purpose: str, sealed: str) -> str | None:
     """The same, encrypted with the first secret key; `None` if it is that already.
 
     Raises `InvalidToken` when none of the secret keys sealed it.
     """
     try:
-        unseal(_each(secret_keys)[0], purpose, sealed)
+        decrypt(_each(secret_keys)[0], purpose, sealed)
     except InvalidToken:
         return _fernet(secret_keys, purpose).rotate(sealed).decode()
     return None

@@ -22,7 +22,7 @@ class TooLong(ValueError):
 
 
 @dataclass(frozen=True)
-class SealedRequest:
+class PendingRequest:
     """The parameters as they came, when they came, and what our steps have found out since."""
 
     parameters: dict[str, str]
@@ -35,20 +35,20 @@ class SealedRequest:
     turned_away: bool = False  # comes back from the page about a missing group
 
 
-def seal(waiting: SealedRequest) -> str:
+def sign(waiting: PendingRequest) -> str:
     """Sign a request. Raises `TooLong`, but never for one that was sealed before.
 
     What our steps find out adds some 200 characters at the most, for which an address has room.
     """
     waiting = replace(waiting, asked_at=waiting.asked_at or clock.now())
     text = _sealed(waiting)
-    bare = SealedRequest(waiting.parameters, waiting.asked_at)
+    bare = PendingRequest(waiting.parameters, waiting.asked_at)
     if len(text) > MAX_LENGTH and len(_sealed(bare)) > MAX_LENGTH:
         raise TooLong
     return text
 
 
-def _sealed(waiting: SealedRequest) -> str:
+def _sealed(waiting: PendingRequest) -> str:
     parameters = waiting.parameters
     if waiting.signed_in_at or waiting.consented_at:
         done = (waiting.signed_in_at, waiting.consented_at)
@@ -63,7 +63,7 @@ def _sealed(waiting: SealedRequest) -> str:
     return sealed if isinstance(sealed, str) else sealed.decode()
 
 
-def unseal(text: str) -> SealedRequest | None:
+def verify(text: str) -> PendingRequest | None:
     """The request, or `None` when it was not sealed by us or came in longer ago than `MAX_AGE`.
 
     Each step seals it again: the time of the seal would let it live as long as it is used.
@@ -74,7 +74,7 @@ def unseal(text: str) -> SealedRequest | None:
     return found
 
 
-def expired(text: str) -> SealedRequest | None:
+def expired(text: str) -> PendingRequest | None:
     """A request that we sealed, however old: an old one is only good for a way back."""
     try:
         parameters, micros, selected, refusal = _serializer().loads(text)
@@ -85,7 +85,7 @@ def expired(text: str) -> SealedRequest | None:
     selected_at = None if chosen is None else _moment(chosen)
     done = parameters.pop(_DONE, "None None").split()
     signed_in_at, consented_at = (None if at == "None" else _moment(int(at)) for at in done)
-    return SealedRequest(
+    return PendingRequest(
         parameters,
         _moment(micros),
         signed_in_at,

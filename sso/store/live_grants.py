@@ -10,12 +10,12 @@ from sqlalchemy import ColumnElement, Select, Uuid, bindparam, select
 from sso import clock
 from sso.models import BrowserSession, Client, Consent, Grant, User
 from sso.store import prepared
-from sso.store.users import PERSON, Person
+from sso.store.users import USER_PROFILE, UserProfile
 
 _GRANTS, _CONSENTS = prepared.table(Grant), prepared.table(Consent)
 
 
-class Approval(NamedTuple):
+class LiveGrant(NamedTuple):
     """A grant that has not ended, and its user: what tokens are made from.
 
     Whether it may still give anything is for `flow.narrowing` to say.
@@ -34,21 +34,21 @@ class Approval(NamedTuple):
     session_is_live: bool
     consented: str | None
     declined: str | None
-    user: Person
+    user: UserProfile
 
     def check_client(self, client: Client) -> bool:
         """What Authlib asks a refresh token."""
         return self.client_id == client.client_id
 
 
-_OF_GRANT = Approval._fields[: Approval._fields.index("session_is_live")]
+_OF_GRANT = LiveGrant._fields[: LiveGrant._fields.index("session_is_live")]
 _SESSION_IS_LIVE = BrowserSession.ended_at.is_(None) & (
     BrowserSession.expires_at > bindparam("now")
 )
 TODAY = (BrowserSession.id.is_not(None), *_CONSENTS.c["scope", "declined"])
 """What `join_today` finds: whether the session is live, and the consent of the user."""
-APPROVAL = (*(_GRANTS.c[name] for name in _OF_GRANT), *TODAY, *PERSON)
-"""The columns that `approval_of` reads."""
+LIVE_GRANT = (*(_GRANTS.c[name] for name in _OF_GRANT), *TODAY, *USER_PROFILE)
+"""The columns that `live_grant_of` reads."""
 
 
 def join_today(statement: Select[Any]) -> Select[Any]:
@@ -62,7 +62,7 @@ def join_today(statement: Select[Any]) -> Select[Any]:
     ).outerjoin(_CONSENTS, is_its)
 
 
-def join_approval(statement: Select[Any], grant_id: ColumnElement[UUID]) -> Select[Any]:
+def join_live_grant(statement: Select[Any], grant_id: ColumnElement[UUID]) -> Select[Any]:
     """Join an enabled client with a grant of its own that has not ended, and its enabled user.
 
     The statement has the parameter `now`.
@@ -75,20 +75,20 @@ def join_approval(statement: Select[Any], grant_id: ColumnElement[UUID]) -> Sele
     )
 
 
-def approval_of(columns: Sequence[Any]) -> Approval | None:
-    """What the columns of `APPROVAL` hold, if grant and user were there to join."""
-    before_person = -len(PERSON)
-    person = Person._make(columns[before_person:])
-    return Approval._make((*columns[:before_person], person)) if person.id else None
+def live_grant_of(columns: Sequence[Any]) -> LiveGrant | None:
+    """What the columns of `LIVE_GRANT` hold, if grant and user were there to join."""
+    before_person = -len(USER_PROFILE)
+    person = UserProfile._make(columns[before_person:])
+    return LiveGrant._make((*columns[:before_person], person)) if person.id else None
 
 
-_FIND = join_approval(
-    select(*APPROVAL).select_from(Client), bindparam("grant_id", type_=Uuid())
+_FIND = join_live_grant(
+    select(*LIVE_GRANT).select_from(Client), bindparam("grant_id", type_=Uuid())
 ).where(Client.client_id == bindparam("client"), Client.disabled_at.is_(None))
 
 
-def find(grant_id: UUID, client_id: str) -> Approval | None:
+def find(grant_id: UUID, client_id: str) -> LiveGrant | None:
     """A grant of this client that has not ended; its user and the client are enabled."""
     values = {"grant_id": grant_id, "client": client_id, "now": clock.now()}
     row = prepared.first(_FIND, values)
-    return approval_of(row) if row else None
+    return live_grant_of(row) if row else None

@@ -10,17 +10,17 @@ from uuid import UUID
 import flask
 
 from sso.crypto import digests
-from sso.mfa import sealed
+from sso.mfa import signed_values
 from sso.models import User
 from sso.store import mails, users
 
 LIFETIME = 600  # seconds, to look for the phone
-_KEY = "half_way"
+_KEY = "pending_mfa"
 _PURPOSE = "password was right"
 _NOTICE = "half_way_notice"
 
 
-class HalfWay(NamedTuple):
+class PendingMfa(NamedTuple):
     """Who has shown the password, and whether to keep them signed in."""
 
     user: User
@@ -30,20 +30,20 @@ class HalfWay(NamedTuple):
 def begin(user: User, remember: bool) -> None:
     """Note in the browser's cookie that the password was right."""
     value = [str(user.id), remember, _fingerprint(user)]
-    flask.session[_KEY] = sealed.seal(value, _PURPOSE)
+    flask.session[_KEY] = signed_values.sign(value, _PURPOSE)
 
 
-def current() -> HalfWay | None:
+def current() -> PendingMfa | None:
     """Who is half way in on this browser, if they may still sign in."""
     text = flask.session.get(_KEY)
-    found = sealed.unseal(text, _PURPOSE, LIFETIME) if isinstance(text, str) else None
+    found = signed_values.verify(text, _PURPOSE, LIFETIME) if isinstance(text, str) else None
     if found is None:
         return None
     user_id, remember, fingerprint = found[0]
     user = users.find(UUID(user_id))
     if user is None or user.disabled_at or not digests.equal(fingerprint, _fingerprint(user)):
         return None
-    return HalfWay(user, bool(remember))
+    return PendingMfa(user, bool(remember))
 
 
 def notice_id() -> UUID | None:

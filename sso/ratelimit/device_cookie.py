@@ -14,7 +14,7 @@ from flask import Response, g, request
 from itsdangerous import BadSignature, URLSafeTimedSerializer
 
 from sso import context
-from sso.crypto import digests, sealing
+from sso.crypto import digests, encryption
 from sso.models import User
 from sso.store import users
 
@@ -141,7 +141,7 @@ def _proves(proof: str, user_id: UUID, version: int, at_password: bool = False) 
 
 def _keyed(text: str) -> list[str]:
     """By each secret key: one that is being replaced made the older cookies."""
-    keys = sealing.derive_keys(context.settings().secret_keys, "known browser")
+    keys = encryption.derive_keys(context.settings().secret_keys, "known browser")
     return [digests.derive("", text, key)[:22] for key in keys]
 
 

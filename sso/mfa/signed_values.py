@@ -16,14 +16,14 @@ _BROWSER = "browser"  # in the browser's cookie; a new sign-in makes a new one
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def seal(value: Any, purpose: str) -> str:
+def sign(value: Any, purpose: str) -> str:
     """Sign a JSON value for one purpose and this browser, with its time."""
     micros = (clock.now() - _EPOCH) // timedelta(microseconds=1)
     text = _serializer(purpose).dumps([micros, value])
     return text if isinstance(text, str) else text.decode()
 
 
-def unseal(text: str, purpose: str, lifetime: int) -> tuple[Any, datetime] | None:
+def verify(text: str, purpose: str, lifetime: int) -> tuple[Any, datetime] | None:
     """The value and when it was sealed; `None` if it is not ours, not this browser's, or older
     than `lifetime` seconds."""
     try:
