@@ -9,6 +9,7 @@ from flask import Flask
 from sso import audit
 from sso.audit import rows as audit_events
 from sso.audit import trail
+from sso.audit.events import Event
 from sso.extensions import db
 from sso.models import AuditEvent, User
 from tests.actors import BASE, ORIGIN, Browser
@@ -26,15 +27,14 @@ def rows(app: Flask) -> list[AuditEvent]:
 @pytest.mark.parametrize(
     ("name", "kept"),
     [
-        ("thing_failed", True),
-        ("thing_refused", True),
-        ("thing_limited", True),
-        ("thing_happened", False),
-        ("failed_thing", False),
-        ("limited", False),
+        (Event.SIGN_IN_FAILED, True),
+        (Event.TOKENS_REFUSED, True),
+        (Event.MAIL_LIMITED, True),
+        (Event.EXPORTED, False),
+        (Event.SIGNED_IN, False),
     ],
 )
-def test_what_outlives_a_rollback(app: Flask, name: str, kept: bool) -> None:
+def test_what_outlives_a_rollback(app: Flask, name: Event, kept: bool) -> None:
     with app.app_context():
         audit.event(name)
         db.session.connection()
@@ -44,9 +44,14 @@ def test_what_outlives_a_rollback(app: Flask, name: str, kept: bool) -> None:
 
 @pytest.mark.parametrize(
     ("name", "kept"),
-    [("thing_failed", True), ("thing_refused", True), ("thing_limited", True), ("thing", False)],
+    [
+        (Event.SIGN_IN_FAILED, True),
+        (Event.TOKENS_REFUSED, True),
+        (Event.MAIL_LIMITED, True),
+        (Event.SIGNED_IN, False),
+    ],
 )
-def test_what_outlives_a_fault(app: Flask, name: str, kept: bool) -> None:
+def test_what_outlives_a_fault(app: Flask, name: Event, kept: bool) -> None:
     def fail() -> None:
         with app.app_context():
             audit.event(name)
@@ -59,17 +64,17 @@ def test_what_outlives_a_fault(app: Flask, name: str, kept: bool) -> None:
 
 def test_a_savepoint_is_no_transaction(app: Flask) -> None:
     with app.app_context():
-        audit.event("thing_happened")
+        audit.event(Event.EXPORTED)
         with db.session.begin_nested():
             pass
         db.session.rollback()
     assert rows(app) == []
     with app.app_context():
-        audit.event("thing_happened")
+        audit.event(Event.EXPORTED)
         nested = db.session.begin_nested()
         nested.rollback()
         db.session.commit()
-    assert [row.name for row in rows(app)] == ["thing_happened"]
+    assert [row.name for row in rows(app)] == [Event.EXPORTED]
 
 
 @pytest.mark.parametrize(
@@ -78,7 +83,7 @@ def test_a_savepoint_is_no_transaction(app: Flask) -> None:
 )
 def test_no_secret_is_in_the_trail(app: Flask, secret: str) -> None:
     with app.app_context():
-        audit.event("thing_happened", reason=f"because of {secret}", user=secret, client=secret)
+        audit.event(Event.EXPORTED, reason=f"because of {secret}", user=secret, client=secret)
         db.session.commit()
     (row,) = rows(app)
     hidden = secret.removeprefix("sso_rt_").split("//sso:")[-1].removesuffix("@db/x").split()[-1]
@@ -106,7 +111,7 @@ def test_nor_what_a_browser_says_of_itself(app: Flask, user: User) -> None:
 
 def test_long_and_odd_text_is_cut(app: Flask) -> None:
     with app.app_context():
-        audit.event("thing_happened", reason="x" * 1000, colour="blue\0", user="\ud800", empty=None)
+        audit.event(Event.EXPORTED, reason="x" * 1000, colour="blue\0", user="\ud800", empty=None)
         db.session.commit()
     (row,) = rows(app)
     fields: dict[str, Any] = json.loads(row.fields)
@@ -118,10 +123,10 @@ def test_long_and_odd_text_is_cut(app: Flask) -> None:
 
 def test_who_acts(app: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
     with app.app_context(), audit.acting_as("olga"):
-        audit.event("thing_happened")
+        audit.event(Event.EXPORTED)
         db.session.commit()
     with app.app_context():
-        audit.event("thing_happened")
+        audit.event(Event.EXPORTED)
         db.session.commit()
     fields = [json.loads(row.fields) for row in rows(app)]
     assert sorted(fields, key=len) == [{}, {"operator": "olga"}]

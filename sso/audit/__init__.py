@@ -1,8 +1,8 @@
 """One function for security events: a line on the log, and a row for `trail` to write.
 
-An event that is told before its transaction commits becomes part of it, and is gone if that is
-rolled back; one told after the commit, or without any, is written soon after. Names that end in
-`_failed`, `_refused` or `_limited` are kept whatever happens to the transaction.
+An event that is recorded before its transaction commits becomes part of it, and is gone if that is
+rolled back, unless `Event.survives_rollback`; one recorded after the commit, or without any, is
+written soon after.
 """
 
 import json
@@ -21,21 +21,21 @@ from uuid import UUID
 from flask import current_app, has_app_context, has_request_context, request
 
 from sso import clock
+from sso.audit.events import Event
 from sso.observability import counters
 from sso.observability.redaction import redact
 
 logger = logging.getLogger("sso.audit")
 
 EXTENSION = "sso.audit"
-_KEPT = ("_failed", "_refused", "_limited")
 _operator: ContextVar[str | None] = ContextVar("operator", default=None)
 
 
 @dataclass(frozen=True)
-class Event:
+class Record:
     """What happened; clean text without secrets."""
 
-    name: str
+    name: Event
     at: datetime
     user: str | None
     client: str | None
@@ -43,17 +43,12 @@ class Event:
     browser: str | None
     fields: dict[str, Any]
 
-    @property
-    def is_kept(self) -> bool:
-        """Whether it happened although its transaction was rolled back."""
-        return self.name.endswith(_KEPT)
-
 
 _as_json = json.JSONEncoder(sort_keys=True).encode
-Sink = Callable[[Event], None]
+Sink = Callable[[Record], None]
 
 
-def event(name: str, **fields: object) -> None:
+def event(name: Event, **fields: object) -> None:
     """Log and record a security event. Pass ids and reasons; never a secret, a code or a token.
 
     A mapping is what an operator changed, before and after, and is kept in full.
@@ -64,12 +59,12 @@ def event(name: str, **fields: object) -> None:
     _tell(name, fields, has_row=True)
 
 
-def on_log_alone(name: str, **fields: object) -> None:
+def on_log_alone(name: Event, **fields: object) -> None:
     """As `event`, but without a row in the audit trail (see `own_events`)."""
     _tell(name, fields, has_row=False)
 
 
-def _tell(name: str, fields: Mapping[str, object], *, has_row: bool) -> None:
+def _tell(name: Event, fields: Mapping[str, object], *, has_row: bool) -> None:
     counters.event(name)
     shown = {
         key: _in_full(value) if isinstance(value, Mapping) else clean(value, 200)
@@ -87,7 +82,7 @@ def _tell(name: str, fields: Mapping[str, object], *, has_row: bool) -> None:
     sink: Sink | None = current_app.extensions.get(EXTENSION) if has_app_context() else None
     if sink and has_row:
         known = {key: shown.pop(key, None) for key in ("user", "client", "address", "browser")}
-        sink(Event(name, clock.now(), fields=shown, **known))
+        sink(Record(name, clock.now(), fields=shown, **known))
 
 
 @contextmanager

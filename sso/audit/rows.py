@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 from sqlalchemy import Connection, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from sso.audit import Event
+from sso.audit import Record
 from sso.extensions import db
 from sso.models import AuditChain, AuditEvent
 from sso.store import prepared
@@ -19,12 +19,12 @@ _THE_ONE = 1
 _BATCH = 1000  # rows in memory at a time
 
 
-def add(connection: Connection, events: Iterable[Event]) -> None:
+def add(connection: Connection, events: Iterable[Record]) -> None:
     """Write events on a connection of the caller's, by one statement."""
     connection.execute(insert(_EVENTS), [_values(event) for event in events])
 
 
-def _values(event: Event) -> dict[str, Any]:
+def _values(event: Record) -> dict[str, Any]:
     return {
         "id": uuid4(),
         "at": event.at,
@@ -53,7 +53,7 @@ def newest(
     if client_id is not None:
         statement = statement.where(AuditEvent.client_id == client_id)
     if names:
-        statement = statement.where(AuditEvent.name.in_(names))
+        statement = statement.where(AuditEvent.name.in_([str(name) for name in names]))
     if since is not None:
         statement = statement.where(AuditEvent.at >= since)
     if until is not None:

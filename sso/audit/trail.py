@@ -32,7 +32,7 @@ PAUSE_AFTER_FAULT = 5.0
 _NOTED = "sso_audit"  # the events of an application context, in its `g`
 
 
-def _add(connection: Connection, events: Sequence[audit.Event]) -> None:
+def _add(connection: Connection, events: Sequence[audit.Record]) -> None:
     # Loaded with the first event: a command that only reads has none, and this table is the one
     # for which SQLAlchemy loads its whole dialect of PostgreSQL.
     from sso.audit import rows
@@ -46,13 +46,13 @@ class Buffer:
     def __init__(self, url: URL) -> None:
         # Without a pool: nothing stays open between two bursts, and a fork shares nothing.
         self._engine = database.open_engine(url, poolclass=NullPool)
-        self._waiting: deque[audit.Event] = deque(maxlen=MOST)
+        self._waiting: deque[audit.Record] = deque(maxlen=MOST)
         self._lost = 0
         self._state, self._writing = threading.Lock(), threading.Lock()
         self._thread: threading.Thread | None = None
         self._process = os.getpid()
 
-    def put(self, events: Sequence[audit.Event]) -> None:
+    def put(self, events: Sequence[audit.Record]) -> None:
         with self._state:
             self._lost += max(0, len(self._waiting) + len(events) - MOST)
             self._waiting.extend(events)
@@ -89,14 +89,14 @@ class Buffer:
                     self._thread = None
                     return
 
-    def _take(self) -> list[audit.Event]:
+    def _take(self) -> list[audit.Record]:
         with self._state:
             if self._lost:
                 logger.error("%d audit events are on the log alone", self._lost)
                 self._lost = 0
             return [self._waiting.popleft() for _ in range(min(AT_ONCE, len(self._waiting)))]
 
-    def _give_back(self, batch: list[audit.Event]) -> None:
+    def _give_back(self, batch: list[audit.Record]) -> None:
         with self._state:
             fits = max(0, MOST - len(self._waiting))
             self._lost += max(0, len(batch) - fits)
@@ -124,7 +124,7 @@ def flush(app: Flask) -> bool:
     return buffer.flush()
 
 
-def _note(noted: audit.Event) -> None:
+def _note(noted: audit.Record) -> None:
     g.setdefault(_NOTED, []).append(noted)
 
 
@@ -146,7 +146,7 @@ def written() -> None:
 def undone() -> None:
     """The transaction is rolled back: what it told did not happen."""
     if pending := g.get(_NOTED):
-        pending[:] = [one for one in pending if one.is_kept]
+        pending[:] = [one for one in pending if one.name.survives_rollback]
 
 
 @event.listens_for(db.session, "before_commit")
@@ -169,7 +169,7 @@ def _undone(session: Session) -> None:
 
 def _end_of_context(buffer: Buffer, fault: BaseException | None) -> None:
     pending: list[Any] = g.pop(_NOTED, [])
-    left = [one for one in pending if one.is_kept or fault is None]
+    left = [one for one in pending if one.name.survives_rollback or fault is None]
     if left:
         buffer.put(left)
 

@@ -4,12 +4,13 @@ import json
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
 
 import click
 
 from sso import audit, clock, context
 from sso.audit import rows
-from sso.cli import event_names
+from sso.audit.events import Event
 from sso.cli.commands import Failure, Group, json_option
 from sso.cli.output import harmless, iso, print_json, print_line, print_table
 from sso.extensions import db
@@ -102,7 +103,7 @@ def verify(head: str | None, as_json: bool) -> None:
     faults = told.faults or ([problem] if problem else [])
     mark = f"{told.head_number}:{told.head_seal}"
     if faults:
-        audit.event("audit_verification_failed", faults=len(faults), first=faults[0])
+        audit.event(Event.AUDIT_VERIFICATION_FAILED, faults=len(faults), first=faults[0])
     if as_json:
         print_json({"events": told.events, "first": told.first, "head": mark, "faults": faults})
     else:
@@ -117,11 +118,11 @@ def verify(head: str | None, as_json: bool) -> None:
 
 def _require_known(names: Sequence[str]) -> None:
     """Raise `Failure` for a name that neither this program tells nor another version told."""
-    unknown = sorted(name for name in set(names) if not event_names.is_known(name))
+    unknown = sorted(name for name in set(names) - set(Event))
     happened = rows.names() if unknown else ()
     for name in unknown:
         if name not in happened:
-            meant = " or ".join(event_names.alike(name, happened))
+            meant = " or ".join(get_close_matches(name, sorted({*Event, *happened}), cutoff=0.5))
             raise Failure(
                 f"there is no event {name}; "
                 + (f"is it {meant}?" if meant else "see the column EVENT of: flask audit list")

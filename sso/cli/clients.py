@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from sso import audit, clock, context
+from sso.audit.events import Event
 from sso.cli import client_options, registration, updating, views
 from sso.cli.commands import Failure, Group, confirm, json_option, yes_option
 from sso.cli.differences import tell
@@ -30,7 +31,7 @@ def create(as_json: bool, **options: Any) -> None:
         if not options[name]:
             raise click.UsageError(f"Missing option '{option}'.")
     client, secret = registration.register_client(**client_options.given(options))
-    audit.event("client_created", client=client.client_id)
+    audit.event(Event.CLIENT_CREATED, client=client.client_id)
     db.session.commit()
     _show_secret(client, secret, as_json)
     if not as_json and not client.require_pkce:
@@ -119,7 +120,7 @@ def rotate_secret(client_id: str, keep_old: int, as_json: bool) -> None:
     secret = digests.make(digests.CLIENT_SECRET)
     until = clock.now() + timedelta(hours=keep_old) if keep_old else None
     clients.replace_secret(client, digests.digest(secret), until)
-    audit.event("client_secret_rotated", client=client_id, old_until=until)
+    audit.event(Event.CLIENT_SECRET_ROTATED, client=client_id, old_until=until)
     db.session.commit()
     _show_secret(client, secret, as_json)
     if until and not as_json:
@@ -134,7 +135,7 @@ def disable(client_id: str, as_json: bool) -> None:
     client = _locked(client_id)
     client.disabled_at = client.disabled_at or clock.now()
     grants.end_of_client(client.client_id, "client_disabled")
-    audit.event("client_disabled", client=client_id)
+    audit.event(Event.CLIENT_DISABLED, client=client_id)
     db.session.commit()
     _show(client, as_json)
 
@@ -146,7 +147,7 @@ def enable(client_id: str, as_json: bool) -> None:
     """Let an application in again; ended tokens stay ended."""
     client = _locked(client_id)
     client.disabled_at = None
-    audit.event("client_enabled", client=client_id)
+    audit.event(Event.CLIENT_ENABLED, client=client_id)
     db.session.commit()
     _show(client, as_json)
 
@@ -163,7 +164,7 @@ def delete(client_id: str, yes: bool, as_json: bool) -> None:
         raise _unknown(client_id)
     grants.end_of_client(client.client_id, "client_deleted")
     clients.remove(client)
-    audit.event("client_deleted", client=client_id)
+    audit.event(Event.CLIENT_DELETED, client=client_id)
     db.session.commit()
     if as_json:
         print_json({"client_id": client_id, "deleted": True})

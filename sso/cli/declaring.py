@@ -10,6 +10,7 @@ import click
 from flask.cli import with_appcontext
 
 from sso import audit
+from sso.audit.events import Event
 from sso.cli import declaration, differences, planning
 from sso.cli.commands import Command, Failure, confirm, json_option, yes_option
 from sso.cli.output import print_json, print_line
@@ -33,7 +34,7 @@ def export_command(path: Path | None, as_json: bool) -> None:
     too, from a file whose name ends in .json.
     """
     content = declaration.document(clients.every(), users.every())
-    audit.event("exported", file=path)
+    audit.event(Event.EXPORTED, file=path)
     if path:
         try:
             _write(path, declaration.as_toml(content))
@@ -72,7 +73,7 @@ def apply_command(path: Path, only_plan: bool, prune: bool, yes: bool, as_json: 
             raise Failure("somebody else changed what would be deleted; try again")
         planning.finish(changes)
         for change in changes:
-            audit.event(f"{change.kind}_{_DONE[change.action]}", **_of(change))
+            audit.event(Event(f"{change.kind}_{_DONE[change.action]}"), **_of(change))
         db.session.commit()
     if as_json:
         shown = [_json(one, applied=not only_plan) for one in changes]

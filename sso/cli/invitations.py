@@ -3,6 +3,7 @@
 import click
 
 from sso import audit
+from sso.audit.events import Event
 from sso.cli import registration, views
 from sso.cli.commands import json_option
 from sso.cli.output import print_json, print_line
@@ -20,7 +21,7 @@ def invite(email: str, name: str, groups: tuple[str, ...], as_json: bool) -> Non
     user = registration.create_user(
         email=email, name=name, groups=groups, password=None, invited=True
     )
-    audit.event("user_invited", user=user.id)
+    audit.event(Event.USER_INVITED, user=user.id)
     db.session.commit()
     if as_json:
         print_json(views.user(user))

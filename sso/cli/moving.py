@@ -8,6 +8,7 @@ from flask.cli import with_appcontext
 from sqlalchemy.engine import make_url
 
 from sso import audit, context, database
+from sso.audit.events import Event
 from sso.cli.commands import Command, Failure, json_option
 from sso.cli.output import print_json, print_line, print_table
 from sso.cli.references import ReferenceFault, resolve
@@ -33,7 +34,7 @@ def backup_command(path: Path, force: bool, as_json: bool) -> None:
         raise Failure(str(error)) from None
     except OSError as error:
         raise Failure(f"{path} cannot be written: {error.strerror}") from None
-    audit.event("backup_made", file=path)
+    audit.event(Event.BACKUP_MADE, file=path)
     _show({"file": str(path), "rows": counts}, counts, as_json)
     if not as_json:
         print_line(f"{path} holds it all but SSO_SECRET_KEY; keep that elsewhere.")
@@ -54,7 +55,7 @@ def restore_command(path: Path, as_json: bool) -> None:
     except moving.MoveRefused as error:
         raise Failure(str(error)) from None
     context.forget_keys()
-    audit.event("backup_restored", file=path)
+    audit.event(Event.BACKUP_RESTORED, file=path)
     _show({"file": str(path), "rows": counts}, counts, as_json)
 
 
@@ -84,7 +85,7 @@ def copy_command(target: str, as_json: bool) -> None:
     finally:
         engine.dispose()
     shown = url.render_as_string(hide_password=True)
-    audit.event("database_copied", target=shown)
+    audit.event(Event.DATABASE_COPIED, target=shown)
     _show({"target": shown, "rows": counts}, counts, as_json)
     if not as_json:
         print_line(f"Now set SSO_DATABASE_URL to {shown}; SSO_SECRET_KEY stays as it is.")

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from sso import audit
+from sso.audit.events import Event
 from sso.cli import declaration, differences, registration
 from sso.cli.differences import Outcome
 from sso.cli.lists import ListEdit
@@ -44,7 +45,7 @@ def update_client(
         notes.append(_who_may_use(client))
         revocation.lost_memberships(grant_holders.with_grants_at(client_id), [client])
     if changes:
-        audit.event("client_changed", client=client_id, what=" ".join(changes), changes=changes)
+        audit.event(Event.CLIENT_CHANGED, client=client_id, what=" ".join(changes), changes=changes)
     db.session.flush()
     return client, Outcome(changes, notes)
 
@@ -78,7 +79,7 @@ def update_user(
     if "groups" in changes:
         revocation.lost_memberships([user], clients.every())
     if changes:
-        audit.event("user_changed", user=user.id, what=" ".join(changes), changes=changes)
+        audit.event(Event.USER_CHANGED, user=user.id, what=" ".join(changes), changes=changes)
     db.session.flush()
     notes = groups.without_effect(before["groups"]) if groups else []
     return user, Outcome(changes, [f"groups: {one}" for one in notes])

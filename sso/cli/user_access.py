@@ -1,6 +1,7 @@
 """`flask user`, continued: passwords, sessions, and who is let in."""
 
 from sso import audit, clock
+from sso.audit.events import Event
 from sso.cli import registration, views
 from sso.cli.commands import confirm, json_option, yes_option
 from sso.cli.new_password import ask, stdin_option
@@ -21,7 +22,7 @@ def set_password(who: str, password_stdin: bool, as_json: bool) -> None:
     registration.set_password(user, ask(password_stdin))
     revocation.everything_of_user(user.id, "password_changed")
     notifications.password_changed(user)
-    audit.event("password_set", user=user.id)
+    audit.event(Event.PASSWORD_SET, user=user.id)
     db.session.commit()
     done(user, as_json, "the password is set", password_set=True)
 
@@ -34,7 +35,7 @@ def disable(who: str, as_json: bool) -> None:
     user = find_user(who)
     user.disabled_at = user.disabled_at or clock.now()
     revocation.everything_of_user(user.id, "user_disabled")
-    audit.event("user_disabled", user=user.id)
+    audit.event(Event.USER_DISABLED, user=user.id)
     db.session.commit()
     show_user(user, as_json)
 
@@ -46,7 +47,7 @@ def enable(who: str, as_json: bool) -> None:
     """Let a person in again; ended sessions stay ended."""
     user = find_user(who)
     user.disabled_at = None
-    audit.event("user_enabled", user=user.id)
+    audit.event(Event.USER_ENABLED, user=user.id)
     db.session.commit()
     show_user(user, as_json)
 
@@ -61,7 +62,7 @@ def delete(who: str, yes: bool, as_json: bool) -> None:
     confirm(f"Delete {user.email} ({user.id})?", yes)
     revocation.everything_of_user(user.id, "user_deleted")
     users.remove(user)
-    audit.event("user_deleted", user=user.id)
+    audit.event(Event.USER_DELETED, user=user.id)
     db.session.commit()
     done(user, as_json, "deleted", deleted=True)
 

@@ -5,6 +5,7 @@ from datetime import timedelta
 import click
 
 from sso import audit, context
+from sso.audit.events import Event
 from sso.cli import views
 from sso.cli.commands import Failure, json_option
 from sso.cli.output import iso, print_json, print_line, print_table
@@ -45,7 +46,7 @@ def reset_factors(who: str, as_json: bool) -> None:
     mail_links.end_before_factors(user)
     if removed:
         notifications.factor_removed(user, ALL)
-    audit.event("factors_reset", user=user.id, factors=removed)
+    audit.event(Event.FACTORS_RESET, user=user.id, factors=removed)
     db.session.commit()
     done(user, as_json, f"second factors removed: {removed}", factors_removed=removed)
 
@@ -73,7 +74,7 @@ def enrolment_link(who: str, hours: int, as_json: bool) -> None:
     if factors.has_any(user.id):
         raise Failure(f"{user.email} has a second factor; see: flask user reset-factors")
     token, link = mail_links.make(mail_links.ENROLMENT, user.email, user, timedelta(hours=hours))
-    audit.event("enrolment_link_made", user=user.id, until=token.expires_at.isoformat())
+    audit.event(Event.ENROLMENT_LINK_MADE, user=user.id, until=token.expires_at.isoformat())
     db.session.commit()
     if as_json:
         until = iso(token.expires_at)

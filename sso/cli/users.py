@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from sso import audit
+from sso.audit.events import Event
 from sso.cli import claims as operator_claims
 from sso.cli import lists, registration, updating, views
 from sso.cli.commands import json_option
@@ -55,7 +56,7 @@ def create(
         claims=_parsed(claims),
         password=ask(password_stdin),
     )
-    audit.event("user_created", user=user.id)
+    audit.event(Event.USER_CREATED, user=user.id)
     db.session.commit()
     if as_json:
         print_json(views.user(user))

@@ -8,6 +8,7 @@ from datetime import timedelta
 from uuid import UUID
 
 from sso import audit, clock
+from sso.audit.events import Event
 from sso.cli.registration import create_user, register_client
 from sso.extensions import db
 from sso.services import revocation
@@ -40,8 +41,8 @@ def patient() -> Iterator[Patient]:
         email=f"{name}@{DOMAIN}", name="Doctor", password=password, email_verified=True
     )
     client, client_secret = register_client(name=f"flask {name}", redirect_uris=[CALLBACK])
-    audit.event("user_created", user=user.id, by="doctor")
-    audit.event("client_created", client=client.client_id, by="doctor")
+    audit.event(Event.USER_CREATED, user=user.id, by="doctor")
+    audit.event(Event.CLIENT_CREATED, client=client.client_id, by="doctor")
     db.session.commit()
     try:
         yield Patient(user.id, user.email, password, client.client_id, client_secret)
@@ -73,9 +74,9 @@ def _remove(user_id: UUID | None, client_id: str | None) -> None:
     if user:
         revocation.everything_of_user(user.id, "user_deleted")
         users.remove(user)
-        audit.event("user_deleted", user=user.id, by="doctor")
+        audit.event(Event.USER_DELETED, user=user.id, by="doctor")
     if client:
         grants.end_of_client(client.client_id, "client_deleted")
         clients.remove(client)
-        audit.event("client_deleted", client=client.client_id, by="doctor")
+        audit.event(Event.CLIENT_DELETED, client=client.client_id, by="doctor")
     db.session.commit()

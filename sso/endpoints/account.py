@@ -7,6 +7,7 @@ from flask_babel import gettext
 from werkzeug.wrappers import Response
 
 from sso import audit
+from sso.audit.events import Event
 from sso.crypto import passwords
 from sso.endpoints.forms import ChangePasswordForm, DecisionForm
 from sso.extensions import db
@@ -118,7 +119,7 @@ def _change_password(visit: CurrentSession, form: ChangePasswordForm) -> str | N
     attempt = limiting.enter(limiting.PASSWORD_CHECK, visit.user.email)
     db.session.commit()  # the transaction must not wait for the checks
     if not passwords.verify(old, visit.user.password_hash, str(visit.user.id)):
-        audit.event("password_change_failed", user=visit.user.id, reason="old password")
+        audit.event(Event.PASSWORD_CHANGE_FAILED, user=visit.user.id, reason="old password")
         attempt.failed()
         form.old_password.errors = [N_("The old password is not right.")]
         return None
@@ -133,7 +134,7 @@ def _change_password(visit: CurrentSession, form: ChangePasswordForm) -> str | N
     visit.user.password_hash = fresh
     browser_session.end_others(visit, "password_changed", grants=True)
     notifications.password_changed(visit.user)
-    audit.event("password_changed", user=visit.user.id)
+    audit.event(Event.PASSWORD_CHANGED, user=visit.user.id)
     return "password"
 
 

@@ -4,6 +4,7 @@ from flask import make_response, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
 from sso import audit
+from sso.audit.events import Event
 from sso.crypto import passwords
 from sso.endpoints.forms import DecisionForm
 from sso.endpoints.mail_forms import ChangeEmailForm
@@ -61,7 +62,7 @@ def _verify_again(visit: CurrentSession) -> str:
     limiting.spend(limiting.VERIFICATION, visit.user.email)
     if not visit.user.email_verified:
         notifications.verify(visit.user)
-        audit.event("verification_asked", user=visit.user.id)
+        audit.event(Event.VERIFICATION_ASKED, user=visit.user.id)
     return "again"
 
 
@@ -73,7 +74,7 @@ def _change(visit: CurrentSession, form: ChangeEmailForm) -> str | None:
     attempt = limiting.enter(limiting.PASSWORD_CHECK, user.email)
     db.session.commit()  # the transaction must not wait for the check
     if not passwords.verify(form.password.data or "", user.password_hash, str(user.id)):
-        audit.event("email_change_failed", user=user.id, reason="password")
+        audit.event(Event.EMAIL_CHANGE_FAILED, user=user.id, reason="password")
         attempt.failed()
         form.password.errors = [N_("The password is not right.")]
         return None
@@ -82,5 +83,5 @@ def _change(visit: CurrentSession, form: ChangeEmailForm) -> str | None:
         return "ended"  # meanwhile; the way leads to the sign-in page, or back to this one
     limiting.spend(limiting.VERIFICATION, address)
     notifications.email_change_asked(user, address)
-    audit.event("email_change_asked", user=user.id, address=request.remote_addr)
+    audit.event(Event.EMAIL_CHANGE_ASKED, user=user.id, address=request.remote_addr)
     return "asked"

@@ -1,12 +1,14 @@
 """The signed-in user's own recent security events."""
 
 import json
+from collections.abc import Mapping
 
 from flask import make_response, redirect, render_template, url_for
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
 from sso.audit import rows
+from sso.audit.events import Event
 from sso.extensions import db
 from sso.i18n import N_
 from sso.models import AuditEvent
@@ -15,42 +17,42 @@ from sso.web import browser_session, user_agents
 
 _SHOWN = 50
 # What concerns a person, in words; the rest of the trail is for operators.
-WORDS = {
-    "signed_in": N_("Signed in"),
-    "sign_in_failed": N_("A sign-in failed: wrong password"),
-    "password_accepted": N_("The password was right, and the second factor was asked for"),
-    "session_ended": N_("A sign-in ended"),
-    "consent_given": N_("Access allowed"),
-    "consent_denied": N_("Access refused"),
-    "consent_withdrawn": N_("Access withdrawn"),
-    "password_changed": N_("Password changed"),
-    "password_change_failed": N_("A change of the password failed: wrong old password"),
-    "password_set": N_("Password set by an operator"),
-    "password_reset": N_("Password set anew by a link from a mail"),
-    "invitation_accepted": N_("Password set by invitation"),
-    "email_change_asked": N_("Another email address asked for"),
-    "email_change_failed": N_("A change of the email address failed: wrong password"),
-    "email_changed": N_("Email address changed"),
-    "email_verified": N_("Email address verified"),
-    "signed_up": N_("Account made"),
-    "verification_asked": N_("A confirmation mail asked for"),
-    "user_invited": N_("Account made by an operator, with an invitation"),
-    "user_created": N_("Account made by an operator"),
-    "user_changed": N_("Account changed by an operator"),
-    "user_disabled": N_("Account disabled by an operator"),
-    "user_enabled": N_("Account enabled by an operator"),
-    "enrolment_code_asked": N_("A code to set up a second factor asked for"),
-    "enrolment_code_failed": N_("A code to set up a second factor was not right"),
-    "enrolment_link_made": N_("A link to set up a second factor made by an operator"),
-    "enrolment_allowed": N_("Setting up a second factor allowed by a code or a link"),
-    "factor_added": N_("Second factor added"),
-    "factor_removed": N_("Second factor removed"),
-    "factors_reset": N_("Second factors removed by an operator"),
-    "recovery_codes_made": N_("New recovery codes made"),
-    "recovery_code_used": N_("A recovery code was used"),
-    "second_factor_failed": N_("A second factor was not right"),
-    "refresh_token_reused": N_("A stolen token was found, and access ended"),
-    "code_reused": N_("A stolen code was found, and access ended"),
+WORDS: Mapping[Event, str] = {
+    Event.SIGNED_IN: N_("Signed in"),
+    Event.SIGN_IN_FAILED: N_("A sign-in failed: wrong password"),
+    Event.PASSWORD_ACCEPTED: N_("The password was right, and the second factor was asked for"),
+    Event.SESSION_ENDED: N_("A sign-in ended"),
+    Event.CONSENT_GIVEN: N_("Access allowed"),
+    Event.CONSENT_DENIED: N_("Access refused"),
+    Event.CONSENT_WITHDRAWN: N_("Access withdrawn"),
+    Event.PASSWORD_CHANGED: N_("Password changed"),
+    Event.PASSWORD_CHANGE_FAILED: N_("A change of the password failed: wrong old password"),
+    Event.PASSWORD_SET: N_("Password set by an operator"),
+    Event.PASSWORD_RESET: N_("Password set anew by a link from a mail"),
+    Event.INVITATION_ACCEPTED: N_("Password set by invitation"),
+    Event.EMAIL_CHANGE_ASKED: N_("Another email address asked for"),
+    Event.EMAIL_CHANGE_FAILED: N_("A change of the email address failed: wrong password"),
+    Event.EMAIL_CHANGED: N_("Email address changed"),
+    Event.EMAIL_VERIFIED: N_("Email address verified"),
+    Event.SIGNED_UP: N_("Account made"),
+    Event.VERIFICATION_ASKED: N_("A confirmation mail asked for"),
+    Event.USER_INVITED: N_("Account made by an operator, with an invitation"),
+    Event.USER_CREATED: N_("Account made by an operator"),
+    Event.USER_CHANGED: N_("Account changed by an operator"),
+    Event.USER_DISABLED: N_("Account disabled by an operator"),
+    Event.USER_ENABLED: N_("Account enabled by an operator"),
+    Event.ENROLMENT_CODE_ASKED: N_("A code to set up a second factor asked for"),
+    Event.ENROLMENT_CODE_FAILED: N_("A code to set up a second factor was not right"),
+    Event.ENROLMENT_LINK_MADE: N_("A link to set up a second factor made by an operator"),
+    Event.ENROLMENT_ALLOWED: N_("Setting up a second factor allowed by a code or a link"),
+    Event.FACTOR_ADDED: N_("Second factor added"),
+    Event.FACTOR_REMOVED: N_("Second factor removed"),
+    Event.FACTORS_RESET: N_("Second factors removed by an operator"),
+    Event.RECOVERY_CODES_MADE: N_("New recovery codes made"),
+    Event.RECOVERY_CODE_USED: N_("A recovery code was used"),
+    Event.SECOND_FACTOR_FAILED: N_("A second factor was not right"),
+    Event.REFRESH_TOKEN_REUSED: N_("A stolen token was found, and access ended"),
+    Event.CODE_REUSED: N_("A stolen code was found, and access ended"),
 }
 
 
@@ -64,7 +66,7 @@ def activity() -> Response:
     names = clients.names({event.client_id for event in found if event.client_id})
     html = render_template(
         "activity.html",
-        events=[(event, WORDS[event.name], _details(event, names)) for event in found],
+        events=[(event, WORDS[Event(event.name)], _details(event, names)) for event in found],
         account_url=url_for("sso.account"),
     )
     db.session.commit()

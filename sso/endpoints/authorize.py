@@ -14,6 +14,7 @@ from flask_babel import gettext
 from werkzeug.wrappers import Response
 
 from sso import clock
+from sso.audit.events import Event
 from sso.flow import decision, scopes
 from sso.flow.request import ONE_FACTOR, PARAMETERS, AuthorizationRequest
 from sso.models import Client
@@ -47,7 +48,7 @@ def authorize() -> Response:
     try:
         waiting = _read()
     except parameters.ParameterFault as fault:
-        event = "authorization_refused"
+        event = Event.AUTHORIZATION_REFUSED
         words = str(fault)
         refusals.note(event, budget=event, error="invalid_request", description=words)
         return errors.page(words, error="invalid_request", for_developers=True)
@@ -66,7 +67,7 @@ def authorize() -> Response:
             browser_session.prolong(presence.session_id, presence.last_seen_at, presence.ends_at)
         changes.commit()
     if presence and isinstance(found, decision.Answer):
-        own_events.tell("code_issued", presence.user_id, client=validated.client.client_id)
+        own_events.tell(Event.CODE_ISSUED, presence.user_id, client=validated.client.client_id)
     return response
 
 
@@ -192,7 +193,7 @@ def _read() -> PendingRequest | None:
 def _note_dropped(requested: str | None, asked: AuthorizationRequest) -> None:
     """Once for each request, when it comes in."""
     if dropped := scopes.dropped(requested, asked.scope):
-        event = "scope_dropped"
+        event = Event.SCOPE_DROPPED
         refusals.note(event, budget=event, client=asked.client_id, dropped=dropped)
 
 

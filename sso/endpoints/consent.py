@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 from flask import make_response, render_template, request, url_for
 from werkzeug.wrappers import Response
 
+from sso.audit.events import Event
 from sso.endpoints import authorize
 from sso.endpoints.forms import DecisionForm
 from sso.extensions import db
@@ -108,10 +109,12 @@ def _decided(
         declined = _unticked(offered) - scopes.NEEDED
         allowed = sorted((offered | step.scopes & scopes.NEEDED) - declined)
         given_at = consents.remember(visit.user.id, client_id, allowed, sorted(declined))
-        own_events.tell("consent_given", visit.user.id, client=client_id, scope=" ".join(allowed))
+        own_events.tell(
+            Event.CONSENT_GIVEN, visit.user.id, client=client_id, scope=" ".join(allowed)
+        )
         db.session.commit()
         return authorize.resume(replace(waiting, consented_at=given_at))
-    own_events.tell("consent_denied", visit.user.id, client=client_id)
+    own_events.tell(Event.CONSENT_DENIED, visit.user.id, client=client_id)
     return authorize.resume(replace(waiting, denied=True))
 
 
@@ -135,7 +138,7 @@ def _declined(presence: Presence) -> frozenset[str]:
 def _forbidden(
     validated: authorize.Validated, visit: CurrentSession, waiting: PendingRequest
 ) -> Response:
-    event = "client_forbidden"
+    event = Event.CLIENT_FORBIDDEN
     refusals.note(
         event,
         budget=event,

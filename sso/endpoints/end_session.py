@@ -6,6 +6,7 @@ from flask import make_response, redirect, render_template, request, url_for
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
+from sso.audit.events import Event
 from sso.endpoints import authorize
 from sso.endpoints.forms import DecisionForm
 from sso.endpoints.sign_out import signed_out
@@ -49,7 +50,7 @@ def _read() -> LogoutRequest:
         values = parameters.single(parameters.query_pairs(request), PARAMETERS)
         parameters.check_clean(values, [name for name in PARAMETERS if name != "state"])
     except parameters.ParameterFault as fault:
-        note_refusal("end_session_refused", str(fault))
+        note_refusal(Event.END_SESSION_REFUSED, str(fault))
         return LogoutRequest(error=LogoutError(str(fault)))
     i18n.ask_for(values.get("ui_locales"))
     return read(authorization_server(), values)

@@ -5,6 +5,7 @@ from flask_babel import gettext
 from werkzeug.wrappers import Response
 
 from sso import audit, clock
+from sso.audit.events import Event
 from sso.endpoints import authorize
 from sso.endpoints.forms import DecisionForm
 from sso.endpoints.redirects import confirm_first, step
@@ -45,7 +46,7 @@ def _send(visit: CurrentSession) -> Response:
     if not notifications.enrolment_code_asked(visit.user, visit.session):
         db.session.commit()  # what is told
         return _page(visit, TOO_MANY)
-    audit.event("enrolment_code_asked", user=visit.user.id)
+    audit.event(Event.ENROLMENT_CODE_ASKED, user=visit.user.id)
     db.session.commit()
     return redirect(step("sso.factor_code", sent="1"), 303)
 
@@ -61,7 +62,7 @@ def _take(visit: CurrentSession) -> Response:
         return confirm_first("factor_code")
     right = emailed_code.accept(locked.user, locked.session.id, request.form.get("code", ""))
     if not right:
-        audit.event("enrolment_code_failed", user=locked.user.id)
+        audit.event(Event.ENROLMENT_CODE_FAILED, user=locked.user.id)
         db.session.commit()  # the try counts
         attempt.failed()
         return _page(locked, WRONG)
@@ -74,7 +75,7 @@ def _take(visit: CurrentSession) -> Response:
 def allow(visit: CurrentSession, method: str) -> None:
     """Let this session add the first factor, for a while. Does not commit."""
     visit.session.enrolment_allowed_at = clock.now()
-    audit.event("enrolment_allowed", user=visit.user.id, sid=visit.session.id, method=method)
+    audit.event(Event.ENROLMENT_ALLOWED, user=visit.user.id, sid=visit.session.id, method=method)
 
 
 def _page(visit: CurrentSession, error: str | None = None, wait: int = 0) -> Response:

@@ -8,6 +8,7 @@ from sqlalchemy.exc import IntegrityError
 from werkzeug.wrappers import Response
 
 from sso import audit
+from sso.audit.events import Event
 from sso.endpoints import authorize
 from sso.endpoints.forms import DecisionForm
 from sso.endpoints.redirects import confirm_first, step
@@ -65,7 +66,7 @@ def added(
     `known`: the factors before, read under `policy.lock`. `name`: for the notice.
     With the first one ends what the password alone has opened elsewhere, `offline_access` included.
     """
-    audit.event("factor_added", user=visit.user.id, kind=kind)
+    audit.event(Event.FACTOR_ADDED, user=visit.user.id, kind=kind)
     notifications.factor_added(visit.user, name)
     if not known:
         mail_links.end_before_factors(visit.user)
@@ -120,7 +121,7 @@ def _removed(visit: CurrentSession, known: store.Factors, kind: str, name: str) 
     if known.count == 1:
         # They stand in for a factor; without one they would only be forgotten.
         recovery_codes.remove(visit.user.id)
-    audit.event("factor_removed", user=visit.user.id, kind=kind)
+    audit.event(Event.FACTOR_REMOVED, user=visit.user.id, kind=kind)
     notifications.factor_removed(visit.user, name)
     db.session.commit()
     return _done("removed")

@@ -5,6 +5,7 @@ from flask_babel import gettext
 from werkzeug.wrappers import Response
 
 from sso import audit
+from sso.audit.events import Event
 from sso.endpoints import mail_pages
 from sso.endpoints.mail_forms import AddressForm
 from sso.extensions import db
@@ -20,7 +21,7 @@ def forgotten_password() -> Response:
     if request.method == "POST" and form.validate():
         limiting.spend(limiting.PASSWORD_RESET, form.email.data or "")
         notifications.reset_asked(form.email.data or "")
-        audit.event("reset_asked", address=request.remote_addr)
+        audit.event(Event.RESET_ASKED, address=request.remote_addr)
         db.session.commit()
         mail_pages.keep_waiting()
         return redirect(url_for("sso.forgotten_password", sent=1), 303)

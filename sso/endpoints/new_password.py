@@ -4,6 +4,7 @@ from flask import make_response, render_template, request
 from werkzeug.wrappers import Response
 
 from sso import audit
+from sso.audit.events import Event
 from sso.crypto import passwords
 from sso.endpoints import mail_pages
 from sso.endpoints.mail_forms import NewPasswordForm
@@ -49,7 +50,7 @@ def _set(secret: str, password_hash: str) -> Response:
     if had_password or token.purpose == mail_links.RESET:
         notifications.password_changed(user)
     audit.event(
-        "password_reset" if token.purpose == mail_links.RESET else "invitation_accepted",
+        Event.PASSWORD_RESET if token.purpose == mail_links.RESET else Event.INVITATION_ACCEPTED,
         user=user.id,
         address=request.remote_addr,
     )

@@ -4,6 +4,7 @@ from flask import redirect, request
 from werkzeug.wrappers import Response
 
 from sso import audit
+from sso.audit.events import Event
 from sso.endpoints import authorize
 from sso.endpoints.forms import DecisionForm
 from sso.endpoints.redirects import after_sign_in, step
@@ -30,6 +31,6 @@ def passkey_sign_in() -> Response:
             db.session.commit()
             return after_sign_in(waiting, signed_in_at)
         db.session.rollback()
-        audit.event("sign_in_failed", method="passkey")
+        audit.event(Event.SIGN_IN_FAILED, method="passkey")
         attempt.failed()
     return redirect(step("sso.sign_in", problem="passkey"), 303)

@@ -9,6 +9,7 @@ from flask_babel import gettext
 from werkzeug.wrappers import Response
 
 from sso import audit
+from sso.audit.events import Event
 from sso.endpoints import authorize
 from sso.endpoints.forms import DecisionForm
 from sso.endpoints.redirects import after_sign_in, is_asked_back, step
@@ -44,7 +45,7 @@ def after_password(user: User, remember: bool, waiting: PendingRequest | None) -
     """Sign in who has shown the password, or ask for the second factor first. Commits."""
     if factors.has_any(user.id):  # read under the lock of the user that the caller has taken
         pending_mfa.begin(user, remember)
-        audit.event("password_accepted", user=user.id)
+        audit.event(Event.PASSWORD_ACCEPTED, user=user.id)
         if device_cookie.id_for(user.email) is None:
             _tell_if_not_finished(user)
         db.session.commit()
@@ -88,14 +89,14 @@ def second_factor() -> Response:
         if methods:
             attempt.passed()
             if used == "recovery":
-                audit.event("recovery_code_used", user=subject.user.id)
+                audit.event(Event.RECOVERY_CODE_USED, user=subject.user.id)
                 left = recovery_codes.unused(subject.user.id)
                 notifications.recovery_code_used(subject.user, left)
             signed_in_at = _let_in(subject, methods)
             db.session.commit()
             return after_sign_in(waiting, signed_in_at)
         db.session.rollback()
-        audit.event("second_factor_failed", user=subject.user.id, method=used)
+        audit.event(Event.SECOND_FACTOR_FAILED, user=subject.user.id, method=used)
         if subject.visit is None:  # from a browser that is known, too
             _tell_if_not_finished(subject.user)
         db.session.commit()

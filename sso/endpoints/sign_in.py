@@ -8,6 +8,7 @@ from flask_babel import gettext
 from werkzeug.wrappers import Response
 
 from sso import audit, clock, context
+from sso.audit.events import Event
 from sso.config import email_addresses
 from sso.crypto import passwords
 from sso.endpoints import authorize, second_factor
@@ -135,7 +136,7 @@ def _authenticate(attempt: limiting.Attempt, email: str, password: str) -> User 
     db.session.commit()  # not rolled back, after which the user would be read again
     if not passwords.verify(password, known, attempt.known_account):
         reason = "password" if known else "disabled or without password" if user else "unknown"
-        audit.event("sign_in_failed", user=user.id if user else None, reason=reason)
+        audit.event(Event.SIGN_IN_FAILED, user=user.id if user else None, reason=reason)
         attempt.failed()
         return None
     attempt.passed()

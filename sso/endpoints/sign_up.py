@@ -10,6 +10,7 @@ from sqlalchemy.exc import IntegrityError
 from werkzeug.wrappers import Response
 
 from sso import audit, context
+from sso.audit.events import Event
 from sso.config import email_addresses
 from sso.crypto import passwords
 from sso.endpoints import mail_pages
@@ -35,7 +36,7 @@ def sign_up() -> Response:
         if _may(address):
             limiting.spend(limiting.SIGN_UP, address)
             notifications.sign_up_asked(address)
-            audit.event("sign_up_asked", address=request.remote_addr)
+            audit.event(Event.SIGN_UP_ASKED, address=request.remote_addr)
             db.session.commit()
             mail_pages.keep_waiting()
             return redirect(url_for("sso.sign_up", sent=1), 303)
@@ -94,7 +95,7 @@ def _make(secret: str, form: NewAccountForm, password_hash: str) -> Response:
     except (LookupError, IntegrityError):  # used by another request, or the address is taken
         db.session.rollback()
         return mail_pages.dead_link("sso.sign_up")
-    audit.event("signed_up", user=user.id, address=request.remote_addr)
+    audit.event(Event.SIGNED_UP, user=user.id, address=request.remote_addr)
     db.session.commit()
     device_cookie.remember(user)
     return mail_pages.to_sign_in("signed_up")

@@ -4,6 +4,7 @@ from authlib.oauth2.rfc6749.errors import OAuth2Error
 from flask import Response
 
 from sso import audit
+from sso.audit.events import Event
 from sso.oauth import authorization_server
 from sso.oauth.request import TOKEN_FIELDS, ProtocolRequest, form_request
 from sso.observability import counters
@@ -39,7 +40,7 @@ def _tell(request: ProtocolRequest) -> None:
     if approval and issued:
         first = request.payload.grant_type == "authorization_code"
         audit.event(
-            "tokens_issued" if first else "tokens_refreshed",
+            Event.TOKENS_ISSUED if first else Event.TOKENS_REFRESHED,
             user=approval.user_id,
             client=approval.client_id,
             grant=approval.id,

@@ -6,6 +6,7 @@ from sqlalchemy.exc import IntegrityError
 from werkzeug.wrappers import Response
 
 from sso import audit, clock
+from sso.audit.events import Event
 from sso.endpoints import mail_pages
 from sso.endpoints.forms import DecisionForm
 from sso.extensions import db
@@ -94,6 +95,6 @@ def _verify(token: MailToken, user: User) -> bool:
     if before != user.email:
         user.email_changed_at = clock.now()
         notifications.email_changed(user, before)
-        audit.event("email_changed", user=user.id, address=request.remote_addr)
-    audit.event("email_verified", user=user.id, address=request.remote_addr)
+        audit.event(Event.EMAIL_CHANGED, user=user.id, address=request.remote_addr)
+    audit.event(Event.EMAIL_VERIFIED, user=user.id, address=request.remote_addr)
     return True

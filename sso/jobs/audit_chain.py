@@ -15,6 +15,7 @@ from sqlalchemy.exc import IntegrityError
 
 from sso import audit, clock, context
 from sso.audit import rows as audit_events
+from sso.audit.events import Event
 from sso.extensions import db
 from sso.jobs import audit_seals
 from sso.jobs.audit_seals import HALF_RESEALED, Keys, is_equal, seal_of, seal_of_ends
@@ -113,7 +114,7 @@ def purge(keep: timedelta, at_most: int = 5000, over_faults: bool = False) -> in
     chain.anchor_number, chain.anchor_seal = number, before
     chain.seal = seal_of_ends(key, chain)
     count = audit_events.remove_up_to(chain.anchor_number)
-    audit.event("audit_purged", events=count, up_to=chain.anchor_number)
+    audit.event(Event.AUDIT_PURGED, events=count, up_to=chain.anchor_number)
     db.session.commit()
     return count
 

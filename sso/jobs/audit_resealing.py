@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from sso import audit
 from sso.audit import rows
+from sso.audit.events import Event
 from sso.extensions import db
 from sso.jobs import audit_seals
 from sso.jobs.audit_seals import HALF_RESEALED, ChainBroken, Keys, is_equal, seal_of, seal_of_ends
@@ -79,7 +80,7 @@ def _begin_behind(chain: AuditChain, key: bytes) -> Step:
     chain.anchor_seal = chain.head_seal
     chain.resealed_number = chain.resealed_old_seal = chain.resealed_new_seal = None
     chain.seal = seal_of_ends(key, chain)
-    audit.event("audit_resealed", fault=f"nothing up to event {last} can be verified")
+    audit.event(Event.AUDIT_RESEALED, fault=f"nothing up to event {last} can be verified")
     db.session.commit()
     return Step(0, 0, True)
 
@@ -110,11 +111,11 @@ def _finish(chain: AuditChain, over_faults: bool) -> None:
     if reached == (chain.head_number, chain.head_seal):
         old_head = f"{chain.head_number}:{chain.head_seal}"
         chain.head_seal = chain.resealed_new_seal or ""
-        audit.event("audit_resealed", old_head=old_head)
+        audit.event(Event.AUDIT_RESEALED, old_head=old_head)
     elif not over_faults:
         raise ChainBroken("the last events were removed; run: flask audit verify")
     else:  # the end stays as it is, and goes on being missed
-        audit.event("audit_resealed", fault="the last events were removed")
+        audit.event(Event.AUDIT_RESEALED, fault="the last events were removed")
     chain.resealed_number = chain.resealed_old_seal = chain.resealed_new_seal = None
 
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 from sqlalchemy.exc import IntegrityError
 
 from sso import audit, clock, context
+from sso.audit.events import Event
 from sso.config.operator_errors import OperatorError
 from sso.crypto import keys
 from sso.crypto.encryption import SecretKeys
@@ -85,7 +86,7 @@ def rotate(secret_keys: SecretKeys, force: bool = False, discard: bool = False) 
             fresh[alg] = keys.generate(alg, secret_keys)
         activated.append(_move(following, KeyState.NEXT, KeyState.ACTIVE))
         signing_keys.add(_row(fresh[alg], KeyState.NEXT))
-        audit.event("key_rotated", kid=following, alg=alg)
+        audit.event(Event.KEY_ROTATED, kid=following, alg=alg)
     db.session.commit()
     return activated
 
@@ -151,11 +152,11 @@ def retire(kid: str, secret_keys: SecretKeys) -> SigningKey:
         _require_open(secret_keys, signing_keys.every())
         key = _move(kid, KeyState.NEXT, KeyState.RETIRED)
         signing_keys.add(_row(keys.generate(key.alg, secret_keys), KeyState.NEXT))
-        audit.event("key_retired", kid=key.kid, alg=key.alg)
+        audit.event(Event.KEY_RETIRED, kid=key.kid, alg=key.alg)
     elif key.state == KeyState.RETIRED:  # what it signed, perhaps a thief, is believed no longer
         signing_keys.remove(key)
         key.state = "gone"
-        audit.event("key_removed", kid=key.kid, alg=key.alg)
+        audit.event(Event.KEY_REMOVED, kid=key.kid, alg=key.alg)
     db.session.commit()
     return key
 

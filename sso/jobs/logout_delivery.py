@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 
 from sso import audit, clock
+from sso.audit.events import Event
 from sso.extensions import db
 from sso.jobs import logout_token
 from sso.jobs.http_post import SECONDS, PostFault, post_form
@@ -72,9 +73,9 @@ def _settle(claimed: Sequence[LogoutDelivery], faults: Sequence[str | None]) -> 
         )
         known = {"client": delivery.client_id, "user": delivery.sub, "sid": delivery.sid}
         if fault is None:
-            audit.event("logout_delivered", attempts=delivery.attempts, **known)
+            audit.event(Event.LOGOUT_DELIVERED, attempts=delivery.attempts, **known)
         elif again_at is None:
-            audit.event("logout_given_up", attempts=delivery.attempts, fault=fault, **known)
+            audit.event(Event.LOGOUT_GIVEN_UP, attempts=delivery.attempts, fault=fault, **known)
         else:
             logger.warning(
                 "logout token for client %s: %s; attempt %d, again at %s",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sso import audit, clock, context
+from sso.audit.events import Event
 from sso.config import smtp
 from sso.extensions import db
 from sso.jobs.mail_writing import CannotBeWritten, Written, write
@@ -135,9 +136,9 @@ def _settle(mail: Mail, outcome: Outcome, written: Written | None) -> None:
     mails.outbox.settle(mail.id, delivered=outcome.sent, again_at=again_at, fault=outcome.fault)
     known = {"mail": mail.id, "kind": mail.kind, "user": mail.user_id, "attempts": mail.attempts}
     if outcome.sent:
-        audit.event("mail_sent", **known)
+        audit.event(Event.MAIL_SENT, **known)
     elif outcome.fault and again_at is None:
-        audit.event("mail_given_up", fault=outcome.fault, **known)
+        audit.event(Event.MAIL_GIVEN_UP, fault=outcome.fault, **known)
     elif outcome.fault and again_at:
         logger.warning(
             "mail %s (%s): %s; attempt %d, again at %s",

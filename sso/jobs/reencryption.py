@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from sso import audit, context
+from sso.audit.events import Event
 from sso.crypto import encryption, keys
 from sso.extensions import db
 from sso.jobs import audit_resealing
@@ -63,7 +64,7 @@ def reencrypt_totp_secrets(progress: Callable[[int], None] = lambda _: None) -> 
 
 def _done(what: str, changed: int, unreadable: list[str]) -> Count:
     if changed:
-        audit.event("reencrypted", what=what, count=changed)
+        audit.event(Event.REENCRYPTED, what=what, count=changed)
     db.session.commit()
     db.session.expunge_all()
     return Count(changed, tuple(unreadable))

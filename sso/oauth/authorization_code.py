@@ -13,6 +13,7 @@ from authlib.oauth2.rfc6749.errors import (
 from authlib.oauth2.rfc6749.grants import AuthorizationCodeGrant as AuthlibAuthorizationCodeGrant
 
 from sso import audit, clock, context
+from sso.audit.events import Event
 from sso.crypto import digests
 from sso.flow.decision import reached_acr
 from sso.models import Client
@@ -188,7 +189,7 @@ class AuthorizationCodeGrant(TokenResponse, AuthlibAuthorizationCodeGrant):
         self.request.keep_changes = True
         self.request.details["user"] = used.user_id
         audit.event(
-            "code_reused",
+            Event.CODE_REUSED,
             user=used.user_id,
             client=client.client_id,
             grant=used.grant_id,

@@ -13,6 +13,7 @@ from urllib.parse import unquote_plus
 from authlib.oauth2.rfc6749.errors import InvalidClientError, InvalidRequestError
 
 from sso import audit
+from sso.audit.events import Event
 from sso.crypto import digests
 from sso.models import Client
 from sso.oauth.request import ProtocolRequest
@@ -89,7 +90,7 @@ def _count_failure(
     if seconds:
         raise limiting.TooManyAttempts(seconds)
     refusals.note(
-        "client_authentication_failed",
+        Event.CLIENT_AUTHENTICATION_FAILED,
         budget=None,  # limited just above
         client=audit.clean(credentials.client_id, LONGEST_CLIENT_ID),
         error=failure.error,

@@ -9,6 +9,7 @@ from authlib.oidc.rpinitiated.end_session import EndSessionRequest
 from flask import request as flask_request
 
 from sso import audit, context
+from sso.audit.events import Event
 from sso.config import urls
 from sso.models import Client
 from sso.oauth.request import ProtocolRequest
@@ -86,12 +87,12 @@ def read(server: AuthorizationServer, values: dict[str, str]) -> LogoutRequest:
     except OAuth2Error as fault:
         client = server.query_client(client_id) if client_id else None
         description = fault.get_error_description() or "The request is not valid."
-        note_refusal("end_session_refused", description, client)
+        note_refusal(Event.END_SESSION_REFUSED, description, client)
         return LogoutRequest(client, error=LogoutError(description))
     error = _error(values, found)
     if error:
         uri = values.get("post_logout_redirect_uri")
-        event = "post_logout_refused" if uri else "end_session_refused"
+        event = Event.POST_LOGOUT_REFUSED if uri else Event.END_SESSION_REFUSED
         note_refusal(event, error.summary or error.description, found.client, uri)
     return LogoutRequest(
         found.client, found.redirect_uri, not error and _names_this_session(found), error
@@ -128,7 +129,7 @@ def _harmless(text: str) -> str:
 
 
 def note_refusal(
-    event: str, description: str, client: Client | None = None, uri: str | None = None
+    event: Event, description: str, client: Client | None = None, uri: str | None = None
 ) -> None:
     """Note what is wrong, once: the post of our own page brings the request again."""
     if flask_request.method == "GET":

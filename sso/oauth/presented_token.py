@@ -6,6 +6,7 @@ from typing import NamedTuple
 from authlib.oauth2.rfc6749.errors import InvalidRequestError
 
 from sso import clock
+from sso.audit.events import Event
 from sso.crypto import digests
 from sso.models import Client, Token
 from sso.oauth import access_tokens
@@ -65,6 +66,6 @@ class OwnTokens:
             raise InvalidRequestError("The parameter 'token' is missing.")
         found = find(request.form["token"], client)
         if found is None:
-            event = "token_refused"
+            event = Event.TOKEN_REFUSED
             refusals.note(event, budget=event, at=self.ENDPOINT_NAME, client=client.client_id)
         return found

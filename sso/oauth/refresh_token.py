@@ -7,6 +7,7 @@ from authlib.oauth2.rfc6749.errors import InvalidGrantError, InvalidScopeError
 from authlib.oauth2.rfc6749.grants import RefreshTokenGrant as AuthlibRefreshTokenGrant
 
 from sso import audit, clock, context
+from sso.audit.events import Event
 from sso.crypto import digests, encryption
 from sso.flow import narrowing, scopes
 from sso.models import Client
@@ -75,7 +76,7 @@ class RefreshTokenGrant(TokenResponse, AuthlibRefreshTokenGrant):
         self.request.keep_changes = True
         self.request.details["user"] = used.user_id
         audit.event(
-            "refresh_token_reused", user=used.user_id, client=client_id, grant=used.grant_id
+            Event.REFRESH_TOKEN_REUSED, user=used.user_id, client=client_id, grant=used.grant_id
         )
         raise InvalidGrantError("The refresh token was used before; its grant has been revoked.")
 

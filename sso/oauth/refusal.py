@@ -4,6 +4,7 @@ from authlib.oauth2.rfc6749.errors import InvalidRequestError, OAuth2Error
 from flask import request as flask_request
 
 from sso import audit, clock
+from sso.audit.events import Event
 from sso.oauth import access_tokens, bearer
 from sso.oauth.client_authentication import LONGEST_CLIENT_ID, ClientAuthenticationFailed
 from sso.oauth.request import ProtocolRequest
@@ -12,12 +13,12 @@ from sso.store import tokens
 
 # Where a client proves who it is; all else is a browser's, sent by anybody.
 _OF_BACKENDS = {
-    "sso.token": "tokens_refused",
-    "sso.revoke": "revocation_refused",
-    "sso.introspect": "introspection_refused",
+    "sso.token": Event.TOKENS_REFUSED,
+    "sso.revoke": Event.REVOCATION_REFUSED,
+    "sso.introspect": Event.INTROSPECTION_REFUSED,
 }
-_OF_BROWSERS = {"sso.end_session": "end_session_refused"}
-_AUTHORIZATION = "authorization_refused"  # at each step of its way
+_OF_BROWSERS = {"sso.end_session": Event.END_SESSION_REFUSED}
+_AUTHORIZATION = Event.AUTHORIZATION_REFUSED  # at each step of its way
 # The answers to prompt=none that say no more than "not now": they must not hide others.
 _NOT_NOW = frozenset(
     {"login_required", "consent_required", "interaction_required", "account_selection_required"}
@@ -36,7 +37,7 @@ def note(request: ProtocolRequest | None, error: OAuth2Error) -> None:
     place = flask_request.endpoint or ""
     event = _OF_BACKENDS.get(place) or _OF_BROWSERS.get(place, _AUTHORIZATION)
     if isinstance(error, ClientAuthenticationFailed):
-        event = "client_authentication_failed"
+        event = Event.CLIENT_AUTHENTICATION_FAILED
     budget: str | None = f"silent_{event}" if error.error in _NOT_NOW else event
     client = None
     if request:
@@ -66,7 +67,7 @@ def note_access_token(error: OAuth2Error) -> None:
         return
     if error.status_code != 400:  # there is one token, and it can be read
         fields |= _about(bearer.presented() or "")
-    event = "access_token_refused"
+    event = Event.ACCESS_TOKEN_REFUSED
     refusals.note(event, budget=event, **fields)
 
 

@@ -3,6 +3,7 @@
 from authlib.oauth2.rfc7009 import RevocationEndpoint as AuthlibRevocationEndpoint
 
 from sso import audit
+from sso.audit.events import Event
 from sso.models import Token
 from sso.oauth import client_authentication, presented_token
 from sso.oauth.request import ProtocolRequest
@@ -21,7 +22,7 @@ class RevocationEndpoint(presented_token.OwnTokens, AuthlibRevocationEndpoint):
         else:
             tokens.revoke_access(row)
         audit.event(
-            "token_revoked",
+            Event.TOKEN_REVOKED,
             user=row.grant.user_id,
             client=request.client.client_id,
             grant=row.grant_id,

@@ -22,6 +22,7 @@ from flask_babel import gettext
 from werkzeug.exceptions import TooManyRequests
 
 from sso import audit, clock, context
+from sso.audit.events import limited
 from sso.ratelimit import device_cookie, networks
 from sso.ratelimit.storage import LimitStorage
 
@@ -194,7 +195,7 @@ def spend(rule: Flooding, account: str) -> None:
     for key, budget in budgets:
         count = _storage().increase(f"spent/{key}", HOUR)
         if count == budget + 1:
-            audit.event(f"{rule.name}_limited", count="of " + key.split("/")[1])
+            audit.event(limited(rule.name), count="of " + key.split("/")[1])
         if count > budget:
             raise TooManyAttempts(_seconds_until_end(f"spent/{key}", HOUR))
 
@@ -236,7 +237,7 @@ def _wait(rule: Guessing, door: _Door, pause: int) -> int:
     if tries == 1:
         return 0
     if tries == 2:  # told once a pause, so that a flood does not fill the trail
-        audit.event(f"{rule.name}_limited", count="of " + door.key.split("/")[1])
+        audit.event(limited(rule.name), count="of " + door.key.split("/")[1])
     return _seconds_until_end(door.pause, door.pauses.longest)
 
 

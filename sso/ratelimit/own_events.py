@@ -11,6 +11,7 @@ from uuid import UUID
 from flask import current_app
 
 from sso import audit, clock
+from sso.audit.events import Event, limited
 
 AN_HOUR = 300  # rows of a kind for one person; applications that look each minute need fewer
 MOST = 50_000  # counters in memory
@@ -40,10 +41,10 @@ def _counts() -> _Counts:
     return counts
 
 
-def tell(name: str, user: UUID, **fields: object) -> None:
+def tell(name: Event, user: UUID, **fields: object) -> None:
     """As `audit.event`, of this person."""
     count = _counts().increase(name, user)
     tell_it = audit.event if count <= AN_HOUR else audit.on_log_alone
     tell_it(name, user=user, **fields)
     if count == AN_HOUR + 1:
-        audit.event(f"{name}_limited", user=user, count="of user")
+        audit.event(limited(name), user=user, count="of user")

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from flask import g, request
 
 from sso import audit
+from sso.audit.events import Event
 from sso.ratelimit import limiting
 
 AN_HOUR = 200  # events of a kind from one network
@@ -24,12 +25,12 @@ _LONGEST = 200
 
 
 class _Note(NamedTuple):
-    event: str | None  # None: for the log alone
+    event: Event | None  # None: for the log alone
     budget: str | None  # None: without one
     fields: dict[str, object]
 
 
-def note(event: str | None, *, budget: str | None, **fields: object) -> None:
+def note(event: Event | None, *, budget: str | None, **fields: object) -> None:
     """Note a refusal: `error`, `description`, `client` (an id), and what else is known.
 
     `reason` is a cause that the answer does not tell; `user` is a user's id.
@@ -45,7 +46,7 @@ def note_answer(error: str, description: str) -> None:
 
 def note_csrf(description: str) -> None:
     """Note a posted form that did not prove to be one of ours."""
-    event = "csrf_refused"
+    event = Event.CSRF_REFUSED
     note(event, budget=event, description=description, path=shown_path(request.path))
 
 

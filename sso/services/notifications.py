@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from sso import audit, clock, context
+from sso.audit.events import Event
 from sso.config.email_addresses import domain
 from sso.models import BrowserSession, Mail, User
 from sso.services import emailed_code, mail_links
@@ -123,5 +124,5 @@ def _owe(
         mail.next_attempt_at = due
     if mails.add(mail):
         return mail.id
-    audit.event("mail_limited", kind=kind, user=user_id)
+    audit.event(Event.MAIL_LIMITED, kind=kind, user=user_id)
     return None

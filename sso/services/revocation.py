@@ -10,6 +10,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, or_
 
 from sso import audit
+from sso.audit.events import Event
 from sso.models import BrowserSession, Client, Grant, User
 from sso.ratelimit import own_events
 from sso.store import consents, grants, logout_deliveries, sessions, users
@@ -47,7 +48,7 @@ def _sessions(user_id: UUID, reason: str, *conditions: ColumnElement[bool]) -> i
         logout_deliveries.owe(Grant.session_id.in_(some))
         grants.end_of_sessions(some, reason)
     for sid in ended:
-        audit.event("session_ended", user=user_id, sid=sid, reason=reason)
+        audit.event(Event.SESSION_ENDED, user=user_id, sid=sid, reason=reason)
     return len(ended)
 
 
@@ -68,7 +69,7 @@ def consent(user_id: UUID, client_id: str) -> None:
     users.lock(user_id)  # before the consent, as in `grants.add`
     consents.withdraw(user_id, client_id)
     _of_user_and_client(user_id, client_id, "consent_withdrawn")
-    own_events.tell("consent_withdrawn", user_id, client=client_id)
+    own_events.tell(Event.CONSENT_WITHDRAWN, user_id, client=client_id)
 
 
 def lost_memberships(people: Iterable[User], clients: Iterable[Client]) -> None:

@@ -11,6 +11,7 @@ from flask import Flask, g, request
 from flask_login import UserMixin, current_user, login_user, logout_user
 
 from sso import audit, clock, context
+from sso.audit.events import Event
 from sso.crypto import digests
 from sso.extensions import db
 from sso.flow.request import TWO_FACTORS
@@ -114,7 +115,7 @@ def begin(user: User, shown: Proof = PASSWORD, remember: bool = False) -> Browse
     if not device_cookie.knows(user):
         notifications.new_browser(user, session)
     device_cookie.remember(user)
-    audit.event("signed_in", user=user.id, sid=session.id, amr=shown.amr)
+    audit.event(Event.SIGNED_IN, user=user.id, sid=session.id, amr=shown.amr)
     return session
 
 
@@ -127,7 +128,7 @@ def step_up(visit: sessions.CurrentSession, second: str) -> None:
     visit.session.amr, visit.session.acr = with_second(visit.session.amr, second)
     visit.session.second_factor_at = clock.now()
     renew(visit)
-    audit.event("stepped_up", user=visit.user.id, sid=visit.session.id, amr=visit.session.amr)
+    audit.event(Event.STEPPED_UP, user=visit.user.id, sid=visit.session.id, amr=visit.session.amr)
 
 
 def renew(visit: sessions.CurrentSession) -> None:

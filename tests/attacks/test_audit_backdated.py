@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from flask import Flask
 
 from sso import audit
+from sso.audit.events import Event
 from sso.extensions import db
 from sso.jobs import audit_chain
 from sso.models import AuditEvent
@@ -16,7 +17,7 @@ THIEFS = "the password of a thief"
 def test_backdated_events_are_not_purged_unseen(app: Flask) -> None:
     with app.app_context():
         for number in range(5):
-            audit.event("thing_happened", user=f"user {number}")
+            audit.event(Event.EXPORTED, user=f"user {number}")
         db.session.commit()
         audit_chain.seal()
         noted = audit_chain.verify()

@@ -13,6 +13,7 @@ from sqlalchemy import insert
 from sso import audit, clock
 from sso.audit import rows as audit_events
 from sso.audit import trail
+from sso.audit.events import Event
 from sso.extensions import db
 from sso.models import BrowserSession, User
 from sso.ratelimit import storage
@@ -128,5 +129,5 @@ def test_many_events_of_one_transaction_are_written(app: Flask) -> None:
     with app.app_context():
         # Eight values each; SQLite takes 250 000 or 32 766 of them, PostgreSQL 65 535.
         for number in range(31_300 if db.engine.dialect.name == "sqlite" else 8_200):
-            audit.event("session_ended", sid=number)
+            audit.event(Event.SESSION_ENDED, sid=number)
         db.session.commit()

@@ -12,11 +12,11 @@ import pytest
 from click.testing import Result
 from flask import Flask
 
-from sso.cli import event_names
-from sso.endpoints.activity import WORDS
+from sso.audit.events import Event, limited
 from sso.extensions import db
 from sso.models import User
 from sso.observability.counters import SIGN_INS
+from sso.ratelimit import limiting
 from sso.store import clients
 from tests.actors import Browser, RelyingParty
 from tests.factories import make_client
@@ -272,19 +272,33 @@ def test_a_slip_of_the_pen(run: Any) -> None:
     assert "no user nobody@example.com" in done.stderr
 
 
-def test_every_event_that_is_told_is_known() -> None:
-    told = set(WORDS) | set(SIGN_INS)
+def events_in(tree: ast.AST) -> set[str]:
+    return {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "Event"
+    }
+
+
+def test_every_limit_has_its_event() -> None:
+    kinds = (limiting.Guessing, limiting.Flooding)
+    limits = {rule.name for rule in vars(limiting).values() if isinstance(rule, kinds)}
+    # What strangers and people can repeat in a loop has a budget, too.
     for path in (ROOT / "sso").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) == "audit.event":
-                told |= {
-                    one.value
-                    for one in ast.walk(node.args[0])
-                    if isinstance(one, ast.Constant) and isinstance(one.value, str)
-                }
-    told -= {"_limited", "_"}  # parts of names that are put together
-    assert len(told) > 60
-    assert {name for name in told if not event_names.is_known(name)} == set()
-    assert event_names.is_known("sign_in_limited")
-    assert event_names.is_known("tokens_refused_limited")
-    assert not event_names.is_known("nonsense_limited")
+        text = path.read_text()
+        if any(note in text for note in ("refusals.note", "note_refusal(", "own_events.tell")):
+            tree = ast.parse(text)
+            unlimited = [
+                node.args[0]
+                for node in ast.walk(tree)
+                if isinstance(node, ast.Call) and ast.unparse(node.func) == "audit.event"
+            ]
+            told = events_in(tree).difference(*map(events_in, unlimited))
+            limits |= {Event[name] for name in told}
+    assert len(limits) > 20
+    assert {limited(rule) for rule in limits} <= set(Event)
+    assert limited("sign_in") == "sign_in_limited"
+    assert limited(Event.TOKENS_REFUSED) == "tokens_refused_limited"
+    with pytest.raises(ValueError, match="nonsense"):
+        limited("nonsense")
+    assert set(SIGN_INS) <= set(Event)

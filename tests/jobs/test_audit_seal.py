@@ -8,6 +8,7 @@ from flask import Flask
 from sqlalchemy import inspect, text, update
 
 from sso import audit
+from sso.audit.events import Event
 from sso.extensions import db
 from sso.jobs import audit_chain
 from sso.models import AuditChain, AuditEvent
@@ -20,7 +21,7 @@ def happen(app: Flask, count: int) -> None:
     for number in range(count):
         headers = {"User-Agent": f"Firefox {number}"}
         with app.test_request_context(environ_base={"REMOTE_ADDR": "203.0.113.7"}, headers=headers):
-            audit.event("thing_happened", user=f"user {number}", client="books", colour="blue")
+            audit.event(Event.EXPORTED, user=f"user {number}", client="books", colour="blue")
             db.session.commit()
 
 
@@ -95,7 +96,7 @@ def test_whoever_cuts_the_end_off_and_says_so(sealed: Flask, first_kept: int) ->
     with sealed.app_context():
         rows = {
             row.number: row.seal
-            for row in db.session.query(AuditEvent).filter_by(name="thing_happened")
+            for row in db.session.query(AuditEvent).filter_by(name=Event.EXPORTED)
         }
         last = first_kept - 1
         db.session.execute(text(f"DELETE FROM audit_events WHERE number >= {first_kept}"))

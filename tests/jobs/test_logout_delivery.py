@@ -13,6 +13,7 @@ from flask import Flask
 from sqlalchemy import select
 
 from sso import audit
+from sso.audit.events import Event
 from sso.extensions import db
 from sso.jobs import http_post, logout_delivery
 from sso.models import LogoutDelivery, User
@@ -70,7 +71,7 @@ def events(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     seen: list[str] = []
     before = audit.event
 
-    def note(name: str, **fields: object) -> None:
+    def note(name: Event, **fields: object) -> None:
         seen.append(name)
         before(name, **fields)
 

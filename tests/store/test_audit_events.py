@@ -11,6 +11,7 @@ from sqlalchemy import text
 
 from sso import audit, clock
 from sso.audit import rows, trail
+from sso.audit.events import Event
 from sso.extensions import db
 from sso.jobs import audit_chain
 from sso.models import AuditEvent, User
@@ -23,7 +24,7 @@ def user(app: Flask) -> User:
     return make_user(app)
 
 
-def happen(app: Flask, count: int, name: str = "thing_happened") -> None:
+def happen(app: Flask, count: int, name: Event = Event.EXPORTED) -> None:
     with app.app_context():
         for number in range(count):
             audit.event(name, user=f"user {number}", client="books", colour="blue")
@@ -53,41 +54,41 @@ def execute(app: Flask, statement: str) -> None:
 def test_with_the_transaction_or_not_at_all(app: Flask, user: User) -> None:
     with app.app_context():
         db.session.get(User, user.id).name = "Changed"  # type: ignore[union-attr]
-        audit.event("thing_happened")
-        audit.event("thing_failed")
+        audit.event(Event.EXPORTED)
+        audit.event(Event.SIGN_IN_FAILED)
         db.session.flush()
         db.session.rollback()
-    assert names(app) == ["thing_failed"]
+    assert names(app) == [Event.SIGN_IN_FAILED]
     with app.app_context():
         db.session.get(User, user.id).name = "Changed"  # type: ignore[union-attr]
-        audit.event("thing_happened")
+        audit.event(Event.EXPORTED)
         db.session.commit()
         # Before anything is flushed from the buffer.
         assert {one.name for one in rows.newest(limit=9)} == {
-            "thing_happened",
-            "thing_failed",
+            Event.EXPORTED,
+            Event.SIGN_IN_FAILED,
         }
 
 
 def test_after_the_commit_or_without_one(app: Flask) -> None:
     with app.app_context():
         db.session.commit()
-        audit.event("thing_happened")
+        audit.event(Event.EXPORTED)
 
     def fail() -> None:
         with app.app_context():
-            audit.event("thing_happened")
-            audit.event("thing_refused")
+            audit.event(Event.EXPORTED)
+            audit.event(Event.TOKENS_REFUSED)
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         fail()
-    assert sorted(names(app)) == ["thing_happened", "thing_refused"]
+    assert sorted(names(app)) == [Event.EXPORTED, Event.TOKENS_REFUSED]
 
 
 def test_text_that_no_database_takes(app: Flask) -> None:
     with app.app_context():
-        audit.event("thing_happened", client="a\0b", reason="\ud800" + "x" * 500)
+        audit.event(Event.EXPORTED, client="a\0b", reason="\ud800" + "x" * 500)
         db.session.commit()
         (found,) = rows.newest(limit=9)
         assert found.client_id == "ab"
@@ -238,7 +239,9 @@ def test_requests_do_not_wait_for_the_seal(app: Flask) -> None:
     happen(app, 1)
     assert verify(app) == []
     with app.app_context():
-        event = audit.Event("late", clock.now() - timedelta(hours=1), None, None, None, None, {})
+        event = audit.Record(
+            Event.EXPORTED, clock.now() - timedelta(hours=1), None, None, None, None, {}
+        )
         rows.add(db.session.connection(), [event])
         db.session.commit()
     assert verify(app) == []
@@ -248,10 +251,10 @@ def test_a_database_that_is_away(app: Flask, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(trail, "PAUSE", 60)
     execute_ddl(app, "ALTER TABLE audit_events RENAME TO hidden")
     with app.app_context():
-        audit.event("thing_failed")
+        audit.event(Event.SIGN_IN_FAILED)
     assert trail.flush(app) is False
     execute_ddl(app, "ALTER TABLE hidden RENAME TO audit_events")
-    assert names(app) == ["thing_failed"]
+    assert names(app) == [Event.SIGN_IN_FAILED]
 
 
 def execute_ddl(app: Flask, statement: str) -> None:
@@ -264,7 +267,7 @@ def test_the_buffer_is_bounded(app: Flask, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(trail, "PAUSE", 60)
     with app.app_context():
         for number in range(trail.MOST + 50):
-            audit.event("thing_failed", number=number)
+            audit.event(Event.SIGN_IN_FAILED, number=number)
     trail.flush(app)
     with app.app_context():
         count = db.session.scalar(db.select(db.func.count()).select_from(AuditEvent))

@@ -9,6 +9,7 @@ from flask import Flask
 
 from sso import audit, create_app
 from sso.audit import trail
+from sso.audit.events import Event
 from sso.extensions import db
 from sso.jobs import audit_chain, audit_resealing
 from sso.jobs.audit_seals import ChainBroken
@@ -110,7 +111,7 @@ def test_nothing_is_purged_meanwhile(app: Flask, both: Flask) -> None:
     assert verify(app) == []
     step(both)
     with both.app_context():
-        audit.event("thing_happened")
+        audit.event(Event.EXPORTED)
         db.session.commit()
     refused = both.test_cli_runner().invoke(args=["purge"])
     assert refused.exit_code == 0  # nothing is old

@@ -1,0 +1,135 @@
+"""The names of all security events, and which of them survive a rollback."""
+
+# ruff: noqa: S105 (no password, though its name has the word)
+
+from enum import StrEnum
+from typing import Self
+
+_ANYWAY = True
+
+
+class Event(StrEnum):
+    """The name of a security event, as the log and the audit trail have it.
+
+    `survives_rollback`: it happened although the transaction that it was recorded in was undone.
+    """
+
+    survives_rollback: bool
+
+    def __new__(cls, name: str, survives_rollback: bool = False) -> Self:
+        member = str.__new__(cls, name)
+        member._value_ = name
+        member.survives_rollback = survives_rollback
+        return member
+
+    AUDIT_PURGED = "audit_purged"
+    AUDIT_RESEALED = "audit_resealed"
+    BACKUP_MADE = "backup_made"
+    BACKUP_RESTORED = "backup_restored"
+    CLIENT_CHANGED = "client_changed"
+    CLIENT_CREATED = "client_created"
+    CLIENT_DELETED = "client_deleted"
+    CLIENT_DISABLED = "client_disabled"
+    CLIENT_ENABLED = "client_enabled"
+    CLIENT_FORBIDDEN = "client_forbidden"
+    CLIENT_SECRET_ROTATED = "client_secret_rotated"
+    CODE_ISSUED = "code_issued"
+    CODE_REUSED = "code_reused"
+    CONSENT_DENIED = "consent_denied"
+    CONSENT_GIVEN = "consent_given"
+    CONSENT_WITHDRAWN = "consent_withdrawn"
+    DATABASE_COPIED = "database_copied"
+    EMAIL_CHANGE_ASKED = "email_change_asked"
+    EMAIL_CHANGED = "email_changed"
+    EMAIL_VERIFIED = "email_verified"
+    ENROLMENT_ALLOWED = "enrolment_allowed"
+    ENROLMENT_CODE_ASKED = "enrolment_code_asked"
+    ENROLMENT_LINK_MADE = "enrolment_link_made"
+    EXPORTED = "exported"
+    FACTOR_ADDED = "factor_added"
+    FACTOR_REMOVED = "factor_removed"
+    FACTORS_RESET = "factors_reset"
+    INVITATION_ACCEPTED = "invitation_accepted"
+    KEY_REMOVED = "key_removed"
+    KEY_RETIRED = "key_retired"
+    KEY_ROTATED = "key_rotated"
+    LOGOUT_DELIVERED = "logout_delivered"
+    LOGOUT_GIVEN_UP = "logout_given_up"
+    MAIL_GIVEN_UP = "mail_given_up"
+    MAIL_SENT = "mail_sent"
+    PASSWORD_ACCEPTED = "password_accepted"
+    PASSWORD_CHANGED = "password_changed"
+    PASSWORD_RESET = "password_reset"
+    PASSWORD_SET = "password_set"
+    RECOVERY_CODE_USED = "recovery_code_used"
+    RECOVERY_CODES_MADE = "recovery_codes_made"
+    REENCRYPTED = "reencrypted"
+    REFRESH_TOKEN_REUSED = "refresh_token_reused"
+    RESET_ASKED = "reset_asked"
+    SCOPE_DROPPED = "scope_dropped"
+    SESSION_ENDED = "session_ended"
+    SIGN_UP_ASKED = "sign_up_asked"
+    SIGNED_IN = "signed_in"
+    SIGNED_UP = "signed_up"
+    STEPPED_UP = "stepped_up"
+    TOKEN_REVOKED = "token_revoked"
+    TOKENS_ISSUED = "tokens_issued"
+    TOKENS_REFRESHED = "tokens_refreshed"
+    USER_CHANGED = "user_changed"
+    USER_CREATED = "user_created"
+    USER_DELETED = "user_deleted"
+    USER_DISABLED = "user_disabled"
+    USER_ENABLED = "user_enabled"
+    USER_INVITED = "user_invited"
+    VERIFICATION_ASKED = "verification_asked"
+
+    ACCESS_TOKEN_REFUSED = "access_token_refused", _ANYWAY
+    AUDIT_VERIFICATION_FAILED = "audit_verification_failed", _ANYWAY
+    AUTHORIZATION_REFUSED = "authorization_refused", _ANYWAY
+    CLIENT_AUTHENTICATION_FAILED = "client_authentication_failed", _ANYWAY
+    CSRF_REFUSED = "csrf_refused", _ANYWAY
+    EMAIL_CHANGE_FAILED = "email_change_failed", _ANYWAY
+    END_SESSION_REFUSED = "end_session_refused", _ANYWAY
+    ENROLMENT_CODE_FAILED = "enrolment_code_failed", _ANYWAY
+    INTROSPECTION_REFUSED = "introspection_refused", _ANYWAY
+    PASSWORD_CHANGE_FAILED = "password_change_failed", _ANYWAY
+    POST_LOGOUT_REFUSED = "post_logout_refused", _ANYWAY
+    REVOCATION_REFUSED = "revocation_refused", _ANYWAY
+    SECOND_FACTOR_FAILED = "second_factor_failed", _ANYWAY
+    SIGN_IN_FAILED = "sign_in_failed", _ANYWAY
+    TOKEN_REFUSED = "token_refused", _ANYWAY
+    TOKENS_REFUSED = "tokens_refused", _ANYWAY
+
+    # A limit is reached: that of a rule in `ratelimit.limiting`, or the budget of an event.
+    ACCESS_TOKEN_REFUSED_LIMITED = "access_token_refused_limited", _ANYWAY
+    AUTHORIZATION_REFUSED_LIMITED = "authorization_refused_limited", _ANYWAY
+    CLIENT_AUTHENTICATION_LIMITED = "client_authentication_limited", _ANYWAY
+    CLIENT_AUTHENTICATION_FAILED_LIMITED = "client_authentication_failed_limited", _ANYWAY
+    CLIENT_FORBIDDEN_LIMITED = "client_forbidden_limited", _ANYWAY
+    CODE_ISSUED_LIMITED = "code_issued_limited", _ANYWAY
+    CONSENT_DENIED_LIMITED = "consent_denied_limited", _ANYWAY
+    CONSENT_GIVEN_LIMITED = "consent_given_limited", _ANYWAY
+    CONSENT_WITHDRAWN_LIMITED = "consent_withdrawn_limited", _ANYWAY
+    CSRF_REFUSED_LIMITED = "csrf_refused_limited", _ANYWAY
+    EMAILED_CODE_LIMITED = "emailed_code_limited", _ANYWAY
+    END_SESSION_REFUSED_LIMITED = "end_session_refused_limited", _ANYWAY
+    INTROSPECTION_REFUSED_LIMITED = "introspection_refused_limited", _ANYWAY
+    MAIL_LIMITED = "mail_limited", _ANYWAY
+    PASSKEY_LIMITED = "passkey_limited", _ANYWAY
+    PASSWORD_CHECK_LIMITED = "password_check_limited", _ANYWAY
+    PASSWORD_RESET_LIMITED = "password_reset_limited", _ANYWAY
+    POST_LOGOUT_REFUSED_LIMITED = "post_logout_refused_limited", _ANYWAY
+    REVOCATION_REFUSED_LIMITED = "revocation_refused_limited", _ANYWAY
+    SCOPE_DROPPED_LIMITED = "scope_dropped_limited", _ANYWAY
+    SECOND_FACTOR_LIMITED = "second_factor_limited", _ANYWAY
+    SIGN_IN_LIMITED = "sign_in_limited", _ANYWAY
+    SIGN_UP_LIMITED = "sign_up_limited", _ANYWAY
+    SILENT_AUTHORIZATION_REFUSED_LIMITED = "silent_authorization_refused_limited", _ANYWAY
+    TOKEN_REFUSED_LIMITED = "token_refused_limited", _ANYWAY
+    TOKENS_REFUSED_LIMITED = "tokens_refused_limited", _ANYWAY
+    VERIFICATION_LIMITED = "verification_limited", _ANYWAY
+
+
+def limited(rule: str) -> Event:
+    """The event that tells, once, that the limit of a rule is reached or a budget is used up."""
+    return Event(f"{rule}_limited")
