@@ -1,36 +1,28 @@
 """The web application: the inventory of what it is made of."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from flask import Flask
 
-from sso import core, endpoints, models, oauth
+from sso import core, models, oauth
 from sso.config.settings import Settings
 from sso.crypto import password_strength
 from sso.crypto.keys import ID_TOKEN_LIFETIME, KeyRing
+from sso.endpoints import routes
 from sso.metrics import server as metrics
 from sso.observability import tracing
 from sso.process import concurrency
 from sso.ratelimit import limiting
 from sso.store import signing_keys
-from sso.web import access_log, browser_session, cors, errors, headers, i18n, proxies, static_files
+from sso.web import access_log, browser_session, errors, headers, i18n, proxies, static_files
 from sso.web.extensions import csrf
-
-
-class Application(Flask):
-    """Flask's application; all that it calls are plain functions."""
-
-    def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
-        """Nothing to make sure of: Flask would look at each function again for each request."""
-        return func
 
 
 def create_app(environ: Mapping[str, str] | None, instance: Path) -> Flask:
     """Build the application; see `sso.create_app`."""
     models.load_all()
-    app = core.create_app(environ, instance, Application)
+    app = core.create_app(environ, instance)
     settings: Settings = app.extensions["sso.settings"]
     app.config.update(flask_settings(settings))
     app.extensions["sso.keys"] = KeyRing(
@@ -47,11 +39,10 @@ def create_app(environ: Mapping[str, str] | None, instance: Path) -> Flask:
     i18n.init_app(app)
     csrf.init_app(app)
     oauth.init_app(app)
-    endpoints.init_app(app)
+    routes.init_app(app)
     static_files.init_app(app)
     errors.init_app(app)
     headers.init_app(app)
-    cors.init_app(app)
 
     concurrency.init_app(app)
     proxies.init_app(app, settings.trusted_proxies, settings.base_path)
@@ -75,6 +66,7 @@ def flask_settings(settings: Settings) -> dict[str, object]:
         # The cookie is signed again when the session is prolonged (browser_session.touch).
         "SESSION_REFRESH_EACH_REQUEST": False,
         "MAX_CONTENT_LENGTH": concurrency.MAX_BODY,
+        "WTF_CSRF_CHECK_DEFAULT": False,  # see routing
         # A sign-in page left open overnight still works; the token lives as long as the cookie.
         "WTF_CSRF_TIME_LIMIT": None,
         # Pages send no Referer (see headers); the token alone proves the form is ours.

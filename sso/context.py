@@ -1,20 +1,14 @@
 """What belongs to the running application: its settings and its key ring."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
-import flask
-from flask import Request, current_app
+from flask import current_app
 
 from sso.config.settings import Settings
 
 if TYPE_CHECKING:  # commands do without
     from sso.crypto.keys import KeyRing
-
-
-def request() -> Request:
-    """The request itself: for where Flask's proxy would look it up again and again."""
-    return cast(Request, cast(Any, flask.request)._get_current_object())
 
 
 def settings() -> Settings:

@@ -16,12 +16,10 @@ from sso.extensions import db
 from sso.observability import logs
 
 
-def create_app(
-    environ: Mapping[str, str] | None, instance: Path, kind: type[Flask] = Flask
-) -> Flask:
+def create_app(environ: Mapping[str, str] | None, instance: Path) -> Flask:
     """An application without pages. Raises `SettingsError` with every fault."""
     settings = load_settings(os.environ if environ is None else environ, instance)
-    app = kind("sso", instance_path=str(instance), static_folder=None)  # see assets
+    app = Flask("sso", instance_path=str(instance), static_folder=None)  # see assets
     app.extensions["sso.settings"] = settings
     app.config.update(SECRET_KEY=settings.secret_key, SQLALCHEMY_TRACK_MODIFICATIONS=False)
     logs.configure(app)

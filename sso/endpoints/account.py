@@ -28,19 +28,19 @@ def account() -> Response:
     """Show what is open in the user's name; a POST ends some of it or changes the password."""
     visit = browser_session.current_session()
     if visit is None:
-        return redirect(url_for("sso.sign_in"), 303)
+        return redirect(url_for("pages.sign_in"), 303)
     form = ChangePasswordForm()
     if request.method == "POST":
         act = _ACTIONS.get(request.form.get("action", ""))
         done = act(visit, form) if act else None
         if done == "confirm":
-            return redirect(url_for("sso.second_factor", back="password"), 303)
+            return redirect(url_for("pages.second_factor", back="password"), 303)
         if done == "everywhere":
             db.session.commit()
-            return redirect(url_for("sso.sign_out"), 303)
+            return redirect(url_for("pages.sign_out"), 303)
         if done:
             db.session.commit()
-            return redirect(url_for("sso.account", done=done), 303)
+            return redirect(url_for("pages.account", done=done), 303)
     browser_session.touch(visit)
     page = _page(visit, form)
     db.session.commit()
@@ -65,14 +65,14 @@ def _page(visit: CurrentSession, form: ChangePasswordForm) -> Response:
         this_session=visit.session.id,
         accesses=[(access, _titles(access.scope)) for access in grants.accesses_of(user.id)],
         form=form,
-        confirm_url=url_for("sso.second_factor", back="password")
+        confirm_url=url_for("pages.second_factor", back="password")
         if policy.lacks_second_factor(visit)
         else None,
         languages=i18n.LANGUAGES,
         chosen_language=user.claims.get("locale", ""),
         decision=DecisionForm(formdata=None),
         done=_DONE.get(request.args.get("done", "")),
-        sign_out_url=url_for("sso.sign_out"),
+        sign_out_url=url_for("pages.sign_out"),
     )
     return make_response(html)
 

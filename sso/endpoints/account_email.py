@@ -29,7 +29,7 @@ def account_email() -> Response:
     """Ask for the new address and the password; the mail to the new address decides."""
     visit = browser_session.current_session()
     if visit is None:
-        return redirect(url_for("sso.sign_in"), 303)
+        return redirect(url_for("pages.sign_in"), 303)
     form, done = ChangeEmailForm(), None
     if request.method == "POST":
         if request.form.get("action") == "verify_again":
@@ -39,21 +39,21 @@ def account_email() -> Response:
         elif form.validate():
             done = _change(visit, form)
         if done == "confirm":
-            return redirect(url_for("sso.second_factor", back="email"), 303)
+            return redirect(url_for("pages.second_factor", back="email"), 303)
         if done:
             db.session.commit()
-            return redirect(url_for("sso.account_email", done=done), 303)
+            return redirect(url_for("pages.account_email", done=done), 303)
     html = render_template(
         "account_email.html",
         form=form,
         decision=DecisionForm(formdata=None),
         user_email=visit.user.email,
         email_verified=visit.user.email_verified,
-        confirm_url=url_for("sso.second_factor", back="email")
+        confirm_url=url_for("pages.second_factor", back="email")
         if policy.lacks_second_factor(visit)
         else None,
         done=_DONE.get(request.args.get("done", "")),
-        account_url=url_for("sso.account"),
+        account_url=url_for("pages.account"),
     )
     return make_response(html)
 

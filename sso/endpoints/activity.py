@@ -60,14 +60,14 @@ def activity() -> Response:
     """List what happened lately in the user's name."""
     visit = browser_session.current_session()
     if visit is None:
-        return redirect(url_for("sso.sign_in"), 303)
+        return redirect(url_for("pages.sign_in"), 303)
     browser_session.touch(visit)
     found = rows.newest(user_id=str(visit.user.id), names=sorted(WORDS), limit=_SHOWN)
     names = clients.names({event.client_id for event in found if event.client_id})
     html = render_template(
         "activity.html",
         events=[(event, WORDS[Event(event.name)], _details(event, names)) for event in found],
-        account_url=url_for("sso.account"),
+        account_url=url_for("pages.account"),
     )
     db.session.commit()
     return make_response(html)

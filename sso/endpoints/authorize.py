@@ -44,7 +44,7 @@ class Validated(NamedTuple):
 def authorize() -> Response:
     """Answer an authorization request, or send the browser to the step that is missing."""
     if request.method == "POST":
-        return as_get("sso.authorize")
+        return as_get("pages.authorize")
     try:
         waiting = _read()
     except parameters.ParameterFault as fault:
@@ -62,7 +62,7 @@ def authorize() -> Response:
         try:
             response = _answer(validated, found)
         except Overtaken:
-            return _on(validated, "sso.authorize", validated.waiting)
+            return _on(validated, "pages.authorize", validated.waiting)
         if presence:
             browser_session.prolong(presence.session_id, presence.last_seen_at, presence.ends_at)
         changes.commit()
@@ -138,7 +138,7 @@ def read_waiting() -> PendingRequest | None:
 
 def resume(waiting: PendingRequest) -> Response:
     """Send the browser back to the dispatcher."""
-    return to_step("sso.authorize", waiting)
+    return to_step("pages.authorize", waiting)
 
 
 def to_step(endpoint: str, waiting: PendingRequest, **more: Any) -> Response:
@@ -220,10 +220,10 @@ def _answer(validated: Validated, found: decision.Decision) -> Response:
         error = OAuth2Error(found.description, error=found.error, redirect_uri=grant.redirect_uri)
         return server.handle_error_response(grant.request, error)
     if isinstance(found, decision.SignIn):
-        return _on(validated, "sso.sign_in", waiting)
+        return _on(validated, "pages.sign_in", waiting)
     if isinstance(found, decision.SecondFactor):
-        return _on(validated, "sso.factors" if found.enrol else "sso.second_factor", waiting)
-    return _on(validated, "sso.consent", waiting)
+        return _on(validated, "pages.factors" if found.enrol else "pages.second_factor", waiting)
+    return _on(validated, "pages.consent", waiting)
 
 
 def _on(validated: Validated, endpoint: str, waiting: PendingRequest) -> Response:

@@ -147,7 +147,7 @@ def _forbidden(
         error="access_denied",
         description=decision.NOT_A_MEMBER,
     )
-    back = url_for("sso.authorize", resume=sign(replace(waiting, turned_away=True)))
+    back = url_for("pages.authorize", resume=sign(replace(waiting, turned_away=True)))
     html = render_template(
         "forbidden.html",
         client_name=validated.client.name,
@@ -161,4 +161,4 @@ def _forbidden(
 
 
 def _switch_url(waiting: PendingRequest) -> str:
-    return url_for("sso.sign_in", resume=sign(waiting), another=1)
+    return url_for("pages.sign_in", resume=sign(waiting), another=1)

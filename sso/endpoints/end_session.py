@@ -23,13 +23,13 @@ def end_session() -> Response:
     decision = _decision()
     if request.method == "POST" and decision is None:
         # As at the authorization endpoint: only in a GET do the browser's cookies count.
-        return authorize.as_get("sso.end_session")
+        return authorize.as_get("pages.end_session")
     asked = _read()
     visit = browser_session.current_session()
     if visit is None:
         return _nobody(asked)
     if decision == "stay":
-        return redirect(url_for("sso.account"), 303)
+        return redirect(url_for("pages.account"), 303)
     if not asked.names_session and decision != "sign_out":
         return _ask(visit, asked)
     browser_session.sign_out("rp_initiated_logout")

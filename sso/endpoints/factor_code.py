@@ -31,7 +31,7 @@ def factor_code() -> Response:
     if "resume" in request.args and authorize.read_waiting() is None:
         return authorize.stale()
     if not policy.asks_for_code(visit, factors.of_user(visit.user.id)):
-        return redirect(step("sso.factors"), 303)
+        return redirect(step("pages.factors"), 303)
     if request.method == "POST" and DecisionForm().validate():
         return _send(visit) if request.form.get("action") == "send" else _take(visit)
     return _page(visit)
@@ -48,7 +48,7 @@ def _send(visit: CurrentSession) -> Response:
         return _page(visit, TOO_MANY)
     audit.event(Event.ENROLMENT_CODE_ASKED, user=visit.user.id)
     db.session.commit()
-    return redirect(step("sso.factor_code", sent="1"), 303)
+    return redirect(step("pages.factor_code", sent="1"), 303)
 
 
 def _take(visit: CurrentSession) -> Response:
@@ -69,7 +69,7 @@ def _take(visit: CurrentSession) -> Response:
     attempt.passed()
     allow(locked, "email")
     db.session.commit()
-    return redirect(step("sso.factors"), 303)
+    return redirect(step("pages.factors"), 303)
 
 
 def allow(visit: CurrentSession, method: str) -> None:
@@ -87,7 +87,7 @@ def _page(visit: CurrentSession, error: str | None = None, wait: int = 0) -> Res
         settled=policy.email_settled(visit.user),
         sent="sent" in request.args or error is not None,
         error=gettext(error) if error else None,
-        factors_url=step("sso.factors"),
+        factors_url=step("pages.factors"),
     )
     response = make_response(html)
     if wait:

@@ -31,13 +31,13 @@ def factor_link() -> Response:
             return _dead()
         allow(locked, "link")
         db.session.commit()
-        return redirect(url_for("sso.factors"), 303)
+        return redirect(url_for("pages.factors"), 303)
     html = render_template(
         "factor_link.html",
         form=DecisionForm(formdata=None),
         user_name=visit.user.name,
         user_email=visit.user.email,
-        account_url=url_for("sso.account"),
+        account_url=url_for("pages.account"),
     )
     return make_response(html)
 
@@ -48,7 +48,7 @@ def _dead() -> Response:
         status=410,
         title=gettext("This link does not work any more"),
         mend=gettext("Ask your administrator for a new one."),
-        way_on=(gettext("Your account"), url_for("sso.account")),
+        way_on=(gettext("Your account"), url_for("pages.account")),
     )
 
 
@@ -58,5 +58,5 @@ def _sign_in_first() -> Response:
         status=403,
         title=gettext("Please sign in first"),
         mend=gettext("Sign in to that account in this browser, then open the link again at once."),
-        way_on=(gettext("Sign in"), url_for("sso.sign_in", back="factors")),
+        way_on=(gettext("Sign in"), url_for("pages.sign_in", back="factors")),
     )

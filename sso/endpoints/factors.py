@@ -46,7 +46,7 @@ def factors() -> Response:
             return confirm_first()
         visit, known = locked, store.of_user(locked.user.id)
         if policy.asks_for_code(visit, known):
-            return redirect(step("sso.factor_code"), 303)
+            return redirect(step("pages.factor_code"), 303)
         if not policy.may_change(visit, known):
             return confirm_first()
         act = _ACTIONS.get(request.form.get("action", ""))
@@ -80,7 +80,7 @@ def added(
 def show_codes(codes: list[str]) -> Response:
     """The sheet of recovery codes, this once."""
     waits = bool(request.args.get("resume"))
-    on = step("sso.authorize") if waits else url_for("sso.factors")
+    on = step("pages.authorize") if waits else url_for("pages.factors")
     return make_response(render_template("recovery_codes.html", codes=codes, next_url=on))
 
 
@@ -138,7 +138,7 @@ def _new_codes(visit: CurrentSession, known: store.Factors) -> Response | str:
 
 def _done(what: str) -> Response:
     waits = bool(request.args.get("resume"))
-    return redirect(step("sso.authorize") if waits else url_for("sso.factors", done=what), 303)
+    return redirect(step("pages.authorize") if waits else url_for("pages.factors", done=what), 303)
 
 
 def _page(
@@ -165,16 +165,16 @@ def _page(
         known=known,
         fresh=fresh,
         asks_for_code=policy.asks_for_code(visit, known),
-        code_url=step("sso.factor_code"),
+        code_url=step("pages.factor_code"),
         passkey=passkeys.ask_to_enrol(visit.user, list(known.passkeys)) if by_passkey else None,
         passkeys_work_here=passkeys.available(),
         name_length=NAME_LENGTH,
         fault=fault,
         done=_DONE.get(request.args.get("done", "")),
         client_name=client_name,
-        totp_url=step("sso.totp_setup"),
-        confirm_url=step("sso.sign_in", back="factors"),
-        account_url=url_for("sso.account"),
+        totp_url=step("pages.totp_setup"),
+        confirm_url=step("pages.sign_in", back="factors"),
+        account_url=url_for("pages.account"),
     )
     return make_response(html)
 

@@ -24,7 +24,7 @@ def forgotten_password() -> Response:
         audit.event(Event.RESET_ASKED, address=request.remote_addr)
         db.session.commit()
         mail_pages.keep_waiting()
-        return redirect(url_for("sso.forgotten_password", sent=1), 303)
+        return redirect(url_for("pages.forgotten_password", sent=1), 303)
     if "sent" in request.args:
         return mail_pages.sent(
             gettext("Look into your mailbox"),

@@ -4,12 +4,10 @@ from flask import request
 from werkzeug.wrappers import Response
 
 from sso import context
-from sso.crypto import keys
 
 
 def jwks() -> Response:
     """Every published key; cached no longer than a next key is published before its use."""
     response = Response(context.key_ring().jwks(), mimetype="application/json")
-    response.headers["Cache-Control"] = f"public, max-age={keys.JWKS_MAX_AGE}"
     response.add_etag()
     return response.make_conditional(request)

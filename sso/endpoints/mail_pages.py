@@ -14,12 +14,12 @@ _MAX_WAITING = 2500
 
 def sent(title: str, message: str) -> Response:
     """A mail is on its way, or would be: the same for every address."""
-    again = url_for(request.endpoint or "sso.sign_in")
+    again = url_for(request.endpoint or "pages.sign_in")
     html = render_template("mail_sent.html", title=title, message=message, again_url=again)
     return make_response(html)
 
 
-def dead_link(another: str = "sso.forgotten_password") -> Response:
+def dead_link(another: str = "pages.forgotten_password") -> Response:
     """A link whose secret is unknown, used, too old, or bound to what is no longer so.
 
     `another`: the endpoint of the page where there is a new one.
@@ -57,11 +57,11 @@ def without_foreign_request() -> Response | None:
         return None
     if request.headers.get("Sec-Fetch-Site", "same-origin") == "same-origin":
         return None
-    return redirect(url_for(request.endpoint or "sso.sign_in"), 303)
+    return redirect(url_for(request.endpoint or "pages.sign_in"), 303)
 
 
 def to_sign_in(notice: str) -> Response:
     """On to the sign-in page, with the request that waits in this browser."""
     sealed = flask.session.pop(_WAITING, None)
     resume = sealed if sealed and pending_request.verify(sealed) else None
-    return redirect(url_for("sso.sign_in", resume=resume, notice=notice), 303)
+    return redirect(url_for("pages.sign_in", resume=resume, notice=notice), 303)

@@ -33,4 +33,4 @@ def passkey_sign_in() -> Response:
         db.session.rollback()
         audit.event(Event.SIGN_IN_FAILED, method="passkey")
         attempt.failed()
-    return redirect(step("sso.sign_in", problem="passkey"), 303)
+    return redirect(step("pages.sign_in", problem="passkey"), 303)

@@ -12,11 +12,11 @@ from sso.web.pending_request import PendingRequest
 
 # Pages that ask for a fresh sign-in, or for a second factor, and may be come back to.
 _BACK = {
-    "factors": "sso.factors",
-    "factor_code": "sso.factor_code",
-    "password": "sso.account",
-    "email": "sso.account_email",
-    "new_email": "sso.verify_email",  # with the link's secret
+    "factors": "pages.factors",
+    "factor_code": "pages.factor_code",
+    "password": "pages.account",
+    "email": "pages.account_email",
+    "new_email": "pages.verify_email",  # with the link's secret
 }
 
 
@@ -27,10 +27,10 @@ def after_sign_in(waiting: PendingRequest | None, signed_in_at: datetime | None 
     if back and request.args.get("token"):
         token["token"] = request.args["token"]
     if waiting is None:
-        return redirect(url_for(back or "sso.account", **token), 303)
+        return redirect(url_for(back or "pages.account", **token), 303)
     if signed_in_at:
         waiting = replace(waiting, signed_in_at=signed_in_at)
-    return authorize.to_step(back or "sso.authorize", waiting, **token)
+    return authorize.to_step(back or "pages.authorize", waiting, **token)
 
 
 def step(endpoint: str, **more: str) -> str:
@@ -41,7 +41,7 @@ def step(endpoint: str, **more: str) -> str:
 
 def confirm_first(back: str = "factors") -> Response:
     """Sign in again, and come back to the page of the factors."""
-    return redirect(url_for("sso.sign_in", back=back, **_carried()), 303)
+    return redirect(url_for("pages.sign_in", back=back, **_carried()), 303)
 
 
 def is_asked_back() -> bool:

@@ -49,7 +49,7 @@ def after_password(user: User, remember: bool, waiting: PendingRequest | None) -
         if device_cookie.id_for(user.email) is None:
             _tell_if_not_finished(user)
         db.session.commit()
-        return redirect(step("sso.second_factor"), 303)
+        return redirect(step("pages.second_factor"), 303)
     signed_in_at = browser_session.begin(user, proof.PASSWORD, remember).auth_time
     db.session.commit()
     return after_sign_in(waiting, signed_in_at)
@@ -84,7 +84,7 @@ def second_factor() -> Response:
             return _page(subject, None, wait)
         if not _lock(subject):
             db.session.rollback()
-            return redirect(step("sso.sign_in"), 303)
+            return redirect(step("pages.sign_in"), 303)
         used, methods = _check(subject.user)
         if methods:
             attempt.passed()
@@ -111,7 +111,7 @@ def _subject(waiting: PendingRequest | None) -> Subject | Response:
         return Subject(half.user, None, half.remember)
     visit = browser_session.current_session()
     if visit is None:
-        return redirect(step("sso.sign_in"), 303)
+        return redirect(step("pages.sign_in"), 303)
     if is_asked_back():
         # A page of the account waits, for a change that asks for a second factor.
         return (
@@ -120,7 +120,7 @@ def _subject(waiting: PendingRequest | None) -> Subject | Response:
             else after_sign_in(waiting)
         )
     if waiting is None:
-        return redirect(url_for("sso.account"), 303)
+        return redirect(url_for("pages.account"), 303)
     validated = authorize.validate(waiting)
     if isinstance(validated, Response):
         return validated
@@ -166,8 +166,8 @@ def _cancel(waiting: PendingRequest | None, subject: Subject) -> Response:
     if waiting:
         return authorize.resume(replace(waiting, denied=True))
     if subject.visit:
-        return redirect(url_for("sso.account"), 303)
-    return redirect(url_for("sso.sign_in"), 303)
+        return redirect(url_for("pages.account"), 303)
+    return redirect(url_for("pages.sign_in"), 303)
 
 
 def _words(problem: str | None) -> str | None:

@@ -93,7 +93,7 @@ def _ask(
     html = render_template(
         "sign_in.html",
         passkey=passkeys.ask_to_sign_in() if by_passkey else None,
-        passkey_url=step("sso.passkey_sign_in"),
+        passkey_url=step("pages.passkey_sign_in"),
         form=form,
         error=error,
         client_name=validated.client.name if validated else None,
@@ -118,7 +118,7 @@ def _select_account(
         if request.form.get("decision") == "continue":
             selected = str(visit.user.id)
             return authorize.resume(replace(waiting, selected=selected, selected_at=clock.now()))
-        return redirect(url_for("sso.sign_in", resume=request.args["resume"], another=1), 303)
+        return redirect(url_for("pages.sign_in", resume=request.args["resume"], another=1), 303)
     html = render_template(
         "select_account.html",
         form=form,

@@ -16,7 +16,7 @@ def sign_out() -> Response:
     form = DecisionForm()
     if request.method == "POST" and form.validate():
         if request.form.get("decision") == "stay":
-            return redirect(url_for("sso.account"), 303)
+            return redirect(url_for("pages.account"), 303)
         browser_session.sign_out()
         db.session.commit()
         return signed_out()
@@ -32,5 +32,5 @@ def sign_out() -> Response:
 
 def signed_out(back: tuple[str, str] | None = None) -> Response:
     """The page after signing out. `back`: the text and the URL of a link to the application."""
-    html = render_template("signed_out.html", back=back, sign_in_url=url_for("sso.sign_in"))
+    html = render_template("signed_out.html", back=back, sign_in_url=url_for("pages.sign_in"))
     return make_response(html)

@@ -39,7 +39,7 @@ def sign_up() -> Response:
             audit.event(Event.SIGN_UP_ASKED, address=request.remote_addr)
             db.session.commit()
             mail_pages.keep_waiting()
-            return redirect(url_for("sso.sign_up", sent=1), 303)
+            return redirect(url_for("pages.sign_up", sent=1), 303)
         form.email.errors = [N_("Accounts are for other addresses; see above.")]
     if "sent" in request.args:
         return mail_pages.sent(
@@ -50,7 +50,7 @@ def sign_up() -> Response:
         "sign_up.html",
         form=form,
         domains=[] if allowed == "open" else allowed.split(),
-        sign_in_url=url_for("sso.sign_in", resume=request.args.get("resume")),
+        sign_in_url=url_for("pages.sign_in", resume=request.args.get("resume")),
     )
     return make_response(html)
 
@@ -60,7 +60,7 @@ def complete_sign_up() -> Response:
     secret = request.args.get("token", "")
     found = mail_links.find(secret, mail_links.SIGN_UP)
     if found is None or not _may(found[0].address):
-        return mail_pages.dead_link("sso.sign_up")
+        return mail_pages.dead_link("pages.sign_up")
     form = NewAccountForm()
     form.about = (form.name.data or "", found[0].address)
     if request.method == "POST":
@@ -94,7 +94,7 @@ def _make(secret: str, form: NewAccountForm, password_hash: str) -> Response:
         users.add(user)
     except (LookupError, IntegrityError):  # used by another request, or the address is taken
         db.session.rollback()
-        return mail_pages.dead_link("sso.sign_up")
+        return mail_pages.dead_link("pages.sign_up")
     audit.event(Event.SIGNED_UP, user=user.id, address=request.remote_addr)
     db.session.commit()
     device_cookie.remember(user)

@@ -28,32 +28,32 @@ def totp_setup() -> Response:
         return authorize.stale()
     known = store.of_user(visit.user.id)
     if known.totp is not None:
-        return redirect(step("sso.factors"), 303)
+        return redirect(step("pages.factors"), 303)
     if request.method == "POST" and DecisionForm().validate():
         # The page was handed out to a fresh sign-in of this very session.
         found = signed_values.verify(request.form.get("setup", ""), _purpose(visit), LIFETIME)
         if found is None:
-            return redirect(step("sso.totp_setup"), 303)
+            return redirect(step("pages.totp_setup"), 303)
         locked = policy.lock(visit)
         if locked is None:
             return confirm_first()
         visit, known = locked, store.of_user(locked.user.id)
         if known.totp is not None:  # from another tab at the same instant
-            return redirect(step("sso.factors"), 303)
+            return redirect(step("pages.factors"), 303)
         if not policy.may_finish(visit, known):
             return confirm_first()
         try:
             right = totp.enrol(visit.user.id, found[0], request.form.get("code", ""))
         except IntegrityError:  # by a version that takes no lock
             db.session.rollback()
-            return redirect(step("sso.factors"), 303)
+            return redirect(step("pages.factors"), 303)
         return (
             added(visit, known, "totp", APP_NAME, proof.OTP)
             if right
             else _page(visit, found[0], WRONG)
         )
     if policy.asks_for_code(visit, known):
-        return redirect(step("sso.factor_code"), 303)
+        return redirect(step("pages.factor_code"), 303)
     if not policy.may_change(visit, known):
         return confirm_first()
     return _page(visit, totp.new_secret(), None)
@@ -67,7 +67,7 @@ def _page(visit: CurrentSession, secret: str, error: str | None) -> Response:
         secret=" ".join(secret[at : at + 4] for at in range(0, len(secret), 4)),
         setup=signed_values.sign(secret, _purpose(visit)),
         error=error,
-        factors_url=step("sso.factors"),
+        factors_url=step("pages.factors"),
     )
     return make_response(html)
 

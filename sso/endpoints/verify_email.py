@@ -25,7 +25,7 @@ def verify_email() -> Response:
     found = mail_links.find(request.args.get("token", ""), *_PURPOSES)
     token, user = found or (None, None)
     if token is None or user is None:
-        return mail_pages.dead_link("sso.account_email")
+        return mail_pages.dead_link("pages.account_email")
     if token.purpose == mail_links.CHANGE_EMAIL and (first := _first(user)):
         return first
     if request.method == "POST" and DecisionForm().validate():
@@ -35,9 +35,9 @@ def verify_email() -> Response:
             verified = False
         if not verified:
             db.session.rollback()
-            return mail_pages.dead_link("sso.account_email")
+            return mail_pages.dead_link("pages.account_email")
         db.session.commit()
-        return redirect(url_for("sso.verify_email", done=1), 303)
+        return redirect(url_for("pages.verify_email", done=1), 303)
     return _page(token.address)
 
 
@@ -53,10 +53,10 @@ def _first(user: User) -> Response | None:
     locked = policy.lock(visit) if request.method == "POST" else visit
     if locked is None:
         db.session.rollback()
-        return redirect(_here("sso.verify_email"), 303)
+        return redirect(_here("pages.verify_email"), 303)
     if policy.lacks_second_factor(locked):
         db.session.rollback()
-        return redirect(_here("sso.second_factor", back="new_email"), 303)
+        return redirect(_here("pages.second_factor", back="new_email"), 303)
     return None
 
 
@@ -74,7 +74,7 @@ def _whose() -> Response:
             "Sign in to that account in this browser, then open the link in the mail again. "
             "If you did not ask for this, ignore the mail."
         ),
-        way_on=(gettext("Sign in"), url_for("sso.sign_in")),
+        way_on=(gettext("Sign in"), url_for("pages.sign_in")),
     )
 
 
@@ -84,7 +84,7 @@ def _page(address: str | None) -> Response:
         "verify_email.html",
         form=DecisionForm(formdata=None),
         address=address,
-        account_url=url_for("sso.account"),
+        account_url=url_for("pages.account"),
     )
     return make_response(html)
 

@@ -1,7 +1,6 @@
 """What is noted of a protocol error for the log and the audit trail (`sso.ratelimit.refusals`)."""
 
 from authlib.oauth2.rfc6749.errors import InvalidRequestError, OAuth2Error
-from flask import request as flask_request
 
 from sso import audit, clock
 from sso.audit.events import Event
@@ -10,15 +9,8 @@ from sso.oauth.client_authentication import LONGEST_CLIENT_ID, ClientAuthenticat
 from sso.oauth.request import ProtocolRequest
 from sso.ratelimit import refusals
 from sso.store import tokens
+from sso.web import routing
 
-# Where a client proves who it is; all else is a browser's, sent by anybody.
-_OF_BACKENDS = {
-    "sso.token": Event.TOKENS_REFUSED,
-    "sso.revoke": Event.REVOCATION_REFUSED,
-    "sso.introspect": Event.INTROSPECTION_REFUSED,
-}
-_OF_BROWSERS = {"sso.end_session": Event.END_SESSION_REFUSED}
-_AUTHORIZATION = Event.AUTHORIZATION_REFUSED  # at each step of its way
 # The answers to prompt=none that say no more than "not now": they must not hide others.
 _NOT_NOW = frozenset(
     {"login_required", "consent_required", "interaction_required", "account_selection_required"}
@@ -34,15 +26,15 @@ class UnregisteredRedirectUri(InvalidRequestError):
 
 def note(request: ProtocolRequest | None, error: OAuth2Error) -> None:
     """Note an error that is about to be answered; `None`: the request could not be read."""
-    place = flask_request.endpoint or ""
-    event = _OF_BACKENDS.get(place) or _OF_BROWSERS.get(place, _AUTHORIZATION)
+    route = routing.current()
+    event = route.refused if route else Event.AUTHORIZATION_REFUSED
     if isinstance(error, ClientAuthenticationFailed):
         event = Event.CLIENT_AUTHENTICATION_FAILED
     budget: str | None = f"silent_{event}" if error.error in _NOT_NOW else event
     client = None
     if request:
         client = request.claimed_client or request.payload.client_id
-        if place in _OF_BACKENDS and request.client:
+        if routing.is_protocol() and request.client:
             client, budget = request.client.client_id, None
     fields: dict[str, object] = {
         "error": error.error,

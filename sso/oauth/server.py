@@ -13,7 +13,7 @@ from sso.models import Client
 from sso.oauth import authorization_response, client_authentication, refusal, unverified
 from sso.oauth.request import ProtocolRequest
 from sso.store import clients
-from sso.web import errors
+from sso.web import errors, routing
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
@@ -105,7 +105,7 @@ class AuthorizationServer(AuthlibAuthorizationServer):
                 "form_post" if posted else "query",
             )
             return self.handle_response(*answer)
-        if errors.is_api():
+        if routing.is_protocol():
             return errors.from_oauth(error)
         mend = _MENDS.get(error.error)
         if mend and isinstance(error, refusal.UnregisteredRedirectUri):

@@ -6,22 +6,17 @@ import re
 from random import getrandbits
 from time import perf_counter
 
-from flask import Flask, Request, Response, g, request
-from flask.globals import request_ctx
-from werkzeug.exceptions import HTTPException, MethodNotAllowed
-from werkzeug.routing import RoutingException, Rule
+from flask import Flask, Response, g, request
 
-from sso import context
 from sso.observability import counters
 from sso.process import concurrency
 from sso.ratelimit import refusals
+from sso.web import routing
 
 HEADER = "X-Request-ID"
 _GIVEN = "HTTP_X_REQUEST_ID"  # the same, as WSGI names it
 _ID = re.compile(r"[A-Za-z0-9._-]{8,64}")
 _METHODS = frozenset({"GET", "HEAD", "POST", "OPTIONS"})
-# Asked every few seconds by those who watch.
-_QUIET = frozenset({"root.healthz", "root.readyz"})
 
 access = logging.getLogger("sso.access")
 
@@ -42,45 +37,39 @@ def _end(response: Response) -> Response:
     started = g.get("sso_started")
     if started is None:
         return response
-    seconds, request = perf_counter() - started - concurrency.sat_out(), context.request()
-    status = response.status_code
+    seconds = perf_counter() - started - concurrency.sat_out()
+    status, route = response.status_code, routing.current()
     response.headers.add(HEADER, g.sso_request_id)
-    rule = request.url_rule or _rule_of_another_method(request)
-    endpoint = rule.endpoint if rule else "unknown"
+    label = route.label if route else request.endpoint or "unknown"
     method = request.method if request.method in _METHODS else "other"
-    counters.request(endpoint, method, status, seconds)
-    if not (endpoint in _QUIET and status == 200):
-        # The rule instead of the address, and no query: codes, tokens and sealed requests stand
-        # there.
-        route, milliseconds = rule.rule if rule else "(unknown address)", round(seconds * 1000, 1)
-        told = refusals.settle()
-        if not rule:
-            told["path"] = refusals.shown_path(request.path)
-        if access.isEnabledFor(logging.INFO):
-            # Not by `info`, which would look for the file and the line of its caller.
-            record = access.makeRecord(
-                access.name, logging.INFO, "", 0, "%s %s %s %s ms" + (" %s" if told else ""),
-                (method, route, status, milliseconds, *([json.dumps(told)] if told else ())), None,
-                extra={
-                    "method": method,
-                    "route": route,
-                    "status": status,
-                    "duration_ms": milliseconds,
-                    "address": request.remote_addr,
-                    **told,
-                },
-            )  # fmt: skip
-            access.handle(record)
+    counters.request(label, method, status, seconds)
+    if not (route and route.quiet and status == 200):
+        _log(response, method, round(seconds * 1000, 1))
     return response
 
 
-def _rule_of_another_method(request: Request) -> Rule | None:
-    """The rule of an address that is known, but not with the method of the request."""
-    fault, adapter = request.routing_exception, request_ctx.url_adapter
-    if not isinstance(fault, MethodNotAllowed) or not fault.valid_methods or adapter is None:
-        return None
-    try:
-        found = adapter.match(method=next(iter(fault.valid_methods)), return_rule=True)
-    except (HTTPException, RoutingException):  # the address of a redirect
-        return None
-    return found[0]
+def _log(response: Response, method: str, milliseconds: float) -> None:
+    """The rule instead of the path, and no query: codes, tokens and signed requests stand there."""
+    told = refusals.settle()
+    if routing.current():
+        route = request.path
+    elif request.url_rule:
+        route = request.url_rule.rule
+    else:
+        route, told["path"] = "(unknown address)", refusals.shown_path(request.path)
+    access.info(
+        "%s %s %s %s ms" + (" %s" if told else ""),
+        method,
+        route,
+        response.status_code,
+        milliseconds,
+        *([json.dumps(told)] if told else ()),
+        extra={
+            "method": method,
+            "route": route,
+            "status": response.status_code,
+            "duration_ms": milliseconds,
+            "address": request.remote_addr,
+            **told,
+        },
+    )

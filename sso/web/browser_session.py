@@ -20,7 +20,7 @@ from sso.models import BrowserSession, Client, User
 from sso.ratelimit import device_cookie
 from sso.services import notifications, revocation
 from sso.store import sessions
-from sso.web import errors
+from sso.web import routing
 from sso.web.cookies import PageSessions
 from sso.web.extensions import login_manager
 
@@ -50,7 +50,7 @@ def init_app(app: Flask) -> None:
 
 def is_for_people() -> bool:
     """Whether this request is one of a person's browser, with its cookies."""
-    return not errors.is_api()
+    return not routing.is_protocol()
 
 
 def current_session() -> sessions.CurrentSession | None:

@@ -7,17 +7,13 @@ from flask.sessions import SecureCookieSession, SecureCookieSessionInterface, Se
 from itsdangerous import BadSignature, URLSafeTimedSerializer
 
 from sso.ratelimit import device_cookie
-from sso.web import errors, static_files
-
-
-def _without_cookies(app: Flask, path: str) -> bool:
-    return errors.is_api_path(app, path) or path.startswith(static_files.path(app))
+from sso.web import routing
 
 
 class PageSessions(SecureCookieSessionInterface):
-    """Cookies are for people's browsers: endpoints for programs neither read nor set them.
+    """Cookies are for people's browsers: protocol routes neither read nor set them.
 
-    Neither do static files, which are the same for everybody.
+    Static files, which are the same for everybody, set none.
     """
 
     _serializer: URLSafeTimedSerializer | None = None
@@ -28,7 +24,7 @@ class PageSessions(SecureCookieSessionInterface):
         return self._serializer
 
     def open_session(self, app: Flask, request: Request) -> SecureCookieSession | None:
-        if _without_cookies(app, request.path):
+        if routing.is_protocol():
             return SecureCookieSession()
         session = super().open_session(app, request)
         if session and app.config["SECRET_KEY_FALLBACKS"] and self._is_signed_before(app, request):
@@ -47,7 +43,9 @@ class PageSessions(SecureCookieSessionInterface):
         return False
 
     def save_session(self, app: Flask, session: SessionMixin, response: Response) -> None:
-        if _without_cookies(app, request.path) or not self._may_change_cookies(app):
+        if routing.is_protocol() or request.endpoint == "static":
+            return
+        if not self._may_change_cookies(app):
             return
         super().save_session(app, session, response)
         device_cookie.save(response)

@@ -17,35 +17,14 @@ from sqlalchemy.exc import SQLAlchemyError
 from werkzeug.exceptions import HTTPException, TooManyRequests
 
 from sso import context, database
-from sso.config.settings import Settings
 from sso.crypto import keys, passwords
 from sso.database import database_faults
 from sso.i18n import N_
 from sso.process import concurrency
 from sso.ratelimit import limiting, refusals
-from sso.web import proxies
+from sso.web import proxies, routing
 
 logger = logging.getLogger("sso.errors")
-
-# What backends call: their faults are JSON. All other addresses are for people.
-API = (
-    "/oauth2/token", "/oauth2/userinfo", "/oauth2/jwks", "/oauth2/revoke", "/oauth2/introspect",
-    "/.well-known/",
-)  # fmt: skip
-_ROOT_API = ("/.well-known/", "/healthz", "/readyz")
-
-
-def is_api() -> bool:
-    """Whether the request's address is for programs."""
-    return is_api_path(current_app, request.path)
-
-
-def is_api_path(app: Flask, path: str) -> bool:
-    """Whether an address is for programs."""
-    if path.startswith(_ROOT_API):
-        return True
-    settings: Settings = app.extensions["sso.settings"]
-    return path.removeprefix(settings.base_path).startswith(API)
 
 
 def page(
@@ -165,7 +144,7 @@ _WORDS: dict[int, tuple[str | None, str]] = {
 def _http(error: HTTPException) -> Response:
     status = error.code or 500
     description = error.description or error.name
-    if is_api():
+    if routing.is_protocol():
         code = "server_error" if status >= 500 else "invalid_request"
         response = as_json(code, description.splitlines()[0][:200], status)
     else:
@@ -181,7 +160,7 @@ def _too_many(error: TooManyRequests) -> Response:
     database.end_session()
     concurrency.sit_out()
     seconds = int(str(error.retry_after or 60))
-    if is_api():
+    if routing.is_protocol():
         message = error.description or "Too many attempts."
         response = as_json("temporarily_unavailable", message, 429)
     else:
@@ -232,7 +211,7 @@ def _unexpected(error: Exception) -> Response:
 
 
 def _broken(status: int, error: str, message: str) -> Response:
-    if is_api():
+    if routing.is_protocol():
         response = as_json(error, message, status)
     else:
         title = gettext("Sorry, this did not work")

@@ -1,8 +1,9 @@
-"""Headers of every answer: content sniffing, framing, scripts, referrer, transport, caches."""
+"""Headers of every answer: sniffing, framing, scripts, referrer, transport, caches, CORS."""
 
-from flask import Flask, Response, g
+from flask import Flask, Response, g, request
 
-from sso import context
+from sso.config.settings import Settings
+from sso.web import routing
 
 # No form-action: browsers apply it to the redirects that follow a form, and the way back to the
 # client's own address, wherever that leads, must stay open. Every form carries a CSRF token.
@@ -21,16 +22,26 @@ def allow_own_script() -> None:
 
 def init_app(app: Flask) -> None:
     """Put the headers on every answer."""
-    is_https = current_https(app)
+    settings: Settings = app.extensions["sso.settings"]
 
     @app.after_request
     def add_headers(response: Response) -> Response:
-        headers = response.headers
-        headers.add("X-Content-Type-Options", "nosniff")  # nobody else sets it
+        headers, route = response.headers, routing.current()
+        headers["X-Content-Type-Options"] = "nosniff"
         headers.setdefault("Referrer-Policy", "no-referrer")
-        if is_https:
+        if settings.is_https:
             headers.setdefault("Strict-Transport-Security", "max-age=31536000")
-        headers.setdefault("Cache-Control", "no-store")
+        if (
+            route
+            and route.max_age
+            and request.method in ("GET", "HEAD")
+            and response.status_code < 400
+        ):
+            headers["Cache-Control"] = f"public, max-age={route.max_age}"
+        else:
+            headers.setdefault("Cache-Control", "no-store")
+        if route and route.cors:
+            _open_to_other_origins(response)
         if response.mimetype == "text/html":
             headers["Content-Security-Policy"] = g.get("sso_policy", PAGE_POLICY)
             headers["X-Frame-Options"] = "DENY"
@@ -41,6 +52,12 @@ def init_app(app: Flask) -> None:
         return response
 
 
-def current_https(app: Flask) -> bool:
-    with app.app_context():
-        return context.settings().is_https
+def _open_to_other_origins(response: Response) -> None:
+    """No credentials: browsers never send their cookies, which these routes do not read."""
+    headers = response.headers
+    headers["Access-Control-Allow-Origin"] = "*"
+    headers["Access-Control-Expose-Headers"] = "WWW-Authenticate, Retry-After"
+    if request.method == "OPTIONS":
+        headers["Access-Control-Allow-Methods"] = ", ".join(sorted(response.allow))
+        headers["Access-Control-Allow-Headers"] = "Authorization, Content-Type"
+        headers["Access-Control-Max-Age"] = "3600"

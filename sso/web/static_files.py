@@ -29,16 +29,12 @@ class Asset:
     mimetype: str
 
 
-def path(app: Flask) -> str:
-    """What the addresses of all files begin with."""
-    settings: Settings = app.extensions["sso.settings"]
-    return f"{settings.base_path}/static/"
-
-
 def init_app(app: Flask) -> None:
     """Serve the files; `asset(filename)` in a template is an address with the version."""
+    settings: Settings = app.extensions["sso.settings"]
+    path = f"{settings.base_path}/static/"
     assets = {file.name: _read(file) for file in FOLDER.iterdir()}
-    addresses = {name: f"{path(app)}{name}?v={asset.version}" for name, asset in assets.items()}
+    addresses = {name: f"{path}{name}?v={asset.version}" for name, asset in assets.items()}
     app.jinja_env.globals["asset"] = addresses.__getitem__
 
     def static(filename: str) -> Response:
@@ -46,7 +42,7 @@ def init_app(app: Flask) -> None:
             abort(404)
         return _answer(assets[filename])
 
-    app.add_url_rule(f"{path(app)}<filename>", "static", static)
+    app.add_url_rule(f"{path}<filename>", "static", static)
 
 
 def _read(file: Path) -> Asset:

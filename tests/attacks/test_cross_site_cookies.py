@@ -10,13 +10,14 @@ from urllib.parse import urlencode
 import pytest
 from flask import Flask
 
-from sso.endpoints import ROUTES
+from sso.endpoints.routes import ROUTES
 from sso.models import User
 from tests.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.factories import PASSWORD, make_client
 
-POSTED = [path for path, _, _, methods in ROUTES if "POST" in methods]
-READ = [path for path, _, _, methods in ROUTES if "GET" in methods]
+PATHS = {one.path.removeprefix("{base}"): one.methods for one in ROUTES if "{base}/" in one.path}
+POSTED = [path for path, methods in PATHS.items() if "POST" in methods]
+READ = [path for path, methods in PATHS.items() if "GET" in methods]
 FORM = {
     "decision": "sign_out",
     "action": "end_all_sessions",

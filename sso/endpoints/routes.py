@@ -1,0 +1,97 @@
+"""The table of routes: path, name, view, and what is true of each (see `web.routing.Route`)."""
+
+from flask import Flask, redirect, url_for
+from werkzeug.wrappers import Response
+
+from sso.audit.events import Event
+from sso.crypto import keys
+from sso.endpoints import (
+    account,
+    account_email,
+    activity,
+    authorize,
+    consent,
+    discovery,
+    end_session,
+    factor_code,
+    factor_link,
+    factors,
+    forgotten_password,
+    health,
+    introspect,
+    jwks,
+    new_password,
+    passkey_sign_in,
+    revoke,
+    second_factor,
+    sign_in,
+    sign_out,
+    sign_up,
+    token,
+    totp_setup,
+    userinfo,
+    verify_email,
+)
+from sso.web import routing
+from sso.web.routing import GET, POST, PROTOCOL, Route
+
+
+def home() -> Response:
+    """On to the account."""
+    return redirect(url_for("pages.account"), 303)
+
+
+# fmt: off
+ROUTES = (
+    # Called by other sites and by backends, which prove themselves without a CSRF token.
+    # End-session checks the token itself where it asks the user.
+    Route("{base}/oauth2/authorize", "authorize", authorize.authorize, has_csrf=False),
+    Route("{base}/oauth2/end-session", "end_session", end_session.end_session, has_csrf=False,
+          refused=Event.END_SESSION_REFUSED),
+    Route("{base}/oauth2/token", "token", token.token, POST, PROTOCOL, cors=True,
+          refused=Event.TOKENS_REFUSED),
+    Route("{base}/oauth2/revoke", "revoke", revoke.revoke, POST, PROTOCOL, cors=True,
+          refused=Event.REVOCATION_REFUSED),
+    Route("{base}/oauth2/introspect", "introspect", introspect.introspect, POST, PROTOCOL,
+          refused=Event.INTROSPECTION_REFUSED),
+    Route("{base}/oauth2/userinfo", "userinfo", userinfo.userinfo, blueprint=PROTOCOL, cors=True),
+    Route("{base}/oauth2/jwks", "jwks", jwks.jwks, GET, PROTOCOL, cors=True,
+          max_age=keys.JWKS_MAX_AGE),
+    Route("{base}/.well-known/openid-configuration", "discovery", discovery.discovery, GET,
+          PROTOCOL, cors=True, max_age=3600),
+    # RFC 8414 §3.1: the well-known part stands before the issuer's path.
+    Route("/.well-known/oauth-authorization-server{base}", "metadata", discovery.discovery, GET,
+          PROTOCOL, cors=True, max_age=3600),
+    # Monitoring asks every few seconds.
+    Route("/healthz", "healthz", health.healthz, GET, PROTOCOL, quiet=True),
+    Route("/readyz", "readyz", health.readyz, GET, PROTOCOL, quiet=True),
+
+    # Who types the host's name wants the account; the longer form is what a proxy may make of it.
+    Route("{base}/", "home", home, GET),
+    Route("/", "root_home", home, GET),
+    Route("{base}/sign-in", "sign_in", sign_in.sign_in),
+    Route("{base}/sign-in/passkey", "passkey_sign_in", passkey_sign_in.passkey_sign_in),
+    Route("{base}/second-factor", "second_factor", second_factor.second_factor),
+    Route("{base}/consent", "consent", consent.consent),
+    Route("{base}/sign-out", "sign_out", sign_out.sign_out),
+    Route("{base}/forgotten-password", "forgotten_password", forgotten_password.forgotten_password),
+    Route("{base}/new-password", "new_password", new_password.new_password),
+    Route("{base}/verify-email", "verify_email", verify_email.verify_email),
+    Route("{base}/sign-up", "sign_up", sign_up.sign_up),
+    Route("{base}/complete-sign-up", "complete_sign_up", sign_up.complete_sign_up),
+    Route("{base}/account", "account", account.account),
+    Route("{base}/account/email", "account_email", account_email.account_email),
+    Route("{base}/account/activity", "activity", activity.activity, GET),
+    Route("{base}/account/factors", "factors", factors.factors, sign_in_back="factors"),
+    Route("{base}/account/factors/code", "factor_code", factor_code.factor_code,
+          sign_in_back="factors"),
+    Route("{base}/account/factors/totp", "totp_setup", totp_setup.totp_setup,
+          sign_in_back="factors"),
+    Route("{base}/account/factors/link", "factor_link", factor_link.factor_link),
+)
+# fmt: on
+
+
+def init_app(app: Flask) -> None:
+    """Register every route."""
+    routing.register(app, ROUTES)

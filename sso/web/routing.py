@@ -1,0 +1,114 @@
+"""What is true of a route. The table of all routes is `endpoints.routes`.
+
+Each route belongs to one of two blueprints. `pages` are for people: they have the session cookie,
+CSRF protection, and errors as pages. `protocol` is for programs: no cookies, and errors as JSON.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import cast
+
+from flask import Blueprint, Flask, current_app, request
+from werkzeug.wrappers import Response
+
+from sso.audit.events import Event
+from sso.config.settings import Settings
+from sso.web.extensions import csrf
+
+PAGES, PROTOCOL = "pages", "protocol"
+GET, POST, BOTH = ("GET",), ("POST",), ("GET", "POST")
+_EXTENSION = "sso.routes"
+
+
+@dataclass(frozen=True)
+class Route:
+    """One row of the table.
+
+    `path`: `{base}` in it is the path of SSO_BASE_URL. `max_age`: seconds for which anyone may
+    cache a 200; without it nothing is stored. `cors`: other origins may read the answer. `quiet`:
+    a 200 is not logged. `has_csrf`: a POST needs a token; protocol routes never do.
+    `sign_in_back`: where `@login_required` leads back to after the sign-in (see
+    `redirects.after_sign_in`). `refused`: the audit event of a refused OAuth request.
+    """
+
+    path: str
+    name: str
+    view: Callable[[], Response]
+    methods: tuple[str, ...] = BOTH
+    blueprint: str = PAGES
+    max_age: int | None = None
+    cors: bool = False
+    quiet: bool = False
+    has_csrf: bool = True
+    sign_in_back: str | None = None
+    refused: Event = Event.AUTHORIZATION_REFUSED
+
+    @property
+    def label(self) -> str:
+        """The name of the route in metrics."""
+        return f"{'sso' if self.path.startswith('{base}') else 'root'}.{self.name}"
+
+
+@dataclass
+class _Table:
+    by_path: dict[str, Route] = field(default_factory=dict)
+    # An unknown path below one of these is answered as JSON.
+    protocol_prefixes: tuple[str, ...] = ()
+
+
+def register(app: Flask, routes: Iterable[Route]) -> None:
+    """Register the routes with their blueprints."""
+    settings: Settings = app.extensions["sso.settings"]
+    blueprints = {name: Blueprint(name, __name__) for name in (PAGES, PROTOCOL)}
+    table = app.extensions[_EXTENSION] = _Table()
+    for route in routes:
+        path = route.path.format(base=settings.base_path)
+        if path in table.by_path:
+            continue  # without a base path, both homes are one
+        table.by_path[path] = route
+        blueprints[route.blueprint].add_url_rule(
+            path, route.name, route.view, methods=route.methods
+        )
+    blueprints[PAGES].before_request(_check_csrf_token)
+    for blueprint in blueprints.values():
+        app.register_blueprint(blueprint)
+    table.protocol_prefixes = tuple(_protocol_prefixes(table.by_path, settings.base_path))
+
+
+def current() -> Route | None:
+    """The route of this request, also where it has not the request's method."""
+    return _table().by_path.get(request.path)
+
+
+def is_protocol() -> bool:
+    """Whether this request is one of a program.
+
+    Also for a path that has no route, and before the request is matched.
+    """
+    if request.blueprint:
+        return request.blueprint == PROTOCOL
+    return request.path.startswith(_table().protocol_prefixes)
+
+
+def _check_csrf_token() -> None:
+    route = current()
+    if route is None or route.has_csrf:
+        csrf.protect()
+
+
+def _protocol_prefixes(by_path: dict[str, Route], base_path: str) -> Iterable[str]:
+    """Each protocol path, and its first segment where no page has the same one."""
+
+    def first_segment(path: str) -> str:
+        base = base_path if path.startswith(f"{base_path}/") else ""
+        return f"{base}/" + path.removeprefix(base).split("/")[1]
+
+    of_pages = {first_segment(path) for path, one in by_path.items() if one.blueprint == PAGES}
+    for path, route in by_path.items():
+        if route.blueprint == PROTOCOL:
+            segment = first_segment(path)
+            yield path if segment in of_pages else segment
+
+
+def _table() -> _Table:
+    return cast(_Table, current_app.extensions[_EXTENSION])
