@@ -15,8 +15,6 @@ from tests.actors import BASE, ORIGIN, Browser, Page, RelyingParty, claims_of, p
 from tests.conftest import Clock
 from tests.factories import make_client, make_user
 
-pytestmark = pytest.mark.slow
-
 ALL = "openid profile email address phone"
 CLAIMS: dict[str, Any] = {
     "given_name": "Dana", "family_name": "Demo", "middle_name": "M", "nickname": "d",

@@ -11,8 +11,6 @@ from sso.models import LogoutDelivery, User
 from tests.actors import BASE, ORIGIN, Browser, Page, RelyingParty, claims_of
 from tests.factories import make_client
 
-pytestmark = pytest.mark.slow
-
 BYE = "https://rp.example/bye"
 
 
