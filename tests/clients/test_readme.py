@@ -1,7 +1,7 @@
-"""README's code blocks, extracted from it and run as they stand, against a real server.
+"""The code blocks of README and docs/operations.md, run as they stand, against a real server.
 
 What stands in for the reader: an address of the test's own server instead of the example's, and
-values where the README has "…". Nothing else is changed.
+values where the text has "…". Nothing else is changed.
 """
 
 import importlib.util
@@ -29,7 +29,10 @@ from tests.actors import claims_of, pkce
 from tests.services import CONFIGURATION, ROOT, Server
 
 README = (ROOT / "README.md").read_text()
-BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+TEXT = "".join(
+    (ROOT / name).read_text() for name in ("README.md", "docs/operations.md", "docs/benchmarks.md")
+)
+BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 CALLBACK = "https://wiki.example.com/oauth/callback"
 EXAMPLE = "https://login.example.com/api/auth"
 PASSWORD = "correct horse battery"
@@ -76,7 +79,7 @@ def filled(text: str, **values: str) -> str:
 
 def test_every_block_is_run_or_there_is_a_reason() -> None:
     assert {first_line(text) for _, text in BLOCKS} == RUN | NOT_RUN.keys()
-    assert README.count("```") == 2 * len(BLOCKS)
+    assert TEXT.count("```") == 2 * len(BLOCKS)
 
 
 def test_what_is_not_run_names_what_there_is() -> None:
