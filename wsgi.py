@@ -7,7 +7,7 @@ import click
 from flask.cli import FlaskGroup
 
 from sso import ROOT, command_line, create_app
-from sso.config.settings_error import SettingsError
+from sso.errors import SettingsError
 
 # gunicorn starts a worker again and again unless it ends with this code (Arbiter.APP_LOAD_ERROR).
 _EXIT = 4 if os.environ.get("SERVER_SOFTWARE", "").startswith("gunicorn") else 1
@@ -31,5 +31,5 @@ try:
     else:
         app = create_app()
 except SettingsError as error:
-    print(*error.faults, sep="\n", file=sys.stderr)
+    print(*error.errors, sep="\n", file=sys.stderr)
     raise SystemExit(_EXIT) from None

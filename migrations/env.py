@@ -4,7 +4,7 @@ from alembic import context
 from flask import current_app
 
 from sso.models import Base
-from sso.models.base import UtcDateTime
+from sso.extensions import UtcDateTime
 
 extension = current_app.extensions["migrate"]
 

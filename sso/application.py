@@ -13,8 +13,8 @@ from sso.endpoints import routes
 from sso.metrics import server as metrics
 from sso.observability import tracing
 from sso.process import concurrency
-from sso.ratelimit import limiting
-from sso.store import signing_keys
+from sso.ratelimit import device_cookie, limiting
+from sso.store import signing_keys, users
 from sso.web import access_log, browser_session, errors, headers, i18n, proxies, static_files
 from sso.web.extensions import csrf
 
@@ -33,7 +33,8 @@ def create_app(environ: Mapping[str, str] | None, instance: Path) -> Flask:
     access_log.init_app(app)
     metrics.init_app(app)
     tracing.init_app(app)
-    limiting.init_app(app)
+    limiting.init_app(app, settings.redis_url)
+    device_cookie.init_app(app, users.find_device)
     password_strength.init_app(app, settings.base_url, settings.mail_from)
     browser_session.init_app(app)
     i18n.init_app(app)

@@ -68,7 +68,7 @@ def _quick() -> Iterator[None]:
         cheap = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
         patch.setattr(passwords, "hasher", cheap)
         patch.setattr(keys, "import_key", lambda jwk: _import_once(json.dumps(jwk)))
-        patch.setattr(concurrency, "MOMENT", 0)
+        patch.setattr(concurrency, "REFUSAL_DELAY", 0)
         yield
 
 

@@ -15,12 +15,12 @@ PACKAGE = Path(__file__).resolve().parent.parent / "sso"
 FILES = sorted(PACKAGE.rglob("*.py"))
 # From bottom to top: nobody imports what stands after it.
 ORDER = (
-    *("clock", "i18n", "config", "process", "crypto", "context", "models", "extensions"),
-    *("observability", "database", "store", "audit", "ratelimit", "flow", "metrics", "mfa"),
+    *("clock", "errors", "i18n", "process", "extensions", "flow", "config", "crypto", "context"),
+    *("models", "observability", "database", "audit", "ratelimit", "store", "metrics", "mfa"),
     *("services", "web", "oauth", "endpoints", "jobs", "cli", "doctor", "demo", "server"),
     *("command_line", "core", "application"),
 )
-LOOSE = 8
+LOOSE = 9
 TRANSACTION = "sso.services.transaction"
 COMMITTERS = {"endpoints", "cli", "jobs", "demo", "doctor"}
 

@@ -8,7 +8,8 @@ import pytest
 
 from sso.config import smtp
 from sso.config.secret_key import embedded_secret_key
-from sso.config.settings import SettingsError, load_settings, read_settings
+from sso.config.settings import load_settings, read_settings
+from sso.errors import SettingsError
 
 LONG = "k" * 40
 
@@ -16,7 +17,7 @@ LONG = "k" * 40
 def faults(environ: dict[str, str], tmp_path: Path) -> list[str]:
     with pytest.raises(SettingsError) as caught:
         load_settings(environ, tmp_path)
-    return caught.value.faults
+    return caught.value.errors
 
 
 def test_the_defaults_need_nothing(tmp_path: Path) -> None:
@@ -190,4 +191,4 @@ def test_mail_settings_that_do(tmp_path: Path) -> None:
     ],
 )
 def test_the_words_of_a_fault(name: str, text: str, words: str) -> None:
-    assert read_settings({name: text}).faults == [f"{name}: {words.format('is not valid')}"]
+    assert read_settings({name: text}).errors == [f"{name}: {words.format('is not valid')}"]

@@ -6,15 +6,16 @@ from pathlib import Path
 import pytest
 
 from sso.config.known_settings import SETTINGS
-from sso.config.settings import SettingsError, load_settings
+from sso.config.settings import load_settings
+from sso.errors import SettingsError
 
 
 def does(tmp_path: Path, **environ: str) -> bool:
     try:
         load_settings(environ, tmp_path)
     except SettingsError as error:
-        assert len(error.faults) == 1
-        assert next(iter(environ)) in error.faults[0]
+        assert len(error.errors) == 1
+        assert next(iter(environ)) in error.errors[0]
         return False
     return True
 
@@ -101,13 +102,13 @@ def test_who_may_sign_up(tmp_path: Path, text: str, good: bool) -> None:
 def test_no_secret_is_told_by_its_fault(tmp_path: Path, name: str) -> None:
     with pytest.raises(SettingsError) as caught:
         load_settings({name: "x://u:hunter2@h:port/"}, tmp_path)
-    assert "hunter2" not in "".join(caught.value.faults)
+    assert "hunter2" not in "".join(caught.value.errors)
 
 
 def test_what_is_no_secret_is_told(tmp_path: Path) -> None:
     with pytest.raises(SettingsError) as caught:
         load_settings({"SSO_SIGN_UP": "hunter2"}, tmp_path)
-    assert "hunter2" in "".join(caught.value.faults)
+    assert "hunter2" in "".join(caught.value.errors)
 
 
 def test_insecure_transport_stops_the_start(

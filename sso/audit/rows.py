@@ -3,18 +3,17 @@
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 from uuid import UUID, uuid4
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, Table, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from sso.audit import Record
 from sso.extensions import db
 from sso.models import AuditChain, AuditEvent
-from sso.store import prepared
 
-_EVENTS = prepared.table(AuditEvent)
+_EVENTS = cast(Table, AuditEvent.__table__)
 _THE_ONE = 1
 _BATCH = 1000  # rows in memory at a time
 

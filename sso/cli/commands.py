@@ -9,8 +9,8 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from sso import audit
 from sso.cli.output import harmless
-from sso.config.operator_errors import OperatorError
 from sso.database import schema
+from sso.errors import OperatorError
 from sso.extensions import db
 
 # SQLSTATE of PostgreSQL: undefined table, undefined column.

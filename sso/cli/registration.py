@@ -13,8 +13,8 @@ from sqlalchemy.exc import IntegrityError
 from sso.cli import claims as operator_claims
 from sso.cli.metadata import faults_of, group_faults, text_fault
 from sso.config import email_addresses
-from sso.config.operator_errors import OperatorError
 from sso.crypto import digests, passwords
+from sso.errors import OperatorError
 from sso.extensions import db
 from sso.flow.scopes import DEFAULT_SCOPE
 from sso.models import Client, User

@@ -13,7 +13,8 @@ import click
 from sso.cli.commands import Failure, json_option
 from sso.cli.output import HIDDEN, print_json, print_line, print_record
 from sso.config.known_settings import SETTINGS
-from sso.config.settings import SettingsError, load_settings, read_settings
+from sso.config.settings import load_settings, read_settings
+from sso.errors import SettingsError
 from sso.observability.redaction import redact
 
 
@@ -65,5 +66,5 @@ def _faults() -> list[str]:
         try:
             load_settings(os.environ, Path(scratch))
         except SettingsError as error:
-            return error.faults
+            return error.errors
     return []

@@ -13,9 +13,7 @@ from urllib.parse import urlsplit
 
 from sso.config.known_settings import SETTINGS, Setting
 from sso.config.secret_key import embedded_secret_key
-from sso.config.settings_error import SettingsError
-
-__all__ = ["Reading", "Settings", "SettingsError", "load_settings", "read_settings"]
+from sso.errors import SettingsError
 
 SAME_KEY = (
     "SSO_SECRET_KEY_PREVIOUS: it is the same as SSO_SECRET_KEY; give the one before it, or none"
@@ -28,7 +26,7 @@ class Reading:
 
     values: dict[str, Any] = field(default_factory=dict)
     sources: dict[str, str] = field(default_factory=dict)
-    faults: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,7 @@ def read_settings(environ: Mapping[str, str]) -> Reading:
     known = {s.name for s in SETTINGS} | {f"{s.name}_FILE" for s in SETTINGS}
     for name in sorted(set(environ)):
         if name.startswith("SSO_") and name not in known:
-            reading.faults.append(f"{name}: no setting has this name; remove it or mend the name")
+            reading.errors.append(f"{name}: no setting has this name; remove it or mend the name")
     for setting in SETTINGS:
         _read_one(setting, environ, reading)
     return reading
@@ -100,13 +98,13 @@ def _read_one(setting: Setting, environ: Mapping[str, str], reading: Reading) ->
     name, text, path = setting.name, environ.get(setting.name), environ.get(f"{setting.name}_FILE")
     reading.values[name], reading.sources[name] = setting.default, "default"
     if text and path:
-        reading.faults.append(f"{name}: given both itself and as {name}_FILE; keep one of them")
+        reading.errors.append(f"{name}: given both itself and as {name}_FILE; keep one of them")
         return
     if path:
         try:
             text = Path(path).read_text(encoding="utf-8").strip()
         except (OSError, ValueError):
-            reading.faults.append(f"{name}_FILE: the file cannot be read; check its path and mode")
+            reading.errors.append(f"{name}_FILE: the file cannot be read; check its path and mode")
             return
     if not text:
         return
@@ -115,21 +113,21 @@ def _read_one(setting: Setting, environ: Mapping[str, str], reading: Reading) ->
         reading.values[name] = setting.read(text)
     except ValueError as error:
         shown = "the value" if setting.secret else repr(text)
-        reading.faults.append(f"{name}: {shown} is not valid: {error}")
+        reading.errors.append(f"{name}: {shown} is not valid: {error}")
 
 
 def load_settings(environ: Mapping[str, str], instance: Path) -> Settings:
     """The settings in force. Raises `SettingsError` with every fault at once."""
     reading = read_settings(environ)
     if os.environ.get("AUTHLIB_INSECURE_TRANSPORT"):
-        reading.faults.append(
+        reading.errors.append(
             "AUTHLIB_INSECURE_TRANSPORT: it turns https checks off in Authlib; unset it"
         )
     given, previous = (reading.values[f"SSO_SECRET_KEY{end}"] for end in ("", "_PREVIOUS"))
     if given and given == previous:
-        reading.faults.append(SAME_KEY)
-    if reading.faults:
-        raise SettingsError(reading.faults)
+        reading.errors.append(SAME_KEY)
+    if reading.errors:
+        raise SettingsError(reading.errors)
     values = dict(reading.values)
     instance.mkdir(parents=True, exist_ok=True)
     values["SSO_DATABASE_URL"] = values["SSO_DATABASE_URL"] or f"sqlite:///{instance / 'sso.db'}"

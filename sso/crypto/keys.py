@@ -18,9 +18,9 @@ from joserfc.jwk import ECKey, Key, OKPKey, RSAKey, import_key
 from joserfc.util import urlsafe_b64decode
 
 from sso import clock
-from sso.config.operator_errors import OperatorError
 from sso.crypto import encryption
 from sso.crypto.encryption import SecretKeys
+from sso.errors import OperatorError
 
 # OIDC applications know the name EdDSA; RFC 9864 would have it called Ed25519.
 warnings.filterwarnings("ignore", message=".*EdDSA.*", category=SecurityWarning)

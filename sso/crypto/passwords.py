@@ -120,7 +120,7 @@ def _in_turn(work: Callable[[], T], account: str | None) -> T:
             _under_way += 1
     try:
         done: Future[T] = Future()
-        with concurrency.passed_on():
+        with concurrency.slot_released():
             _queue.put(lambda: _do(work, done), is_kept)
             _worker().submit(_queue.do_next)
             return done.result()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # SQLAlchemy loads the driver when PostgreSQL is used
 
 # One for each request whose turn it is, and what else runs in the process. All workers of all nodes
 # together need fewer than PostgreSQL's max_connections, which is 100 by default.
-POOL_SIZE = concurrency.RUNNING
+POOL_SIZE = concurrency.MAX_CONCURRENT
 MORE = 2
 CONNECT_TIMEOUT = 3  # seconds
 # Milliseconds. A request waits for a lock, then for a statement, before its caller gives up.

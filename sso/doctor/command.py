@@ -9,9 +9,10 @@ import click
 from sso import audit, create_app
 from sso.cli.commands import Failure, json_option
 from sso.cli.output import print_json, print_line
-from sso.config.settings import SettingsError, read_settings
+from sso.config.settings import read_settings
 from sso.doctor import code_flow, machine, neighbours, public_address
 from sso.doctor.finding import Finding, Findings, Status, guarded, ok, skipped, wrong
+from sso.errors import SettingsError
 from sso.extensions import db
 
 _WIDTH = 20
@@ -42,7 +43,7 @@ def examine(environ: Mapping[str, str]) -> Iterator[Finding]:
     try:
         app = create_app(environ)
     except SettingsError as error:
-        for fault in error.faults:
+        for fault in error.errors:
             name, _, words = fault.partition(": ")
             yield wrong("settings", name, words)
         return

@@ -55,7 +55,7 @@ def _take(visit: CurrentSession) -> Response:
     attempt, wait = limiting.ask(limiting.EMAILED_CODE, visit.user.email)
     if wait:
         db.session.commit()  # nothing but what is told; no transaction waits
-        concurrency.sit_out()
+        concurrency.delay_refusal()
         return _page(visit, limiting.words(wait), wait)
     locked = policy.lock(visit)
     if locked is None or not policy.email_settled(locked.user):

@@ -80,7 +80,7 @@ def second_factor() -> Response:
         attempt, wait = limiting.ask(limiting.SECOND_FACTOR, subject.user.email)
         if wait:
             db.session.commit()  # nothing but what is told; no transaction waits
-            concurrency.sit_out()
+            concurrency.delay_refusal()
             return _page(subject, None, wait)
         if not _lock(subject):
             db.session.rollback()

@@ -73,7 +73,7 @@ def _ask(
             attempt, wait = limiting.ask(limiting.SIGN_IN, form.email.data or "")
             if wait:
                 db.session.commit()  # nothing but what is told; no transaction waits
-                concurrency.sit_out()
+                concurrency.delay_refusal()
             else:
                 user = _authenticate(attempt, form.email.data or "", form.password.data or "")
             if user:

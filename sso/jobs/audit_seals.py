@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from datetime import UTC
 
 from sso import context
-from sso.config.operator_errors import OperatorError
 from sso.crypto import encryption
+from sso.errors import OperatorError
 from sso.models import AuditChain, AuditEvent
 
 

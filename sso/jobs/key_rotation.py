@@ -8,9 +8,9 @@ from sqlalchemy.exc import IntegrityError
 
 from sso import audit, clock, context
 from sso.audit.events import Event
-from sso.config.operator_errors import OperatorError
 from sso.crypto import keys
 from sso.crypto.encryption import SecretKeys
+from sso.errors import OperatorError
 from sso.extensions import db
 from sso.models import KeyState, SigningKey
 from sso.store import signing_keys

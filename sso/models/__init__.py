@@ -8,9 +8,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sso.extensions import Base
     from sso.models.audit_event import AuditChain, AuditEvent
     from sso.models.authorization_code import AuthorizationCode
-    from sso.models.base import Base
     from sso.models.client import Client
     from sso.models.consent import Consent
     from sso.models.grant import Grant
@@ -52,7 +52,7 @@ _MODULES = {
     "AuditEvent": "sso.models.audit_event",
     "AuditChain": "sso.models.audit_event",
     "AuthorizationCode": "sso.models.authorization_code",
-    "Base": "sso.models.base",
+    "Base": "sso.extensions",
     "Client": "sso.models.client",
     "Consent": "sso.models.consent",
     "Grant": "sso.models.grant",

@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 from sqlalchemy import BigInteger, Index, Integer, String, Text, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from sso.models.base import Base, UtcDateTime
+from sso.extensions import Base, UtcDateTime
 
 
 class AuditEvent(Base):

@@ -6,7 +6,7 @@ from uuid import UUID
 from sqlalchemy import ForeignKey, String, Text
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
-from sso.models.base import Base, UtcDateTime
+from sso.extensions import Base, UtcDateTime
 from sso.models.grant import Grant
 
 

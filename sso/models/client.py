@@ -8,7 +8,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from sso import clock
 from sso.crypto import digests
-from sso.models.base import Base, UtcDateTime
+from sso.extensions import Base, UtcDateTime
 
 ANY_AUTH_METHOD = "any"
 

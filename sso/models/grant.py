@@ -8,7 +8,7 @@ from sqlalchemy import JSON, ForeignKey, Index, String, Text
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from sso import clock
-from sso.models.base import Base, UtcDateTime
+from sso.extensions import Base, UtcDateTime
 from sso.models.client import Client
 from sso.models.session import BrowserSession
 from sso.models.user import User

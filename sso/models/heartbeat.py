@@ -5,7 +5,7 @@ from datetime import datetime
 from sqlalchemy import String
 from sqlalchemy.orm import Mapped, mapped_column
 
-from sso.models.base import Base, UtcDateTime
+from sso.extensions import Base, UtcDateTime
 
 
 class Heartbeat(Base):

@@ -3,7 +3,7 @@
 from sqlalchemy import ForeignKey, String
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
-from sso.models.base import Base
+from sso.extensions import Base
 from sso.models.client import Client
 from sso.models.outbox_entry import OutboxEntry
 

@@ -6,7 +6,7 @@ from uuid import UUID
 from sqlalchemy import JSON, String
 from sqlalchemy.orm import Mapped, mapped_column
 
-from sso.models.base import Base
+from sso.extensions import Base
 from sso.models.outbox_entry import OutboxEntry
 
 

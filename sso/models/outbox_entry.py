@@ -7,7 +7,7 @@ from sqlalchemy import String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from sso import clock
-from sso.models.base import UtcDateTime
+from sso.extensions import UtcDateTime
 
 
 class OutboxEntry:

@@ -7,7 +7,7 @@ from sqlalchemy import BigInteger, ForeignKey, String, Text, false
 from sqlalchemy.orm import Mapped, mapped_column
 
 from sso import clock
-from sso.models.base import Base, UtcDateTime
+from sso.extensions import Base, UtcDateTime
 from sso.models.user import User
 
 

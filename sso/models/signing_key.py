@@ -7,7 +7,7 @@ from sqlalchemy import CheckConstraint, Index, String, Text, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from sso import clock
-from sso.models.base import Base, UtcDateTime
+from sso.extensions import Base, UtcDateTime
 
 
 class KeyState(StrEnum):

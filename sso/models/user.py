@@ -8,7 +8,7 @@ from sqlalchemy import JSON, CheckConstraint, String, false
 from sqlalchemy.orm import Mapped, mapped_column
 
 from sso import clock
-from sso.models.base import Base, UtcDateTime
+from sso.extensions import Base, UtcDateTime
 
 
 class User(Base):

@@ -1,7 +1,7 @@
-"""Whose turn it is: few requests of a process run at once, and who only waits lets another run.
+"""Admission control: few requests of a process run at once; waiting ones release their slot.
 
-Python runs one thread at a time: with more of them at work nothing gets faster, but the slowest
-answers slower. Waiting costs nothing, and is done in threads beyond those (see gunicorn_conf).
+Python runs one thread at a time. More threads at work make nothing faster, but the slowest requests
+slower. Waiting costs nothing and happens in threads beyond those (see `gunicorn_conf`).
 """
 
 import errno
@@ -19,74 +19,76 @@ from flask import Flask
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
-logger = logging.getLogger("sso.turns")
+logger = logging.getLogger("sso.concurrency")
 
-RUNNING = 6
-# Those that are refused, and wait before they are told: a thread each, which is made at need.
-WAITING = 192
-MOMENT = 1.0  # seconds for which they wait
+MAX_CONCURRENT = 6
+# Refused requests that wait for their answer: a thread each, made on demand.
+MAX_DELAYED = 192
+REFUSAL_DELAY = 1.0  # seconds
 MAX_BODY = 256 * 1024  # bytes
-MAX_FIELDS = 1000  # of a form; reading more takes longer than sending them
-ARRIVED = "sso.arrived"  # when a request, read to its end, began to wait for its turn
+MAX_FIELDS = 1000  # of a form; parsing more takes longer than sending them
+ARRIVED = "sso.arrived"  # when a request, read to its end, began to wait for a slot
 
 
-# What is in it may be taken by one; it costs less than threading.Semaphore, which is of Python.
-Turns = SimpleQueue[None]
+# Each item is a free slot. It costs less than threading.Semaphore, which is written in Python.
+Slots = SimpleQueue[None]
 
 
-class _Here(threading.local):
-    turns: Turns | None = None
-    sat_out: float = 0
+class _Current(threading.local):
+    """The request that this thread handles."""
+
+    slots: Slots | None = None
+    delay: float = 0
 
 
-_here = _Here()
-_to_wait = threading.BoundedSemaphore(WAITING)
+_current = _Current()
+_delay_slots = threading.BoundedSemaphore(MAX_DELAYED)
 
 
 def init_app(app: Flask) -> None:
-    """Let each request wait for its turn."""
-    app.wsgi_app = _InTurn(app.wsgi_app)  # type: ignore[method-assign]  # as Flask's manual does
+    """Let each request wait for a slot."""
+    app.wsgi_app = _Limited(app.wsgi_app)  # type: ignore[method-assign]  # as Flask documents
 
 
-class _InTurn:
+class _Limited:
     def __init__(self, application: "WSGIApplication") -> None:
         self.application = application
-        self.turns: Turns = SimpleQueue()
-        for _ in range(RUNNING):
-            self.turns.put(None)
+        self.slots: Slots = SimpleQueue()
+        for _ in range(MAX_CONCURRENT):
+            self.slots.put(None)
 
     def __call__(
         self, environ: "WSGIEnvironment", start_response: "StartResponse"
     ) -> Iterable[bytes]:
         _read_body(environ)
         environ[ARRIVED] = perf_counter()
-        self.turns.get()
-        before, _here.turns, _here.sat_out = _here.turns, self.turns, 0
+        self.slots.get()
+        before, _current.slots, _current.delay = _current.slots, self.slots, 0
         try:
             return self.application(environ, start_response)
         finally:
-            _here.turns = before
-            self.turns.put(None)
+            _current.slots = before
+            self.slots.put(None)
 
 
 def _read_body(environ: "WSGIEnvironment") -> None:
-    """Wait for it before the turn: some send it slowly, and some never to its end."""
-    told, length = environ.get("CONTENT_LENGTH", "").lstrip("0"), 0
+    """Read the body before taking a slot: some clients send it slowly or never finish."""
+    declared, length = environ.get("CONTENT_LENGTH", "").lstrip("0"), 0
     if environ.get("HTTP_TRANSFER_ENCODING"):
-        length = MAX_BODY + 1  # one more is enough to be refused
-    elif told.isdecimal() and len(told) < 10 and int(told) <= MAX_BODY:
-        length = int(told)
+        length = MAX_BODY + 1  # one byte too many is enough to be refused
+    elif declared.isdecimal() and len(declared) < 10 and int(declared) <= MAX_BODY:
+        length = int(declared)
     if length:
         try:
             body = environ["wsgi.input"].read(length)
         finally:
             _give_up_if_late(environ)
         environ["wsgi.input"] = io.BytesIO(body)
-        # No longer in chunks, of which Werkzeug would cut off what is too much.
+        # No longer chunked: Werkzeug would cut off what is beyond the limit instead of refusing it.
         if environ.pop("HTTP_TRANSFER_ENCODING", None):
             environ["CONTENT_LENGTH"] = str(len(body))
         if body.count(b"&") > MAX_FIELDS:
-            environ["CONTENT_LENGTH"] = str(MAX_BODY + 1)  # refused as what is too long
+            environ["CONTENT_LENGTH"] = str(MAX_BODY + 1)  # refused as too large
 
 
 def _give_up_if_late(environ: "WSGIEnvironment") -> None:
@@ -97,38 +99,38 @@ def _give_up_if_late(environ: "WSGIEnvironment") -> None:
 
 
 @contextmanager
-def passed_on() -> Iterator[None]:
-    """Wait in this block, and let another request run meanwhile.
+def slot_released() -> Iterator[None]:
+    """Release this request's slot within the block, and wait for a free one at its end.
 
-    The transaction must be over: the other request may need this one's connection, or its locks.
+    The transaction must be over: another request may need its connection or its locks.
     """
-    turns = _here.turns
-    if turns is None:  # no request: the command line
+    slots = _current.slots
+    if slots is None:  # no request: a command
         yield
         return
-    turns.put(None)
+    slots.put(None)
     try:
         yield
     finally:
-        turns.get()
+        slots.get()
 
 
-def sit_out() -> None:
-    """Pass the turn on for a moment, as `passed_on`, if there is a place to wait in.
+def delay_refusal() -> None:
+    """Wait for `REFUSAL_DELAY` without a slot, unless too many refusals wait already.
 
-    Anyone who asks again and again over one connection then asks less often, at no cost.
+    A client that repeats a refused request over one connection is slowed down at no cost.
     """
-    if not _to_wait.acquire(blocking=False):
+    if not _delay_slots.acquire(blocking=False):
         return
     began = perf_counter()
     try:
-        with passed_on():
-            sleep(MOMENT)
+        with slot_released():
+            sleep(REFUSAL_DELAY)
     finally:
-        _to_wait.release()
-        _here.sat_out += perf_counter() - began
+        _delay_slots.release()
+        _current.delay += perf_counter() - began
 
 
-def sat_out() -> float:
-    """The seconds for which this request has sat out; they are no sign of a slow server."""
-    return _here.sat_out
+def refusal_delay() -> float:
+    """The seconds for which this request's answer was delayed; they are not the server's work."""
+    return _current.delay

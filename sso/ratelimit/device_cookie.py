@@ -7,20 +7,23 @@ Where a password was set by mail and a factor is still to be shown, it holds at 
 """
 
 import secrets
+from collections.abc import Callable
 from typing import NamedTuple
 from uuid import UUID
 
-from flask import Response, g, request
+from flask import Flask, Response, current_app, g, request
 from itsdangerous import BadSignature, URLSafeTimedSerializer
 
 from sso import context
 from sso.crypto import digests, encryption
 from sso.models import User
-from sso.store import users
 
 LIFETIME = 400 * 24 * 3600  # seconds; browsers keep no cookie longer
 MOST = 10  # accounts a browser is known by; then the one not used for longest is forgotten
-_PENDING = "sso_known_browser"
+_PENDING, _EXTENSION = "sso_known_browser", "sso.find_device"
+
+# The id of an account and its version; `None` if there is no such account.
+FindDevice = Callable[[str], tuple[UUID, int] | None]
 
 
 class _Known(NamedTuple):
@@ -28,6 +31,11 @@ class _Known(NamedTuple):
 
     browser_id: str
     proofs: dict[str, str]
+
+
+def init_app(app: Flask, find_device: FindDevice) -> None:
+    """Look accounts up with `find_device`, which takes an email address."""
+    app.extensions[_EXTENSION] = find_device
 
 
 def mark(account: str) -> str:
@@ -50,7 +58,8 @@ def id_for(account: str, at_password: bool = False) -> str | None:
     proof = _proof_for(known, account) if known else None
     if known is None or proof is None:
         return None
-    device = users.find_device(account)
+    find: FindDevice = current_app.extensions[_EXTENSION]
+    device = find(account)
     if device is None:
         return None
     proven = _proves(proof, *device) or (at_password and _proves(proof, *device, at_password))

@@ -21,7 +21,7 @@ from flask import Flask, current_app, request
 from flask_babel import gettext
 from werkzeug.exceptions import TooManyRequests
 
-from sso import audit, clock, context
+from sso import audit, clock
 from sso.audit.events import limited
 from sso.ratelimit import device_cookie, networks
 from sso.ratelimit.storage import LimitStorage
@@ -160,10 +160,9 @@ class _Door:
         return f"pause/{self.key}"
 
 
-def init_app(app: Flask) -> None:
-    """Count in Redis if it is set, else in this process."""
-    with app.app_context():
-        app.extensions[_EXTENSION] = LimitStorage(context.settings().redis_url)
+def init_app(app: Flask, redis_url: str | None) -> None:
+    """Count in Redis if a URL is given, else in this process."""
+    app.extensions[_EXTENSION] = LimitStorage(redis_url)
 
 
 def enter(rule: Guessing, account: str) -> Attempt:

@@ -35,7 +35,7 @@ preload_app = True
 # A few threads keep a worker busy while others wait for the database; beside them are those that
 # wait without a turn (see sso.process.concurrency). More processors want more workers.
 worker_class = "sso.server.gunicorn_worker.Worker"
-threads = concurrency.RUNNING + passwords.AT_ONCE + passwords.KEPT + concurrency.WAITING
+threads = concurrency.MAX_CONCURRENT + passwords.AT_ONCE + passwords.KEPT + concurrency.MAX_DELAYED
 workers = int(os.environ.get("WEB_CONCURRENCY") or min(max(len(os.sched_getaffinity(0)), 2), 8))
 
 # An authorization request with `claims` and `id_token_hint` is longer than the default allows.

@@ -37,7 +37,7 @@ def _end(response: Response) -> Response:
     started = g.get("sso_started")
     if started is None:
         return response
-    seconds = perf_counter() - started - concurrency.sat_out()
+    seconds = perf_counter() - started - concurrency.refusal_delay()
     status, route = response.status_code, routing.current()
     response.headers.add(HEADER, g.sso_request_id)
     label = route.label if route else request.endpoint or "unknown"

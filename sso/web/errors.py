@@ -158,7 +158,7 @@ def _http(error: HTTPException) -> Response:
 
 def _too_many(error: TooManyRequests) -> Response:
     database.end_session()
-    concurrency.sit_out()
+    concurrency.delay_refusal()
     seconds = int(str(error.retry_after or 60))
     if routing.is_protocol():
         message = error.description or "Too many attempts."
@@ -186,7 +186,7 @@ def _database(error: SQLAlchemyError) -> Response:
 
 def _crowded(_: passwords.Busy) -> Response:
     database.end_session()
-    concurrency.sit_out()
+    concurrency.delay_refusal()
     response = page(
         gettext("Very many people are signing in at this moment."),
         status=503,

@@ -13,7 +13,7 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from sso import clock
 from sso.crypto import passwords
-from sso.extensions import db
+from sso.extensions import UtcDateTime, db
 from sso.models import (
     AuthorizationCode,
     BrowserSession,
@@ -24,7 +24,6 @@ from sso.models import (
     Token,
     User,
 )
-from sso.models.base import UtcDateTime
 
 PASSWORD = "correct horse battery"
 TOKENS_PER_GRANT = 10

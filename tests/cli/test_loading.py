@@ -163,7 +163,8 @@ ALONE = """
 import os, sys
 from importlib import import_module
 from sqlalchemy.orm import configure_mappers
-from sso.models import _MODULES, base
+from sso.extensions import Base
+from sso.models import _MODULES
 for module in sorted(set(_MODULES.values())):
     if child := os.fork():
         if os.waitpid(child, 0)[1]:
@@ -171,8 +172,8 @@ for module in sorted(set(_MODULES.values())):
         continue
     import_module(module)
     configure_mappers()
-    base.Base.metadata.sorted_tables  # raises where a foreign key leads to a table not loaded
-    for table in base.Base.metadata.tables.values():
+    Base.metadata.sorted_tables  # raises where a foreign key leads to a table not loaded
+    for table in Base.metadata.tables.values():
         [key.column for key in table.foreign_keys]
     os._exit(0)
 """

@@ -153,4 +153,4 @@ def test_a_slow_byte_does_not_prolong_the_time(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_threads_are_as_many_as_the_test_takes() -> None:
-    assert MANY > concurrency.RUNNING + concurrency.WAITING
+    assert MANY > concurrency.MAX_CONCURRENT + concurrency.MAX_DELAYED

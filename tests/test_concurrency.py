@@ -1,4 +1,4 @@
-"""Few requests run at once; who waits lets others run meanwhile."""
+"""Few requests run at once; waiting requests release their slot."""
 
 import io
 from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ NEW = "another long password"
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch, make_app: Callable[..., Flask]) -> Flask:
     """An application in which one request runs at once."""
-    monkeypatch.setattr(concurrency, "RUNNING", 1)
+    monkeypatch.setattr(concurrency, "MAX_CONCURRENT", 1)
     app = make_app()
     make_user(app)
     return app
@@ -63,7 +63,7 @@ def seen(
 def test_no_more_run_at_once(
     monkeypatch: pytest.MonkeyPatch, make_app: Callable[..., Flask]
 ) -> None:
-    monkeypatch.setattr(concurrency, "RUNNING", 2)
+    monkeypatch.setattr(concurrency, "MAX_CONCURRENT", 2)
     app, go, running = make_app(), Event(), Semaphore(0)
 
     @app.before_request
@@ -111,7 +111,7 @@ def test_who_is_limited_waits_and_lets_others_run(alone: Flask, seen: list[int])
     assert seen == [200] * statuses.count(429)
 
 
-def test_who_finds_a_crowd_waits_and_lets_others_run(
+def test_a_delayed_refusal_lets_others_run(
     alone: Flask, seen: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(passwords, "AT_ONCE", 0)
@@ -119,18 +119,18 @@ def test_who_finds_a_crowd_waits_and_lets_others_run(
     assert seen == [200]
 
 
-def test_without_a_place_to_wait_the_answer_comes_at_once(
+def test_without_a_delay_slot_the_refusal_comes_at_once(
     alone: Flask, seen: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken = BoundedSemaphore(1)
     taken.acquire()
-    monkeypatch.setattr(concurrency, "_to_wait", taken)
+    monkeypatch.setattr(concurrency, "_delay_slots", taken)
     monkeypatch.setattr(passwords, "AT_ONCE", 0)
     assert Browser(alone).sign_in().status == 503
     assert seen == []
 
 
-def test_the_wait_is_not_counted_as_slowness(
+def test_the_delay_is_not_counted_as_slowness(
     alone: Flask, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Clock:
@@ -140,7 +140,7 @@ def test_the_wait_is_not_counted_as_slowness(
             self.now += seconds
 
     clock = Clock()
-    monkeypatch.setattr(concurrency, "MOMENT", 1.0)
+    monkeypatch.setattr(concurrency, "REFUSAL_DELAY", 1.0)
     monkeypatch.setattr(concurrency, "sleep", clock.sleep)
     for module in (concurrency, access_log):
         monkeypatch.setattr(module, "perf_counter", lambda: clock.now)
@@ -288,16 +288,16 @@ def test_no_transaction_waits_for_a_check(
 ) -> None:
     settings = app.extensions["sso.settings"]
     app.extensions["sso.settings"] = replace(settings, sign_up="open")
-    held, passed_on = [], concurrency.passed_on
+    held, slot_released = [], concurrency.slot_released
 
     @contextmanager
     def watched() -> Iterator[None]:
         with app.app_context():
             held.append(db.engine.pool.checkedout())  # type: ignore[attr-defined]
-        with passed_on():
+        with slot_released():
             yield
 
-    monkeypatch.setattr(concurrency, "passed_on", watched)
+    monkeypatch.setattr(concurrency, "slot_released", watched)
     assert act(app, mailbox).endswith(end)
     assert held
     assert not any(held)

@@ -1,0 +1,13 @@
+"""Exceptions for operators: commands print their text instead of a traceback."""
+
+
+class OperatorError(Exception):
+    """A command cannot do what was asked; `str()` gives the reason and the remedy."""
+
+
+class SettingsError(Exception):
+    """The settings are invalid; `errors` holds one line for each problem, with its remedy."""
+
+    def __init__(self, errors: list[str]) -> None:
+        super().__init__("\n".join(errors))
+        self.errors = errors
