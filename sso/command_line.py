@@ -81,11 +81,11 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, tuple[str, str]]]] = {
                    "sso.cli.clients:delete"),
     }),
     "key": ("Signing keys: next, active, retired.", {
-        "list": ("List all signing keys, oldest first.", "sso.cli.signing_keys:list_"),
+        "list": ("List all signing keys, oldest first.", "sso.cli.keys:list_"),
         "rotate": ("Take the next keys into use, and publish new ones to come after them.",
-                   "sso.cli.signing_keys:rotate"),
+                   "sso.cli.keys:rotate"),
         "retire": ("Take a next key out of use before it is ever used, or a retired one off the "
-                   "key set at once.", "sso.cli.signing_keys:retire"),
+                   "key set at once.", "sso.cli.keys:retire"),
         "reencrypt": ("Encrypt with SSO_SECRET_KEY what SSO_SECRET_KEY_PREVIOUS encrypted, while "
                       "the service runs.", "sso.cli.reencryption:reencrypt"),
     }),
@@ -96,39 +96,39 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, tuple[str, str]]]] = {
         "update": ("Change what is given, and say what changed; a claim with an empty value is "
                    "removed.", "sso.cli.users:update"),
         "invite": ("Add a person, and mail a link with which they set their password.",
-                   "sso.cli.invitations:invite"),
+                   "sso.cli.users:invite"),
         "set-password": ("Give a person a new password; all sessions and tokens end.",
                          "sso.cli.user_access:set_password"),
         "disable": ("Shut a person out, at once; all sessions and tokens end.",
-                    "sso.cli.user_access:disable"),
+                    "sso.cli.users:disable"),
         "enable": ("Let a person in again; ended sessions stay ended.",
-                   "sso.cli.user_access:enable"),
+                   "sso.cli.users:enable"),
         "delete": ("Delete a person with sessions, tokens and consents.",
-                   "sso.cli.user_access:delete"),
+                   "sso.cli.users:delete"),
         "sessions": ("List the browsers on which a person is signed in.",
                      "sso.cli.user_access:list_sessions"),
         "sign-out": ("Sign a person out everywhere; tokens with offline_access go on, as after "
                      "any sign-out.", "sso.cli.user_access:sign_out"),
-        "factors": ("List a person's second factors.", "sso.cli.user_factors:list_factors"),
+        "factors": ("List a person's second factors.", "sso.cli.user_access:list_factors"),
         "reset-factors": ("Take all second factors away and end all sign-ins; the password alone "
-                          "signs in again.", "sso.cli.user_factors:reset_factors"),
+                          "signs in again.", "sso.cli.user_access:reset_factors"),
         "enrolment-link": ("Make a link that lets a person without access to mail set up the first "
-                           "second factor.", "sso.cli.user_factors:enrolment_link"),
+                           "second factor.", "sso.cli.user_access:enrolment_link"),
     }),
 }  # fmt: skip
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "apply": ("Make clients, users and their groups as FILE says, all or nothing.",
-              "sso.cli.declaring:apply_command"),
+              "sso.cli.apply:apply_command"),
     "backup": ("Write everything into FILE, an SQLite database, while the service goes on.",
-               "sso.cli.moving:backup_command"),
-    "db": ("Perform database migrations.", "sso.cli.migrations:group"),
+               "sso.cli.database:backup_command"),
+    "db": ("Perform database migrations.", "sso.cli.database:group"),
     "export": ("Write clients, users and their groups into FILE (TOML; mode 0600), or print them.",
-               "sso.cli.declaring:export_command"),
+               "sso.cli.declaration:export_command"),
     "purge": ("Delete what has expired and can no longer be asked about, while the service goes "
-              "on.", "sso.cli.purge:purge_command"),
+              "on.", "sso.cli.worker:purge_command"),
     "restore": ("Fill the database, which has to be empty, from FILE, with the same "
-                "SSO_SECRET_KEY.", "sso.cli.moving:restore_command"),
+                "SSO_SECRET_KEY.", "sso.cli.database:restore_command"),
     "worker": ("Deliver what waits in the outboxes, until told to stop. Run one on every node or "
                "more.", "sso.cli.worker:worker_command"),
 }  # fmt: skip
@@ -138,7 +138,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 settings_command = Lazy(
     "settings",
     "Show every setting, its value, where it came from, and every fault.",
-    "sso.cli.show_settings:settings_command",
+    "sso.cli.settings:settings_command",
 )
 demo_command = Lazy("demo", "Start everything from nothing: server, demo user, sample application.",
                     "sso.demo.command:demo_command")  # fmt: skip

@@ -27,11 +27,10 @@ from sso.audit import trail
 from sso.crypto import keys, passwords
 from sso.database import migrating
 from sso.extensions import db
-from sso.jobs.key_rotation import ensure_keys
 from sso.models import Base, User
 from sso.process import concurrency
 from tests.actors import Browser, RelyingParty
-from tests.factories import make_client, make_user
+from tests.factories import ensure_keys, make_client, make_user
 from tests.machines import Postgresql
 from tests.mailbox import Mailbox, MailServer, mail_server
 from tests.services import SECRET_KEY as SECRET_KEY

@@ -1,22 +1,29 @@
-"""Makes users and clients straight in the database."""
+"""Makes users and clients straight in the database, with no events in the audit trail."""
 
 from typing import Any
 
 from flask import Flask
 
-from sso.cli.registration import create_user, register_client
+from sso import audit
 from sso.extensions import db
-from sso.models import User
+from sso.models import Client, SigningKey, User
+from sso.services import accounts, clients, signing_keys
 from tests.actors import RelyingParty
 
 PASSWORD = "correct horse battery"
+_METADATA = {
+    "name": "client_name",
+    "auth_method": "token_endpoint_auth_method",
+    "id_token_alg": "id_token_signed_response_alg",
+}
 
 
 def make_user(app: Flask, email: str = "dana@example.com", **more: Any) -> User:
     """A user with the password `PASSWORD`, committed."""
     usual: dict[str, Any] = {"name": "Dana Demo", "password": PASSWORD, "email_verified": True}
     with app.app_context():
-        user = create_user(email=email, **(usual | more))
+        with audit.dry_run():
+            user = accounts.create(audit.SYSTEM, email=email, **(usual | more))
         db.session.commit()
         db.session.refresh(user)
         db.session.expunge(user)
@@ -30,3 +37,30 @@ def make_client(app: Flask, **more: Any) -> RelyingParty:
         client, secret = register_client(**more)
         db.session.commit()
         return RelyingParty(app, client.client_id, secret, more["redirect_uris"][0])
+
+
+def register_client(**given: Any) -> tuple[Client, str]:
+    """A client by its metadata and all else that is known of it; not committed."""
+    apart = ("client_id", "secret", "disabled")
+    more = {name: given.pop(name) for name in apart if name in given}
+    switches = {name: given.pop(name) for name in clients.SWITCHES if name in given}
+    metadata = {_METADATA.get(name, name): value for name, value in given.items()}
+    with audit.dry_run():
+        return clients.register(audit.SYSTEM, metadata, switches=switches, **more)
+
+
+def ensure_keys(secret_keys: Any) -> bool:
+    made = signing_keys.ensure(secret_keys)
+    db.session.commit()
+    return made
+
+
+def rotate(secret_keys: Any, force: bool = False) -> None:
+    signing_keys.rotate(audit.SYSTEM, secret_keys, force)
+    db.session.commit()
+
+
+def retire(kid: str, secret_keys: Any) -> SigningKey:
+    key = signing_keys.retire(audit.SYSTEM, kid, secret_keys)
+    db.session.commit()
+    return key

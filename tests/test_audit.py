@@ -122,7 +122,7 @@ def test_long_and_odd_text_is_cut(app: Flask) -> None:
 
 
 def test_who_acts(app: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
-    with app.app_context(), audit.acting_as("olga"):
+    with app.app_context(), audit.acting_as(audit.Actor("olga")):
         audit.event(Event.EXPORTED)
         db.session.commit()
     with app.app_context():

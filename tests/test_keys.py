@@ -13,10 +13,12 @@ from sso import context
 from sso.crypto import keys
 from sso.crypto.keys import ALGORITHMS, JWKS_MAX_AGE, KeyRing
 from sso.extensions import db
-from sso.jobs.key_rotation import RotationRefused, retire, rotate, rotate_aged
+from sso.jobs.worker import rotate_aged_keys
 from sso.models import KeyState, SigningKey
+from sso.services.signing_keys import RotationRefused
 from sso.store import signing_keys
 from tests.conftest import SECRET_KEY, Clock
+from tests.factories import retire, rotate
 
 
 @pytest.mark.parametrize("alg", keys.ALGORITHMS)
@@ -85,13 +87,13 @@ def test_rotation_by_age(clock: Clock, app: Flask) -> None:
         db.session.rollback()
         assert first is not None
         clock.move(days=89)
-        assert rotate_aged() == 0
+        assert rotate_aged_keys() == 0
         clock.move(days=2)
         retire_next("RS256")
-        assert rotate_aged() == 0  # a cached key set may lack the key that was just made
+        assert rotate_aged_keys() == 0  # a cached key set may lack the key that was just made
         clock.move(seconds=JWKS_MAX_AGE + 20)
-        assert rotate_aged() == len(ALGORITHMS)
-        assert rotate_aged() == 0
+        assert rotate_aged_keys() == len(ALGORITHMS)
+        assert rotate_aged_keys() == 0
         activated = in_state("RS256", KeyState.ACTIVE)
         assert activated is not None
         assert activated.kid != first.kid

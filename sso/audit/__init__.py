@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
-from typing import Any
+from functools import lru_cache, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from uuid import UUID
 
 from flask import current_app, has_app_context, has_request_context, request
@@ -28,7 +28,25 @@ from sso.observability.redaction import redact
 logger = logging.getLogger("sso.audit")
 
 EXTENSION = "sso.audit"
-_operator: ContextVar[str | None] = ContextVar("operator", default=None)
+
+
+@dataclass(frozen=True)
+class Actor:
+    """Who acts: an operator by name, or else a user (whom the event names) or the system.
+
+    `by`: the program that an operator uses, where that is more than one command.
+    """
+
+    operator: str | None = None
+    by: str | None = None
+
+
+USER = Actor()  # a person, for themselves
+SYSTEM = Actor()  # a job of the worker
+_actor: ContextVar[Actor] = ContextVar("actor", default=SYSTEM)
+_dry_run: ContextVar[bool] = ContextVar("dry_run", default=False)
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -65,6 +83,8 @@ def on_log_alone(name: Event, **fields: object) -> None:
 
 
 def _tell(name: Event, fields: Mapping[str, object], *, has_row: bool) -> None:
+    if _dry_run.get():
+        return
     counters.event(name)
     shown = {
         key: _in_full(value) if isinstance(value, Mapping) else clean(value, 200)
@@ -75,8 +95,10 @@ def _tell(name: Event, fields: Mapping[str, object], *, has_row: bool) -> None:
         environ = request.environ
         shown.setdefault("address", clean(environ.get("REMOTE_ADDR") or "", 45))
         shown.setdefault("browser", clean(environ.get("HTTP_USER_AGENT", ""), 200))
-    if operator := _operator.get():
-        shown.setdefault("operator", operator)
+    actor = _actor.get()
+    for key, value in (("operator", actor.operator), ("by", actor.by)):
+        if value:
+            shown.setdefault(key, value)
     text = _as_json(shown)
     logger.info("%s %s", name, text, extra={"event": name, "fields": shown})
     sink: Sink | None = current_app.extensions.get(EXTENSION) if has_app_context() else None
@@ -86,13 +108,41 @@ def _tell(name: Event, fields: Mapping[str, object], *, has_row: bool) -> None:
 
 
 @contextmanager
-def acting_as(operator: str | None) -> Iterator[None]:
-    """Name the operator of every event in the block; `None` is nobody."""
-    token = _operator.set(operator)
+def acting_as(actor: Actor) -> Iterator[None]:
+    """Name who acts in every event of the block."""
+    token = _actor.set(actor)
     try:
         yield
     finally:
-        _operator.reset(token)
+        _actor.reset(token)
+
+
+def acting(
+    function: Callable[Concatenate[Actor, Parameters], Result],
+) -> Callable[Concatenate[Actor, Parameters], Result]:
+    """A decorator for use cases: their first argument is named in every event of theirs."""
+
+    @wraps(function)
+    def run(actor: Actor, /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        with acting_as(actor):
+            return function(actor, *args, **kwargs)
+
+    return run
+
+
+@contextmanager
+def dry_run() -> Iterator[None]:
+    """Record nothing in the block: for changes that are going to be rolled back."""
+    token = _dry_run.set(True)
+    try:
+        yield
+    finally:
+        _dry_run.reset(token)
+
+
+def operator(by: str | None = None) -> Actor:
+    """The operator who runs this process at the command line."""
+    return Actor(system_user(), by)
 
 
 def system_user() -> str:

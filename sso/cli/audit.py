@@ -14,8 +14,9 @@ from sso.audit.events import Event
 from sso.cli.commands import Failure, Group, json_option
 from sso.cli.output import harmless, iso, print_json, print_line, print_table
 from sso.extensions import db
-from sso.jobs import audit_chain, audit_resealing, key_rotation
+from sso.jobs import audit_chain, audit_resealing
 from sso.models import AuditEvent
+from sso.services import signing_keys
 from sso.store import users
 
 group = Group("audit", help="Security events.")
@@ -97,7 +98,7 @@ def verify(head: str | None, as_json: bool) -> None:
         audit_resealing.is_due()
     except audit_chain.ChainBroken as error:
         db.session.rollback()
-        key_rotation.require_any_open(context.settings().secret_keys)
+        signing_keys.require_any_open(context.settings().secret_keys)
         problem = str(error)
     told = audit_chain.verify(seen)
     faults = told.faults or ([problem] if problem else [])

@@ -1,37 +1,38 @@
 """`flask client`: register applications and look after them."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
 import click
 
 from sso import audit, clock, context
-from sso.audit.events import Event
-from sso.cli import client_options, registration, updating, views
+from sso.cli import options
 from sso.cli.commands import Failure, Group, confirm, json_option, yes_option
-from sso.cli.differences import tell
-from sso.cli.output import print_json, print_line, print_record, print_table
-from sso.crypto import digests
+from sso.cli.output import iso, print_changes, print_json, print_line, print_record, print_table
 from sso.extensions import db
-from sso.models import Client
-from sso.store import clients, grants, logout_deliveries
+from sso.models import Client, Grant
+from sso.services import clients
+from sso.services.clients import SWITCHES
+from sso.store import clients as stored_clients
+from sso.store import grants, logout_deliveries
 
 group = Group("client", help="Applications that people sign in to.")
 _SHOWN_GRANTS = 50
-_SWITCHES = ("first_party", "require_pkce", "require_mfa")
 _client_id = click.argument("client_id", metavar="ID")
 
 
 @group.command("create")
-@client_options.create_options
+@options.create_options
 @json_option
-def create(as_json: bool, **options: Any) -> None:
+def create(as_json: bool, **given: Any) -> None:
     """Register an application; its secret is shown once."""
-    for name, option in (("name", "--name"), ("redirect_uris", "--redirect-uri")):
-        if not options[name]:
+    for name, option in (("client_name", "--name"), ("redirect_uris", "--redirect-uri")):
+        if not given[name]:
             raise click.UsageError(f"Missing option '{option}'.")
-    client, secret = registration.register_client(**client_options.given(options))
-    audit.event(Event.CLIENT_CREATED, client=client.client_id)
+    switches = options.switches(given)
+    client, secret = clients.register(audit.operator(), options.metadata(given), switches=switches)
     db.session.commit()
     _show_secret(client, secret, as_json)
     if not as_json and not client.require_pkce:
@@ -43,9 +44,9 @@ def create(as_json: bool, **options: Any) -> None:
 @json_option
 def list_(as_json: bool) -> None:
     """List all applications."""
-    found = clients.every()
+    found = stored_clients.every()
     if as_json:
-        print_json([views.client(client) for client in found])
+        print_json([view(client) for client in found])
     else:
         print_table(
             ("ID", "NAME", "FIRST PARTY", "DISABLED", "REGISTERED"),
@@ -63,16 +64,16 @@ def show(client_id: str, as_json: bool) -> None:
     """Show how an application is registered, and the newest of its live grants."""
     client = _find(client_id)
     count, newest = grants.live_at(client_id, limit=_SHOWN_GRANTS)
-    told = {
+    more = {
         "live_grants": count,
-        "newest_grants": [views.grant(grant) for grant in newest],
+        "newest_grants": [_grant(grant) for grant in newest],
         "logout_tokens_waiting": logout_deliveries.waiting_for(client_id),
     }
     if as_json:
-        print_json({**views.client(client), **told})
+        print_json({**view(client), **more})
         return
     _show(client, as_json)
-    print_record([(name, told[name]) for name in ("live_grants", "logout_tokens_waiting")])
+    print_record([(name, more[name]) for name in ("live_grants", "logout_tokens_waiting")])
     if newest:
         print_line()
         print_table(
@@ -83,25 +84,24 @@ def show(client_id: str, as_json: bool) -> None:
 
 @group.command("update")
 @_client_id
-@client_options.update_options
+@options.update_options
 @json_option
-def update(client_id: str, as_json: bool, **options: Any) -> None:
+def update(client_id: str, as_json: bool, **given: Any) -> None:
     """Change what is given, and say what changed."""
-    switches = {name: value for name in _SWITCHES if (value := options.pop(name)) is not None}
-    lists = client_options.edits(options)
-    metadata = client_options.metadata(options)
+    switches, lists = options.switches(given), options.edits(given)
+    metadata = options.metadata(given)
     if not (metadata or lists or switches):
         raise click.UsageError("There is nothing to change: give an option.")
-    try:
-        client, outcome = updating.update_client(client_id, metadata, lists, switches)
-    except LookupError:
-        raise _unknown(client_id) from None
+    with _known(client_id):
+        client, outcome = clients.change(
+            audit.operator(), client_id, metadata, lists=lists, switches=switches
+        )
     db.session.commit()
     if as_json:
-        print_json({**views.client(client), "changes": outcome.changes})
+        print_json({**view(client), "changes": outcome.changes})
     else:
         _show(client, as_json)
-    tell(outcome, as_json)
+    print_changes(outcome.changes, outcome.notes, as_json)
 
 
 @group.command("rotate-secret")
@@ -116,14 +116,13 @@ def update(client_id: str, as_json: bool, **options: Any) -> None:
 @json_option
 def rotate_secret(client_id: str, keep_old: int, as_json: bool) -> None:
     """Give an application a new secret, shown once."""
-    client = _locked(client_id)
-    secret = digests.make(digests.CLIENT_SECRET)
-    until = clock.now() + timedelta(hours=keep_old) if keep_old else None
-    clients.replace_secret(client, digests.digest(secret), until)
-    audit.event(Event.CLIENT_SECRET_ROTATED, client=client_id, old_until=until)
+    with _known(client_id):
+        client, secret = clients.rotate_secret(
+            audit.operator(), client_id, timedelta(hours=keep_old)
+        )
     db.session.commit()
     _show_secret(client, secret, as_json)
-    if until and not as_json:
+    if (until := client.previous_secret_expires_at) and not as_json:
         print_line(f"The old secret goes on until {until:%Y-%m-%d %H:%M} UTC.")
 
 
@@ -132,10 +131,8 @@ def rotate_secret(client_id: str, keep_old: int, as_json: bool) -> None:
 @json_option
 def disable(client_id: str, as_json: bool) -> None:
     """Shut an application out, at once; its tokens end."""
-    client = _locked(client_id)
-    client.disabled_at = client.disabled_at or clock.now()
-    grants.end_of_client(client.client_id, "client_disabled")
-    audit.event(Event.CLIENT_DISABLED, client=client_id)
+    with _known(client_id):
+        client = clients.disable(audit.operator(), client_id)
     db.session.commit()
     _show(client, as_json)
 
@@ -145,9 +142,8 @@ def disable(client_id: str, as_json: bool) -> None:
 @json_option
 def enable(client_id: str, as_json: bool) -> None:
     """Let an application in again; ended tokens stay ended."""
-    client = _locked(client_id)
-    client.disabled_at = None
-    audit.event(Event.CLIENT_ENABLED, client=client_id)
+    with _known(client_id):
+        client = clients.enable(audit.operator(), client_id)
     db.session.commit()
     _show(client, as_json)
 
@@ -160,11 +156,8 @@ def delete(client_id: str, yes: bool, as_json: bool) -> None:
     """Delete an application with its tokens and consents."""
     client = _find(client_id)
     confirm(f"Delete the application {client.name} ({client.client_id})?", yes)
-    if clients.lock_to_remove(client_id) is None:
-        raise _unknown(client_id)
-    grants.end_of_client(client.client_id, "client_deleted")
-    clients.remove(client)
-    audit.event(Event.CLIENT_DELETED, client=client_id)
+    with _known(client_id):
+        clients.delete(audit.operator(), client_id)
     db.session.commit()
     if as_json:
         print_json({"client_id": client_id, "deleted": True})
@@ -173,26 +166,42 @@ def delete(client_id: str, yes: bool, as_json: bool) -> None:
 
 
 def _find(client_id: str) -> Client:
-    client = clients.find(client_id)
-    if client is None:
-        raise _unknown(client_id)
-    return client
+    with _known(client_id):
+        if client := stored_clients.find(client_id):
+            return client
+        raise LookupError(client_id)
 
 
-def _locked(client_id: str) -> Client:
-    """To change it: the commands wait for each other, and codes are not issued meanwhile."""
-    client = clients.lock(client_id)
-    if client is None:
-        raise _unknown(client_id)
-    return client
+@contextmanager
+def _known(client_id: str) -> Iterator[None]:
+    try:
+        yield
+    except LookupError:
+        raise Failure(f"there is no client {client_id}; see: flask client list") from None
 
 
-def _unknown(client_id: str) -> Failure:
-    return Failure(f"there is no client {client_id}; see: flask client list")
+def view(client: Client) -> dict[str, Any]:
+    """What commands show of a client, by RFC 7591 names: never a secret or a digest."""
+    return {
+        "client_id": client.client_id,
+        "client_id_issued_at": clock.timestamp(client.created_at),
+        **client.client_metadata,
+        **{name: getattr(client, name) for name in SWITCHES},
+        "disabled": client.disabled_at is not None,
+    }
+
+
+def _grant(grant: Grant) -> dict[str, Any]:
+    return {
+        "user": grant.user.email,
+        "scope": grant.scope,
+        "sid": grant.sid,
+        "since": iso(grant.created_at),
+    }
 
 
 def _show(client: Client, as_json: bool) -> None:
-    shown = views.client(client)
+    shown = view(client)
     if as_json:
         print_json(shown)
     else:
@@ -201,14 +210,19 @@ def _show(client: Client, as_json: bool) -> None:
 
 
 def _show_secret(client: Client, secret: str, as_json: bool) -> None:
+    """The secret is shown this once (RFC 7591 §3.2.1)."""
     if as_json:
-        print_json(views.client_with_secret(client, secret))
+        shown = view(client)
+        print_json(
+            {
+                "client_id": shown.pop("client_id"),
+                "client_secret": secret,
+                "client_id_issued_at": shown.pop("client_id_issued_at"),
+                "client_secret_expires_at": 0,
+                **shown,
+            }
+        )
         return
-    print_record(
-        [
-            ("client_id", client.client_id),
-            ("client_secret", secret),
-            ("issuer", context.settings().issuer),
-        ]
-    )
+    issuer = context.settings().issuer
+    print_record([("client_id", client.client_id), ("client_secret", secret), ("issuer", issuer)])
     print_line("The secret is shown this once; keep it safe.")

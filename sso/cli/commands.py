@@ -1,6 +1,10 @@
-"""What all commands share: the options, confirmation, and errors as one line with exit code 1."""
+"""What commands share: options, questions, and errors as one line with exit code 1."""
 
+import os
 import sys
+import warnings
+from getpass import GetPassWarning
+from pathlib import Path
 from typing import Any
 
 import click
@@ -20,6 +24,9 @@ json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON value, for scripts."
 )
 yes_option = click.option("--yes", is_flag=True, help="Don't ask whether it is meant.")
+password_stdin_option = click.option(
+    "--password-stdin", is_flag=True, help="Read the password from one line of standard input."
+)
 
 
 class Failure(click.ClickException):
@@ -34,7 +41,7 @@ class Command(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            with audit.acting_as(audit.system_user()):
+            with audit.acting_as(audit.operator()):
                 return super().invoke(ctx)
         except OperatorError as error:
             db.session.rollback()
@@ -61,6 +68,63 @@ def confirm(question: str, yes: bool) -> None:
         raise Failure("this cannot be undone; add --yes to do it without being asked")
     if not click.confirm(harmless(question), err=True):
         raise Failure("nothing was changed")
+
+
+def ask_password(password_stdin: bool) -> str:
+    """The password: hidden from the terminal, or one line from standard input. Raises `Failure`.
+
+    Never from the command line, where every user of the machine can read it.
+    """
+    if password_stdin:
+        return _password_line()
+    with warnings.catch_warnings():
+        # Without a terminal getpass would warn and read the password visibly.
+        warnings.simplefilter("error", GetPassWarning)
+        try:
+            answer = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+        except GetPassWarning:
+            raise Failure("there is no terminal to ask on; use --password-stdin") from None
+    return str(answer)
+
+
+def _password_line() -> str:
+    raw: bytes = sys.stdin.buffer.readline() if sys.stdin else b""
+    try:
+        # The newline goes, and nothing else: spaces may be part of a password.
+        line = raw.decode("utf-8").removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError:
+        raise Failure("the password on standard input is not UTF-8") from None
+    if not line:
+        raise Failure("there is no password on standard input")
+    return line
+
+
+class BrokenReference(OperatorError):
+    """The reference leads nowhere; `str()` names it, never its value."""
+
+
+def resolve(reference: str) -> str:
+    """The value of `env:NAME` or `file:PATH`, by which a secret stays out of files and arguments.
+
+    Raises `BrokenReference`.
+    """
+    kind, _, name = reference.partition(":")
+    if kind == "env" and name:
+        value = os.environ.get(name, "")
+    elif kind == "file" and name:
+        try:
+            value = Path(name).read_text("utf-8", "surrogateescape").rstrip("\r\n")
+        except (OSError, ValueError):
+            raise BrokenReference(f"{reference}: the file cannot be read") from None
+    else:
+        raise BrokenReference("it is neither env:NAME nor file:PATH")
+    if not value:
+        raise BrokenReference(f"{reference}: it is empty or not there")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise BrokenReference(f"{reference}: it is not valid UTF-8") from None
+    return value
 
 
 def _database_words(error: SQLAlchemyError) -> str:

@@ -5,17 +5,27 @@ as `env:NAME` or `file:PATH`. What an entry leaves out stays as it is.
 """
 
 import json
+import os
 import re
+import secrets
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import click
 import tomli_w
+from flask.cli import with_appcontext
 
-from sso.cli.registration import RegistrationError
-from sso.models import Client, User
+from sso import audit
+from sso.audit.events import Event
+from sso.cli.commands import Command, Failure, json_option
+from sso.cli.output import print_json
+from sso.services import accounts, clients
+from sso.services.checks import RegistrationError
+from sso.store import clients as stored_clients
+from sso.store import users
 
 FORMAT = 1
 HEADER = """\
@@ -36,8 +46,6 @@ METADATA: Mapping[str, type] = {
     "id_token_claims": str,
     "groups": list,
 }
-# Metadata that no one chooses.
-FIXED = frozenset({"grant_types", "response_types"})
 _CLIENT: Mapping[str, type] = {
     "client_id": str, **METADATA, "first_party": bool, "require_pkce": bool, "require_mfa": bool,
     "disabled": bool, "secret": str,
@@ -51,40 +59,15 @@ _CLIENT_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._~-]{0,47}")
 _WORDS = {str: "a text", bool: "true or false", list: "a list", dict: "a table"}
 
 Entry = dict[str, Any]
+file_type = click.Path(path_type=Path, dir_okay=False)
 
 
-def of_client(row: Client) -> Entry:
-    """A client as the file has it."""
-    metadata = {k: v for k, v in row.client_metadata.items() if k not in FIXED}
-    return {
-        "client_id": row.client_id,
-        **metadata,
-        "first_party": row.first_party,
-        "require_pkce": row.require_pkce,
-        "require_mfa": row.require_mfa,
-        "disabled": row.disabled_at is not None,
-    }
-
-
-def of_user(row: User) -> Entry:
-    """A user as the file has it."""
-    return {
-        "id": str(row.id),
-        "email": row.email,
-        "name": row.name,
-        "email_verified": row.email_verified,
-        "groups": row.groups,
-        "disabled": row.disabled_at is not None,
-        "claims": row.claims,
-    }
-
-
-def document(clients: Iterable[Client], users: Iterable[User]) -> dict[str, Any]:
+def document() -> dict[str, Any]:
     """Everything that the file holds."""
     return {
         "format": FORMAT,
-        "clients": [of_client(row) for row in clients],
-        "users": [of_user(row) for row in users],
+        "clients": [clients.described(row) for row in stored_clients.every()],
+        "users": [accounts.described(row) for row in users.every()],
     }
 
 
@@ -92,10 +75,33 @@ def as_toml(content: Mapping[str, Any]) -> str:
     return HEADER + tomli_w.dumps(content)
 
 
+@click.command("export", cls=Command)
+@click.argument("path", metavar="[FILE]", type=file_type, required=False)
+@json_option
+@with_appcontext
+def export_command(path: Path | None, as_json: bool) -> None:
+    """Write clients, users and their groups into FILE (TOML; mode 0600), or print them.
+
+    No secret, password or digest is in it. With --json it is printed as JSON, which apply takes
+    too, from a file whose name ends in .json.
+    """
+    content = document()
+    audit.event(Event.EXPORTED, file=path)
+    if path:
+        try:
+            _write(path, as_toml(content))
+        except OSError as error:
+            raise Failure(f"{path} cannot be written: {error.strerror}") from None
+    if as_json:
+        print_json(content)
+    elif not path:
+        click.echo(as_toml(content), nl=False)
+
+
 def read(path: Path) -> dict[str, list[Entry]]:
     """The entries by kind; a kind that the file doesn't name is not there.
 
-    TOML, or JSON when the file's name ends so. Raises `RegistrationError` with every fault.
+    TOML, or JSON when the file's name ends so. Raises `RegistrationError` with every error.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -106,33 +112,33 @@ def read(path: Path) -> dict[str, list[Entry]]:
         raise RegistrationError([f"{path} cannot be understood: {error}"]) from None
     if not isinstance(found, dict) or found.pop("format", None) != FORMAT:
         raise RegistrationError([f"{path} has to begin with: format = {FORMAT}"])
-    faults = [f"there is no {name!r}" for name in found if name not in KINDS]
+    errors = [f"there is no {name!r}" for name in found if name not in KINDS]
     for kind in KINDS.keys() & found.keys():
-        faults += _faults_of_kind(kind, found[kind])
-    if faults:
-        raise RegistrationError(faults)
+        errors += _errors_of_kind(kind, found[kind])
+    if errors:
+        raise RegistrationError(errors)
     return found
 
 
-def _faults_of_kind(kind: str, entries: Any) -> list[str]:
+def _errors_of_kind(kind: str, entries: Any) -> list[str]:
     if not isinstance(entries, list) or not all(isinstance(one, dict) for one in entries):
         return [f"{kind} are not a list of tables"]
     types, key = KINDS[kind]
-    faults = []
+    errors = []
     seen: set[str] = set()
     for number, entry in enumerate(entries, 1):
         name = str(entry.get(key, "")).lower() if kind == "users" else str(entry.get(key, ""))
         label = f"{kind} {name or number}"
-        faults += [f"{label}: {fault}" for fault in _faults_of_entry(entry, types)]
+        errors += [f"{label}: {error}" for error in _errors_of_entry(entry, types)]
         if not name:
-            faults.append(f"{label}: {key} is missing")
+            errors.append(f"{label}: {key} is missing")
         elif name in seen:
-            faults.append(f"{label}: is there twice")
+            errors.append(f"{label}: is there twice")
         seen.add(name)
-    return faults
+    return errors
 
 
-def _faults_of_entry(entry: Entry, types: Mapping[str, type]) -> Iterable[str]:
+def _errors_of_entry(entry: Entry, types: Mapping[str, type]) -> Iterable[str]:
     for name, value in entry.items():
         if name not in types:
             yield f"{name!r} is unknown; known: {', '.join(types)}"
@@ -148,3 +154,15 @@ def _faults_of_entry(entry: Entry, types: Mapping[str, type]) -> Iterable[str]:
             UUID(user_id)
         except ValueError:
             yield "id is no UUID"
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all; it holds people's names and addresses."""
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)

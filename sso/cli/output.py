@@ -3,10 +3,14 @@
 import json
 import sys
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from sso.services.changes import Differences
 
 HIDDEN = "••••"
 _WIDEST = 48
@@ -54,6 +58,29 @@ def print_record(pairs: Iterable[tuple[str, object]]) -> None:
             print_line(f"{label:{width}}  {_cell(single)}".rstrip())
 
 
+def print_changes(changes: "Differences", notes: Iterable[str], as_json: bool) -> None:
+    """Print what changed; notes go to standard error, with --json, too."""
+    for note in notes:
+        click.echo(harmless(note), err=True)
+    if as_json:
+        return
+    print_line()
+    if not changes:
+        print_line("Nothing changed.")
+    for line in change_lines(changes):
+        print_line(line)
+
+
+def change_lines(changes: "Differences") -> Iterator[str]:
+    """A line for each value that came or went."""
+    for name, field in changes.items():
+        moved = [("added", one) for one in field.get("added", ())]
+        moved += [("removed", one) for one in field.get("removed", ())]
+        yield from (f"{name}: {verb} {one}" for verb, one in moved)
+        if not moved:
+            yield f"{name}: {_text(field['before'])} -> {_text(field['after'])}"
+
+
 def harmless(text: str) -> str:
     """Control, format and separator characters as escapes: a stored name can't drive a terminal."""
     return "".join(_escape(char) if _is_unsafe(char) else char for char in text)
@@ -95,3 +122,9 @@ def _width(text: str) -> int:
         else 1
         for char in text
     )
+
+
+def _text(value: Any) -> str:
+    if value is None or value in ("", [], {}):
+        return "-"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

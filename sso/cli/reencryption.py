@@ -1,4 +1,4 @@
-"""`flask key`, continued: encrypting with another secret key."""
+"""`flask key reencrypt`: another secret key for all that is encrypted."""
 
 import time
 from collections.abc import Callable
@@ -7,11 +7,12 @@ import click
 
 from sso import context
 from sso.cli.commands import Failure, json_option
+from sso.cli.keys import group
 from sso.cli.output import print_json, print_line, print_table
-from sso.cli.signing_keys import group
 from sso.extensions import db
-from sso.jobs import audit_chain, audit_resealing, key_rotation, reencryption
+from sso.jobs import audit_chain, audit_resealing, reencryption
 from sso.jobs.reencryption import Count
+from sso.services import signing_keys
 
 PAUSE = 0.02  # seconds between two batches, in which SQLite lets servers write
 SAY_EVERY = 5.0  # seconds
@@ -30,7 +31,7 @@ def reencrypt(over_faults: bool, as_json: bool) -> None:
     Signing keys, the secrets of authenticator apps, and the seals of the audit trail. It can be
     broken off and run again; when it ends with 0 everywhere, nothing needs the previous key.
     """
-    key_rotation.require_any_open(context.settings().secret_keys)
+    signing_keys.require_any_open(context.settings().secret_keys)
     report: dict[str, Count] = {
         "signing_keys": reencryption.reencrypt_signing_keys(),
         "totp_secrets": reencryption.reencrypt_totp_secrets(_progress("authenticator apps")),

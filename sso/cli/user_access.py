@@ -1,70 +1,31 @@
-"""`flask user`, continued: passwords, sessions, and who is let in."""
+"""`flask user`, continued: passwords, sessions and second factors."""
 
-from sso import audit, clock
-from sso.audit.events import Event
-from sso.cli import registration, views
-from sso.cli.commands import confirm, json_option, yes_option
-from sso.cli.new_password import ask, stdin_option
-from sso.cli.output import print_json, print_table
-from sso.cli.people import done, find_user, group, show_user, user_argument
+from datetime import timedelta
+from typing import Any
+
+import click
+
+from sso import audit, context
+from sso.cli.commands import ask_password, json_option, password_stdin_option
+from sso.cli.output import iso, print_json, print_line, print_table
+from sso.cli.people import done, find_user, group, user_argument
 from sso.extensions import db
-from sso.services import notifications, revocation
-from sso.store import sessions, users
+from sso.models import BrowserSession, Passkey, TotpSecret
+from sso.services import credentials, revocation
+from sso.store import factors, sessions
+from sso.store.factors import Factors
 
 
 @group.command("set-password")
 @user_argument
-@stdin_option
+@password_stdin_option
 @json_option
 def set_password(who: str, password_stdin: bool, as_json: bool) -> None:
     """Give a person a new password; all sessions and tokens end."""
     user = find_user(who)
-    registration.set_password(user, ask(password_stdin))
-    revocation.everything_of_user(user.id, "password_changed")
-    notifications.password_changed(user)
-    audit.event(Event.PASSWORD_SET, user=user.id)
+    credentials.set_password(audit.operator(), user, ask_password(password_stdin))
     db.session.commit()
     done(user, as_json, "the password is set", password_set=True)
-
-
-@group.command("disable")
-@user_argument
-@json_option
-def disable(who: str, as_json: bool) -> None:
-    """Shut a person out, at once; all sessions and tokens end."""
-    user = find_user(who)
-    user.disabled_at = user.disabled_at or clock.now()
-    revocation.everything_of_user(user.id, "user_disabled")
-    audit.event(Event.USER_DISABLED, user=user.id)
-    db.session.commit()
-    show_user(user, as_json)
-
-
-@group.command("enable")
-@user_argument
-@json_option
-def enable(who: str, as_json: bool) -> None:
-    """Let a person in again; ended sessions stay ended."""
-    user = find_user(who)
-    user.disabled_at = None
-    audit.event(Event.USER_ENABLED, user=user.id)
-    db.session.commit()
-    show_user(user, as_json)
-
-
-@group.command("delete")
-@user_argument
-@yes_option
-@json_option
-def delete(who: str, yes: bool, as_json: bool) -> None:
-    """Delete a person with sessions, tokens and consents."""
-    user = find_user(who)
-    confirm(f"Delete {user.email} ({user.id})?", yes)
-    revocation.everything_of_user(user.id, "user_deleted")
-    users.remove(user)
-    audit.event(Event.USER_DELETED, user=user.id)
-    db.session.commit()
-    done(user, as_json, "deleted", deleted=True)
 
 
 @group.command("sessions")
@@ -74,12 +35,26 @@ def list_sessions(who: str, as_json: bool) -> None:
     """List the browsers on which a person is signed in."""
     found = sessions.of_user(find_user(who).id)
     if as_json:
-        print_json([views.session(session) for session in found])
+        print_json([_session(session) for session in found])
     else:
         print_table(
             ("SESSION", "SIGNED IN", "LAST SEEN", "ADDRESS", "BROWSER"),
             [(s.id, s.auth_time, s.last_seen_at, s.address, s.browser) for s in found],
         )
+
+
+@group.command("factors")
+@user_argument
+@json_option
+def list_factors(who: str, as_json: bool) -> None:
+    """List a person's second factors."""
+    found = factors.of_user(find_user(who).id)
+    shown = _factors(found)
+    if as_json:
+        print_json({"factors": shown, "recovery_codes": found.recovery_codes})
+        return
+    print_table(("KIND", "NAME", "SINCE", "LAST USED"), [tuple(one.values()) for one in shown])
+    print_line(f"Recovery codes left: {found.recovery_codes}")
 
 
 @group.command("sign-out")
@@ -91,3 +66,70 @@ def sign_out(who: str, as_json: bool) -> None:
     count = revocation.sessions_of_user(user.id, "operator")
     db.session.commit()
     done(user, as_json, f"{count} sessions ended", sessions_ended=count)
+
+
+@group.command("reset-factors")
+@user_argument
+@json_option
+def reset_factors(who: str, as_json: bool) -> None:
+    """Take all second factors away and end all sign-ins; the password alone signs in again."""
+    user = find_user(who)
+    removed = credentials.reset_factors(audit.operator(), user)
+    db.session.commit()
+    done(user, as_json, f"second factors removed: {removed}", factors_removed=removed)
+
+
+@group.command("enrolment-link")
+@user_argument
+@click.option(
+    "--hours",
+    type=click.IntRange(1, 168),
+    default=1,
+    show_default=True,
+    help="How long the link works.",
+)
+@json_option
+def enrolment_link(who: str, hours: int, as_json: bool) -> None:
+    """Make a link that lets a person without access to mail set up the first second factor.
+
+    It works once, together with their password. Hand it over yourself: it stands for the code that
+    would be mailed.
+    """
+    user = find_user(who)
+    token, link = credentials.make_enrolment_link(audit.operator(), user, timedelta(hours=hours))
+    db.session.commit()
+    if as_json:
+        until = iso(token.expires_at)
+        print_json({"id": str(user.id), "email": user.email, "link": link, "until": until})
+    else:
+        print_line(link)
+    if context.settings().smtp_url is None:
+        click.echo("SSO_SMTP_URL is not set: the password alone is enough here.", err=True)
+
+
+def _session(session: BrowserSession) -> dict[str, Any]:
+    """A sign-in; `sid` is what identity tokens call it."""
+    return {
+        "sid": str(session.id),
+        "signed_in_at": iso(session.auth_time),
+        "last_seen_at": iso(session.last_seen_at),
+        "expires_at": iso(session.expires_at),
+        "address": session.address,
+        "browser": session.browser,
+    }
+
+
+def _factors(found: Factors) -> list[dict[str, Any]]:
+    """A user's second factors; recovery codes only by number."""
+    listed: list[tuple[str, Passkey | TotpSecret]] = [("passkey", one) for one in found.passkeys]
+    if found.totp:
+        listed.append(("totp", found.totp))
+    return [
+        {
+            "kind": kind,
+            "name": getattr(one, "name", None),
+            "since": iso(one.created_at),
+            "last_used_at": iso(one.last_used_at),
+        }
+        for kind, one in listed
+    ]

@@ -1,67 +1,74 @@
-"""`flask user`: people are added and changed. Their access is in `user_access`."""
+"""`flask user`, continued: create, invite, update, disable, enable, delete."""
 
+import json
+from collections.abc import Iterable
 from typing import Any
 
 import click
 
 from sso import audit
-from sso.audit.events import Event
-from sso.cli import claims as operator_claims
-from sso.cli import lists, registration, updating, views
-from sso.cli.commands import json_option
-from sso.cli.differences import tell
-from sso.cli.lists import ListOption
-from sso.cli.new_password import ask, stdin_option
-from sso.cli.output import print_json, print_record
-from sso.cli.people import find_user, group, show_user, unknown, user_argument
-from sso.cli.registration import RegistrationError
+from sso.cli.commands import (
+    Failure,
+    ask_password,
+    confirm,
+    json_option,
+    password_stdin_option,
+    yes_option,
+)
+from sso.cli.options import ListOption, with_options
+from sso.cli.output import print_changes, print_json, print_line, print_record
+from sso.cli.people import brief, done, find_user, group, show_user, unknown, user_argument, whole
 from sso.extensions import db
+from sso.services import accounts
+from sso.services.checks import ADDRESS, PHONE_VERIFIED
 
 _GROUPS = ListOption(
     "groups", "group", "groups", "GROUP", has_spaces=True, former=("--group", "--no-groups")
 )
+_email = click.option("--email", required=True)
+_name = click.option("--name", required=True, help="The name that applications see.")
 _groups = click.option("--group", "groups", multiple=True, help="A group. May be repeated.")
 _claims = click.option(
     "--claim",
     "claims",
     multiple=True,
     metavar="NAME=VALUE",
+    callback=lambda _ctx, _option, texts: _parsed(texts),
     help="A standard claim such as given_name or locale; address as JSON. May be repeated.",
 )
 
 
 @group.command("create")
-@click.option("--email", required=True)
-@click.option("--name", required=True, help="The name that applications see.")
-@stdin_option
+@_email
+@_name
+@password_stdin_option
 @click.option("--email-verified", is_flag=True, help="The address is known to be theirs.")
 @_groups
 @_claims
 @json_option
-def create(
-    email: str,
-    name: str,
-    password_stdin: bool,
-    email_verified: bool,
-    groups: tuple[str, ...],
-    claims: tuple[str, ...],
-    as_json: bool,
-) -> None:
+def create(as_json: bool, password_stdin: bool, **given: Any) -> None:
     """Add a person; asks for the password."""
-    user = registration.create_user(
-        email=email,
-        name=name,
-        email_verified=email_verified,
-        groups=groups,
-        claims=_parsed(claims),
-        password=ask(password_stdin),
-    )
-    audit.event(Event.USER_CREATED, user=user.id)
+    user = accounts.create(audit.operator(), password=ask_password(password_stdin), **given)
     db.session.commit()
     if as_json:
-        print_json(views.user(user))
+        print_json(brief(user))
     else:
-        print_record(views.user(user).items())
+        print_record(brief(user).items())
+
+
+@group.command("invite")
+@_email
+@_name
+@_groups
+@json_option
+def invite(as_json: bool, **given: Any) -> None:
+    """Add a person, and mail a link with which they set their password."""
+    user = accounts.invite(audit.operator(), **given)
+    db.session.commit()
+    if as_json:
+        print_json(brief(user))
+    else:
+        print_line(f"{user.email} ({user.id}): invited; flask worker sends the mail.")
 
 
 @group.command("update")
@@ -71,31 +78,85 @@ def create(
 )
 @click.option("--name")
 @click.option("--email-verified/--no-email-verified", default=None)
-@lists.with_options(_GROUPS)
+@with_options(_GROUPS)
 @_claims
 @json_option
-def update(who: str, claims: tuple[str, ...], as_json: bool, **options: Any) -> None:
+def update(who: str, as_json: bool, **options: Any) -> None:
     """Change what is given, and say what changed; a claim with an empty value is removed."""
-    groups = _GROUPS.edit(options)
-    wanted = {name: value for name, value in options.items() if value is not None}
-    if not (wanted or groups or claims):
+    options["memberships"] = _GROUPS.edit(options)
+    wanted = {name: value for name, value in options.items() if value not in (None, {})}
+    if not wanted:
         raise click.UsageError("There is nothing to change: give an option.")
     try:
-        user, outcome = updating.update_user(
-            find_user(who).id, groups=groups, claims=_parsed(claims), **wanted
-        )
+        user, outcome = accounts.update(audit.operator(), find_user(who).id, **wanted)
     except LookupError:  # deleted at this moment
         raise unknown(who) from None
     db.session.commit()
     if as_json:
-        print_json({**views.whole_user(user), "changes": outcome.changes})
+        print_json({**whole(user), "changes": outcome.changes})
     else:
         show_user(user, as_json)
-    tell(outcome, as_json)
+    print_changes(outcome.changes, outcome.notes, as_json)
 
 
-def _parsed(texts: tuple[str, ...]) -> dict[str, Any]:
-    found, faults = operator_claims.parse(texts)
-    if faults:
-        raise RegistrationError(faults)
+@group.command("disable")
+@user_argument
+@json_option
+def disable(who: str, as_json: bool) -> None:
+    """Shut a person out, at once; all sessions and tokens end."""
+    user = find_user(who)
+    accounts.disable(audit.operator(), user)
+    db.session.commit()
+    show_user(user, as_json)
+
+
+@group.command("enable")
+@user_argument
+@json_option
+def enable(who: str, as_json: bool) -> None:
+    """Let a person in again; ended sessions stay ended."""
+    user = find_user(who)
+    accounts.enable(audit.operator(), user)
+    db.session.commit()
+    show_user(user, as_json)
+
+
+@group.command("delete")
+@user_argument
+@yes_option
+@json_option
+def delete(who: str, yes: bool, as_json: bool) -> None:
+    """Delete a person with sessions, tokens and consents."""
+    user = find_user(who)
+    confirm(f"Delete {user.email} ({user.id})?", yes)
+    accounts.delete(audit.operator(), user)
+    db.session.commit()
+    done(user, as_json, "deleted", deleted=True)
+
+
+def _parsed(texts: Iterable[str]) -> dict[str, Any]:
+    """Claims by name, `None` where the value is empty."""
+    found: dict[str, Any] = {}
+    errors = []
+    for text in texts:
+        name, separator, value = text.partition("=")
+        if not separator:
+            errors.append(f"the claim {text!r} is not NAME=VALUE")
+        elif name in found:
+            errors.append(f"the claim {name!r} is given twice")
+        else:
+            found[name] = _typed(name, value) if value else None
+    if errors:
+        raise Failure("; ".join(errors))
     return found
+
+
+def _typed(name: str, value: str) -> Any:
+    if name == ADDRESS:
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            return value  # `checks` says that it is no JSON object
+    if name == PHONE_VERIFIED:
+        return {"true": True, "false": False}.get(value, value)
+    return value

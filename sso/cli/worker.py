@@ -1,6 +1,7 @@
-"""`flask worker`: the work beside requests."""
+"""`flask worker` and `flask purge`: the work beside requests."""
 
 import logging
+from datetime import timedelta
 from threading import Event
 
 import click
@@ -9,10 +10,10 @@ from flask.cli import with_appcontext
 
 from sso import context, create_app
 from sso.cli.commands import Command, Failure, json_option
-from sso.cli.output import print_json, print_line
+from sso.cli.output import print_json, print_line, print_table
 from sso.config import smtp
 from sso.database import readiness
-from sso.jobs import worker
+from sso.jobs import audit_chain, purge, worker
 from sso.process import stop_signals
 
 logger = logging.getLogger("sso.start")
@@ -51,3 +52,29 @@ def _where_mail_goes(app: Flask) -> str:
     if url is None:
         return "no mail server is configured: mail is written to the log"
     return f"mail goes to {smtp.parse(url).host}"
+
+
+@click.command("purge", cls=Command)
+@click.option(
+    "--audit-days",
+    type=click.IntRange(1),
+    help="Days for which audit events are kept, instead of SSO_AUDIT_LIFETIME.",
+)
+@click.option(
+    "--over-faults",
+    is_flag=True,
+    help="Cut old audit events off although they were tampered with; see flask audit verify first.",
+)
+@json_option
+@with_appcontext
+def purge_command(audit_days: int | None, over_faults: bool, as_json: bool) -> None:
+    """Delete what has expired and can no longer be asked about, while the service goes on."""
+    counts = purge.purge()
+    audit_chain.seal()
+    lifetime = timedelta(seconds=context.settings().audit_lifetime)
+    keep = timedelta(days=audit_days) if audit_days else lifetime
+    counts["audit_events"] = sum(iter(lambda: audit_chain.purge(keep, over_faults=over_faults), 0))
+    if as_json:
+        print_json(counts)
+    else:
+        print_table(("TABLE", "DELETED"), list(counts.items()))

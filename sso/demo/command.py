@@ -20,15 +20,15 @@ import click
 from flask import Flask
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
-from sso import ROOT, create_app
-from sso.cli.registration import create_user, register_client, set_password
+from sso import ROOT, audit, create_app
 from sso.database import migrating
 from sso.demo.application import create_sample_application
 from sso.extensions import db
 from sso.jobs import worker
-from sso.jobs.key_rotation import ensure_keys
 from sso.process import stop_signals
-from sso.store import clients, users
+from sso.services import accounts, clients, credentials, signing_keys
+from sso.store import clients as stored_clients
+from sso.store import users
 
 # Browsers allow passkeys on this name, and on no bare address.
 HOST = "localhost"
@@ -117,21 +117,28 @@ def _prepare(server: Flask, redirect_uri: str) -> tuple[str, str, str]:
     password = "-".join(secrets.token_hex(2) for _ in range(4))
     with server.app_context():
         migrating.upgrade()
-        ensure_keys(server.config["SECRET_KEY"])
+        signing_keys.ensure(server.config["SECRET_KEY"])
         user = users.find_by_email(EMAIL)
         if user is None:
-            create_user(email=EMAIL, name="Dana Demo", password=password, email_verified=True)
+            accounts.create(
+                audit.SYSTEM,
+                email=EMAIL,
+                name="Dana Demo",
+                password=password,
+                email_verified=True,
+            )
         else:
-            set_password(user, password)
-        for old in clients.every():
-            clients.remove(old)
+            credentials.set_password(audit.SYSTEM, user, password)
+        for old in stored_clients.every():
+            clients.delete(audit.SYSTEM, old.client_id)
         home = redirect_uri.removesuffix("callback")
-        client, secret = register_client(
-            name="Sample application",
-            redirect_uris=[redirect_uri],
-            post_logout_redirect_uris=[home],
-            backchannel_logout_uri=f"{home}backchannel-logout",
-        )
+        metadata = {
+            "client_name": "Sample application",
+            "redirect_uris": [redirect_uri],
+            "post_logout_redirect_uris": [home],
+            "backchannel_logout_uri": f"{home}backchannel-logout",
+        }
+        client, secret = clients.register(audit.SYSTEM, metadata)
         db.session.commit()
         return client.client_id, secret, password
 

@@ -61,7 +61,7 @@ def examine(environ: Mapping[str, str]) -> Iterator[Finding]:
         ("tls", public_address.tls),
         ("discovery", public_address.metadata),
     )
-    with app.app_context(), audit.acting_as(audit.system_user()):
+    with app.app_context(), audit.acting_as(audit.operator()):
         healthy = True
         try:
             for name, check in checks:

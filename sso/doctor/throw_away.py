@@ -8,11 +8,10 @@ from datetime import timedelta
 from uuid import UUID
 
 from sso import audit, clock
-from sso.audit.events import Event
-from sso.cli.registration import create_user, register_client
 from sso.extensions import db
-from sso.services import revocation
-from sso.store import clients, grants, sessions, users
+from sso.services import accounts, clients
+from sso.store import clients as stored_clients
+from sso.store import sessions, users
 
 # RFC 2606 §2: nobody's domain, so that no mail and no redirect ever reaches anyone.
 DOMAIN = "sso-doctor.example"
@@ -37,12 +36,12 @@ def patient() -> Iterator[Patient]:
     """Make a user and a client; delete them with all that they led to, whatever happens."""
     _remove_left_behind()
     name, password = f"doctor-{secrets.token_hex(8)}", secrets.token_urlsafe(24)
-    user = create_user(
-        email=f"{name}@{DOMAIN}", name="Doctor", password=password, email_verified=True
+    actor, email = audit.operator(by="doctor"), f"{name}@{DOMAIN}"
+    user = accounts.create(
+        actor, email=email, name="Doctor", password=password, email_verified=True
     )
-    client, client_secret = register_client(name=f"flask {name}", redirect_uris=[CALLBACK])
-    audit.event(Event.USER_CREATED, user=user.id, by="doctor")
-    audit.event(Event.CLIENT_CREATED, client=client.client_id, by="doctor")
+    metadata = {"client_name": f"flask {name}", "redirect_uris": [CALLBACK]}
+    client, client_secret = clients.register(actor, metadata)
     db.session.commit()
     try:
         yield Patient(user.id, user.email, password, client.client_id, client_secret)
@@ -63,20 +62,16 @@ def _remove_left_behind() -> None:
     for user in users.every():
         if user.email.endswith(f"@{DOMAIN}") and user.created_at < before:
             _remove(user.id, None)
-    for client in clients.every():
+    for client in stored_clients.every():
         if client.redirect_uris == [CALLBACK] and client.created_at < before:
             _remove(None, client.client_id)
 
 
 def _remove(user_id: UUID | None, client_id: str | None) -> None:
-    client = clients.lock_to_remove(client_id) if client_id else None  # before the user
-    user = users.find(user_id) if user_id else None
-    if user:
-        revocation.everything_of_user(user.id, "user_deleted")
-        users.remove(user)
-        audit.event(Event.USER_DELETED, user=user.id, by="doctor")
+    actor = audit.operator(by="doctor")
+    client = stored_clients.lock_to_remove(client_id) if client_id else None  # before the user
+    if user_id and (user := users.find(user_id)):
+        accounts.delete(actor, user)
     if client:
-        grants.end_of_client(client.client_id, "client_deleted")
-        clients.remove(client)
-        audit.event(Event.CLIENT_DELETED, client=client.client_id, by="doctor")
+        clients.delete(actor, client.client_id)
     db.session.commit()

@@ -16,7 +16,7 @@ from sso.flow.claim_words import CLAIM_WORDS
 from sso.i18n import N_
 from sso.mfa import policy
 from sso.ratelimit import device_cookie, limiting
-from sso.services import notifications, revocation
+from sso.services import consents, credentials, revocation
 from sso.store import grants, sessions, users
 from sso.store.sessions import CurrentSession
 from sso.web import browser_session, i18n, user_agents
@@ -106,7 +106,7 @@ def _end_all(visit: CurrentSession, _: ChangePasswordForm) -> str:
 
 def _withdraw(visit: CurrentSession, _: ChangePasswordForm) -> str:
     client_id = request.form.get("client", "").replace("\0", "")[:48]
-    revocation.consent(visit.user.id, client_id)
+    consents.withdraw(audit.USER, visit.user.id, client_id)
     return "withdrawn"
 
 
@@ -131,10 +131,9 @@ def _change_password(visit: CurrentSession, form: ChangePasswordForm) -> str | N
     if policy.lock(visit) is None or policy.lacks_second_factor(visit):
         db.session.rollback()
         return "ended"  # the way leads to the sign-in page, or back to this one
-    visit.user.password_hash = fresh
-    browser_session.end_others(visit, "password_changed", grants=True)
-    notifications.password_changed(visit.user)
-    audit.event(Event.PASSWORD_CHANGED, user=visit.user.id)
+    credentials.change_password(audit.USER, visit.user, fresh, keep=visit.session.id)
+    device_cookie.remember(visit.user)
+    browser_session.renew(visit)
     return "password"
 
 

@@ -12,7 +12,7 @@ from sso.extensions import db
 from sso.i18n import N_
 from sso.mfa import policy
 from sso.ratelimit import limiting
-from sso.services import notifications
+from sso.services import credentials
 from sso.store.sessions import CurrentSession
 from sso.web import browser_session
 
@@ -61,8 +61,7 @@ def account_email() -> Response:
 def _verify_again(visit: CurrentSession) -> str:
     limiting.spend(limiting.VERIFICATION, visit.user.email)
     if not visit.user.email_verified:
-        notifications.verify(visit.user)
-        audit.event(Event.VERIFICATION_ASKED, user=visit.user.id)
+        credentials.request_verification(audit.USER, visit.user)
     return "again"
 
 
@@ -82,6 +81,5 @@ def _change(visit: CurrentSession, form: ChangeEmailForm) -> str | None:
     if policy.lock(visit) is None or policy.lacks_second_factor(visit):
         return "ended"  # meanwhile; the way leads to the sign-in page, or back to this one
     limiting.spend(limiting.VERIFICATION, address)
-    notifications.email_change_asked(user, address)
-    audit.event(Event.EMAIL_CHANGE_ASKED, user=user.id, address=request.remote_addr)
+    credentials.request_email_change(audit.USER, user, address)
     return "asked"

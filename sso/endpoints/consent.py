@@ -6,14 +6,15 @@ from urllib.parse import urlsplit
 from flask import make_response, render_template, request, url_for
 from werkzeug.wrappers import Response
 
+from sso import audit
 from sso.audit.events import Event
 from sso.endpoints import authorize
 from sso.endpoints.forms import DecisionForm
 from sso.extensions import db
 from sso.flow import decision, scopes
 from sso.models import User
-from sso.ratelimit import own_events, refusals
-from sso.store import consents
+from sso.ratelimit import refusals
+from sso.services import consents
 from sso.store.sessions import CurrentSession, Presence
 from sso.web import browser_session
 from sso.web.pending_request import PendingRequest, sign
@@ -108,13 +109,12 @@ def _decided(
         offered = step.scopes & _offered(step)
         declined = _unticked(offered) - scopes.NEEDED
         allowed = sorted((offered | step.scopes & scopes.NEEDED) - declined)
-        given_at = consents.remember(visit.user.id, client_id, allowed, sorted(declined))
-        own_events.tell(
-            Event.CONSENT_GIVEN, visit.user.id, client=client_id, scope=" ".join(allowed)
+        given_at = consents.remember(
+            audit.USER, visit.user.id, client_id, allowed, sorted(declined)
         )
         db.session.commit()
         return authorize.resume(replace(waiting, consented_at=given_at))
-    own_events.tell(Event.CONSENT_DENIED, visit.user.id, client=client_id)
+    consents.deny(audit.USER, visit.user.id, client_id)
     return authorize.resume(replace(waiting, denied=True))
 
 

@@ -4,8 +4,7 @@ from flask import make_response, redirect, render_template, request
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
-from sso import audit, clock
-from sso.audit.events import Event
+from sso import audit
 from sso.endpoints import authorize
 from sso.endpoints.forms import DecisionForm
 from sso.endpoints.redirects import confirm_first, step
@@ -14,7 +13,7 @@ from sso.i18n import N_
 from sso.mfa import policy
 from sso.process import concurrency
 from sso.ratelimit import limiting
-from sso.services import emailed_code, notifications
+from sso.services import emailed_code
 from sso.store import factors
 from sso.store.sessions import CurrentSession
 from sso.web import browser_session
@@ -43,11 +42,10 @@ def _send(visit: CurrentSession) -> Response:
     limiting.spend(limiting.VERIFICATION, visit.user.email)
     if not policy.email_settled(visit.user):
         return _page(visit)
-    if not notifications.enrolment_code_asked(visit.user, visit.session):
-        db.session.commit()  # what is told
-        return _page(visit, TOO_MANY)
-    audit.event(Event.ENROLMENT_CODE_ASKED, user=visit.user.id)
+    is_sent = emailed_code.request(audit.USER, visit.user, visit.session)
     db.session.commit()
+    if not is_sent:
+        return _page(visit, TOO_MANY)
     return redirect(step("pages.factor_code", sent="1"), 303)
 
 
@@ -60,22 +58,15 @@ def _take(visit: CurrentSession) -> Response:
     locked = policy.lock(visit)
     if locked is None or not policy.email_settled(locked.user):
         return confirm_first("factor_code")
-    right = emailed_code.accept(locked.user, locked.session.id, request.form.get("code", ""))
-    if not right:
-        audit.event(Event.ENROLMENT_CODE_FAILED, user=locked.user.id)
+    typed = request.form.get("code", "")
+    if not emailed_code.accept(audit.USER, locked.user, locked.session.id, typed):
         db.session.commit()  # the try counts
         attempt.failed()
         return _page(locked, WRONG)
     attempt.passed()
-    allow(locked, "email")
+    emailed_code.allow_enrolment(audit.USER, locked.user, locked.session, "email")
     db.session.commit()
     return redirect(step("pages.factors"), 303)
-
-
-def allow(visit: CurrentSession, method: str) -> None:
-    """Let this session add the first factor, for a while. Does not commit."""
-    visit.session.enrolment_allowed_at = clock.now()
-    audit.event(Event.ENROLMENT_ALLOWED, user=visit.user.id, sid=visit.session.id, method=method)
 
 
 def _page(visit: CurrentSession, error: str | None = None, wait: int = 0) -> Response:

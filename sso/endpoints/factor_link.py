@@ -4,11 +4,11 @@ from flask import make_response, redirect, render_template, request, url_for
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
-from sso.endpoints.factor_code import allow
+from sso import audit
 from sso.endpoints.forms import DecisionForm
 from sso.extensions import db
 from sso.mfa import policy
-from sso.services import mail_links
+from sso.services import emailed_code, mail_links
 from sso.web import browser_session, errors
 
 
@@ -29,7 +29,7 @@ def factor_link() -> Response:
         if not mail_links.use(found[0], locked.user):
             db.session.rollback()
             return _dead()
-        allow(locked, "link")
+        emailed_code.allow_enrolment(audit.USER, locked.user, locked.session, "link")
         db.session.commit()
         return redirect(url_for("pages.factors"), 303)
     html = render_template(

@@ -5,12 +5,11 @@ from flask_babel import gettext
 from werkzeug.wrappers import Response
 
 from sso import audit
-from sso.audit.events import Event
 from sso.endpoints import mail_pages
 from sso.endpoints.mail_forms import AddressForm
 from sso.extensions import db
 from sso.ratelimit import limiting
-from sso.services import notifications
+from sso.services import credentials
 
 
 def forgotten_password() -> Response:
@@ -20,8 +19,7 @@ def forgotten_password() -> Response:
     form = AddressForm()
     if request.method == "POST" and form.validate():
         limiting.spend(limiting.PASSWORD_RESET, form.email.data or "")
-        notifications.reset_asked(form.email.data or "")
-        audit.event(Event.RESET_ASKED, address=request.remote_addr)
+        credentials.request_password_reset(audit.USER, form.email.data or "")
         db.session.commit()
         mail_pages.keep_waiting()
         return redirect(url_for("pages.forgotten_password", sent=1), 303)

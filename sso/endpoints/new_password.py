@@ -4,13 +4,12 @@ from flask import make_response, render_template, request
 from werkzeug.wrappers import Response
 
 from sso import audit
-from sso.audit.events import Event
 from sso.crypto import passwords
 from sso.endpoints import mail_pages
 from sso.endpoints.mail_forms import NewPasswordForm
 from sso.extensions import db
 from sso.ratelimit import device_cookie
-from sso.services import mail_links, notifications, revocation
+from sso.services import credentials, mail_links
 from sso.store import factors
 
 _PURPOSES = (mail_links.RESET, mail_links.INVITE)
@@ -39,21 +38,12 @@ def new_password() -> Response:
 
 
 def _set(secret: str, password_hash: str) -> Response:
-    token, user = mail_links.find(secret, *_PURPOSES) or (None, None)
-    if token is None or user is None or not mail_links.use(token, user):
+    token, user = mail_links.redeem(secret, *_PURPOSES) or (None, None)
+    if token is None or user is None:
         db.session.rollback()
         return mail_pages.dead_link()
-    was_known, had_password = device_cookie.knows(user), user.password_hash is not None
-    user.password_hash = password_hash
-    user.email_verified = True  # the link came through this very address
-    revocation.everything_of_user(user.id, "password_reset")
-    if had_password or token.purpose == mail_links.RESET:
-        notifications.password_changed(user)
-    audit.event(
-        Event.PASSWORD_RESET if token.purpose == mail_links.RESET else Event.INVITATION_ACCEPTED,
-        user=user.id,
-        address=request.remote_addr,
-    )
+    was_known = device_cookie.knows(user)
+    credentials.reset_password(audit.USER, user, password_hash, token.purpose)
     db.session.commit()
     # No browser is known any more. This one must not be shut out by strangers who guess; but where
     # it has never shown a factor, it is known at the password alone.

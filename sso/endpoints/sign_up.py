@@ -6,21 +6,18 @@ no table of users, and the page never tells whether an address is known.
 
 from flask import abort, make_response, redirect, render_template, request, url_for
 from flask_babel import gettext
-from sqlalchemy.exc import IntegrityError
 from werkzeug.wrappers import Response
 
 from sso import audit, context
-from sso.audit.events import Event
 from sso.config import email_addresses
 from sso.crypto import passwords
 from sso.endpoints import mail_pages
 from sso.endpoints.mail_forms import NewAccountForm, SignUpForm
 from sso.extensions import db
 from sso.i18n import N_
-from sso.models import User
 from sso.ratelimit import device_cookie, limiting
-from sso.services import mail_links, notifications
-from sso.store import mail_tokens, users
+from sso.services import accounts, mail_links
+from sso.services.checks import RegistrationError
 
 
 def sign_up() -> Response:
@@ -35,8 +32,7 @@ def sign_up() -> Response:
         address = form.email.data or ""
         if _may(address):
             limiting.spend(limiting.SIGN_UP, address)
-            notifications.sign_up_asked(address)
-            audit.event(Event.SIGN_UP_ASKED, address=request.remote_addr)
+            accounts.request_sign_up(audit.USER, address)
             db.session.commit()
             mail_pages.keep_waiting()
             return redirect(url_for("pages.sign_up", sent=1), 303)
@@ -81,21 +77,17 @@ def _may(address: str) -> bool:
 
 
 def _make(secret: str, form: NewAccountForm, password_hash: str) -> Response:
-    token, _ = mail_links.find(secret, mail_links.SIGN_UP) or (None, None)
+    token, _ = mail_links.redeem(secret, mail_links.SIGN_UP) or (None, None)
     try:
-        if token is None or not mail_tokens.use(token):
+        if token is None:
             raise LookupError
-        user = User(
-            email=token.address,
-            email_verified=True,
-            name=form.name.data,
-            password_hash=password_hash,
+        name = form.name.data or ""
+        user = accounts.sign_up(
+            audit.USER, email=token.address, name=name, password_hash=password_hash
         )
-        users.add(user)
-    except (LookupError, IntegrityError):  # used by another request, or the address is taken
+    except (LookupError, RegistrationError):  # used meanwhile, or the address is taken
         db.session.rollback()
         return mail_pages.dead_link("pages.sign_up")
-    audit.event(Event.SIGNED_UP, user=user.id, address=request.remote_addr)
     db.session.commit()
     device_cookie.remember(user)
     return mail_pages.to_sign_in("signed_up")

@@ -5,14 +5,13 @@ from flask_babel import gettext
 from sqlalchemy.exc import IntegrityError
 from werkzeug.wrappers import Response
 
-from sso import audit, clock
-from sso.audit.events import Event
+from sso import audit
 from sso.endpoints import mail_pages
 from sso.endpoints.forms import DecisionForm
 from sso.extensions import db
 from sso.mfa import policy
-from sso.models import MailToken, User
-from sso.services import mail_links, notifications
+from sso.models import User
+from sso.services import credentials, mail_links
 from sso.web import browser_session, errors
 
 _PURPOSES = (mail_links.VERIFY, mail_links.CHANGE_EMAIL)
@@ -30,10 +29,12 @@ def verify_email() -> Response:
         return first
     if request.method == "POST" and DecisionForm().validate():
         try:
-            verified = mail_links.use(token, user) and _verify(token, user)
-        except IntegrityError:  # somebody else has the address by now
-            verified = False
-        if not verified:
+            if not mail_links.use(token, user):
+                raise LookupError
+            if token.address != user.email:
+                credentials.change_email(audit.USER, user, token.address)
+            credentials.verify_email(audit.USER, user)
+        except (LookupError, IntegrityError):  # used meanwhile, or another user has the address
             db.session.rollback()
             return mail_pages.dead_link("pages.account_email")
         db.session.commit()
@@ -87,14 +88,3 @@ def _page(address: str | None) -> Response:
         account_url=url_for("pages.account"),
     )
     return make_response(html)
-
-
-def _verify(token: MailToken, user: User) -> bool:
-    before, user.email, user.email_verified = user.email, token.address, True
-    db.session.flush()
-    if before != user.email:
-        user.email_changed_at = clock.now()
-        notifications.email_changed(user, before)
-        audit.event(Event.EMAIL_CHANGED, user=user.id, address=request.remote_addr)
-    audit.event(Event.EMAIL_VERIFIED, user=user.id, address=request.remote_addr)
-    return True

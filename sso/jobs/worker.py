@@ -3,17 +3,20 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from threading import Event, Thread
 
 from flask import Flask
 from sqlalchemy.exc import SQLAlchemyError
 
-from sso import audit, database
+from sso import audit, clock, context, database
 from sso.crypto import keys
 from sso.database import database_faults
 from sso.extensions import db
-from sso.jobs import audit_chain, key_rotation, logout_delivery, mail_delivery, purge
+from sso.jobs import audit_chain, logout_delivery, mail_delivery, purge
+from sso.services import signing_keys
 from sso.store import heartbeats
+from sso.store import signing_keys as stored_keys
 
 logger = logging.getLogger("sso.jobs")
 
@@ -34,13 +37,31 @@ def heartbeat() -> int:
     return 0
 
 
+def rotate_aged_keys() -> int:
+    """Rotate when the oldest active key has reached its age; commits.
+
+    Returns how many keys became active. Of several workers one rotates, the others see it done.
+    """
+    settings = context.settings()
+    oldest = stored_keys.oldest_activation()
+    activated = []
+    if oldest and clock.now() - oldest >= timedelta(seconds=settings.key_lifetime):
+        try:
+            activated = signing_keys.rotate(audit.SYSTEM, settings.secret_keys)
+            db.session.commit()
+        except signing_keys.RotationRefused as why:
+            logger.info("signing keys are not rotated now: %s", why)
+    db.session.rollback()
+    return len(activated)
+
+
 JOBS = (
     Job("deliver logout tokens", 1, logout_delivery.deliver_due),
     Job("send mails", 1, mail_delivery.deliver_due),
     Job("seal audit events", 1, audit_chain.seal_due),
     Job("purge", 3600, purge.Piecewise()),
     Job("purge audit events", 3600, audit_chain.purge_due),
-    Job("rotate keys", 3600, key_rotation.rotate_aged),
+    Job("rotate keys", 3600, rotate_aged_keys),
     Job("show that it runs", 30, heartbeat),
 )
 
@@ -67,7 +88,7 @@ def _keep_at(app: Flask, job: Job, stop: Event) -> None:
 
 def run_once(app: Flask, job: Job) -> int | None:
     """One run; a fault is logged, and the next run tries again. `None` if it failed."""
-    with app.app_context(), audit.acting_as(None):
+    with app.app_context(), audit.acting_as(audit.SYSTEM):
         try:
             return job.run()
         except Exception as error:

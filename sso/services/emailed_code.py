@@ -1,7 +1,7 @@
-"""A short code in a mail: proves that who adds the first factor also reads the account's mail.
+"""A short code in a mail: proves that the person who adds the first factor also reads the mail.
 
-It works once, for ten minutes, in the session that asked for it, and dies with the password and
-the address. Eight digits are few: they are stored as a keyed digest, and only so many tries count.
+It works once, for ten minutes, in the session that asked for it, until the password or the
+address changes. Eight digits are few: they are stored as a keyed digest, and tries are limited.
 """
 
 import secrets
@@ -9,10 +9,12 @@ import unicodedata
 from datetime import timedelta
 from uuid import UUID, uuid4
 
-from sso import clock, context
+from sso import audit, clock, context
+from sso.audit import Actor
+from sso.audit.events import Event
 from sso.crypto import digests, encryption
-from sso.models import MailToken, User
-from sso.services import mail_links
+from sso.models import BrowserSession, MailToken, User
+from sso.services import mail_links, notifications
 from sso.store import mail_tokens
 
 LIFETIME = timedelta(minutes=10)
@@ -22,7 +24,7 @@ _PURPOSE = "enrolment_code"
 
 
 def make(user: User, session_id: UUID) -> tuple[MailToken, str]:
-    """A new code for one session, which ends the one before. Does not commit."""
+    """A new code for one session, which ends the one before."""
     bound_to, now = bond(user, session_id), clock.now()
     mail_tokens.end(user.id, _PURPOSE, bound_to)
     code = f"{secrets.randbelow(10**DIGITS):0{DIGITS}}"
@@ -41,11 +43,35 @@ def make(user: User, session_id: UUID) -> tuple[MailToken, str]:
     return token, code
 
 
-def accept(user: User, session_id: UUID, code: str) -> bool:
-    """Whether it is this session's code; it is used up. A wrong one uses up a try.
+@audit.acting
+def request(actor: Actor, user: User, session: BrowserSession) -> bool:
+    """Mail a code for this session. False if the user was sent too many within the hour."""
+    if not notifications.enrolment_code_asked(user, session.id, bond(user, session.id)):
+        return False
+    audit.event(Event.ENROLMENT_CODE_ASKED, user=user.id)
+    return True
 
-    Does not commit; the caller does, whatever the answer is.
+
+@audit.acting
+def allow_enrolment(actor: Actor, user: User, session: BrowserSession, method: str) -> None:
+    """Let this session add the first factor, for a while: by `method`, "email" or "link"."""
+    session.enrolment_allowed_at = clock.now()
+    audit.event(Event.ENROLMENT_ALLOWED, user=user.id, sid=session.id, method=method)
+
+
+@audit.acting
+def accept(actor: Actor, user: User, session_id: UUID, code: str) -> bool:
+    """Whether it is this session's code, which is used up; a wrong one uses up a try.
+
+    The caller commits, whatever the answer is.
     """
+    is_right = _use(user, session_id, code)
+    if not is_right:
+        audit.event(Event.ENROLMENT_CODE_FAILED, user=user.id)
+    return is_right
+
+
+def _use(user: User, session_id: UUID, code: str) -> bool:
     bound_to = bond(user, session_id)
     found = mail_tokens.spend_try(user.id, _PURPOSE, bound_to, TRIES)
     # Spaces and dashes are ignored; an Arabic keyboard has digits of its own.
@@ -56,11 +82,11 @@ def accept(user: User, session_id: UUID, code: str) -> bool:
 
 
 def bond(user: User, session_id: UUID) -> str:
-    """Another one for each session, and as soon as the address or the password is another one."""
+    """Differs for each session, and once the address or the password changes."""
     return digests.digest(f"{mail_links.bond(user)} {session_id}")
 
 
 def _digest(token_id: UUID, bound_to: str, code: str) -> str:
-    # Keyed: who reads the database alone could try all the codes that there are.
+    # Keyed: there are few codes, and a reader of the database could try them all.
     key = encryption.derive_key(context.settings().secret_key, "emailed code")
     return digests.derive("hmac-sha256:", f"{token_id} {bound_to} {code}", key)

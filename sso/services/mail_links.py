@@ -80,6 +80,12 @@ def use(token: MailToken, user: User | None) -> bool:
     return users.lock(token.user_id) is not None and token.bound_to == bond(user)
 
 
+def redeem(secret: str, *purposes: str) -> tuple[MailToken, User | None] | None:
+    """As `find`, and use the link up, at once; then its user is locked. Does not commit."""
+    found = find(secret, *purposes)
+    return found if found and use(*found) else None
+
+
 def end_before_factors(user: User) -> None:
     """End what was asked for before the first factor, or before a reset. Does not commit.
 

@@ -1,7 +1,7 @@
-"""What mails are owed: one function a cause. Nothing here commits; the cause's transaction does.
+"""Queues mails: one function for each cause, in the transaction of the cause.
 
-A worker writes and sends them (`jobs.mail_delivery`). Who is behind an address that a stranger
-typed is not asked here, so that no answer depends on it, neither by its text nor by its time.
+A worker writes and sends them (`jobs.mail_delivery`). Whose address a stranger typed is not looked
+up here, so that no answer depends on it, neither by its text nor by its time.
 """
 
 from datetime import datetime, timedelta
@@ -12,7 +12,7 @@ from sso import audit, clock, context
 from sso.audit.events import Event
 from sso.config.email_addresses import domain
 from sso.models import BrowserSession, Mail, User
-from sso.services import emailed_code, mail_links
+from sso.services import mail_links
 from sso.store import mails
 
 # Nobody lives there: RFC 6761 §6.4, and the user with whom `flask doctor` signs in. Other reserved
@@ -21,64 +21,64 @@ _NOWHERE = ("invalid", "sso-doctor.example")
 
 
 def verify(user: User) -> None:
-    """Ask the person behind the address of a user whether it is theirs."""
-    _owe("verify", user.email, user)
+    """Ask a user to confirm the address."""
+    _enqueue("verify", user.email, user)
 
 
 def invited(user: User) -> None:
     """Invite a new user to set a password."""
-    _owe("invite", user.email, user)
+    _enqueue("invite", user.email, user)
 
 
 def reset_asked(address: str) -> None:
-    """Somebody has forgotten the password of the account with this address, if there is one."""
-    _owe("reset", address)
+    """Send the link to set a new password, if there is an account with this address."""
+    _enqueue("reset", address)
 
 
 def sign_up_asked(address: str) -> None:
-    """Somebody wants an account with this address, if there is none."""
-    _owe("sign_up", address)
+    """Send the link to create an account, or a notice if the address has one."""
+    _enqueue("sign_up", address)
 
 
 def email_change_asked(user: User, address: str) -> None:
-    """A user wants another address: the new one is asked, the old one is warned."""
-    # Should the password change before the mail is sent, nobody's link is to survive it.
-    _owe("change_email", address, user, bond=mail_links.bond(user))
-    _owe("email_change_asked", user.email, user, new_address=address)
+    """Ask the new address for confirmation, and warn the old one."""
+    # If the password changes before the mail is sent, the link must not survive it.
+    _enqueue("change_email", address, user, bond=mail_links.bond(user))
+    _enqueue("email_change_asked", user.email, user, new_address=address)
 
 
 def email_changed(user: User, before: str) -> None:
-    """Tell the old address that another one counts from now on."""
-    _owe("email_changed", before, user, new_address=user.email)
+    """Tell the old address what the new one is."""
+    _enqueue("email_changed", before, user, new_address=user.email)
 
 
 def password_changed(user: User) -> None:
-    _owe("password_changed", user.email, user)
+    _enqueue("password_changed", user.email, user)
 
 
 def new_browser(user: User, session: BrowserSession) -> None:
-    """Tell of a sign-in from a browser that this user was never seen in."""
+    """Tell of a sign-in from a browser that is new for this user."""
     details: dict[str, Any] = {"browser": session.browser, "network": session.address}
-    _owe("new_browser", user.email, user, **details, time=session.auth_time.isoformat())
+    _enqueue("new_browser", user.email, user, **details, time=session.auth_time.isoformat())
 
 
 def factor_added(user: User, name: str) -> None:
     """Tell of a new second factor, by a name that its owner knows."""
-    _owe("factor_added", user.email, user, factor=name)
+    _enqueue("factor_added", user.email, user, factor=name)
 
 
 def factor_removed(user: User, name: str) -> None:
-    _owe("factor_removed", user.email, user, factor=name)
+    _enqueue("factor_removed", user.email, user, factor=name)
 
 
 def recovery_codes_made(user: User) -> None:
     """Tell of a new sheet of recovery codes."""
-    _owe("recovery_codes_made", user.email, user)
+    _enqueue("recovery_codes_made", user.email, user)
 
 
 def recovery_code_used(user: User, left: int) -> None:
     """Tell of a recovery code that was used, and how many are left."""
-    _owe("recovery_code_used", user.email, user, left=left)
+    _enqueue("recovery_code_used", user.email, user, left=left)
 
 
 def second_step_missing(
@@ -97,24 +97,26 @@ def second_step_missing(
         "network": network[:45],
         "time": now.isoformat(),
     }
-    return _owe("second_step_missing", user.email, user, due=now + after, **details)
+    return _enqueue("second_step_missing", user.email, user, due=now + after, **details)
 
 
-def enrolment_code_asked(user: User, session: BrowserSession) -> bool:
-    """Send the code that allows a session to add the first factor; false if there were too many."""
-    bond = emailed_code.bond(user, session.id)
-    details: dict[str, Any] = {"session": str(session.id), "bond": bond}
-    return _owe("enrolment_code", user.email, user, **details) is not None
+def enrolment_code_asked(user: User, session_id: UUID, bond: str) -> bool:
+    """Send the code that allows a session to add the first factor; false if there were too many.
+
+    `bond`: of `emailed_code`. The mail is dropped if it has changed by then.
+    """
+    details: dict[str, Any] = {"session": str(session_id), "bond": bond}
+    return _enqueue("enrolment_code", user.email, user, **details) is not None
 
 
-def _owe(
+def _enqueue(
     kind: str,
     address: str,
     user: User | None = None,
     due: datetime | None = None,
     **details: Any,
 ) -> UUID | None:
-    """The id of the mail that is owed, if it is."""
+    """The id of the queued mail; `None` if there is none."""
     if any(f".{domain(address)}".endswith(f".{nowhere}") for nowhere in _NOWHERE):
         return None
     user_id = user.id if user else None

@@ -4,16 +4,14 @@ The table in the README is this file in words; tests/endpoints/test_what_ends_wh
 proves it. The order in each function: logout tokens are owed while the grants can still be found.
 """
 
-from collections.abc import Iterable
 from uuid import UUID
 
 from sqlalchemy import ColumnElement, or_
 
 from sso import audit
 from sso.audit.events import Event
-from sso.models import BrowserSession, Client, Grant, User
-from sso.ratelimit import own_events
-from sso.store import consents, grants, logout_deliveries, sessions, users
+from sso.models import BrowserSession, Grant
+from sso.store import grants, logout_deliveries, sessions, users
 
 MOST_SESSIONS = 50  # of one user: anyone who has a password makes no more than can be ended at once
 _AT_ONCE = 500  # sessions named in one statement
@@ -64,24 +62,8 @@ def everything_of_user(user_id: UUID, reason: str, but: UUID | None = None) -> N
         grants.end_of_user_but_session(user_id, but, reason)
 
 
-def consent(user_id: UUID, client_id: str) -> None:
-    """What a user allowed one client: the consent, and every grant."""
-    users.lock(user_id)  # before the consent, as in `grants.add`
-    consents.withdraw(user_id, client_id)
-    _of_user_and_client(user_id, client_id, "consent_withdrawn")
-    own_events.tell(Event.CONSENT_WITHDRAWN, user_id, client=client_id)
-
-
-def lost_memberships(people: Iterable[User], clients: Iterable[Client]) -> None:
-    """What users have at clients that are for groups which they are not in (any more)."""
-    restricted = [client for client in clients if client.groups]
-    for user in people:
-        for client in restricted:
-            if not set(client.groups) & set(user.groups):
-                _of_user_and_client(user.id, client.client_id, "group_lost")
-
-
-def _of_user_and_client(user_id: UUID, client_id: str, reason: str) -> None:
+def grants_of_user_and_client(user_id: UUID, client_id: str, reason: str) -> None:
+    """Every grant that a user has given one client."""
     meant = (Grant.user_id == user_id, Grant.client_id == client_id)
     logout_deliveries.owe(*meant, Grant.ended_at.is_(None))
     grants.end_of_user_and_client(user_id, client_id, reason)

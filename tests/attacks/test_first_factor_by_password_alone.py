@@ -9,6 +9,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import func, select, update
 
+from sso import audit
 from sso import clock as sso_clock
 from sso.extensions import db
 from sso.models import BrowserSession, Mail, MailToken, Passkey, TotpSecret, User
@@ -332,7 +333,7 @@ def test_codes_guessed_at_the_same_instant(app: Flask, thief: Browser, mailbox: 
         with app.app_context():
             user = db.session.get(User, user_id)
             assert user is not None
-            right = emailed_code.accept(user, session_id, "00000000")
+            right = emailed_code.accept(audit.SYSTEM, user, session_id, "00000000")
             db.session.commit()
             return right
 

@@ -17,17 +17,16 @@ from flask import Flask
 from joserfc.jwk import KeySet
 
 from sso import create_app
-from sso.cli.registration import register_client
 from sso.crypto import digests
 from sso.database import migrating
 from sso.extensions import db
-from sso.jobs.key_rotation import ensure_keys
 from sso.observability import logs
 from sso.store import clients
 from tests.actors import Browser, pkce
 from tests.bench import floor, processes, report, seed
 from tests.bench.places import BARE, BASE, PLACES, World
 from tests.bench.transport import Request, in_process, over_connections
+from tests.factories import ensure_keys, register_client
 from tests.machines import postgresql
 from tests.services import Server, end_when_asked
 

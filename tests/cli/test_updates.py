@@ -13,11 +13,13 @@ import pytest
 from click.testing import Result
 from flask import Flask
 
+from sso import audit
 from sso.audit import trail
-from sso.cli.lists import ListEdit
-from sso.cli.updating import update_client, update_user
 from sso.extensions import db
 from sso.models import User
+from sso.services import accounts
+from sso.services import clients as client_services
+from sso.services.changes import ListEdit
 from sso.store import clients, users
 from tests.actors import Browser, RelyingParty
 from tests.factories import make_client, make_user
@@ -326,7 +328,7 @@ def at_the_same_time(app: Flask, work: Callable[[], Any]) -> Iterator[Thread]:
 def test_two_updates_of_one_client(app: Flask, client: RelyingParty) -> None:
     def add(uri: str) -> Any:
         edits = {"redirect_uris": ListEdit(added=(uri,))}
-        return update_client(client.client_id, {}, edits, {})
+        return client_services.change(audit.SYSTEM, client.client_id, {}, lists=edits)
 
     with at_the_same_time(app, lambda: add(SECOND)) as other:
         add("https://books.example/third")
@@ -343,7 +345,9 @@ def test_two_updates_of_one_client(app: Flask, client: RelyingParty) -> None:
 
 def test_two_updates_of_one_user(app: Flask, user: User) -> None:
     def add(group: str) -> Any:
-        return update_user(UUID(str(user.id)), groups=ListEdit(added=(group,)))
+        return accounts.update(
+            audit.SYSTEM, UUID(str(user.id)), memberships=ListEdit(added=(group,))
+        )
 
     with at_the_same_time(app, lambda: add("sales")) as other:
         add("staff")
@@ -368,7 +372,7 @@ def test_a_language_chosen_while_an_operator_changes_a_claim(
 
     other = Thread(target=choose)
     with app.app_context():
-        update_user(UUID(str(user.id)), claims={"nickname": "D"})
+        accounts.update(audit.SYSTEM, UUID(str(user.id)), claims={"nickname": "D"})
         other.start()
         other.join(0.7)
         db.session.commit()

@@ -15,10 +15,9 @@ import pytest
 import requests
 
 from sso import create_app
-from sso.cli.registration import register_client
 from sso.database import migrating
 from sso.extensions import db
-from sso.jobs.key_rotation import ensure_keys
+from tests.factories import ensure_keys, register_client
 from tests.services import ROOT, free_port, wait_for
 
 

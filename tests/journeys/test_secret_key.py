@@ -14,13 +14,14 @@ from flask import Flask
 from sso import context
 from sso.extensions import db
 from sso.jobs import reencryption
-from sso.jobs.key_rotation import RotationRefused, ensure_keys, retire, rotate, rotate_aged
+from sso.jobs.worker import rotate_aged_keys
 from sso.models import KeyState, User
 from sso.ratelimit import device_cookie
+from sso.services.signing_keys import RotationRefused
 from sso.store import signing_keys, totp_secrets
 from tests.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.conftest import SECRET_KEY, Clock
-from tests.factories import PASSWORD
+from tests.factories import PASSWORD, ensure_keys, retire, rotate
 from tests.second_factors import code_of, enrol_totp, is_signed_in
 from tests.services import ROOT
 
@@ -217,7 +218,7 @@ def test_no_command_makes_keys_that_the_servers_cannot_open(apps: Apps, clock: C
     assert run(apps.new, "db", "upgrade").exit_code == 0
     clock.move(days=100)
     with apps.new.app_context():
-        assert rotate_aged() == 0  # the worker's way
+        assert rotate_aged_keys() == 0  # the worker's way
     assert stored(apps.old) == before
     assert run(apps.both, "key", "rotate", "--force").exit_code == 0
     assert stored(apps.old) != before

@@ -14,9 +14,10 @@ import pytest
 from flask import Flask
 
 from sso import create_app
-from sso.cli.declaration import FIXED, METADATA
+from sso.cli.declaration import METADATA
 from sso.extensions import db
 from sso.models import Mail
+from sso.services.clients import FIXED
 from sso.store import clients, users
 from tests.actors import Browser
 from tests.conftest import SECRET_KEY
@@ -292,4 +293,4 @@ def test_the_file_has_all_metadata(app: Flask) -> None:
     with app.app_context():
         client = clients.find(made.client_id)
         assert client is not None
-        assert set(client.client_metadata) == METADATA.keys() | FIXED
+        assert set(client.client_metadata) == METADATA.keys() | FIXED.keys()

@@ -7,9 +7,8 @@ from flask import Flask
 from sso import create_app
 from sso.database import migrating
 from sso.extensions import db
-from sso.jobs.key_rotation import ensure_keys
 from tests.conftest import SECRET_KEY
-from tests.factories import make_client, make_user
+from tests.factories import ensure_keys, make_client, make_user
 from tests.machines import Node
 from tests.production.people import CALLBACK, EMAIL, Person
 

@@ -1,7 +1,7 @@
 """A command that changes a client gets its turn, however many codes are asked for meanwhile."""
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from threading import Event, Lock
@@ -12,7 +12,7 @@ from click.testing import Result
 from flask import Flask
 from sqlalchemy import text
 
-from sso.cli import planning
+from sso.cli import apply
 from sso.extensions import db
 from sso.services import revocation
 from sso.store import codes, logout_deliveries
@@ -124,14 +124,16 @@ def test_a_file_locks_clients_before_users(
         f'format = 1\n[[clients]]\nclient_id = "{other.client_id}"\n'
         '[[users]]\nemail = "dana@example.com"\nname = "Dana D."\n'
     )
-    asking, finish = [], planning.finish
+    asking, calls, carry_out = [], [], apply.carry_out
 
-    def finish_later(changes: Iterable[planning.Change]) -> None:
-        asking.append(pool.submit(browser.authorize, client))
-        until_somebody_waits(app)
-        finish(changes)
+    def carry_out_later(*what: Any) -> list[apply.Change]:
+        calls.append(what)
+        if len(calls) == 2:  # the first call only tells what would be changed
+            asking.append(pool.submit(browser.authorize, client))
+            until_somebody_waits(app)
+        return carry_out(*what)
 
-    monkeypatch.setattr(planning, "finish", finish_later)
+    monkeypatch.setattr(apply, "carry_out", carry_out_later)
     result = app.test_cli_runner().invoke(args=["apply", str(file), "--prune", "--yes"])
     assert result.exit_code == 0, result.output
     assert asking[0].result(5).status < 500

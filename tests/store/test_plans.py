@@ -10,14 +10,12 @@ from flask import Flask
 from sqlalchemy import create_engine, event, inspect, text
 
 from sso import create_app
-from sso.cli.registration import register_client
 from sso.database import migrating
 from sso.extensions import db
-from sso.jobs.key_rotation import ensure_keys
 from tests.actors import Browser, RelyingParty
 from tests.bench import seed
 from tests.conftest import SECRET_KEY
-from tests.factories import make_client
+from tests.factories import ensure_keys, make_client, register_client
 from tests.second_factors import enrol_totp
 
 ROWS = 5000

@@ -16,7 +16,7 @@ from sqlalchemy import func, select, update
 from sso import clock
 from sso.crypto import keys, passwords
 from sso.extensions import db
-from sso.jobs import key_rotation
+from sso.jobs.worker import rotate_aged_keys
 from sso.models import BrowserSession, Grant, SigningKey, Token, User
 from sso.services import revocation
 from sso.store import signing_keys, users
@@ -94,7 +94,7 @@ def test_the_rotation_of_keys(app: Flask) -> None:
 
     def work() -> int:
         with app.app_context():
-            return key_rotation.rotate_aged()
+            return rotate_aged_keys()
 
     assert sorted(at_once(4, work)) == [0, 0, 0, len(keys.ALGORITHMS)]
     with app.app_context():

@@ -12,11 +12,12 @@ import pytest
 from flask import Flask
 from sqlalchemy import func, select
 
+from sso import audit
 from sso import clock as sso_clock
 from sso.crypto import digests
 from sso.extensions import db
 from sso.models import AuthorizationCode, BrowserSession, Grant, User
-from sso.services import revocation
+from sso.services import consents as consent_services
 from sso.store import consents, unredeemed
 from tests.actors import Browser, RelyingParty
 from tests.conftest import Clock
@@ -187,7 +188,7 @@ def test_a_withdrawal_meanwhile(app: Flask, user: User, monkeypatch: pytest.Monk
 
     def withdraw() -> None:
         with app.app_context():
-            revocation.consent(user.id, client.client_id)
+            consent_services.withdraw(audit.USER, user.id, client.client_id)
             db.session.commit()
 
     assert Dropping(monkeypatch).status(browser, client, withdraw) < 500

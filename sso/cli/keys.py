@@ -1,16 +1,17 @@
-"""`flask key`: the life of the signing keys."""
+"""`flask key`: the life of the signing keys. For `reencrypt` see the file of that name."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
-from sso import context
-from sso.cli import views
+from sso import audit, context
 from sso.cli.commands import Failure, Group, json_option
-from sso.cli.output import print_json, print_table
-from sso.jobs import key_rotation
+from sso.cli.output import iso, print_json, print_table
+from sso.extensions import db
 from sso.models import SigningKey
-from sso.store import signing_keys
+from sso.services import signing_keys
+from sso.store import signing_keys as stored_keys
 
 group = Group("key", help="Signing keys: next, active, retired.")
 
@@ -19,7 +20,7 @@ group = Group("key", help="Signing keys: next, active, retired.")
 @json_option
 def list_(as_json: bool) -> None:
     """List all signing keys, oldest first."""
-    _show(signing_keys.every(), as_json)
+    _show(stored_keys.every(), as_json)
 
 
 @group.command("rotate")
@@ -33,9 +34,13 @@ def list_(as_json: bool) -> None:
 @json_option
 def rotate(force: bool, lost_secret_key: bool, as_json: bool) -> None:
     """Take the next keys into use, and publish new ones to come after them."""
-    activated = key_rotation.rotate(
-        context.settings().secret_keys, force or lost_secret_key, discard=lost_secret_key
+    activated = signing_keys.rotate(
+        audit.operator(),
+        context.settings().secret_keys,
+        force or lost_secret_key,
+        discard=lost_secret_key,
     )
+    db.session.commit()
     context.forget_keys()
     _show(activated, as_json)
 
@@ -50,19 +55,31 @@ def retire(kid: str, as_json: bool) -> None:
     After a theft: rotate --force, then retire the key that was active.
     """
     try:
-        key = key_rotation.retire(kid, context.settings().secret_keys)
+        key = signing_keys.retire(audit.operator(), kid, context.settings().secret_keys)
     except LookupError:
         raise Failure(f"there is no key {kid}; see: flask key list") from None
+    db.session.commit()
     context.forget_keys()
     if as_json:
-        print_json(views.key(key))
+        print_json(_view(key))
     else:
         _show([key], as_json)
 
 
+def _view(key: SigningKey) -> dict[str, Any]:
+    return {
+        "kid": key.kid,
+        "alg": key.alg,
+        "state": str(key.state),
+        "created_at": iso(key.created_at),
+        "activated_at": iso(key.activated_at),
+        "retired_at": iso(key.retired_at),
+    }
+
+
 def _show(keys: Sequence[SigningKey], as_json: bool) -> None:
     if as_json:
-        print_json([views.key(key) for key in keys])
+        print_json([_view(key) for key in keys])
     else:
         print_table(
             ("KID", "ALG", "STATE", "MADE", "IN USE SINCE", "RETIRED"),

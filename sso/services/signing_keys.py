@@ -1,12 +1,12 @@
 """The life of signing keys: make the first ones, rotate, retire."""
 
-import logging
 from collections.abc import Sequence
 from datetime import timedelta
 
 from sqlalchemy.exc import IntegrityError
 
-from sso import audit, clock, context
+from sso import audit, clock
+from sso.audit import Actor
 from sso.audit.events import Event
 from sso.crypto import keys
 from sso.crypto.encryption import SecretKeys
@@ -15,15 +15,13 @@ from sso.extensions import db
 from sso.models import KeyState, SigningKey
 from sso.store import signing_keys
 
-logger = logging.getLogger("sso.jobs")
-
 
 class RotationRefused(OperatorError):
-    """A change of keys that would break somebody; `str()` says why and what to do."""
+    """A change of keys that would break something; `str()` says why and what to do."""
 
 
-def ensure_keys(secret_keys: SecretKeys) -> bool:
-    """Make the missing next and active keys of every algorithm; commits. True if any was made.
+def ensure(secret_keys: SecretKeys) -> bool:
+    """Make the missing next and active keys of every algorithm. True if any was missing.
 
     Raises `RotationRefused` when there are keys that these secret keys do not open.
     """
@@ -46,14 +44,16 @@ def ensure_keys(secret_keys: SecretKeys) -> bool:
             row = _row(new, state)
             row.created_at = moment
             signing_keys.add(row)
-        db.session.commit()
     except IntegrityError:
         db.session.rollback()  # another process was quicker
     return True
 
 
-def rotate(secret_keys: SecretKeys, force: bool = False, discard: bool = False) -> list[SigningKey]:
-    """Next becomes active, active becomes retired, a new next is made; commits.
+@audit.acting
+def rotate(
+    actor: Actor, secret_keys: SecretKeys, force: bool = False, discard: bool = False
+) -> list[SigningKey]:
+    """Next becomes active, active becomes retired, a new next is made; for every algorithm.
 
     `discard`: where these secret keys do not open a next key, a new one becomes active instead.
 
@@ -87,59 +87,12 @@ def rotate(secret_keys: SecretKeys, force: bool = False, discard: bool = False) 
         activated.append(_move(following, KeyState.NEXT, KeyState.ACTIVE))
         signing_keys.add(_row(fresh[alg], KeyState.NEXT))
         audit.event(Event.KEY_ROTATED, kid=following, alg=alg)
-    db.session.commit()
     return activated
 
 
-def _require_open(secret_keys: SecretKeys, rows: Sequence[SigningKey]) -> None:
-    """Raise `RotationRefused` unless these secret keys open every key that signs or will."""
-    used = [row for row in rows if row.state != KeyState.RETIRED]
-    if not all(keys.can_open(secret_keys, row) for row in used):
-        db.session.rollback()
-        raise RotationRefused(keys.WRONG_SECRET_KEY)
-
-
-def require_any_open(secret_keys: SecretKeys) -> None:
-    """Raise `RotationRefused` if these secret keys open none of the keys that sign or will.
-
-    Then they are those of another database, and what else they do not fit tells nothing.
-    """
-    used = [row for row in signing_keys.every() if row.state != KeyState.RETIRED]
-    if used and not any(keys.can_open(secret_keys, row) for row in used):
-        db.session.rollback()
-        raise RotationRefused(keys.WRONG_SECRET_KEY)
-
-
-def _move(kid: str, state: KeyState, to: KeyState) -> SigningKey:
-    """One atomic statement decides between processes that saw the same keys."""
-    key = signing_keys.move(kid, state, to, clock.now())
-    if key is None:
-        db.session.rollback()
-        raise RotationRefused("another process is changing the keys; see: flask key list")
-    return key
-
-
-def rotate_aged() -> int:
-    """For the worker: rotate when the oldest active key has reached its age; commits.
-
-    Tells how many keys became active. With several workers one rotates, the others see it done.
-    """
-    settings = context.settings()
-    oldest = signing_keys.oldest_activation()
-    lifetime = timedelta(seconds=settings.key_lifetime)
-    if oldest is None or clock.now() - oldest < lifetime:
-        db.session.rollback()
-        return 0
-    try:
-        return len(rotate(settings.secret_keys))
-    except RotationRefused as why:
-        db.session.rollback()
-        logger.info("signing keys are not rotated now: %s", why)
-        return 0
-
-
-def retire(kid: str, secret_keys: SecretKeys) -> SigningKey:
-    """Take a next key out of use and make another, or a retired one off the key set; commits.
+@audit.acting
+def retire(actor: Actor, kid: str, secret_keys: SecretKeys) -> SigningKey:
+    """Take a next key out of use and make another, or a retired one off the key set.
 
     Raises `RotationRefused` for the active key, `LookupError` for an unknown one.
     """
@@ -157,7 +110,34 @@ def retire(kid: str, secret_keys: SecretKeys) -> SigningKey:
         signing_keys.remove(key)
         key.state = "gone"
         audit.event(Event.KEY_REMOVED, kid=key.kid, alg=key.alg)
-    db.session.commit()
+    return key
+
+
+def require_any_open(secret_keys: SecretKeys) -> None:
+    """Raise `RotationRefused` if these secret keys open none of the keys that sign or will.
+
+    Then they belong to another database, and nothing else that they do not open means anything.
+    """
+    used = [row for row in signing_keys.every() if row.state != KeyState.RETIRED]
+    if used and not any(keys.can_open(secret_keys, row) for row in used):
+        db.session.rollback()
+        raise RotationRefused(keys.WRONG_SECRET_KEY)
+
+
+def _require_open(secret_keys: SecretKeys, rows: Sequence[SigningKey]) -> None:
+    """Raise `RotationRefused` unless these secret keys open every key that signs or will."""
+    used = [row for row in rows if row.state != KeyState.RETIRED]
+    if not all(keys.can_open(secret_keys, row) for row in used):
+        db.session.rollback()
+        raise RotationRefused(keys.WRONG_SECRET_KEY)
+
+
+def _move(kid: str, state: KeyState, to: KeyState) -> SigningKey:
+    """One atomic statement decides between processes that saw the same keys."""
+    key = signing_keys.move(kid, state, to, clock.now())
+    if key is None:
+        db.session.rollback()
+        raise RotationRefused("another process is changing the keys; see: flask key list")
     return key
 
 

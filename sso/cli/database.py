@@ -1,19 +1,33 @@
-"""`flask backup`, `flask restore`, `flask db copy`."""
+"""`flask backup`, `flask restore`, `flask db`: Flask-Migrate's commands and `flask db copy`."""
 
 from collections.abc import Mapping
+from copy import copy
 from pathlib import Path
+from typing import Any
 
 import click
+from flask import current_app
 from flask.cli import with_appcontext
+from flask_migrate.cli import db as migrate_group
 from sqlalchemy.engine import make_url
 
 from sso import audit, context, database
 from sso.audit.events import Event
-from sso.cli.commands import Command, Failure, json_option
+from sso.cli.commands import (
+    BrokenReference,
+    Command,
+    Failure,
+    confirm,
+    json_option,
+    resolve,
+    yes_option,
+)
 from sso.cli.output import print_json, print_line, print_table
-from sso.cli.references import ReferenceFault, resolve
 from sso.config import setting_checks
+from sso.database import migrating, schema
+from sso.extensions import db
 from sso.jobs import moving
+from sso.services import signing_keys
 
 _file = click.argument("path", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False))
 
@@ -71,7 +85,7 @@ def copy_command(target: str, as_json: bool) -> None:
     try:
         text = resolve(target) if target.startswith(("env:", "file:")) else target
         url = make_url(setting_checks.database_url(text))
-    except ReferenceFault as error:
+    except BrokenReference as error:
         raise Failure(str(error)) from None
     except ValueError as error:
         raise Failure(f"the target is not valid: {error}") from None
@@ -96,3 +110,88 @@ def _show(value: object, counts: Mapping[str, int], as_json: bool) -> None:
         print_json(value)
     else:
         print_table(("TABLE", "ROWS"), list(counts.items()))
+
+
+@with_appcontext
+def _bind(**options: Any) -> None:
+    migrating.bind(current_app)
+    migrate_group.callback(**options)
+
+
+def _made() -> click.Group:
+    """Our commands and Flask-Migrate's; its own group is everybody's and stays as it is."""
+    group: click.Group = copy(migrate_group)
+    group.callback = _bind
+    group.commands = {
+        **{name: _for_developers(command) for name, command in migrate_group.commands.items()},
+        **{name: migrate_group.commands[name] for name in ("current", "history", "check")},
+        "upgrade": _upgrade_command(),
+        "downgrade": _downgrade_command(),
+        "copy": copy_command,
+    }
+    return group
+
+
+def _for_developers(command: click.Command) -> click.Command:
+    """They make migrations: anyone who runs a server has no use for them."""
+    hidden = copy(command)
+    hidden.hidden = True
+    return hidden
+
+
+def _downgrade_command() -> click.Command:
+    original = migrate_group.commands["downgrade"]
+
+    @yes_option
+    @with_appcontext
+    def downgrade(yes: bool, **options: Any) -> None:
+        confirm(
+            f"Take back what came after the schema {options['revision']}, with all rows of it "
+            f"(the database is at {_revision()})?",
+            yes,
+        )
+        original.callback(**options)
+        print_line(f"The database is at {_revision()}.")
+
+    declared = getattr(downgrade, "__click_params__", [])
+    return Command(
+        "downgrade",
+        params=[*original.params, *declared],
+        callback=downgrade,
+        help="Go back to an older schema. What the newer one held is lost: back up first.",
+    )
+
+
+def _upgrade_command() -> click.Command:
+    original = migrate_group.commands["upgrade"]
+
+    @json_option
+    @with_appcontext
+    def upgrade(as_json: bool, **options: Any) -> None:
+        original.callback(**options)
+        if options["sql"]:
+            return
+        # An older schema may not have the table of keys.
+        whole = options["revision"] in ("head", "heads")
+        made = whole and signing_keys.ensure(context.settings().secret_keys)
+        db.session.commit()
+        context.forget_keys()
+        if as_json:
+            print_json({"revision": _revision(), "keys_made": made})
+        else:
+            keys = "made the first signing keys" if made else "the signing keys are there"
+            print_line(f"The database is at {_revision()}" + (f"; {keys}." if whole else "."))
+
+    # click collects the option that json_option declared in this list.
+    declared = getattr(upgrade, "__click_params__", [])
+    return Command(
+        "upgrade", params=[*original.params, *declared], callback=upgrade, help=original.help
+    )
+
+
+def _revision() -> str | None:
+    with db.engine.connect() as connection:
+        return schema.revision(connection)
+
+
+group = _made()

@@ -1,0 +1,185 @@
+"""Options of clients, and options that change a list: `--add-…`, `--remove-…`, `--set-…`."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import click
+
+from sso.crypto.keys import ALGORITHMS
+from sso.services.changes import ListEdit
+from sso.services.checks import AUTH_METHODS, ID_TOKEN_CLAIMS
+from sso.services.clients import SWITCHES
+
+Function = Callable[..., Any]
+Decorator = Callable[[Function], Function]
+
+
+@dataclass(frozen=True)
+class ListOption:
+    """A list that an update changes; `field` is what views and metadata call it."""
+
+    field: str
+    singular: str
+    plural: str
+    metavar: str
+    may_be_empty: bool = True
+    has_spaces: bool = False  # else one text may hold several values, with spaces between them
+    former: tuple[str, ...] = ()  # options that once replaced the list without saying so
+
+    def options(self) -> tuple[Decorator, ...]:
+        add, remove, whole = self.names
+        name = self.singular.replace("-uri", " URI").replace("logout-", "logout ")
+        emptied = '; "" leaves none.' if self.may_be_empty else "."
+        return (
+            click.option(add, f"add_{self.field}", multiple=True, metavar=self.metavar,
+                         help=f"Add a {name}. May be repeated."),
+            click.option(remove, f"remove_{self.field}", multiple=True, metavar=self.metavar,
+                         help=f"Remove a {name}. May be repeated."),
+            click.option(whole, f"set_{self.field}", multiple=True, metavar=self.metavar,
+                         help=f"Replace them all. May be repeated{emptied}"),
+            *(self._refused(name) for name in self.former),
+        )  # fmt: skip
+
+    @property
+    def names(self) -> tuple[str, str, str]:
+        return f"--add-{self.singular}", f"--remove-{self.singular}", f"--set-{self.plural}"
+
+    def edit(self, options: dict[str, Any]) -> "ListEdit | None":
+        """Take this list's options out. Raises `UsageError` if they contradict one another."""
+        added, removed, whole = (
+            self._values(options.pop(f"{verb}_{self.field}")) for verb in ("add", "remove", "set")
+        )
+        if whole is not None and (added is not None or removed is not None):
+            add, remove, replace = self.names
+            raise click.UsageError(f"{replace} replaces the list: leave {add} and {remove} off.")
+        if both := set(added or ()) & set(removed or ()):
+            raise click.UsageError(f"{sorted(both)[0]!r} is to be both added and removed.")
+        if added is removed is whole is None:
+            return None
+        return ListEdit(tuple(added or ()), tuple(removed or ()), whole)
+
+    def _values(self, given: Sequence[str]) -> tuple[str, ...] | None:
+        if not given:
+            return None
+        values = given if self.has_spaces else [word for text in given for word in text.split()]
+        return tuple(dict.fromkeys(filter(None, values)))
+
+    def _refused(self, name: str) -> Decorator:
+        add, remove, whole = self.names
+        is_flag = name.startswith("--no-")
+
+        def refuse(_: click.Context, __: click.Parameter, value: object) -> None:
+            if value:
+                hint = f'use {whole} ""' if is_flag else f"use {whole} for that"
+                raise click.UsageError(
+                    f"{name} would replace the whole list; {hint}, "
+                    f"or {add} and {remove} to change it."
+                )
+
+        return click.option(name, hidden=True, expose_value=False, callback=refuse, is_flag=is_flag)
+
+
+def with_options(*lists: ListOption) -> Decorator:
+    """A decorator that adds the options of these lists."""
+    return lambda function: decorated(function, chain.from_iterable(one.options() for one in lists))
+
+
+def decorated(function: Function, options: Iterable[Decorator]) -> Function:
+    """The function with options, in the order in which help lists them."""
+    for option in reversed(list(options)):
+        function = option(function)
+    return function
+
+
+_SHARED = (
+    click.option("--name", "client_name", help="The name that people see."),
+    click.option("--backchannel-logout-uri", metavar="URI",
+                 help="Where the server tells the application of a sign-out."),
+    click.option("--auth-method", "token_endpoint_auth_method", type=click.Choice(AUTH_METHODS),
+                 help="How the client shows its secret."),
+    click.option("--id-token-alg", "id_token_signed_response_alg", type=click.Choice(ALGORITHMS),
+                 help="The algorithm that signs its identity tokens."),
+    click.option("--id-token-claims", type=click.Choice(ID_TOKEN_CLAIMS),
+                 help="all: identity tokens carry what userinfo gives."),
+)  # fmt: skip
+
+_CREATE = (
+    click.option(
+        "--redirect-uri",
+        "redirect_uris",
+        multiple=True,
+        metavar="URI",
+        help="A callback address, compared exactly. May be repeated.",
+    ),
+    click.option(
+        "--post-logout-redirect-uri",
+        "post_logout_redirect_uris",
+        multiple=True,
+        metavar="URI",
+        help="Where the browser may go after sign-out. May be repeated.",
+    ),
+    click.option("--scope", help="The scopes it may ask for, with spaces between them."),
+    click.option(
+        "--group",
+        "groups",
+        multiple=True,
+        help="Only members of one of these may use it. May be repeated.",
+    ),
+    click.option("--first-party", is_flag=True, help="Users aren't asked for consent."),
+    click.option("--require-pkce", is_flag=True, help="Refuse requests without PKCE."),
+    click.option("--require-mfa", is_flag=True, help="Users have to show a second factor."),
+)
+
+LISTS = (
+    ListOption("redirect_uris", "redirect-uri", "redirect-uris", "URI", may_be_empty=False,
+               former=("--redirect-uri",)),
+    ListOption("post_logout_redirect_uris", "post-logout-redirect-uri",
+               "post-logout-redirect-uris", "URI",
+               former=("--post-logout-redirect-uri", "--no-post-logout-redirect-uris")),
+    ListOption("scope", "scope", "scopes", "SCOPE", may_be_empty=False,
+               former=("--scope",)),
+    ListOption("groups", "group", "groups", "GROUP", has_spaces=True,
+               former=("--group", "--no-groups")),
+)  # fmt: skip
+
+_UPDATE = (
+    click.option("--no-backchannel-logout-uri", is_flag=True,
+                 help="Take the back-channel logout address away."),
+    click.option("--first-party/--no-first-party", default=None,
+                 help="Whether users are spared the consent page."),
+    click.option("--require-pkce/--no-require-pkce", default=None,
+                 help="Whether requests without PKCE are refused."),
+    click.option("--require-mfa/--no-require-mfa", default=None,
+                 help="Whether users have to show a second factor."),
+)  # fmt: skip
+
+
+def create_options(function: Function) -> Function:
+    return decorated(function, (*_SHARED, *_CREATE))
+
+
+def update_options(function: Function) -> Function:
+    return with_options(*LISTS)(decorated(function, (*_SHARED, *_UPDATE)))
+
+
+def switches(options: dict[str, Any]) -> dict[str, bool]:
+    """Take the switches that were given out of the options."""
+    found = {name: options.pop(name) for name in SWITCHES}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def metadata(options: dict[str, Any]) -> dict[str, Any]:
+    """The single values that were given. Raises `UsageError`."""
+    cleared = options.pop("no_backchannel_logout_uri", False)
+    found = {name: value for name, value in options.items() if value not in (None, ())}
+    if cleared and "backchannel_logout_uri" in found:
+        raise click.UsageError("--no-backchannel-logout-uri contradicts --backchannel-logout-uri.")
+    return found | ({"backchannel_logout_uri": None} if cleared else {})
+
+
+def edits(options: dict[str, Any]) -> dict[str, ListEdit]:
+    """Take the options that change lists out. Raises `UsageError` on contradictions."""
+    found = {one.field: one.edit(options) for one in LISTS}
+    return {name: edit for name, edit in found.items() if edit}

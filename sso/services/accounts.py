@@ -1,0 +1,215 @@
+"""Accounts: created, changed, disabled, deleted. For passwords and the like see `credentials`."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+from uuid import UUID, uuid4
+
+from sqlalchemy.exc import IntegrityError
+
+from sso import audit, clock
+from sso.audit import Actor
+from sso.audit.events import Event
+from sso.config import email_addresses
+from sso.crypto import passwords
+from sso.extensions import db
+from sso.models import User
+from sso.services import changes as differences
+from sso.services import checks, groups, notifications, revocation
+from sso.services.changes import ListEdit, Outcome
+from sso.services.checks import RegistrationError
+from sso.store import clients, users
+
+
+def described(user: User) -> dict[str, Any]:
+    """A user's fields, as commands export them and the audit trail compares them."""
+    return {
+        "id": str(user.id),
+        "email": user.email,
+        "name": user.name,
+        "email_verified": user.email_verified,
+        "groups": user.groups,
+        "disabled": user.disabled_at is not None,
+        "claims": user.claims,
+    }
+
+
+@audit.acting
+def create(
+    actor: Actor,
+    *,
+    email: str,
+    name: str,
+    password: str | None = None,
+    email_verified: bool = False,
+    disabled: bool = False,
+    groups: Iterable[str] = (),
+    claims: Mapping[str, Any] | None = None,
+    user_id: UUID | None = None,
+    is_invited: bool = False,
+) -> User:
+    """A new user, who is mailed a link to verify the address, or to set the first password.
+
+    Without a password nobody can sign in as the user yet. Raises `RegistrationError`.
+    """
+    user = User(id=user_id or uuid4(), email_verified=email_verified, claims={}, groups=[])
+    user.disabled_at = clock.now() if disabled else None
+    _add(user, password, email=email, name=name, groups=groups, claims=claims)
+    if is_invited:
+        notifications.invited(user)
+    elif not email_verified:
+        notifications.verify(user)
+    what = "invitation" if is_invited else None
+    audit.event(Event.USER_CREATED, user=user.id, what=what)
+    return user
+
+
+@audit.acting
+def invite(actor: Actor, *, email: str, name: str, groups: Iterable[str] = ()) -> User:
+    """A new user, who is mailed a link to set the first password. Raises `RegistrationError`."""
+    user = User(id=uuid4(), email_verified=False, claims={}, groups=[])
+    _add(user, None, email=email, name=name, groups=groups)
+    notifications.invited(user)
+    audit.event(Event.USER_INVITED, user=user.id)
+    return user
+
+
+@audit.acting
+def request_sign_up(actor: Actor, email: str) -> None:
+    """Mail a link for a new account, or a notice if there is one; the caller cannot tell which."""
+    notifications.sign_up_asked(email)
+    audit.event(Event.SIGN_UP_ASKED)
+
+
+@audit.acting
+def sign_up(actor: Actor, *, email: str, name: str, password_hash: str) -> User:
+    """A new account for a proven address. Raises `RegistrationError` if it is taken."""
+    user = User(email=email, email_verified=True, name=name, password_hash=password_hash)
+    _flush(user)
+    audit.event(Event.SIGNED_UP, user=user.id)
+    return user
+
+
+@audit.acting
+def update(
+    actor: Actor,
+    user_id: UUID,
+    *,
+    email_verified: bool | None = None,
+    disabled: bool | None = None,
+    email: str | None = None,
+    name: str | None = None,
+    memberships: ListEdit | None = None,
+    claims: Mapping[str, Any] | None = None,
+) -> tuple[User, Outcome]:
+    """Change what is given, by an operator; what it takes away ends at once.
+
+    A claim of `None` is removed. Another address counts as unverified unless `email_verified`
+    says otherwise. Raises `LookupError` if there is no such user, and `RegistrationError`.
+    """
+    user = users.lock_any(user_id)
+    if user is None:
+        raise LookupError(user_id)
+    before = described(user)
+    members = memberships.applied_to(user.groups) if memberships else None
+    _edit(user, email=email, name=name, groups=members, claims=claims)
+    _flush(user)
+    if user.email != before["email"]:
+        user.email_changed_at = None  # an operator answers for it
+        notifications.email_changed(user, before["email"])
+        notifications.verify(user)
+        user.email_verified = False
+    if email_verified is not None:
+        user.email_verified = email_verified
+    if disabled is not None and disabled != before["disabled"]:
+        user.disabled_at = clock.now() if disabled else None
+    changes = differences.between(before, described(user))
+    if "groups" in changes:
+        groups.end_lost_access([user], clients.every())
+    if "disabled" in changes and disabled:
+        revocation.everything_of_user(user.id, "user_disabled")
+    if changes:
+        audit.event(Event.USER_CHANGED, user=user.id, what=" ".join(changes), changes=changes)
+    db.session.flush()
+    notes = memberships.without_effect(before["groups"]) if memberships else []
+    return user, Outcome(changes, [f"groups: {one}" for one in notes])
+
+
+@audit.acting
+def disable(actor: Actor, user: User) -> None:
+    """Lock a user out at once: all sessions and grants end."""
+    user.disabled_at = user.disabled_at or clock.now()
+    revocation.everything_of_user(user.id, "user_disabled")
+    audit.event(Event.USER_DISABLED, user=user.id)
+
+
+@audit.acting
+def enable(actor: Actor, user: User) -> None:
+    """Let a user sign in again; what was ended stays ended."""
+    user.disabled_at = None
+    audit.event(Event.USER_ENABLED, user=user.id)
+
+
+@audit.acting
+def delete(actor: Actor, user: User) -> None:
+    """Delete a user with sessions, grants, tokens and consents."""
+    revocation.everything_of_user(user.id, "user_deleted")
+    users.remove(user)
+    audit.event(Event.USER_DELETED, user=user.id)
+
+
+def _add(user: User, password: str | None, *, email: str, name: str, **more: Any) -> None:
+    weakness = passwords.fault(password, (name, email)) if password is not None else None
+    errors = [weakness] if weakness else []
+    try:
+        _edit(user, email=email, name=name, **more)
+    except RegistrationError as error:
+        raise RegistrationError([*error.errors, *errors]) from None
+    if errors:
+        raise RegistrationError(errors)
+    user.password_hash = None if password is None else passwords.hash_password(password)
+    _flush(user)
+
+
+def _edit(
+    user: User,
+    *,
+    email: str | None = None,
+    name: str | None = None,
+    groups: Iterable[str] | None = None,
+    claims: Mapping[str, Any] | None = None,
+) -> None:
+    errors = []
+    address = user.email
+    if email is not None:
+        try:
+            address = email_addresses.normalized(email)
+        except ValueError as error:
+            errors.append(f"the email address {email!r} is not valid: {error}")
+        else:
+            other = users.find_by_email(address)
+            if other and other.id != user.id:
+                errors.append(_taken(address))
+    if name is not None and (unfit := checks.text_error("the name", name)):
+        errors.append(unfit)
+    members = list(dict.fromkeys(groups)) if groups is not None else user.groups
+    errors += checks.group_errors(members, user.groups)
+    errors += checks.claim_errors(claims or {})
+    if errors:
+        raise RegistrationError(errors)
+    user.email, user.groups = address, members
+    user.name = user.name if name is None else name
+    merged = {**user.claims, **(claims or {})}
+    user.claims = {key: value for key, value in merged.items() if value is not None}
+
+
+def _flush(user: User) -> None:
+    email = user.email
+    try:
+        users.add(user)
+    except IntegrityError:  # another process was quicker
+        db.session.rollback()
+        raise RegistrationError([_taken(email)]) from None
+
+
+def _taken(email: str) -> str:
+    return f"there is already a user with the email address {email}"

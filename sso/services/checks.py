@@ -1,0 +1,145 @@
+"""What may be registered of a client or a user, and why not: every error at once.
+
+Client metadata has the names of RFC 7591.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from sso.config.urls import registration_fault, strict_url_fault
+from sso.crypto.keys import ALGORITHMS
+from sso.errors import OperatorError
+from sso.flow.scopes import OPERATOR_CLAIMS, SCOPES
+
+AUTH_METHODS = ("any", "client_secret_post", "client_secret_basic")
+ID_TOKEN_CLAIMS = ("standard", "all")
+ADDRESS, PHONE_VERIFIED = "address", "phone_number_verified"
+MAX_CLAIM = 2000
+MAX_TEXT = 200
+MAX_URLS = 100
+
+
+class RegistrationError(OperatorError, ValueError):
+    """What was given cannot be registered; `errors` has one line for each reason."""
+
+    def __init__(self, errors: Sequence[str]) -> None:
+        super().__init__("; ".join(errors))
+        self.errors = list(errors)
+
+
+def metadata_errors(metadata: Mapping[str, Any], had: Collection[str] = ()) -> list[str]:
+    """Why a client cannot have this metadata; `had`: the groups it has so far."""
+    errors = [text_error("the client's name", metadata["client_name"])]
+    if not metadata["redirect_uris"]:
+        errors.append("there is no redirect address; an application needs at least one")
+    for name, label in (
+        ("redirect_uris", "redirect address"),
+        ("post_logout_redirect_uris", "post-logout redirect address"),
+    ):
+        errors += _url_errors(label, metadata[name], registration_fault)
+    backchannel = metadata.get("backchannel_logout_uri")
+    if backchannel is not None:
+        errors += _url_errors("back-channel logout address", [backchannel], _backchannel_error)
+    errors.append(_scope_error(metadata["scope"]))
+    errors += group_errors(metadata["groups"], had)
+    for name, label, choices in (
+        ("token_endpoint_auth_method", "authentication method", AUTH_METHODS),
+        ("id_token_signed_response_alg", "identity token algorithm", ALGORITHMS),
+        ("id_token_claims", "choice of identity token claims", ID_TOKEN_CLAIMS),
+    ):
+        if metadata[name] not in choices:
+            errors.append(f"the {label} {metadata[name]!r} is none of {', '.join(choices)}")
+    return [error for error in errors if error]
+
+
+def text_error(label: str, text: str) -> str | None:
+    """Why a name is not short, visible text in one line, or `None`."""
+    if not text.strip():
+        return f"{label} is empty"
+    if len(text) > MAX_TEXT:
+        return f"{label} is longer than {MAX_TEXT} characters"
+    if any(c < " " or "\x7f" <= c < "\xa0" or "\ud800" <= c <= "\udfff" for c in text):
+        return f"{label} has control characters or is not UTF-8"
+    return None
+
+
+def group_errors(groups: Iterable[str], had: Collection[str]) -> list[str]:
+    """Why groups cannot be given; those that a user or client has already may stay."""
+    errors = (_group_error(group) for group in groups if group not in had)
+    return [error for error in errors if error]
+
+
+def claim_errors(claims: Mapping[str, Any]) -> list[str]:
+    """Why an operator cannot set these claims; `None` stands for one that is removed."""
+    return [error for name, value in claims.items() if (error := _claim_error(name, value))]
+
+
+def _group_error(name: str) -> str | None:
+    """Lists show groups with commas between them."""
+    if error := text_error("a group's name", name):
+        return error
+    if "," in name:
+        return f"the group's name {name!r} has a comma; give each group by itself"
+    if name != name.strip():
+        return f"the group's name {name!r} begins or ends with a space"
+    return None
+
+
+def _url_errors(
+    label: str, urls: Iterable[str], error_of: Callable[[str], str | None]
+) -> list[str | None]:
+    listed = list(urls)
+    if len(listed) > MAX_URLS:
+        return [f"there are more than {MAX_URLS} {label}es"]
+    return [
+        f"the {label} {text[:MAX_TEXT]!r} is refused: {error}"
+        for text in listed
+        if (error := error_of(text))
+    ]
+
+
+def _backchannel_error(text: str) -> str | None:
+    """OIDC Back-Channel Logout §2.2: absolute, no fragment; we call it, so it is http or https."""
+    if error := strict_url_fault(text):
+        return error
+    if urlsplit(text).scheme not in ("http", "https"):
+        return "it is neither http nor https"
+    return "it has a fragment" if "#" in text else None
+
+
+def _scope_error(scope: str) -> str | None:
+    known = ", ".join(SCOPES)
+    unknown = [name for name in scope.split() if name not in SCOPES]
+    if unknown:
+        return f"unknown scopes: {', '.join(map(repr, unknown))}; known: {known}"
+    return None if scope.split() else f"there is no scope; known: {known}"
+
+
+def _claim_error(name: str, value: Any) -> str | None:
+    if name not in OPERATOR_CLAIMS:
+        known = ", ".join(sorted(OPERATOR_CLAIMS))
+        return f"the claim {name!r} is not one that can be set; known: {known}"
+    if value is None:
+        return None
+    if name == ADDRESS:
+        if isinstance(value, dict) and value and all(_is_text(part) for part in value.values()):
+            return None
+        return (
+            "the claim 'address' is no JSON object of texts (OIDC Core §5.1.1), such as "
+            '{"locality": "Delft"}'
+        )
+    if name == PHONE_VERIFIED:
+        return None if isinstance(value, bool) else f"the claim {name!r} is neither true nor false"
+    if not _is_text(value):
+        return f"the claim {name!r} is no clean text of at most {MAX_CLAIM} characters"
+    return None
+
+
+def _is_text(value: Any) -> bool:
+    """Text that a database and a token can hold; an address has lines (OIDC Core §5.1.1)."""
+    return (
+        isinstance(value, str)
+        and 0 < len(value) <= MAX_CLAIM
+        and not any((c < " " and c not in "\r\n") or "\ud800" <= c <= "\udfff" for c in value)
+    )

@@ -1,0 +1,204 @@
+"""Clients: registered, changed, given a new secret, disabled, deleted. Metadata is RFC 7591's."""
+
+import secrets
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from sso import audit, clock
+from sso.audit import Actor
+from sso.audit.events import Event
+from sso.crypto import digests
+from sso.extensions import db
+from sso.flow.scopes import DEFAULT_SCOPE
+from sso.models import Client
+from sso.services import changes as differences
+from sso.services import checks, groups
+from sso.services.changes import ListEdit, Outcome
+from sso.services.checks import RegistrationError
+from sso.store import clients, grant_holders, grants
+
+# Metadata that nobody chooses.
+FIXED: Mapping[str, Any] = {
+    "grant_types": ["authorization_code", "refresh_token"],
+    "response_types": ["code"],
+}
+DEFAULTS: Mapping[str, Any] = {
+    "client_name": "",
+    "redirect_uris": [],
+    "post_logout_redirect_uris": [],
+    "backchannel_logout_uri": None,
+    "scope": DEFAULT_SCOPE,
+    "token_endpoint_auth_method": "any",
+    **FIXED,
+    "id_token_signed_response_alg": "RS256",
+    "id_token_claims": "standard",
+    "groups": [],
+}
+SWITCHES = ("first_party", "require_pkce", "require_mfa")
+HIDDEN = "(by reference)"  # stands for secrets in what is shown and recorded
+
+
+def described(client: Client) -> dict[str, Any]:
+    """A client's fields, as commands export them and the audit trail compares them."""
+    metadata = {k: v for k, v in client.client_metadata.items() if k not in FIXED}
+    return {
+        "client_id": client.client_id,
+        **metadata,
+        **{name: getattr(client, name) for name in SWITCHES},
+        "disabled": client.disabled_at is not None,
+    }
+
+
+@audit.acting
+def register(
+    actor: Actor,
+    metadata: Mapping[str, Any],
+    *,
+    client_id: str | None = None,
+    secret: str | None = None,
+    disabled: bool = False,
+    switches: Mapping[str, bool] | None = None,
+) -> tuple[Client, str]:
+    """A new client and its secret, which is stored nowhere. Raises `RegistrationError`.
+
+    `switches`: see `SWITCHES`. A secret that is given has to be random: its digest is a fast one.
+    """
+    secret = secret or digests.make(digests.CLIENT_SECRET)
+    client = Client(
+        client_id=client_id or _client_id(),
+        secret_digest=digests.digest(secret),
+        disabled_at=clock.now() if disabled else None,
+        **(dict.fromkeys(SWITCHES, False) | dict(switches or {})),
+    )
+    _edit(client, {**DEFAULTS, **metadata})
+    clients.add(client)
+    audit.event(Event.CLIENT_CREATED, client=client.client_id)
+    return client, secret
+
+
+@audit.acting
+def change(
+    actor: Actor,
+    client_id: str,
+    metadata: Mapping[str, Any],
+    *,
+    lists: Mapping[str, ListEdit] | None = None,
+    disabled: bool | None = None,
+    secret: str | None = None,
+    switches: Mapping[str, bool] | None = None,
+) -> tuple[Client, Outcome]:
+    """Change what is given; `None` removes metadata. What it takes away ends at once.
+
+    `secret` replaces another one. Raises `LookupError` and `RegistrationError`.
+    """
+    client = _locked(client_id)
+    before = described(client)
+    wanted, notes = dict(metadata), []
+    for name, edit in (lists or {}).items():
+        current = before.get(name, [])
+        listed = current.split() if isinstance(current, str) else current
+        edited = edit.applied_to(listed)
+        wanted[name] = " ".join(edited) if name == "scope" else edited
+        notes += [f"{name}: {one}" for one in edit.without_effect(listed)]
+    _edit(client, wanted)
+    for name, value in (switches or {}).items():
+        setattr(client, name, value)
+    if disabled is not None and disabled != before["disabled"]:
+        client.disabled_at = clock.now() if disabled else None
+    changes = differences.between(before, described(client))
+    if secret is not None and not digests.matches(secret, client.secret_digest):
+        clients.replace_secret(client, digests.digest(secret), None)
+        changes["secret"] = differences.of_field("secret", HIDDEN, HIDDEN)
+    if "disabled" in changes and disabled:
+        grants.end_of_client(client_id, "client_disabled")
+    if "groups" in changes:
+        notes.append(_who_may_use(client))
+        groups.end_lost_access(grant_holders.with_grants_at(client_id), [client])
+    if changes:
+        what = " ".join(changes)
+        audit.event(Event.CLIENT_CHANGED, client=client_id, what=what, changes=changes)
+    db.session.flush()
+    return client, Outcome(changes, notes)
+
+
+@audit.acting
+def rotate_secret(
+    actor: Actor, client_id: str, keep_old: timedelta | None = None
+) -> tuple[Client, str]:
+    """A new secret; the old one goes on for a while, or stops at once. Raises `LookupError`."""
+    client = _locked(client_id)
+    secret = digests.make(digests.CLIENT_SECRET)
+    until = clock.now() + keep_old if keep_old else None
+    clients.replace_secret(client, digests.digest(secret), until)
+    audit.event(Event.CLIENT_SECRET_ROTATED, client=client_id, old_until=until)
+    return client, secret
+
+
+@audit.acting
+def disable(actor: Actor, client_id: str) -> Client:
+    """Lock a client out at once: its grants end. Raises `LookupError`."""
+    client = _locked(client_id)
+    client.disabled_at = client.disabled_at or clock.now()
+    grants.end_of_client(client_id, "client_disabled")
+    audit.event(Event.CLIENT_DISABLED, client=client_id)
+    return client
+
+
+@audit.acting
+def enable(actor: Actor, client_id: str) -> Client:
+    """Let a client in again; what was ended stays ended. Raises `LookupError`."""
+    client = _locked(client_id)
+    client.disabled_at = None
+    audit.event(Event.CLIENT_ENABLED, client=client_id)
+    return client
+
+
+@audit.acting
+def delete(actor: Actor, client_id: str) -> None:
+    """Delete a client with its grants, tokens and consents. Raises `LookupError`."""
+    client = clients.lock_to_remove(client_id)
+    if client is None:
+        raise LookupError(client_id)
+    grants.end_of_client(client_id, "client_deleted")
+    clients.remove(client)
+    audit.event(Event.CLIENT_DELETED, client=client_id)
+
+
+def _locked(client_id: str) -> Client:
+    """Changes wait for each other, and no codes are issued meanwhile."""
+    client = clients.lock(client_id)
+    if client is None:
+        raise LookupError(client_id)
+    return client
+
+
+def _edit(client: Client, changes: Mapping[str, Any]) -> None:
+    metadata = {
+        name: _tidy(name, value)
+        for name, value in {**client.client_metadata, **changes}.items()
+        if value is not None
+    }
+    if errors := checks.metadata_errors(metadata, client.client_metadata.get("groups", ())):
+        raise RegistrationError(errors)
+    client.set_client_metadata(metadata)
+
+
+def _tidy(name: str, value: Any) -> Any:
+    if name == "scope":
+        return " ".join(dict.fromkeys(str(value).split()))
+    return list(dict.fromkeys(value)) if isinstance(value, list | tuple) else value
+
+
+def _client_id() -> str:
+    """A random identifier; one that begins with a dash would look like an option to commands."""
+    while (client_id := secrets.token_urlsafe(16)).startswith("-"):
+        pass
+    return client_id
+
+
+def _who_may_use(client: Client) -> str:
+    """The first group shuts people out, and without the last one everybody is let in."""
+    if client.groups:
+        return f"Only members of {' or '.join(client.groups)} may use it."
+    return "No group is left: everybody may use it."

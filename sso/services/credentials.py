@@ -1,0 +1,132 @@
+"""What proves who somebody is: passwords, email addresses, second factors; and how they change."""
+
+from datetime import timedelta
+from uuid import UUID
+
+from sso import audit, clock
+from sso.audit import Actor
+from sso.audit.events import Event
+from sso.crypto import passwords
+from sso.errors import OperatorError
+from sso.extensions import db
+from sso.models import MailToken, User
+from sso.services import mail_links, notifications, revocation
+from sso.services.checks import RegistrationError
+from sso.store import factors, users
+
+ALL_FACTORS = "All second factors"  # what the mail says was removed
+
+
+@audit.acting
+def request_password_reset(actor: Actor, email: str) -> None:
+    """Mail a link to set a new password, if there is an account; the caller cannot tell."""
+    notifications.reset_asked(email)
+    audit.event(Event.RESET_ASKED)
+
+
+@audit.acting
+def set_password(actor: Actor, user: User, password: str) -> None:
+    """A new password by an operator. Raises `RegistrationError` if it is weak."""
+    if weakness := passwords.fault(password, (user.name, user.email)):
+        raise RegistrationError([weakness])
+    fresh = passwords.hash_password(password)
+    _replace_password(user, fresh, Event.PASSWORD_SET, "password_changed")
+
+
+@audit.acting
+def change_password(actor: Actor, user: User, password_hash: str, keep: UUID) -> None:
+    """A new password by the user, who has shown the old one in the session `keep`."""
+    _replace_password(user, password_hash, Event.PASSWORD_CHANGED, "password_changed", keep)
+
+
+@audit.acting
+def reset_password(actor: Actor, user: User, password_hash: str, purpose: str) -> None:
+    """A new password by a mailed link for this purpose, which also proves the address.
+
+    The caller has used the link up, and so locked the user (`mail_links.redeem`).
+    """
+    is_reset = purpose == mail_links.RESET
+    user.email_verified = True
+    event = Event.PASSWORD_RESET if is_reset else Event.INVITATION_ACCEPTED
+    is_news = is_reset or user.password_hash is not None
+    _replace_password(user, password_hash, event, "password_reset", is_news=is_news)
+
+
+def _replace_password(
+    user: User,
+    password_hash: str,
+    event: Event,
+    reason: str,
+    keep: UUID | None = None,
+    *,
+    is_news: bool = True,
+) -> None:
+    """End all that the old password opened but for the session `keep`, notify, and record it."""
+    user.password_hash = password_hash
+    revocation.everything_of_user(user.id, reason, keep)
+    if is_news:
+        notifications.password_changed(user)
+    audit.event(event, user=user.id)
+
+
+@audit.acting
+def request_email_change(actor: Actor, user: User, email: str) -> None:
+    """Mail a link to the new address, which confirms it, and a warning to the old one."""
+    notifications.email_change_asked(user, email)
+    audit.event(Event.EMAIL_CHANGE_ASKED, user=user.id)
+
+
+@audit.acting
+def change_email(actor: Actor, user: User, email: str) -> None:
+    """Take a proven address; the old one is notified. Raises `IntegrityError` if it is taken."""
+    before, user.email = user.email, email
+    db.session.flush()
+    user.email_changed_at = clock.now()
+    notifications.email_changed(user, before)
+    audit.event(Event.EMAIL_CHANGED, user=user.id)
+
+
+@audit.acting
+def request_verification(actor: Actor, user: User) -> None:
+    """Mail the link that verifies the address once more."""
+    notifications.verify(user)
+    audit.event(Event.VERIFICATION_ASKED, user=user.id)
+
+
+@audit.acting
+def verify_email(actor: Actor, user: User) -> None:
+    """The user has shown that mail to the address arrives."""
+    user.email_verified = True
+    db.session.flush()
+    audit.event(Event.EMAIL_VERIFIED, user=user.id)
+
+
+@audit.acting
+def reset_factors(actor: Actor, user: User) -> int:
+    """Remove all second factors, and end all sessions. Returns how many factors there were."""
+    users.lock(user.id)  # nobody signs in with a factor, or adds another, meanwhile
+    removed = factors.of_user(user.id).count
+    revocation.sessions_of_user(user.id, "factors_reset")
+    factors.remove_all(user.id)
+    mail_links.end_before_factors(user)
+    if removed:
+        notifications.factor_removed(user, ALL_FACTORS)
+    audit.event(Event.FACTORS_RESET, user=user.id, factors=removed)
+    return removed
+
+
+@audit.acting
+def make_enrolment_link(actor: Actor, user: User, lives: timedelta) -> tuple[MailToken, str]:
+    """A link that replaces the mailed code before the first second factor; nobody is mailed.
+
+    Raises `OperatorError` for a user who is disabled or has a factor.
+    """
+    if user.disabled_at is not None:
+        raise OperatorError(f"{user.email} is disabled; see: flask user enable")
+    users.lock(user.id)  # nobody adds a factor meanwhile
+    if factors.has_any(user.id):
+        raise OperatorError(f"{user.email} has a second factor; see: flask user reset-factors")
+    token, link = mail_links.make(mail_links.ENROLMENT, user.email, user, lives)
+    until = token.expires_at.isoformat()
+    audit.event(Event.ENROLMENT_LINK_MADE, user=user.id, until=until)
+    return token, link
