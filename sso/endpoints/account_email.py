@@ -1,12 +1,12 @@
 """The signed-in user's own address: another one, or the confirmation of this one once more."""
 
-from flask import make_response, redirect, render_template, request, url_for
+from flask import redirect, request, url_for
+from flask_login import login_required
 from werkzeug.wrappers import Response
 
 from sso import audit
 from sso.audit.events import Event
-from sso.crypto import passwords
-from sso.endpoints.forms import DecisionForm
+from sso.endpoints import page
 from sso.endpoints.mail_forms import ChangeEmailForm
 from sso.extensions import db
 from sso.i18n import N_
@@ -14,7 +14,6 @@ from sso.mfa import policy
 from sso.ratelimit import limiting
 from sso.services import credentials
 from sso.store.sessions import CurrentSession
-from sso.web import browser_session
 
 _DONE = {
     "asked": N_(
@@ -25,14 +24,13 @@ _DONE = {
 }
 
 
+@login_required  # type: ignore[untyped-decorator]  # Flask-Login has no types
 def account_email() -> Response:
     """Ask for the new address and the password; the mail to the new address decides."""
-    visit = browser_session.current_session()
-    if visit is None:
-        return redirect(url_for("pages.sign_in"), 303)
+    visit = page.signed_in()
     form, done = ChangeEmailForm(), None
     if request.method == "POST":
-        if request.form.get("action") == "verify_again":
+        if form.action.data == "verify_again":
             done = _verify_again(visit)
         elif policy.lacks_second_factor(visit):
             done = "confirm"
@@ -43,19 +41,13 @@ def account_email() -> Response:
         if done:
             db.session.commit()
             return redirect(url_for("pages.account_email", done=done), 303)
-    html = render_template(
+    return page.render(
         "account_email.html",
         form=form,
-        decision=DecisionForm(formdata=None),
-        user_email=visit.user.email,
-        email_verified=visit.user.email_verified,
-        confirm_url=url_for("pages.second_factor", back="email")
-        if policy.lacks_second_factor(visit)
-        else None,
+        user=visit.user,
+        lacks_second_factor=policy.lacks_second_factor(visit),
         done=_DONE.get(request.args.get("done", "")),
-        account_url=url_for("pages.account"),
     )
-    return make_response(html)
 
 
 def _verify_again(visit: CurrentSession) -> str:
@@ -70,14 +62,14 @@ def _change(visit: CurrentSession, form: ChangeEmailForm) -> str | None:
     if address == user.email:
         form.email.errors = [N_("This is your address already.")]
         return None
-    attempt = limiting.enter(limiting.PASSWORD_CHECK, user.email)
-    db.session.commit()  # the transaction must not wait for the check
-    if not passwords.verify(form.password.data or "", user.password_hash, str(user.id)):
-        audit.event(Event.EMAIL_CHANGE_FAILED, user=user.id, reason="password")
-        attempt.failed()
-        form.password.errors = [N_("The password is not right.")]
+    if not page.is_password_right(
+        visit,
+        form.password,
+        N_("The password is not right."),
+        Event.EMAIL_CHANGE_FAILED,
+        "password",
+    ):
         return None
-    attempt.passed()
     if policy.lock(visit) is None or policy.lacks_second_factor(visit):
         return "ended"  # meanwhile; the way leads to the sign-in page, or back to this one
     limiting.spend(limiting.VERIFICATION, address)

@@ -3,12 +3,13 @@
 import json
 from collections.abc import Mapping
 
-from flask import make_response, redirect, render_template, url_for
 from flask_babel import gettext
+from flask_login import login_required
 from werkzeug.wrappers import Response
 
 from sso.audit import rows
 from sso.audit.events import Event
+from sso.endpoints import page
 from sso.extensions import db
 from sso.i18n import N_
 from sso.models import AuditEvent
@@ -56,21 +57,17 @@ WORDS: Mapping[Event, str] = {
 }
 
 
+@login_required  # type: ignore[untyped-decorator]  # Flask-Login has no types
 def activity() -> Response:
     """List what happened lately in the user's name."""
-    visit = browser_session.current_session()
-    if visit is None:
-        return redirect(url_for("pages.sign_in"), 303)
-    browser_session.touch(visit)
-    found = rows.newest(user_id=str(visit.user.id), names=sorted(WORDS), limit=_SHOWN)
+    current = page.signed_in()
+    browser_session.touch(current)
+    found = rows.newest(user_id=str(current.user.id), names=sorted(WORDS), limit=_SHOWN)
     names = clients.names({event.client_id for event in found if event.client_id})
-    html = render_template(
-        "activity.html",
-        events=[(event, WORDS[Event(event.name)], _details(event, names)) for event in found],
-        account_url=url_for("pages.account"),
-    )
+    events = [(event, WORDS[Event(event.name)], _details(event, names)) for event in found]
+    response = page.render("activity.html", events=events)
     db.session.commit()
-    return make_response(html)
+    return response
 
 
 def _details(event: AuditEvent, names: dict[str, str]) -> str:

@@ -3,13 +3,13 @@
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
-from flask import make_response, render_template, request, url_for
+from flask import url_for
 from werkzeug.wrappers import Response
 
 from sso import audit
 from sso.audit.events import Event
-from sso.endpoints import authorize
-from sso.endpoints.forms import DecisionForm
+from sso.endpoints import authorize, page
+from sso.endpoints.forms import ConsentForm
 from sso.extensions import db
 from sso.flow import decision, scopes
 from sso.models import User
@@ -33,36 +33,32 @@ class Item:
 
 def consent() -> Response:
     """Ask for consent; every answer goes back to the dispatcher."""
-    waiting = authorize.read_waiting()
-    if waiting is None:
+    pending = page.pending_request()
+    if pending is None:
         return authorize.stale()
-    validated = authorize.validate(waiting)
-    if isinstance(validated, Response):
-        return validated
-    visit = browser_session.current_session()
+    validated = page.validate(pending)
+    current = browser_session.current_session()
     step = authorize.decide(validated)
-    if visit is None or validated.presence is None:
-        return authorize.resume(waiting)
+    if current is None or validated.presence is None:
+        return authorize.resume(pending)
     if isinstance(step, decision.Forbid):
-        return _forbidden(validated, visit, waiting)
+        return _forbidden(validated, current, pending)
     if not isinstance(step, decision.AskConsent):
-        return authorize.resume(waiting)  # answered already, in another tab or before the back key
-    form = DecisionForm()
-    if request.method == "POST" and form.validate():
-        return _decided(validated, visit, step, waiting)
-    html = render_template(
+        return authorize.resume(pending)  # answered already, in another tab or before the back key
+    form = ConsentForm()
+    if form.validate_on_submit():
+        return _decided(form, validated, current, step, pending)
+    return page.render(
         "consent.html",
         form=form,
         client_name=validated.client.name,
         client_host=urlsplit(validated.grant.redirect_uri).netloc,
-        user_name=visit.user.name,
-        user_email=visit.user.email,
-        items=items(visit.user, step.scopes, _declined(validated.presence)),
+        user=current.user,
+        items=items(current.user, step.scopes, _declined(validated.presence)),
         offered=" ".join(sorted(step.scopes)),
-        known=[item.title for item in items(visit.user, step.known)],
-        switch_url=_switch_url(waiting),
+        known=[item.title for item in items(current.user, step.known)],
+        switch_url=_switch_url(pending),
     )
-    return make_response(html)
 
 
 def items(user: User, asked: frozenset[str], declined: frozenset[str] = frozenset()) -> list[Item]:
@@ -98,37 +94,24 @@ def _words(scope: str, values: dict[str, object]) -> str | None:
 
 
 def _decided(
+    form: ConsentForm,
     validated: authorize.Validated,
-    visit: CurrentSession,
+    current: CurrentSession,
     step: decision.AskConsent,
-    waiting: PendingRequest,
+    pending: PendingRequest,
 ) -> Response:
-    client_id = validated.client.client_id
-    if request.form.get("decision") == "allow":
-        # What came to be asked for while the page was open is asked about on the next one.
-        offered = step.scopes & _offered(step)
-        declined = _unticked(offered) - scopes.NEEDED
-        allowed = sorted((offered | step.scopes & scopes.NEEDED) - declined)
-        given_at = consents.remember(
-            audit.USER, visit.user.id, client_id, allowed, sorted(declined)
-        )
-        db.session.commit()
-        return authorize.resume(replace(waiting, consented_at=given_at))
-    consents.deny(audit.USER, visit.user.id, client_id)
-    return authorize.resume(replace(waiting, denied=True))
-
-
-def _offered(step: decision.AskConsent) -> frozenset[str]:
-    """The scopes that were on the page; all of them, if it had no boxes."""
-    given = request.form.get("offered")
-    return step.scopes if given is None else frozenset(given.split())
-
-
-def _unticked(offered: frozenset[str]) -> frozenset[str]:
-    """The scopes whose boxes came back empty; none, if the page had no boxes."""
-    if "offered" not in request.form:
-        return frozenset()
-    return frozenset(name for name in offered if f"scope_{name}" not in request.form)
+    user_id, client_id = current.user.id, validated.client.client_id
+    if form.decision.data != "allow":
+        consents.deny(audit.USER, user_id, client_id)
+        return authorize.resume(replace(pending, denied=True))
+    # What came to be asked for while the page was open is asked about on the next one.
+    given = form.offered.data
+    offered = step.scopes if given is None else step.scopes & frozenset(given.split())
+    declined = form.unticked(offered) - scopes.NEEDED
+    allowed = sorted((offered | step.scopes & scopes.NEEDED) - declined)
+    given_at = consents.remember(audit.USER, user_id, client_id, allowed, sorted(declined))
+    db.session.commit()
+    return authorize.resume(replace(pending, consented_at=given_at))
 
 
 def _declined(presence: Presence) -> frozenset[str]:
@@ -136,29 +119,27 @@ def _declined(presence: Presence) -> frozenset[str]:
 
 
 def _forbidden(
-    validated: authorize.Validated, visit: CurrentSession, waiting: PendingRequest
+    validated: authorize.Validated, current: CurrentSession, pending: PendingRequest
 ) -> Response:
     event = Event.CLIENT_FORBIDDEN
     refusals.note(
         event,
         budget=event,
-        user=visit.user.id,
+        user=current.user.id,
         client=validated.client.client_id,
         error="access_denied",
         description=decision.NOT_A_MEMBER,
     )
-    back = url_for("pages.authorize", resume=sign(replace(waiting, turned_away=True)))
-    html = render_template(
+    back_url = url_for("pages.authorize", resume=sign(replace(pending, turned_away=True)))
+    return page.render(
         "forbidden.html",
+        status=403,
         client_name=validated.client.name,
-        user_email=visit.user.email,
-        back_url=back,
-        switch_url=_switch_url(waiting),
+        user=current.user,
+        back_url=back_url,
+        switch_url=_switch_url(pending),
     )
-    response = make_response(html)
-    response.status_code = 403
-    return response
 
 
-def _switch_url(waiting: PendingRequest) -> str:
-    return url_for("pages.sign_in", resume=sign(waiting), another=1)
+def _switch_url(pending: PendingRequest) -> str:
+    return url_for("pages.sign_in", resume=sign(pending), another=1)

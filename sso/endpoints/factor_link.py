@@ -1,10 +1,11 @@
 """The page of an operator's link: lets somebody without access to mail add the first factor."""
 
-from flask import make_response, redirect, render_template, request, url_for
+from flask import redirect, request, url_for
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
 from sso import audit
+from sso.endpoints import page
 from sso.endpoints.forms import DecisionForm
 from sso.extensions import db
 from sso.mfa import policy
@@ -22,7 +23,8 @@ def factor_link() -> Response:
         return _sign_in_first()
     if not policy.is_fresh(visit):
         return _sign_in_first()
-    if request.method == "POST" and DecisionForm().validate():
+    form = DecisionForm()
+    if form.validate_on_submit():
         locked = policy.lock(visit)
         if locked is None:
             return _sign_in_first()
@@ -32,14 +34,7 @@ def factor_link() -> Response:
         emailed_code.allow_enrolment(audit.USER, locked.user, locked.session, "link")
         db.session.commit()
         return redirect(url_for("pages.factors"), 303)
-    html = render_template(
-        "factor_link.html",
-        form=DecisionForm(formdata=None),
-        user_name=visit.user.name,
-        user_email=visit.user.email,
-        account_url=url_for("pages.account"),
-    )
-    return make_response(html)
+    return page.render("factor_link.html", form=form, user=visit.user)
 
 
 def _dead() -> Response:

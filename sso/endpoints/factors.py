@@ -1,193 +1,194 @@
-"""The user's own page of second factors: passkeys, authenticator app, recovery codes."""
+"""The user's own pages of second factors: passkeys, authenticator app, recovery codes."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
-from flask import make_response, redirect, render_template, request, url_for
+from flask import redirect, request, url_for
+from flask_login import login_required
 from sqlalchemy.exc import IntegrityError
 from werkzeug.wrappers import Response
 
 from sso import audit
-from sso.audit.events import Event
-from sso.endpoints import authorize
-from sso.endpoints.forms import DecisionForm
-from sso.endpoints.redirects import confirm_first, step
+from sso.endpoints import authorize, page
+from sso.endpoints.forms import FactorsForm, TotpForm
 from sso.extensions import db
 from sso.flow import decision
 from sso.i18n import N_
-from sso.mfa import passkeys, policy, proof, recovery
-from sso.services import mail_links, notifications
+from sso.mfa import passkeys, policy, signed_values, totp
+from sso.ratelimit import device_cookie
+from sso.services import second_factors
+from sso.services.second_factors import Added, FactorRefused
 from sso.store import factors as store
-from sso.store import passkeys as stored_passkeys
-from sso.store import recovery_codes, totp_secrets
+from sso.store.factors import Factors
 from sso.store.sessions import CurrentSession
 from sso.web import browser_session, headers
 from sso.web.pending_request import PendingRequest
 
 NAME_LENGTH = 60
-APP_NAME = N_("Authenticator app")
-
-
-def factors() -> Response:
-    """Show the factors; a POST adds or removes one, if the sign-in is fresh."""
-    visit = browser_session.current_session()
-    if visit is None:
-        return confirm_first()
-    waiting = authorize.read_waiting()
-    if "resume" in request.args and waiting is None:
-        return authorize.stale()
-    known = store.of_user(visit.user.id)
-    fault = None
-    if request.method == "POST" and DecisionForm().validate():
-        if request.form.get("action") == "cancel" and waiting:
-            return authorize.resume(replace(waiting, denied=True))
-        locked = policy.lock(visit)
-        if locked is None:
-            return confirm_first()
-        visit, known = locked, store.of_user(locked.user.id)
-        if policy.asks_for_code(visit, known):
-            return redirect(step("pages.factor_code"), 303)
-        if not policy.may_change(visit, known):
-            return confirm_first()
-        act = _ACTIONS.get(request.form.get("action", ""))
-        answer = act(visit, known) if act else None
-        if isinstance(answer, Response):
-            return answer
-        db.session.rollback()
-        fault, known = answer, store.of_user(visit.user.id)
-    return _page(visit, known, fault, waiting)
-
-
-def added(
-    visit: CurrentSession, known: store.Factors, kind: str, name: str, methods: str
-) -> Response:
-    """A factor was set up, and so shown. The first one brings a sheet of recovery codes. Commits.
-
-    `known`: the factors before, read under `policy.lock`. `name`: for the notice.
-    With the first one ends what the password alone has opened elsewhere, `offline_access` included.
-    """
-    audit.event(Event.FACTOR_ADDED, user=visit.user.id, kind=kind)
-    notifications.factor_added(visit.user, name)
-    if not known:
-        mail_links.end_before_factors(visit.user)
-        browser_session.end_others(visit, "factor_added", grants=True)
-        codes = recovery.renew(visit.user.id)
-    browser_session.step_up(visit, methods)
-    db.session.commit()
-    return show_codes(codes) if not known else _done(kind)
-
-
-def show_codes(codes: list[str]) -> Response:
-    """The sheet of recovery codes, this once."""
-    waits = bool(request.args.get("resume"))
-    on = step("pages.authorize") if waits else url_for("pages.factors")
-    return make_response(render_template("recovery_codes.html", codes=codes, next_url=on))
-
-
-def _add_passkey(visit: CurrentSession, known: store.Factors) -> Response | str:
-    name = "".join(c for c in request.form.get("name", "") if c.isprintable()).strip()
-    if not name:
-        return N_("Give the passkey a name.")
-    if len(known.passkeys) >= passkeys.MOST:
-        return N_("You have as many passkeys as there can be. Remove one first.")
-    answer, challenge = request.form.get("credential", ""), request.form.get("challenge", "")
-    try:
-        made = passkeys.enrol(visit.user, name[:NAME_LENGTH], answer, challenge)
-    except IntegrityError:
-        db.session.rollback()
-        return N_("This passkey is registered already.")
-    if made is None:
-        return N_("The passkey could not be set up. Please try again.")
-    return added(visit, known, "passkey", made.name, proof.passkey_methods(made.is_synced))
-
-
-def _remove_passkey(visit: CurrentSession, known: store.Factors) -> Response | str:
-    chosen = [one for one in known.passkeys if str(one.id) == request.form.get("passkey")]
-    if not chosen:
-        return N_("There is no such passkey any more.")
-    if len(known.passkeys) == 1 and visit.user.password_hash is None:
-        return N_("This passkey is your only way to sign in. Add another one first.")
-    stored_passkeys.remove(visit.user.id, chosen[0].id)
-    return _removed(visit, known, "passkey", chosen[0].name)
-
-
-def _remove_totp(visit: CurrentSession, known: store.Factors) -> Response | str:
-    if not totp_secrets.remove(visit.user.id):
-        return N_("There is no authenticator app any more.")
-    return _removed(visit, known, "totp", APP_NAME)
-
-
-def _removed(visit: CurrentSession, known: store.Factors, kind: str, name: str) -> Response:
-    if known.count == 1:
-        # They stand in for a factor; without one they would only be forgotten.
-        recovery_codes.remove(visit.user.id)
-    audit.event(Event.FACTOR_REMOVED, user=visit.user.id, kind=kind)
-    notifications.factor_removed(visit.user, name)
-    db.session.commit()
-    return _done("removed")
-
-
-def _new_codes(visit: CurrentSession, known: store.Factors) -> Response | str:
-    if not known:
-        return N_("Set up a passkey or an authenticator app first.")
-    codes = recovery.renew(visit.user.id)
-    notifications.recovery_codes_made(visit.user)
-    db.session.commit()
-    return show_codes(codes)
-
-
-def _done(what: str) -> Response:
-    waits = bool(request.args.get("resume"))
-    return redirect(step("pages.authorize") if waits else url_for("pages.factors", done=what), 303)
-
-
-def _page(
-    visit: CurrentSession, known: store.Factors, fault: str | None, waiting: PendingRequest | None
-) -> Response:
-    client_name = None
-    if waiting:
-        validated = authorize.validate(waiting)
-        if isinstance(validated, Response):
-            return validated
-        found = authorize.decide(validated)
-        if found != decision.SecondFactor(enrol=True):
-            return authorize.resume(waiting)
-        client_name = validated.client.name
-    fresh = policy.may_change(visit, known)
-    by_passkey = fresh and passkeys.available() and len(known.passkeys) < passkeys.MOST
-    if by_passkey:
-        headers.allow_own_script()
-    html = render_template(
-        "factors.html",
-        form=DecisionForm(formdata=None),
-        user_name=visit.user.name,
-        user_email=visit.user.email,
-        known=known,
-        fresh=fresh,
-        asks_for_code=policy.asks_for_code(visit, known),
-        code_url=step("pages.factor_code"),
-        passkey=passkeys.ask_to_enrol(visit.user, list(known.passkeys)) if by_passkey else None,
-        passkeys_work_here=passkeys.available(),
-        name_length=NAME_LENGTH,
-        fault=fault,
-        done=_DONE.get(request.args.get("done", "")),
-        client_name=client_name,
-        totp_url=step("pages.totp_setup"),
-        confirm_url=step("pages.sign_in", back="factors"),
-        account_url=url_for("pages.account"),
-    )
-    return make_response(html)
-
-
-_ACTIONS: dict[str, Callable[[CurrentSession, store.Factors], Response | str]] = {
-    "add_passkey": _add_passkey,
-    "remove_passkey": _remove_passkey,
-    "remove_totp": _remove_totp,
-    "new_codes": _new_codes,
-}
-
+_SETUP_LIFETIME = int(policy.SETUP.total_seconds())
+_WRONG = N_("The code is not right. Check that the phone's clock is right, and try the next code.")
 _DONE = {
     "passkey": N_("The passkey was added."),
     "totp": N_("The authenticator app was added."),
     "removed": N_("It was removed."),
 }
+
+
+@login_required  # type: ignore[untyped-decorator]  # Flask-Login has no types
+def factors() -> Response:
+    """Show the factors; a POST adds or removes one, if the sign-in is fresh."""
+    current, pending = page.signed_in(), page.pending_request()
+    known, form, error = store.of_user(current.user.id), FactorsForm(), None
+    if form.validate_on_submit():
+        if form.action.data == "cancel" and pending:
+            return authorize.resume(replace(pending, denied=True))
+        locked = policy.lock(current)
+        if locked is None:
+            return page.confirm_first()
+        current, known = locked, store.of_user(locked.user.id)
+        if policy.asks_for_code(current, known):
+            return page.to_step("pages.factor_code")
+        if not policy.may_change(current, known):
+            return page.confirm_first()
+        try:
+            if answer := _act(form, current, known):
+                return answer
+        except FactorRefused as refused:
+            error = str(refused)
+        db.session.rollback()
+        known = store.of_user(current.user.id)
+    return _page(form, current, known, error, pending)
+
+
+def _act(form: FactorsForm, current: CurrentSession, known: Factors) -> Response | None:
+    user = current.user
+    match form.action.data:
+        case "add_passkey":
+            name = "".join(c for c in form.name.data or "" if c.isprintable()).strip()
+            if not name:
+                raise FactorRefused(N_("Give the passkey a name."))
+            credential, challenge = form.credential.data or "", form.challenge.data or ""
+            added = second_factors.add_passkey(
+                audit.USER, current, known, name[:NAME_LENGTH], credential, challenge
+            )
+            return _added(current, added, "passkey")
+        case "remove_passkey":
+            second_factors.remove_passkey(audit.USER, user, known, form.passkey.data or "")
+        case "remove_totp":
+            second_factors.remove_totp(audit.USER, user, known)
+        case "new_codes":
+            codes = second_factors.renew_recovery_codes(audit.USER, user, known)
+            db.session.commit()
+            return _show_codes(codes)
+        case _:
+            return None
+    db.session.commit()
+    return _done("removed")
+
+
+def _added(current: CurrentSession, added: Added, kind: str) -> Response:
+    """A factor was set up, and so shown. The first one brings recovery codes. Commits."""
+    if added.codes:
+        device_cookie.remember(current.user)  # all browsers were forgotten
+    browser_session.step_up(current, added.methods)
+    db.session.commit()
+    return _show_codes(added.codes) if added.codes else _done(kind)
+
+
+def _show_codes(codes: list[str]) -> Response:
+    """The sheet of recovery codes, this once."""
+    is_pending = bool(request.args.get("resume"))
+    next_url = page.step("pages.authorize") if is_pending else url_for("pages.factors")
+    return page.render("recovery_codes.html", codes=codes, next_url=next_url)
+
+
+def _done(what: str) -> Response:
+    if request.args.get("resume"):
+        return page.to_step("pages.authorize")
+    return redirect(url_for("pages.factors", done=what), 303)
+
+
+def _page(
+    form: FactorsForm,
+    current: CurrentSession,
+    known: Factors,
+    error: str | None,
+    pending: PendingRequest | None,
+) -> Response:
+    client_name = None
+    if pending:
+        validated = page.validate(pending)
+        if authorize.decide(validated) != decision.SecondFactor(enrol=True):
+            return authorize.resume(pending)
+        client_name = validated.client.name
+    fresh = policy.may_change(current, known)
+    by_passkey = fresh and passkeys.available() and len(known.passkeys) < passkeys.MOST
+    if by_passkey:
+        headers.allow_own_script()
+    passkey = passkeys.ask_to_enrol(current.user, list(known.passkeys)) if by_passkey else None
+    return page.render(
+        "factors.html",
+        form=form,
+        user=current.user,
+        known=known,
+        fresh=fresh,
+        asks_for_code=policy.asks_for_code(current, known),
+        passkey=passkey,
+        passkeys_work_here=passkeys.available(),
+        name_length=NAME_LENGTH,
+        error=error,
+        done=_DONE.get(request.args.get("done", "")),
+        client_name=client_name,
+    )
+
+
+@login_required  # type: ignore[untyped-decorator]
+def totp_setup() -> Response:
+    """Show the secret for an authenticator app; nothing is stored until a code of it came back."""
+    current, form = page.signed_in(), TotpForm()
+    page.pending_request()
+    known = store.of_user(current.user.id)
+    if known.totp is not None:
+        return page.to_step("pages.factors")
+    if form.validate_on_submit():
+        return _set_up(form, current)
+    if policy.asks_for_code(current, known):
+        return page.to_step("pages.factor_code")
+    if not policy.may_change(current, known):
+        return page.confirm_first()
+    return _totp_page(form, current, totp.new_secret(), None)
+
+
+def _set_up(form: TotpForm, current: CurrentSession) -> Response:
+    # The page was handed out to a fresh sign-in of this very session.
+    found = signed_values.verify(form.setup.data or "", _purpose(current), _SETUP_LIFETIME)
+    if found is None:
+        return page.to_step("pages.totp_setup")
+    locked = policy.lock(current)
+    if locked is None:
+        return page.confirm_first()
+    known = store.of_user(locked.user.id)
+    if known.totp is not None:  # from another tab at the same instant
+        return page.to_step("pages.factors")
+    if not policy.may_finish(locked, known):
+        return page.confirm_first()
+    try:
+        added = second_factors.add_totp(audit.USER, locked, known, found[0], form.code.data or "")
+    except IntegrityError:  # by a version that takes no lock
+        db.session.rollback()
+        return page.to_step("pages.factors")
+    return _added(locked, added, "totp") if added else _totp_page(form, locked, found[0], _WRONG)
+
+
+def _totp_page(form: TotpForm, current: CurrentSession, secret: str, error: str | None) -> Response:
+    return page.render(
+        "totp_setup.html",
+        form=form,
+        qr_code=totp.qr_code(totp.address(secret, current.user)),
+        secret=" ".join(secret[at : at + 4] for at in range(0, len(secret), 4)),
+        setup=signed_values.sign(secret, _purpose(current)),
+        error=error,
+    )
+
+
+def _purpose(current: CurrentSession) -> str:
+    return f"authenticator app of {current.user.id} set up in {current.session.id}"

@@ -1,11 +1,11 @@
 """Asking for a link to set a new password. The answer is the same, whoever asks for whom."""
 
-from flask import make_response, redirect, render_template, request, url_for
+from flask import redirect, request, url_for
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
 from sso import audit
-from sso.endpoints import mail_pages
+from sso.endpoints import mail_pages, page
 from sso.endpoints.mail_forms import AddressForm
 from sso.extensions import db
 from sso.ratelimit import limiting
@@ -31,4 +31,4 @@ def forgotten_password() -> Response:
                 "The link works for an hour."
             ),
         )
-    return make_response(render_template("forgotten_password.html", form=form))
+    return page.render("forgotten_password.html", form=form)

@@ -8,6 +8,7 @@ from wtforms.validators import DataRequired, Length, ValidationError
 from sso import context
 from sso.config import email_addresses
 from sso.crypto import passwords
+from sso.endpoints.forms import PageForm
 from sso.i18n import N_
 
 
@@ -38,13 +39,13 @@ def _good_password(form: "_WithNewPassword", field: Field) -> None:
         raise ValidationError(fault)
 
 
-class _WithNewPassword(FlaskForm):
+class _WithNewPassword(PageForm):
     """A form in which a password is chosen; `about` is what it may not be made of."""
 
     about: tuple[str, ...] = ()
 
 
-class AddressForm(FlaskForm):
+class AddressForm(PageForm):
     """An address to which a mail is asked for."""
 
     email = EmailField(
@@ -53,7 +54,7 @@ class AddressForm(FlaskForm):
     )
 
 
-class SignUpForm(FlaskForm):
+class SignUpForm(PageForm):
     """An address for which somebody wants an account."""
 
     email = EmailField(
@@ -79,8 +80,10 @@ class NewAccountForm(_WithNewPassword):
     )
 
 
-class ChangeEmailForm(FlaskForm):
+class ChangeEmailForm(PageForm):
     """The password proves that it is still the same person."""
+
+    action = StringField(default="")
 
     email = EmailField(
         lazy_gettext("New email address"),

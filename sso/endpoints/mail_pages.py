@@ -1,10 +1,11 @@
 """What the pages around mails share."""
 
 import flask
-from flask import make_response, redirect, render_template, request, url_for
+from flask import redirect, request, url_for
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
+from sso.endpoints import page
 from sso.web import errors, pending_request
 
 _WAITING = "waiting"
@@ -15,8 +16,7 @@ _MAX_WAITING = 2500
 def sent(title: str, message: str) -> Response:
     """A mail is on its way, or would be: the same for every address."""
     again = url_for(request.endpoint or "pages.sign_in")
-    html = render_template("mail_sent.html", title=title, message=message, again_url=again)
-    return make_response(html)
+    return page.render("mail_sent.html", title=title, message=message, again_url=again)
 
 
 def dead_link(another: str = "pages.forgotten_password") -> Response:

@@ -1,11 +1,11 @@
 """The page that a mailed link leads to: a new password, after forgetting or by invitation."""
 
-from flask import make_response, render_template, request
+from flask import request
 from werkzeug.wrappers import Response
 
 from sso import audit
 from sso.crypto import passwords
-from sso.endpoints import mail_pages
+from sso.endpoints import mail_pages, page
 from sso.endpoints.mail_forms import NewPasswordForm
 from sso.extensions import db
 from sso.ratelimit import device_cookie
@@ -28,13 +28,8 @@ def new_password() -> Response:
     if request.method == "POST" and form.validate():
         fresh = passwords.hash_password(form.new_password.data or "", str(found[1].id))
         return _set(secret, fresh)
-    html = render_template(
-        "new_password.html",
-        form=form,
-        user_email=found[1].email,
-        invited=found[0].purpose == mail_links.INVITE,
-    )
-    return make_response(html)
+    invited = found[0].purpose == mail_links.INVITE
+    return page.render("new_password.html", form=form, user_email=found[1].email, invited=invited)
 
 
 def _set(secret: str, password_hash: str) -> Response:

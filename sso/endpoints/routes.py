@@ -12,7 +12,6 @@ from sso.endpoints import (
     authorize,
     consent,
     discovery,
-    end_session,
     factor_code,
     factor_link,
     factors,
@@ -21,14 +20,13 @@ from sso.endpoints import (
     introspect,
     jwks,
     new_password,
-    passkey_sign_in,
+    page,
     revoke,
     second_factor,
     sign_in,
     sign_out,
     sign_up,
     token,
-    totp_setup,
     userinfo,
     verify_email,
 )
@@ -46,7 +44,7 @@ ROUTES = (
     # Called by other sites and by backends, which prove themselves without a CSRF token.
     # End-session checks the token itself where it asks the user.
     Route("{base}/oauth2/authorize", "authorize", authorize.authorize, has_csrf=False),
-    Route("{base}/oauth2/end-session", "end_session", end_session.end_session, has_csrf=False,
+    Route("{base}/oauth2/end-session", "end_session", sign_out.end_session, has_csrf=False,
           refused=Event.END_SESSION_REFUSED),
     Route("{base}/oauth2/token", "token", token.token, POST, PROTOCOL, cors=True,
           refused=Event.TOKENS_REFUSED),
@@ -70,7 +68,7 @@ ROUTES = (
     Route("{base}/", "home", home, GET),
     Route("/", "root_home", home, GET),
     Route("{base}/sign-in", "sign_in", sign_in.sign_in),
-    Route("{base}/sign-in/passkey", "passkey_sign_in", passkey_sign_in.passkey_sign_in),
+    Route("{base}/sign-in/passkey", "passkey_sign_in", sign_in.passkey_sign_in),
     Route("{base}/second-factor", "second_factor", second_factor.second_factor),
     Route("{base}/consent", "consent", consent.consent),
     Route("{base}/sign-out", "sign_out", sign_out.sign_out),
@@ -85,7 +83,7 @@ ROUTES = (
     Route("{base}/account/factors", "factors", factors.factors, sign_in_back="factors"),
     Route("{base}/account/factors/code", "factor_code", factor_code.factor_code,
           sign_in_back="factors"),
-    Route("{base}/account/factors/totp", "totp_setup", totp_setup.totp_setup,
+    Route("{base}/account/factors/totp", "totp_setup", factors.totp_setup,
           sign_in_back="factors"),
     Route("{base}/account/factors/link", "factor_link", factor_link.factor_link),
 )
@@ -95,3 +93,4 @@ ROUTES = (
 def init_app(app: Flask) -> None:
     """Register every route."""
     routing.register(app, ROUTES)
+    page.init_app(app)

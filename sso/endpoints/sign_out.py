@@ -1,36 +1,122 @@
-"""Signing out, asked for by the user."""
+"""Signing out: asked for by the user, or by a client (RP-Initiated Logout 1.0)."""
 
-from flask import make_response, redirect, render_template, request, url_for
+from urllib.parse import urlsplit
+
+from flask import redirect, request, url_for
+from flask_babel import gettext
 from werkzeug.wrappers import Response
 
-from sso.endpoints.forms import DecisionForm
+from sso.audit.events import Event
+from sso.endpoints import authorize, page
+from sso.endpoints.forms import SignOutForm
 from sso.extensions import db
-from sso.web import browser_session
+from sso.models import Client
+from sso.oauth import authorization_server
+from sso.oauth.end_session import PARAMETERS, LogoutError, LogoutRequest, note_refusal, read
+from sso.store.sessions import CurrentSession
+from sso.web import browser_session, errors, i18n, parameters
 
 
 def sign_out() -> Response:
     """Ask, then end the session of this browser."""
-    visit = browser_session.current_session()
-    if visit is None:
-        return signed_out()
-    form = DecisionForm()
-    if request.method == "POST" and form.validate():
-        if request.form.get("decision") == "stay":
-            return redirect(url_for("pages.account"), 303)
-        browser_session.sign_out()
-        db.session.commit()
-        return signed_out()
-    html = render_template(
-        "sign_out.html",
-        form=form,
-        client_name=None,
-        user_name=visit.user.name,
-        user_email=visit.user.email,
-    )
-    return make_response(html)
+    current = browser_session.current_session()
+    if current is None:
+        return _signed_out()
+    form = SignOutForm()
+    if not form.validate_on_submit():
+        return page.render("sign_out.html", form=form, client_name=None, user=current.user)
+    if form.decision.data == "stay":
+        return redirect(url_for("pages.account"), 303)
+    browser_session.sign_out()
+    db.session.commit()
+    return _signed_out()
 
 
-def signed_out(back: tuple[str, str] | None = None) -> Response:
+def _signed_out(back: tuple[str, str] | None = None) -> Response:
     """The page after signing out. `back`: the text and the URL of a link to the application."""
-    html = render_template("signed_out.html", back=back, sign_in_url=url_for("pages.sign_in"))
-    return make_response(html)
+    return page.render("signed_out.html", back=back)
+
+
+def end_session() -> Response:
+    """Sign out at once by a hint of this very session; otherwise ask the person first."""
+    request.get_data(cache=True)  # a form that is parsed first would leave nothing to read
+    form = SignOutForm()
+    # The button of our own page; any other post is a request like a GET.
+    decision = form.decision.data
+    if decision is not None and not form.validate():
+        decision = None
+    if request.method == "POST" and decision is None:
+        # As at the authorization endpoint: only in a GET do the browser's cookies count.
+        return authorize.as_get("pages.end_session")
+    asked = _read()
+    current = browser_session.current_session()
+    if current is None:
+        return _nobody(asked)
+    if decision == "stay":
+        return redirect(url_for("pages.account"), 303)
+    if not asked.names_session and decision != "sign_out":
+        return _ask(form, current, asked)
+    browser_session.sign_out("rp_initiated_logout")
+    db.session.commit()
+    return _go_on(asked)
+
+
+def _read() -> LogoutRequest:
+    try:
+        values = parameters.single(parameters.query_pairs(request), PARAMETERS)
+        parameters.check_clean(values, [name for name in PARAMETERS if name != "state"])
+    except parameters.ParameterFault as fault:
+        note_refusal(Event.END_SESSION_REFUSED, str(fault))
+        return LogoutRequest(error=LogoutError(str(fault)))
+    i18n.ask_for(values.get("ui_locales"))
+    return read(authorization_server(), values)
+
+
+def _go_on(asked: LogoutRequest) -> Response:
+    if asked.redirect_uri:
+        return redirect(asked.redirect_uri, 303)
+    return _signed_out(_way_back(asked.client))
+
+
+def _nobody(asked: LogoutRequest) -> Response:
+    """Nobody is signed in on this browser: there is nothing to end, and nobody to ask."""
+    if asked.error is None:
+        return _go_on(asked)
+    return errors.page(
+        asked.error.description,
+        title=gettext("You are signed out"),
+        mend=asked.error.hint,
+        error="invalid_request",
+        way_on=_way_back(asked.client),
+        for_developers=True,
+        line=asked.error.line,
+    )
+
+
+def _ask(form: SignOutForm, current: CurrentSession, asked: LogoutRequest) -> Response:
+    error, error_id = asked.error, None
+    if error:
+        error_id = errors.report(error.line or error.description, 400, "invalid_request")
+    return page.render(
+        "sign_out.html",
+        status=400 if error else 200,
+        form=form,
+        client_name=asked.client.name if asked.client else None,
+        user=current.user,
+        error=error,
+        error_id=error_id,
+        back=_way_back(asked.client) if error else None,
+    )
+
+
+def _way_back(client: Client | None) -> tuple[str, str] | None:
+    """A link to the site of a client, as far as its registered addresses tell where that is."""
+    if client is None:
+        return None
+    registered = client.client_metadata.get("post_logout_redirect_uris") or []
+    for uri in (*registered, *client.redirect_uris):
+        parts = urlsplit(uri)
+        if parts.scheme in ("http", "https"):
+            words = gettext("Back to %(client)s", client=client.name)
+            return words, f"{parts.scheme}://{parts.netloc}/"
+    return None

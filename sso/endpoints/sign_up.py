@@ -4,14 +4,14 @@ Before the link from the mail is followed there is no account, so that a flood o
 no table of users, and the page never tells whether an address is known.
 """
 
-from flask import abort, make_response, redirect, render_template, request, url_for
+from flask import abort, redirect, request, url_for
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
 from sso import audit, context
 from sso.config import email_addresses
 from sso.crypto import passwords
-from sso.endpoints import mail_pages
+from sso.endpoints import mail_pages, page
 from sso.endpoints.mail_forms import NewAccountForm, SignUpForm
 from sso.extensions import db
 from sso.i18n import N_
@@ -42,13 +42,8 @@ def sign_up() -> Response:
             gettext("Look into your mailbox"),
             gettext("A mail is on its way to you. Its link works for an hour."),
         )
-    html = render_template(
-        "sign_up.html",
-        form=form,
-        domains=[] if allowed == "open" else allowed.split(),
-        sign_in_url=url_for("pages.sign_in", resume=request.args.get("resume")),
-    )
-    return make_response(html)
+    domains = [] if allowed == "open" else allowed.split()
+    return page.render("sign_up.html", form=form, domains=domains)
 
 
 def complete_sign_up() -> Response:
@@ -64,8 +59,7 @@ def complete_sign_up() -> Response:
     if request.method == "POST" and form.validate():
         fresh = passwords.hash_password(form.new_password.data or "", found[0].address)
         return _make(secret, form, fresh)
-    html = render_template("complete_sign_up.html", form=form, user_email=found[0].address)
-    return make_response(html)
+    return page.render("complete_sign_up.html", form=form, user_email=found[0].address)
 
 
 def _may(address: str) -> bool:

@@ -1,12 +1,12 @@
 """The page that a mailed link leads to: whether an address, old or new, is the user's own."""
 
-from flask import make_response, redirect, render_template, request, url_for
+from flask import redirect, request, url_for
 from flask_babel import gettext
 from sqlalchemy.exc import IntegrityError
 from werkzeug.wrappers import Response
 
 from sso import audit
-from sso.endpoints import mail_pages
+from sso.endpoints import mail_pages, page
 from sso.endpoints.forms import DecisionForm
 from sso.extensions import db
 from sso.mfa import policy
@@ -20,14 +20,15 @@ _PURPOSES = (mail_links.VERIFY, mail_links.CHANGE_EMAIL)
 def verify_email() -> Response:
     """Ask for a click: mail scanners follow links, but press no buttons."""
     if "done" in request.args:
-        return _page(None)
+        return _page(None, None)
     found = mail_links.find(request.args.get("token", ""), *_PURPOSES)
     token, user = found or (None, None)
     if token is None or user is None:
         return mail_pages.dead_link("pages.account_email")
     if token.purpose == mail_links.CHANGE_EMAIL and (first := _first(user)):
         return first
-    if request.method == "POST" and DecisionForm().validate():
+    form = DecisionForm()
+    if form.validate_on_submit():
         try:
             if not mail_links.use(token, user):
                 raise LookupError
@@ -39,7 +40,7 @@ def verify_email() -> Response:
             return mail_pages.dead_link("pages.account_email")
         db.session.commit()
         return redirect(url_for("pages.verify_email", done=1), 303)
-    return _page(token.address)
+    return _page(form, token.address)
 
 
 def _first(user: User) -> Response | None:
@@ -79,12 +80,6 @@ def _whose() -> Response:
     )
 
 
-def _page(address: str | None) -> Response:
+def _page(form: DecisionForm | None, address: str | None) -> Response:
     """With an address the question, without one the thanks."""
-    html = render_template(
-        "verify_email.html",
-        form=DecisionForm(formdata=None),
-        address=address,
-        account_url=url_for("pages.account"),
-    )
-    return make_response(html)
+    return page.render("verify_email.html", form=form, address=address)

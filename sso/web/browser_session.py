@@ -1,39 +1,42 @@
-"""Begin and end a sign-in: server-side sessions on top of Flask-Login.
+"""The session of a browser: Flask-Login on server-side sessions.
 
 The cookie holds a random secret, the database its digest. The row's `id` is the `sid` claim.
 """
 
-from datetime import datetime, timedelta
+from datetime import datetime
+from functools import cached_property
 from uuid import UUID
 
 import flask
 from flask import Flask, g, request
 from flask_login import UserMixin, current_user, login_user, logout_user
 
-from sso import audit, clock, context
-from sso.audit.events import Event
+from sso import audit
 from sso.crypto import digests
 from sso.extensions import db
-from sso.flow.request import TWO_FACTORS
-from sso.mfa.proof import PASSWORD, Proof, with_second
+from sso.mfa.proof import PASSWORD, Proof
 from sso.models import BrowserSession, Client, User
 from sso.ratelimit import device_cookie
-from sso.services import notifications, revocation
+from sso.services import authentication, revocation
 from sso.store import sessions
-from sso.web import routing
+from sso.store.sessions import CurrentSession
 from sso.web.cookies import PageSessions
 from sso.web.extensions import login_manager
 
-_KEY = "_user_id"  # where Flask-Login keeps what get_id() gave
-_TOUCH_EVERY = timedelta(minutes=1)
 
+class SessionUser(UserMixin):  # type: ignore[misc]  # Flask-Login has no types
+    """Flask-Login's user, identified by the secret of a session. Looked up when it is asked for."""
 
-class SignedIn(UserMixin):  # type: ignore[misc]  # Flask-Login has no types
-    """Flask-Login's user: a visit, identified by the cookie's secret instead of the user."""
-
-    def __init__(self, secret: str, visit: sessions.CurrentSession) -> None:
+    def __init__(self, secret: str) -> None:
         self.secret = secret
-        self.visit = visit
+
+    @cached_property
+    def current_session(self) -> CurrentSession | None:
+        return sessions.find_live(digests.digest(self.secret))
+
+    @property
+    def is_authenticated(self) -> bool:
+        return self.current_session is not None
 
     def get_id(self) -> str:
         return self.secret
@@ -42,25 +45,23 @@ class SignedIn(UserMixin):  # type: ignore[misc]  # Flask-Login has no types
 def init_app(app: Flask) -> None:
     """Flask-Login on sessions of our own."""
     app.session_interface = PageSessions()
-    # What init_app would do beside: look at each answer for a cookie "remember me" that is never
-    # set, and load the user for each template, that of the page about a database away, too.
-    app.login_manager = login_manager  # type: ignore[attr-defined]  # where it looks
-    login_manager.session_protection = None  # an address may change under way; the secret may not
+    login_manager.session_protection = None  # an IP address may change; the secret may not
+    login_manager.init_app(app)
 
 
-def is_for_people() -> bool:
-    """Whether this request is one of a person's browser, with its cookies."""
-    return not routing.is_protocol()
+@login_manager.user_loader  # type: ignore[untyped-decorator]  # nor its decorators
+def _load(secret: str) -> SessionUser:
+    return SessionUser(secret)
 
 
-def current_session() -> sessions.CurrentSession | None:
+def current_session() -> CurrentSession | None:
     """Who is signed in on this browser, or `None`."""
-    return current_user.visit if current_user.is_authenticated else None
+    return current_user.current_session if current_user.is_authenticated else None
 
 
 def find_with_client(client_id: str) -> tuple[Client | None, sessions.Presence | None]:
     """The client that asks, and in the same statement who is signed in on this browser."""
-    secret = str(flask.session.get(_KEY, ""))
+    secret = current_user.get_id() or ""
     client, presence = sessions.find_with_client(client_id, digests.digest(secret))
     g.sso_locale = presence.locale if presence else None
     return client, presence
@@ -69,81 +70,49 @@ def find_with_client(client_id: str) -> tuple[Client | None, sessions.Presence |
 def locale() -> str | None:
     """The language that the account chose of who is signed in on this browser."""
     if "sso_locale" not in g:
-        visit = current_session()
-        g.sso_locale = visit.user.claims.get("locale") if visit else None
+        current = current_session()
+        g.sso_locale = current.user.claims.get("locale") if current else None
     found: str | None = g.sso_locale
     return found
 
 
-@login_manager.user_loader  # type: ignore[untyped-decorator]  # nor its decorators
-def _load(secret: str) -> SignedIn | None:
-    visit = sessions.find_live(digests.digest(secret))
-    return SignedIn(secret, visit) if visit else None
+def browser(user: User) -> authentication.Browser:
+    """Where this request of a user comes from."""
+    return authentication.Browser(
+        request.remote_addr or "", request.user_agent.string, device_cookie.knows(user)
+    )
 
 
 def begin(user: User, shown: Proof = PASSWORD, remember: bool = False) -> BrowserSession:
-    """Sign the user in, with a new identifier (no session fixation). Does not commit.
-
-    `remember`: the cookie outlives the browser's window ("keep me signed in").
-
-    When the same person signs in again, the session goes on under the new identifier, so that
-    re-authentication ends no application's tokens; another person's session ends.
-
-    The caller has locked the user, and read after that which factors there are (`factors.policy`).
-    """
-    before = current_session()
-    now = clock.now()
-    secret = digests.make(digests.SESSION)
-    if before and before.user.id == user.id:
-        session = before.session
-    else:
-        if before:
-            revocation.session(before.session, "another_user")
-        session = BrowserSession(user_id=user.id, created_at=now)
-    session.digest = digests.digest(secret)
-    session.auth_time = session.last_seen_at = now
-    session.ends_at = now + timedelta(seconds=context.settings().session_absolute_lifetime)
-    session.expires_at = _idle_end(session.ends_at, now)
-    session.remembered = remember
-    session.amr, session.acr = shown
-    session.second_factor_at = now if shown.acr == TWO_FACTORS else None
-    session.address = (request.remote_addr or "")[:45]
-    session.browser = request.user_agent.string[:200]
-    sessions.add(session)
-    revocation.surplus_of_user(user.id)
-    _give_cookie(secret, sessions.CurrentSession(session, user))
-    if not device_cookie.knows(user):
-        notifications.new_browser(user, session)
+    """See `authentication.begin`; the browser is known from now on. Does not commit."""
+    new = authentication.begin(audit.USER, user, browser(user), shown, remember, current_session())
+    _put_into_cookie(new)
     device_cookie.remember(user)
-    audit.event(Event.SIGNED_IN, user=user.id, sid=session.id, amr=shown.amr)
-    return session
+    return new.current.session
 
 
-def step_up(visit: sessions.CurrentSession, second: str) -> None:
-    """Note a second factor, given by its methods, in a session that goes on. Does not commit.
-
-    The identifier is a new one, as at each rise of what a session may do. `auth_time` stays: the
-    user did not sign in again.
-    """
-    visit.session.amr, visit.session.acr = with_second(visit.session.amr, second)
-    visit.session.second_factor_at = clock.now()
-    renew(visit)
-    audit.event(Event.STEPPED_UP, user=visit.user.id, sid=visit.session.id, amr=visit.session.amr)
+def step_up(current: CurrentSession, second: str) -> None:
+    """See `authentication.step_up`. Does not commit."""
+    _put_into_cookie(authentication.step_up(audit.USER, current, second))
 
 
-def renew(visit: sessions.CurrentSession) -> None:
-    """Let the session go on under a new identifier: copies of the cookie end. Does not commit."""
-    secret = digests.make(digests.SESSION)
-    visit.session.digest = digests.digest(secret)
-    sessions.add(visit.session)
-    _give_cookie(secret, visit)
+def end_others(current: CurrentSession, reason: str, grants: bool = False) -> None:
+    """See `authentication.end_others`; this browser alone stays known. Does not commit."""
+    _put_into_cookie(authentication.end_others(current, reason, grants))
+    device_cookie.remember(current.user)
 
 
-def _give_cookie(secret: str, visit: sessions.CurrentSession) -> None:
+def renew(current: CurrentSession) -> None:
+    """See `authentication.renew`. Does not commit."""
+    _put_into_cookie(authentication.renew(current))
+
+
+def _put_into_cookie(new: authentication.NewSecret) -> None:
     flask.session.clear()
-    flask.session.permanent = visit.session.remembered
-    login_user(SignedIn(secret, visit))
-    flask.session.pop("_id")  # for Flask-Login's session protection, which is off
+    flask.session.permanent = new.current.session.remembered
+    user = SessionUser(new.secret)
+    user.current_session = new.current
+    login_user(user)
 
 
 def sign_out(reason: str = "sign_out") -> None:
@@ -151,45 +120,26 @@ def sign_out(reason: str = "sign_out") -> None:
 
     Without a session nothing changes: a link of another site may have led here.
     """
-    visit = current_session()
-    if visit is None:
+    current = current_session()
+    if current is None:
         return
-    revocation.session(visit.session, reason)
-    if not visit.session.remembered:
-        device_cookie.forget(visit.user)
+    revocation.session(current.session, reason)
+    if not current.session.remembered:
+        device_cookie.forget(current.user)
     logout_user()
     flask.session.clear()
 
 
-def end_others(visit: sessions.CurrentSession, reason: str, grants: bool = False) -> None:
-    """End the user's other sessions; this browser alone stays known. Does not commit.
-
-    `grants`: and all grants but this session's. The caller has called `factors.policy.lock`.
-    """
-    end = revocation.everything_of_user if grants else revocation.sessions_of_user
-    end(visit.user.id, reason, visit.session.id)
-    device_cookie.remember(visit.user)
-    renew(visit)
-
-
-def touch(visit: sessions.CurrentSession) -> None:
-    """Prolong a session in use, once a minute at the most. Does not commit."""
-    session = visit.session
+def touch(current: CurrentSession) -> None:
+    """Prolong a session in use. Does not commit."""
+    session = current.session
     if prolong(session.id, session.last_seen_at, session.ends_at):
         db.session.refresh(session)  # the statement went past the ORM; a page may show it
 
 
 def prolong(session_id: UUID, last_seen_at: datetime, ends_at: datetime | None) -> bool:
-    """As `touch`, for who knows of the session no more than this; whether it was time to."""
-    now = clock.now()
-    if now - last_seen_at < _TOUCH_EVERY:
-        return False
-    sessions.touch(session_id, now, _idle_end(ends_at, now))
-    flask.session.modified = True  # the cookie is prolonged as well
-    return True
-
-
-def _idle_end(ends_at: datetime | None, now: datetime) -> datetime:
-    """When a session used now ends by disuse, or by its absolute end if that comes first."""
-    idle = now + timedelta(seconds=context.settings().session_lifetime)
-    return min(idle, ends_at) if ends_at else idle
+    """As `touch`, for a caller that knows no more of the session; see `authentication.prolong`."""
+    is_prolonged = authentication.prolong(session_id, last_seen_at, ends_at)
+    if is_prolonged:
+        flask.session.modified = True  # the cookie is prolonged as well
+    return is_prolonged

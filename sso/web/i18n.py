@@ -9,7 +9,7 @@ from flask import Flask, Response, g, has_request_context, request
 from flask_babel import Babel, format_date, format_datetime, get_locale
 from sqlalchemy.exc import SQLAlchemyError
 
-from sso.web import browser_session
+from sso.web import browser_session, routing
 
 # By their own names, as a person looks for them.
 LANGUAGES = {
@@ -78,7 +78,7 @@ def _choose() -> str:
     if not has_request_context():
         return DEFAULT
     account = None
-    if browser_session.is_for_people():
+    if not routing.is_protocol():
         with suppress(SQLAlchemyError):  # the page may be the one about the database
             account = browser_session.locale()
     settled = known(g.get("sso_ui_locales", [])) or known([str(account)] if account else [])

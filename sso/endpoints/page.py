@@ -1,0 +1,143 @@
+"""What pages share: how one is rendered, where a step leads, and what comes before it."""
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from flask import Flask, abort, make_response, redirect, render_template, request, url_for
+from werkzeug.wrappers import Response
+from wtforms import PasswordField
+
+from sso import audit
+from sso.audit.events import Event
+from sso.endpoints import authorize
+from sso.extensions import db
+from sso.process import concurrency
+from sso.ratelimit import limiting
+from sso.services import authentication
+from sso.store.sessions import CurrentSession
+from sso.web import browser_session, routing
+from sso.web.extensions import login_manager
+from sso.web.pending_request import PendingRequest
+
+# Pages that ask for a fresh sign-in, or for a second factor, and may be come back to.
+_BACK = {
+    "factors": "pages.factors",
+    "factor_code": "pages.factor_code",
+    "password": "pages.account",
+    "email": "pages.account_email",
+    "new_email": "pages.verify_email",  # with the link's secret
+}
+
+
+def init_app(app: Flask) -> None:
+    """Let templates name steps."""
+    app.jinja_env.globals["step"] = step
+
+
+def render(template: str, *, status: int = 200, wait: int = 0, **context: Any) -> Response:
+    """A page. `wait`: seconds after which to try again, if there have been too many tries."""
+    response = make_response(render_template(template, **context), 429 if wait else status)
+    if wait:
+        response.headers["Retry-After"] = str(wait)
+    return response
+
+
+def signed_in() -> CurrentSession:
+    """Who is signed in, on a page with `@login_required`."""
+    current = browser_session.current_session()
+    assert current
+    return current
+
+
+def pending_request() -> PendingRequest | None:
+    """The authorization request that this step belongs to. Aborts if it can't be read any more."""
+    pending = authorize.read_waiting()
+    if "resume" in request.args and pending is None:
+        abort(authorize.stale())
+    return pending
+
+
+def validate(pending: PendingRequest) -> authorize.Validated:
+    """Validate a pending request as if it came in now. Aborts with the answer to its errors."""
+    validated = authorize.validate(pending)
+    if isinstance(validated, Response):
+        abort(validated)
+    return validated
+
+
+def after_sign_in(pending: PendingRequest | None, signed_in_at: datetime | None = None) -> Response:
+    """Go on after a sign-in, of which the pending request takes note.
+
+    It leads to the dispatcher, to the page that asked for the sign-in, or to the account.
+    """
+    back = _BACK.get(request.args.get("back", ""))
+    token: dict[str, Any] = {}
+    if back and request.args.get("token"):
+        token["token"] = request.args["token"]
+    if pending is None:
+        return redirect(url_for(back or "pages.account", **token), 303)
+    if signed_in_at:
+        pending = replace(pending, signed_in_at=signed_in_at)
+    return authorize.to_step(back or "pages.authorize", pending, **token)
+
+
+def step(endpoint: str, **more: str) -> str:
+    """The URL of another step, with what this one carries along."""
+    carried = {name: request.args[name] for name in ("back", "another") if name in request.args}
+    return url_for(endpoint, **{**_carried(), **carried, **more})
+
+
+def to_step(endpoint: str, **more: str) -> Response:
+    """On to another step."""
+    return redirect(step(endpoint, **more), 303)
+
+
+def confirm_first(back: str = "factors") -> Response:
+    """Sign in again, and come back to the page of the factors."""
+    return redirect(url_for("pages.sign_in", back=back, **_carried()), 303)
+
+
+@login_manager.unauthorized_handler  # type: ignore[untyped-decorator]
+def _sign_in_first() -> Response:
+    route = routing.current()
+    if route and route.sign_in_back:
+        return confirm_first(route.sign_in_back)
+    return redirect(url_for("pages.sign_in"), 303)
+
+
+def is_asked_back() -> bool:
+    """Whether a page of the account waits for the person to confirm who they are."""
+    return request.args.get("back", "") in _BACK
+
+
+def _carried() -> dict[str, Any]:
+    return {name: request.args[name] for name in ("resume", "token") if request.args.get(name)}
+
+
+def try_once(rule: limiting.Guessing, account: str) -> tuple[limiting.Attempt, int]:
+    """A try at guessing, and the seconds to wait before it is allowed; see `render`."""
+    attempt, wait = limiting.ask(rule, account)
+    if wait:
+        db.session.commit()  # the audit events alone; no transaction waits
+        concurrency.delay_refusal()
+    return attempt, wait
+
+
+def is_password_right(
+    current: CurrentSession, field: PasswordField, wrong: str, failed: Event, reason: str
+) -> bool:
+    """Check the password of a person who is signed in; what is wrong stands at the field. Commits.
+
+    Nothing is locked: go on with `policy.lock`.
+    """
+    user = current.user
+    attempt = limiting.enter(limiting.PASSWORD_CHECK, user.email)
+    db.session.commit()  # the transaction must not wait for the check
+    typed = field.data or ""
+    if authentication.verify_password(audit.USER, user, typed, str(user.id), failed, reason):
+        attempt.passed()
+        return True
+    attempt.failed()
+    field.errors = [wrong]
+    return False

@@ -1,0 +1,137 @@
+"""Second factors: show one, add one, remove one. Nothing here commits."""
+
+from typing import NamedTuple
+
+from sqlalchemy.exc import IntegrityError
+
+from sso import audit
+from sso.audit import Actor
+from sso.audit.events import Event
+from sso.i18n import N_
+from sso.mfa import passkeys, proof, recovery, totp
+from sso.models import User
+from sso.services import mail_links, notifications, revocation
+from sso.store import passkeys as stored_passkeys
+from sso.store import recovery_codes, totp_secrets
+from sso.store.factors import Factors
+from sso.store.sessions import CurrentSession
+
+APP_NAME = N_("Authenticator app")
+
+
+class FactorRefused(ValueError):
+    """A factor cannot be added or removed; `str()` says why, to its owner. To be rolled back."""
+
+
+class Shown(NamedTuple):
+    """Which kind of factor was tried, and the methods that it proves (RFC 8176) if it is right."""
+
+    kind: str
+    methods: str | None
+
+
+class Added(NamedTuple):
+    """A factor that was added, and so shown, and the recovery codes that the first one brings."""
+
+    methods: str
+    codes: list[str]
+
+
+@audit.acting
+def show(
+    actor: Actor, user: User, code: str, recovery_code: str, credential: str, challenge: str
+) -> Shown:
+    """Check what was given of a second factor, and use it up. The user is locked."""
+    if credential:
+        return Shown("passkey", passkeys.accept_as_second(user, credential, challenge))
+    if not recovery_code:
+        return Shown("totp", proof.OTP if totp.accept(user.id, code) else None)
+    if not recovery.accept(user.id, recovery_code):
+        return Shown("recovery", None)
+    audit.event(Event.RECOVERY_CODE_USED, user=user.id)
+    notifications.recovery_code_used(user, recovery_codes.unused(user.id))
+    return Shown("recovery", proof.OTP)
+
+
+@audit.acting
+def add_passkey(
+    actor: Actor,
+    current: CurrentSession,
+    known: Factors,
+    name: str,
+    credential: str,
+    challenge: str,
+) -> Added:
+    """Add the passkey that a browser has made. `known`: the factors, read under `policy.lock`."""
+    if len(known.passkeys) >= passkeys.MOST:
+        raise FactorRefused(N_("You have as many passkeys as there can be. Remove one first."))
+    try:
+        made = passkeys.enrol(current.user, name, credential, challenge)
+    except IntegrityError:
+        raise FactorRefused(N_("This passkey is registered already.")) from None
+    if made is None:
+        raise FactorRefused(N_("The passkey could not be set up. Please try again."))
+    return _added(current, known, "passkey", name, proof.passkey_methods(made.is_synced))
+
+
+@audit.acting
+def add_totp(
+    actor: Actor, current: CurrentSession, known: Factors, secret: str, code: str
+) -> Added | None:
+    """Add an authenticator app by a code of it; `None` if that is not right.
+
+    `known`: as for `add_passkey`. Raises `IntegrityError` when there is one already.
+    """
+    if not totp.enrol(current.user.id, secret, code):
+        return None
+    return _added(current, known, "totp", APP_NAME, proof.OTP)
+
+
+def _added(current: CurrentSession, known: Factors, kind: str, name: str, methods: str) -> Added:
+    """With the first factor ends what the password alone has opened, `offline_access` included."""
+    user, codes = current.user, []
+    audit.event(Event.FACTOR_ADDED, user=user.id, kind=kind)
+    notifications.factor_added(user, name)
+    if not known:
+        mail_links.end_before_factors(user)
+        revocation.everything_of_user(user.id, "factor_added", current.session.id)
+        codes = recovery.renew(user.id)
+    return Added(methods, codes)
+
+
+@audit.acting
+def remove_passkey(actor: Actor, user: User, known: Factors, passkey_id: str) -> None:
+    """Remove one passkey of those in `known`."""
+    chosen = next((one for one in known.passkeys if str(one.id) == passkey_id), None)
+    if chosen is None:
+        raise FactorRefused(N_("There is no such passkey any more."))
+    if len(known.passkeys) == 1 and user.password_hash is None:
+        raise FactorRefused(N_("This passkey is your only way to sign in. Add another one first."))
+    stored_passkeys.remove(user.id, chosen.id)
+    _removed(user, known, "passkey", chosen.name)
+
+
+@audit.acting
+def remove_totp(actor: Actor, user: User, known: Factors) -> None:
+    """Remove the authenticator app."""
+    if not totp_secrets.remove(user.id):
+        raise FactorRefused(N_("There is no authenticator app any more."))
+    _removed(user, known, "totp", APP_NAME)
+
+
+def _removed(user: User, known: Factors, kind: str, name: str) -> None:
+    if known.count == 1:
+        # They stand in for a factor; without one they would only be forgotten.
+        recovery_codes.remove(user.id)
+    audit.event(Event.FACTOR_REMOVED, user=user.id, kind=kind)
+    notifications.factor_removed(user, name)
+
+
+@audit.acting
+def renew_recovery_codes(actor: Actor, user: User, known: Factors) -> list[str]:
+    """A new sheet of recovery codes, to be shown this once."""
+    if not known:
+        raise FactorRefused(N_("Set up a passkey or an authenticator app first."))
+    codes = recovery.renew(user.id)
+    notifications.recovery_codes_made(user)
+    return codes
