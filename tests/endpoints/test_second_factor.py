@@ -104,6 +104,18 @@ def test_a_new_password_ends_what_the_old_one_began(
     assert browser.submit(code=code_of(secret)).path.endswith("/sign-in")
 
 
+@pytest.mark.parametrize("command", [["delete", "--yes"], ["disable"]])
+def test_so_does_the_end_of_the_account(
+    app: Flask, browser: Browser, secret: str, user: User, command: list[str]
+) -> None:
+    browser.sign_in()
+    name, *more = command
+    run = app.test_cli_runner().invoke(args=["user", name, user.email, *more])
+    assert run.exit_code == 0, run.stderr
+    page = browser.submit(code=code_of(secret))
+    assert (page.status, page.path) == (200, f"{BASE}/sign-in")
+
+
 def test_keep_me_signed_in_survives_the_second_page(browser: Browser, secret: str) -> None:
     browser.open(SIGN_IN)
     browser.submit(email="dana@example.com", password="correct horse battery", remember="1")
