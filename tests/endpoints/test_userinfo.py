@@ -29,6 +29,14 @@ def test_header_and_form_body(client: RelyingParty, tokens: dict[str, Any]) -> N
     assert both.status_code == 400
 
 
+def test_the_body_of_a_get_is_not_read(client: RelyingParty, tokens: dict[str, Any]) -> None:
+    """RFC 6750 §2.2: a method that has no body must not be used to send the token in it."""
+    body = {"access_token": tokens["access_token"]}
+    answer = client.userinfo(None, data=body)
+    assert (answer.status_code, answer.headers["WWW-Authenticate"]) == (401, 'Bearer realm="sso"')
+    assert client.userinfo(tokens["access_token"], data=body).status_code == 200
+
+
 def test_no_token_is_a_bare_challenge(client: RelyingParty, tokens: dict[str, Any]) -> None:
     """RFC 6750 §3.1; a token in the query (§2.3) is none."""
     backend = client.app.test_client(use_cookies=False)
