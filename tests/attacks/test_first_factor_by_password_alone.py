@@ -226,6 +226,22 @@ def test_what_it_allows_lasts_fifteen_minutes(
     assert dana.open(f"{FACTORS}/totp").path.endswith("/totp") is works
 
 
+def test_it_allows_the_first_factor_alone(
+    app: Flask, user: User, clock: Clock, mailbox: Mailbox
+) -> None:
+    """What comes after it needs a fresh sign-in, however lately the code was typed."""
+    dana = Browser(app)
+    dana.sign_in()
+    confirm_by_code(dana, mailbox)
+    enrol_totp(dana)
+    page = dana.open(FACTORS)
+    clock.move(minutes=6)
+    for action in ("remove_totp", "new_codes", "add_passkey"):
+        dana.page = page
+        assert dana.submit(action=action).path.endswith("/sign-in")
+    assert enrolled(app) == 1
+
+
 def test_a_code_needs_a_fresh_sign_in(
     app: Flask, user: User, clock: Clock, mailbox: Mailbox
 ) -> None:

@@ -5,7 +5,7 @@ It ends at a session that is not begun before the factor was shown.
 
 import pytest
 from flask import Flask
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 
 from sso.extensions import db
 from sso.models import BrowserSession, User
@@ -94,6 +94,20 @@ def test_an_old_session_changes_no_factors(
         assert browser.submit(action=action).path.endswith("/sign-in")
     assert "Remove" not in browser.open(FACTORS).html
     assert browser.open(f"{FACTORS}/totp").path.endswith("/account/factors")
+
+
+@pytest.mark.parametrize("action", ["remove_totp", "new_codes", "add_passkey"])
+def test_a_session_of_one_factor_changes_none(
+    app: Flask, browser: Browser, user: User, action: str
+) -> None:
+    """Such sessions end with the first factor; should one be left, it is worth nothing."""
+    browser.sign_in()
+    enrol_totp(browser)
+    browser.open(FACTORS)
+    with app.app_context():
+        db.session.execute(update(BrowserSession).values(acr="1"))
+        db.session.commit()
+    assert browser.submit(action=action).path.endswith("/sign-in")
 
 
 def test_sign_ins_by_the_stolen_password_end(app: Flask, browser: Browser, user: User) -> None:
