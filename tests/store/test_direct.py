@@ -77,6 +77,17 @@ def test_how_many_rows_were_written(app: Flask, user: User) -> None:
         assert db.session.scalar(select(User.name)) == "Dana"
 
 
+def test_what_the_session_has_not_written_yet_is_seen(app: Flask, user: User) -> None:
+    """As by a statement of the session itself."""
+    with app.app_context():
+        found = db.session.get(User, user.id)
+        assert found
+        found.name = "Somebody else"
+        assert prepared.first(select(_USERS.c.name).where(_ONE), {"given": user.id}) == (
+            "Somebody else",
+        )
+
+
 def test_what_is_not_committed_is_undone(app: Flask, user: User) -> None:
     with app.app_context():
         with transaction.begin():
