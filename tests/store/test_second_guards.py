@@ -15,9 +15,9 @@ from sso import clock as sso_clock
 from sso.crypto import digests
 from sso.extensions import db
 from sso.flow import narrowing
-from sso.models import BrowserSession, Client, Consent, Grant, Token, User
-from sso.store import codes, live_grants, tokens
-from sso.store.live_grants import LiveGrant
+from sso.models import BrowserSession, Client, Consent, Grant, Passkey, Token, User
+from sso.store import approvals, codes, passkeys, tokens
+from sso.store.approvals import Approval
 from tests.actors import Browser, RelyingParty
 from tests.conftest import Clock
 from tests.factories import make_client, make_user
@@ -130,6 +130,21 @@ def test_disabled(held: Held, table: Any) -> None:
     assert held.found() == [True] * 3
 
 
+@pytest.mark.parametrize("table", [User, Client])
+def test_disabled_with_an_access_token(held: Held, table: Any) -> None:
+    def found() -> list[bool]:
+        with held.app.app_context():
+            jti = db.session.scalars(select(Token.jti)).one()
+            return [
+                find(jti) is not None for find in (tokens.find_by_jti, tokens.find_access_token)
+            ]
+
+    held.change(table, disabled_at=sso_clock.now())
+    assert found() == [False] * 2
+    held.change(table, disabled_at=None)
+    assert found() == [True] * 2
+
+
 def test_expired(held: Held, clock: Clock) -> None:
     clock.move(seconds=61)
     assert held.used() == [False, True]
@@ -168,3 +183,15 @@ def test_what_is_not_used_is_no_reuse(held: Held) -> None:
         client_id = held.client.client_id
         assert codes.find_used(held.code, client_id) is None
         assert tokens.find_used_refresh(held.refresh, client_id, SUCCESSOR) is None
+
+
+def test_the_passkey_of_another_user(app: Flask, user: User) -> None:
+    """The page offers one's own alone."""
+    other = make_user(app, "erin@example.com")
+    with app.app_context():
+        key = Passkey(user_id=user.id, name="my laptop", credential_id="x", public_key="x")
+        passkeys.add(key)
+        assert passkeys.remove(other.id, key.id) is None
+        assert [one.name for one in passkeys.of_user(user.id)] == ["my laptop"]
+        assert passkeys.remove(user.id, key.id) == "my laptop"
+        assert not passkeys.of_user(user.id)
