@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 from flask import Flask
 from sqlalchemy import text
+from sqlalchemy.exc import OperationalError
 
 from sso import audit, clock
 from sso.audit import rows, trail
@@ -263,12 +264,17 @@ def execute_ddl(app: Flask, statement: str) -> None:
         db.session.commit()
 
 
-def test_the_buffer_is_bounded(app: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_buffer_is_bounded(
+    app: Flask, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(trail, "PAUSE", 60)
     with app.app_context():
         for number in range(trail.MOST + 50):
             audit.event(Event.SIGN_IN_FAILED, number=number)
     trail.flush(app)
+    assert [one.message for one in caplog.records if "alone" in one.message] == [
+        "50 audit events are on the log alone"
+    ]
     with app.app_context():
         count = db.session.scalar(db.select(db.func.count()).select_from(AuditEvent))
         oldest = min(
@@ -276,6 +282,36 @@ def test_the_buffer_is_bounded(app: Flask, monkeypatch: pytest.MonkeyPatch) -> N
         )
     assert count == trail.MOST
     assert oldest == 50
+
+
+@pytest.mark.parametrize("meanwhile", ["4 5", "4 5 6", "4 5 6 7"])
+def test_it_is_bounded_while_the_database_is_away_too(
+    app: Flask, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, meanwhile: str
+) -> None:
+    """What was taken to be written goes back in front of what came meanwhile; the oldest go."""
+    come = meanwhile.split()
+    monkeypatch.setattr(trail, "PAUSE", 60)
+    monkeypatch.setattr(trail, "MOST", 3)
+    with app.app_context():
+        buffer = trail.Buffer(db.engine.url)
+
+    def put(*events: str) -> None:
+        at = clock.now()
+        buffer.put([audit.Event(name, at, None, None, None, None, {}) for name in events])
+
+    def away(*_: object) -> None:
+        put(*come)
+        raise OperationalError("", None, Exception())
+
+    put("1", "2", "3")
+    with monkeypatch.context() as patch:
+        patch.setattr(trail, "_add", away)
+        assert not buffer.flush()
+    assert buffer.flush()
+    assert sorted(names(app)) == ["3", *come][-3:]
+    assert [one.message for one in caplog.records if "alone" in one.message] == [
+        f"{len(come)} audit events are on the log alone"
+    ]
 
 
 def _together(work: Callable[[], None], count: int) -> None:
