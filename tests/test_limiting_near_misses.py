@@ -153,6 +153,25 @@ def test_a_pause_ends(app: Flask, watch: Watch) -> None:  # noqa: F811
         assert fail(limiting.SIGN_IN, DANA, 5) == 5
 
 
+@pytest.mark.parametrize("name", RULES)
+def test_who_guesses_is_known_for_a_day(app: Flask, name: str, watch: Watch) -> None:  # noqa: F811
+    """An office begins anew after an hour, and so does a client: its secret is not guessed."""
+    rule, pair, _, address, _ = RULES[name]
+    with at(app):
+        assert fail(rule, DANA, pair + 1) == pair + 1
+    with at(app, "192.0.2.1"):
+        let_in = sum(fail(rule, f"user{number}@example.com") for number in range(address + 1))
+        assert let_in == address + 1
+    watch.now += 3601
+    with at(app):
+        assert fail(rule, DANA, 3) == (3 if name in ("passkey", "client") else 1)
+    with at(app, "192.0.2.1"):
+        assert sum(fail(rule, f"late{number}@example.com") for number in range(3)) == 3
+    watch.now += 24 * 3600
+    with at(app):
+        assert fail(rule, DANA, 3) == 3
+
+
 @pytest.mark.parametrize("rule", [limiting.PASSWORD_RESET, limiting.VERIFICATION, limiting.SIGN_UP])
 def test_budgets(app: Flask, rule: limiting.Flooding, watch: Watch) -> None:  # noqa: F811
     def spent(address: str) -> bool:
