@@ -6,6 +6,7 @@ import pytest
 from flask import Flask
 
 from sso.models import User
+from sso.store import grants
 from tests.actors import BASE, ORIGIN, Browser, Page, RelyingParty
 from tests.conftest import Clock
 from tests.factories import PASSWORD, make_client, make_user
@@ -53,6 +54,21 @@ def test_it_says_that_this_browser_was_seen_now(
     seen = [re.findall("last seen (.*?)</small>", browser.open(ACCOUNT).html) for _ in range(2)]
     assert len(seen[0]) == 1
     assert seen[0] == seen[1]
+
+
+def test_since_when_an_application_has_access(
+    app: Flask, browser: Browser, client: RelyingParty, user: User, clock: Clock
+) -> None:
+    """Since the consent, although what was granted then has ended."""
+    browser.approve(client)
+    allowed = clock.time
+    clock.move(days=1)
+    browser.open(f"{ORIGIN}{BASE}/sign-out")
+    browser.submit(decision="sign_out")
+    browser.approve(client)
+    with app.app_context():
+        (access,) = grants.accesses_of(user.id)
+    assert access.since <= allowed
 
 
 def test_one_sign_in_is_ended(app: Flask, browser: Browser, page: Page) -> None:
