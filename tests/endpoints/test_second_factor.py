@@ -1,5 +1,6 @@
 """The second factor: after a password, to step a session up, and what tokens say of it."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -7,7 +8,8 @@ import pytest
 from flask import Flask
 
 from sso.extensions import db
-from sso.models import BrowserSession, User
+from sso.mfa import passkeys
+from sso.models import BrowserSession, Passkey, User
 from tests.actors import BASE, ORIGIN, Browser, Page, RelyingParty, claims_of
 from tests.authenticator import Authenticator, options_of
 from tests.conftest import Clock
@@ -160,6 +162,15 @@ def test_a_passkey_after_the_password(
     elsewhere.submit(credential=answer)
     found = identity(client, elsewhere.allow())
     assert (found["acr"], found["amr"]) == ("2", ["pwd", "hwk", "user", "mfa"])
+
+
+def test_a_transport_that_nobody_here_knows(app: Flask, user: User) -> None:
+    """Another version may have stored it."""
+    key = Passkey(credential_id="eHg", transports="usb telepathy")
+    with app.test_request_context():
+        options = json.loads(passkeys.ask_as_second(user, [key]).options)
+    (allowed,) = options["allowCredentials"]
+    assert (allowed["id"], allowed["transports"]) == ("eHg", ["usb"])
 
 
 def test_a_recovery_code(app: Flask, browser: Browser, elsewhere: Browser, user: User) -> None:
