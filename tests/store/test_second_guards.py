@@ -16,7 +16,7 @@ from sso.crypto import digests
 from sso.extensions import db
 from sso.flow import narrowing
 from sso.models import BrowserSession, Client, Consent, Grant, Passkey, Token, User
-from sso.store import approvals, codes, passkeys, tokens
+from sso.store import approvals, clients, codes, passkeys, tokens
 from sso.store.approvals import Approval
 from tests.actors import Browser, RelyingParty
 from tests.conftest import Clock
@@ -59,11 +59,19 @@ class Held:
         """By each of the statements that look something up: an approval that lives."""
         client_id, now = (client or self.client).client_id, sso_clock.now()
         with self.app.app_context():
+            registered = clients.find(client_id)
+            assert registered
             row, presented = codes.find_with_client(client_id, self.code, now)
-            _, approval = tokens.find_with_client(client_id, self.refresh, now)
-            live = live_grants.find(self.grant, client_id)
+            row_too, approval = tokens.find_with_client(client_id, self.refresh, now)
+            # Each by itself: what one does not find must not hide what another one does.
+            each = (
+                row and presented and presented.approval,
+                row_too and approval,
+                approvals.find(self.grant, client_id),
+            )
+            found = [_lives(registered, one) for one in each]
             db.session.rollback()
-        return [_lives(row, one) for one in (presented and presented.approval, approval, live)]
+        return found
 
     def goes_offline(self) -> None:
         """What was approved, and is allowed, outlives its session."""
@@ -82,8 +90,8 @@ class Held:
         return found
 
 
-def _lives(client: Client | None, approval: LiveGrant | None) -> bool:
-    if client is None or approval is None:
+def _lives(client: Client, approval: Approval | None) -> bool:
+    if approval is None:
         return False
     return narrowing.allowed(client, approval.user.groups, approval).refusal is None
 
