@@ -149,7 +149,9 @@ def test_a_token_goes_when_both_its_tokens_have_ended(
             db.session.commit()
 
     late, soon = now - timedelta(days=2), now + timedelta(days=1)
-    for access, refresh, left in ((soon, late, 1), (late, soon, 1), (late, late, 0)):
+    just = now - timedelta(hours=23)
+    ends = ((soon, late), (late, soon), (just, late), (late, just))
+    for access, refresh, left in (*((*one, 1) for one in ends), (late, late, 0)):
         set_ends(access, refresh)
         purge(app)
         assert count(app, Token) == left
