@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 from flask import Flask
-from sqlalchemy import select, update
+from sqlalchemy import ColumnElement, delete, select, update
 
 from sso import clock as sso_clock
 from sso.crypto import digests
@@ -191,6 +191,129 @@ def test_what_is_not_used_is_no_reuse(held: Held) -> None:
         client_id = held.client.client_id
         assert codes.find_used(held.code, client_id) is None
         assert tokens.find_used_refresh(held.refresh, client_id, SUCCESSOR) is None
+
+
+class Crowd:
+    """Beside what is held: tokens of two users at two clients."""
+
+    def __init__(self, app: Flask, held: Held) -> None:
+        self.held, self.app = held, app
+        self.erin_id = make_user(app, "erin@example.com").id
+        dana, erin = Browser(app), Browser(app)
+        dana.sign_in()
+        erin.sign_in("erin@example.com")
+        for browser in (dana, erin):
+            for client in (held.client, held.other):
+                browser.approve(client, scope=SCOPE)
+                client.exchange(browser.page.code)
+
+    def tokens(self) -> list[Token]:
+        with self.app.app_context():
+            return list(db.session.scalars(select(Token).order_by(Token.issued_at)))
+
+
+@pytest.fixture
+def crowd(app: Flask, held: Held) -> Crowd:
+    return Crowd(app, held)
+
+
+def end_grant(app: Flask, *which: ColumnElement[bool]) -> None:
+    with app.app_context():
+        db.session.execute(update(Grant).where(*which).values(ended_at=sso_clock.now()))
+        db.session.commit()
+
+
+def test_the_other_grant_has_ended(held: Held) -> None:
+    """The code is of one, the refresh token of another."""
+    end_grant(held.app, Grant.id != held.grant)
+    assert (held.found(), held.used()) == ([False, True, True], [False, True])
+
+
+def test_the_grant_has_ended_and_the_other_has_not(held: Held) -> None:
+    end_grant(held.app, Grant.id == held.grant)
+    assert (held.found(), held.used()) == ([True, False, False], [True, False])
+
+
+def test_one_of_several_users_is_disabled(crowd: Crowd) -> None:
+    def disable(*which: ColumnElement[bool]) -> None:
+        with crowd.app.app_context():
+            db.session.execute(update(User).values(disabled_at=None))
+            db.session.execute(update(User).where(*which).values(disabled_at=sso_clock.now()))
+            db.session.commit()
+
+    disable(User.id == crowd.erin_id)
+    assert crowd.held.found() == [True] * 3
+    disable(User.id != crowd.erin_id)
+    assert crowd.held.found() == [False] * 3
+
+
+@pytest.mark.parametrize("whose", ["another user's", "another client's"])
+def test_the_consent_of_another(crowd: Crowd, whose: str) -> None:
+    client_id = crowd.held.client.client_id
+
+    def consented() -> str | None:
+        with crowd.app.app_context():
+            found = approvals.find(crowd.held.grant, client_id)
+            assert found
+            return found.consented
+
+    assert consented()
+    is_its = (Consent.user_id != crowd.erin_id) & (Consent.client_id == client_id)
+    left = (
+        (Consent.user_id == crowd.erin_id) & (Consent.client_id == client_id)
+        if whose == "another user's"
+        else (Consent.user_id != crowd.erin_id) & (Consent.client_id != client_id)
+    )
+    with crowd.app.app_context():
+        assert db.session.scalar(select(Consent.scope).where(left))
+        db.session.execute(delete(Consent).where(is_its))
+        db.session.commit()
+    assert consented() is None
+
+
+def test_the_token_of_another(crowd: Crowd) -> None:
+    known = crowd.tokens()
+    assert len(known) == 5
+    with crowd.app.app_context():
+        for one in known:
+            access, row = tokens.find_access_token(one.jti), tokens.find_by_jti(one.jti)
+            assert access
+            assert access.access_digest == one.access_digest
+            assert row
+            assert row.grant_id == one.grant_id
+            tokens.revoke_access(row)
+            db.session.commit()
+            revoked = select(Token.jti).where(Token.revoked_at.is_not(None))
+            assert set(db.session.scalars(revoked)) == {
+                earlier.jti for earlier in known[: known.index(one) + 1]
+            }
+
+
+def test_revoked_twice(crowd: Crowd) -> None:
+    """It is told since when."""
+    one = crowd.tokens()[0]
+    moments = []
+    for _ in range(2):
+        with crowd.app.app_context():
+            tokens.revoke_access(one)
+            db.session.commit()
+        moments.append(crowd.tokens()[0].revoked_at)
+    assert moments[0] == moments[1] is not None
+
+
+def test_the_refresh_token_of_another(crowd: Crowd) -> None:
+    client_id, now = crowd.held.client.client_id, sso_clock.now()
+    with crowd.app.app_context():
+        assert not tokens.use_refresh(SUCCESSOR, client_id, now)
+        assert tokens.use_refresh(crowd.held.refresh, client_id, now)
+        used = select(Token.refresh_digest).where(Token.refresh_used_at.is_not(None))
+        assert db.session.scalars(used).all() == [crowd.held.refresh]
+        # A successor is of the same grant, and has the digest that is asked for.
+        of_others = select(Token.refresh_digest).where(Token.grant_id != crowd.held.grant)
+        for successor in (SUCCESSOR, *db.session.scalars(of_others), crowd.held.refresh):
+            found = tokens.find_used_refresh(crowd.held.refresh, client_id, successor or "")
+            assert found
+            assert found.has_successor is (successor == crowd.held.refresh)
 
 
 def test_the_passkey_of_another_user(app: Flask, user: User) -> None:
