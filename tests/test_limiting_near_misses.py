@@ -61,6 +61,7 @@ RULES = {
     "sign_in": (limiting.SIGN_IN, 5, 30, 200, 20),
     "second_factor": (limiting.SECOND_FACTOR, 5, 10, 200, 10),
     "password_check": (limiting.PASSWORD_CHECK, 5, 10, 200, None),
+    "emailed_code": (limiting.EMAILED_CODE, 5, 10, 200, None),
     "passkey": (limiting.PASSKEY, 200, None, 200, None),
     "client": (limiting.CLIENT_AUTHENTICATION, 20, None, 300, None),
 }
