@@ -124,3 +124,22 @@ def test_the_active_key_is_not_retired(run: Any) -> None:
     assert now[keys["ES256", "active"]] == "retired"
     run("key", "retire", keys["ES256", "active"])
     assert keys["ES256", "active"] not in {one["kid"] for one in run("key", "list")}
+
+
+def test_live_grants_after_the_browser_session(
+    app: Flask, clock: Clock, browser: Browser, run: Any
+) -> None:
+    """One without `offline_access` ends with the session; one with it goes on."""
+    client = make_client(app, scope="openid email offline_access")
+    make_user(app)
+    for scope in ("openid email", "openid offline_access"):
+        client.exchange(browser.approve(client, scope=scope).code)
+
+    def live() -> list[str]:
+        shown = run("client", "show", client.client_id)
+        assert shown["live_grants"] == len(shown["newest_grants"])
+        return sorted(one["scope"] for one in shown["newest_grants"])
+
+    assert live() == ["openid email", "openid offline_access"]
+    clock.move(days=15)  # the session has expired, and nobody has signed out
+    assert live() == ["openid offline_access"]

@@ -295,9 +295,9 @@ def test_it_is_bounded_while_the_database_is_away_too(
     with app.app_context():
         buffer = trail.Buffer(db.engine.url)
 
-    def put(*events: str) -> None:
-        at = clock.now()
-        buffer.put([audit.Event(name, at, None, None, None, None, {}) for name in events])
+    def put(*users: str) -> None:
+        name, at = Event.SIGN_IN_FAILED, clock.now()
+        buffer.put([audit.Record(name, at, user, None, None, None, {}) for user in users])
 
     def away(*_: object) -> None:
         put(*come)
@@ -308,7 +308,9 @@ def test_it_is_bounded_while_the_database_is_away_too(
         patch.setattr(trail, "_add", away)
         assert not buffer.flush()
     assert buffer.flush()
-    assert sorted(names(app)) == ["3", *come][-3:]
+    with app.app_context():
+        users = [str(one.user_id) for one in rows.newest(limit=9)]
+    assert sorted(users) == ["3", *come][-3:]
     assert [one.message for one in caplog.records if "alone" in one.message] == [
         f"{len(come)} audit events are on the log alone"
     ]

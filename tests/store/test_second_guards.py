@@ -16,8 +16,8 @@ from sso.crypto import digests
 from sso.extensions import db
 from sso.flow import narrowing
 from sso.models import BrowserSession, Client, Consent, Grant, Passkey, Token, User
-from sso.store import approvals, clients, codes, passkeys, tokens
-from sso.store.approvals import Approval
+from sso.store import clients, codes, live_grants, passkeys, tokens
+from sso.store.live_grants import LiveGrant
 from tests.actors import Browser, RelyingParty
 from tests.conftest import Clock
 from tests.factories import make_client, make_user
@@ -67,7 +67,7 @@ class Held:
             each = (
                 row and presented and presented.approval,
                 row_too and approval,
-                approvals.find(self.grant, client_id),
+                live_grants.find(self.grant, client_id),
             )
             found = [_lives(registered, one) for one in each]
             db.session.rollback()
@@ -90,7 +90,7 @@ class Held:
         return found
 
 
-def _lives(client: Client, approval: Approval | None) -> bool:
+def _lives(client: Client, approval: LiveGrant | None) -> bool:
     if approval is None:
         return False
     return narrowing.allowed(client, approval.user.groups, approval).refusal is None
@@ -253,7 +253,7 @@ def test_the_consent_of_another(crowd: Crowd, whose: str) -> None:
 
     def consented() -> str | None:
         with crowd.app.app_context():
-            found = approvals.find(crowd.held.grant, client_id)
+            found = live_grants.find(crowd.held.grant, client_id)
             assert found
             return found.consented
 
