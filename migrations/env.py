@@ -3,7 +3,7 @@
 from alembic import context
 from flask import current_app
 
-from sso.models import Base
+from sso.extensions import Base
 from sso.extensions import UtcDateTime
 
 extension = current_app.extensions["migrate"]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sso.config.urls import add_parameters, registration_fault
+from sso.config.urls import add_parameters, registration_error
 
 DANGEROUS = [
     "", "/callback", "books.example/callback", "https:///callback", "https://",
@@ -29,12 +29,12 @@ HARMLESS = [
 
 @pytest.mark.parametrize("address", DANGEROUS)
 def test_dangerous_addresses_are_refused_with_a_reason(address: str) -> None:
-    assert registration_fault(address)
+    assert registration_error(address)
 
 
 @pytest.mark.parametrize("address", HARMLESS)
 def test_harmless_addresses_are_taken(address: str) -> None:
-    assert registration_fault(address) is None
+    assert registration_error(address) is None
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sso.config.urls import MAX_LENGTH, is_loopback, registration_fault, strict_url_fault
+from sso.config.urls import MAX_LENGTH, is_loopback, registration_error, strict_url_error
 
 DANGEROUS = (
     "javascript", "data", "vbscript", "file", "about", "blob", "view-source", "filesystem", "ws",
@@ -33,20 +33,20 @@ def test_loopback(host: str | None, good: bool) -> None:
     assert is_loopback(host) is good
     if host:
         shown = f"[{host}]" if ":" in host else host
-        assert (registration_fault(f"http://{shown}/cb") is None) is good
+        assert (registration_error(f"http://{shown}/cb") is None) is good
 
 
 @pytest.mark.parametrize("length", [MAX_LENGTH, MAX_LENGTH + 1])
 def test_length(length: int) -> None:
     text = "https://b.example/".ljust(length, "a")
-    assert (strict_url_fault(text) is None) is (length <= MAX_LENGTH)
+    assert (strict_url_error(text) is None) is (length <= MAX_LENGTH)
 
 
 @pytest.mark.parametrize("scheme", DANGEROUS)
 @pytest.mark.parametrize("rest", [":x.y", "://b.example/cb", ":/cb"])
 def test_schemes_that_run_or_read(scheme: str, rest: str) -> None:
-    assert registration_fault(scheme + rest)
-    assert registration_fault(scheme.upper() + rest)
+    assert registration_error(scheme + rest)
+    assert registration_error(scheme.upper() + rest)
 
 
 @pytest.mark.parametrize(
@@ -92,4 +92,4 @@ def test_schemes_that_run_or_read(scheme: str, rest: str) -> None:
     ],
 )
 def test_registration(text: str, good: bool) -> None:
-    assert (registration_fault(text) is None) is good
+    assert (registration_error(text) is None) is good

@@ -24,7 +24,7 @@ from sso.crypto import password_strength, passwords
      "Liverpool1892!", "MyPassword2026!!", "W3lc0m3!2026", "Administrator1!", "trustno1trustno1"],
 )  # fmt: skip
 def test_common_ones_are_refused(password: str) -> None:
-    assert passwords.fault(password) in (passwords.TOO_COMMON, passwords.LEAKED)
+    assert passwords.weakness(password) in (passwords.TOO_COMMON, passwords.LEAKED)
 
 
 def siblings() -> set[str]:
@@ -57,7 +57,7 @@ def test_siblings_of_common_ones_are_refused() -> None:
     about = ("Dana Demo", "dana.demo@acme-tools.example")
     found = siblings()
     assert len(found) > 200
-    assert [one for one in sorted(found) if passwords.fault(one, about) is None] == []
+    assert [one for one in sorted(found) if passwords.weakness(one, about) is None] == []
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def test_any_four_random_words_do(common_words: list[str], between: str) -> None
     for seed in range(1500):
         words = random.Random(seed).choices(common_words, k=4)
         if len(password := between.join(words)) >= passwords.MIN_LENGTH:
-            assert passwords.fault(password, ("Dana Demo", "dana@example.com")) is None, password
+            assert passwords.weakness(password, ("Dana Demo", "dana@example.com")) is None, password
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_any_four_random_words_do(common_words: list[str], between: str) -> None
 def test_what_a_program_makes_does(make: Callable[[], str]) -> None:
     for _ in range(500):
         password = make()
-        assert passwords.fault(password, ("Dana Demo", "dana@example.com")) is None, password
+        assert passwords.weakness(password, ("Dana Demo", "dana@example.com")) is None, password
 
 
 def test_the_names_of_the_service_are_refused(make_app: Callable[..., Flask]) -> None:
@@ -99,9 +99,9 @@ def test_the_names_of_the_service_are_refused(make_app: Callable[..., Flask]) ->
         "it@contoso.example", "SingleSignOn1", "sso-sso-sso-1",
     ]  # fmt: skip
     with app.app_context():
-        assert [one for one in tried if passwords.fault(one) is None] == []
-        assert passwords.fault("login tools correct horse") is None
-    assert passwords.fault("it@contoso.example") is None  # elsewhere it may be as good as others
+        assert [one for one in tried if passwords.weakness(one) is None] == []
+        assert passwords.weakness("login tools correct horse") is None
+    assert passwords.weakness("it@contoso.example") is None  # elsewhere it may be as good as others
 
 
 def test_the_person_is_told_what_to_do() -> None:
@@ -110,9 +110,9 @@ def test_the_person_is_told_what_to_do() -> None:
 
 
 def test_a_leaked_one_is_called_so() -> None:
-    assert passwords.fault("zaq12wsxcde3") == passwords.LEAKED
-    assert passwords.fault("ZAQ12wsxcde3") == passwords.LEAKED
-    assert passwords.fault("x7Kq2mZp9Lw4") is None
+    assert passwords.weakness("zaq12wsxcde3") == passwords.LEAKED
+    assert passwords.weakness("ZAQ12wsxcde3") == passwords.LEAKED
+    assert passwords.weakness("x7Kq2mZp9Lw4") is None
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_leaked_one_is_called_so() -> None:
     ["correct horse battery", "S3cret-Passw0rd!", "x7Kq2mZp9Lw4", "日本語のパスワードです長い"],
 )
 def test_others_do(password: str) -> None:
-    assert passwords.fault(password) is None
+    assert passwords.weakness(password) is None
 
 
 @pytest.mark.parametrize(
@@ -132,19 +132,19 @@ def test_others_do(password: str) -> None:
     ],
 )
 def test_so_do_odd_ones(password: str) -> None:
-    assert passwords.fault(password, [password[:4]]) is None
+    assert passwords.weakness(password, [password[:4]]) is None
 
 
 @pytest.mark.parametrize(
     "password", ["PENTIUM2BUSTER12", "correct1234567890a", "a\nb\nc\nd\ne\nf\ng"]
 )
 def test_any_other_odd_one_gets_an_answer(password: str) -> None:
-    passwords.fault(password, [password[:4]])
+    passwords.weakness(password, [password[:4]])
 
 
 def test_the_own_address_is_refused_however_long() -> None:
     address = "christopher.montgomery@engineering.example.com"
-    assert passwords.fault(address, ("Christopher", address)) == passwords.TOO_COMMON
+    assert passwords.weakness(address, ("Christopher", address)) == passwords.TOO_COMMON
 
 
 @given(st.text(alphabet="@({[<!|$+%0123456789abc", min_size=12, max_size=99))
@@ -155,12 +155,14 @@ def test_crafted_symbols_are_estimated_by_their_beginning(password: str) -> None
 
 
 def test_the_own_name_is_refused() -> None:
-    assert passwords.fault("dana@example.com", ("Dana", "dana@example.com")) == passwords.TOO_COMMON
+    assert (
+        passwords.weakness("dana@example.com", ("Dana", "dana@example.com")) == passwords.TOO_COMMON
+    )
 
 
 @given(st.text(max_size=300), st.lists(st.text(max_size=300), max_size=3))
 def test_any_text_gets_an_answer(password: str, about: list[str]) -> None:
-    fault = passwords.fault(password, about)
+    fault = passwords.weakness(password, about)
     if len(password) < passwords.MIN_LENGTH:
         assert fault == passwords.TOO_SHORT
 

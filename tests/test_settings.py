@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sso.config import smtp
-from sso.config.secret_key import embedded_secret_key
+from sso.config.checks import embedded_secret_key
 from sso.config.settings import load_settings, read_settings
 from sso.errors import SettingsError
 

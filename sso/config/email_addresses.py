@@ -3,7 +3,7 @@
 import email_validator
 from email_validator import EmailNotValidError, ValidatedEmail, validate_email
 
-# Begins what a mail program decodes in a header (RFC 2047): into another address, or a line end.
+# Starts what mail programs decode in a header (RFC 2047): into another address, or a line end.
 ENCODED_WORD = "=?"
 LONGEST = 320  # characters: 64 before the at sign, 255 behind it (RFC 5321 §4.5.3.1)
 
@@ -15,39 +15,61 @@ _PRIVATE = frozenset(
         *("internal", "intranet", "lan", "home", "corp", "private", "localdomain", "alt"),
     )
 )
-# An operator may register every one of them. The library has no parameter for that, but says that
-# this list may be changed; `is_public` asks ours.
+# Operators may register all of them. The library has no parameter for that, but documents that
+# this list may be changed; `is_public` uses ours.
 email_validator.SPECIAL_USE_DOMAIN_NAMES.clear()
 
 
 def normalized(text: str) -> str:
-    """The one spelling under which an address is stored. Raises `ValueError` with the reason.
+    """The spelling under which an address is stored. Raises `ValueError` with the reason.
 
-    Any domain is accepted, `corp.local` and `localhost` included: it may be known in the network
-    where the server runs. Ask `is_public` about an address that a stranger gives.
+    Any domain is accepted, including `corp.local` and `localhost`, which may be known in the
+    network of the server. Check an address that a stranger gives with `is_public`.
     """
     return _validated(text.strip()).normalized.lower()
 
 
-def is_public(address: str) -> bool:
-    """Whether its domain is one that mail from the internet may reach (RFC 6761); asks no DNS."""
+def is_public(email: str) -> bool:
+    """Whether mail from the internet can reach its domain (RFC 6761). No DNS query is made."""
     try:
-        domain = _validated(address, globally_deliverable=True).ascii_domain.lower()
+        domain = _validated(email, globally_deliverable=True).ascii_domain.lower()
     except ValueError:
         return False
     labels = domain.split(".")
     return not any(".".join(labels[start:]) in _PRIVATE for start in range(len(labels)))
 
 
-def for_smtp(address: str) -> str:
-    """The address with its domain in ASCII, as every mail server takes it (RFC 5891)."""
-    found = _validated(address)
+def for_smtp(email: str) -> str:
+    """The address with its domain in ASCII, which every mail server accepts (RFC 5891)."""
+    found = _validated(email)
     return f"{found.local_part}@{found.ascii_domain}"
 
 
-def domain(address: str) -> str:
-    """What stands behind the at sign."""
-    return address.rpartition("@")[2]
+def domain(email: str) -> str:
+    """The part behind the at sign."""
+    return email.rpartition("@")[2]
+
+
+def sender(text: str) -> str:
+    """The check of SSO_MAIL_FROM."""
+    try:
+        return normalized(text)
+    except ValueError:
+        raise ValueError("give an email address such as sso@example.com") from None
+
+
+def domains(text: str) -> str:
+    """The check of SSO_SIGN_UP: domains with spaces or commas between them."""
+    found = text.replace(",", " ").lower().split()
+    for one in found:
+        try:
+            normalized(f"a@{one}")
+            known = "." in one
+        except ValueError:
+            known = False
+        if not known:
+            raise ValueError("give off, open, or domains such as example.com")
+    return " ".join(found)
 
 
 def _validated(text: str, globally_deliverable: bool = False) -> ValidatedEmail:
@@ -61,5 +83,5 @@ def _validated(text: str, globally_deliverable: bool = False) -> ValidatedEmail:
     except (EmailNotValidError, UnicodeError) as error:
         raise ValueError(str(error)) from None
     if ENCODED_WORD in found.normalized:
-        raise ValueError(f"{ENCODED_WORD} is not taken in an address")
+        raise ValueError(f"{ENCODED_WORD} is not accepted in an address")
     return found

@@ -1,64 +1,131 @@
-"""The settings in force, read from the environment.
+"""Every setting: its name, default, meaning and check; and the settings in force.
 
-Each one also from a file named in the same variable with `_FILE` added. Every fault is found in one
-reading, so that an operator mends them all at once.
+A field of `Settings` is set by the environment variable of its name with `SSO_` in front, or by the
+file that the same variable with `_FILE` appended names. All problems are reported at once.
 """
 
+import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from sso.config.known_settings import SETTINGS, Setting
-from sso.config.secret_key import embedded_secret_key
+from sso.config import checks
+from sso.config.checks import number
 from sso.errors import SettingsError
 
-SAME_KEY = (
-    "SSO_SECRET_KEY_PREVIOUS: it is the same as SSO_SECRET_KEY; give the one before it, or none"
-)
+DEFAULT_BASE_URL = "http://127.0.0.1:5000/api/auth"
+DAY = 24 * 3600
+YEAR = 366 * DAY
 
 
-@dataclass(frozen=True)
-class Reading:
-    """What was read: values by variable name, where each came from, and every fault."""
-
-    values: dict[str, Any] = field(default_factory=dict)
-    sources: dict[str, str] = field(default_factory=dict)
-    errors: list[str] = field(default_factory=list)
+def _setting(
+    default: Any, meaning: str, read: Callable[[str], Any], *, secret: bool = False
+) -> Any:
+    return field(metadata={"default": default, "meaning": meaning, "read": read, "secret": secret})
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings in force; see `SETTINGS` for the meaning of each."""
+    """The settings in force. All lifetimes are seconds."""
 
-    base_url: str
-    database_url: str
-    secret_key: str
-    secret_key_previous: str | None
-    redis_url: str | None
-    smtp_url: str | None
-    mail_from: str | None
-    sign_up: str
-    trusted_proxies: int
-    access_token_lifetime: int
-    authorization_code_lifetime: int
-    refresh_token_lifetime: int
-    refresh_token_leeway: int
-    refresh_token_absolute_lifetime: int
-    session_lifetime: int
-    session_absolute_lifetime: int
-    invitation_lifetime: int
-    key_lifetime: int
-    audit_lifetime: int
-    metrics_port: int | None
-    metrics_address: str
-    log_format: str
+    base_url: str = _setting(
+        DEFAULT_BASE_URL,
+        "public base URL and issuer; anything but loopback must be https",
+        checks.base_url,
+    )
+    database_url: str = _setting(
+        None,
+        "SQLAlchemy URL; without it, an SQLite file in instance/",
+        checks.database_url,
+        secret=True,
+    )
+    secret_key: str = _setting(
+        None,
+        "signs cookies, encrypts keys at rest; without it, generated once in instance/",
+        checks.secret_key,
+        secret=True,
+    )
+    secret_key_previous: str | None = _setting(
+        None,
+        "the secret key that is being replaced: used to read, never to write",
+        checks.secret_key,
+        secret=True,
+    )
+    redis_url: str | None = _setting(
+        None,
+        "rate limits shared by all processes and nodes",
+        checks.url("redis", "rediss"),
+        secret=True,
+    )
+    smtp_url: str | None = _setting(
+        None,
+        "outgoing mail; without it, mail goes to the log",
+        checks.deferred("sso.config.smtp:checked"),
+        secret=True,
+    )
+    mail_from: str | None = _setting(
+        None,
+        "sender of mails; without it, no-reply@ the host of the base URL",
+        checks.deferred("sso.config.email_addresses:sender"),
+    )
+    sign_up: str = _setting(
+        "off",
+        "who may create an account: off, open, or domains of email addresses",
+        checks.sign_up,
+    )
+    trusted_proxies: int = _setting(
+        0, "number of reverse proxies in front whose X-Forwarded-* is trusted", number(0, 10)
+    )
+    access_token_lifetime: int = _setting(3600, "seconds an access token lives", number(1, DAY))
+    authorization_code_lifetime: int = _setting(
+        60, "seconds an authorization code lives (RFC 6749 §4.1.2: at most 600)", number(1, 600)
+    )
+    refresh_token_lifetime: int = _setting(
+        30 * DAY, "seconds a refresh token lives since its last use", number(1, YEAR)
+    )
+    refresh_token_leeway: int = _setting(
+        10, "seconds in which a repeated refresh gets the same successor; 0 is strict",
+        number(0, 3600),
+    )  # fmt: skip
+    refresh_token_absolute_lifetime: int = _setting(
+        365 * DAY,
+        "seconds from the approval to the end of its refresh tokens, however much they are used",
+        number(1, 10 * YEAR),
+    )
+    session_lifetime: int = _setting(
+        14 * DAY, "seconds a browser session lives since its last use", number(60, YEAR)
+    )
+    session_absolute_lifetime: int = _setting(
+        90 * DAY, "seconds after which a sign-in ends, however much it is used",
+        number(60, 2 * YEAR),
+    )  # fmt: skip
+    invitation_lifetime: int = _setting(
+        7 * DAY, "seconds for which an invitation can be accepted", number(60, YEAR)
+    )
+    key_lifetime: int = _setting(
+        90 * DAY, "seconds after which the worker rotates the signing keys", number(DAY, 10 * YEAR)
+    )
+    audit_lifetime: int = _setting(
+        400 * DAY, "seconds for which audit events are kept", number(DAY, 20 * YEAR)
+    )
+    metrics_port: int | None = _setting(
+        None, "port for Prometheus; without it, nothing is counted", number(1, 65535)
+    )
+    metrics_address: str = _setting(
+        "127.0.0.1",
+        "IP address on which that port listens; keep it away from the public",
+        checks.ip,
+    )
+    log_format: str = _setting(
+        "text", "text for people, json for programs: a line each", checks.one_of("text", "json")
+    )
 
     @property
     def secret_keys(self) -> tuple[str, ...]:
-        """The secret key, and after it the one that is accepted for reading."""
+        """The secret key, followed by the previous one, which is accepted for reading."""
         previous = self.secret_key_previous
         return (self.secret_key, previous) if previous else (self.secret_key,)
 
@@ -69,12 +136,12 @@ class Settings:
 
     @property
     def issuer(self) -> str:
-        """The issuer identifier (OIDC Core §1.2): the base address."""
+        """The issuer identifier (OIDC Core §1.2): the base URL."""
         return self.base_url
 
     @property
     def base_path(self) -> str:
-        """The path prefix of every address, such as `/api/auth`; may be empty."""
+        """The path prefix of every URL, such as `/api/auth`; may be empty."""
         return urlsplit(self.base_url).path
 
     @property
@@ -82,13 +149,40 @@ class Settings:
         return self.base_url.startswith("https:")
 
 
+@dataclass(frozen=True)
+class Setting:
+    """One variable. `read` turns its text into a value; it raises `ValueError` with the remedy."""
+
+    name: str
+    default: Any
+    meaning: str
+    read: Callable[[str], Any]
+    secret: bool
+
+
+SETTINGS = tuple(Setting(f"SSO_{one.name.upper()}", **one.metadata)
+                 for one in dataclasses.fields(Settings))  # fmt: skip
+SAME_KEY = (
+    "SSO_SECRET_KEY_PREVIOUS: it is the same as SSO_SECRET_KEY; give the one before it, or none"
+)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What was read: values by variable name, where each came from, and every error."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
+    errors: list[str] = field(default_factory=list)
+
+
 def read_settings(environ: Mapping[str, str]) -> Reading:
-    """Read every setting; never raises, faults are listed in the answer."""
+    """Read every setting. Never raises: the errors are listed in the answer."""
     reading = Reading()
     known = {s.name for s in SETTINGS} | {f"{s.name}_FILE" for s in SETTINGS}
     for name in sorted(set(environ)):
         if name.startswith("SSO_") and name not in known:
-            reading.errors.append(f"{name}: no setting has this name; remove it or mend the name")
+            reading.errors.append(f"{name}: no setting has this name; remove or correct it")
     for setting in SETTINGS:
         _read_one(setting, environ, reading)
     return reading
@@ -117,7 +211,7 @@ def _read_one(setting: Setting, environ: Mapping[str, str], reading: Reading) ->
 
 
 def load_settings(environ: Mapping[str, str], instance: Path) -> Settings:
-    """The settings in force. Raises `SettingsError` with every fault at once."""
+    """The settings in force. Raises `SettingsError` with every error at once."""
     reading = read_settings(environ)
     if os.environ.get("AUTHLIB_INSECURE_TRANSPORT"):
         reading.errors.append(
@@ -128,10 +222,10 @@ def load_settings(environ: Mapping[str, str], instance: Path) -> Settings:
         reading.errors.append(SAME_KEY)
     if reading.errors:
         raise SettingsError(reading.errors)
-    values = dict(reading.values)
+    values = {name.removeprefix("SSO_").lower(): value for name, value in reading.values.items()}
     instance.mkdir(parents=True, exist_ok=True)
-    values["SSO_DATABASE_URL"] = values["SSO_DATABASE_URL"] or f"sqlite:///{instance / 'sso.db'}"
-    values["SSO_SECRET_KEY"] = values["SSO_SECRET_KEY"] or embedded_secret_key(instance)
-    if values["SSO_SECRET_KEY"] == values["SSO_SECRET_KEY_PREVIOUS"]:
+    values["database_url"] = values["database_url"] or f"sqlite:///{instance / 'sso.db'}"
+    values["secret_key"] = given or checks.embedded_secret_key(instance)
+    if values["secret_key"] == previous:
         raise SettingsError([SAME_KEY])
-    return Settings(**{name.removeprefix("SSO_").lower(): value for name, value in values.items()})
+    return Settings(**values)

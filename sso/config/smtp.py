@@ -1,12 +1,12 @@
-"""The way to the mail server that `SSO_SMTP_URL` names.
+"""The connection to the mail server that `SSO_SMTP_URL` names.
 
     smtp://host            port 587; STARTTLS when the server offers it
     smtp://host?starttls=required   no mail without TLS and a certificate that verifies
     smtp://host?starttls=never      not even when it is offered
     smtps://host           port 465; TLS from the first byte
 
-A name and a password (`user:password@`, percent-encoded) are never sent in clear, but on this
-machine or with `starttls=never`. Where one is given, the certificate has to verify.
+A name and a password (`user:password@`, percent-encoded) are never sent in clear, except to this
+machine or with `starttls=never`. If they are given, the certificate must verify.
 """
 
 import smtplib
@@ -28,7 +28,7 @@ class NoTls(smtplib.SMTPException):
 
 @dataclass(frozen=True)
 class MailServer:
-    """Where mail goes, and how."""
+    """The mail server, and how to connect to it."""
 
     host: str
     port: int
@@ -39,12 +39,12 @@ class MailServer:
 
 
 def parse(url: str) -> MailServer:
-    """Read an address of a mail server. Raises `ValueError` with the mend."""
+    """Read the URL of a mail server. Raises `ValueError` with the remedy."""
     try:
         parts = urlsplit(url)
         given_port = parts.port
-    except ValueError:  # whose words may be a part of the password
-        raise ValueError("its port is no number; percent-encode the password") from None
+    except ValueError:  # whose text may show a part of the password
+        raise ValueError("its port is not a number; percent-encode the password") from None
     if parts.scheme not in ("smtp", "smtps") or not parts.hostname:
         raise ValueError("give an address such as smtp://host:port")
     implicit = parts.scheme == "smtps"
@@ -64,9 +64,15 @@ def parse(url: str) -> MailServer:
     )
 
 
+def checked(url: str) -> str:
+    """The check of SSO_SMTP_URL."""
+    parse(url)
+    return url
+
+
 @contextmanager
 def connected(server: MailServer) -> Iterator[smtplib.SMTP]:
-    """An open connection, secured and signed in as the address says.
+    """An open connection, secured and authenticated as the URL says.
 
     Raises `OSError` and `smtplib.SMTPException`.
     """
@@ -98,14 +104,14 @@ def _secure(connection: smtplib.SMTP, server: MailServer) -> None:
     elif server.starttls == REQUIRED:
         raise NoTls("the server offers no STARTTLS, and it is required")
     elif server.user is not None and not is_loopback(server.host):
-        # Somebody on the way may have cut the offer out to read the password.
+        # An attacker on the path may have removed the offer to read the password.
         raise NoTls("the server offers no STARTTLS; the password is not sent in clear")
 
 
 def _context(server: MailServer) -> ssl.SSLContext:
     context = ssl.create_default_context()
     if server.starttls == OFFERED and server.user is None:
-        # RFC 7435: where TLS is a gift, a certificate that nobody vouches for beats none.
+        # RFC 7435: where TLS is optional, an unverified certificate is better than none.
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context

@@ -1,4 +1,4 @@
-"""Addresses: what may be registered, exact match, parameters added without touching the rest."""
+"""URLs: which may be registered, and how parameters are added without changing the rest."""
 
 from ipaddress import ip_address
 from urllib.parse import quote, urlsplit
@@ -14,7 +14,7 @@ _DANGEROUS_SCHEMES = frozenset(
 
 
 def is_loopback(host: str | None) -> bool:
-    """Whether a host name or address is this machine (RFC 8252 §8.3)."""
+    """Whether a host name or IP address is this machine (RFC 8252 §8.3)."""
     if host == "localhost":
         return True
     try:
@@ -23,17 +23,17 @@ def is_loopback(host: str | None) -> bool:
         return False
 
 
-def strict_url_fault(text: str) -> str | None:
-    """Why a text is no absolute address of a host, or `None`."""
+def strict_url_error(text: str) -> str | None:
+    """Why a text is not an absolute URL with a host, or `None`."""
     if len(text) > MAX_LENGTH:
         return f"it is longer than {MAX_LENGTH} characters"
     if not set(text) <= _URI_CHARACTERS:
-        return "it has characters that an address may not have; percent-encode them"
+        return "it has characters that a URL may not have; percent-encode them"
     try:
         parts = urlsplit(text)
         _ = parts.port
     except ValueError:
-        return "it is no valid address"
+        return "it is not a valid URL"
     if not parts.scheme:
         return "it is not absolute; begin with https://"
     if "@" in parts.netloc:
@@ -43,20 +43,19 @@ def strict_url_fault(text: str) -> str | None:
     return None
 
 
-def registration_fault(text: str) -> str | None:
-    """Why an address may not be registered as a redirect address, or `None`.
+def registration_error(text: str) -> str | None:
+    """Why a URL may not be registered as a redirect URI, or `None`.
 
-    RFC 6749 §3.1.2 (absolute, no fragment), RFC 9700 §2.1 and §4.1 (exact, no wildcard, https but
-    for loopback), RFC 8252 §7.1 (an application's own scheme is named like a reversed domain).
+    RFC 6749 §3.1.2 (absolute, no fragment), RFC 9700 §2.1 and §4.1 (exact, no wildcard, https
+    except for loopback), RFC 8252 §7.1 (a private-use scheme is a reversed domain name).
     """
-    fault = strict_url_fault(text)
-    if fault:
-        return fault
+    if error := strict_url_error(text):
+        return error
     parts = urlsplit(text)
     scheme = parts.scheme.lower()
     checks = (
         ("#" in text, "it has a fragment (RFC 6749 §3.1.2)"),
-        ("*" in text, "it has a wildcard; addresses are compared exactly (RFC 9700 §4.1)"),
+        ("*" in text, "it has a wildcard; URLs are compared exactly (RFC 9700 §4.1)"),
         (scheme in _DANGEROUS_SCHEMES, f"the scheme {scheme}: runs or reads in the browser"),
         (
             scheme == "http" and not is_loopback(parts.hostname),
@@ -74,15 +73,15 @@ def registration_fault(text: str) -> str | None:
     return next((reason for wrong, reason in checks if wrong), None)
 
 
-def add_parameters(address: str, parameters: list[tuple[str, str]]) -> str:
-    """Add parameters to the query, leaving what stands there byte for byte (RFC 6749 §3.1.2)."""
+def add_parameters(url: str, parameters: list[tuple[str, str]]) -> str:
+    """Add parameters to the query, and leave what is there byte for byte (RFC 6749 §3.1.2)."""
     # Authlib's add_params_to_uri re-encodes the registered query, so it is not used here.
     # surrogateescape carries bytes that are not UTF-8 through, as `parameters` read them.
     encoded = "&".join(
         f"{quote(name, safe='')}={quote(value, safe='', errors='surrogateescape')}"
         for name, value in parameters
     )
-    if "?" not in address:
-        return f"{address}?{encoded}"
-    separator = "" if address.endswith(("?", "&")) else "&"
-    return f"{address}{separator}{encoded}"
+    if "?" not in url:
+        return f"{url}?{encoded}"
+    separator = "" if url.endswith(("?", "&")) else "&"
+    return f"{url}{separator}{encoded}"

@@ -65,7 +65,7 @@ def init_app(app: Flask, *names: str | None) -> None:
     app.extensions[_EXTENSION] = ("sso", "single sign-on", *hosts, *filter(None, names))
 
 
-def fault(password: str, about: Iterable[str] = ()) -> str | None:
+def weakness(password: str, about: Iterable[str] = ()) -> str | None:
     """What is wrong with a new password, or `None`.
 
     `about`: words that an attacker would try first, such as the person's name.

@@ -24,13 +24,13 @@ from sso.crypto.password_strength import (
     TOO_COMMON,
     TOO_LONG,
     TOO_SHORT,
-    fault,
+    weakness,
 )
 from sso.process import concurrency
 
 __all__ = [
     "LEAKED", "MAX_LENGTH", "MIN_LENGTH", "TOO_COMMON", "TOO_LONG", "TOO_SHORT",
-    "Busy", "fault", "hash_password", "look_for_room", "needs_rehash", "verify",
+    "Busy", "hash_password", "look_for_room", "needs_rehash", "verify", "weakness",
 ]  # fmt: skip
 
 # OWASP's parameters: 19 MiB, 2 passes, 1 lane.

@@ -12,8 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from sso import clock, context
 from sso.audit import rows as audit_events
-from sso.config.known_settings import SETTINGS
-from sso.config.settings import Reading
+from sso.config.settings import SETTINGS, Reading
 from sso.crypto import keys
 from sso.database.readiness import schema_is_current
 from sso.doctor.finding import Finding, Findings, ok, skipped, warning, wrong

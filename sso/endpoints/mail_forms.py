@@ -35,7 +35,7 @@ def _name(_: FlaskForm, field: Field) -> None:
 
 
 def _good_password(form: "_WithNewPassword", field: Field) -> None:
-    if fault := passwords.fault(field.data or "", form.about):
+    if fault := passwords.weakness(field.data or "", form.about):
         raise ValidationError(fault)
 
 

@@ -1,74 +1,46 @@
-"""The tables. They know the ground floor and nothing above.
+"""The tables. They know nothing above `crypto`.
 
-Each is loaded when its name is imported from here: a command that lists users has no use for the
-others. A table imports those that it refers to.
+A table is loaded when its name is imported from here, with the tables that it refers to: commands
+that list users do not wait for Authlib's mixins.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sso.extensions import Base
-    from sso.models.audit_event import AuditChain, AuditEvent
-    from sso.models.authorization_code import AuthorizationCode
-    from sso.models.client import Client
-    from sso.models.consent import Consent
-    from sso.models.grant import Grant
-    from sso.models.heartbeat import Heartbeat
-    from sso.models.logout_delivery import LogoutDelivery
-    from sso.models.mail import Mail
-    from sso.models.mail_token import MailToken
-    from sso.models.passkey import Passkey
-    from sso.models.recovery_code import RecoveryCode
-    from sso.models.session import BrowserSession
-    from sso.models.signing_key import KeyState, SigningKey
-    from sso.models.token import Token
-    from sso.models.totp_secret import TotpSecret
-    from sso.models.user import User
+    from sso.models.audit_event import AuditChain as AuditChain
+    from sso.models.audit_event import AuditEvent as AuditEvent
+    from sso.models.authorization_code import AuthorizationCode as AuthorizationCode
+    from sso.models.client import Client as Client
+    from sso.models.consent import Consent as Consent
+    from sso.models.factors import Passkey as Passkey
+    from sso.models.factors import RecoveryCode as RecoveryCode
+    from sso.models.factors import TotpSecret as TotpSecret
+    from sso.models.grant import Grant as Grant
+    from sso.models.logout_delivery import LogoutDelivery as LogoutDelivery
+    from sso.models.outbox import Heartbeat as Heartbeat
+    from sso.models.outbox import Mail as Mail
+    from sso.models.signing_key import KeyState as KeyState
+    from sso.models.signing_key import SigningKey as SigningKey
+    from sso.models.token import Token as Token
+    from sso.models.user import BrowserSession as BrowserSession
+    from sso.models.user import MailToken as MailToken
+    from sso.models.user import User as User
 
-__all__ = [
-    "AuditChain",
-    "AuditEvent",
-    "AuthorizationCode",
-    "Base",
-    "BrowserSession",
-    "Client",
-    "Consent",
-    "Grant",
-    "Heartbeat",
-    "KeyState",
-    "LogoutDelivery",
-    "Mail",
-    "MailToken",
-    "Passkey",
-    "RecoveryCode",
-    "SigningKey",
-    "Token",
-    "TotpSecret",
-    "User",
-]
-
-_MODULES = {
-    "AuditEvent": "sso.models.audit_event",
-    "AuditChain": "sso.models.audit_event",
-    "AuthorizationCode": "sso.models.authorization_code",
-    "Base": "sso.extensions",
-    "Client": "sso.models.client",
-    "Consent": "sso.models.consent",
-    "Grant": "sso.models.grant",
-    "Heartbeat": "sso.models.heartbeat",
-    "LogoutDelivery": "sso.models.logout_delivery",
-    "Mail": "sso.models.mail",
-    "MailToken": "sso.models.mail_token",
-    "Passkey": "sso.models.passkey",
-    "RecoveryCode": "sso.models.recovery_code",
-    "BrowserSession": "sso.models.session",
-    "SigningKey": "sso.models.signing_key",
-    "KeyState": "sso.models.signing_key",
-    "Token": "sso.models.token",
-    "TotpSecret": "sso.models.totp_secret",
-    "User": "sso.models.user",
+_TABLES = {
+    "audit_event": ("AuditChain", "AuditEvent"),
+    "authorization_code": ("AuthorizationCode",),
+    "client": ("Client",),
+    "consent": ("Consent",),
+    "factors": ("Passkey", "RecoveryCode", "TotpSecret"),
+    "grant": ("Grant",),
+    "logout_delivery": ("LogoutDelivery",),
+    "outbox": ("Heartbeat", "Mail"),
+    "signing_key": ("KeyState", "SigningKey"),
+    "token": ("Token",),
+    "user": ("BrowserSession", "MailToken", "User"),
 }
+_MODULES = {name: f"sso.models.{file}" for file, names in _TABLES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
@@ -78,6 +50,6 @@ def __getattr__(name: str) -> Any:
 
 
 def load_all() -> None:
-    """Load every table, for anyone who asks the metadata which there are."""
+    """Load every table, before `Base.metadata` is asked for all of them."""
     for module in _MODULES.values():
         import_module(module)

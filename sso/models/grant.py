@@ -10,8 +10,7 @@ from sqlalchemy.orm import Mapped, mapped_column, relationship
 from sso import clock
 from sso.extensions import Base, UtcDateTime
 from sso.models.client import Client
-from sso.models.session import BrowserSession
-from sso.models.user import User
+from sso.models.user import BrowserSession, User
 
 
 class Grant(Base):

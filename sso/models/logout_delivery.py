@@ -5,7 +5,7 @@ from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from sso.extensions import Base
 from sso.models.client import Client
-from sso.models.outbox_entry import OutboxEntry
+from sso.models.outbox import OutboxEntry
 
 
 class LogoutDelivery(OutboxEntry, Base):

@@ -1,10 +1,10 @@
-"""The users table: people who sign in."""
+"""The tables of people: users, their browser sessions, and the secrets mailed to them."""
 
 from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import JSON, CheckConstraint, String, false
+from sqlalchemy import JSON, CheckConstraint, ForeignKey, String, false
 from sqlalchemy.orm import Mapped, mapped_column
 
 from sso import clock
@@ -35,3 +35,56 @@ class User(Base):
     def get_user_id(self) -> str:
         """What Authlib asks a resource owner for."""
         return str(self.id)
+
+
+class BrowserSession(Base):
+    """One sign-in of one browser; `id` is the `sid` claim, the cookie's secret is a digest."""
+
+    __tablename__ = "browser_sessions"
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
+    digest: Mapped[str] = mapped_column(String(80), unique=True)
+    user_id: Mapped[UUID] = mapped_column(ForeignKey(User.id, ondelete="CASCADE"), index=True)
+    auth_time: Mapped[datetime] = mapped_column(UtcDateTime)
+    amr: Mapped[str] = mapped_column(String(100))
+    acr: Mapped[str] = mapped_column(String(20))
+    address: Mapped[str] = mapped_column(String(45), default="")
+    browser: Mapped[str] = mapped_column(String(200), default="")
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
+    last_seen_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
+    expires_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
+    # However often it is used, it is not prolonged beyond this moment.
+    ends_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    # Whether its cookie outlives the browser's window ("keep me signed in").
+    remembered: Mapped[bool] = mapped_column(default=False, server_default=false())
+    # Sign-ins and consents up to this moment have satisfied a request that demanded one.
+    decisions_used_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    # When a second factor was last shown in it; sensitive changes ask for a recent one.
+    second_factor_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    # When an emailed code or an operator's link allowed it to add a first factor.
+    enrolment_allowed_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+
+
+class MailToken(Base):
+    """A secret that was mailed to an address, for one purpose; stored as a digest.
+
+    `user_id` is NULL as long as there is no user (self sign-up). `bound_to` is a digest of what the
+    user's address and password were: a change of either kills the token.
+    """
+
+    __tablename__ = "mail_tokens"
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
+    digest: Mapped[str] = mapped_column(String(80), unique=True)
+    purpose: Mapped[str] = mapped_column(String(20))
+    user_id: Mapped[UUID | None] = mapped_column(
+        ForeignKey(User.id, ondelete="CASCADE"), index=True
+    )
+    address: Mapped[str] = mapped_column(String(320))
+    bound_to: Mapped[str] = mapped_column(String(80))
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
+    expires_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
+    used_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    # Wrong guesses at a short code; a link's secret cannot be guessed.
+    failures: Mapped[int] = mapped_column(default=0, server_default="0")

@@ -144,7 +144,7 @@ def note_refusal(
 
 
 def _how_to_register(client: Client, uri: str) -> str:
-    if fault := urls.registration_fault(uri):
+    if fault := urls.registration_error(uri):
         return f"It cannot be registered: {fault}."
     command = ["flask", "client", "update", client.client_id]
     return "If it belongs to the application, register it, character for character: " + shlex.join(

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from sso import ROOT
-from sso.config.known_settings import DEFAULT_BASE_URL
+from sso.config.settings import DEFAULT_BASE_URL
 from sso.crypto import passwords
 from sso.database import readiness
 from sso.metrics import gunicorn as metrics

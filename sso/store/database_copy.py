@@ -22,7 +22,8 @@ from sqlalchemy import (
 )
 
 from sso import models
-from sso.models import Base, Heartbeat, SigningKey
+from sso.extensions import Base
+from sso.models import Heartbeat, SigningKey
 
 models.load_all()
 

@@ -9,10 +9,9 @@ from sqlalchemy import ColumnElement, and_, delete, exists, inspect, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, aliased
 
 from sso import clock
-from sso.extensions import db
+from sso.extensions import Base, db
 from sso.models import (
     AuthorizationCode,
-    Base,
     BrowserSession,
     Grant,
     LogoutDelivery,

@@ -10,7 +10,7 @@ from sqlalchemy.sql.base import ExecutableOption
 
 from sso import clock
 from sso.extensions import db
-from sso.models.outbox_entry import OutboxEntry
+from sso.models.outbox import OutboxEntry
 
 Entry = TypeVar("Entry", bound=OutboxEntry)
 

@@ -14,8 +14,7 @@ from typing import Any, cast
 from sqlalchemy import Connection, Executable, Table
 
 from sso import database
-from sso.extensions import db
-from sso.models import Base
+from sso.extensions import Base, db
 from sso.store.direct import Direct, Row, compiled
 
 _named: ContextVar[Connection | None] = ContextVar("connection", default=None)

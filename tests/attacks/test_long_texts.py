@@ -244,4 +244,4 @@ def test_what_reads_texts(app: Flask, unit: str) -> None:
 def test_new_passwords(unit: str, length: int) -> None:
     password = (unit * length)[:length]
     about = [password, f"{password}@example.com", unit * 100]
-    assert cpu(lambda: passwords.fault(password, about)) < 0.05
+    assert cpu(lambda: passwords.weakness(password, about)) < 0.05

@@ -7,8 +7,8 @@ import pytest
 from flask import Flask
 from sqlalchemy import select
 
-from sso.extensions import db
-from sso.models import Base, User
+from sso.extensions import Base, db
+from sso.models import User
 from tests.actors import Browser
 from tests.conftest import Clock
 from tests.second_factors import FACTORS, code_of, codes_of, enrol_totp, is_signed_in

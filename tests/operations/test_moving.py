@@ -28,9 +28,9 @@ from sqlalchemy.pool import NullPool
 from sso import create_app, database
 from sso.audit import rows as audit_events
 from sso.audit import trail
-from sso.extensions import db
+from sso.extensions import Base, db
 from sso.jobs import moving
-from sso.models import Base, Client, User
+from sso.models import Client, User
 from sso.store import database_copy, prepared
 from tests.actors import Browser
 from tests.conftest import SECRET_KEY

@@ -12,7 +12,7 @@ import pytest
 import requests
 from ruamel.yaml import YAML
 
-from sso.config.known_settings import SETTINGS
+from sso.config.settings import SETTINGS
 from tests.machines import Machine, Node
 from tests.production.seeding import migrate
 from tests.services import CONFIGURATION, ROOT, require, wait_for

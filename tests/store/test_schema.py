@@ -15,8 +15,8 @@ from sqlalchemy.exc import IntegrityError
 from sso import create_app
 from sso.crypto.keys import ALGORITHMS
 from sso.database import migrating, schema
-from sso.extensions import db
-from sso.models import Base, KeyState, SigningKey, User
+from sso.extensions import Base, db
+from sso.models import KeyState, SigningKey, User
 from sso.store import signing_keys
 from tests.conftest import SECRET_KEY
 from tests.services import ROOT

@@ -1,26 +1,31 @@
-"""The checks that turn a setting's text into its value. Each raises `ValueError` with the mend."""
+"""Checks that turn a setting's text into its value. They raise `ValueError` with the remedy."""
 
+import os
+import secrets
 from collections.abc import Callable
 from ipaddress import ip_address
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
 from urllib.parse import urlsplit
 
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
-from sso.config.urls import is_loopback, strict_url_fault
+from sso.config.urls import is_loopback, strict_url_error
 
 
 def base_url(text: str) -> str:
-    fault = strict_url_fault(text)
-    parts = urlsplit(text) if fault is None else None
+    error = strict_url_error(text)
+    parts = urlsplit(text) if error is None else None
     if parts is None:
-        raise ValueError(f"{fault}; give an address such as https://login.example.com/api/auth")
+        raise ValueError(f"{error}; give a URL such as https://login.example.com/api/auth")
     if parts.query or parts.fragment or text.endswith("/"):
         raise ValueError("it has a query, a fragment or a final slash; leave them off")
     if parts.scheme == "http" and not is_loopback(parts.hostname):
-        raise ValueError("it is plain http beyond loopback; give an https address")
+        raise ValueError("it is plain http beyond loopback; give an https URL")
     if parts.scheme not in ("http", "https"):
-        raise ValueError("give an https address")
+        raise ValueError("give an https URL")
     return text
 
 
@@ -75,38 +80,32 @@ def one_of(*choices: str) -> Callable[[str], str]:
     return read
 
 
-# The modules that know mail are loaded where such a setting is given, not by every command.
-
-
-def smtp_url(text: str) -> str:
-    from sso.config import smtp
-
-    smtp.parse(text)
-    return text
-
-
-def email_address(text: str) -> str:
-    from sso.config import email_addresses
-
-    try:
-        return email_addresses.normalized(text)
-    except ValueError:
-        raise ValueError("give an email address such as sso@example.com") from None
+def deferred(target: str) -> Callable[[str], Any]:
+    """The check that `module:function` names. Its module is loaded when such a setting is given:
+    those that know mail take longer to load than most commands run."""
+    return lambda text: resolve_name(target)(text)
 
 
 def sign_up(text: str) -> str:
     """`open`, `off`, or domains, separated by spaces."""
-    if text in ("off", "open"):
-        return text
-    from sso.config import email_addresses
+    is_mode = text in ("off", "open")
+    return text if is_mode else str(resolve_name("sso.config.email_addresses:domains")(text))
 
-    domains = text.replace(",", " ").lower().split()
-    for domain in domains:
+
+def embedded_secret_key(instance: Path) -> str:
+    """The secret key in `instance/secret_key`; generated once, readable by its owner alone."""
+    path = instance / "secret_key"
+    if not path.exists():
+        # Written to another name and linked: of several processes that start at once, one wins and
+        # none reads half a key.
+        fresh = instance / f".secret_key.{secrets.token_hex(8)}"
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(secrets.token_hex(32))
         try:
-            email_addresses.normalized(f"a@{domain}")
-            known = "." in domain
-        except ValueError:
-            known = False
-        if not known:
-            raise ValueError("give off, open, or domains such as example.com")
-    return " ".join(domains)
+            os.link(fresh, path)
+        except FileExistsError:
+            pass
+        finally:
+            fresh.unlink()
+    return path.read_text().strip()

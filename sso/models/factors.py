@@ -1,4 +1,4 @@
-"""The passkeys table: WebAuthn credentials."""
+"""The tables of second factors: passkeys, authenticator apps, recovery codes."""
 
 from datetime import datetime
 from uuid import UUID, uuid4
@@ -30,3 +30,26 @@ class Passkey(Base):
     challenged_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
     last_used_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+
+
+class TotpSecret(Base):
+    """A user's shared secret (RFC 6238), sealed; the last time step that was accepted."""
+
+    __tablename__ = "totp_secrets"
+
+    user_id: Mapped[UUID] = mapped_column(ForeignKey(User.id, ondelete="CASCADE"), primary_key=True)
+    sealed_secret: Mapped[str] = mapped_column(Text)
+    last_step: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
+    last_used_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+
+
+class RecoveryCode(Base):
+    """One code of a user's sheet, as a digest."""
+
+    __tablename__ = "recovery_codes"
+
+    user_id: Mapped[UUID] = mapped_column(ForeignKey(User.id, ondelete="CASCADE"), primary_key=True)
+    digest: Mapped[str] = mapped_column(String(80), primary_key=True)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
+    used_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
