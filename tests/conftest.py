@@ -26,8 +26,8 @@ from sso import create_app
 from sso.audit import trail
 from sso.crypto import keys, passwords
 from sso.database import migrating
-from sso.extensions import db
-from sso.models import Base, User
+from sso.extensions import Base, db
+from sso.models import User
 from sso.process import concurrency
 from tests.actors import Browser, RelyingParty
 from tests.factories import ensure_keys, make_client, make_user

@@ -23,7 +23,7 @@ from sso.cli.commands import (
     yes_option,
 )
 from sso.cli.output import print_json, print_line, print_table
-from sso.config import setting_checks
+from sso.config import checks
 from sso.database import migrating, schema
 from sso.extensions import db
 from sso.jobs import moving
@@ -84,7 +84,7 @@ def copy_command(target: str, as_json: bool) -> None:
     """
     try:
         text = resolve(target) if target.startswith(("env:", "file:")) else target
-        url = make_url(setting_checks.database_url(text))
+        url = make_url(checks.database_url(text))
     except BrokenReference as error:
         raise Failure(str(error)) from None
     except ValueError as error:

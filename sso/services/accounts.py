@@ -158,7 +158,7 @@ def delete(actor: Actor, user: User) -> None:
 
 
 def _add(user: User, password: str | None, *, email: str, name: str, **more: Any) -> None:
-    weakness = passwords.fault(password, (name, email)) if password is not None else None
+    weakness = passwords.weakness(password, (name, email)) if password is not None else None
     errors = [weakness] if weakness else []
     try:
         _edit(user, email=email, name=name, **more)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from sso.config.urls import registration_fault, strict_url_fault
+from sso.config.urls import registration_error, strict_url_error
 from sso.crypto.keys import ALGORITHMS
 from sso.errors import OperatorError
 from sso.flow.scopes import OPERATOR_CLAIMS, SCOPES
@@ -37,7 +37,7 @@ def metadata_errors(metadata: Mapping[str, Any], had: Collection[str] = ()) -> l
         ("redirect_uris", "redirect address"),
         ("post_logout_redirect_uris", "post-logout redirect address"),
     ):
-        errors += _url_errors(label, metadata[name], registration_fault)
+        errors += _url_errors(label, metadata[name], registration_error)
     backchannel = metadata.get("backchannel_logout_uri")
     if backchannel is not None:
         errors += _url_errors("back-channel logout address", [backchannel], _backchannel_error)
@@ -101,7 +101,7 @@ def _url_errors(
 
 def _backchannel_error(text: str) -> str | None:
     """OIDC Back-Channel Logout §2.2: absolute, no fragment; we call it, so it is http or https."""
-    if error := strict_url_fault(text):
+    if error := strict_url_error(text):
         return error
     if urlsplit(text).scheme not in ("http", "https"):
         return "it is neither http nor https"

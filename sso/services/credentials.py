@@ -27,7 +27,7 @@ def request_password_reset(actor: Actor, email: str) -> None:
 @audit.acting
 def set_password(actor: Actor, user: User, password: str) -> None:
     """A new password by an operator. Raises `RegistrationError` if it is weak."""
-    if weakness := passwords.fault(password, (user.name, user.email)):
+    if weakness := passwords.weakness(password, (user.name, user.email)):
         raise RegistrationError([weakness])
     fresh = passwords.hash_password(password)
     _replace_password(user, fresh, Event.PASSWORD_SET, "password_changed")
