@@ -128,7 +128,7 @@ def _change_password(current: CurrentSession, form: ChangePasswordForm) -> Respo
     ):
         return None
     new = form.new_password.data or ""
-    if error := passwords.fault(new, (user.name, user.email)):
+    if error := passwords.weakness(new, (user.name, user.email)):
         form.new_password.errors = [error]
         return None
     fresh = passwords.hash_password(new, str(user.id))
