@@ -80,7 +80,7 @@ def _act(
     user_id = current.user.id
     match form.action.data:
         case "end_session":
-            return _end_session(current, form.session.data or "")
+            return _end_session(current, form.session.data)
         case "end_other_sessions":
             if policy.lock(current) is None:
                 db.session.rollback()
@@ -95,13 +95,13 @@ def _act(
             db.session.commit()
             return redirect(url_for("pages.sign_out"), 303)
         case "withdraw":
-            client_id = (form.client.data or "").replace("\0", "")[:48]
+            client_id = form.client.data.replace("\0", "")[:48]
             consents.withdraw(audit.USER, user_id, client_id)
             return "withdrawn"
         case "change_password":
             return _change_password(current, password_form)
         case "choose_language":
-            return _choose_language(current, form.locale.data or "")
+            return _choose_language(current, form.locale.data)
     return None
 
 

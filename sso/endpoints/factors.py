@@ -20,7 +20,7 @@ from sso.services.second_factors import Added, FactorRefused
 from sso.store import factors as store
 from sso.store.factors import Factors
 from sso.store.sessions import CurrentSession
-from sso.web import browser_session, headers
+from sso.web import browser_session
 from sso.web.pending_request import PendingRequest
 
 NAME_LENGTH = 60
@@ -63,16 +63,16 @@ def _act(form: FactorsForm, current: CurrentSession, known: Factors) -> Response
     user = current.user
     match form.action.data:
         case "add_passkey":
-            name = "".join(c for c in form.name.data or "" if c.isprintable()).strip()
+            name = "".join(c for c in form.name.data if c.isprintable()).strip()
             if not name:
                 raise FactorRefused(N_("Give the passkey a name."))
-            credential, challenge = form.credential.data or "", form.challenge.data or ""
+            credential, challenge = form.credential.data, form.challenge.data
             added = second_factors.add_passkey(
                 audit.USER, current, known, name[:NAME_LENGTH], credential, challenge
             )
             return _added(current, added, "passkey")
         case "remove_passkey":
-            second_factors.remove_passkey(audit.USER, user, known, form.passkey.data or "")
+            second_factors.remove_passkey(audit.USER, user, known, form.passkey.data)
         case "remove_totp":
             second_factors.remove_totp(audit.USER, user, known)
         case "new_codes":
@@ -122,8 +122,6 @@ def _page(
         client_name = validated.client.name
     fresh = policy.may_change(current, known)
     by_passkey = fresh and passkeys.available() and len(known.passkeys) < passkeys.MOST
-    if by_passkey:
-        headers.allow_own_script()
     passkey = passkeys.ask_to_enrol(current.user, list(known.passkeys)) if by_passkey else None
     return page.render(
         "factors.html",
@@ -160,7 +158,7 @@ def totp_setup() -> Response:
 
 def _set_up(form: TotpForm, current: CurrentSession) -> Response:
     # The page was handed out to a fresh sign-in of this very session.
-    found = signed_values.verify(form.setup.data or "", _purpose(current), _SETUP_LIFETIME)
+    found = signed_values.verify(form.setup.data, _purpose(current), _SETUP_LIFETIME)
     if found is None:
         return page.to_step("pages.totp_setup")
     locked = policy.lock(current)
@@ -172,7 +170,7 @@ def _set_up(form: TotpForm, current: CurrentSession) -> Response:
     if not policy.may_finish(locked, known):
         return page.confirm_first()
     try:
-        added = second_factors.add_totp(audit.USER, locked, known, found[0], form.code.data or "")
+        added = second_factors.add_totp(audit.USER, locked, known, found[0], form.code.data)
     except IntegrityError:  # by a version that takes no lock
         db.session.rollback()
         return page.to_step("pages.factors")

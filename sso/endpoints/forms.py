@@ -5,15 +5,26 @@ from typing import Any
 from flask import request
 from flask_babel import lazy_gettext
 from flask_wtf import FlaskForm
-from wtforms import BooleanField, EmailField, PasswordField, StringField
-from wtforms.validators import DataRequired, Length
+from wtforms import BooleanField, EmailField, Field, PasswordField, StringField
+from wtforms.validators import DataRequired, Length, ValidationError
 
-from sso.crypto.passwords import MAX_LENGTH
+from sso import context
+from sso.config import email_addresses
+from sso.crypto import passwords
 from sso.flow.scopes import SCOPES
 from sso.i18n import N_
 from sso.ratelimit import refusals
 
 TOO_LONG = N_("This is too long.")
+
+
+class _Text(StringField):
+    """What was submitted, or an empty text."""
+
+    data: str
+
+    def process_data(self, value: str | None) -> None:
+        self.data = value or ""
 
 
 class PageForm(FlaskForm):
@@ -65,8 +76,8 @@ for _scope in SCOPES:
 class PasskeyForm(PageForm):
     """What `passkeys.js` sends: the credential, for the challenge that the page had."""
 
-    credential = StringField(default="")
-    challenge = StringField(default="")
+    credential = _Text()
+    challenge = _Text()
     remember = BooleanField()
 
 
@@ -74,39 +85,39 @@ class SecondFactorForm(PasskeyForm):
     """A code, a recovery code or a passkey; or the button to cancel."""
 
     decision = StringField()
-    code = StringField(default="")
-    recovery_code = StringField(default="")
+    code = _Text()
+    recovery_code = _Text()
 
 
 class FactorsForm(PasskeyForm):
     """What to do with the factors. `name`: of a new passkey; `passkey`: the id of one."""
 
-    action = StringField(default="")
-    name = StringField(default="")
-    passkey = StringField(default="")
+    action = _Text()
+    name = _Text()
+    passkey = _Text()
 
 
 class TotpForm(PageForm):
     """A code of the app, for the secret in `setup`."""
 
-    setup = StringField(default="")
-    code = StringField(default="")
+    setup = _Text()
+    code = _Text()
 
 
 class EmailedCodeForm(PageForm):
     """A code from a mail, or the wish for one."""
 
-    action = StringField(default="")
-    code = StringField(default="")
+    action = _Text()
+    code = _Text()
 
 
 class AccountForm(PageForm):
     """What to do, and with which session, client or language."""
 
-    action = StringField(default="")
-    session = StringField(default="")
-    client = StringField(default="")
-    locale = StringField(default="")
+    action = _Text()
+    session = _Text()
+    client = _Text()
+    locale = _Text()
 
 
 class SignInForm(PageForm):
@@ -123,7 +134,7 @@ class SignInForm(PageForm):
         lazy_gettext("Password"),
         [
             DataRequired(N_("Enter your password.")),
-            Length(max=MAX_LENGTH, message=TOO_LONG),
+            Length(max=passwords.MAX_LENGTH, message=TOO_LONG),
         ],
     )
     remember = BooleanField(lazy_gettext("Keep me signed in on this device"))
@@ -136,13 +147,96 @@ class ChangePasswordForm(PageForm):
         lazy_gettext("Old password"),
         [
             DataRequired(N_("Enter your old password.")),
-            Length(max=MAX_LENGTH, message=TOO_LONG),
+            Length(max=passwords.MAX_LENGTH, message=TOO_LONG),
         ],
     )
     new_password = PasswordField(
         lazy_gettext("New password"),
         [
             DataRequired(N_("Enter a new password.")),
-            Length(max=MAX_LENGTH, message=TOO_LONG),
+            Length(max=passwords.MAX_LENGTH, message=TOO_LONG),
         ],
+    )
+
+
+def _address(_: FlaskForm, field: Field) -> None:
+    """Takes the one spelling of an address in place of what was typed."""
+    try:
+        field.data = email_addresses.normalized(field.data or "")
+    except ValueError:
+        raise ValidationError(N_("This is not an email address.")) from None
+
+
+def _reachable(_: FlaskForm, field: Field) -> None:
+    """Takes no domain of a private network, unless the operator offers accounts for it."""
+    address = str(field.data)
+    offered = context.settings().sign_up.split()
+    if not (email_addresses.is_public(address) or email_addresses.domain(address) in offered):
+        raise ValidationError(N_("Mail cannot reach this address. Enter another one."))
+
+
+def _name(_: FlaskForm, field: Field) -> None:
+    field.data = (field.data or "").strip()
+    if not field.data or not field.data.isprintable():
+        raise ValidationError(N_("Enter your name, in one line."))
+
+
+def _good_password(form: "_WithNewPassword", field: Field) -> None:
+    if fault := passwords.weakness(field.data or "", form.about):
+        raise ValidationError(fault)
+
+
+class _WithNewPassword(PageForm):
+    """A form in which a password is chosen; `about` is what it may not be made of."""
+
+    about: tuple[str, ...] = ()
+
+
+class AddressForm(PageForm):
+    """An address to which a mail is asked for."""
+
+    email = EmailField(
+        lazy_gettext("Email"),
+        [DataRequired(N_("Enter your email address.")), Length(max=320), _address],
+    )
+
+
+class SignUpForm(PageForm):
+    """An address for which somebody wants an account."""
+
+    email = EmailField(
+        lazy_gettext("Email"),
+        [DataRequired(N_("Enter your email address.")), Length(max=320), _address, _reachable],
+    )
+
+
+class NewPasswordForm(_WithNewPassword):
+    new_password = PasswordField(
+        lazy_gettext("New password"), [DataRequired(N_("Enter a new password.")), _good_password]
+    )
+
+
+class NewAccountForm(_WithNewPassword):
+    """What is missing when the address is proven."""
+
+    name = StringField(
+        lazy_gettext("Your name"), [DataRequired(N_("Enter your name.")), Length(max=200), _name]
+    )
+    new_password = PasswordField(
+        lazy_gettext("Password"), [DataRequired(N_("Enter a password.")), _good_password]
+    )
+
+
+class ChangeEmailForm(PageForm):
+    """The password proves that it is still the same person."""
+
+    action = _Text()
+
+    email = EmailField(
+        lazy_gettext("New email address"),
+        [DataRequired(N_("Enter the new address.")), Length(max=320), _address, _reachable],
+    )
+    password = PasswordField(
+        lazy_gettext("Your password"),
+        [DataRequired(N_("Enter your password.")), Length(max=passwords.MAX_LENGTH)],
     )

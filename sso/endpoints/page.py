@@ -16,7 +16,7 @@ from sso.process import concurrency
 from sso.ratelimit import limiting
 from sso.services import authentication
 from sso.store.sessions import CurrentSession
-from sso.web import browser_session, routing
+from sso.web import browser_session, headers, routing
 from sso.web.extensions import login_manager
 from sso.web.pending_request import PendingRequest
 
@@ -36,7 +36,12 @@ def init_app(app: Flask) -> None:
 
 
 def render(template: str, *, status: int = 200, wait: int = 0, **context: Any) -> Response:
-    """A page. `wait`: seconds after which to try again, if there have been too many tries."""
+    """A page. `wait`: seconds after which to try again, if there have been too many tries.
+
+    `passkey` in the context: what the page asks the browser for, by a script.
+    """
+    if context.get("passkey"):
+        headers.allow_own_script()
     response = make_response(render_template(template, **context), 429 if wait else status)
     if wait:
         response.headers["Retry-After"] = str(wait)

@@ -7,20 +7,18 @@ from sso.audit.events import Event
 from sso.crypto import keys
 from sso.endpoints import (
     account,
-    account_email,
     activity,
     authorize,
     consent,
     discovery,
-    factor_code,
-    factor_link,
+    email,
+    enrolment,
     factors,
-    forgotten_password,
     health,
     introspect,
     jwks,
-    new_password,
     page,
+    passwords,
     revoke,
     second_factor,
     sign_in,
@@ -28,7 +26,6 @@ from sso.endpoints import (
     sign_up,
     token,
     userinfo,
-    verify_email,
 )
 from sso.web import routing
 from sso.web.routing import GET, POST, PROTOCOL, Route
@@ -72,20 +69,20 @@ ROUTES = (
     Route("{base}/second-factor", "second_factor", second_factor.second_factor),
     Route("{base}/consent", "consent", consent.consent),
     Route("{base}/sign-out", "sign_out", sign_out.sign_out),
-    Route("{base}/forgotten-password", "forgotten_password", forgotten_password.forgotten_password),
-    Route("{base}/new-password", "new_password", new_password.new_password),
-    Route("{base}/verify-email", "verify_email", verify_email.verify_email),
+    Route("{base}/forgotten-password", "forgotten_password", passwords.forgotten_password),
+    Route("{base}/new-password", "new_password", passwords.new_password),
+    Route("{base}/verify-email", "verify_email", email.verify_email),
     Route("{base}/sign-up", "sign_up", sign_up.sign_up),
     Route("{base}/complete-sign-up", "complete_sign_up", sign_up.complete_sign_up),
     Route("{base}/account", "account", account.account),
-    Route("{base}/account/email", "account_email", account_email.account_email),
+    Route("{base}/account/email", "account_email", email.account_email),
     Route("{base}/account/activity", "activity", activity.activity, GET),
     Route("{base}/account/factors", "factors", factors.factors, sign_in_back="factors"),
-    Route("{base}/account/factors/code", "factor_code", factor_code.factor_code,
+    Route("{base}/account/factors/code", "factor_code", enrolment.factor_code,
           sign_in_back="factors"),
     Route("{base}/account/factors/totp", "totp_setup", factors.totp_setup,
           sign_in_back="factors"),
-    Route("{base}/account/factors/link", "factor_link", factor_link.factor_link),
+    Route("{base}/account/factors/link", "factor_link", enrolment.factor_link),
 )
 # fmt: on
 

@@ -20,7 +20,7 @@ from sso.ratelimit import limiting
 from sso.services import authentication, second_factors
 from sso.store import factors, users
 from sso.store.sessions import CurrentSession
-from sso.web import browser_session, headers
+from sso.web import browser_session
 from sso.web.pending_request import PendingRequest
 
 WRONG = {
@@ -70,10 +70,10 @@ def second_factor() -> Response:
         shown = second_factors.show(
             audit.USER,
             subject.user,
-            form.code.data or "",
-            form.recovery_code.data or "",
-            form.credential.data or "",
-            form.challenge.data or "",
+            form.code.data,
+            form.recovery_code.data,
+            form.credential.data,
+            form.challenge.data,
         )
         if shown.methods:
             attempt.passed()
@@ -141,8 +141,6 @@ def _cancel(pending: PendingRequest | None, subject: Subject) -> Response:
 def _page(form: SecondFactorForm, subject: Subject, problem: str | None, wait: int = 0) -> Response:
     known = factors.of_user(subject.user.id)
     by_passkey = bool(known.passkeys) and passkeys.available()
-    if by_passkey:
-        headers.allow_own_script()
     words = gettext(WRONG[problem]) if problem else None
     return page.render(
         "second_factor.html",

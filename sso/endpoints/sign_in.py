@@ -21,7 +21,7 @@ from sso.ratelimit import device_cookie, limiting
 from sso.services import authentication
 from sso.store import users
 from sso.store.sessions import CurrentSession
-from sso.web import browser_session, headers
+from sso.web import browser_session
 from sso.web.pending_request import PendingRequest
 
 WRONG = N_("The email address or the password is not right.")
@@ -74,8 +74,6 @@ def _ask(
         hint = validated.grant.request.asked.login_hint if validated else None
         form.email.data = current.user.email if again and current else hint
     by_passkey = passkeys.available()
-    if by_passkey:
-        headers.allow_own_script()
     if request.args.get("problem") == "passkey":
         words = second_factor.WRONG["passkey"]
         error = error or gettext(words)
@@ -137,7 +135,7 @@ def passkey_sign_in() -> Response:
     form = PasskeyForm()
     if form.validate_on_submit():
         attempt = limiting.enter(limiting.PASSKEY, "")
-        found = passkeys.accept_sign_in(form.credential.data or "", form.challenge.data or "")
+        found = passkeys.accept_sign_in(form.credential.data, form.challenge.data)
         if found:
             user, shown = found
             pending_mfa.finish(user)

@@ -12,7 +12,7 @@ from sso import audit, context
 from sso.config import email_addresses
 from sso.crypto import passwords
 from sso.endpoints import mail_pages, page
-from sso.endpoints.mail_forms import NewAccountForm, SignUpForm
+from sso.endpoints.forms import NewAccountForm, SignUpForm
 from sso.extensions import db
 from sso.i18n import N_
 from sso.ratelimit import device_cookie, limiting

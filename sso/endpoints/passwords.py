@@ -1,18 +1,44 @@
-"""The page that a mailed link leads to: a new password, after forgetting or by invitation."""
+"""Setting a password by a mailed link, after forgetting it or by invitation.
 
-from flask import request
+The answer is the same, whoever asks for whose link.
+"""
+
+from flask import redirect, request, url_for
+from flask_babel import gettext
 from werkzeug.wrappers import Response
 
 from sso import audit
 from sso.crypto import passwords
 from sso.endpoints import mail_pages, page
-from sso.endpoints.mail_forms import NewPasswordForm
+from sso.endpoints.forms import AddressForm, NewPasswordForm
 from sso.extensions import db
-from sso.ratelimit import device_cookie
+from sso.ratelimit import device_cookie, limiting
 from sso.services import credentials, mail_links
 from sso.store import factors
 
 _PURPOSES = (mail_links.RESET, mail_links.INVITE)
+
+
+def forgotten_password() -> Response:
+    """Ask for the address; nobody looks it up before the worker does, out of sight."""
+    if elsewhere := mail_pages.without_foreign_request():
+        return elsewhere
+    form = AddressForm()
+    if request.method == "POST" and form.validate():
+        limiting.spend(limiting.PASSWORD_RESET, form.email.data or "")
+        credentials.request_password_reset(audit.USER, form.email.data or "")
+        db.session.commit()
+        mail_pages.keep_waiting()
+        return redirect(url_for("pages.forgotten_password", sent=1), 303)
+    if "sent" in request.args:
+        return mail_pages.sent(
+            gettext("Look into your mailbox"),
+            gettext(
+                "If there is an account with this address, a mail with a link is on its way. "
+                "The link works for an hour."
+            ),
+        )
+    return page.render("forgotten_password.html", form=form)
 
 
 def new_password() -> Response:

@@ -1,0 +1,145 @@
+"""The address of an account: another one, and the page of the link that proves it."""
+
+from flask import redirect, request, url_for
+from flask_babel import gettext
+from flask_login import login_required
+from sqlalchemy.exc import IntegrityError
+from werkzeug.wrappers import Response
+
+from sso import audit
+from sso.audit.events import Event
+from sso.endpoints import mail_pages, page
+from sso.endpoints.forms import ChangeEmailForm, DecisionForm
+from sso.extensions import db
+from sso.i18n import N_
+from sso.mfa import policy
+from sso.models import User
+from sso.ratelimit import limiting
+from sso.services import credentials, mail_links
+from sso.store.sessions import CurrentSession
+from sso.web import browser_session, errors
+
+_PURPOSES = (mail_links.VERIFY, mail_links.CHANGE_EMAIL)
+_DONE = {
+    "asked": N_(
+        "A mail is on its way to the new address. "
+        "It counts as soon as you press the button behind the link in it."
+    ),
+    "again": N_("A mail is on its way to your address."),
+}
+
+
+@login_required  # type: ignore[untyped-decorator]  # Flask-Login has no types
+def account_email() -> Response:
+    """Ask for the new address and the password; the mail to the new address decides."""
+    current = page.signed_in()
+    form, done = ChangeEmailForm(), None
+    if request.method == "POST":
+        if form.action.data == "verify_again":
+            done = _verify_again(current)
+        elif policy.lacks_second_factor(current):
+            done = "confirm"
+        elif form.validate():
+            done = _change(current, form)
+        if done == "confirm":
+            return redirect(url_for("pages.second_factor", back="email"), 303)
+        if done:
+            db.session.commit()
+            return redirect(url_for("pages.account_email", done=done), 303)
+    return page.render(
+        "account_email.html",
+        form=form,
+        user=current.user,
+        lacks_second_factor=policy.lacks_second_factor(current),
+        done=_DONE.get(request.args.get("done", "")),
+    )
+
+
+def _verify_again(current: CurrentSession) -> str:
+    limiting.spend(limiting.VERIFICATION, current.user.email)
+    if not current.user.email_verified:
+        credentials.request_verification(audit.USER, current.user)
+    return "again"
+
+
+def _change(current: CurrentSession, form: ChangeEmailForm) -> str | None:
+    user, address = current.user, form.email.data or ""
+    if address == user.email:
+        form.email.errors = [N_("This is your address already.")]
+        return None
+    if not page.is_password_right(
+        current,
+        form.password,
+        N_("The password is not right."),
+        Event.EMAIL_CHANGE_FAILED,
+        "password",
+    ):
+        return None
+    if policy.lock(current) is None or policy.lacks_second_factor(current):
+        return "ended"  # meanwhile; the way leads to the sign-in page, or back to this one
+    limiting.spend(limiting.VERIFICATION, address)
+    credentials.request_email_change(audit.USER, user, address)
+    return "asked"
+
+
+def verify_email() -> Response:
+    """Ask for a click: mail scanners follow links, but press no buttons."""
+    if "done" in request.args:
+        return page.render("verify_email.html", address=None)
+    found = mail_links.find(request.args.get("token", ""), *_PURPOSES)
+    token, user = found or (None, None)
+    if token is None or user is None:
+        return mail_pages.dead_link("pages.account_email")
+    if token.purpose == mail_links.CHANGE_EMAIL and (first := _first(user)):
+        return first
+    form = DecisionForm()
+    if form.validate_on_submit():
+        try:
+            if not mail_links.use(token, user):
+                raise LookupError
+            if token.address != user.email:
+                credentials.change_email(audit.USER, user, token.address)
+            credentials.verify_email(audit.USER, user)
+        except (LookupError, IntegrityError):  # used meanwhile, or another user has the address
+            db.session.rollback()
+            return mail_pages.dead_link("pages.account_email")
+        db.session.commit()
+        return redirect(url_for("pages.verify_email", done=1), 303)
+    return page.render("verify_email.html", form=form, address=token.address)
+
+
+def _first(user: User) -> Response | None:
+    """What comes before a new address: the account's own sign-in, and its second factor.
+
+    The factor is asked for here as well: it may have been added after the address was asked for.
+    Locks the user for the button.
+    """
+    current = browser_session.current_session()
+    if current is None or current.user.id != user.id:
+        return _whose()
+    locked = policy.lock(current) if request.method == "POST" else current
+    if locked is None:
+        db.session.rollback()
+        return redirect(_here("pages.verify_email"), 303)
+    if policy.lacks_second_factor(locked):
+        db.session.rollback()
+        return redirect(_here("pages.second_factor", back="new_email"), 303)
+    return None
+
+
+def _here(endpoint: str, back: str | None = None) -> str:
+    return url_for(endpoint, token=request.args.get("token", ""), back=back)
+
+
+def _whose() -> Response:
+    """Who has the mailbox must be who asked: else a stranger's account would get the address."""
+    return errors.page(
+        gettext("Only the account that asked for this address can confirm it."),
+        status=403,
+        title=gettext("Please sign in first"),
+        mend=gettext(
+            "Sign in to that account in this browser, then open the link in the mail again. "
+            "If you did not ask for this, ignore the mail."
+        ),
+        way_on=(gettext("Sign in"), url_for("pages.sign_in")),
+    )

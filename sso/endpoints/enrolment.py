@@ -1,0 +1,125 @@
+"""Before the first second factor: a code by email or an operator's link.
+
+The password alone proves too little.
+"""
+
+from flask import redirect, request, url_for
+from flask_babel import gettext
+from flask_login import login_required
+from werkzeug.wrappers import Response
+
+from sso import audit
+from sso.endpoints import page
+from sso.endpoints.forms import DecisionForm, EmailedCodeForm
+from sso.extensions import db
+from sso.i18n import N_
+from sso.mfa import policy
+from sso.ratelimit import limiting
+from sso.services import emailed_code, mail_links
+from sso.store import factors
+from sso.store.sessions import CurrentSession
+from sso.web import browser_session, errors
+
+WRONG = N_("The code is not right, or it is too old. After a few tries you need a new one.")
+TOO_MANY = N_("You have asked for many codes lately. Please wait an hour, then try again.")
+
+
+@login_required  # type: ignore[untyped-decorator]  # Flask-Login has no types
+def factor_code() -> Response:
+    """Send a code, or take one; then the factors may be set up in this session."""
+    current, form = page.signed_in(), EmailedCodeForm()
+    page.pending_request()
+    if not policy.asks_for_code(current, factors.of_user(current.user.id)):
+        return page.to_step("pages.factors")
+    if form.validate_on_submit():
+        return _send(form, current) if form.action.data == "send" else _take(form, current)
+    return _page(form, current)
+
+
+def _send(form: EmailedCodeForm, current: CurrentSession) -> Response:
+    if not policy.is_fresh(current):
+        return page.confirm_first("factor_code")
+    limiting.spend(limiting.VERIFICATION, current.user.email)
+    if not policy.email_settled(current.user):
+        return _page(form, current)
+    is_sent = emailed_code.request(audit.USER, current.user, current.session)
+    db.session.commit()
+    if not is_sent:
+        return _page(form, current, TOO_MANY)
+    return page.to_step("pages.factor_code", sent="1")
+
+
+def _take(form: EmailedCodeForm, current: CurrentSession) -> Response:
+    attempt, wait = page.try_once(limiting.EMAILED_CODE, current.user.email)
+    if wait:
+        return _page(form, current, limiting.words(wait), wait)
+    locked = policy.lock(current)
+    if locked is None or not policy.email_settled(locked.user):
+        return page.confirm_first("factor_code")
+    typed = form.code.data
+    if not emailed_code.accept(audit.USER, locked.user, locked.session.id, typed):
+        db.session.commit()  # the try counts
+        attempt.failed()
+        return _page(form, locked, WRONG)
+    attempt.passed()
+    emailed_code.allow_enrolment(audit.USER, locked.user, locked.session, "email")
+    db.session.commit()
+    return page.to_step("pages.factors")
+
+
+def _page(
+    form: EmailedCodeForm, current: CurrentSession, error: str | None = None, wait: int = 0
+) -> Response:
+    return page.render(
+        "factor_code.html",
+        wait=wait,
+        form=form,
+        user=current.user,
+        settled=policy.email_settled(current.user),
+        sent="sent" in request.args or error is not None,
+        error=gettext(error) if error else None,
+    )
+
+
+def factor_link() -> Response:
+    """Ask for a click; the link counts together with a fresh sign-in to its account."""
+    current = browser_session.current_session()
+    found = mail_links.find(request.args.get("token", ""), mail_links.ENROLMENT)
+    if found is None:
+        return _dead()
+    if current is None or found[1] is None or found[1].id != current.user.id:
+        return _sign_in_first()
+    if not policy.is_fresh(current):
+        return _sign_in_first()
+    form = DecisionForm()
+    if form.validate_on_submit():
+        locked = policy.lock(current)
+        if locked is None:
+            return _sign_in_first()
+        if not mail_links.use(found[0], locked.user):
+            db.session.rollback()
+            return _dead()
+        emailed_code.allow_enrolment(audit.USER, locked.user, locked.session, "link")
+        db.session.commit()
+        return redirect(url_for("pages.factors"), 303)
+    return page.render("factor_link.html", form=form, user=current.user)
+
+
+def _dead() -> Response:
+    return errors.page(
+        gettext("It was used already, is too old, or is not whole."),
+        status=410,
+        title=gettext("This link does not work any more"),
+        mend=gettext("Ask your administrator for a new one."),
+        way_on=(gettext("Your account"), url_for("pages.account")),
+    )
+
+
+def _sign_in_first() -> Response:
+    return errors.page(
+        gettext("The link works together with a sign-in to the account that it was made for."),
+        status=403,
+        title=gettext("Please sign in first"),
+        mend=gettext("Sign in to that account in this browser, then open the link again at once."),
+        way_on=(gettext("Sign in"), url_for("pages.sign_in", back="factors")),
+    )
