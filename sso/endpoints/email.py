@@ -1,4 +1,4 @@
-"""The address of an account: another one, and the page of the link that proves it."""
+"""The email address of an account: how it is changed, and the page of the link that verifies it."""
 
 from flask import redirect, request, url_for
 from flask_babel import gettext
@@ -14,10 +14,9 @@ from sso.extensions import db
 from sso.i18n import N_
 from sso.mfa import policy
 from sso.models import User
-from sso.ratelimit import limiting
 from sso.services import credentials, mail_links
 from sso.store.sessions import CurrentSession
-from sso.web import browser_session, errors
+from sso.web import browser_session, errors, routing
 
 _PURPOSES = (mail_links.VERIFY, mail_links.CHANGE_EMAIL)
 _DONE = {
@@ -31,7 +30,7 @@ _DONE = {
 
 @login_required  # type: ignore[untyped-decorator]  # Flask-Login has no types
 def account_email() -> Response:
-    """Ask for the new address and the password; the mail to the new address decides."""
+    """Ask for the new email address and the password, and mail a link to the new address."""
     current = page.signed_in()
     form, done = ChangeEmailForm(), None
     if request.method == "POST":
@@ -56,15 +55,15 @@ def account_email() -> Response:
 
 
 def _verify_again(current: CurrentSession) -> str:
-    limiting.spend(limiting.VERIFICATION, current.user.email)
+    routing.spend(current.user.email)
     if not current.user.email_verified:
         credentials.request_verification(audit.USER, current.user)
     return "again"
 
 
 def _change(current: CurrentSession, form: ChangeEmailForm) -> str | None:
-    user, address = current.user, form.email.data or ""
-    if address == user.email:
+    user, email = current.user, form.email.data or ""
+    if email == user.email:
         form.email.errors = [N_("This is your address already.")]
         return None
     if not page.is_password_right(
@@ -77,15 +76,15 @@ def _change(current: CurrentSession, form: ChangeEmailForm) -> str | None:
         return None
     if policy.lock(current) is None or policy.lacks_second_factor(current):
         return "ended"  # meanwhile; the way leads to the sign-in page, or back to this one
-    limiting.spend(limiting.VERIFICATION, address)
-    credentials.request_email_change(audit.USER, user, address)
+    routing.spend(email)
+    credentials.request_email_change(audit.USER, user, email)
     return "asked"
 
 
 def verify_email() -> Response:
     """Ask for a click: mail scanners follow links, but press no buttons."""
     if "done" in request.args:
-        return page.render("verify_email.html", address=None)
+        return page.render("verify_email.html", email=None)
     found = mail_links.find(request.args.get("token", ""), *_PURPOSES)
     token, user = found or (None, None)
     if token is None or user is None:
@@ -105,14 +104,13 @@ def verify_email() -> Response:
             return mail_pages.dead_link("pages.account_email")
         db.session.commit()
         return redirect(url_for("pages.verify_email", done=1), 303)
-    return page.render("verify_email.html", form=form, address=token.address)
+    return page.render("verify_email.html", form=form, email=token.address)
 
 
 def _first(user: User) -> Response | None:
-    """What comes before a new address: the account's own sign-in, and its second factor.
+    """A new address needs a sign-in to the account, and its second factor; else what to do first.
 
-    The factor is asked for here as well: it may have been added after the address was asked for.
-    Locks the user for the button.
+    The factor may have been added after the change was requested. A POST locks the user.
     """
     current = browser_session.current_session()
     if current is None or current.user.id != user.id:
@@ -132,7 +130,7 @@ def _here(endpoint: str, back: str | None = None) -> str:
 
 
 def _whose() -> Response:
-    """Who has the mailbox must be who asked: else a stranger's account would get the address."""
+    """The mailbox's owner must have asked, or a stranger's account would get the address."""
     return errors.page(
         gettext("Only the account that asked for this address can confirm it."),
         status=403,

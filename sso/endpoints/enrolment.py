@@ -18,7 +18,7 @@ from sso.ratelimit import limiting
 from sso.services import emailed_code, mail_links
 from sso.store import factors
 from sso.store.sessions import CurrentSession
-from sso.web import browser_session, errors
+from sso.web import browser_session, errors, routing
 
 WRONG = N_("The code is not right, or it is too old. After a few tries you need a new one.")
 TOO_MANY = N_("You have asked for many codes lately. Please wait an hour, then try again.")
@@ -39,7 +39,7 @@ def factor_code() -> Response:
 def _send(form: EmailedCodeForm, current: CurrentSession) -> Response:
     if not policy.is_fresh(current):
         return page.confirm_first("factor_code")
-    limiting.spend(limiting.VERIFICATION, current.user.email)
+    routing.spend(current.user.email)
     if not policy.email_settled(current.user):
         return _page(form, current)
     is_sent = emailed_code.request(audit.USER, current.user, current.session)
@@ -50,7 +50,7 @@ def _send(form: EmailedCodeForm, current: CurrentSession) -> Response:
 
 
 def _take(form: EmailedCodeForm, current: CurrentSession) -> Response:
-    attempt, wait = page.try_once(limiting.EMAILED_CODE, current.user.email)
+    attempt, wait = page.try_once(current.user.email)
     if wait:
         return _page(form, current, limiting.words(wait), wait)
     locked = policy.lock(current)

@@ -159,19 +159,19 @@ class ChangePasswordForm(PageForm):
     )
 
 
-def _address(_: FlaskForm, field: Field) -> None:
-    """Takes the one spelling of an address in place of what was typed."""
+def _email(_: FlaskForm, field: Field) -> None:
+    """Replace what was typed by the normalized email address."""
     try:
         field.data = email_addresses.normalized(field.data or "")
     except ValueError:
         raise ValidationError(N_("This is not an email address.")) from None
 
 
-def _reachable(_: FlaskForm, field: Field) -> None:
-    """Takes no domain of a private network, unless the operator offers accounts for it."""
-    address = str(field.data)
+def _reachable_email(_: FlaskForm, field: Field) -> None:
+    """Refuse domains of private networks, unless the operator offers accounts for them."""
+    email = str(field.data)
     offered = context.settings().sign_up.split()
-    if not (email_addresses.is_public(address) or email_addresses.domain(address) in offered):
+    if not (email_addresses.is_public(email) or email_addresses.domain(email) in offered):
         raise ValidationError(N_("Mail cannot reach this address. Enter another one."))
 
 
@@ -182,8 +182,8 @@ def _name(_: FlaskForm, field: Field) -> None:
 
 
 def _good_password(form: "_WithNewPassword", field: Field) -> None:
-    if fault := passwords.weakness(field.data or "", form.about):
-        raise ValidationError(fault)
+    if weakness := passwords.weakness(field.data or "", form.about):
+        raise ValidationError(weakness)
 
 
 class _WithNewPassword(PageForm):
@@ -192,21 +192,21 @@ class _WithNewPassword(PageForm):
     about: tuple[str, ...] = ()
 
 
-class AddressForm(PageForm):
-    """An address to which a mail is asked for."""
+class EmailForm(PageForm):
+    """The email address to which a link is mailed."""
 
     email = EmailField(
         lazy_gettext("Email"),
-        [DataRequired(N_("Enter your email address.")), Length(max=320), _address],
+        [DataRequired(N_("Enter your email address.")), Length(max=320), _email],
     )
 
 
 class SignUpForm(PageForm):
-    """An address for which somebody wants an account."""
+    """The email address of a new account."""
 
     email = EmailField(
         lazy_gettext("Email"),
-        [DataRequired(N_("Enter your email address.")), Length(max=320), _address, _reachable],
+        [DataRequired(N_("Enter your email address.")), Length(max=320), _email, _reachable_email],
     )
 
 
@@ -217,7 +217,7 @@ class NewPasswordForm(_WithNewPassword):
 
 
 class NewAccountForm(_WithNewPassword):
-    """What is missing when the address is proven."""
+    """What an account needs besides its verified email address."""
 
     name = StringField(
         lazy_gettext("Your name"), [DataRequired(N_("Enter your name.")), Length(max=200), _name]
@@ -234,7 +234,7 @@ class ChangeEmailForm(PageForm):
 
     email = EmailField(
         lazy_gettext("New email address"),
-        [DataRequired(N_("Enter the new address.")), Length(max=320), _address, _reachable],
+        [DataRequired(N_("Enter the new address.")), Length(max=320), _email, _reachable_email],
     )
     password = PasswordField(
         lazy_gettext("Your password"),

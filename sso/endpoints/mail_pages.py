@@ -8,21 +8,21 @@ from werkzeug.wrappers import Response
 from sso.endpoints import page
 from sso.web import errors, pending_request
 
-_WAITING = "waiting"
+_PENDING = "waiting"
 # The browser's cookie has to hold it, beside what else is in there (RFC 6265 §6.1: 4096 bytes).
-_MAX_WAITING = 2500
+_MAX_LENGTH = 2500
 
 
 def sent(title: str, message: str) -> Response:
-    """A mail is on its way, or would be: the same for every address."""
+    """The page after a mail was requested: the same whether or not one is sent."""
     again = url_for(request.endpoint or "pages.sign_in")
     return page.render("mail_sent.html", title=title, message=message, again_url=again)
 
 
 def dead_link(another: str = "pages.forgotten_password") -> Response:
-    """A link whose secret is unknown, used, too old, or bound to what is no longer so.
+    """The page for a link that is unknown, used, expired, or void after a change of the account.
 
-    `another`: the endpoint of the page where there is a new one.
+    `another`: the endpoint of the page that mails a new one.
     """
     return errors.page(
         gettext("It has been used, has expired, or is incomplete."),
@@ -33,23 +33,23 @@ def dead_link(another: str = "pages.forgotten_password") -> Response:
     )
 
 
-def keep_waiting() -> None:
-    """Keep the authorization request that waits, in this browser, until `to_sign_in`.
+def keep_pending() -> None:
+    """Keep the pending authorization request in this browser until `to_sign_in`.
 
-    Called when the person sends the form, never when a page is opened: a link of another site
-    would leave its request behind. What waited before is forgotten.
+    Called when the person submits the form, never when a page is opened: a link of another site
+    would leave its request behind. An earlier one is forgotten.
 
     Not in the link: opened in another browser, the request would lead to an application that
     knows nothing of it.
     """
-    sealed = request.args.get("resume", "")
-    flask.session.pop(_WAITING, None)
-    if len(sealed) <= _MAX_WAITING and pending_request.verify(sealed):
-        flask.session[_WAITING] = sealed
+    signed = request.args.get("resume", "")
+    flask.session.pop(_PENDING, None)
+    if len(signed) <= _MAX_LENGTH and pending_request.verify(signed):
+        flask.session[_PENDING] = signed
 
 
 def without_foreign_request() -> Response | None:
-    """The same page without a waiting request, if a link of another site brought it.
+    """The same page without its pending request, if a link of another site brought it.
 
     Only our own pages lead here with one; without `Sec-Fetch-Site` (old browsers) it stays.
     """
@@ -61,7 +61,7 @@ def without_foreign_request() -> Response | None:
 
 
 def to_sign_in(notice: str) -> Response:
-    """On to the sign-in page, with the request that waits in this browser."""
-    sealed = flask.session.pop(_WAITING, None)
-    resume = sealed if sealed and pending_request.verify(sealed) else None
+    """On to the sign-in page, with the pending request of this browser."""
+    signed = flask.session.pop(_PENDING, None)
+    resume = signed if signed and pending_request.verify(signed) else None
     return redirect(url_for("pages.sign_in", resume=resume, notice=notice), 303)

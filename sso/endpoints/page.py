@@ -120,9 +120,9 @@ def _carried() -> dict[str, Any]:
     return {name: request.args[name] for name in ("resume", "token") if request.args.get(name)}
 
 
-def try_once(rule: limiting.Guessing, account: str) -> tuple[limiting.Attempt, int]:
+def try_once(account: str) -> tuple[limiting.Attempt, int]:
     """A try at guessing, and the seconds to wait before it is allowed; see `render`."""
-    attempt, wait = limiting.ask(rule, account)
+    attempt, wait = routing.ask(account)
     if wait:
         db.session.commit()  # the audit events alone; no transaction waits
         concurrency.delay_refusal()
@@ -137,7 +137,7 @@ def is_password_right(
     Nothing is locked: go on with `policy.lock`.
     """
     user = current.user
-    attempt = limiting.enter(limiting.PASSWORD_CHECK, user.email)
+    attempt = routing.enter(user.email)
     db.session.commit()  # the transaction must not wait for the check
     typed = field.data or ""
     if authentication.verify_password(audit.USER, user, typed, str(user.id), failed, reason):

@@ -1,6 +1,6 @@
 """Setting a password by a mailed link, after forgetting it or by invitation.
 
-The answer is the same, whoever asks for whose link.
+The answer is the same whether or not there is an account.
 """
 
 from flask import redirect, request, url_for
@@ -10,25 +10,26 @@ from werkzeug.wrappers import Response
 from sso import audit
 from sso.crypto import passwords
 from sso.endpoints import mail_pages, page
-from sso.endpoints.forms import AddressForm, NewPasswordForm
+from sso.endpoints.forms import EmailForm, NewPasswordForm
 from sso.extensions import db
-from sso.ratelimit import device_cookie, limiting
+from sso.ratelimit import device_cookie
 from sso.services import credentials, mail_links
 from sso.store import factors
+from sso.web import routing
 
 _PURPOSES = (mail_links.RESET, mail_links.INVITE)
 
 
 def forgotten_password() -> Response:
-    """Ask for the address; nobody looks it up before the worker does, out of sight."""
+    """Ask for the email address. The worker looks it up later, so that the answer tells nothing."""
     if elsewhere := mail_pages.without_foreign_request():
         return elsewhere
-    form = AddressForm()
+    form = EmailForm()
     if request.method == "POST" and form.validate():
-        limiting.spend(limiting.PASSWORD_RESET, form.email.data or "")
+        routing.spend(form.email.data or "")
         credentials.request_password_reset(audit.USER, form.email.data or "")
         db.session.commit()
-        mail_pages.keep_waiting()
+        mail_pages.keep_pending()
         return redirect(url_for("pages.forgotten_password", sent=1), 303)
     if "sent" in request.args:
         return mail_pages.sent(

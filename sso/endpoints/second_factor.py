@@ -61,7 +61,7 @@ def second_factor() -> Response:
     if form.validate_on_submit():
         if form.decision.data == "cancel":
             return _cancel(pending, subject)
-        attempt, wait = page.try_once(limiting.SECOND_FACTOR, subject.user.email)
+        attempt, wait = page.try_once(subject.user.email)
         if wait:
             return _page(form, subject, None, wait)
         if not _lock(subject):

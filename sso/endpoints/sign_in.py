@@ -21,7 +21,7 @@ from sso.ratelimit import device_cookie, limiting
 from sso.services import authentication
 from sso.store import users
 from sso.store.sessions import CurrentSession
-from sso.web import browser_session
+from sso.web import browser_session, routing
 from sso.web.pending_request import PendingRequest
 
 WRONG = N_("The email address or the password is not right.")
@@ -63,7 +63,7 @@ def _ask(
     if request.method == "POST":
         if form.validate():
             email = form.email.data or ""
-            attempt, wait = page.try_once(limiting.SIGN_IN, email)
+            attempt, wait = page.try_once(email)
             user = None if wait else _authenticate(attempt, email, form.password.data or "")
             if user:
                 goes_on = again and current is not None and current.user.id == user.id
@@ -134,7 +134,7 @@ def passkey_sign_in() -> Response:
     pending = page.pending_request()
     form = PasskeyForm()
     if form.validate_on_submit():
-        attempt = limiting.enter(limiting.PASSKEY, "")
+        attempt = routing.enter("")
         found = passkeys.accept_sign_in(form.credential.data, form.challenge.data)
         if found:
             user, shown = found

@@ -65,9 +65,9 @@ def _read() -> LogoutRequest:
     try:
         values = parameters.single(parameters.query_pairs(request), PARAMETERS)
         parameters.check_clean(values, [name for name in PARAMETERS if name != "state"])
-    except parameters.ParameterFault as fault:
-        note_refusal(Event.END_SESSION_REFUSED, str(fault))
-        return LogoutRequest(error=LogoutError(str(fault)))
+    except parameters.ParameterFault as error:
+        note_refusal(Event.END_SESSION_REFUSED, str(error))
+        return LogoutRequest(error=LogoutError(str(error)))
     i18n.ask_for(values.get("ui_locales"))
     return read(authorization_server(), values)
 
@@ -110,7 +110,7 @@ def _ask(form: SignOutForm, current: CurrentSession, asked: LogoutRequest) -> Re
 
 
 def _way_back(client: Client | None) -> tuple[str, str] | None:
-    """A link to the site of a client, as far as its registered addresses tell where that is."""
+    """A link to the site of a client, if one of its registered URLs tells where that is."""
     if client is None:
         return None
     registered = client.client_metadata.get("post_logout_redirect_uris") or []

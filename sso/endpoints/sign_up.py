@@ -15,13 +15,14 @@ from sso.endpoints import mail_pages, page
 from sso.endpoints.forms import NewAccountForm, SignUpForm
 from sso.extensions import db
 from sso.i18n import N_
-from sso.ratelimit import device_cookie, limiting
+from sso.ratelimit import device_cookie
 from sso.services import accounts, mail_links
 from sso.services.checks import RegistrationError
+from sso.web import routing
 
 
 def sign_up() -> Response:
-    """Ask for the address; the mail says how it goes on."""
+    """Ask for the email address, and mail a link to it."""
     allowed = context.settings().sign_up
     if allowed == "off":
         abort(404)
@@ -29,12 +30,12 @@ def sign_up() -> Response:
         return elsewhere
     form = SignUpForm()
     if request.method == "POST" and form.validate():
-        address = form.email.data or ""
-        if _may(address):
-            limiting.spend(limiting.SIGN_UP, address)
-            accounts.request_sign_up(audit.USER, address)
+        email = form.email.data or ""
+        if _may(email):
+            routing.spend(email)
+            accounts.request_sign_up(audit.USER, email)
             db.session.commit()
-            mail_pages.keep_waiting()
+            mail_pages.keep_pending()
             return redirect(url_for("pages.sign_up", sent=1), 303)
         form.email.errors = [N_("Accounts are for other addresses; see above.")]
     if "sent" in request.args:
@@ -62,12 +63,12 @@ def complete_sign_up() -> Response:
     return page.render("complete_sign_up.html", form=form, user_email=found[0].address)
 
 
-def _may(address: str) -> bool:
-    """Whether people with such an address may make an account."""
+def _may(email: str) -> bool:
+    """Whether this email address may have an account."""
     allowed = context.settings().sign_up
     if allowed in ("off", "open"):
         return allowed == "open"
-    return email_addresses.domain(address) in allowed.split()
+    return email_addresses.domain(email) in allowed.split()
 
 
 def _make(secret: str, form: NewAccountForm, password_hash: str) -> Response:

@@ -1,7 +1,7 @@
-"""The three answers to a fault: a page; a redirect to a proven address; JSON.
+"""The three answers to an error: a page; a redirect to a proven URL; JSON.
 
-A redirect belongs to one place alone, `oauth.authorization_response`, because an address has to
-be proven first (RFC 9700 §4.11).
+A redirect belongs to one place alone, `oauth.authorization_response`, because the URL
+must be proven first (RFC 9700 §4.11).
 """
 
 import json
@@ -93,9 +93,7 @@ def init_app(app: Flask) -> None:
     app.register_error_handler(CSRFError, _form_expired)
     app.register_error_handler(HTTPException, _http)
     app.register_error_handler(TooManyRequests, _too_many)
-    app.register_error_handler(SQLAlchemyError, _database)
-    app.register_error_handler(passwords.Busy, _crowded)
-    app.register_error_handler(keys.KeyUnavailable, _nothing_signs)
+    app.register_error_handler(passwords.Busy, _busy)
     app.register_error_handler(Exception, _unexpected)
 
 
@@ -164,27 +162,13 @@ def _too_many(error: TooManyRequests) -> Response:
         message = error.description or "Too many attempts."
         response = as_json("temporarily_unavailable", message, 429)
     else:
-        response = page(
-            limiting.words(seconds),
-            status=429,
-            title=gettext("Please wait a moment"),
-            way_on=(gettext("Try again"), request.full_path.rstrip("?")),
-        )
+        title, way_on = gettext("Please wait a moment"), (gettext("Try again"), _here())
+        response = page(limiting.words(seconds), status=429, title=title, way_on=way_on)
     response.headers["Retry-After"] = str(seconds)
     return response
 
 
-def _database(error: SQLAlchemyError) -> Response:
-    """503 for what passes by itself or by `flask db upgrade`; anything else is a fault of ours."""
-    words = database_faults.passing(error)
-    if words is None:
-        return _unexpected(error)
-    logger.error("database: %s", words)
-    database.end_session()
-    return _broken(503, "temporarily_unavailable", N_("The service cannot be used at the moment."))
-
-
-def _crowded(_: passwords.Busy) -> Response:
+def _busy(_: passwords.Busy) -> Response:
     database.end_session()
     concurrency.delay_refusal()
     response = page(
@@ -192,30 +176,32 @@ def _crowded(_: passwords.Busy) -> Response:
         status=503,
         title=gettext("Please try again"),
         mend=gettext("Wait a few seconds, then try again."),
-        way_on=(gettext("Try again"), request.full_path.rstrip("?")),
+        way_on=(gettext("Try again"), _here()),
     )
     response.headers["Retry-After"] = "5"
     return response
 
 
-def _nothing_signs(error: keys.KeyUnavailable) -> Response:
-    logger.error("nothing can be signed: %s", error)
-    database.end_session()
-    return _broken(503, "temporarily_unavailable", N_("The service cannot be used at the moment."))
-
-
 def _unexpected(error: Exception) -> Response:
-    logger.error("unexpected fault at %s", request.path, exc_info=error)
+    """503 for what passes by itself or by a command of the operator; else it is a bug of ours."""
+    reason = None
+    if isinstance(error, SQLAlchemyError) and (passing := database_faults.passing(error)):
+        reason = f"database: {passing}"
+    elif isinstance(error, keys.KeyUnavailable):
+        reason = f"nothing can be signed: {error}"
+    if reason:
+        logger.error("%s", reason)
+        status, code = 503, "temporarily_unavailable"
+        words = N_("The service cannot be used at the moment.")
+    else:
+        logger.error("unexpected error at %s", request.path, exc_info=error)
+        status, code, words = 500, "server_error", N_("Something went wrong on the server.")
     database.end_session()
-    return _broken(500, "server_error", N_("Something went wrong on the server."))
-
-
-def _broken(status: int, error: str, message: str) -> Response:
     if routing.is_protocol():
-        response = as_json(error, message, status)
+        response = as_json(code, words, status)
     else:
         title = gettext("Sorry, this did not work")
-        response = page(gettext(message), status=status, title=title, error=error)
+        response = page(gettext(words), status=status, title=title, error=code)
     if status == 503:
         response.headers["Retry-After"] = "5"
     return response

@@ -13,6 +13,7 @@ from werkzeug.wrappers import Response
 
 from sso.audit.events import Event
 from sso.config.settings import Settings
+from sso.ratelimit import limiting
 from sso.web.extensions import csrf
 
 PAGES, PROTOCOL = "pages", "protocol"
@@ -28,7 +29,8 @@ class Route:
     cache a 200; without it nothing is stored. `cors`: other origins may read the answer. `quiet`:
     a 200 is not logged. `has_csrf`: a POST needs a token; protocol routes never do.
     `sign_in_back`: where `@login_required` leads back to after the sign-in (see
-    `redirects.after_sign_in`). `refused`: the audit event of a refused OAuth request.
+    `page.after_sign_in`). `refused`: the audit event of a refused OAuth request. `guessing`,
+    `flooding`: the limits, which the view applies to an account.
     """
 
     path: str
@@ -42,6 +44,8 @@ class Route:
     has_csrf: bool = True
     sign_in_back: str | None = None
     refused: Event = Event.AUTHORIZATION_REFUSED
+    guessing: limiting.Guessing | None = None
+    flooding: limiting.Flooding | None = None
 
     @property
     def label(self) -> str:
@@ -80,6 +84,24 @@ def current() -> Route | None:
     return _table().by_path.get(request.path)
 
 
+def enter(account: str) -> limiting.Attempt:
+    """Let in one try at guessing. Raises `TooManyAttempts` while the route's limit asks to wait."""
+    return limiting.enter(_guessing(), account)
+
+
+def ask(account: str) -> tuple[limiting.Attempt, int]:
+    """As `enter`, but gives the seconds to wait; 0 lets the try in."""
+    return limiting.ask(_guessing(), account)
+
+
+def spend(account: str) -> None:
+    """Count one request. Raises `TooManyAttempts` when the route's budget is used up."""
+    route = current()
+    assert route is not None
+    assert route.flooding is not None
+    limiting.spend(route.flooding, account)
+
+
 def is_protocol() -> bool:
     """Whether this request is one of a program.
 
@@ -108,6 +130,13 @@ def _protocol_prefixes(by_path: dict[str, Route], base_path: str) -> Iterable[st
         if route.blueprint == PROTOCOL:
             segment = first_segment(path)
             yield path if segment in of_pages else segment
+
+
+def _guessing() -> limiting.Guessing:
+    route = current()
+    assert route is not None
+    assert route.guessing is not None
+    return route.guessing
 
 
 def _table() -> _Table:
