@@ -8,7 +8,7 @@ from werkzeug.wrappers import Response
 from sso import audit
 from sso.audit.events import Event
 from sso.crypto import passwords
-from sso.endpoints import page
+from sso.endpoints import browser_session, page
 from sso.endpoints.forms import AccountForm, ChangePasswordForm
 from sso.extensions import db
 from sso.flow import scopes
@@ -19,7 +19,7 @@ from sso.ratelimit import device_cookie
 from sso.services import consents, credentials, revocation
 from sso.store import grants, sessions, users
 from sso.store.sessions import CurrentSession
-from sso.web import browser_session, i18n, user_agents
+from sso.web import i18n, user_agents
 
 _SHOWN = ("profile", "address", "phone")
 _DONE = {

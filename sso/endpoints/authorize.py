@@ -15,6 +15,7 @@ from werkzeug.wrappers import Response
 
 from sso import clock
 from sso.audit.events import Event
+from sso.endpoints import browser_session
 from sso.flow import decision, scopes
 from sso.flow.request import ONE_FACTOR, PARAMETERS, AuthorizationRequest
 from sso.models import Client
@@ -25,7 +26,7 @@ from sso.ratelimit import own_events, refusals
 from sso.services import transaction
 from sso.store import clients, factors, sessions
 from sso.store.sessions import Presence
-from sso.web import browser_session, errors, i18n, parameters, pending_request
+from sso.web import errors, i18n, parameters, pending_request
 from sso.web.pending_request import PendingRequest
 
 

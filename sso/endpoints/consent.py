@@ -8,7 +8,7 @@ from werkzeug.wrappers import Response
 
 from sso import audit
 from sso.audit.events import Event
-from sso.endpoints import authorize, page
+from sso.endpoints import authorize, browser_session, page
 from sso.endpoints.forms import ConsentForm
 from sso.extensions import db
 from sso.flow import decision, scopes
@@ -16,7 +16,6 @@ from sso.models import User
 from sso.ratelimit import refusals
 from sso.services import consents
 from sso.store.sessions import CurrentSession, Presence
-from sso.web import browser_session
 from sso.web.pending_request import PendingRequest, sign
 
 

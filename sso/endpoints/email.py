@@ -8,7 +8,7 @@ from werkzeug.wrappers import Response
 
 from sso import audit
 from sso.audit.events import Event
-from sso.endpoints import mail_pages, page
+from sso.endpoints import browser_session, mail_pages, page
 from sso.endpoints.forms import ChangeEmailForm, DecisionForm
 from sso.extensions import db
 from sso.i18n import N_
@@ -16,7 +16,7 @@ from sso.mfa import policy
 from sso.models import User
 from sso.services import credentials, mail_links
 from sso.store.sessions import CurrentSession
-from sso.web import browser_session, errors, routing
+from sso.web import errors, routing
 
 _PURPOSES = (mail_links.VERIFY, mail_links.CHANGE_EMAIL)
 _DONE = {

@@ -9,7 +9,7 @@ from flask_login import login_required
 from werkzeug.wrappers import Response
 
 from sso import audit
-from sso.endpoints import page
+from sso.endpoints import browser_session, page
 from sso.endpoints.forms import DecisionForm, EmailedCodeForm
 from sso.extensions import db
 from sso.i18n import N_
@@ -18,7 +18,7 @@ from sso.ratelimit import limiting
 from sso.services import emailed_code, mail_links
 from sso.store import factors
 from sso.store.sessions import CurrentSession
-from sso.web import browser_session, errors, routing
+from sso.web import errors, routing
 
 WRONG = N_("The code is not right, or it is too old. After a few tries you need a new one.")
 TOO_MANY = N_("You have asked for many codes lately. Please wait an hour, then try again.")

@@ -8,7 +8,7 @@ from sqlalchemy.exc import IntegrityError
 from werkzeug.wrappers import Response
 
 from sso import audit
-from sso.endpoints import authorize, page
+from sso.endpoints import authorize, browser_session, page
 from sso.endpoints.forms import FactorsForm, TotpForm
 from sso.extensions import db
 from sso.flow import decision
@@ -20,7 +20,6 @@ from sso.services.second_factors import Added, FactorRefused
 from sso.store import factors as store
 from sso.store.factors import Factors
 from sso.store.sessions import CurrentSession
-from sso.web import browser_session
 from sso.web.pending_request import PendingRequest
 
 NAME_LENGTH = 60

@@ -10,13 +10,13 @@ from wtforms import PasswordField
 
 from sso import audit
 from sso.audit.events import Event
-from sso.endpoints import authorize
+from sso.endpoints import authorize, browser_session
 from sso.extensions import db
 from sso.process import concurrency
 from sso.ratelimit import limiting
 from sso.services import authentication
 from sso.store.sessions import CurrentSession
-from sso.web import browser_session, headers, routing
+from sso.web import headers, routing
 from sso.web.extensions import login_manager
 from sso.web.pending_request import PendingRequest
 

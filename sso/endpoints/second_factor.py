@@ -9,7 +9,7 @@ from flask_babel import gettext
 from werkzeug.wrappers import Response
 
 from sso import audit
-from sso.endpoints import authorize, page
+from sso.endpoints import authorize, browser_session, page
 from sso.endpoints.forms import SecondFactorForm
 from sso.extensions import db
 from sso.flow import decision
@@ -20,7 +20,6 @@ from sso.ratelimit import limiting
 from sso.services import authentication, second_factors
 from sso.store import factors, users
 from sso.store.sessions import CurrentSession
-from sso.web import browser_session
 from sso.web.pending_request import PendingRequest
 
 WRONG = {

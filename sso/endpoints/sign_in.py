@@ -10,7 +10,7 @@ from sso import audit, clock, context
 from sso.audit.events import Event
 from sso.config import email_addresses
 from sso.crypto import passwords
-from sso.endpoints import authorize, page, second_factor
+from sso.endpoints import authorize, browser_session, page, second_factor
 from sso.endpoints.forms import DecisionForm, PasskeyForm, SignInForm
 from sso.extensions import db
 from sso.flow import decision
@@ -21,7 +21,7 @@ from sso.ratelimit import device_cookie, limiting
 from sso.services import authentication
 from sso.store import users
 from sso.store.sessions import CurrentSession
-from sso.web import browser_session, routing
+from sso.web import routing
 from sso.web.pending_request import PendingRequest
 
 WRONG = N_("The email address or the password is not right.")

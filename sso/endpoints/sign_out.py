@@ -7,14 +7,14 @@ from flask_babel import gettext
 from werkzeug.wrappers import Response
 
 from sso.audit.events import Event
-from sso.endpoints import authorize, page
+from sso.endpoints import authorize, browser_session, page
 from sso.endpoints.forms import SignOutForm
 from sso.extensions import db
 from sso.models import Client
 from sso.oauth import authorization_server
 from sso.oauth.end_session import PARAMETERS, LogoutError, LogoutRequest, note_refusal, read
 from sso.store.sessions import CurrentSession
-from sso.web import browser_session, errors, i18n, parameters
+from sso.web import errors, i18n, parameters
 
 
 def sign_out() -> Response:

@@ -3,8 +3,7 @@
 import secrets
 from uuid import UUID
 
-from sso import audit, clock
-from sso.audit.events import Event
+from sso import clock
 from sso.crypto import digests
 from sso.store import recovery_codes
 
@@ -17,7 +16,6 @@ def renew(user_id: UUID) -> list[str]:
     """A new sheet, shown this once; the old one ends. Does not commit."""
     codes = [_code() for _ in range(COUNT)]
     recovery_codes.replace(user_id, [digests.digest(_normal(code)) for code in codes], clock.now())
-    audit.event(Event.RECOVERY_CODES_MADE, user=user_id)
     return codes
 
 

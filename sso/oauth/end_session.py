@@ -7,6 +7,7 @@ from authlib.oauth2.rfc6749.errors import InvalidRequestError, OAuth2Error
 from authlib.oidc.rpinitiated import EndSessionEndpoint as AuthlibEndSessionEndpoint
 from authlib.oidc.rpinitiated.end_session import EndSessionRequest
 from flask import request as flask_request
+from flask_login import current_user
 
 from sso import audit, context
 from sso.audit.events import Event
@@ -15,7 +16,6 @@ from sso.models import Client
 from sso.oauth.request import ProtocolRequest
 from sso.oauth.server import AuthorizationServer
 from sso.ratelimit import refusals
-from sso.web import browser_session
 
 PARAMETERS = (
     "id_token_hint", "client_id", "post_logout_redirect_uri", "state", "logout_hint", "ui_locales",
@@ -153,7 +153,7 @@ def _how_to_register(client: Client, uri: str) -> str:
 
 
 def _names_this_session(found: EndSessionRequest) -> bool:
-    visit = browser_session.current_session()
+    visit = current_user.current_session if current_user.is_authenticated else None
     claims = found.id_token_claims or {}
     return (
         visit is not None

@@ -95,7 +95,7 @@ def _added(current: CurrentSession, known: Factors, kind: str, name: str, method
     if not known:
         mail_links.end_before_factors(user)
         revocation.everything_of_user(user.id, "factor_added", current.session.id)
-        codes = recovery.renew(user.id)
+        codes = _new_codes(user)
     return Added(methods, codes)
 
 
@@ -132,6 +132,11 @@ def renew_recovery_codes(actor: Actor, user: User, known: Factors) -> list[str]:
     """A new sheet of recovery codes, to be shown this once."""
     if not known:
         raise FactorRefused(N_("Set up a passkey or an authenticator app first."))
-    codes = recovery.renew(user.id)
     notifications.recovery_codes_made(user)
+    return _new_codes(user)
+
+
+def _new_codes(user: User) -> list[str]:
+    codes = recovery.renew(user.id)
+    audit.event(Event.RECOVERY_CODES_MADE, user=user.id)
     return codes

@@ -1,6 +1,6 @@
 """The language of pages and mails: which there are, and which one a person gets."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime
 
@@ -9,7 +9,7 @@ from flask import Flask, Response, g, has_request_context, request
 from flask_babel import Babel, format_date, format_datetime, get_locale
 from sqlalchemy.exc import SQLAlchemyError
 
-from sso.web import browser_session, routing
+from sso.web import routing
 
 # By their own names, as a person looks for them.
 LANGUAGES = {
@@ -23,10 +23,17 @@ LANGUAGES = {
 DEFAULT = "en"
 
 
-def init_app(app: Flask) -> None:
-    """Translate what is rendered for a request."""
+def init_app(app: Flask, chosen_by_account: Callable[[], str | None]) -> None:
+    """Translate what is rendered for a request.
+
+    `chosen_by_account` gives the language that the person has chosen who is signed in.
+    """
+
+    def choose() -> str:
+        return _choose(chosen_by_account)
+
     app.config["BABEL_DEFAULT_LOCALE"] = DEFAULT
-    Babel(app, locale_selector=_choose)
+    Babel(app, locale_selector=choose)
     app.extensions["sso.language"] = language  # see current.language
     app.jinja_env.globals.update(language=language, direction=direction)
     app.jinja_env.filters.update(moment=moment, day=day)
@@ -73,13 +80,13 @@ def known(tags: Iterable[str | None]) -> str | None:
     return str(found) if found else None
 
 
-def _choose() -> str:
+def _choose(chosen_by_account: Callable[[], str | None]) -> str:
     """What the application asks for, the account's setting, or the browser's."""
     if not has_request_context():
         return DEFAULT
     account = None
     if not routing.is_protocol():
         with suppress(SQLAlchemyError):  # the page may be the one about the database
-            account = browser_session.locale()
+            account = chosen_by_account()
     settled = known(g.get("sso_ui_locales", [])) or known([str(account)] if account else [])
     return settled or request.accept_languages.best_match(list(LANGUAGES)) or DEFAULT

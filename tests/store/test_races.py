@@ -15,12 +15,12 @@ from sqlalchemy import func, select, update
 
 from sso import clock
 from sso.crypto import keys, passwords
+from sso.endpoints import browser_session
 from sso.extensions import db
 from sso.jobs.worker import rotate_aged_keys
 from sso.models import BrowserSession, Grant, SigningKey, Token, User
 from sso.services import revocation
 from sso.store import signing_keys, users
-from sso.web import browser_session
 from tests.actors import Browser, RelyingParty
 
 HOUR = timedelta(hours=1)
