@@ -10,12 +10,13 @@ from sso.config.settings import Settings
 from sso.crypto import password_strength
 from sso.crypto.keys import ID_TOKEN_LIFETIME, KeyRing
 from sso.endpoints import browser_session, routes
+from sso.i18n import languages
 from sso.metrics import server as metrics
 from sso.observability import tracing
 from sso.process import concurrency
 from sso.ratelimit import device_cookie, limiting
 from sso.store import signing_keys, users
-from sso.web import access_log, errors, headers, i18n, proxies, static_files
+from sso.web import access_log, errors, headers, proxies, static_files
 from sso.web.extensions import csrf
 
 
@@ -37,7 +38,7 @@ def create_app(environ: Mapping[str, str] | None, instance: Path) -> Flask:
     device_cookie.init_app(app, users.find_device)
     password_strength.init_app(app, settings.base_url, settings.mail_from)
     browser_session.init_app(app)
-    i18n.init_app(app, browser_session.locale)
+    languages.init_app(app, browser_session.locale)
     csrf.init_app(app)
     oauth.init_app(app)
     routes.init_app(app)

@@ -20,7 +20,7 @@ ORDER = (
     *("services", "web", "oauth", "endpoints", "jobs", "cli", "doctor", "demo", "server"),
     *("command_line", "core", "application"),
 )
-LOOSE = 9
+LOOSE = 8
 TRANSACTION = "sso.services.transaction"
 COMMITTERS = {"endpoints", "cli", "jobs", "demo", "doctor"}
 

@@ -11,12 +11,12 @@ from babel.messages.pofile import read_po
 from flask import Flask
 
 from sso.crypto import passwords
+from sso.i18n import languages
 from sso.models import User
-from sso.web import i18n
 from tests.actors import BASE, ORIGIN, Browser, RelyingParty
 
-CATALOGS = Path(i18n.__file__).parents[1] / "translations"
-TRANSLATED = [tag for tag in i18n.LANGUAGES if tag != i18n.DEFAULT]
+CATALOGS = Path(languages.__file__).parents[1] / "translations"
+TRANSLATED = [tag for tag in languages.LANGUAGES if tag != languages.DEFAULT]
 TITLES = {"de": "Anmelden", "fr": "Connexion", "ja": "サインイン", "ar": "تسجيل الدخول"}
 SIGN_IN = f"{ORIGIN}{BASE}/sign-in"
 

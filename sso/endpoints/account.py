@@ -13,13 +13,13 @@ from sso.endpoints.forms import AccountForm, ChangePasswordForm
 from sso.extensions import db
 from sso.flow import scopes
 from sso.flow.claim_words import CLAIM_WORDS
-from sso.i18n import N_
+from sso.i18n import N_, user_agents
+from sso.i18n.languages import LANGUAGES
 from sso.mfa import policy
 from sso.ratelimit import device_cookie
 from sso.services import consents, credentials, revocation
 from sso.store import grants, sessions, users
 from sso.store.sessions import CurrentSession
-from sso.web import i18n, user_agents
 
 _SHOWN = ("profile", "address", "phone")
 _DONE = {
@@ -64,7 +64,7 @@ def _page(current: CurrentSession, password_form: ChangePasswordForm) -> Respons
         accesses=[(access, _titles(access.scope)) for access in grants.accesses_of(user.id)],
         form=password_form,
         lacks_second_factor=policy.lacks_second_factor(current),
-        languages=i18n.LANGUAGES,
+        languages=LANGUAGES,
         done=_DONE.get(request.args.get("done", "")),
     )
 
@@ -145,6 +145,6 @@ def _choose_language(current: CurrentSession, tag: str) -> str:
     # All claims are one value, of which an operator may be changing another part.
     users.lock(current.user.id)
     others = {name: value for name, value in current.user.claims.items() if name != "locale"}
-    current.user.claims = {**others, "locale": tag} if tag in i18n.LANGUAGES else others
+    current.user.claims = {**others, "locale": tag} if tag in LANGUAGES else others
     db.session.flush()
     return "language"

@@ -11,10 +11,9 @@ from sso.audit import rows
 from sso.audit.events import Event
 from sso.endpoints import browser_session, page
 from sso.extensions import db
-from sso.i18n import N_
+from sso.i18n import N_, user_agents
 from sso.models import AuditEvent
 from sso.store import clients
-from sso.web import user_agents
 
 _SHOWN = 50
 # What concerns a person, in words; the rest of the trail is for operators.

@@ -18,6 +18,7 @@ from sso.audit.events import Event
 from sso.endpoints import browser_session
 from sso.flow import decision, scopes
 from sso.flow.request import ONE_FACTOR, PARAMETERS, AuthorizationRequest
+from sso.i18n import languages
 from sso.models import Client
 from sso.oauth import authorization_server
 from sso.oauth.authorization_code import AuthorizationCodeGrant, Overtaken
@@ -26,7 +27,7 @@ from sso.ratelimit import own_events, refusals
 from sso.services import transaction
 from sso.store import clients, factors, sessions
 from sso.store.sessions import Presence
-from sso.web import errors, i18n, parameters, pending_request
+from sso.web import errors, parameters, pending_request
 from sso.web.pending_request import PendingRequest
 
 
@@ -74,7 +75,7 @@ def authorize() -> Response:
 
 def validate(waiting: PendingRequest) -> Validated | Response:
     """Check the request as if it came in now; a fault is answered by page or redirect."""
-    i18n.ask_for(waiting.parameters.get("ui_locales"))
+    languages.ask_for(waiting.parameters.get("ui_locales"))
     server = authorization_server()
     protocol_request = ProtocolRequest(waiting.parameters)
     client_id = waiting.parameters.get("client_id", "")

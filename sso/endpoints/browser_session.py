@@ -20,6 +20,7 @@ from sso.ratelimit import device_cookie
 from sso.services import authentication, revocation
 from sso.store import sessions
 from sso.store.sessions import CurrentSession
+from sso.web import routing
 from sso.web.cookies import PageSessions
 from sso.web.extensions import login_manager
 
@@ -70,7 +71,7 @@ def find_with_client(client_id: str) -> tuple[Client | None, sessions.Presence |
 def locale() -> str | None:
     """The language that the account chose of who is signed in on this browser."""
     if "sso_locale" not in g:
-        current = current_session()
+        current = None if routing.is_protocol() else current_session()
         g.sso_locale = current.user.claims.get("locale") if current else None
     found: str | None = g.sso_locale
     return found

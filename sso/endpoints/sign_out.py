@@ -10,11 +10,12 @@ from sso.audit.events import Event
 from sso.endpoints import authorize, browser_session, page
 from sso.endpoints.forms import SignOutForm
 from sso.extensions import db
+from sso.i18n import languages
 from sso.models import Client
 from sso.oauth import authorization_server
 from sso.oauth.end_session import PARAMETERS, LogoutError, LogoutRequest, note_refusal, read
 from sso.store.sessions import CurrentSession
-from sso.web import errors, i18n, parameters
+from sso.web import errors, parameters
 
 
 def sign_out() -> Response:
@@ -68,7 +69,7 @@ def _read() -> LogoutRequest:
     except parameters.ParameterFault as error:
         note_refusal(Event.END_SESSION_REFUSED, str(error))
         return LogoutRequest(error=LogoutError(str(error)))
-    i18n.ask_for(values.get("ui_locales"))
+    languages.ask_for(values.get("ui_locales"))
     return read(authorization_server(), values)
 
 

@@ -15,11 +15,11 @@ from flask_babel import force_locale, gettext
 
 from sso import clock, context
 from sso.config import email_addresses
+from sso.i18n import languages, user_agents
 from sso.jobs.mail_texts import TEXTS
 from sso.models import Mail, User
 from sso.services import emailed_code, mail_links
 from sso.store import mail_tokens, users
-from sso.web import i18n, user_agents
 
 FORGOTTEN = "/forgotten-password"
 # Kinds that carry a secret; a notice leads to the page where a new password is asked for.
@@ -58,7 +58,7 @@ def write(mail: Mail) -> Written | None:
         until = token.expires_at
     elif TEXTS[kind].action:
         link = context.settings().base_url + FORGOTTEN
-    with force_locale(i18n.known([_asked_language(mail, user)]) or i18n.DEFAULT):
+    with force_locale(languages.known([_asked_language(mail, user)]) or languages.DEFAULT):
         subject, text, html = _render(kind, mail, user, link, until, code)
     try:
         message = _message(mail, user, subject, text, html)
@@ -117,7 +117,7 @@ def _render(
         "browser": user_agents.name(mail.details.get("browser", "")),
         "network": mail.details.get("network") or "unknown",
         "time": _time(mail.details.get("time")),
-        "until": i18n.moment(until) if until else "",
+        "until": languages.moment(until) if until else "",
     }
     subject = gettext(meant.subject).format(**known)
     values = {
@@ -126,8 +126,8 @@ def _render(
         "name": _name(mail, user),
         "paragraphs": [gettext(one).format(**known) for one in meant.paragraphs],
         "action": gettext(meant.action) if meant.action else None,
-        "language": i18n.language(),
-        "direction": i18n.direction(),
+        "language": languages.language(),
+        "direction": languages.direction(),
         "link": link,
         "base_url": settings.base_url,
     }
@@ -193,4 +193,4 @@ def _line(text: str) -> str:
 
 
 def _time(text: str | None) -> str:
-    return i18n.moment(datetime.fromisoformat(text)) if text else ""
+    return languages.moment(datetime.fromisoformat(text)) if text else ""

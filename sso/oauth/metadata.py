@@ -5,8 +5,8 @@ from typing import Any
 from sso.config.settings import Settings
 from sso.crypto import keys
 from sso.flow import request, scopes
+from sso.i18n.languages import LANGUAGES
 from sso.oauth import client_authentication
-from sso.web.i18n import LANGUAGES
 
 
 def document(settings: Settings) -> dict[str, Any]:

@@ -17,8 +17,8 @@ from werkzeug.wrappers import Response
 
 from sso.config import email_addresses
 from sso.crypto import passwords
+from sso.i18n import languages, user_agents
 from sso.ratelimit import networks
-from sso.web import i18n, user_agents
 from tests.actors import BASE, ORIGIN, Browser, RelyingParty
 
 pytestmark = pytest.mark.slow
@@ -230,7 +230,7 @@ def test_what_reads_texts(app: Flask, unit: str) -> None:
                     continue
 
     def everything(one: str) -> None:
-        i18n.known([one * 4000, *((one * 40) for _ in range(20))])
+        languages.known([one * 4000, *((one * 40) for _ in range(20))])
         networks.of(one * 8000)
         user_agents.name(one * 200)
         address(one)

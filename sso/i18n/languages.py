@@ -9,8 +9,6 @@ from flask import Flask, Response, g, has_request_context, request
 from flask_babel import Babel, format_date, format_datetime, get_locale
 from sqlalchemy.exc import SQLAlchemyError
 
-from sso.web import routing
-
 # By their own names, as a person looks for them.
 LANGUAGES = {
     "en": "English",
@@ -85,8 +83,7 @@ def _choose(chosen_by_account: Callable[[], str | None]) -> str:
     if not has_request_context():
         return DEFAULT
     account = None
-    if not routing.is_protocol():
-        with suppress(SQLAlchemyError):  # the page may be the one about the database
-            account = chosen_by_account()
+    with suppress(SQLAlchemyError):  # the page may be the one about the database
+        account = chosen_by_account()
     settled = known(g.get("sso_ui_locales", [])) or known([str(account)] if account else [])
     return settled or request.accept_languages.best_match(list(LANGUAGES)) or DEFAULT

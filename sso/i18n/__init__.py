@@ -1,4 +1,4 @@
-"""Marks words for translation where they stand; they are translated where they are shown."""
+"""Languages: words are marked with `N_` where they stand, and translated where they are shown."""
 
 
 def N_(text: str) -> str:
