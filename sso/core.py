@@ -10,7 +10,7 @@ from pathlib import Path
 from flask import Flask
 
 from sso import command_line, database
-from sso.audit import trail
+from sso.audit import writer
 from sso.config.settings import load_settings
 from sso.extensions import db
 from sso.observability import logs
@@ -26,6 +26,6 @@ def create_app(environ: Mapping[str, str] | None, instance: Path) -> Flask:
     database.configure(app, settings.database_url)
     db.init_app(app)
     database.prepare(app)
-    trail.init_app(app)
+    writer.init_app(app)
     command_line.init_app(app)
     return app

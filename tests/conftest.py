@@ -23,7 +23,7 @@ from werkzeug.routing import Rule
 
 from sso import clock as sso_clock
 from sso import create_app
-from sso.audit import trail
+from sso.audit import writer
 from sso.crypto import keys, passwords
 from sso.database import migrating
 from sso.extensions import Base, db
@@ -161,7 +161,7 @@ def application(environ: dict[str, str], instance: Path) -> Flask:
 
 def dispose(app: Flask) -> None:
     if ON_POSTGRESQL:  # the next test has the same database
-        trail.flush(app)
+        writer.flush(app)
     with app.app_context():
         db.engine.dispose()
 

@@ -6,14 +6,14 @@ from typing import Any
 from flask import Flask
 from sqlalchemy import select
 
-from sso.audit import trail
+from sso.audit import writer
 from sso.extensions import db
 from sso.models import AuditEvent
 
 
 def events(app: Flask, *names: str) -> list[dict[str, Any]]:
     """The events of these names, oldest first, with all that is known of them."""
-    trail.flush(app)
+    writer.flush(app)
     with app.app_context():
         rows = db.session.scalars(
             select(AuditEvent)

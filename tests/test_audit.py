@@ -8,7 +8,7 @@ from flask import Flask
 
 from sso import audit
 from sso.audit import rows as audit_events
-from sso.audit import trail
+from sso.audit import writer
 from sso.audit.events import Event
 from sso.extensions import db
 from sso.models import AuditEvent, User
@@ -19,7 +19,7 @@ JWT = "eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiJkYW5hIn0.c2lnbmF0dXJlLXNpZ25hdHVyZQ"
 
 
 def rows(app: Flask) -> list[AuditEvent]:
-    assert trail.flush(app)
+    assert writer.flush(app)
     with app.app_context():
         return list(audit_events.newest(limit=100))
 

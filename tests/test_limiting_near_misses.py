@@ -8,7 +8,7 @@ from unittest.mock import patch
 import pytest
 from flask import Flask
 
-from sso.audit import rows, trail
+from sso.audit import rows, writer
 from sso.models import User
 from sso.ratelimit import device_cookie, limiting, networks
 from sso.ratelimit.limiting import TooManyAttempts
@@ -191,7 +191,7 @@ def test_budgets(app: Flask, rule: limiting.Flooding, watch: Watch) -> None:  # 
     assert spent("2001:db8:1:3::1")
     watch.now += 3601
     assert spent("2001:db8:1:2::1")
-    trail.flush(app)
+    writer.flush(app)
     with app.app_context():
         told = rows.newest(names=[f"{rule.name}_limited"], limit=9)
     assert len(told) == 1  # once, so that a flood does not fill the trail
@@ -201,7 +201,7 @@ def test_budgets(app: Flask, rule: limiting.Flooding, watch: Watch) -> None:  # 
 def test_a_pause_is_told_once(app: Flask) -> None:
     with at(app):
         fail(limiting.SIGN_IN, DANA, 20)
-    trail.flush(app)
+    writer.flush(app)
     with app.app_context():
         assert len(rows.newest(names=["sign_in_limited"], limit=9)) == 1
 

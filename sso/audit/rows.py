@@ -1,39 +1,17 @@
-"""Statements about audit events: write, list, and the chain that is made of them."""
+"""Statements about audit events and the chain that is made of them; `writer` adds them."""
 
-import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any, cast
-from uuid import UUID, uuid4
+from uuid import UUID
 
-from sqlalchemy import Connection, Table, delete, func, insert, select, update
+from sqlalchemy import Connection, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 
-from sso.audit import Record
 from sso.extensions import db
 from sso.models import AuditChain, AuditEvent
 
-_EVENTS = cast(Table, AuditEvent.__table__)
 _THE_ONE = 1
 _BATCH = 1000  # rows in memory at a time
-
-
-def add(connection: Connection, events: Iterable[Record]) -> None:
-    """Write events on a connection of the caller's, by one statement."""
-    connection.execute(insert(_EVENTS), [_values(event) for event in events])
-
-
-def _values(event: Record) -> dict[str, Any]:
-    return {
-        "id": uuid4(),
-        "at": event.at,
-        "name": event.name[:60],
-        "user_id": event.user[:36] if event.user else None,
-        "client_id": event.client[:48] if event.client else None,
-        "address": event.address or None,
-        "browser": event.browser or None,
-        "fields": json.dumps(event.fields, sort_keys=True),
-    }
 
 
 def newest(
@@ -91,11 +69,11 @@ def begin_chain(seal: str) -> AuditChain | None:
     return chain
 
 
-def has_sealed() -> bool:
+def has_chained() -> bool:
     return db.session.scalar(select(1).where(AuditEvent.number.is_not(None)).limit(1)) is not None
 
 
-def unsealed(limit: int) -> Sequence[AuditEvent]:
+def unchained(limit: int) -> Sequence[AuditEvent]:
     """The oldest events that are not in the chain yet."""
     return db.session.scalars(
         select(AuditEvent)
@@ -105,15 +83,15 @@ def unsealed(limit: int) -> Sequence[AuditEvent]:
     ).all()
 
 
-def unsealed_since() -> datetime | None:
+def unchained_since() -> datetime | None:
     """When the oldest event happened that is not in the chain yet."""
     return db.session.scalar(select(func.min(AuditEvent.at)).where(AuditEvent.number.is_(None)))
 
 
-def seal(sealed: Sequence[tuple[UUID, int, str]]) -> None:
-    """Put events into the chain: id, number, seal."""
+def append(chained: Sequence[tuple[UUID, int, str]]) -> None:
+    """Add events to the chain: id, number, seal."""
     db.session.execute(
-        update(AuditEvent), [{"id": i, "number": n, "seal": text} for i, n, text in sealed]
+        update(AuditEvent), [{"id": i, "number": n, "seal": text} for i, n, text in chained]
     )
 
 
@@ -123,8 +101,8 @@ def chain_of(connection: Connection) -> AuditChain | None:
     return AuditChain(**row._mapping) if row else None
 
 
-def sealed_of(connection: Connection) -> Iterator[AuditEvent]:
-    """Every sealed event in the order of the chain, a batch in memory at a time."""
+def chained(connection: Connection) -> Iterator[AuditEvent]:
+    """Every event of the chain in its order, a batch in memory at a time."""
     rows = connection.execute(
         select(AuditEvent.__table__)
         .where(AuditEvent.number.is_not(None))
@@ -135,15 +113,15 @@ def sealed_of(connection: Connection) -> Iterator[AuditEvent]:
         yield AuditEvent(**row._mapping)
 
 
-def sealed_up_to(number: int) -> Sequence[AuditEvent]:
+def chained_up_to(number: int) -> Sequence[AuditEvent]:
     """The beginning of the chain, in its order."""
     return db.session.scalars(
         select(AuditEvent).where(AuditEvent.number <= number).order_by(AuditEvent.number)
     ).all()
 
 
-def sealed_between(after: int, last: int, limit: int) -> Sequence[AuditEvent]:
-    """The next sealed events up to the last one, in the order of the chain."""
+def chained_between(after: int, last: int, limit: int) -> Sequence[AuditEvent]:
+    """The next events up to the last one, in the order of the chain."""
     return db.session.scalars(
         select(AuditEvent)
         .where(AuditEvent.number > after, AuditEvent.number <= last)
@@ -175,7 +153,7 @@ def last_before(moment: datetime, at_most: int) -> int | None:
 
 
 def remove_up_to(number: int) -> int:
-    """Delete the beginning of the chain; tells how many events."""
+    """Delete the beginning of the chain; returns how many events."""
     result = db.session.execute(
         delete(AuditEvent)
         .where(AuditEvent.number <= number)

@@ -9,12 +9,11 @@ from difflib import get_close_matches
 import click
 
 from sso import audit, clock, context
-from sso.audit import rows
+from sso.audit import chain, rekeying, rows, verification
 from sso.audit.events import Event
 from sso.cli.commands import Failure, Group, json_option
 from sso.cli.output import harmless, iso, print_json, print_line, print_table
 from sso.extensions import db
-from sso.jobs import audit_chain, audit_resealing
 from sso.models import AuditEvent
 from sso.services import signing_keys
 from sso.store import users
@@ -93,14 +92,14 @@ def verify(head: str | None, as_json: bool) -> None:
     seen = _head(head) if head else None
     problem = None
     try:
-        while audit_chain.seal():
+        while chain.append_to_chain():
             pass
-        audit_resealing.is_due()
-    except audit_chain.ChainBroken as error:
+        rekeying.is_due()
+    except chain.ChainBroken as error:
         db.session.rollback()
         signing_keys.require_any_open(context.settings().secret_keys)
         problem = str(error)
-    told = audit_chain.verify(seen)
+    told = verification.verify(seen)
     faults = told.faults or ([problem] if problem else [])
     mark = f"{told.head_number}:{told.head_seal}"
     if faults:

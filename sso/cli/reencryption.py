@@ -6,11 +6,13 @@ from collections.abc import Callable
 import click
 
 from sso import context
+from sso.audit import rekeying, verification
+from sso.audit.chain import ChainBroken
 from sso.cli.commands import Failure, json_option
 from sso.cli.keys import group
 from sso.cli.output import print_json, print_line, print_table
 from sso.extensions import db
-from sso.jobs import audit_chain, audit_resealing, reencryption
+from sso.jobs import reencryption
 from sso.jobs.reencryption import Count
 from sso.services import signing_keys
 
@@ -59,21 +61,21 @@ def reencrypt(over_faults: bool, as_json: bool) -> None:
 def _reseal_audit_events(over_faults: bool) -> Count:
     """Batch after batch; what was tampered with is told before anything is changed."""
     try:
-        is_due = audit_resealing.is_due()
-    except audit_resealing.ChainBroken:
+        is_due = rekeying.is_due()
+    except ChainBroken:
         if not over_faults:
             raise
         is_due = True
     if not is_due:
         db.session.rollback()
         return Count(0)
-    if not over_faults and (faults := audit_chain.verify().faults):
+    if not over_faults and (faults := verification.verify().faults):
         raise Failure(
             f"the audit trail is not whole: {faults[0]}; all else is encrypted again. See: flask "
             "audit verify; then go on with --over-faults, which leaves the traces as they are"
         )
     sealed, told = 0, _progress("audit events")
-    while not (step := audit_resealing.step(over_faults)).is_last or step.sealed:
+    while not (step := rekeying.step(over_faults)).is_last or step.sealed:
         sealed += step.sealed
         told(sealed)
         time.sleep(PAUSE)

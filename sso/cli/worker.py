@@ -9,11 +9,12 @@ from flask import Flask, current_app
 from flask.cli import with_appcontext
 
 from sso import context, create_app
+from sso.audit import chain
 from sso.cli.commands import Command, Failure, json_option
 from sso.cli.output import print_json, print_line, print_table
 from sso.config import smtp
 from sso.database import readiness
-from sso.jobs import audit_chain, purge, worker
+from sso.jobs import purge, worker
 from sso.process import stop_signals
 
 logger = logging.getLogger("sso.start")
@@ -70,10 +71,10 @@ def _where_mail_goes(app: Flask) -> str:
 def purge_command(audit_days: int | None, over_faults: bool, as_json: bool) -> None:
     """Delete what has expired and can no longer be asked about, while the service goes on."""
     counts = purge.purge()
-    audit_chain.seal()
+    chain.append_to_chain()
     lifetime = timedelta(seconds=context.settings().audit_lifetime)
     keep = timedelta(days=audit_days) if audit_days else lifetime
-    counts["audit_events"] = sum(iter(lambda: audit_chain.purge(keep, over_faults=over_faults), 0))
+    counts["audit_events"] = sum(iter(lambda: chain.purge(keep, over_faults=over_faults), 0))
     if as_json:
         print_json(counts)
     else:

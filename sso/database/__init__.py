@@ -4,12 +4,13 @@ import logging
 import os
 import sqlite3
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, cast
 from weakref import WeakSet
 
 from flask import Flask, current_app
-from sqlalchemy import URL, Engine, create_engine, event
+from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -123,3 +124,16 @@ def _switch_to_wal(cursor: sqlite3.Cursor) -> None:
             time.sleep(0.02)
         else:
             return
+
+
+@contextmanager
+def snapshot(engine: Engine) -> Iterator[Connection]:
+    """A connection whose reads all see the database of one moment, while others write."""
+    if engine.dialect.name == "postgresql":
+        engine = engine.execution_options(
+            isolation_level="REPEATABLE READ", postgresql_readonly=True
+        )
+    with engine.connect() as connection:
+        if engine.dialect.name == "sqlite":
+            connection.exec_driver_sql("BEGIN")
+        yield connection

@@ -143,7 +143,7 @@ def worker() -> Findings:
     due = {
         "a mail": mails.outbox.due_since(),
         "a logout token": logout_deliveries.outbox.due_since(),
-        "an audit event": audit_events.unsealed_since(),
+        "an audit event": audit_events.unchained_since(),
     }
     last = heartbeats.last(heartbeats.WORKER)
     db.session.rollback()

@@ -85,7 +85,7 @@ def restore(path: Path, secret_keys: SecretKeys) -> dict[str, int]:
 
 def copy_into(target: Engine) -> dict[str, int]:
     """Copy every row of our database into another, empty one. Raises `MoveRefused`."""
-    with database_copy.snapshot(db.engine) as source:
+    with database.snapshot(db.engine) as source:
         if schema.revision(source) != schema.newest():
             raise MoveRefused("the database is not that of this program; run: flask db upgrade")
         return _fill(source, target)

@@ -9,10 +9,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from sso import audit, context
+from sso.audit import rekeying
+from sso.audit.chain import ChainBroken
 from sso.audit.events import Event
 from sso.crypto import encryption, keys
 from sso.extensions import db
-from sso.jobs import audit_resealing
 from sso.mfa import totp
 from sso.models import KeyState
 from sso.store import signing_keys, totp_secrets
@@ -84,9 +85,9 @@ def waiting() -> list[str]:
             break
         db.session.expunge_all()
     try:
-        if audit_resealing.is_due():
+        if rekeying.is_due():
             found.append("the audit trail")
-    except audit_resealing.ChainBroken:
+    except ChainBroken:
         found.append("the audit trail (see: flask audit verify)")
     db.session.rollback()
     return found

@@ -10,10 +10,11 @@ from flask import Flask
 from sqlalchemy.exc import SQLAlchemyError
 
 from sso import audit, clock, context, database
+from sso.audit import chain
 from sso.crypto import keys
 from sso.database import database_faults
 from sso.extensions import db
-from sso.jobs import audit_chain, logout_delivery, mail_delivery, purge
+from sso.jobs import logout_delivery, mail_delivery, purge
 from sso.services import signing_keys
 from sso.store import heartbeats
 from sso.store import signing_keys as stored_keys
@@ -58,9 +59,9 @@ def rotate_aged_keys() -> int:
 JOBS = (
     Job("deliver logout tokens", 1, logout_delivery.deliver_due),
     Job("send mails", 1, mail_delivery.deliver_due),
-    Job("seal audit events", 1, audit_chain.seal_due),
+    Job("seal audit events", 1, chain.append_due),
     Job("purge", 3600, purge.Piecewise()),
-    Job("purge audit events", 3600, audit_chain.purge_due),
+    Job("purge audit events", 3600, chain.purge_due),
     Job("rotate keys", 3600, rotate_aged_keys),
     Job("show that it runs", 30, heartbeat),
 )

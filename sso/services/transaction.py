@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from sso.audit import trail
+from sso.audit import writer
 from sso.extensions import db
 from sso.store import prepared
 
@@ -26,9 +26,9 @@ class Transaction:
         self.is_committed = False
 
     def commit(self) -> None:
-        trail.write(self._connection)
+        writer.write(self._connection)
         self._connection.commit()
-        trail.written()
+        writer.written()
         self.is_committed = True
 
 
@@ -43,7 +43,7 @@ def begin() -> Iterator[Transaction]:
             yield transaction
     finally:
         if not transaction.is_committed:
-            trail.undone()
+            writer.undone()
         _close(connection)
 
 

@@ -3,15 +3,12 @@
 Generic over the metadata, so that a table added later is included by itself.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import (
     JSON,
     Column,
     Connection,
-    Engine,
     MetaData,
     bindparam,
     delete,
@@ -30,19 +27,6 @@ models.load_all()
 # What `flask db upgrade` and a worker write by themselves.
 _OF_NEW_DATABASES = (SigningKey, Heartbeat)
 BATCH = 1000  # rows in memory at a time
-
-
-@contextmanager
-def snapshot(engine: Engine) -> Iterator[Connection]:
-    """A connection whose reads all see the database of one moment, while others write."""
-    if engine.dialect.name == "postgresql":
-        engine = engine.execution_options(
-            isolation_level="REPEATABLE READ", postgresql_readonly=True
-        )
-    with engine.connect() as connection:
-        if engine.dialect.name == "sqlite":
-            connection.exec_driver_sql("BEGIN")
-        yield connection
 
 
 def has_tables(connection: Connection) -> bool:

@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 from flask import Flask
 
 from sso import audit
+from sso.audit import chain, verification
 from sso.audit.events import Event
 from sso.extensions import db
-from sso.jobs import audit_chain
 from sso.models import AuditEvent
 
 NEW = "another long password"
@@ -19,14 +19,14 @@ def test_backdated_events_are_not_purged_unseen(app: Flask) -> None:
         for number in range(5):
             audit.event(Event.EXPORTED, user=f"user {number}")
         db.session.commit()
-        audit_chain.seal()
-        noted = audit_chain.verify()
+        chain.append_to_chain()
+        noted = verification.verify()
         assert not noted.faults
         # Somebody who can write to the database, and no more, wants events 1 to 4 gone.
         for event in db.session.query(AuditEvent).filter(AuditEvent.number <= 4):
             event.at = datetime(2020, 1, 1, tzinfo=UTC)
         db.session.commit()
-        assert audit_chain.verify().faults
-        audit_chain.purge_due()  # the worker, within the hour
-        found = audit_chain.verify((noted.head_number, noted.head_seal))
+        assert verification.verify().faults
+        chain.purge_due()  # the worker, within the hour
+        found = verification.verify((noted.head_number, noted.head_seal))
         assert found.faults, "the worker has removed the traces itself"

@@ -12,7 +12,7 @@ from sqlalchemy import insert
 
 from sso import audit, clock
 from sso.audit import rows as audit_events
-from sso.audit import trail
+from sso.audit import writer
 from sso.audit.events import Event
 from sso.extensions import db
 from sso.models import BrowserSession, User
@@ -78,7 +78,7 @@ def test_passkeys_that_are_none_fill_no_table(app: Flask) -> None:
         ).status_code
         for _ in range(400)
     }
-    trail.flush(app)
+    writer.flush(app)
     with app.app_context():
         rows = len(audit_events.newest(names=["sign_in_failed"], limit=1000))
     assert 429 in statuses

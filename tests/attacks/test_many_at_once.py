@@ -12,7 +12,7 @@ import pytest
 from argon2 import PasswordHasher
 from flask import Flask
 
-from sso.audit import rows, trail
+from sso.audit import rows, writer
 from sso.crypto import passwords
 from sso.mfa import recovery
 from sso.models import User
@@ -142,7 +142,7 @@ def test_a_recovery_code_that_comes_late_is_not_used(
 
     monkeypatch.setattr(recovery, "accept", beside_others)
     assert browser.submit(recovery_code=codes[0]).status == 429
-    assert trail.flush(app)
+    assert writer.flush(app)
     with app.app_context():
         assert not rows.newest(names=["recovery_code_used"], limit=9)
     monkeypatch.setattr(recovery, "accept", accept)
@@ -179,6 +179,6 @@ def test_a_limit_is_told_to_the_audit_trail(
     browser.authorize(client)
     statuses = [browser.submit(email=user.email, password=WRONG).status for _ in range(9)]
     assert 429 in statuses
-    assert trail.flush(app)
+    assert writer.flush(app)
     with app.app_context():
         assert rows.newest(names=["sign_in_limited"], limit=9)

@@ -14,7 +14,7 @@ from click.testing import Result
 from flask import Flask
 
 from sso import audit
-from sso.audit import trail
+from sso.audit import writer
 from sso.extensions import db
 from sso.models import User
 from sso.services import accounts
@@ -30,7 +30,7 @@ FIRST, SECOND = "https://books.example/callback", "https://books.example/second?
 @pytest.fixture
 def run(app: Flask) -> Any:
     def invoke(*arguments: str) -> Result:
-        trail.flush(app)
+        writer.flush(app)
         return app.test_cli_runner().invoke(args=arguments)
 
     return invoke

@@ -2,7 +2,7 @@
 
 from flask import Flask
 
-from sso.audit import trail
+from sso.audit import writer
 from sso.models import User
 from tests.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.factories import PASSWORD, make_user
@@ -18,7 +18,7 @@ def test_people_see_what_happened_in_their_name(
     assert Browser(app).sign_in(password="wrong wrong wrong").status == 200
     browser.approve(client)
     app.test_cli_runner().invoke(args=["user", "update", user.email, "--name", "Dana"])
-    trail.flush(app)
+    writer.flush(app)
     assert 'href="/api/auth/account/activity"' in browser.open(f"{BASE}/account").html
     page = browser.open(ACTIVITY)
     words = (

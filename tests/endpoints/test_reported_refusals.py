@@ -13,7 +13,7 @@ import pytest
 from flask import Flask
 from werkzeug.test import TestResponse
 
-from sso.audit import trail
+from sso.audit import writer
 from sso.extensions import db
 from sso.models import AuditEvent, User
 from sso.ratelimit import refusals
@@ -58,7 +58,7 @@ def lines() -> Iterator[AccessLines]:
 @pytest.fixture
 def run(app: Flask) -> Callable[..., Any]:
     def invoke(*arguments: str) -> Any:
-        trail.flush(app)
+        writer.flush(app)
         result = app.test_cli_runner().invoke(args=[*arguments])
         assert result.exit_code == 0, result.output
         return json.loads(result.stdout) if "--json" in arguments else result.stdout
@@ -628,7 +628,7 @@ def test_people_are_not_shown_refusals(
     other = make_client(app, name="Other")
     other.exchange(browser.approve(client).code)
     client.userinfo("x")
-    trail.flush(app)
+    writer.flush(app)
     page = browser.open(f"{ORIGIN}{BASE}/account/activity")
     assert "Other" not in page.html
     assert "refused" not in page.html.lower()

@@ -8,9 +8,9 @@ from flask import Flask
 from sqlalchemy import inspect, text, update
 
 from sso import audit
+from sso.audit import chain
 from sso.audit.events import Event
 from sso.extensions import db
-from sso.jobs import audit_chain
 from sso.models import AuditChain, AuditEvent
 from tests.conftest import Clock
 
@@ -110,12 +110,12 @@ def test_purging_stops_at_what_was_tampered_with(sealed: Flask, clock: Clock) ->
     with sealed.app_context():
         db.session.execute(text("UPDATE audit_events SET name = 'harmless' WHERE number = 3"))
         db.session.commit()
-        with pytest.raises(audit_chain.ChainBroken):
-            audit_chain.purge(timedelta(days=1))
+        with pytest.raises(chain.ChainBroken):
+            chain.purge(timedelta(days=1))
         db.session.rollback()
         assert db.session.query(AuditEvent).count() == 4
-        assert audit_chain.purge_due() == 0
-        assert audit_chain.purge(timedelta(days=1), over_faults=True) == 4
+        assert chain.purge_due() == 0
+        assert chain.purge(timedelta(days=1), over_faults=True) == 4
 
 
 def test_purging_leaves_what_is_young(sealed: Flask, clock: Clock) -> None:
@@ -123,10 +123,10 @@ def test_purging_leaves_what_is_young(sealed: Flask, clock: Clock) -> None:
     happen(sealed, 2)
     assert verify(sealed)[0] == []
     with sealed.app_context():
-        assert audit_chain.purge(timedelta(days=3)) == 0
-        assert audit_chain.purge(timedelta(days=1), at_most=3) == 3
-        assert audit_chain.purge(timedelta(days=1)) == 1
-        assert audit_chain.purge(timedelta(days=1)) == 0
+        assert chain.purge(timedelta(days=3)) == 0
+        assert chain.purge(timedelta(days=1), at_most=3) == 3
+        assert chain.purge(timedelta(days=1)) == 1
+        assert chain.purge(timedelta(days=1)) == 0
     faults, _ = verify(sealed)
     assert faults == []
 
@@ -207,7 +207,7 @@ def test_an_event_that_was_purged_is_put_back(sealed: Flask, clock: Clock) -> No
     old = take(sealed, 1)
     clock.move(days=2)
     with sealed.app_context():
-        assert audit_chain.purge(timedelta(days=1), at_most=2) == 2
+        assert chain.purge(timedelta(days=1), at_most=2) == 2
     assert verify(sealed)[0] == []
     put(sealed, old)
     assert "event 1 lies before the beginning of the chain" in verify(sealed)[0]

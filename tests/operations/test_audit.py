@@ -11,7 +11,7 @@ import requests
 from flask import Flask
 
 from sso import audit
-from sso.audit import trail
+from sso.audit import writer
 from sso.models import User
 from tests.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.factories import PASSWORD
@@ -21,7 +21,7 @@ from tests.services import Server
 @pytest.fixture
 def run(app: Flask) -> Any:
     def invoke(*arguments: str, **more: Any) -> Any:
-        trail.flush(app)
+        writer.flush(app)
         result = app.test_cli_runner().invoke(args=[*arguments, "--json"], **more)
         assert result.exit_code == 0, result.output
         return json.loads(result.stdout)

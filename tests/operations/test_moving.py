@@ -27,7 +27,7 @@ from sqlalchemy.pool import NullPool
 
 from sso import create_app, database
 from sso.audit import rows as audit_events
-from sso.audit import trail
+from sso.audit import writer
 from sso.extensions import Base, db
 from sso.jobs import moving
 from sso.models import Client, User
@@ -69,14 +69,14 @@ def lived_in(app: Flask) -> Flask:
         run(app, "user", "sign-out", "dana@example.com")
         page = Browser(app).approve(client)
         assert client.exchange(page.code).status_code == 200
-    trail.flush(app)
+    writer.flush(app)
     assert sum(bool(rows) for rows in rows_of(app).values()) >= 9
     return app
 
 
 def rows_of(app: Flask) -> Rows:
     """Every row of every table, as Python sees it; but for the commands' own events."""
-    with app.app_context(), database_copy.snapshot(db.engine) as connection:
+    with app.app_context(), database.snapshot(db.engine) as connection:
         return {
             table.name: {
                 text
@@ -88,7 +88,7 @@ def rows_of(app: Flask) -> Rows:
 
 
 def events_of(app: Flask) -> set[str]:
-    trail.flush(app)
+    writer.flush(app)
     with app.app_context():
         return set(audit_events.names())
 
@@ -237,7 +237,7 @@ def test_tables_of_another_time(cluster: str, tmp_path: Path) -> None:
         for number in range(database_copy.BATCH * 2 + 7):
             connection.execute(insert(table).values(what={"n": number} if number % 2 else None))
         connection.exec_driver_sql("UPDATE outbox SET what = NULL WHERE id % 4 = 1")
-    with database_copy.snapshot(source) as reading, target.begin() as writing:
+    with database.snapshot(source) as reading, target.begin() as writing:
         assert database_copy.copy(reading, writing, metadata) == {"outbox": 2007}
         assert writing.scalar(insert(table).values(what=1).returning(table.c.id)) == 2008
         kept = select(table).where(table.c.id <= 2007).order_by(table.c.id)

@@ -9,7 +9,7 @@ from flask import Flask
 from sqlalchemy import create_engine, text
 
 from sso import create_app
-from sso.audit import trail
+from sso.audit import writer
 from sso.extensions import db
 from tests.conftest import environ_of, migrate
 from tests.machines import postgresql
@@ -59,7 +59,7 @@ def migrated_database(postgresql_url: str, tmp_path_factory: pytest.TempPathFact
 def _running(environ: dict[str, str], instance: Path) -> Iterator[Flask]:
     made = create_app(environ, instance)
     yield made
-    trail.flush(made)  # before the next test has tables of the same names
+    writer.flush(made)  # before the next test has tables of the same names
     with made.app_context():
         db.session.remove()
         db.engine.dispose()

@@ -11,10 +11,9 @@ from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
 from sso import audit, clock
-from sso.audit import rows, trail
+from sso.audit import chain, rows, writer
 from sso.audit.events import Event
 from sso.extensions import db
-from sso.jobs import audit_chain
 from sso.models import AuditEvent, User
 from tests.conftest import Clock
 from tests.factories import make_user
@@ -33,7 +32,7 @@ def happen(app: Flask, count: int, name: Event = Event.EXPORTED) -> None:
 
 
 def names(app: Flask) -> list[str]:
-    trail.flush(app)
+    writer.flush(app)
     with app.app_context():
         return [one.name for one in rows.newest(limit=1000)]
 
@@ -127,13 +126,13 @@ def test_tampering_is_found(app: Flask, tampering: str, fault: str) -> None:
 def test_a_broken_chain_is_told_once_a_minute(
     app: Flask, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(audit_chain, "_say_again_at", 0.0)
+    monkeypatch.setattr(chain, "_say_again_at", 0.0)
     happen(app, 2)
     verify(app)
     execute(app, "UPDATE audit_chain SET head_number = 1")
     happen(app, 1)
     with app.app_context():
-        assert [audit_chain.seal_due() for _ in range(5)] == [0] * 5
+        assert [chain.append_due() for _ in range(5)] == [0] * 5
     assert [one.message for one in caplog.records if "not sealed" in one.message] == [
         "audit events are not sealed: the ends of the audit chain are forged, or "
         "SSO_SECRET_KEY is not the one of this chain; run: flask audit verify"
@@ -206,23 +205,23 @@ def test_the_worker_purges_by_the_setting(app: Flask, clock: Clock) -> None:
     clock.move(days=400, hours=1)
     happen(app, 2)
     with app.app_context():
-        audit_chain.seal()
-        assert audit_chain.purge(timedelta(days=400), at_most=5) == 5
+        chain.append_to_chain()
+        assert chain.purge(timedelta(days=400), at_most=5) == 5
         assert verify(app) == []
-        assert audit_chain.purge_due() == 7
-        assert audit_chain.purge_due() == 0
+        assert chain.purge_due() == 7
+        assert chain.purge_due() == 0
     assert verify(app) == []
 
 
 def test_sealed_by_several_at_once(app: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit_chain, "AT_ONCE", 7)
+    monkeypatch.setattr(chain, "AT_ONCE", 7)
     happen(app, 100)
     faults: list[BaseException] = []
 
     def work() -> None:
         try:
             with app.app_context():
-                while audit_chain.seal():
+                while chain.append_to_chain():
                     pass
         except BaseException as error:
             faults.append(error)
@@ -243,17 +242,17 @@ def test_requests_do_not_wait_for_the_seal(app: Flask) -> None:
         event = audit.Record(
             Event.EXPORTED, clock.now() - timedelta(hours=1), None, None, None, None, {}
         )
-        rows.add(db.session.connection(), [event])
+        writer.add(db.session.connection(), [event])
         db.session.commit()
     assert verify(app) == []
 
 
 def test_a_database_that_is_away(app: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trail, "PAUSE", 60)
+    monkeypatch.setattr(writer, "PAUSE", 60)
     execute_ddl(app, "ALTER TABLE audit_events RENAME TO hidden")
     with app.app_context():
         audit.event(Event.SIGN_IN_FAILED)
-    assert trail.flush(app) is False
+    assert writer.flush(app) is False
     execute_ddl(app, "ALTER TABLE hidden RENAME TO audit_events")
     assert names(app) == [Event.SIGN_IN_FAILED]
 
@@ -267,20 +266,20 @@ def execute_ddl(app: Flask, statement: str) -> None:
 def test_the_buffer_is_bounded(
     app: Flask, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(trail, "PAUSE", 60)
+    monkeypatch.setattr(writer, "PAUSE", 60)
     with app.app_context():
-        for number in range(trail.MOST + 50):
+        for number in range(writer.MOST + 50):
             audit.event(Event.SIGN_IN_FAILED, number=number)
-    trail.flush(app)
+    writer.flush(app)
     assert [one.message for one in caplog.records if "alone" in one.message] == [
         "50 audit events are on the log alone"
     ]
     with app.app_context():
         count = db.session.scalar(db.select(db.func.count()).select_from(AuditEvent))
         oldest = min(
-            int(json.loads(one.fields)["number"]) for one in rows.newest(limit=trail.MOST + 50)
+            int(json.loads(one.fields)["number"]) for one in rows.newest(limit=writer.MOST + 50)
         )
-    assert count == trail.MOST
+    assert count == writer.MOST
     assert oldest == 50
 
 
@@ -290,10 +289,10 @@ def test_it_is_bounded_while_the_database_is_away_too(
 ) -> None:
     """What was taken to be written goes back in front of what came meanwhile; the oldest go."""
     come = meanwhile.split()
-    monkeypatch.setattr(trail, "PAUSE", 60)
-    monkeypatch.setattr(trail, "MOST", 3)
+    monkeypatch.setattr(writer, "PAUSE", 60)
+    monkeypatch.setattr(writer, "MOST", 3)
     with app.app_context():
-        buffer = trail.Buffer(db.engine.url)
+        buffer = writer.Buffer(db.engine.url)
 
     def put(*users: str) -> None:
         name, at = Event.SIGN_IN_FAILED, clock.now()
@@ -305,7 +304,7 @@ def test_it_is_bounded_while_the_database_is_away_too(
 
     put("1", "2", "3")
     with monkeypatch.context() as patch:
-        patch.setattr(trail, "_add", away)
+        patch.setattr(writer, "_add", away)
         assert not buffer.flush()
     assert buffer.flush()
     with app.app_context():

@@ -8,11 +8,10 @@ import pytest
 from flask import Flask
 
 from sso import audit, create_app
-from sso.audit import trail
+from sso.audit import chain, rekeying, verification, writer
+from sso.audit.chain import ChainBroken
 from sso.audit.events import Event
 from sso.extensions import db
-from sso.jobs import audit_chain, audit_resealing
-from sso.jobs.audit_seals import ChainBroken
 from tests.conftest import SECRET_KEY
 from tests.store.test_audit_events import execute, happen, names, verify
 
@@ -29,7 +28,7 @@ def others(app: Flask) -> Iterator[tuple[Flask, Flask]]:
     ]
     yield made[0], made[1]
     for one in made:
-        trail.flush(one)  # before the next test has tables of the same names
+        writer.flush(one)  # before the next test has tables of the same names
         with one.app_context():
             db.session.remove()
             db.engine.dispose()
@@ -47,21 +46,21 @@ def new(others: tuple[Flask, Flask]) -> Flask:
 
 @pytest.fixture(autouse=True)
 def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit_resealing, "BATCH", 4)
+    monkeypatch.setattr(rekeying, "BATCH", 4)
 
 
 def reencrypt(app: Flask, *options: str) -> Any:
     return app.test_cli_runner().invoke(args=["key", "reencrypt", "--json", *options])
 
 
-def step(app: Flask, over_faults: bool = False) -> audit_resealing.Step:
+def step(app: Flask, over_faults: bool = False) -> rekeying.Step:
     with app.app_context():
-        return audit_resealing.step(over_faults)
+        return rekeying.step(over_faults)
 
 
 def faults_of(app: Flask) -> list[str]:
     with app.app_context():
-        return audit_chain.verify().faults
+        return verification.verify().faults
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 4, 5, 8, 11])
@@ -90,12 +89,12 @@ def test_while_it_is_under_way(app: Flask, both: Flask, new: Flask) -> None:
     assert faults_of(both) == []
     happen(both, 2)
     with both.app_context():
-        assert audit_chain.seal() == 2
+        assert chain.append_to_chain() == 2
     assert faults_of(both) == []
     with new.app_context():
         happen(new, 1)
         with pytest.raises(ChainBroken, match="SSO_SECRET_KEY_PREVIOUS"):
-            audit_chain.seal()
+            chain.append_to_chain()
         db.session.rollback()
     assert "SSO_SECRET_KEY_PREVIOUS" in faults_of(new)[0]
     assert len(faults_of(new)) == 1
@@ -132,7 +131,7 @@ def test_the_other_way_round(app: Flask, both: Flask) -> None:
     step(both)
     assert reencrypt(back).exit_code == 0
     assert verify(app) == []
-    trail.flush(back)
+    writer.flush(back)
     with back.app_context():
         db.engine.dispose()
 
@@ -194,7 +193,7 @@ def test_the_boundary_is_sealed(app: Flask, both: Flask, tampering: str) -> None
     assert any("forged" in one for one in faults_of(both))
     with both.app_context():
         with pytest.raises(ChainBroken):
-            audit_resealing.step()
+            rekeying.step()
         db.session.rollback()
 
 
@@ -216,8 +215,8 @@ def test_a_secret_key_that_is_lost(app: Flask, new: Flask) -> None:
 
 def test_the_old_key_forges_nothing_afterwards(app: Flask, both: Flask, new: Flask) -> None:
     """The thief seals a changed event with the key that leaked, and the ends, too."""
+    from sso.audit.chain import seal_of, seal_of_ends
     from sso.crypto.encryption import derive_key
-    from sso.jobs.audit_seals import seal_of, seal_of_ends
     from sso.models import AuditChain, AuditEvent
 
     happen(app, 5)

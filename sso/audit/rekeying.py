@@ -1,19 +1,18 @@
-"""Seals the audit chain again, with the secret key that replaces the one it was sealed with.
+"""Rekeys the audit chain: from the secret key that it was begun with to the one that replaces it.
 
-Anyone who has the old secret key and writes to the database could make a chain that looks whole. So
-each event is verified with the old key and sealed with the new one, in batches and from the oldest
-on, while the service runs; new events go on getting old seals until the last batch has caught up.
-An event that was tampered with keeps the seal it has, so that it goes on being found.
+Someone who has the old secret key and can write to the database could make a chain that looks
+whole. So each event is verified with the old key and gets a seal of the new one, in batches, oldest
+first, while the service runs; new events get old seals until the last batch has caught up. An event
+that was tampered with keeps the seal it has, so that it is still found.
 """
 
 from typing import NamedTuple
 
 from sso import audit
 from sso.audit import rows
+from sso.audit.chain import ChainBroken, Keys, is_equal, keys, seal_of, seal_of_ends
 from sso.audit.events import Event
 from sso.extensions import db
-from sso.jobs import audit_seals
-from sso.jobs.audit_seals import HALF_RESEALED, ChainBroken, Keys, is_equal, seal_of, seal_of_ends
 from sso.models import AuditChain
 
 BATCH = 500
@@ -35,17 +34,17 @@ def is_due() -> bool:
     chain = rows.chain_of(db.session.connection())
     if chain is None:
         return False
-    return chain.resealed_number is not None or Keys(chain).ends != audit_seals.keys()[0]
+    return chain.resealed_number is not None or Keys(chain).ends != keys()[0]
 
 
 def step(over_faults: bool = False) -> Step:
-    """Seal the next batch again; commits. Raises `ChainBroken`, and leaves the chain as it was.
+    """Rekey the next batch; commits. Raises `ChainBroken`, and leaves the chain as it was.
 
     `over_faults`: go on behind events that were tampered with; a person has seen them. Where the
     ends are forged, or their secret key is lost, that is behind the last event.
     """
     chain = rows.lock_chain()
-    newest = audit_seals.keys()[0]
+    newest = keys()[0]
     if chain is None:
         db.session.rollback()
         return Step(0, 0, True)
@@ -87,21 +86,21 @@ def _begin_behind(chain: AuditChain, key: bytes) -> Step:
 
 def _seal_batch(chain: AuditChain, old: bytes, new: bytes, over_faults: bool) -> list[object]:
     number = chain.resealed_number or 0
-    before, before_anew = chain.resealed_old_seal or "", chain.resealed_new_seal or ""
+    before, new_before = chain.resealed_old_seal or "", chain.resealed_new_seal or ""
     sealed = []
-    for event in rows.sealed_between(number, chain.head_number, BATCH):
+    for event in rows.chained_between(number, chain.head_number, BATCH):
         found, expected = event.seal or "", number + 1
         number = event.number or 0
         is_whole = number == expected and is_equal(found, seal_of(old, event, number, before))
         if not is_whole and not over_faults:
             raise ChainBroken(f"event {number} was changed or removed; run: flask audit verify")
-        before_anew = seal_of(new, event, number, before_anew) if is_whole else found
+        new_before = seal_of(new, event, number, new_before) if is_whole else found
         before = found
-        sealed.append((event.id, number, before_anew))
+        sealed.append((event.id, number, new_before))
     if sealed:
-        rows.seal(sealed)
+        rows.append(sealed)
     chain.resealed_number = number
-    chain.resealed_old_seal, chain.resealed_new_seal = before, before_anew
+    chain.resealed_old_seal, chain.resealed_new_seal = before, new_before
     return list(sealed)
 
 
@@ -117,6 +116,3 @@ def _finish(chain: AuditChain, over_faults: bool) -> None:
     else:  # the end stays as it is, and goes on being missed
         audit.event(Event.AUDIT_RESEALED, fault="the last events were removed")
     chain.resealed_number = chain.resealed_old_seal = chain.resealed_new_seal = None
-
-
-__all__ = ["HALF_RESEALED", "ChainBroken", "Step", "is_due", "step"]

@@ -6,22 +6,24 @@ second, on a connection of its own, so that no request waits for it.
 """
 
 import atexit
+import json
 import logging
 import os
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
+from uuid import uuid4
 from weakref import WeakSet
 
 from flask import Flask, g, has_app_context
-from sqlalchemy import URL, Connection, event
+from sqlalchemy import URL, Connection, Uuid, column, event, insert, table
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
 from sso import audit, database
-from sso.extensions import db
+from sso.extensions import UtcDateTime, db
 
 logger = logging.getLogger("sso.audit")
 
@@ -32,12 +34,32 @@ PAUSE_AFTER_FAULT = 5.0
 _NOTED = "sso_audit"  # the events of an application context, in its `g`
 
 
-def _add(connection: Connection, events: Sequence[audit.Record]) -> None:
-    # Loaded with the first event: a command that only reads has none, and this table is the one
-    # for which SQLAlchemy loads its whole dialect of PostgreSQL.
-    from sso.audit import rows
+# Not the model's: for that SQLAlchemy loads its whole dialect of PostgreSQL, and so every command
+# would wait for it.
+_EVENTS = table(
+    "audit_events",
+    column("id", Uuid),
+    column("at", UtcDateTime),
+    *(column(name) for name in ("name", "user_id", "client_id", "address", "browser", "fields")),
+)
 
-    rows.add(connection, events)
+
+def add(connection: Connection, events: Iterable[audit.Record]) -> None:
+    """Write events on a connection of the caller's, by one statement."""
+    connection.execute(insert(_EVENTS), [_values(event) for event in events])
+
+
+def _values(event: audit.Record) -> dict[str, Any]:
+    return {
+        "id": uuid4(),
+        "at": event.at,
+        "name": str(event.name),
+        "user_id": event.user[:36] if event.user else None,
+        "client_id": event.client[:48] if event.client else None,
+        "address": event.address or None,
+        "browser": event.browser or None,
+        "fields": json.dumps(event.fields, sort_keys=True),
+    }
 
 
 class Buffer:
@@ -68,7 +90,7 @@ class Buffer:
             while batch := self._take():
                 try:
                     with self._engine.begin() as connection:
-                        _add(connection, batch)
+                        add(connection, batch)
                 except SQLAlchemyError as error:
                     self._give_back(batch)
                     logger.error(
@@ -135,7 +157,7 @@ def _is_ours(session: Session) -> bool:
 def write(connection: Connection) -> None:
     """Write what waits on the connection of a transaction that is about to be committed."""
     if pending := g.get(_NOTED):
-        _add(connection, pending)
+        add(connection, pending)
 
 
 def written() -> None:
