@@ -1,0 +1,310 @@
+"""Every public function of the services: the events it writes, the mails it queues, no commit."""
+
+import inspect
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+import pytest
+from flask import Flask
+from sqlalchemy import event as on
+from sqlalchemy import select
+
+import sso.services
+from sso import audit, clock
+from sso.extensions import db
+from sso.mfa import passkeys, proof, recovery, totp
+from sso.models import AuditEvent, BrowserSession, Client, Grant, Mail, Passkey, User
+from sso.services import (
+    accounts,
+    authentication,
+    clients,
+    consents,
+    credentials,
+    emailed_code,
+    groups,
+    mail_links,
+    notifications,
+    revocation,
+    second_factors,
+    signing_keys,
+)
+from sso.services.authentication import Browser
+from sso.store import factors, users
+from sso.store import signing_keys as stored_keys
+from sso.store.sessions import CurrentSession
+from tests.conftest import SECRET_KEY
+from tests.factories import PASSWORD, make_client, make_user
+from tests.second_factors import code_of
+
+OLGA = audit.Actor("olga")
+NEW = "another long password"
+HERE = Browser("192.0.2.1", "Firefox", is_known=False)
+METADATA = {"client_name": "Wiki", "redirect_uris": ["https://wiki.example/cb"]}
+
+
+class World:
+    """One person with two sessions, one of them with a grant of one client."""
+
+    def __init__(self, user: User, client: Client) -> None:
+        self.user, self.client, self.client_id = user, client, client.client_id
+        self.session, self.other = self._session(), self._session()
+        self.current = CurrentSession(self.session, user)
+        grant = Grant(client_id=client.client_id, user_id=user.id, session_id=self.session.id)
+        grant.scope, grant.sid = "openid", str(self.session.id)
+        grant.auth_time = self.session.auth_time
+        grant.amr, grant.acr = proof.PASSWORD
+        db.session.add(grant)
+        db.session.flush()
+
+    def _session(self) -> BrowserSession:
+        now = clock.now()
+        session = BrowserSession(user_id=self.user.id, digest=str(uuid4()), created_at=now)
+        session.auth_time = session.last_seen_at = now - timedelta(minutes=2)
+        session.ends_at = session.expires_at = now + timedelta(hours=1)
+        session.amr, session.acr = proof.PASSWORD
+        session.address, session.browser = "192.0.2.1", "Firefox"
+        session.remembered = False
+        db.session.add(session)
+        db.session.flush()
+        return session
+
+    def link(self, purpose: str) -> str:
+        """The secret of a link for this purpose."""
+        return mail_links.make(purpose, self.user.email, self.user)[1].partition("token=")[2]
+
+    def token(self, purpose: str) -> Any:
+        return mail_links.make(purpose, self.user.email, self.user)
+
+    def key(self, state: str) -> str:
+        return next(key.kid for key in stored_keys.every() if key.state == state)
+
+    def with_totp(self) -> str:
+        secret = totp.new_secret()
+        assert totp.enrol(self.user.id, secret, code_of(secret))
+        return secret
+
+    def with_passkey(self) -> str:
+        passkey = Passkey(user_id=self.user.id, credential_id=b"1", public_key=b"2", name="Key")
+        passkey.sign_count, passkey.is_synced = 0, False
+        db.session.add(passkey)
+        db.session.flush()
+        return str(passkey.id)
+
+    def factors(self) -> factors.Factors:
+        return factors.of_user(self.user.id)
+
+
+class Case(NamedTuple):
+    """A call, and what it writes besides `session_ended`; `before` is done first."""
+
+    function: Callable[..., Any]
+    call: Callable[[World, Any], Any]
+    events: str = ""
+    mails: str = ""
+    before: Callable[[World], Any] = lambda _: None
+
+
+def act(function: Callable[..., Any], events: str, mails: str, *given: Any, **named: Any) -> Case:
+    """A use case of the user, by one actor; names with a dot lead to the world's."""
+    return Case(function, lambda w, _: function(OLGA, *_all(w, given), **named), events, mails)
+
+
+def plain(function: Callable[..., Any], mails: str, *given: Any, **named: Any) -> Case:
+    return Case(function, lambda w, _: function(*_all(w, given), **named), "", mails)
+
+
+def _all(world: World, given: tuple[Any, ...]) -> list[Any]:
+    return [one(world) if inspect.isfunction(one) else one for one in given]
+
+
+def user(world: World) -> User:
+    return world.user
+
+
+def of(path: str) -> Callable[[World], Any]:
+    def find(world: World) -> Any:
+        found: Any = world
+        for name in path.split("."):
+            found = getattr(found, name)
+        return found
+
+    return find
+
+
+ERIN = {"email": "erin@example.com", "name": "Erin"}
+CASES = [
+    act(accounts.create, "user_created", "verify", **ERIN, password=NEW),
+    act(accounts.create, "user_created", "", **ERIN, password=NEW, email_verified=True),
+    act(accounts.create, "user_created", "invite", **ERIN, is_invited=True),
+    act(accounts.invite, "user_invited", "invite", **ERIN),
+    act(accounts.request_sign_up, "sign_up_asked", "sign_up", "erin@example.com"),
+    act(accounts.sign_up, "signed_up", "", **ERIN, password_hash="x"),
+    act(accounts.update, "user_changed", "", of("user.id"), name="Else", disabled=True),
+    act(accounts.update, "user_changed", "email_changed verify", of("user.id"), email="e@x.org"),
+    act(accounts.update, "", "", of("user.id"), name="Dana Demo"),
+    act(accounts.disable, "user_disabled", "", user),
+    act(accounts.enable, "user_enabled", "", user),
+    act(accounts.delete, "user_deleted", "", user),
+    plain(accounts.described, "", user),
+    act(credentials.request_password_reset, "reset_asked", "reset", "dana@example.com"),
+    act(credentials.set_password, "password_set", "password_changed", user, NEW),
+    act(credentials.change_password, "password_changed", "password_changed",
+        user, "x", of("session.id")),
+    act(credentials.reset_password, "password_reset", "password_changed", user, "x", "reset"),
+    act(credentials.reset_password, "invitation_accepted", "password_changed", user, "x", "invite"),
+    act(credentials.request_email_change, "email_change_asked", "change_email email_change_asked",
+        user, "e@x.org"),
+    act(credentials.change_email, "email_changed", "email_changed", user, "e@x.org"),
+    act(credentials.request_verification, "verification_asked", "verify", user),
+    act(credentials.verify_email, "email_verified", "", user),
+    act(credentials.reset_factors, "factors_reset", "", user),
+    act(credentials.reset_factors, "factors_reset", "factor_removed", user)._replace(
+        before=World.with_totp),
+    act(credentials.make_enrolment_link, "enrolment_link_made", "", user, timedelta(hours=1)),
+    act(clients.register, "client_created", "", METADATA),
+    act(clients.change, "client_changed", "", of("client_id"), {"groups": ["x"]}, disabled=True),
+    act(clients.change, "", "", of("client_id"), {"client_name": "Books"}),
+    act(clients.rotate_secret, "client_secret_rotated", "", of("client_id")),
+    act(clients.disable, "client_disabled", "", of("client_id")),
+    act(clients.enable, "client_enabled", "", of("client_id")),
+    act(clients.delete, "client_deleted", "", of("client_id")),
+    plain(clients.described, "", of("client")),
+    act(consents.remember, "consent_given", "", of("user.id"), of("client_id"), ["openid"], []),
+    act(consents.deny, "consent_denied", "", of("user.id"), of("client_id")),
+    act(consents.withdraw, "consent_withdrawn", "", of("user.id"), of("client_id")),
+    plain(groups.end_lost_access, "", lambda w: [w.user], lambda w: [w.client]),
+    plain(revocation.session, "", of("session"), "test"),
+    plain(revocation.sessions_of_user, "", of("user.id"), "test"),
+    plain(revocation.surplus_of_user, "", of("user.id")),
+    plain(revocation.everything_of_user, "", of("user.id"), "test"),
+    plain(revocation.grants_of_user_and_client, "", of("user.id"), of("client_id"), "test"),
+    # One event for each key.
+    act(signing_keys.rotate, "key_rotated key_rotated key_rotated", "", SECRET_KEY, force=True),
+    act(signing_keys.retire, "key_retired", "", lambda w: w.key("next"), SECRET_KEY),
+    plain(signing_keys.ensure, "", SECRET_KEY),
+    plain(signing_keys.require_any_open, "", SECRET_KEY),
+    act(emailed_code.request, "enrolment_code_asked", "enrolment_code", user, of("session")),
+    act(emailed_code.allow_enrolment, "enrolment_allowed", "", user, of("session"), "email"),
+    act(emailed_code.accept, "enrolment_code_failed", "", user, of("session.id"), "12345678"),
+    plain(emailed_code.make, "", user, of("session.id")),
+    plain(emailed_code.bond, "", user, of("session.id")),
+    plain(mail_links.make, "", "verify", "dana@example.com", user),
+    plain(mail_links.lifetime, "", "invite"),
+    plain(mail_links.find, "", lambda w: w.link("reset"), "reset"),
+    Case(mail_links.use, lambda w, _: mail_links.use(w.token("reset")[0], w.user)),
+    plain(mail_links.redeem, "", lambda w: w.link("reset"), "reset"),
+    plain(mail_links.end_before_factors, "", user),
+    plain(mail_links.bond, "", user),
+    act(authentication.verify_password, "sign_in_failed", "", user, "wrong", None),
+    act(authentication.verify_password, "", "", user, PASSWORD, None),
+    plain(authentication.lock_verified, "", user, PASSWORD, None),
+    act(authentication.accept_password, "password_accepted", "second_step_missing",
+        user, HERE, None),
+    act(authentication.fail_second_factor, "second_factor_failed", "second_step_missing",
+        user, "totp", HERE, None),
+    act(authentication.begin, "signed_in", "new_browser", user, HERE, proof.PASSWORD, False, None),
+    act(authentication.begin, "signed_in", "",
+        user, HERE._replace(is_known=True), proof.PASSWORD, False, of("current")),
+    act(authentication.step_up, "stepped_up", "", of("current"), proof.OTP),
+    plain(authentication.renew, "", of("current")),
+    plain(authentication.end_others, "", of("current"), "test"),
+    plain(authentication.prolong, "", of("session.id"), of("session.last_seen_at"),
+          of("session.ends_at")),
+    Case(second_factors.show,
+         lambda w, code: second_factors.show(OLGA, w.user, "", code, "", ""),
+         "recovery_code_used", "recovery_code_used", lambda w: _codes(w)[0]),
+    # The first factor brings recovery codes, which have an event of their own.
+    Case(second_factors.add_totp, lambda w, secret: second_factors.add_totp(
+            OLGA, w.current, w.factors(), secret, code_of(secret)),
+         "factor_added recovery_codes_made", "factor_added", lambda _: totp.new_secret()),
+    act(second_factors.add_passkey, "factor_added", "factor_added",
+        of("current"), lambda w: w.with_totp() and w.factors(), "Key", "{}", "x"),
+    Case(second_factors.remove_passkey, lambda w, passkey: second_factors.remove_passkey(
+            OLGA, w.user, w.factors(), passkey),
+         "factor_removed", "factor_removed", World.with_passkey),
+    Case(second_factors.remove_totp,
+         lambda w, _: second_factors.remove_totp(OLGA, w.user, w.factors()),
+         "factor_removed", "factor_removed", World.with_totp),
+    Case(second_factors.renew_recovery_codes,
+         lambda w, _: second_factors.renew_recovery_codes(OLGA, w.user, w.factors()),
+         "recovery_codes_made", "recovery_codes_made", World.with_totp),
+    plain(notifications.verify, "verify", user),
+    plain(notifications.invited, "invite", user),
+    plain(notifications.reset_asked, "reset", "dana@example.com"),
+    plain(notifications.sign_up_asked, "sign_up", "erin@example.com"),
+    plain(notifications.email_change_asked, "change_email email_change_asked", user, "e@x.org"),
+    plain(notifications.email_changed, "email_changed", user, "old@x.org"),
+    plain(notifications.password_changed, "password_changed", user),
+    plain(notifications.new_browser, "new_browser", user, of("session")),
+    plain(notifications.factor_added, "factor_added", user, "Key"),
+    plain(notifications.factor_removed, "factor_removed", user, "Key"),
+    plain(notifications.recovery_codes_made, "recovery_codes_made", user),
+    plain(notifications.recovery_code_used, "recovery_code_used", user, 3),
+    plain(notifications.second_step_missing, "second_step_missing",
+          user, "Firefox", "192.0.2.1", timedelta(0), None),
+    plain(notifications.enrolment_code_asked, "enrolment_code", user, of("session.id"), "x"),
+]  # fmt: skip
+# No use cases: the transaction of a request, and pure checks and comparisons.
+APART = {"transaction", "checks", "changes"}
+
+
+def _codes(world: World) -> list[str]:
+    return recovery.renew(world.user.id)
+
+
+@pytest.fixture
+def world(app: Flask, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    client_id = make_client(app).client_id
+    user_id = make_user(app).id
+    made = SimpleNamespace(name="Key", is_synced=False)
+    monkeypatch.setattr(passkeys, "enrol", lambda *_: made)
+    with app.app_context():
+        found, client = users.find(user_id), db.session.get(Client, client_id)
+        assert found is not None
+        assert client is not None
+        with audit.dry_run():
+            yield World(found, client)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.function.__qualname__)
+def test_what_it_writes(world: World, case: Case) -> None:
+    commits: list[Any] = []
+    prepared = case.before(world)
+    db.session.commit()
+    old = {mail.id for mail in db.session.scalars(select(Mail))}
+    commit = commits.append
+    on.listen(db.session(), "before_commit", commit)
+    recording = audit._dry_run.set(False)
+    try:
+        case.call(world, prepared)
+    finally:
+        audit._dry_run.reset(recording)
+        on.remove(db.session(), "before_commit", commit)
+    assert commits == []
+    db.session.commit()
+    rows = db.session.scalars(select(AuditEvent).order_by(AuditEvent.at)).all()
+    assert sorted(row.name for row in rows if row.name != "session_ended") == case.events.split()
+    if case.events:
+        assert all('"operator": "olga"' in row.fields for row in rows)
+    mails = [mail.kind for mail in db.session.scalars(select(Mail)) if mail.id not in old]
+    assert sorted(mails) == case.mails.split()
+
+
+def test_no_function_is_left_out() -> None:
+    path = Path(sso.services.__file__).parent
+    names = {module.name for module in iter_modules([str(path)])} - APART
+    public = {
+        function
+        for name in names
+        for label, function in vars(import_module(f"sso.services.{name}")).items()
+        if inspect.isfunction(function)
+        and not label.startswith("_")
+        and function.__module__ == f"sso.services.{name}"
+    }
+    assert public == {case.function for case in CASES}
