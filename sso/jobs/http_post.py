@@ -1,4 +1,4 @@
-"""One POST to an address that somebody registered: bounded in time and size, followed nowhere."""
+"""One POST to a URL that a client registered: bounded in time and size, without redirects."""
 
 import socket
 import ssl
@@ -12,12 +12,12 @@ CONNECT_SECONDS = 3.0
 SECONDS = 8.0  # for the whole, however slowly the answer trickles
 
 
-class PostFault(Exception):
-    """The address did not take it; `str()` is a short reason for the log."""
+class PostError(Exception):
+    """It was not accepted; `str()` is a short reason for the log."""
 
 
 def post_form(url: str, fields: dict[str, str], seconds: float = SECONDS) -> None:
-    """Post a form. Raises `PostFault` unless the answer is 200 or 204.
+    """Post a form. Raises `PostError` unless the answer is 200 or 204.
 
     Redirects are not followed and the body of the answer is not read. Link-local addresses, where
     clouds keep their credentials, are refused after connecting: no name can be rebound in between.
@@ -51,25 +51,25 @@ def post_form(url: str, fields: dict[str, str], seconds: float = SECONDS) -> Non
         )
         status = connection.getresponse().status
     except (OSError, HTTPException, ValueError) as error:
-        raise PostFault(f"{type(error).__name__}: {error}"[:200]) from None
+        raise PostError(f"{type(error).__name__}: {error}"[:200]) from None
     finally:
         deadline.cancel()
         connection.close()
     if late.is_set():  # headers that break off count as complete to http.client
-        raise PostFault(f"it took longer than {seconds:g} s")
+        raise PostError(f"it took longer than {seconds:g} s")
     if status not in (200, 204):
-        raise PostFault(f"it answered {status}")
+        raise PostError(f"it answered {status}")
 
 
 def _check_peer(sock: socket.socket) -> None:
     peer = ip_address(str(sock.getpeername()[0]).partition("%")[0])
     peer = getattr(peer, "ipv4_mapped", None) or peer
     if peer.is_link_local or peer.is_multicast or peer.is_unspecified:
-        raise PostFault("its name leads to a link-local address")
+        raise PostError("its name leads to a link-local address")
 
 
 def _break(connection: HTTPConnection, late: Event) -> None:
-    """End a call that takes too long: anyone who waits on the socket is woken."""
+    """End a call that takes too long: it wakes whatever waits on the socket."""
     late.set()
     if connection.sock is not None:
         with suppress(OSError):

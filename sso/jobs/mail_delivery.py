@@ -5,7 +5,7 @@ import smtplib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from sso import audit, clock, context
 from sso.audit.events import Event
@@ -22,27 +22,24 @@ AT_ONCE = 16
 LONGEST = 30  # seconds for one run; what is not tried by then is left to the next
 # A worker that dies leaves its mails to others after this time.
 LEASE = timedelta(seconds=3 * LONGEST)
-FIRST_PAUSE = timedelta(seconds=10)
-LONGEST_PAUSE = timedelta(minutes=30)
-GIVE_UP_AFTER = timedelta(days=1)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How an attempt ended. Without a fault it was sent, or nobody was to be told."""
+    """How an attempt ended. Without an error it was sent, or there is nobody to send it to."""
 
     sent: bool = False
-    fault: str | None = None
-    final: bool = False  # trying again would change nothing
+    error: str | None = None
+    is_final: bool = False  # trying again would change nothing
     tried: bool = True
 
 
-_NOBODY = Outcome(final=True)
+_NOBODY = Outcome(is_final=True)
 _NOT_TRIED = Outcome(tried=False)
 
 
 def deliver_due() -> int:
-    """Send what is due, through one connection. Commits. Tells how many attempts there were."""
+    """Send what is due, through one connection. Commits. Returns how many attempts there were."""
     claimed = mails.outbox.claim(AT_ONCE, until=clock.now() + LEASE)
     if not claimed:
         db.session.rollback()
@@ -53,24 +50,18 @@ def deliver_due() -> int:
     outcomes = iter(_send(ready))
     for mail, one in zip(claimed, written, strict=True):
         if isinstance(one, Written):
-            _settle(mail, next(outcomes), one)
+            _note(mail, next(outcomes), one)
         else:
-            _settle(mail, one, None)
+            _note(mail, one, None)
     db.session.commit()
     return len(claimed)
-
-
-def next_attempt(created_at: datetime, attempts: int, now: datetime) -> datetime | None:
-    """When to try again after so many attempts: pauses double; a day after the first, never."""
-    pause = min(FIRST_PAUSE * 2 ** min(attempts - 1, 20), LONGEST_PAUSE)
-    return now + pause if now + pause <= created_at + GIVE_UP_AFTER else None
 
 
 def _write(mail: Mail) -> Written | Outcome:
     try:
         return write(mail) or _NOBODY
     except CannotBeWritten as error:
-        return Outcome(fault=f"it cannot be written: {error}", final=True)
+        return Outcome(error=f"it cannot be written: {error}", is_final=True)
 
 
 def _send(ready: Sequence[Written]) -> list[Outcome]:
@@ -95,7 +86,7 @@ def _send_by_smtp(ready: Sequence[Written], server: smtp.MailServer) -> list[Out
     except (OSError, smtplib.SMTPException) as error:
         # A mail that breaks the connection may not hold up the others for long.
         missing = len(ready) - len(outcomes)  # 0: the server only did not say good-bye
-        outcomes += [Outcome(fault=_words(error))] * min(missing, 1 if reached else missing)
+        outcomes += [Outcome(error=_words(error))] * min(missing, 1 if reached else missing)
     return outcomes + [_NOT_TRIED] * (len(ready) - len(outcomes))
 
 
@@ -107,40 +98,38 @@ def _send_one(connection: smtplib.SMTP, one: Written) -> Outcome:
         connection.send_message(one.message, to_addrs=[recipient])
     except smtplib.SMTPRecipientsRefused as error:
         code = next(iter(error.recipients.values()))[0]
-        return Outcome(fault=f"recipient refused: {code}", final=500 <= code < 600)
+        return Outcome(error=f"recipient refused: {code}", is_final=500 <= code < 600)
     except smtplib.SMTPDataError as error:
-        return Outcome(fault=_words(error), final=500 <= error.smtp_code < 600)
+        return Outcome(error=_words(error), is_final=500 <= error.smtp_code < 600)
     except (smtplib.SMTPNotSupportedError, ValueError) as error:
-        return Outcome(fault=_words(error), final=True)
+        return Outcome(error=_words(error), is_final=True)
     except smtplib.SMTPServerDisconnected:
         raise
     except smtplib.SMTPException as error:
-        return Outcome(fault=_words(error))
+        return Outcome(error=_words(error))
     return Outcome(sent=True)
 
 
 def _words(error: Exception) -> str:
-    """The kind of fault and the server's code; its words may hold anything."""
+    """The kind of error and the server's code; its text may hold anything."""
     code = getattr(error, "smtp_code", None)
     return f"{type(error).__name__} {code}" if code else type(error).__name__
 
 
-def _settle(mail: Mail, outcome: Outcome, written: Written | None) -> None:
+def _note(mail: Mail, outcome: Outcome, written: Written | None) -> None:
     if not outcome.sent and written and written.token_id:
         mail_tokens.remove(written.token_id)  # the next attempt has one of its own
-    if not outcome.tried:
-        mails.outbox.put_back(mail.id)
-        return
-    done = outcome.sent or outcome.final
-    again_at = None if done else next_attempt(mail.created_at, mail.attempts, clock.now())
-    mails.outbox.settle(mail.id, delivered=outcome.sent, again_at=again_at, fault=outcome.fault)
+    outbox = mails.outbox
     known = {"mail": mail.id, "kind": mail.kind, "user": mail.user_id, "attempts": mail.attempts}
-    if outcome.sent:
+    if not outcome.tried:
+        outbox.put_back(mail.id)
+    elif outcome.sent:
+        outbox.mark_sent(mail.id)
         audit.event(Event.MAIL_SENT, **known)
-    elif outcome.fault and again_at is None:
-        audit.event(Event.MAIL_GIVEN_UP, fault=outcome.fault, **known)
-    elif outcome.fault and again_at:
+    elif again_at := outbox.mark_failed(mail, outcome.error, outcome.is_final):
         logger.warning(
             "mail %s (%s): %s; attempt %d, again at %s",
-            mail.id, mail.kind, outcome.fault, mail.attempts, again_at.isoformat(" ", "seconds"),
+            mail.id, mail.kind, outcome.error, mail.attempts, again_at.isoformat(" ", "seconds"),
         )  # fmt: skip
+    elif outcome.error:
+        audit.event(Event.MAIL_GIVEN_UP, fault=outcome.error, **known)

@@ -1,4 +1,4 @@
-"""What mails say: a subject, paragraphs, and the words on the link, by kind."""
+"""What mails say, by kind."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ class Text:
 
     subject: str
     paragraphs: tuple[str, ...]
-    action: str | None = None
+    action: str | None = N_("Set a new password")  # on the link
 
 
 _HOUR = N_("The link works once, and for an hour.")
@@ -50,7 +50,6 @@ TEXTS = {
             _HOUR,
             _IGNORE,
         ),
-        N_("Set a new password"),
     ),
     "invite": Text(
         N_("You are invited to {host}"),
@@ -83,7 +82,6 @@ TEXTS = {
         N_("Your email address is about to be changed"),
         (N_("The address of your account at {host} is about to be changed to {new_address}."),
          _NOT_YOU),
-        N_("Set a new password"),
     ),
     "email_changed": Text(
         N_("Your email address was changed"),
@@ -91,11 +89,11 @@ TEXTS = {
             N_("The address of your account at {host} is {new_address} from now on."),
             N_("If this was not you, tell your administrator at once."),
         ),
+        action=None,
     ),
     "password_changed": Text(
         N_("Your password was changed"),
         (N_("The password of your account at {host} was changed."), _NOT_YOU),
-        N_("Set a new password"),
     ),
     "new_browser": Text(
         N_("New sign-in to your account"),
@@ -107,17 +105,14 @@ TEXTS = {
             N_("If this was you, there is nothing to do."),
             _NOT_YOU,
         ),
-        N_("Set a new password"),
     ),
     "factor_added": Text(
         N_("A second factor was added to your account"),
         (N_("A second factor was added to your account at {host}: {factor}."), _NOT_YOUR_FACTOR),
-        N_("Set a new password"),
     ),
     "factor_removed": Text(
         N_("A second factor was removed from your account"),
         (N_("A second factor was removed from your account at {host}: {factor}."), _NOT_YOU),
-        N_("Set a new password"),
     ),
     "recovery_code_used": Text(
         N_("A recovery code was used"),
@@ -126,7 +121,6 @@ TEXTS = {
             N_("If this was you, there is nothing to do."),
             _NOT_YOUR_FACTOR,
         ),
-        N_("Set a new password"),
     ),
     "recovery_codes_made": Text(
         N_("New recovery codes were made"),
@@ -135,7 +129,6 @@ TEXTS = {
                "any more."),
             _NOT_YOUR_FACTOR,
         ),
-        N_("Set a new password"),
     ),
     "second_step_missing": Text(
         N_("Somebody entered your password, and did not finish signing in"),
@@ -149,7 +142,6 @@ TEXTS = {
             N_("If this was not you, somebody else has your password. Set a new one at once with "
                "the link below."),
         ),
-        N_("Set a new password"),
     ),
     "enrolment_code": Text(
         N_("Your confirmation code for {host}"),
@@ -162,6 +154,5 @@ TEXTS = {
             N_("If this was not you, somebody else has your password. Set a new one at once with "
                "the link below."),
         ),
-        N_("Set a new password"),
     ),
 }  # fmt: skip

@@ -1,7 +1,7 @@
 """What ends what: one function a cause. Nothing here commits; the cause's transaction does.
 
 The table in the README is this file in words; tests/endpoints/test_what_ends_what.py
-proves it. The order in each function: logout tokens are owed while the grants can still be found.
+proves it. The order in each function: logout tokens are queued while the grants can still be found.
 """
 
 from uuid import UUID
@@ -43,7 +43,7 @@ def _sessions(user_id: UUID, reason: str, *conditions: ColumnElement[bool]) -> i
     ended = sessions.end(*conditions)
     for start in range(0, len(ended), _AT_ONCE):
         some = ended[start : start + _AT_ONCE]
-        logout_deliveries.owe(Grant.session_id.in_(some))
+        logout_deliveries.enqueue(Grant.session_id.in_(some))
         grants.end_of_sessions(some, reason)
     for sid in ended:
         audit.event(Event.SESSION_ENDED, user=user_id, sid=sid, reason=reason)
@@ -54,16 +54,16 @@ def everything_of_user(user_id: UUID, reason: str, but: UUID | None = None) -> N
     """All sign-ins and all grants of a user, but for those of one session."""
     sessions_of_user(user_id, reason, but)
     if but is None:
-        logout_deliveries.owe(Grant.user_id == user_id, Grant.ended_at.is_(None))
+        logout_deliveries.enqueue(Grant.user_id == user_id, Grant.ended_at.is_(None))
         grants.end_of_user(user_id, reason)
     else:
         other = or_(Grant.session_id.is_(None), Grant.session_id != but)
-        logout_deliveries.owe(Grant.user_id == user_id, Grant.ended_at.is_(None), other)
+        logout_deliveries.enqueue(Grant.user_id == user_id, Grant.ended_at.is_(None), other)
         grants.end_of_user_but_session(user_id, but, reason)
 
 
 def grants_of_user_and_client(user_id: UUID, client_id: str, reason: str) -> None:
     """Every grant that a user has given one client."""
     meant = (Grant.user_id == user_id, Grant.client_id == client_id)
-    logout_deliveries.owe(*meant, Grant.ended_at.is_(None))
+    logout_deliveries.enqueue(*meant, Grant.ended_at.is_(None))
     grants.end_of_user_and_client(user_id, client_id, reason)

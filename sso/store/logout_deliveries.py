@@ -1,5 +1,7 @@
 """Statements about logout deliveries."""
 
+from datetime import timedelta
+
 from sqlalchemy import ColumnElement, exists, select
 from sqlalchemy.orm import joinedload
 
@@ -8,14 +10,13 @@ from sso.extensions import db
 from sso.models import Client, Grant, LogoutDelivery
 from sso.store.outbox import Outbox
 
-outbox = Outbox(LogoutDelivery, joinedload(LogoutDelivery.client))
+outbox = Outbox(LogoutDelivery, timedelta(seconds=2), joinedload(LogoutDelivery.client))
 
 
-def owe(*grants: ColumnElement[bool]) -> None:
-    """Note a logout token for every client and session among the grants that are meant.
+def enqueue(*grants: ColumnElement[bool]) -> None:
+    """Queue a logout token for every client and session among these grants.
 
-    Clients without a back-channel address, and disabled ones, get none; nor is one owed twice
-    while it waits.
+    Clients without a back-channel URI, and disabled ones, get none; nor is one queued twice.
     """
     waiting = exists().where(
         LogoutDelivery.client_id == Grant.client_id,
@@ -44,5 +45,5 @@ def owe(*grants: ColumnElement[bool]) -> None:
 
 
 def waiting_for(client_id: str) -> int:
-    """How many the client is still owed."""
+    """How many are queued for the client."""
     return outbox.waiting(LogoutDelivery.client_id == client_id)[0]

@@ -10,19 +10,19 @@ from sso.extensions import db
 from sso.models import Mail
 from sso.store.outbox import Outbox
 
-outbox = Outbox(Mail)
+outbox = Outbox(Mail, timedelta(seconds=10))
 
 MOST_AN_HOUR = 5  # of one kind, to one address
 
 
 def is_waiting(mail_id: UUID, user_id: UUID) -> bool:
-    """Whether a mail is owed to a user and no worker has begun with it."""
+    """Whether a mail to a user is queued and no worker has begun with it."""
     waits = select(Mail.id).where(Mail.id == mail_id, Mail.user_id == user_id, Mail.attempts == 0)
     return db.session.scalar(waits) is not None
 
 
 def withdraw(mail_id: UUID, user_id: UUID) -> None:
-    """Owe a user a mail no more, unless a worker has begun with it."""
+    """Take a queued mail back, unless a worker has begun with it."""
     db.session.execute(
         delete(Mail)
         .where(Mail.id == mail_id, Mail.user_id == user_id, Mail.attempts == 0)
@@ -31,7 +31,7 @@ def withdraw(mail_id: UUID, user_id: UUID) -> None:
 
 
 def add(mail: Mail) -> bool:
-    """Owe a mail, unless the address was owed enough of its kind within the hour."""
+    """Queue a mail, unless there were too many of its kind to this address within the hour."""
     # A new user is invited once, and `flask apply` may invite more than there can be locks.
     if db.engine.dialect.name == "postgresql" and mail.kind != "invite":
         # Others of this kind to this address wait until our transaction ends, and then see it.

@@ -1,8 +1,8 @@
-"""Statements that the outboxes share; who tries an entry is decided here, by one statement."""
+"""Statements of the outboxes; one of them decides which worker tries an entry."""
 
 from collections.abc import Sequence
-from datetime import datetime
-from typing import Generic, TypeVar
+from datetime import datetime, timedelta
+from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 from sqlalchemy import ColumnElement, func, select, update
@@ -12,14 +12,18 @@ from sso import clock
 from sso.extensions import db
 from sso.models.outbox import OutboxEntry
 
+LONGEST_PAUSE = timedelta(minutes=30)
+GIVE_UP_AFTER = timedelta(days=1)
 Entry = TypeVar("Entry", bound=OutboxEntry)
 
 
 class Outbox(Generic[Entry]):
     """The table of one kind of entry. `options`: what is loaded with a claimed one."""
 
-    def __init__(self, model: type[Entry], *options: ExecutableOption) -> None:
-        self.model, self.options = model, options
+    def __init__(
+        self, model: type[Entry], first_pause: timedelta, *options: ExecutableOption
+    ) -> None:
+        self.model, self.first_pause, self.options = model, first_pause, options
 
     def claim(self, limit: int, until: datetime) -> Sequence[Entry]:
         """Take entries that are due; until that moment no other worker takes them."""
@@ -46,27 +50,35 @@ class Outbox(Generic[Entry]):
             .execution_options(populate_existing=True)
         ).all()
 
-    def settle(
-        self, entry_id: UUID, *, delivered: bool, again_at: datetime | None, fault: str | None
-    ) -> None:
-        """Note how an attempt ended; without `again_at` there is none after it."""
-        db.session.execute(
-            update(self.model)
-            .where(self.model.id == entry_id)
-            .values(
-                delivered_at=clock.now() if delivered else None,
-                next_attempt_at=again_at,
-                last_fault=fault,
-            )
-            .execution_options(synchronize_session=False)
-        )
+    def next_attempt(self, created_at: datetime, attempts: int, now: datetime) -> datetime | None:
+        """When to try again after so many attempts: pauses double; a day after the first, never."""
+        pause = min(self.first_pause * 2 ** min(attempts - 1, 20), LONGEST_PAUSE)
+        return now + pause if now + pause <= created_at + GIVE_UP_AFTER else None
+
+    def mark_sent(self, entry_id: UUID) -> None:
+        """Note that an entry was delivered."""
+        now = clock.now()
+        self._update(entry_id, delivered_at=now, next_attempt_at=None, last_fault=None)
+
+    def mark_failed(
+        self, entry: Entry, error: str | None, is_final: bool = False
+    ) -> datetime | None:
+        """Note that an attempt failed; returns when to try again, or `None` if it is given up."""
+        again_at = None
+        if not is_final:
+            again_at = self.next_attempt(entry.created_at, entry.attempts, clock.now())
+        self._update(entry.id, delivered_at=None, next_attempt_at=again_at, last_fault=error)
+        return again_at
 
     def put_back(self, entry_id: UUID) -> None:
         """What was claimed and not tried: due at once, and it counts as no attempt."""
+        self._update(entry_id, next_attempt_at=clock.now(), attempts=self.model.attempts - 1)
+
+    def _update(self, entry_id: UUID, **values: Any) -> None:
         db.session.execute(
             update(self.model)
             .where(self.model.id == entry_id)
-            .values(next_attempt_at=clock.now(), attempts=self.model.attempts - 1)
+            .values(**values)
             .execution_options(synchronize_session=False)
         )
 

@@ -17,6 +17,7 @@ from sso.audit.events import Event
 from sso.extensions import db
 from sso.jobs import http_post, logout_delivery
 from sso.models import LogoutDelivery, User
+from sso.store import logout_deliveries
 from tests.actors import BASE, ISSUER, ORIGIN, Browser, claims_of, header_of
 from tests.conftest import Clock
 from tests.factories import make_client
@@ -156,11 +157,11 @@ def test_it_is_given_up_after_a_day(
 
 def test_pauses_grow(clock: Clock) -> None:
     begun = clock.now()
-    pauses = [logout_delivery.next_attempt(begun, n, begun) for n in range(1, 15)]
+    pauses = [logout_deliveries.outbox.next_attempt(begun, n, begun) for n in range(1, 15)]
     assert all(pauses)
     assert pauses == sorted(pause for pause in pauses if pause is not None)
     assert pauses[0] == begun + timedelta(seconds=2)
-    assert logout_delivery.next_attempt(begun, 3, begun + timedelta(days=1)) is None
+    assert logout_deliveries.outbox.next_attempt(begun, 3, begun + timedelta(days=1)) is None
 
 
 @pytest.mark.parametrize("status", [302, 307, 400, 401, 500, 501])
@@ -224,7 +225,7 @@ def test_an_answer_without_end_is_cut_off() -> None:
         thread = threading.Thread(target=trickle, daemon=True)
         thread.start()
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
-        with pytest.raises(http_post.PostFault):
+        with pytest.raises(http_post.PostError):
             http_post.post_form(url, {"a": "b"}, seconds=0.5)
         stopped.set()
         thread.join(10)
@@ -242,7 +243,7 @@ def test_link_local_addresses_are_refused(peer: str, refused: bool) -> None:
 
     try:
         http_post._check_peer(Socket())  # type: ignore[arg-type]
-    except http_post.PostFault:
+    except http_post.PostError:
         assert refused
     else:
         assert not refused

@@ -37,7 +37,7 @@ def client(app: Flask) -> RelyingParty:
 
 def owe(app: Flask) -> None:
     with app.app_context():
-        logout_deliveries.owe(Grant.id.is_not(None))
+        logout_deliveries.enqueue(Grant.id.is_not(None))
         db.session.commit()
 
 
@@ -175,7 +175,7 @@ def test_what_was_not_tried_counts_as_no_attempt(app: Flask, clock: Clock) -> No
         db.session.commit()
         first, second = mails.outbox.claim(9, sso_clock.now() + timedelta(minutes=5))
         mails.outbox.put_back(first.id)
-        mails.outbox.settle(second.id, delivered=True, again_at=None, fault=None)
+        mails.outbox.mark_sent(second.id)
         db.session.commit()
         rows = {one.id: one for one in db.session.scalars(select(Mail))}
         db.session.refresh(rows[first.id])

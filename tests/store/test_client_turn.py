@@ -149,7 +149,7 @@ def test_a_deletion_waits_for_who_refers_to_the_client(
     browser = Browser(app)
     browser.sign_in("dana@example.com")
     assert browser.authorize(client).code
-    run, owe = app.test_cli_runner().invoke, logout_deliveries.owe
+    run, owe = app.test_cli_runner().invoke, logout_deliveries.enqueue
     deleting: list[Future[Result]] = []
 
     def owe_and_wait(*meant: Any) -> None:
@@ -158,7 +158,7 @@ def test_a_deletion_waits_for_who_refers_to_the_client(
             deleting.append(pool.submit(run, args=["client", "delete", client.client_id, "--yes"]))
             until_somebody_waits(app)
 
-    monkeypatch.setattr(logout_deliveries, "owe", owe_and_wait)
+    monkeypatch.setattr(logout_deliveries, "enqueue", owe_and_wait)
     with app.app_context():
         revocation.everything_of_user(user.id, "user_disabled")
         db.session.commit()
