@@ -69,7 +69,7 @@ Sink = Callable[[Record], None]
 def event(name: Event, **fields: object) -> None:
     """Log and record a security event. Pass ids and reasons; never a secret, a code or a token.
 
-    A mapping is what an operator changed, before and after, and is kept in full.
+    A mapping is what an operator changed, before and after: it is kept in full.
 
     `user` is a user's id, `client` a `client_id`. The request's address and browser, or the
     operator at the command line, are added here.

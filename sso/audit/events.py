@@ -131,5 +131,5 @@ class Event(StrEnum):
 
 
 def limited(rule: str) -> Event:
-    """The event that tells, once, that the limit of a rule is reached or a budget is used up."""
+    """The event, recorded once, that the limit of a rule or the budget of an event is used up."""
     return Event(f"{rule}_limited")

@@ -43,14 +43,14 @@ def verify(seen: tuple[int, str] | None = None) -> Verdict:
 
 
 class _Walk:
-    """Along the chain, event by event; each step tells its faults."""
+    """Goes along the chain, event by event; each step yields what is wrong."""
 
     def __init__(self, chain: AuditChain, seen: tuple[int, str] | None) -> None:
         self.chain, self.seen = chain, seen
         self.keys: Keys | None = None
         self.number, self.before = chain.anchor_number, chain.anchor_seal
         self.count = 0
-        # What was purged since somebody looked is no fault.
+        # That the noted head was purged since is not an error.
         self.has_seen = seen is None or seen[0] < chain.anchor_number or seen == (0, "")
         self.has_seen = self.has_seen or seen == (self.number, self.before)
 

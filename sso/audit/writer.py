@@ -166,7 +166,7 @@ def written() -> None:
 
 
 def undone() -> None:
-    """The transaction is rolled back: what it told did not happen."""
+    """The transaction is rolled back: what it recorded did not happen."""
     if pending := g.get(_NOTED):
         pending[:] = [one for one in pending if one.name.survives_rollback]
 

@@ -1,6 +1,6 @@
 """`flask apply`: makes clients and users as a file says, all or nothing.
 
-It is done twice: first to tell what would change, and rolled back; then for good. All clients and
+It is done twice: first to show what would change, and rolled back; then for good. All clients and
 users are locked before anything is changed, clients first, as everywhere.
 """
 
@@ -44,7 +44,7 @@ class Change:
 
     @property
     def has_new_id(self) -> bool:
-        """Whether the file gives none to somebody who is new."""
+        """Whether it is a new user whose id is not in the file."""
         return self.kind == "user" and self.action == "create" and "id" not in self.fields
 
 
@@ -64,7 +64,7 @@ def apply_command(path: Path, only_plan: bool, prune: bool, yes: bool, as_json: 
     wanted = declaration.read(path)
     with audit.dry_run():
         changes = carry_out(wanted, lock(wanted, prune))
-    db.session.rollback()  # nobody waits for a person who reads
+    db.session.rollback()  # no lock is held while a person reads
     if not as_json:
         _show(changes)
     if not only_plan:

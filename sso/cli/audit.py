@@ -81,13 +81,13 @@ def list_(
 
 
 @group.command("verify")
-@click.option("--head", metavar="NUMBER:SEAL", help="A head that an earlier run told.")
+@click.option("--head", metavar="NUMBER:SEAL", help="A head that an earlier run printed.")
 @json_option
 def verify(head: str | None, as_json: bool) -> None:
     """Seal what is new, then look for events that were changed, removed or moved.
 
-    Note the head that it tells, somewhere else than in this database, and give it the next time:
-    so even a whole chain that was cut off or made again is found.
+    Keep the head that it prints outside this database, and give it the next time: then even a
+    chain that was cut off or made again as a whole is found.
     """
     seen = _head(head) if head else None
     problem = None
@@ -99,17 +99,17 @@ def verify(head: str | None, as_json: bool) -> None:
         db.session.rollback()
         signing_keys.require_any_open(context.settings().secret_keys)
         problem = str(error)
-    told = verification.verify(seen)
-    faults = told.faults or ([problem] if problem else [])
-    mark = f"{told.head_number}:{told.head_seal}"
+    found = verification.verify(seen)
+    faults = found.faults or ([problem] if problem else [])
+    mark = f"{found.head_number}:{found.head_seal}"
     if faults:
         audit.event(Event.AUDIT_VERIFICATION_FAILED, faults=len(faults), first=faults[0])
     if as_json:
-        print_json({"events": told.events, "first": told.first, "head": mark, "faults": faults})
+        print_json({"events": found.events, "first": found.first, "head": mark, "faults": faults})
     else:
         for fault in faults:
             print_line(fault)
-        print_line(f"{told.events} events, from number {told.first} on")
+        print_line(f"{found.events} events, from number {found.first} on")
         print_line(f"head {mark}")
     if faults:
         count = len(faults)
@@ -117,7 +117,7 @@ def verify(head: str | None, as_json: bool) -> None:
 
 
 def _require_known(names: Sequence[str]) -> None:
-    """Raise `Failure` for a name that neither this program tells nor another version told."""
+    """Raise `Failure` for a name that no version of this program has used."""
     unknown = sorted(name for name in set(names) - set(Event))
     happened = rows.names() if unknown else ()
     for name in unknown:
@@ -138,7 +138,7 @@ def _user_id(who: str) -> str:
 def _head(text: str) -> tuple[int, str]:
     number, _, seal = text.partition(":")
     if not (number.isascii() and number.isdigit() and len(number) < 19):
-        raise click.UsageError("--head is NUMBER:SEAL, as an earlier run told it.")
+        raise click.UsageError("--head is NUMBER:SEAL, as an earlier run printed it.")
     return int(number), seal
 
 
@@ -174,7 +174,7 @@ def _table(events: Sequence[AuditEvent]) -> None:
 
 
 def _field(name: str, value: object) -> str:
-    """In quotes where it would not be told apart from the next one."""
+    """In quotes where it would run into the next one."""
     if not isinstance(value, str):
         return f"{name}={json.dumps(value, ensure_ascii=False)}"
     is_plain = re.fullmatch(r'[^\s"=]+', value)

@@ -133,7 +133,7 @@ def _made() -> click.Group:
 
 
 def _for_developers(command: click.Command) -> click.Command:
-    """They make migrations: anyone who runs a server has no use for them."""
+    """They make migrations: operators have no use for them."""
     hidden = copy(command)
     hidden.hidden = True
     return hidden

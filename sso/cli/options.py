@@ -96,7 +96,7 @@ def decorated(function: Function, options: Iterable[Decorator]) -> Function:
 _SHARED = (
     click.option("--name", "client_name", help="The name that people see."),
     click.option("--backchannel-logout-uri", metavar="URI",
-                 help="Where the server tells the application of a sign-out."),
+                 help="Where the server reports a sign-out to the application."),
     click.option("--auth-method", "token_endpoint_auth_method", type=click.Choice(AUTH_METHODS),
                  help="How the client shows its secret."),
     click.option("--id-token-alg", "id_token_signed_response_alg", type=click.Choice(ALGORITHMS),

@@ -81,7 +81,7 @@ def whole(user: User) -> dict[str, Any]:
 
 
 def done(user: User, as_json: bool, words: str, **what: object) -> None:
-    """Say what was done to a user who is not shown whole."""
+    """Print what was done to a user, without the rest of the user."""
     if as_json:
         print_json({"id": str(user.id), "email": user.email, **what})
     else:

@@ -31,7 +31,7 @@ def reencrypt(over_faults: bool, as_json: bool) -> None:
     """Encrypt with SSO_SECRET_KEY what SSO_SECRET_KEY_PREVIOUS encrypted, while the service runs.
 
     Signing keys, the secrets of authenticator apps, and the seals of the audit trail. It can be
-    broken off and run again; when it ends with 0 everywhere, nothing needs the previous key.
+    interrupted and run again; when it ends with 0 everywhere, nothing needs the previous key.
     """
     signing_keys.require_any_open(context.settings().secret_keys)
     report: dict[str, Count] = {
@@ -59,7 +59,7 @@ def reencrypt(over_faults: bool, as_json: bool) -> None:
 
 
 def _reseal_audit_events(over_faults: bool) -> Count:
-    """Batch after batch; what was tampered with is told before anything is changed."""
+    """Rekey in batches; tampering is reported before anything is changed."""
     try:
         is_due = rekeying.is_due()
     except ChainBroken:
@@ -74,22 +74,22 @@ def _reseal_audit_events(over_faults: bool) -> Count:
             f"the audit trail is not whole: {faults[0]}; all else is encrypted again. See: flask "
             "audit verify; then go on with --over-faults, which leaves the traces as they are"
         )
-    sealed, told = 0, _progress("audit events")
+    sealed, report = 0, _progress("audit events")
     while not (step := rekeying.step(over_faults)).is_last or step.sealed:
         sealed += step.sealed
-        told(sealed)
+        report(sealed)
         time.sleep(PAUSE)
     return Count(sealed)
 
 
 def _progress(what: str) -> Callable[[int], None]:
-    """Says on standard error how far it is, every few seconds."""
+    """Prints on standard error how far it is, every few seconds."""
     last = time.monotonic()
 
-    def tell(done: int) -> None:
+    def report(done: int) -> None:
         nonlocal last
         if time.monotonic() - last >= SAY_EVERY:
             last = time.monotonic()
             click.echo(f"{what}: {done} done", err=True)
 
-    return tell
+    return report

@@ -59,7 +59,7 @@ def _shown(value: object, secret: bool) -> object:
 
 
 def _faults() -> list[str]:
-    """Every fault that would stop the start."""
+    """All errors that would keep the server from starting."""
     # Loading makes a secret key in the instance folder when there is none: not in the real one.
     with TemporaryDirectory() as scratch:
         try:

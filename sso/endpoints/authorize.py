@@ -14,6 +14,7 @@ from flask_babel import gettext
 from werkzeug.wrappers import Response
 
 from sso import clock
+from sso.audit import own_events
 from sso.audit.events import Event
 from sso.endpoints import browser_session
 from sso.flow import decision, scopes
@@ -23,7 +24,7 @@ from sso.models import Client
 from sso.oauth import authorization_server
 from sso.oauth.authorization_code import AuthorizationCodeGrant, Overtaken
 from sso.oauth.request import ProtocolRequest
-from sso.ratelimit import own_events, refusals
+from sso.ratelimit import refusals
 from sso.services import transaction
 from sso.store import clients, factors, sessions
 from sso.store.sessions import Presence
@@ -69,7 +70,7 @@ def authorize() -> Response:
             browser_session.prolong(presence.session_id, presence.last_seen_at, presence.ends_at)
         changes.commit()
     if presence and isinstance(found, decision.Answer):
-        own_events.tell(Event.CODE_ISSUED, presence.user_id, client=validated.client.client_id)
+        own_events.record(Event.CODE_ISSUED, presence.user_id, client=validated.client.client_id)
     return response
 
 

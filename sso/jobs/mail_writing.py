@@ -1,4 +1,4 @@
-"""Writes a mail that is owed: to whom, with which link, in text and HTML."""
+"""Writes a queued mail: its recipient, its link, text and HTML."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -27,7 +27,7 @@ _WITH_SECRET = ("verify", "change_email", "reset", "invite", "sign_up")
 
 
 class CannotBeWritten(ValueError):
-    """The mail can never be sent, such as to an address that no mail server takes."""
+    """The mail can never be sent, for instance to an address that no mail server takes."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Written:
 
 
 def write(mail: Mail) -> Written | None:
-    """Write it, with a fresh link; `None` when it is owed to nobody (any more).
+    """Write it, with a fresh link; `None` when there is nobody (any more) to send it to.
 
     Adds the link's token; the caller commits. Raises `CannotBeWritten`.
     """
@@ -88,7 +88,7 @@ def _addressee(mail: Mail) -> tuple[str, User | None] | None:
     if mail.kind == "verify" and (user.email_verified or user.email != mail.address):
         return None
     if mail.kind == "invite" and (user.email != mail.address or user.password_hash is not None):
-        return None  # who has a password by now is in already
+        return None  # already accepted
     return mail.kind, user
 
 

@@ -1,4 +1,4 @@
-"""Purging: what has expired goes, in batches that nobody has to wait for."""
+"""Deletes what has expired, in batches short enough that nothing has to wait for them."""
 
 import time
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.005, 0.5
 
 
 def batches(size: int = BATCH) -> Iterator[tuple[str, int]]:
-    """Purge the whole database; tells each batch's table and deleted rows, after its commit.
+    """Purge the whole database; yields each batch's table and deleted rows, after the commit.
 
     Pauses when asked for the next batch. May be left at any point; a purge that begins again finds
     the rest.
@@ -33,7 +33,7 @@ def batches(size: int = BATCH) -> Iterator[tuple[str, int]]:
 
 
 def purge(size: int = BATCH) -> dict[str, int]:
-    """Purge the whole database at a walk; tells how many rows of each table."""
+    """Purge the whole database; returns how many rows of each table."""
     counts = dict.fromkeys((expiry.name for expiry in expired.EXPIRIES), 0)
     for name, deleted in batches(size):
         counts[name] += deleted
@@ -41,7 +41,7 @@ def purge(size: int = BATCH) -> dict[str, int]:
 
 
 class Piecewise:
-    """For a worker with other things to do: each call does a batch, and tells its deleted rows.
+    """For a worker with other things to do: each call deletes a batch, returns how many rows.
 
     0 means that there is nothing left to do for now.
     """

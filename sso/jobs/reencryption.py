@@ -1,8 +1,8 @@
-"""Brings what rests in the database from one secret key to the next.
+"""Encrypts what is in the database with another secret key.
 
 Each row is changed by a statement that requires the text that was read, so that nothing that a
-server wrote meanwhile is lost. What is encrypted with the secret key of now already is left alone:
-the work can be broken off and begun again at any time.
+server wrote meanwhile is lost. What the newest secret key encrypts already is left alone: the work
+can be interrupted and started again at any time.
 """
 
 from collections.abc import Callable
@@ -22,14 +22,14 @@ BATCH = 100
 
 
 class Count(NamedTuple):
-    """How many rows were encrypted again, and those that no secret key opens."""
+    """How many rows were encrypted again, and those that no secret key decrypts."""
 
     changed: int
     unreadable: tuple[str, ...] = ()
 
 
 def reencrypt_signing_keys() -> Count:
-    """Encrypt the private keys with the secret key of now; commits."""
+    """Encrypt the private keys with the newest secret key; commits."""
     changed, unreadable = 0, []
     for row in signing_keys.every():
         try:
@@ -44,7 +44,7 @@ def reencrypt_signing_keys() -> Count:
 
 
 def reencrypt_totp_secrets(progress: Callable[[int], None] = lambda _: None) -> Count:
-    """Encrypt the secrets of authenticator apps with the secret key of now; commits in batches."""
+    """Encrypt the secrets of authenticator apps with the newest secret key; commits in batches."""
     changed, unreadable, seen, last = 0, [], 0, None
     while rows := totp_secrets.batch(last, BATCH):
         last = rows[-1].user_id
@@ -72,7 +72,7 @@ def _done(what: str, changed: int, unreadable: list[str]) -> Count:
 
 
 def waiting() -> list[str]:
-    """What is not encrypted or sealed with the secret key of now, in words; changes nothing."""
+    """What is not encrypted or sealed with the newest secret key, in words; changes nothing."""
     newest = context.settings().secret_key
     found = []
     if not all(keys.can_open(newest, row) for row in signing_keys.every()):

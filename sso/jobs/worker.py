@@ -1,4 +1,4 @@
-"""The worker: what has to be done beside requests, each job in its own rhythm."""
+"""The worker: jobs beside requests, each at its own interval."""
 
 import logging
 from collections.abc import Callable
@@ -24,7 +24,7 @@ logger = logging.getLogger("sso.jobs")
 
 @dataclass(frozen=True)
 class Job:
-    """A job, and the seconds between two runs of it. It tells how much it did."""
+    """A job, and the seconds between two runs of it. `run` returns how much it did."""
 
     name: str
     seconds: float
@@ -68,7 +68,7 @@ JOBS = (
 
 
 def run(app: Flask, stop: Event) -> None:
-    """Do every job when its time has come, until told to stop.
+    """Do every job when its time has come, until `stop` is set.
 
     Each has a thread of its own: a mail server that hangs delays no logout token.
     """
@@ -88,7 +88,7 @@ def _keep_at(app: Flask, job: Job, stop: Event) -> None:
 
 
 def run_once(app: Flask, job: Job) -> int | None:
-    """One run; a fault is logged, and the next run tries again. `None` if it failed."""
+    """One run; an error is logged, and the next run tries again. `None` if it failed."""
     with app.app_context(), audit.acting_as(audit.SYSTEM):
         try:
             return job.run()

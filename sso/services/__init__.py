@@ -1,4 +1,5 @@
-"""What web, commands and jobs share: what ends what, which mails are owed, links in mails.
+"""Use cases: every rule that pages, commands and jobs share.
 
-No HTTP and no click. Nothing here commits, but for `transaction`, which is a request's.
+A function takes who acts, writes one audit event (besides those of what it ends), queues its
+notification, and never commits. No HTTP and no click. `transaction` is a request's.
 """

@@ -75,7 +75,7 @@ def invite(actor: Actor, *, email: str, name: str, groups: Iterable[str] = ()) -
 
 @audit.acting
 def request_sign_up(actor: Actor, email: str) -> None:
-    """Mail a link for a new account, or a notice if there is one; the caller cannot tell which."""
+    """Mail a link for a new account, or a notice if there is one; the caller cannot tell."""
     notifications.sign_up_asked(email)
     audit.event(Event.SIGN_UP_ASKED)
 

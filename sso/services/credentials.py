@@ -1,4 +1,4 @@
-"""What proves who somebody is: passwords, email addresses, second factors; and how they change."""
+"""Passwords, email addresses and second factors of an account: set, changed, reset."""
 
 from datetime import timedelta
 from uuid import UUID
@@ -95,7 +95,7 @@ def request_verification(actor: Actor, user: User) -> None:
 
 @audit.acting
 def verify_email(actor: Actor, user: User) -> None:
-    """The user has shown that mail to the address arrives."""
+    """Note that mail to the address reaches the user."""
     user.email_verified = True
     db.session.flush()
     audit.event(Event.EMAIL_VERIFIED, user=user.id)

@@ -1,4 +1,4 @@
-"""What ends what: one function a cause. Nothing here commits; the cause's transaction does.
+"""What ends what: one function for each cause, in the transaction of the cause.
 
 The table in the README is this file in words; tests/endpoints/test_what_ends_what.py
 proves it. The order in each function: logout tokens are queued while the grants can still be found.
@@ -13,7 +13,7 @@ from sso.audit.events import Event
 from sso.models import BrowserSession, Grant
 from sso.store import grants, logout_deliveries, sessions, users
 
-MOST_SESSIONS = 50  # of one user: anyone who has a password makes no more than can be ended at once
+MOST_SESSIONS = 50  # of one user: no more than one statement can end
 _AT_ONCE = 500  # sessions named in one statement
 
 
@@ -23,9 +23,9 @@ def session(ended: BrowserSession, reason: str) -> None:
 
 
 def sessions_of_user(user_id: UUID, reason: str, but: UUID | None = None) -> int:
-    """All sign-ins of a user (but for one), with what hangs on them. Tells how many.
+    """All sign-ins of a user (but for one), with what hangs on them. Returns how many.
 
-    No browser is known as the user's own any more; the one that goes on is to be remembered again.
+    All device cookies are void; the caller renews that of the session that goes on.
     """
     users.forget_devices(user_id)
     others = [BrowserSession.id != but] if but else []
@@ -39,7 +39,7 @@ def surplus_of_user(user_id: UUID) -> None:
 
 
 def _sessions(user_id: UUID, reason: str, *conditions: ColumnElement[bool]) -> int:
-    # First the sessions: anyone who gets a grant in one of them now waits for us, and gets none.
+    # First the sessions: a request for a grant in one of them now waits for us, and gets none.
     ended = sessions.end(*conditions)
     for start in range(0, len(ended), _AT_ONCE):
         some = ended[start : start + _AT_ONCE]

@@ -286,7 +286,7 @@ def test_every_limit_has_its_event() -> None:
     # What strangers and people can repeat in a loop has a budget, too.
     for path in (ROOT / "sso").rglob("*.py"):
         text = path.read_text()
-        if any(note in text for note in ("refusals.note", "note_refusal(", "own_events.tell")):
+        if any(note in text for note in ("refusals.note", "note_refusal(", "own_events.record")):
             tree = ast.parse(text)
             unlimited = [
                 node.args[0]

@@ -5,8 +5,8 @@ import logging
 import pytest
 from flask import Flask
 
+from sso.audit import own_events
 from sso.models import User
-from sso.ratelimit import own_events
 from tests.actors import BASE, ORIGIN, Browser
 from tests.events import events
 from tests.factories import make_client, make_user

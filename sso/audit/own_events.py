@@ -41,10 +41,10 @@ def _counts() -> _Counts:
     return counts
 
 
-def tell(name: Event, user: UUID, **fields: object) -> None:
+def record(name: Event, user: UUID, **fields: object) -> None:
     """As `audit.event`, of this person."""
     count = _counts().increase(name, user)
-    tell_it = audit.event if count <= AN_HOUR else audit.on_log_alone
-    tell_it(name, user=user, **fields)
+    write = audit.event if count <= AN_HOUR else audit.on_log_alone
+    write(name, user=user, **fields)
     if count == AN_HOUR + 1:
         audit.event(limited(name), user=user, count="of user")
