@@ -13,15 +13,7 @@ from sqlalchemy.engine import make_url
 
 from sso import audit, context, database
 from sso.audit.events import Event
-from sso.cli.commands import (
-    BrokenReference,
-    Command,
-    Failure,
-    confirm,
-    json_option,
-    resolve,
-    yes_option,
-)
+from sso.cli.commands import Command, Failure, confirm, json_option, resolve, yes_option
 from sso.cli.output import print_json, print_line, print_table
 from sso.config import checks
 from sso.database import migrating, schema
@@ -44,8 +36,6 @@ def backup_command(path: Path, force: bool, as_json: bool) -> None:
     """
     try:
         counts = moving.backup(path, force)
-    except moving.MoveRefused as error:
-        raise Failure(str(error)) from None
     except OSError as error:
         raise Failure(f"{path} cannot be written: {error.strerror}") from None
     audit.event(Event.BACKUP_MADE, file=path)
@@ -64,10 +54,7 @@ def restore_command(path: Path, as_json: bool) -> None:
     If there is another one now, give that of the backup as SSO_SECRET_KEY_PREVIOUS, and then run:
     flask key reencrypt
     """
-    try:
-        counts = moving.restore(path, context.settings().secret_keys)
-    except moving.MoveRefused as error:
-        raise Failure(str(error)) from None
+    counts = moving.restore(path, context.settings().secret_keys)
     context.forget_keys()
     audit.event(Event.BACKUP_RESTORED, file=path)
     _show({"file": str(path), "rows": counts}, counts, as_json)
@@ -85,8 +72,6 @@ def copy_command(target: str, as_json: bool) -> None:
     try:
         text = resolve(target) if target.startswith(("env:", "file:")) else target
         url = make_url(checks.database_url(text))
-    except BrokenReference as error:
-        raise Failure(str(error)) from None
     except ValueError as error:
         raise Failure(f"the target is not valid: {error}") from None
     if url == make_url(context.settings().database_url):
@@ -94,8 +79,6 @@ def copy_command(target: str, as_json: bool) -> None:
     engine = database.open_engine(text)
     try:
         counts = moving.copy_into(engine)
-    except moving.MoveRefused as error:
-        raise Failure(str(error)) from None
     finally:
         engine.dispose()
     shown = url.render_as_string(hide_password=True)
@@ -112,81 +95,40 @@ def _show(value: object, counts: Mapping[str, int], as_json: bool) -> None:
         print_table(("TABLE", "ROWS"), list(counts.items()))
 
 
+_UPGRADE, _DOWNGRADE = (migrate_group.commands[name] for name in ("upgrade", "downgrade"))
+
+
+@click.command("upgrade", cls=Command, params=[*_UPGRADE.params], help=_UPGRADE.help)
+@json_option
 @with_appcontext
-def _bind(**options: Any) -> None:
-    migrating.bind(current_app)
-    migrate_group.callback(**options)
+def upgrade_command(as_json: bool, **options: Any) -> None:
+    _UPGRADE.callback(**options)
+    if options["sql"]:
+        return
+    # An older schema may not have the table of keys.
+    whole = options["revision"] in ("head", "heads")
+    made = whole and signing_keys.ensure(context.settings().secret_keys)
+    db.session.commit()
+    context.forget_keys()
+    if as_json:
+        print_json({"revision": _revision(), "keys_made": made})
+    else:
+        keys = "made the first signing keys" if made else "the signing keys are there"
+        print_line(f"The database is at {_revision()}" + (f"; {keys}." if whole else "."))
 
 
-def _made() -> click.Group:
-    """Our commands and Flask-Migrate's; its own group is everybody's and stays as it is."""
-    group: click.Group = copy(migrate_group)
-    group.callback = _bind
-    group.commands = {
-        **{name: _for_developers(command) for name, command in migrate_group.commands.items()},
-        **{name: migrate_group.commands[name] for name in ("current", "history", "check")},
-        "upgrade": _upgrade_command(),
-        "downgrade": _downgrade_command(),
-        "copy": copy_command,
-    }
-    return group
-
-
-def _for_developers(command: click.Command) -> click.Command:
-    """They make migrations: operators have no use for them."""
-    hidden = copy(command)
-    hidden.hidden = True
-    return hidden
-
-
-def _downgrade_command() -> click.Command:
-    original = migrate_group.commands["downgrade"]
-
-    @yes_option
-    @with_appcontext
-    def downgrade(yes: bool, **options: Any) -> None:
-        confirm(
-            f"Take back what came after the schema {options['revision']}, with all rows of it "
-            f"(the database is at {_revision()})?",
-            yes,
-        )
-        original.callback(**options)
-        print_line(f"The database is at {_revision()}.")
-
-    declared = getattr(downgrade, "__click_params__", [])
-    return Command(
-        "downgrade",
-        params=[*original.params, *declared],
-        callback=downgrade,
-        help="Go back to an older schema. What the newer one held is lost: back up first.",
+@click.command("downgrade", cls=Command, params=[*_DOWNGRADE.params])
+@yes_option
+@with_appcontext
+def downgrade_command(yes: bool, **options: Any) -> None:
+    """Go back to an older schema. What the newer one held is lost: back up first."""
+    confirm(
+        f"Take back what came after the schema {options['revision']}, with all rows of it "
+        f"(the database is at {_revision()})?",
+        yes,
     )
-
-
-def _upgrade_command() -> click.Command:
-    original = migrate_group.commands["upgrade"]
-
-    @json_option
-    @with_appcontext
-    def upgrade(as_json: bool, **options: Any) -> None:
-        original.callback(**options)
-        if options["sql"]:
-            return
-        # An older schema may not have the table of keys.
-        whole = options["revision"] in ("head", "heads")
-        made = whole and signing_keys.ensure(context.settings().secret_keys)
-        db.session.commit()
-        context.forget_keys()
-        if as_json:
-            print_json({"revision": _revision(), "keys_made": made})
-        else:
-            keys = "made the first signing keys" if made else "the signing keys are there"
-            print_line(f"The database is at {_revision()}" + (f"; {keys}." if whole else "."))
-
-    # click collects the option that json_option declared in this list.
-    declared = getattr(upgrade, "__click_params__", [])
-    return Command(
-        "upgrade", params=[*original.params, *declared], callback=upgrade, help=original.help
-    )
+    _DOWNGRADE.callback(**options)
+    print_line(f"The database is at {_revision()}.")
 
 
 def _revision() -> str | None:
@@ -194,4 +136,26 @@ def _revision() -> str | None:
         return schema.revision(connection)
 
 
-group = _made()
+@with_appcontext
+def _bind(**options: Any) -> None:
+    migrating.bind(current_app)
+    migrate_group.callback(**options)
+
+
+def _hidden(command: click.Command) -> click.Command:
+    """They make migrations: operators have no use for them."""
+    hidden = copy(command)
+    hidden.hidden = True
+    return hidden
+
+
+# Flask-Migrate's own group is everybody's and stays as it is.
+group: click.Group = copy(migrate_group)
+group.callback = _bind
+group.commands = {
+    **{name: _hidden(command) for name, command in migrate_group.commands.items()},
+    **{name: migrate_group.commands[name] for name in ("current", "history", "check")},
+    "upgrade": upgrade_command,
+    "downgrade": downgrade_command,
+    "copy": copy_command,
+}

@@ -106,31 +106,17 @@ _SHARED = (
 )  # fmt: skip
 
 _CREATE = (
-    click.option(
-        "--redirect-uri",
-        "redirect_uris",
-        multiple=True,
-        metavar="URI",
-        help="A callback address, compared exactly. May be repeated.",
-    ),
-    click.option(
-        "--post-logout-redirect-uri",
-        "post_logout_redirect_uris",
-        multiple=True,
-        metavar="URI",
-        help="Where the browser may go after sign-out. May be repeated.",
-    ),
+    click.option("--redirect-uri", "redirect_uris", multiple=True, metavar="URI",
+                 help="A callback address, compared exactly. May be repeated."),
+    click.option("--post-logout-redirect-uri", "post_logout_redirect_uris", multiple=True,
+                 metavar="URI", help="Where the browser may go after sign-out. May be repeated."),
     click.option("--scope", help="The scopes it may ask for, with spaces between them."),
-    click.option(
-        "--group",
-        "groups",
-        multiple=True,
-        help="Only members of one of these may use it. May be repeated.",
-    ),
+    click.option("--group", "groups", multiple=True,
+                 help="Only members of one of these may use it. May be repeated."),
     click.option("--first-party", is_flag=True, help="Users aren't asked for consent."),
     click.option("--require-pkce", is_flag=True, help="Refuse requests without PKCE."),
     click.option("--require-mfa", is_flag=True, help="Users have to show a second factor."),
-)
+)  # fmt: skip
 
 LISTS = (
     ListOption("redirect_uris", "redirect-uri", "redirect-uris", "URI", may_be_empty=False,

@@ -17,11 +17,12 @@ from sso import database
 from sso.crypto import keys
 from sso.crypto.encryption import SecretKeys
 from sso.database import migrating, schema
+from sso.errors import OperatorError
 from sso.extensions import db
 from sso.store import database_copy
 
 
-class MoveRefused(Exception):
+class MoveRefused(OperatorError):
     """The rows stay where they are; `str()` says why and what to do."""
 
 
