@@ -34,7 +34,8 @@ EXTENSION = "sso.audit"
 class Actor:
     """Who acts: an operator by name, or else a user (whom the event names) or the system.
 
-    `by`: the program that an operator uses, where that is more than one command.
+    `by`: the program that an operator uses, where that is more than one command; a use case that
+    such a program has passes it to its own event.
     """
 
     operator: str | None = None
@@ -95,10 +96,8 @@ def _tell(name: Event, fields: Mapping[str, object], *, has_row: bool) -> None:
         environ = request.environ
         shown.setdefault("address", clean(environ.get("REMOTE_ADDR") or "", 45))
         shown.setdefault("browser", clean(environ.get("HTTP_USER_AGENT", ""), 200))
-    actor = _actor.get()
-    for key, value in (("operator", actor.operator), ("by", actor.by)):
-        if value:
-            shown.setdefault(key, value)
+    if operator_name := _actor.get().operator:
+        shown.setdefault("operator", operator_name)
     text = _as_json(shown)
     logger.info("%s %s", name, text, extra={"event": name, "fields": shown})
     sink: Sink | None = current_app.extensions.get(EXTENSION) if has_app_context() else None

@@ -59,7 +59,7 @@ def create(
     elif not email_verified:
         notifications.verify(user)
     what = "invitation" if is_invited else None
-    audit.event(Event.USER_CREATED, user=user.id, what=what)
+    audit.event(Event.USER_CREATED, by=actor.by, user=user.id, what=what)
     return user
 
 
@@ -128,7 +128,9 @@ def update(
     if "disabled" in changes and disabled:
         revocation.everything_of_user(user.id, "user_disabled")
     if changes:
-        audit.event(Event.USER_CHANGED, user=user.id, what=" ".join(changes), changes=changes)
+        audit.event(
+            Event.USER_CHANGED, by=actor.by, user=user.id, what=" ".join(changes), changes=changes
+        )
     db.session.flush()
     notes = memberships.without_effect(before["groups"]) if memberships else []
     return user, Outcome(changes, [f"groups: {one}" for one in notes])
@@ -154,7 +156,7 @@ def delete(actor: Actor, user: User) -> None:
     """Delete a user with sessions, grants, tokens and consents."""
     revocation.everything_of_user(user.id, "user_deleted")
     users.remove(user)
-    audit.event(Event.USER_DELETED, user=user.id)
+    audit.event(Event.USER_DELETED, by=actor.by, user=user.id)
 
 
 def _add(user: User, password: str | None, *, email: str, name: str, **more: Any) -> None:

@@ -73,7 +73,7 @@ def register(
     )
     _edit(client, {**DEFAULTS, **metadata})
     clients.add(client)
-    audit.event(Event.CLIENT_CREATED, client=client.client_id)
+    audit.event(Event.CLIENT_CREATED, by=actor.by, client=client.client_id)
     return client, secret
 
 
@@ -117,7 +117,7 @@ def change(
         groups.end_lost_access(grant_holders.with_grants_at(client_id), [client])
     if changes:
         what = " ".join(changes)
-        audit.event(Event.CLIENT_CHANGED, client=client_id, what=what, changes=changes)
+        audit.event(Event.CLIENT_CHANGED, by=actor.by, client=client_id, what=what, changes=changes)
     db.session.flush()
     return client, Outcome(changes, notes)
 
@@ -162,7 +162,7 @@ def delete(actor: Actor, client_id: str) -> None:
         raise LookupError(client_id)
     grants.end_of_client(client_id, "client_deleted")
     clients.remove(client)
-    audit.event(Event.CLIENT_DELETED, client=client_id)
+    audit.event(Event.CLIENT_DELETED, by=actor.by, client=client_id)
 
 
 def _locked(client_id: str) -> Client:
