@@ -1,4 +1,4 @@
-"""One function for security events: a line on the log, and a row for `trail` to write.
+"""One function for security events: a line on the log, and a row for `writer`.
 
 An event that is recorded before its transaction commits becomes part of it, and is gone if that is
 rolled back, unless `Event.survives_rollback`; one recorded after the commit, or without any, is

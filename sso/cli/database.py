@@ -18,7 +18,7 @@ from sso.cli.output import print_json, print_line, print_table
 from sso.config import checks
 from sso.database import migrating, schema
 from sso.extensions import db
-from sso.jobs import moving
+from sso.jobs import backup
 from sso.services import signing_keys
 
 _file = click.argument("path", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False))
@@ -35,7 +35,7 @@ def backup_command(path: Path, force: bool, as_json: bool) -> None:
     SSO_SECRET_KEY is not in it: keep that elsewhere, and as safely.
     """
     try:
-        counts = moving.backup(path, force)
+        counts = backup.write(path, force)
     except OSError as error:
         raise Failure(f"{path} cannot be written: {error.strerror}") from None
     audit.event(Event.BACKUP_MADE, file=path)
@@ -54,7 +54,7 @@ def restore_command(path: Path, as_json: bool) -> None:
     If there is another one now, give that of the backup as SSO_SECRET_KEY_PREVIOUS, and then run:
     flask key reencrypt
     """
-    counts = moving.restore(path, context.settings().secret_keys)
+    counts = backup.restore(path, context.settings().secret_keys)
     context.forget_keys()
     audit.event(Event.BACKUP_RESTORED, file=path)
     _show({"file": str(path), "rows": counts}, counts, as_json)
@@ -78,7 +78,7 @@ def copy_command(target: str, as_json: bool) -> None:
         raise Failure("the target is the database that is in use")
     engine = database.open_engine(text)
     try:
-        counts = moving.copy_into(engine)
+        counts = backup.copy_into(engine)
     finally:
         engine.dispose()
     shown = url.render_as_string(hide_password=True)

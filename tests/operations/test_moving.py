@@ -29,7 +29,7 @@ from sso import create_app, database
 from sso.audit import rows as audit_events
 from sso.audit import writer
 from sso.extensions import Base, db
-from sso.jobs import moving
+from sso.jobs import backup
 from sso.models import Client, User
 from sso.store import database_copy, prepared
 from tests.actors import Browser
@@ -212,7 +212,7 @@ def test_a_backup_is_of_one_moment(
         for number in range(5):
             before = len(written)
             with app.app_context():
-                counts.append(moving.backup(tmp_path / f"backup{number}"))
+                counts.append(backup.write(tmp_path / f"backup{number}"))
             assert counts[-1]["users"] >= before
     finally:
         done.set()

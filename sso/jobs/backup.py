@@ -1,7 +1,7 @@
-"""Backup, restore, and the way from one database to another: all one copying of rows.
+"""Backup, restore and copy: rows from one database to another.
 
 A backup is an SQLite database with the same tables. It is consistent though the service goes on,
-can be looked into with any SQLite tool, and restores into either database.
+can be read by any SQLite tool, and restores into either database.
 """
 
 import os
@@ -26,7 +26,7 @@ class MoveRefused(OperatorError):
     """The rows stay where they are; `str()` says why and what to do."""
 
 
-def backup(path: Path, replace: bool = False) -> dict[str, int]:
+def write(path: Path, replace: bool = False) -> dict[str, int]:
     """Write every row into a new file, mode 0600, whole or not at all. Raises `MoveRefused`.
 
     `SSO_SECRET_KEY` is not in it, and without that the sealed keys in it are worth nothing.
@@ -108,7 +108,7 @@ def _fill(source: Connection, target: Engine) -> dict[str, int]:
 
 
 def _sync(path: Path) -> None:
-    """To the disk, before anyone relies on it."""
+    """Write to the disk, before the backup is relied on."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
