@@ -164,8 +164,8 @@ def stale() -> Response:
     return errors.page(
         gettext("This page is too old, or its address was cut off."),
         title=gettext("Please start again"),
-        mend=gettext("Go back to the application and sign in from there."),
-        way_on=back,
+        hint=gettext("Go back to the application and sign in from there."),
+        link=back,
     )
 
 

@@ -78,7 +78,7 @@ def locale() -> str | None:
 
 
 def browser(user: User) -> authentication.Browser:
-    """Where this request of a user comes from."""
+    """The browser that this request of a user comes from."""
     return authentication.Browser(
         request.remote_addr or "", request.user_agent.string, device_cookie.knows(user)
     )

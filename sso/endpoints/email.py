@@ -135,9 +135,9 @@ def _whose() -> Response:
         gettext("Only the account that asked for this address can confirm it."),
         status=403,
         title=gettext("Please sign in first"),
-        mend=gettext(
+        hint=gettext(
             "Sign in to that account in this browser, then open the link in the mail again. "
             "If you did not ask for this, ignore the mail."
         ),
-        way_on=(gettext("Sign in"), url_for("pages.sign_in")),
+        link=(gettext("Sign in"), url_for("pages.sign_in")),
     )

@@ -110,8 +110,8 @@ def _dead() -> Response:
         gettext("It was used already, is too old, or is not whole."),
         status=410,
         title=gettext("This link does not work any more"),
-        mend=gettext("Ask your administrator for a new one."),
-        way_on=(gettext("Your account"), url_for("pages.account")),
+        hint=gettext("Ask your administrator for a new one."),
+        link=(gettext("Your account"), url_for("pages.account")),
     )
 
 
@@ -120,6 +120,6 @@ def _sign_in_first() -> Response:
         gettext("The link works together with a sign-in to the account that it was made for."),
         status=403,
         title=gettext("Please sign in first"),
-        mend=gettext("Sign in to that account in this browser, then open the link again at once."),
-        way_on=(gettext("Sign in"), url_for("pages.sign_in", back="factors")),
+        hint=gettext("Sign in to that account in this browser, then open the link again at once."),
+        link=(gettext("Sign in"), url_for("pages.sign_in", back="factors")),
     )

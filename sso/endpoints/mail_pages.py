@@ -28,8 +28,8 @@ def dead_link(another: str = "pages.forgotten_password") -> Response:
         gettext("It has been used, has expired, or is incomplete."),
         status=410,
         title=gettext("This link does not work any more"),
-        mend=gettext("Ask for a new one."),
-        way_on=(gettext("Get a new link"), url_for(another)),
+        hint=gettext("Ask for a new one."),
+        link=(gettext("Get a new link"), url_for(another)),
     )
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from flask import Flask, abort, make_response, redirect, render_template, request, url_for
+from flask import Flask, make_response, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 from wtforms import PasswordField
 
@@ -30,9 +30,17 @@ _BACK = {
 }
 
 
+class Answered(Exception):
+    """Ends a view with this response, to the letter: `abort` would encode its Location again."""
+
+    def __init__(self, response: Response) -> None:
+        self.response = response
+
+
 def init_app(app: Flask) -> None:
-    """Let templates name steps."""
+    """Let templates name steps, and helpers end a view."""
     app.jinja_env.globals["step"] = step
+    app.register_error_handler(Answered, lambda answered: answered.response)
 
 
 def render(template: str, *, status: int = 200, wait: int = 0, **context: Any) -> Response:
@@ -56,18 +64,18 @@ def signed_in() -> CurrentSession:
 
 
 def pending_request() -> PendingRequest | None:
-    """The authorization request that this step belongs to. Aborts if it can't be read any more."""
+    """The authorization request that this step belongs to. Ends the view if it is unreadable."""
     pending = authorize.read_waiting()
     if "resume" in request.args and pending is None:
-        abort(authorize.stale())
+        raise Answered(authorize.stale())
     return pending
 
 
 def validate(pending: PendingRequest) -> authorize.Validated:
-    """Validate a pending request as if it came in now. Aborts with the answer to its errors."""
+    """Validate a pending request as if it came in now. Ends the view if it is invalid."""
     validated = authorize.validate(pending)
     if isinstance(validated, Response):
-        abort(validated)
+        raise Answered(validated)
     return validated
 
 

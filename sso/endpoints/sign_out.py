@@ -86,9 +86,9 @@ def _nobody(asked: LogoutRequest) -> Response:
     return errors.page(
         asked.error.description,
         title=gettext("You are signed out"),
-        mend=asked.error.hint,
+        hint=asked.error.hint,
         error="invalid_request",
-        way_on=_way_back(asked.client),
+        link=_way_back(asked.client),
         for_developers=True,
         line=asked.error.line,
     )

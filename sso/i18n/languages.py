@@ -1,4 +1,4 @@
-"""The language of pages and mails: which there are, and which one a person gets."""
+"""The languages of pages and mails, and how one is chosen."""
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -24,7 +24,7 @@ DEFAULT = "en"
 def init_app(app: Flask, chosen_by_account: Callable[[], str | None]) -> None:
     """Translate what is rendered for a request.
 
-    `chosen_by_account` gives the language that the person has chosen who is signed in.
+    `chosen_by_account` returns the language that the signed-in user has chosen.
     """
 
     def choose() -> str:
@@ -45,7 +45,7 @@ def init_app(app: Flask, chosen_by_account: Callable[[], str | None]) -> None:
 
 
 def ask_for(ui_locales: str | None) -> None:
-    """What the application asks for comes first (OIDC Core §3.1.2.1), most wanted first."""
+    """Prefer what the application asks for (OIDC Core §3.1.2.1), in its order of preference."""
     if ui_locales:
         g.sso_ui_locales = ui_locales.split(" ")[:20]
 
@@ -72,7 +72,7 @@ def day(time: datetime) -> str:
 
 
 def known(tags: Iterable[str | None]) -> str | None:
-    """The first of these that there is a translation for."""
+    """The first of these tags that has a translation."""
     wanted = [tag.replace("-", "_")[:35] for tag in tags if tag]
     found = negotiate_locale(wanted, list(LANGUAGES))
     return str(found) if found else None

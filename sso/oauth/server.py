@@ -110,7 +110,7 @@ class AuthorizationServer(AuthlibAuthorizationServer):
         mend = _MENDS.get(error.error)
         if mend and isinstance(error, refusal.UnregisteredRedirectUri):
             mend = f"{mend}; add an address with: {_ADDING}"
-        return errors.page(description, error=error.error, mend=mend, for_developers=True)
+        return errors.page(description, error=error.error, hint=mend, for_developers=True)
 
     def send_signal(self, name: str, *args: Any, **kwargs: Any) -> None:
         """Nothing: security events are logged by `audit` where they happen."""

@@ -1,4 +1,4 @@
-"""Each request is seen once: an id, a line on the log, and its time counted."""
+"""An id, a line in the log and a measured time for each request."""
 
 import json
 import logging

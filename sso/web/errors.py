@@ -32,17 +32,17 @@ def page(
     *,
     status: int = 400,
     title: str | None = None,
-    mend: str | None = None,
+    hint: str | None = None,
     error: str | None = None,
-    way_on: tuple[str, str] | None = None,
+    link: tuple[str, str] | None = None,
     for_developers: bool = False,
     line: str | None = None,
 ) -> Response:
-    """A page that says what is wrong; its error id stands in the log too.
+    """A page that says what is wrong; its error id is in the log, too.
 
-    `way_on`: the words and the address of a link, where there is something to try.
-    `for_developers`: message and mend are technical, in English, for who made the application.
-    `line`: what the log has instead of the message.
+    `link`: the text and the URL of a link, where there is something to try. `for_developers`:
+    message and hint are technical, in English, for the developers of the application. `line`: what
+    is logged instead of the message.
     """
     if error and for_developers:
         refusals.note_answer(error, line or message)
@@ -51,18 +51,18 @@ def page(
         "error.html",
         title=title or gettext("This request cannot be answered"),
         message=message,
-        mend=mend,
+        hint=hint,
         for_developers=for_developers,
         error=error,
         error_id=error_id,
-        way_on=way_on,
+        link=link,
         home_url=f"{context.settings().base_url}/account",
     )
     return Response(body, status=status, mimetype="text/html")
 
 
 def report(message: str, status: int, error: str | None) -> str:
-    """Log what a page says. Gives the id by which the page and the line are found together."""
+    """Log what a page says, under an id that both have. Returns the id."""
     error_id = secrets.token_hex(4)
     line = "error page %s: %s %s %s: %s"
     path = refusals.shown_path(request.path)
@@ -89,7 +89,7 @@ def from_oauth(error: OAuth2Error) -> Response:
 
 
 def init_app(app: Flask) -> None:
-    """Register the answers to what no endpoint foresaw."""
+    """Register the answers to errors that no view handles."""
     app.register_error_handler(CSRFError, _form_expired)
     app.register_error_handler(HTTPException, _http)
     app.register_error_handler(TooManyRequests, _too_many)
@@ -109,17 +109,17 @@ def _form_expired(error: CSRFError) -> Response:
                     "This page was opened without https, so your browser did not send its cookie."
                 ),
                 title=gettext("Please open this page with https"),
-                mend=gettext(
+                hint=gettext(
                     "Continue at %(address)s. If you are there already, allow cookies for it.",
                     address=settings.base_url,
                 ),
-                way_on=(gettext("Open it with https"), right),
+                link=(gettext("Open it with https"), right),
             )
         return page(
             gettext("This page needs a cookie, and your browser did not send it."),
             title=gettext("Please allow cookies"),
-            mend=gettext("Allow cookies for this address, then try again."),
-            way_on=(gettext("Try again"), _here()),
+            hint=gettext("Allow cookies for this address, then try again."),
+            link=(gettext("Try again"), _here()),
         )
     # Left open while another tab signed in or out: the same page again, which leads on from there.
     return Response(status=303, headers={"Location": _here()})
@@ -162,8 +162,8 @@ def _too_many(error: TooManyRequests) -> Response:
         message = error.description or "Too many attempts."
         response = as_json("temporarily_unavailable", message, 429)
     else:
-        title, way_on = gettext("Please wait a moment"), (gettext("Try again"), _here())
-        response = page(limiting.words(seconds), status=429, title=title, way_on=way_on)
+        title, link = gettext("Please wait a moment"), (gettext("Try again"), _here())
+        response = page(limiting.words(seconds), status=429, title=title, link=link)
     response.headers["Retry-After"] = str(seconds)
     return response
 
@@ -175,8 +175,8 @@ def _busy(_: passwords.Busy) -> Response:
         gettext("Very many people are signing in at this moment."),
         status=503,
         title=gettext("Please try again"),
-        mend=gettext("Wait a few seconds, then try again."),
-        way_on=(gettext("Try again"), _here()),
+        hint=gettext("Wait a few seconds, then try again."),
+        link=(gettext("Try again"), _here()),
     )
     response.headers["Retry-After"] = "5"
     return response

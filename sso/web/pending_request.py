@@ -1,4 +1,4 @@
-"""A waiting authorization request travels in the address, signed and with its time.
+"""A pending authorization request travels in the URL, signed and with its time.
 
 Nothing is stored for a visitor who may never sign in; restarts, tabs and nodes cost nothing.
 """
@@ -10,15 +10,15 @@ from itsdangerous import BadData, TimestampSigner, URLSafeTimedSerializer
 
 from sso import clock, context
 
-MAX_AGE = timedelta(hours=24)  # a sign-in page left open overnight still leads on
-MAX_LENGTH = 7000  # an address line may have 8190 bytes
+MAX_AGE = timedelta(hours=24)  # a sign-in page left open overnight still works
+MAX_LENGTH = 7000  # a request line may have 8190 bytes
 _TURNED_AWAY = "turned away"
 _DONE = "done"  # among the parameters, where an older version of the program passes it over
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class TooLong(ValueError):
-    """The request does not fit into an address."""
+    """The request does not fit into a URL."""
 
 
 @dataclass(frozen=True)
@@ -35,38 +35,38 @@ class PendingRequest:
     turned_away: bool = False  # comes back from the page about a missing group
 
 
-def sign(waiting: PendingRequest) -> str:
-    """Sign a request. Raises `TooLong`, but never for one that was sealed before.
+def sign(pending: PendingRequest) -> str:
+    """Sign a request. Raises `TooLong`, but never for one that was signed before.
 
-    What our steps find out adds some 200 characters at the most, for which an address has room.
+    What our steps find out adds some 200 characters at the most, for which a URL has room.
     """
-    waiting = replace(waiting, asked_at=waiting.asked_at or clock.now())
-    text = _sealed(waiting)
-    bare = PendingRequest(waiting.parameters, waiting.asked_at)
-    if len(text) > MAX_LENGTH and len(_sealed(bare)) > MAX_LENGTH:
+    pending = replace(pending, asked_at=pending.asked_at or clock.now())
+    text = _signed(pending)
+    bare = PendingRequest(pending.parameters, pending.asked_at)
+    if len(text) > MAX_LENGTH and len(_signed(bare)) > MAX_LENGTH:
         raise TooLong
     return text
 
 
-def _sealed(waiting: PendingRequest) -> str:
-    parameters = waiting.parameters
-    if waiting.signed_in_at or waiting.consented_at:
-        done = (waiting.signed_in_at, waiting.consented_at)
+def _signed(pending: PendingRequest) -> str:
+    parameters = pending.parameters
+    if pending.signed_in_at or pending.consented_at:
+        done = (pending.signed_in_at, pending.consented_at)
         parameters = {**parameters, _DONE: " ".join(str(at and _micros(at)) for at in done)}
     selected = None
-    if waiting.selected and waiting.selected_at:
-        selected = [waiting.selected, _micros(waiting.selected_at)]
+    if pending.selected and pending.selected_at:
+        selected = [pending.selected, _micros(pending.selected_at)]
     # One place for both, because an older version of the program reads four.
-    refusal = _TURNED_AWAY if waiting.turned_away else waiting.denied
-    asked = waiting.asked_at and _micros(waiting.asked_at)
-    sealed = _serializer().dumps([parameters, asked, selected, refusal])
-    return sealed if isinstance(sealed, str) else sealed.decode()
+    refusal = _TURNED_AWAY if pending.turned_away else pending.denied
+    asked = pending.asked_at and _micros(pending.asked_at)
+    signed = _serializer().dumps([parameters, asked, selected, refusal])
+    return signed if isinstance(signed, str) else signed.decode()
 
 
 def verify(text: str) -> PendingRequest | None:
-    """The request, or `None` when it was not sealed by us or came in longer ago than `MAX_AGE`.
+    """The request, or `None` when it was not signed by us, or came in longer ago than `MAX_AGE`.
 
-    Each step seals it again: the time of the seal would let it live as long as it is used.
+    Each step signs it again: the time of the signature would let it live as long as it is used.
     """
     found = expired(text)
     if found is None or found.asked_at is None or clock.now() - found.asked_at > MAX_AGE:
@@ -75,12 +75,12 @@ def verify(text: str) -> PendingRequest | None:
 
 
 def expired(text: str) -> PendingRequest | None:
-    """A request that we sealed, however old: an old one is only good for a way back."""
+    """A request that we signed, however old. An old one only tells which client to go back to."""
     try:
         parameters, micros, selected, refusal = _serializer().loads(text)
     except (BadData, ValueError):
         return None
-    # The version before sealed the chosen user without the time: then it is asked once more.
+    # An older version signed the chosen user without the time; then the user is asked again.
     user_id, chosen = selected if isinstance(selected, list) else (None, None)
     selected_at = None if chosen is None else _moment(chosen)
     done = parameters.pop(_DONE, "None None").split()

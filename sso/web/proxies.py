@@ -1,4 +1,4 @@
-"""Reverse proxies: whom to believe about the client's address, the scheme and the path.
+"""Reverse proxies: which ones are trusted to tell the client's IP address, the scheme and the path.
 
 Each trusted proxy adds one value to `X-Forwarded-For` and its kin, so the value that counts stands
 that many places from the right; whatever a client wrote itself stands further to the left.
@@ -18,34 +18,34 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("sso.proxies")
 
-# RFC 5737: an address for documentation, which no proxy of anybody's has; `flask doctor` forges it.
+# RFC 5737: an address for documentation, which no real proxy has; `flask doctor` forges it.
 FORGED = "203.0.113.77"
-SAY_EVERY = 3600.0  # seconds between two lines of a process about one and the same
+_WARN_EVERY = 3600.0  # seconds between two warnings of a process
 
 
 def init_app(app: Flask, count: int, base_path: str) -> None:
-    """Believe so many proxies; none by default."""
+    """Trust this number of proxies; 0 is none."""
     if count:
         whole = _WholePath(app.wsgi_app, base_path)
         app.wsgi_app = ProxyFix(  # type: ignore[method-assign]  # as Flask's manual does
             whole, x_for=count, x_proto=count, x_host=count, x_prefix=count
         )
     else:
-        app.wsgi_app = _Unbelieved(app.wsgi_app)  # type: ignore[method-assign]
+        app.wsgi_app = _Untrusted(app.wsgi_app)  # type: ignore[method-assign]
 
 
-class _Unbelieved:
-    """Says once that there may be a proxy that nobody told us of."""
+class _Untrusted:
+    """Warns once that there may be a proxy that is not configured."""
 
     def __init__(self, application: "WSGIApplication") -> None:
         self.application = application
-        self.said = False
+        self.has_warned = False
 
     def __call__(
         self, environ: "WSGIEnvironment", start_response: "StartResponse"
     ) -> Iterable[bytes]:
-        if not self.said and environ.get("HTTP_X_FORWARDED_FOR", FORGED) != FORGED:
-            self.said = True
+        if not self.has_warned and environ.get("HTTP_X_FORWARDED_FOR", FORGED) != FORGED:
+            self.has_warned = True
             logger.warning(
                 "a request has X-Forwarded-For, which is not believed: if a proxy of yours sends "
                 "it, set SSO_TRUSTED_PROXIES to the number of proxies; until then limits and logs "
@@ -55,16 +55,16 @@ class _Unbelieved:
 
 
 class PlainHttp:
-    """Says on the log, once in a while, why requests seem to come by http."""
+    """Warns, at most once an hour, why requests seem to come by http."""
 
     def __init__(self) -> None:
         self._say_again_at = float("-inf")
 
     def say(self, request: Request, trusted: int) -> None:
-        """`trusted`: how many proxies are believed."""
+        """`trusted`: how many proxies are trusted."""
         if (now := time.monotonic()) < self._say_again_at:
             return
-        self._say_again_at = now + SAY_EVERY
+        self._say_again_at = now + _WARN_EVERY
         logger.warning(
             "a form came by http, where browsers do not send the cookie, although SSO_BASE_URL is "
             "https: %s",
@@ -92,9 +92,9 @@ def _remedy(told: str | None, trusted: int) -> str:
 
 
 class _WholePath:
-    """Put back the prefix that a proxy cut off and told in `X-Forwarded-Prefix`.
+    """Put back the prefix that a proxy removed and passed on in `X-Forwarded-Prefix`.
 
-    Our addresses have it, because the issuer has it (SSO_BASE_URL). No other prefix is taken.
+    Our URLs have it, because the issuer has it (SSO_BASE_URL). Any other prefix is ignored.
     """
 
     def __init__(self, application: "WSGIApplication", base_path: str) -> None:

@@ -1,7 +1,7 @@
-"""Static files: read and compressed once, at addresses that change with what they hold.
+"""Static files: read and compressed once, at URLs that change with their content.
 
-Browsers may keep such an address for a year (RFC 8246); whoever asks without the version, or with
-an old one, may keep the answer for an hour. Pages are not compressed: they hold CSRF tokens.
+Browsers may cache a URL with the current version for a year (RFC 8246), and any other one for an
+hour. Pages are not compressed: they hold CSRF tokens.
 """
 
 import gzip
@@ -15,22 +15,22 @@ from flask import Flask, Response, abort, request
 from sso.config.settings import Settings
 
 FOLDER = Path(__file__).resolve().parents[1] / "static"
-FOR_EVER = "public, max-age=31536000, immutable"
-FOR_AN_HOUR = "public, max-age=3600"
+_YEAR = "public, max-age=31536000, immutable"
+_HOUR = "public, max-age=3600"
 
 
 @dataclass(frozen=True)
 class Asset:
-    """One file: its bytes as they are and compressed, and the version in its address."""
+    """One file: its bytes as they are and compressed, and the version in its URL."""
 
     plain: bytes
-    packed: bytes
+    gzipped: bytes
     version: str
     mimetype: str
 
 
 def init_app(app: Flask) -> None:
-    """Serve the files; `asset(filename)` in a template is an address with the version."""
+    """Serve the files; `asset(filename)` in a template is a URL with the version."""
     settings: Settings = app.extensions["sso.settings"]
     path = f"{settings.base_path}/static/"
     assets = {file.name: _read(file) for file in FOLDER.iterdir()}
@@ -53,13 +53,13 @@ def _read(file: Path) -> Asset:
 
 
 def _answer(asset: Asset) -> Response:
-    packed = request.accept_encodings["gzip"] > 0 and len(asset.packed) < len(asset.plain)
-    response = Response(asset.packed if packed else asset.plain, mimetype=asset.mimetype)
+    gzipped = request.accept_encodings["gzip"] > 0 and len(asset.gzipped) < len(asset.plain)
+    response = Response(asset.gzipped if gzipped else asset.plain, mimetype=asset.mimetype)
     response.headers["Vary"] = "Accept-Encoding"
-    if packed:
+    if gzipped:
         response.headers["Content-Encoding"] = "gzip"
-    response.set_etag(asset.version + ("-gzip" if packed else ""))
+    response.set_etag(asset.version + ("-gzip" if gzipped else ""))
     fresh = request.args.get("v") == asset.version
-    response.headers["Cache-Control"] = FOR_EVER if fresh else FOR_AN_HOUR
+    response.headers["Cache-Control"] = _YEAR if fresh else _HOUR
     response.make_conditional(request)
     return response

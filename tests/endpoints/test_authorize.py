@@ -350,3 +350,15 @@ def test_the_page_tells_how_an_address_is_registered(
     assert "does not match any registered one exactly." in page.html
     assert "flask client update CLIENT_ID --add-redirect-uri URI" in page.html
     assert "--add-redirect-uri" not in browser.authorize(client, redirect_uri=None).html
+
+
+def test_a_step_sends_an_error_to_the_letter(app: Flask, browser: Browser, user: User) -> None:
+    """As to `com.app:///cb`, which has no host."""
+    client = make_client(app, redirect_uris=["com.app:///cb"])
+    asked = {
+        "client_id": client.client_id, "redirect_uri": "com.app:///cb", "response_type": "token",
+    }  # fmt: skip
+    with app.test_request_context():
+        resume = sign(PendingRequest(asked))
+    page = browser.open(f"{ORIGIN}{BASE}/sign-in?resume={resume}")
+    assert page.url.startswith("com.app:///cb?error=unsupported_response_type&")
