@@ -34,6 +34,7 @@ from tests.factories import ensure_keys, make_client, make_user
 from tests.machines import Postgresql
 from tests.mailbox import Mailbox, MailServer, mail_server
 from tests.services import SECRET_KEY as SECRET_KEY
+from tests.watching import watched
 
 # Tests here need a service, a browser or a server process. Files elsewhere mark themselves.
 SLOW = ("bench", "browser", "clients", "journeys", "operations", "production", "store")
@@ -278,20 +279,16 @@ def statements(app: Flask) -> Callable[[], AbstractContextManager[Statements]]:
     def count() -> Iterator[Statements]:
         seen = Statements()
 
-        def note(_c: Any, _cur: Any, statement: str, *_: Any) -> None:
-            seen.append(statement)
-
         def committed(_c: Any) -> None:
             seen.commits += 1
 
         with app.app_context():
             engine = db.engine
-        event.listen(engine, "before_cursor_execute", note)
         event.listen(engine, "commit", committed)
         try:
-            yield seen
+            with watched(engine, lambda statement, _: seen.append(statement)):
+                yield seen
         finally:
-            event.remove(engine, "before_cursor_execute", note)
             event.remove(engine, "commit", committed)
 
     return count

@@ -173,6 +173,10 @@ class KeyRing:
         """The public key set as JSON (RFC 7517 §5)."""
         return self._view().jwks
 
+    def refresh(self) -> None:
+        """Read the keys now, if that is due: before a transaction takes a connection."""
+        self._view()
+
     def reload(self) -> None:
         """Read the keys again at the next use."""
         self._loaded_at = None

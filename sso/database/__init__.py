@@ -52,6 +52,12 @@ def reader() -> Engine:
     return cast(Engine, current_app.extensions["sso.reader"])
 
 
+def session_connection() -> Connection:
+    """The connection of the session's transaction, once what waits in the session is written."""
+    db.session.flush()
+    return db.session.connection()
+
+
 def end_session(_: BaseException | None = None) -> None:
     """End the transaction of a request. The answer stands, even if the connection is gone."""
     if not db.session.registry.has():

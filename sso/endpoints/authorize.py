@@ -9,25 +9,27 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from authlib.oauth2.rfc6749.errors import OAuth2Error
-from flask import g, redirect, request, url_for
+from flask import redirect, request, url_for
 from flask_babel import gettext
+from sqlalchemy import Connection
 from werkzeug.wrappers import Response
 
-from sso import clock
+from sso import clock, context, database
 from sso.audit import own_events
 from sso.audit.events import Event
 from sso.endpoints import browser_session
 from sso.flow import decision, scopes
 from sso.flow.request import ONE_FACTOR, PARAMETERS, AuthorizationRequest
 from sso.i18n import languages
-from sso.models import Client
 from sso.oauth import authorization_server
-from sso.oauth.authorization_code import AuthorizationCodeGrant, Overtaken
+from sso.oauth.authorization import Overtaken
+from sso.oauth.grants.authorization_code import AuthorizationCodeGrant
 from sso.oauth.request import ProtocolRequest
 from sso.ratelimit import refusals
 from sso.services import transaction
 from sso.store import clients, factors, sessions
-from sso.store.sessions import Presence
+from sso.store.clients import RegisteredClient
+from sso.store.sessions import ResourceOwner
 from sso.web import errors, parameters, pending_request
 from sso.web.pending_request import PendingRequest
 
@@ -35,13 +37,14 @@ from sso.web.pending_request import PendingRequest
 class Validated(NamedTuple):
     """A request that a step of ours may wait for: its grant, its client, and its sealed form.
 
-    `presence`: who is signed in on the browser that brings it.
+    `owner`: who is signed in on the browser that brings it.
     """
 
     grant: AuthorizationCodeGrant
-    client: Client
+    client: RegisteredClient
     waiting: PendingRequest
-    presence: Presence | None
+    owner: ResourceOwner | None
+    connection: Connection
 
 
 def authorize() -> Response:
@@ -50,39 +53,42 @@ def authorize() -> Response:
         return as_get("pages.authorize")
     try:
         waiting = _read()
-    except parameters.ParameterFault as fault:
-        event = Event.AUTHORIZATION_REFUSED
-        words = str(fault)
+    except parameters.ParameterFault as error:
+        event, words = Event.AUTHORIZATION_REFUSED, str(error)
         refusals.note(event, budget=event, error="invalid_request", description=words)
         return errors.page(words, error="invalid_request", for_developers=True)
     if waiting is None:
         return stale()
+    context.key_ring().refresh()
     with transaction.begin() as changes:
-        validated = validate(waiting)
+        validated = validate(waiting, changes.connection)
         if isinstance(validated, Response):
             return validated
-        found, presence = decide(validated), validated.presence
+        found, owner = decide(validated), validated.owner
         try:
             response = _answer(validated, found)
         except Overtaken:
             return _on(validated, "pages.authorize", validated.waiting)
-        if presence:
-            browser_session.prolong(presence.session_id, presence.last_seen_at, presence.ends_at)
+        if owner:
+            browser_session.prolong(
+                changes.connection, owner.session_id, owner.last_seen_at, owner.ends_at
+            )
         changes.commit()
-    if presence and isinstance(found, decision.Answer):
-        own_events.record(Event.CODE_ISSUED, presence.user_id, client=validated.client.client_id)
+    if owner and isinstance(found, decision.Answer):
+        own_events.record(Event.CODE_ISSUED, owner.user_id, client=validated.client.client_id)
     return response
 
 
-def validate(waiting: PendingRequest) -> Validated | Response:
+def validate(waiting: PendingRequest, connection: Connection) -> Validated | Response:
     """Check the request as if it came in now; a fault is answered by page or redirect."""
     languages.ask_for(waiting.parameters.get("ui_locales"))
     server = authorization_server()
     protocol_request = ProtocolRequest(waiting.parameters)
+    protocol_request.connection = connection
     client_id = waiting.parameters.get("client_id", "")
-    g.sso_client, presence = browser_session.find_with_client(client_id)
-    if presence:
-        protocol_request.details["user"] = presence.user_id
+    protocol_request.client, owner = browser_session.find_with_client(connection, client_id)
+    if owner:
+        protocol_request.details["user"] = owner.user_id
     try:
         grant: AuthorizationCodeGrant = server.get_consent_grant(protocol_request)
     except OAuth2Error as error:
@@ -101,34 +107,30 @@ def validate(waiting: PendingRequest) -> Validated | Response:
     else:
         waiting = PendingRequest(waiting.parameters, asked.asked_at)
         _note_dropped(waiting.parameters.get("scope"), asked)
-    return Validated(grant, grant.client, waiting, presence)
+    return Validated(grant, grant.client, waiting, owner, connection)
 
 
 def decide(validated: Validated) -> decision.Decision:
     """Ask `flow.decision`, in its own words."""
     session = consent = None
-    asked, presence = validated.grant.request.asked, validated.presence
-    policy = decision.Policy(
-        validated.client.first_party,
-        frozenset(validated.client.groups),
-        validated.client.require_mfa,
-    )
-    if presence:
+    asked, client, owner = validated.grant.request.asked, validated.client, validated.owner
+    policy = decision.Policy(client.first_party, frozenset(client.groups), client.require_mfa)
+    if owner:
         # Only where it matters: most requests are spared the statement.
-        matters = presence.acr == ONE_FACTOR and decision.asks_about_factors(asked, policy)
+        matters = owner.acr == ONE_FACTOR and decision.asks_about_factors(asked, policy)
         session = decision.Session(
-            user_id=str(presence.user_id),
-            auth_time=presence.auth_time,
-            acr=presence.acr,
-            groups=frozenset(presence.groups),
-            has_factor=matters and factors.has_any(presence.user_id),
-            decisions_used_until=presence.decisions_used_until,
+            user_id=str(owner.user_id),
+            auth_time=owner.auth_time,
+            acr=owner.acr,
+            groups=frozenset(owner.groups),
+            has_factor=matters and factors.has_any(validated.connection, owner.user_id),
+            decisions_used_until=owner.decisions_used_until,
         )
-    if presence and presence.consent:
+    if owner and owner.consent:
         consent = decision.Consent(
-            frozenset(presence.consent.scope.split()),
-            presence.consent.updated_at,
-            frozenset(presence.consent.declined.split()),
+            frozenset(owner.consent.scope.split()),
+            owner.consent.updated_at,
+            frozenset(owner.consent.declined.split()),
         )
     return decision.decide(asked, session, consent, policy, clock.now())
 
@@ -152,21 +154,25 @@ def to_step(endpoint: str, waiting: PendingRequest, **more: Any) -> Response:
 def stale() -> Response:
     """The sealed request of a step can't be read, or is too old: the way back to its client."""
     old = pending_request.expired(request.args.get("resume", ""))
-    client = clients.find_enabled(old.parameters.get("client_id", "")) if old else None
-    back = None
-    if old and client and client.check_redirect_uri(old.parameters.get("redirect_uri", "")):
-        parts = urlsplit(old.parameters["redirect_uri"])
-        if parts.scheme in ("http", "https"):
-            back = (
-                gettext("Back to %(client)s", client=client.name),
-                f"{parts.scheme}://{parts.netloc}/",
-            )
     return errors.page(
         gettext("This page is too old, or its address was cut off."),
         title=gettext("Please start again"),
         hint=gettext("Go back to the application and sign in from there."),
-        link=back,
+        link=_way_back(old) if old else None,
     )
+
+
+def _way_back(old: PendingRequest) -> tuple[str, str] | None:
+    uri = old.parameters.get("redirect_uri", "")
+    client = clients.find_enabled(
+        database.session_connection(), old.parameters.get("client_id", "")
+    )
+    if client is None or not client.check_redirect_uri(uri):
+        return None
+    parts = urlsplit(uri)
+    if parts.scheme not in ("http", "https"):
+        return None
+    return gettext("Back to %(client)s", client=client.name), f"{parts.scheme}://{parts.netloc}/"
 
 
 def as_get(endpoint: str) -> Response:
@@ -200,10 +206,11 @@ def _note_dropped(requested: str | None, asked: AuthorizationRequest) -> None:
         refusals.note(event, budget=event, client=asked.client_id, dropped=dropped)
 
 
-def _use(presence: Presence | None, moment: datetime) -> bool:
+def _use(validated: Validated, moment: datetime) -> bool:
     """Whether what happened up to this moment was unused. From now on it satisfies no request."""
-    return presence is not None and sessions.use_decisions(
-        presence.session_id, presence.decisions_used_until, moment
+    owner = validated.owner
+    return owner is not None and sessions.use_decisions(
+        validated.connection, owner.session_id, owner.decisions_used_until, moment
     )
 
 
@@ -214,12 +221,12 @@ def _answer(validated: Validated, found: decision.Decision) -> Response:
     if isinstance(found, decision.Answer):
         grant.request.authorization_request = grant.request.asked.without(found.withheld)
         # Not by Authlib's method of the server, which would validate all once more.
-        answer = grant.create_authorization_response(grant.redirect_uri, validated.presence)
-        if found.uses and not _use(validated.presence, found.uses):
+        answer = grant.create_authorization_response(grant.redirect_uri, validated.owner)
+        if found.uses and not _use(validated, found.uses):
             raise Overtaken
         return server.handle_response(*answer)
     if isinstance(found, decision.Refuse):
-        grant.request.is_told = grant.request.asked.denied  # the event is consent_denied
+        grant.request.is_reported = grant.request.asked.denied  # the event is consent_denied
         error = OAuth2Error(found.description, error=found.error, redirect_uri=grant.redirect_uri)
         return server.handle_error_response(grant.request, error)
     if isinstance(found, decision.SignIn):

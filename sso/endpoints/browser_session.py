@@ -10,15 +10,17 @@ from uuid import UUID
 import flask
 from flask import Flask, g, request
 from flask_login import UserMixin, current_user, login_user, logout_user
+from sqlalchemy import Connection
 
-from sso import audit
+from sso import audit, database
 from sso.crypto import digests
 from sso.extensions import db
 from sso.mfa.proof import PASSWORD, Proof
-from sso.models import BrowserSession, Client, User
+from sso.models import BrowserSession, User
 from sso.ratelimit import device_cookie
 from sso.services import authentication, revocation
 from sso.store import sessions
+from sso.store.clients import RegisteredClient
 from sso.store.sessions import CurrentSession
 from sso.web import routing
 from sso.web.cookies import PageSessions
@@ -60,12 +62,14 @@ def current_session() -> CurrentSession | None:
     return current_user.current_session if current_user.is_authenticated else None
 
 
-def find_with_client(client_id: str) -> tuple[Client | None, sessions.Presence | None]:
+def find_with_client(
+    connection: Connection, client_id: str
+) -> tuple[RegisteredClient | None, sessions.ResourceOwner | None]:
     """The client that asks, and in the same statement who is signed in on this browser."""
     secret = current_user.get_id() or ""
-    client, presence = sessions.find_with_client(client_id, digests.digest(secret))
-    g.sso_locale = presence.locale if presence else None
-    return client, presence
+    client, owner = sessions.find_with_client(connection, client_id, digests.digest(secret))
+    g.sso_locale = owner.locale if owner else None
+    return client, owner
 
 
 def locale() -> str | None:
@@ -134,13 +138,15 @@ def sign_out(reason: str = "sign_out") -> None:
 def touch(current: CurrentSession) -> None:
     """Prolong a session in use. Does not commit."""
     session = current.session
-    if prolong(session.id, session.last_seen_at, session.ends_at):
+    if prolong(database.session_connection(), session.id, session.last_seen_at, session.ends_at):
         db.session.refresh(session)  # the statement went past the ORM; a page may show it
 
 
-def prolong(session_id: UUID, last_seen_at: datetime, ends_at: datetime | None) -> bool:
+def prolong(
+    connection: Connection, session_id: UUID, last_seen_at: datetime, ends_at: datetime | None
+) -> bool:
     """As `touch`, for a caller that knows no more of the session; see `authentication.prolong`."""
-    is_prolonged = authentication.prolong(session_id, last_seen_at, ends_at)
+    is_prolonged = authentication.prolong(connection, session_id, last_seen_at, ends_at)
     if is_prolonged:
         flask.session.modified = True  # the cookie is prolonged as well
     return is_prolonged

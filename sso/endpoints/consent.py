@@ -15,7 +15,7 @@ from sso.flow import decision, scopes
 from sso.models import User
 from sso.ratelimit import refusals
 from sso.services import consents
-from sso.store.sessions import CurrentSession, Presence
+from sso.store.sessions import CurrentSession, ResourceOwner
 from sso.web.pending_request import PendingRequest, sign
 
 
@@ -38,7 +38,7 @@ def consent() -> Response:
     validated = page.validate(pending)
     current = browser_session.current_session()
     step = authorize.decide(validated)
-    if current is None or validated.presence is None:
+    if current is None or validated.owner is None:
         return authorize.resume(pending)
     if isinstance(step, decision.Forbid):
         return _forbidden(validated, current, pending)
@@ -53,7 +53,7 @@ def consent() -> Response:
         client_name=validated.client.name,
         client_host=urlsplit(validated.grant.redirect_uri).netloc,
         user=current.user,
-        items=items(current.user, step.scopes, _declined(validated.presence)),
+        items=items(current.user, step.scopes, _declined(validated.owner)),
         offered=" ".join(sorted(step.scopes)),
         known=[item.title for item in items(current.user, step.known)],
         switch_url=_switch_url(pending),
@@ -113,8 +113,8 @@ def _decided(
     return authorize.resume(replace(pending, consented_at=given_at))
 
 
-def _declined(presence: Presence) -> frozenset[str]:
-    return frozenset(presence.consent.declined.split()) if presence.consent else frozenset()
+def _declined(owner: ResourceOwner) -> frozenset[str]:
+    return frozenset(owner.consent.declined.split()) if owner.consent else frozenset()
 
 
 def _forbidden(

@@ -8,7 +8,7 @@ from flask import Flask, make_response, redirect, render_template, request, url_
 from werkzeug.wrappers import Response
 from wtforms import PasswordField
 
-from sso import audit
+from sso import audit, database
 from sso.audit.events import Event
 from sso.endpoints import authorize, browser_session
 from sso.extensions import db
@@ -73,7 +73,7 @@ def pending_request() -> PendingRequest | None:
 
 def validate(pending: PendingRequest) -> authorize.Validated:
     """Validate a pending request as if it came in now. Ends the view if it is invalid."""
-    validated = authorize.validate(pending)
+    validated = authorize.validate(pending, database.session_connection())
     if isinstance(validated, Response):
         raise Answered(validated)
     return validated

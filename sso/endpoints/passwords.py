@@ -7,7 +7,7 @@ from flask import redirect, request, url_for
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
-from sso import audit
+from sso import audit, database
 from sso.crypto import passwords
 from sso.endpoints import mail_pages, page
 from sso.endpoints.forms import EmailForm, NewPasswordForm
@@ -69,6 +69,6 @@ def _set(secret: str, password_hash: str) -> Response:
     db.session.commit()
     # No browser is known any more. This one must not be shut out by strangers who guess; but where
     # it has never shown a factor, it is known at the password alone.
-    shown = was_known or not factors.has_any(user.id)
+    shown = was_known or not factors.has_any(database.session_connection(), user.id)
     device_cookie.remember(user, at_password=not shown)
     return mail_pages.to_sign_in("password")

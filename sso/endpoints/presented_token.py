@@ -3,6 +3,7 @@
 from authlib.oauth2.rfc6749.errors import OAuth2Error
 from flask import Response
 
+from sso import database
 from sso.extensions import db
 from sso.oauth import authorization_server
 from sso.oauth.request import TOKEN_HINT_FIELDS, form_request
@@ -16,6 +17,7 @@ def answer(name: str) -> Response:
     except OAuth2Error as error:
         refused: Response = server.handle_error_response(None, error)
         return refused
+    request.connection = database.session_connection()
     response: Response = server.create_endpoint_response(name, request)
     if response.status_code == 200:
         db.session.commit()

@@ -8,7 +8,7 @@ from flask import redirect, url_for
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
-from sso import audit
+from sso import audit, database
 from sso.endpoints import authorize, browser_session, page
 from sso.endpoints.forms import SecondFactorForm
 from sso.extensions import db
@@ -39,7 +39,9 @@ class Subject(NamedTuple):
 
 def after_password(user: User, remember: bool, pending: PendingRequest | None) -> Response:
     """Sign in who has shown the password, or ask for the second factor first. Commits."""
-    if factors.has_any(user.id):  # read under the lock of the user that the caller has taken
+    if factors.has_any(
+        database.session_connection(), user.id
+    ):  # read under the lock of the user that the caller has taken
         pending_mfa.begin(user, remember)
         browser, notice = browser_session.browser(user), pending_mfa.notice_id()
         pending_mfa.keep_notice(authentication.accept_password(audit.USER, user, browser, notice))

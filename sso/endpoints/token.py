@@ -3,7 +3,7 @@
 from authlib.oauth2.rfc6749.errors import OAuth2Error
 from flask import Response
 
-from sso import audit
+from sso import audit, context
 from sso.audit.events import Event
 from sso.oauth import authorization_server
 from sso.oauth.request import TOKEN_FIELDS, ProtocolRequest, form_request
@@ -23,7 +23,9 @@ def token() -> Response:
     except OAuth2Error as error:
         counters.token_request(None, error.error)
         return server.handle_error_response(None, error)
+    context.key_ring().refresh()
     with transaction.begin() as changes:
+        request.connection = changes.connection
         response = server.create_token_response(request)
         if response.status_code == 200 or request.keep_changes:
             changes.commit()
@@ -36,13 +38,12 @@ def token() -> Response:
 
 def _tell(request: ProtocolRequest) -> None:
     """After the commit: the trail must not add a statement to a transaction this frequent."""
-    approval, issued = request.approval, request.issued
-    if approval and issued:
+    if live_grant := request.live_grant:
         first = request.payload.grant_type == "authorization_code"
         audit.event(
             Event.TOKENS_ISSUED if first else Event.TOKENS_REFRESHED,
-            user=approval.user_id,
-            client=approval.client_id,
-            grant=approval.id,
-            scope=issued.scope,
+            user=live_grant.user_id,
+            client=live_grant.client_id,
+            grant=live_grant.id,
+            scope=live_grant.scope,
         )

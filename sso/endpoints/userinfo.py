@@ -1,22 +1,18 @@
 """Userinfo (OIDC Core §5.3, RFC 6750)."""
 
-from authlib.oauth2.rfc6749.errors import OAuth2Error
+import json
+
+from authlib.consts import default_json_headers
+from authlib.integrations.flask_oauth2 import current_token
 from flask import Response
 
-from sso.oauth import authorization_server, bearer, refusal
-from sso.web import errors
+from sso.flow import scopes
+from sso.oauth.bearer import require_oauth
 
 
+@require_oauth(list(scopes.USERINFO_SCOPES))  # type: ignore[untyped-decorator]  # Authlib's
 def userinfo() -> Response:
-    """The user's profile for a bearer access token."""
-    server = authorization_server()
-    try:
-        return server.handle_response(*server.endpoint("userinfo")(None))
-    except OAuth2Error as error:
-        refusal.note_access_token(error)
-        return errors.as_json(
-            error.error,
-            error.get_error_description(),
-            error.status_code,
-            {"WWW-Authenticate": bearer.challenge(error)} if error.status_code != 400 else None,
-        )
+    """The profile that the token's scope and the `claims` parameter allow."""
+    requested = current_token.grant.claims.get("userinfo", [])
+    profile = scopes.profile(current_token.user, current_token.scope, requested)
+    return Response(json.dumps(profile), headers=default_json_headers)

@@ -7,7 +7,7 @@ after the first factor was added. Locks are taken in this order: user, then fact
 
 from datetime import datetime, timedelta
 
-from sso import clock, context
+from sso import clock, context, database
 from sso.flow.request import TWO_FACTORS
 from sso.models import User
 from sso.store import factors, sessions, users
@@ -43,7 +43,7 @@ def is_fresh(visit: CurrentSession) -> bool:
 def lacks_second_factor(visit: CurrentSession) -> bool:
     """Whether the account has factors, and none of them was shown in this session lately."""
     shown = _within(visit.session.second_factor_at, RECENT_FACTOR)
-    return not shown and factors.has_any(visit.user.id)
+    return not shown and factors.has_any(database.session_connection(), visit.user.id)
 
 
 def asks_for_code(visit: CurrentSession, known: Factors) -> bool:

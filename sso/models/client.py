@@ -1,6 +1,7 @@
 """The clients table: registered applications, with RFC 7591 metadata."""
 
 from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 from authlib.integrations.sqla_oauth2 import OAuth2ClientMixin
 from sqlalchemy import String, false
@@ -13,26 +14,16 @@ from sso.extensions import Base, UtcDateTime
 ANY_AUTH_METHOD = "any"
 
 
-class Client(Base, OAuth2ClientMixin):
-    """An application. Addresses, scope and name stand in Authlib's `client_metadata`."""
+class ClientRegistration:
+    """What a registration says: of the row, and of what is read of it on hot paths."""
 
-    __tablename__ = "clients"
+    if TYPE_CHECKING:
+        secret_digest: Any
+        previous_secret_digest: Any
+        previous_secret_expires_at: Any
 
-    # Authlib's columns keep the secret in clear and leave client_id without a unique constraint.
-    client_id: Mapped[str] = mapped_column(String(48), primary_key=True)
-    client_secret = None
-    client_secret_expires_at = None
-    client_id_issued_at = None
-
-    secret_digest: Mapped[str] = mapped_column(String(80))
-    previous_secret_digest: Mapped[str | None] = mapped_column(String(80))
-    previous_secret_expires_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    first_party: Mapped[bool] = mapped_column(default=False, server_default=false())
-    require_pkce: Mapped[bool] = mapped_column(default=False, server_default=false())
-    require_mfa: Mapped[bool] = mapped_column(default=False, server_default=false())
-    disabled_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
-    updated_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now, onupdate=clock.now)
+        @property
+        def client_metadata(self) -> dict[str, Any]: ...
 
     @property
     def name(self) -> str:
@@ -70,3 +61,25 @@ class Client(Base, OAuth2ClientMixin):
     def check_endpoint_auth_method(self, method: str, endpoint: str) -> bool:
         """The registered method, at every endpoint (Authlib: at the token endpoint alone)."""
         return self.token_endpoint_auth_method in (ANY_AUTH_METHOD, method)
+
+
+class Client(Base, ClientRegistration, OAuth2ClientMixin):
+    """An application. Addresses, scope and name stand in Authlib's `client_metadata`."""
+
+    __tablename__ = "clients"
+
+    # Authlib's columns keep the secret in clear and leave client_id without a unique constraint.
+    client_id: Mapped[str] = mapped_column(String(48), primary_key=True)
+    client_secret = None
+    client_secret_expires_at = None
+    client_id_issued_at = None
+
+    secret_digest: Mapped[str] = mapped_column(String(80))
+    previous_secret_digest: Mapped[str | None] = mapped_column(String(80))
+    previous_secret_expires_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    first_party: Mapped[bool] = mapped_column(default=False, server_default=false())
+    require_pkce: Mapped[bool] = mapped_column(default=False, server_default=false())
+    require_mfa: Mapped[bool] = mapped_column(default=False, server_default=false())
+    disabled_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
+    updated_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now, onupdate=clock.now)

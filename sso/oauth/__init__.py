@@ -1,37 +1,28 @@
-"""Authlib, extended: one subclass a file, named by the standard's term."""
+"""Authlib, extended: the grants, endpoints and the resource protector of this server."""
 
 from typing import cast
 
 from flask import Flask, current_app
 
-from sso.oauth.authorization_code import AuthorizationCodeGrant
-from sso.oauth.authorization_request import ParameterValidation
-from sso.oauth.bearer import REALM, BearerTokenValidator, ResourceProtector
 from sso.oauth.end_session import EndSessionEndpoint
-from sso.oauth.introspection import IntrospectionEndpoint
-from sso.oauth.openid import IdentityToken
-from sso.oauth.pkce import CodeChallenge
-from sso.oauth.refresh_token import RefreshTokenGrant
-from sso.oauth.revocation import RevocationEndpoint
+from sso.oauth.grants.authorization_code import AuthorizationCodeGrant
+from sso.oauth.grants.refresh_token import RefreshTokenGrant
 from sso.oauth.server import AuthorizationServer
-from sso.oauth.userinfo import UserInfoEndpoint
+from sso.oauth.token_management import IntrospectionEndpoint, RevocationEndpoint
 
 
 def init_app(app: Flask) -> None:
-    """Register every grant, extension and endpoint that this server has."""
+    """Register every grant and endpoint that this server has.
+
+    PKCE and identity tokens are steps of the grants, not extensions: they stand where they happen.
+    """
     server = AuthorizationServer()
     server.init_app(app)
-    identity_token = IdentityToken()
-    server.register_grant(
-        AuthorizationCodeGrant, [ParameterValidation(), CodeChallenge(), identity_token]
-    )
-    server.register_grant(RefreshTokenGrant, [identity_token])
+    server.register_grant(AuthorizationCodeGrant)
+    server.register_grant(RefreshTokenGrant)
     server.register_endpoint(RevocationEndpoint)
     server.register_endpoint(IntrospectionEndpoint)
     server.register_endpoint(EndSessionEndpoint)
-    protector = ResourceProtector()
-    protector.register_token_validator(BearerTokenValidator(realm=REALM))
-    server.register_endpoint(UserInfoEndpoint(resource_protector=protector))
     app.extensions["sso.oauth"] = server
 
 

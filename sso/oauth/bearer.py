@@ -1,18 +1,23 @@
-"""Bearer tokens (RFC 6750): where they may stand, and how their faults are answered."""
+"""Bearer tokens (RFC 6750): where they may stand, and how their errors are answered."""
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, NoReturn
 
 from authlib.integrations.flask_oauth2 import ResourceProtector as AuthlibResourceProtector
 from authlib.oauth2.rfc6749.errors import InvalidRequestError, OAuth2Error
 from authlib.oauth2.rfc6750 import BearerTokenValidator as AuthlibBearerTokenValidator
 from authlib.oauth2.rfc6750 import InvalidTokenError
+from flask import abort, g
 from flask import request as flask_request
 
+from sso import clock, database
+from sso.audit.events import Event
 from sso.flow import narrowing, scopes
-from sso.oauth import access_tokens
-from sso.store import tokens
+from sso.oauth import tokens
+from sso.ratelimit import refusals
+from sso.store import tokens as store
 from sso.store.tokens import AccessToken
-from sso.web import parameters
+from sso.web import errors, parameters
 
 REALM = "sso"
 
@@ -29,9 +34,12 @@ class BearerTokenValidator(AuthlibBearerTokenValidator):
     """A token is good when its row, found by `jti`, vouches for it."""
 
     def authenticate_token(self, token_string: str) -> AccessToken | None:
-        jti = access_tokens.claimed_jti(token_string)
-        found = tokens.find_access_token(jti) if jti else None
-        if found is None or not access_tokens.is_genuine(token_string, found.access_digest):
+        jti = tokens.claimed_jti(token_string)
+        if jti is None:
+            return None
+        with database.reader().connect() as connection:
+            found = store.find_access_token(connection, jti)
+        if found is None or not tokens.is_genuine(token_string, found.access_digest):
             return None
         if found.is_expired() or found.is_revoked():
             return found  # Authlib refuses it
@@ -40,14 +48,14 @@ class BearerTokenValidator(AuthlibBearerTokenValidator):
 
 def _as_allowed_now(token: AccessToken) -> AccessToken:
     """The token, reduced to what its grant may still give. Raises `InvalidTokenError`."""
-    allowed = narrowing.allowed(token.client, token.user.groups, token.granted)
+    allowed = narrowing.allowed(token.client, token.user.groups, token.grant)
     if allowed.refusal:
         raise InvalidTokenError(allowed.refusal)
     scope = allowed.scope_of(token.scope)
-    claims = allowed.claims_of(token.requested_claims)
+    claims = allowed.claims_of(token.grant.claims)
     if token.is_narrowed:
         claims = narrowing.within(claims, scopes.split(scope))
-    return token._replace(scope=scope, requested_claims=claims)
+    return replace(token, scope=scope, grant=replace(token.grant, claims=claims))
 
 
 class ResourceProtector(AuthlibResourceProtector):
@@ -60,6 +68,25 @@ class ResourceProtector(AuthlibResourceProtector):
             raise MissingToken
         return self.get_token_validator("bearer"), token
 
+    def acquire_token(self, scopes: list[str] | None = None, **more: Any) -> AccessToken:
+        """The token of this request, as `current_token` gives it. Raises `OAuth2Error`."""
+        # Authlib would first put the request's whole URL together, which costs more than the rest.
+        token: AccessToken = self.validate_request(scopes, flask_request, **more)
+        g.authlib_server_oauth2_token = token
+        return token
+
+    def raise_error_response(self, error: OAuth2Error) -> NoReturn:
+        """Answer as §3 says."""
+        _note_refusal(error)
+        challenge = {"WWW-Authenticate": _challenge(error)} if error.status_code != 400 else None
+        abort(
+            errors.as_json(error.error, error.get_error_description(), error.status_code, challenge)
+        )
+
+
+require_oauth = ResourceProtector()
+require_oauth.register_token_validator(BearerTokenValidator(realm=REALM))
+
 
 def presented() -> str | None:
     """The token that the request brings. Raises `InvalidRequestError`."""
@@ -68,16 +95,6 @@ def presented() -> str | None:
     if header and body:
         raise InvalidRequestError("The access token is sent in two places; use one.")
     return header or body
-
-
-def challenge(error: OAuth2Error) -> str:
-    """The `WWW-Authenticate` header of a fault (§3)."""
-    if isinstance(error, MissingToken):
-        return f'Bearer realm="{REALM}"'
-    return (
-        f'Bearer realm="{REALM}", error="{error.error}", '
-        f'error_description="{error.get_error_description()}"'
-    )
 
 
 def _from_header() -> str | None:
@@ -91,5 +108,42 @@ def _from_body() -> str | None:
     try:
         pairs = parameters.form_pairs(flask_request)
         return parameters.single(pairs, ("access_token",)).get("access_token")
-    except parameters.ParameterFault as fault:
-        raise InvalidRequestError(str(fault)) from None
+    except parameters.ParameterFault as error:
+        raise InvalidRequestError(str(error)) from None
+
+
+def _challenge(error: OAuth2Error) -> str:
+    """The `WWW-Authenticate` header of an error (§3)."""
+    if isinstance(error, MissingToken):
+        return f'Bearer realm="{REALM}"'
+    return (
+        f'Bearer realm="{REALM}", error="{error.error}", '
+        f'error_description="{error.get_error_description()}"'
+    )
+
+
+def _note_refusal(error: OAuth2Error) -> None:
+    """Note for the log and the audit trail why a token is refused, and whose it is."""
+    fields: dict[str, object] = {
+        "error": error.error,
+        "description": error.get_error_description(),
+    }
+    if isinstance(error, MissingToken):
+        refusals.note(None, budget=None, **fields)
+        return
+    if error.status_code != 400:  # there is one token, and it can be read
+        fields |= _about(presented() or "")
+    event = Event.ACCESS_TOKEN_REFUSED
+    refusals.note(event, budget=event, **fields)
+
+
+def _about(token: str) -> dict[str, object]:
+    jti = tokens.claimed_jti(token)
+    if jti is None:
+        return {"reason": "not a token of this server"}
+    with database.reader().connect() as connection:
+        found = store.refusal_reasons_of_access(connection, jti)
+    if found is None:
+        return {"reason": "unknown"}
+    reason = found.reason(clock.now()) if tokens.is_genuine(token, found.digest) else "altered"
+    return {"client": found.client_id, "user": found.user_id, "reason": reason}

@@ -11,14 +11,15 @@ from typing import NamedTuple
 from urllib.parse import unquote_plus
 
 from authlib.oauth2.rfc6749.errors import InvalidClientError, InvalidRequestError
+from sqlalchemy import Connection
 
 from sso import audit
 from sso.audit.events import Event
 from sso.crypto import digests
-from sso.models import Client
 from sso.oauth.request import ProtocolRequest
 from sso.ratelimit import limiting, refusals
 from sso.store import clients
+from sso.store.clients import RegisteredClient
 from sso.web import parameters
 
 METHODS = ["client_secret_basic", "client_secret_post"]
@@ -49,8 +50,8 @@ class ClientAuthenticationFailed(InvalidClientError):
 
 
 def authenticate(
-    request: ProtocolRequest, query_client: Callable[[str], Client | None], endpoint: str
-) -> Client:
+    request: ProtocolRequest, query_client: Callable[[str], RegisteredClient | None], endpoint: str
+) -> RegisteredClient:
     """The client that sent the request. Raises `ClientAuthenticationFailed`."""
     credentials = read_credentials(request)
     request.claimed_client = credentials.client_id
@@ -65,8 +66,8 @@ def authenticate(
         failure = ClientAuthenticationFailed(
             "The client is unknown or disabled, or its secret is wrong.", basic
         )
-        request.is_told = True
-        _count_failure(credentials, client, failure)
+        request.is_reported = True
+        _count_failure(request, credentials, client, failure)
         raise failure
     request.client = client
     if not client.check_endpoint_auth_method(credentials.method, endpoint):
@@ -79,7 +80,10 @@ def authenticate(
 
 
 def _count_failure(
-    credentials: Credentials, client: Client | None, failure: ClientAuthenticationFailed
+    request: ProtocolRequest,
+    credentials: Credentials,
+    client: RegisteredClient | None,
+    failure: ClientAuthenticationFailed,
 ) -> None:
     """Tell and count it. Raises `TooManyAttempts`.
 
@@ -95,14 +99,18 @@ def _count_failure(
         client=audit.clean(credentials.client_id, LONGEST_CLIENT_ID),
         error=failure.error,
         description=failure.get_error_description(),
-        reason=_reason(credentials, client),
+        reason=_reason(request.connection, credentials, client),
     )
     attempt.failed()
 
 
-def _reason(credentials: Credentials, client: Client | None) -> str | None:
+def _reason(
+    connection: Connection, credentials: Credentials, client: RegisteredClient | None
+) -> str | None:
     """Which check failed: for the log and the audit trail, never for the client."""
-    unknown = clients.why_not_enabled(credentials.client_id)  # asked for all, so that none is slow
+    unknown = clients.why_not_enabled(
+        connection, credentials.client_id
+    )  # asked for all, so that none is slow
     if client is None:
         return unknown
     previous = digests.matches(credentials.client_secret, client.previous_secret_digest or "")

@@ -12,10 +12,10 @@ from flask_login import current_user
 from sso import audit, context
 from sso.audit.events import Event
 from sso.config import urls
-from sso.models import Client
 from sso.oauth.request import ProtocolRequest
 from sso.oauth.server import AuthorizationServer
 from sso.ratelimit import refusals
+from sso.store.clients import RegisteredClient
 
 PARAMETERS = (
     "id_token_hint", "client_id", "post_logout_redirect_uri", "state", "logout_hint", "ui_locales",
@@ -43,7 +43,7 @@ class LogoutRequest(NamedTuple):
     hint names this very browser session. With an error there is never a redirect (§4).
     """
 
-    client: Client | None = None
+    client: RegisteredClient | None = None
     redirect_uri: str | None = None
     names_session: bool = False
     error: LogoutError | None = None
@@ -53,14 +53,26 @@ class EndSessionEndpoint(AuthlibEndSessionEndpoint):
     """Authlib takes any JWT that we signed for a hint, and joins `state` by re-encoding."""
 
     def validate_request(self, request: ProtocolRequest) -> EndSessionRequest:
-        state = request.payload.data.get("state")
-        without = {key: value for key, value in request.payload.data.items() if key != "state"}
-        found = super().validate_request(ProtocolRequest(without))
-        if found.redirect_uri and state:
-            found.redirect_uri = urls.add_parameters(found.redirect_uri, [("state", state)])
-        return found
+        """Client, hint and URI (§2, §3). Raises `InvalidRequestError`."""
+        values: dict[str, str] = request.payload.data
+        claims, client_id = self._claims(values.get("id_token_hint")), values.get("client_id")
+        if claims and client_id and client_id != claims.get("aud"):
+            raise InvalidRequestError("'client_id' does not match 'aud' claim")
+        client = None
+        if client_id or claims:
+            client = self.server.query_client(client_id or str((claims or {}).get("aud")))
+        redirect_uri = values.get("post_logout_redirect_uri")
+        registered = client.client_metadata.get("post_logout_redirect_uris") if client else None
+        if redirect_uri not in (registered or ()):
+            redirect_uri = None
+        elif state := values.get("state"):
+            redirect_uri = urls.add_parameters(str(redirect_uri), [("state", state)])
+        return EndSessionRequest(request, client, claims, redirect_uri)
 
-    def _validate_id_token_hint(self, id_token_hint: str) -> dict[str, Any]:
+    @staticmethod
+    def _claims(id_token_hint: str | None) -> dict[str, Any] | None:
+        if id_token_hint is None:
+            return None
         claims = context.key_ring().verify(id_token_hint, typ="JWT")
         if claims is None or claims.get("iss") != context.settings().issuer:
             raise InvalidRequestError(
@@ -68,34 +80,24 @@ class EndSessionEndpoint(AuthlibEndSessionEndpoint):
             )
         return claims
 
-    def _is_valid_post_logout_redirect_uri(
-        self, client: Client, post_logout_redirect_uri: str
-    ) -> bool:
-        registered = client.client_metadata.get("post_logout_redirect_uris") or []
-        return post_logout_redirect_uri in registered
-
-    def is_post_logout_redirect_uri_legitimate(self, *_: Any) -> bool:
-        """A registered address is, if the request names its client; the person was asked (§3)."""
-        return True
-
 
 def read(server: AuthorizationServer, values: dict[str, str]) -> LogoutRequest:
-    """Validate a logout request. What is wrong with it is told, not raised."""
+    """Validate a logout request. What is wrong with it is returned, not raised."""
     client_id = values.get("client_id")
     try:
         found = server.validate_endpoint_request("end_session", ProtocolRequest(values))
-    except OAuth2Error as fault:
+    except OAuth2Error as error:
         client = server.query_client(client_id) if client_id else None
-        description = fault.get_error_description() or "The request is not valid."
+        description = error.get_error_description() or "The request is not valid."
         note_refusal(Event.END_SESSION_REFUSED, description, client)
         return LogoutRequest(client, error=LogoutError(description))
-    error = _error(values, found)
-    if error:
+    wrong = _error(values, found)
+    if wrong:
         uri = values.get("post_logout_redirect_uri")
         event = Event.POST_LOGOUT_REFUSED if uri else Event.END_SESSION_REFUSED
-        note_refusal(event, error.summary or error.description, found.client, uri)
+        note_refusal(event, wrong.summary or wrong.description, found.client, uri)
     return LogoutRequest(
-        found.client, found.redirect_uri, not error and _names_this_session(found), error
+        found.client, found.redirect_uri, not wrong and _names_this_session(found), wrong
     )
 
 
@@ -129,7 +131,7 @@ def _harmless(text: str) -> str:
 
 
 def note_refusal(
-    event: Event, description: str, client: Client | None = None, uri: str | None = None
+    event: Event, description: str, client: RegisteredClient | None = None, uri: str | None = None
 ) -> None:
     """Note what is wrong, once: the post of our own page brings the request again."""
     if flask_request.method == "GET":
@@ -143,9 +145,9 @@ def note_refusal(
         )
 
 
-def _how_to_register(client: Client, uri: str) -> str:
-    if fault := urls.registration_error(uri):
-        return f"It cannot be registered: {fault}."
+def _how_to_register(client: RegisteredClient, uri: str) -> str:
+    if problem := urls.registration_error(uri):
+        return f"It cannot be registered: {problem}."
     command = ["flask", "client", "update", client.client_id]
     return "If it belongs to the application, register it, character for character: " + shlex.join(
         [*command, "--add-post-logout-redirect-uri", uri]

@@ -4,16 +4,18 @@ from authlib.oauth2.rfc6749 import OAuth2Request
 from authlib.oauth2.rfc6749.errors import InvalidRequestError
 from authlib.oauth2.rfc6749.requests import BasicOAuth2Payload
 from flask import request as flask_request
+from sqlalchemy import Connection
 
 from sso import context
 from sso.flow.request import AuthorizationRequest
 from sso.store.live_grants import LiveGrant
-from sso.store.tokens import NewToken
 from sso.web import parameters
 
 
 class ProtocolRequest(OAuth2Request):
     """Single-valued, clean parameters; and what the request has led to so far."""
+
+    connection: Connection  # in whose transaction the request is answered
 
     def __init__(self, values: dict[str, str], form: dict[str, str] | None = None) -> None:
         # The published address, not the one that the Host header makes: Authlib checks that it
@@ -26,11 +28,10 @@ class ProtocolRequest(OAuth2Request):
         self.used_basic = False
         self.keep_changes = False  # commit, although the answer is an error
         self.authorization_request: AuthorizationRequest | None = None
-        self.approval: LiveGrant | None = None
-        self.issued: NewToken | None = None
+        self.live_grant: LiveGrant | None = None  # from which tokens were issued
         self.claimed_client: str | None = None  # before it has proven who it is
         self.details: dict[str, object] = {}  # of a refusal, for the log and the audit trail alone
-        self.is_told = False  # an event of its own tells of the refusal
+        self.is_reported = False  # an event of its own reports the refusal
 
     @property
     def form(self) -> dict[str, str]:
@@ -60,8 +61,8 @@ def form_request(once: tuple[str, ...]) -> ProtocolRequest:
             )
         form = parameters.single(parameters.form_pairs(flask_request), once)
         parameters.check_clean(form, once)
-    except parameters.ParameterFault as fault:
-        raise InvalidRequestError(str(fault)) from None
+    except parameters.ParameterFault as error:
+        raise InvalidRequestError(str(error)) from None
     return ProtocolRequest(form, form)
 
 

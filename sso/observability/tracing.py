@@ -5,17 +5,24 @@ A span tells method, route and status, never the address: codes and sealed reque
 
 import logging
 import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from flask import Flask, Response, g, request
 from sqlalchemy import Engine, ExceptionContext, event
+from sqlalchemy.exc import SQLAlchemyError
 
 from sso.extensions import db
 
 if TYPE_CHECKING:  # an extra
-    from opentelemetry.trace import Tracer
+    from opentelemetry.trace import Span, Tracer
 
 logger = logging.getLogger("sso.tracing")
+
+Observer = Callable[[Engine, str, Any], AbstractContextManager[None]]
+# Called with each statement that goes past SQLAlchemy's events (see `store.prepared`).
+observers: list[Observer] = []
 
 _COLLECTOR = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 _METHODS = frozenset({"GET", "HEAD", "POST", "OPTIONS"})
@@ -89,13 +96,29 @@ def _watch_statements(engine: Engine, tracer: "Tracer") -> None:
     """A span for each statement: its text with placeholders, never their values."""
     from opentelemetry import trace
 
-    @event.listens_for(engine, "before_cursor_execute")
-    def begin(_c: Any, _cursor: Any, statement: str, _v: Any, execution: Any, *_: Any) -> None:
-        execution.sso_span = tracer.start_span(
+    def span_of(statement: str) -> "Span":
+        return tracer.start_span(
             statement.split(None, 1)[0],
             kind=trace.SpanKind.CLIENT,
             attributes={"db.system.name": engine.dialect.name, "db.query.text": statement},
         )
+
+    @contextmanager
+    def observe(_engine: Engine, statement: str, _parameters: Any) -> Iterator[None]:
+        span = span_of(statement)
+        try:
+            yield
+        except SQLAlchemyError:
+            span.set_status(trace.StatusCode.ERROR)
+            raise
+        finally:
+            span.end()
+
+    observers.append(observe)
+
+    @event.listens_for(engine, "before_cursor_execute")
+    def begin(_c: Any, _cursor: Any, statement: str, _v: Any, execution: Any, *_: Any) -> None:
+        execution.sso_span = span_of(statement)
 
     @event.listens_for(engine, "after_cursor_execute")
     def end(_c: Any, _cursor: Any, _s: str, _v: Any, execution: Any, *_: Any) -> None:

@@ -9,6 +9,8 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
+from sqlalchemy import Connection
+
 from sso import audit, clock, context
 from sso.audit import Actor
 from sso.audit.events import Event
@@ -178,12 +180,14 @@ def end_others(current: CurrentSession, reason: str, grants: bool = False) -> Ne
     return renew(current)
 
 
-def prolong(session_id: UUID, last_seen_at: datetime, ends_at: datetime | None) -> bool:
+def prolong(
+    connection: Connection, session_id: UUID, last_seen_at: datetime, ends_at: datetime | None
+) -> bool:
     """Prolong a session in use, once a minute at the most; whether it was time to."""
     now = clock.now()
     if now - last_seen_at < _TOUCH_EVERY:
         return False
-    sessions.touch(session_id, now, _idle_end(ends_at, now))
+    sessions.touch(connection, session_id, now, _idle_end(ends_at, now))
     return True
 
 

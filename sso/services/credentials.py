@@ -3,7 +3,7 @@
 from datetime import timedelta
 from uuid import UUID
 
-from sso import audit, clock
+from sso import audit, clock, database
 from sso.audit import Actor
 from sso.audit.events import Event
 from sso.crypto import passwords
@@ -124,7 +124,7 @@ def make_enrolment_link(actor: Actor, user: User, lives: timedelta) -> tuple[Mai
     if user.disabled_at is not None:
         raise OperatorError(f"{user.email} is disabled; see: flask user enable")
     users.lock(user.id)  # nobody adds a factor meanwhile
-    if factors.has_any(user.id):
+    if factors.has_any(database.session_connection(), user.id):
         raise OperatorError(f"{user.email} has a second factor; see: flask user reset-factors")
     token, link = mail_links.make(mail_links.ENROLMENT, user.email, user, lives)
     until = token.expires_at.isoformat()

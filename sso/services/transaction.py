@@ -1,7 +1,6 @@
-"""The transaction of a request at the places that are hit most: a connection, without the ORM.
+"""The transaction of a request on the hot paths: a connection, without the ORM.
 
-The ORM's session would cost as much as two statements. It is not to be used within: what runs there
-are the statements of `store.prepared`.
+The ORM's session would cost as much as two statements. What runs there takes the connection.
 """
 
 import logging
@@ -13,7 +12,6 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from sso.audit import writer
 from sso.extensions import db
-from sso.store import prepared
 
 logger = logging.getLogger("sso.database")
 
@@ -22,12 +20,12 @@ class Transaction:
     """What has been done counts when it is committed; else it is undone at the end."""
 
     def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+        self.connection = connection
         self.is_committed = False
 
     def commit(self) -> None:
-        writer.write(self._connection)
-        self._connection.commit()
+        writer.write(self.connection)
+        self.connection.commit()
         writer.written()
         self.is_committed = True
 
@@ -36,11 +34,10 @@ class Transaction:
 def begin() -> Iterator[Transaction]:
     """A transaction for the statements of the block."""
     connection = db.engine.connect()
-    connection.begin()  # the statements of `store.prepared` do not
+    connection.begin()
     transaction = Transaction(connection)
     try:
-        with prepared.on(connection):
-            yield transaction
+        yield transaction
     finally:
         if not transaction.is_committed:
             writer.undone()

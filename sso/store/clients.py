@@ -1,16 +1,19 @@
 """Statements about clients."""
 
+import json
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
 from datetime import datetime
-from functools import lru_cache
-from typing import NamedTuple
+from functools import cached_property, lru_cache
+from typing import Any
 
-from sqlalchemy import bindparam, delete, inspect, select, update
+from authlib.oauth2.rfc6749 import ClientMixin
+from sqlalchemy import Connection, bindparam, delete, select, update
 
 from sso.extensions import db
 from sso.models import Client
+from sso.models.client import ClientRegistration
 from sso.store import client_turn, prepared
-from sso.store.direct import Row
 
 
 def find(client_id: str) -> Client | None:
@@ -34,67 +37,88 @@ def lock(client_id: str) -> Client | None:
     )
 
 
-_KEYS = tuple(attribute.key for attribute in inspect(Client).column_attrs)
-COLUMNS = tuple(attribute.columns[0] for attribute in inspect(Client).column_attrs)
-"""What a statement selects first whose rows are for `and_rest`."""
+@dataclass(frozen=True, eq=False)
+class RegisteredClient(ClientRegistration, ClientMixin):
+    """A client that may act, as its row is now: what Authlib and `flow` ask a client."""
+
+    client_id: str
+    client_metadata: dict[str, Any]
+    secret_digest: str
+    previous_secret_digest: str | None
+    previous_secret_expires_at: datetime | None
+    first_party: bool
+    require_pkce: bool
+    require_mfa: bool
+    updated_at: datetime
+
+    @cached_property
+    def scope(self) -> str:
+        return str(self.client_metadata.get("scope", ""))
+
+    @property
+    def redirect_uris(self) -> list[str]:
+        return list(self.client_metadata.get("redirect_uris", []))
+
+    @property
+    def id_token_signed_response_alg(self) -> str | None:
+        return self.client_metadata.get("id_token_signed_response_alg")
+
+    def get_client_id(self) -> str:
+        return self.client_id
+
+    def check_redirect_uri(self, redirect_uri: str) -> bool:
+        """Exact comparison (RFC 9700 §4.1.3)."""
+        return redirect_uri in self.redirect_uris
+
+    def get_allowed_scope(self, scope: str) -> str:
+        """The scopes that are registered, of those asked for."""
+        registered = self.scope.split()
+        return " ".join(name for name in (scope or "").split() if name in registered)
+
+    def check_response_type(self, response_type: str) -> bool:
+        return response_type in self.client_metadata.get("response_types", [])
+
+    def check_grant_type(self, grant_type: str) -> bool:
+        return grant_type in self.client_metadata.get("grant_types", [])
+
+
+COLUMNS = prepared.columns(RegisteredClient, prepared.table(Client), "client_")
+"""The columns that `registered_client` reads."""
+_LABELS = [column.name for column in COLUMNS]
+_NAMES = [field.name for field in fields(RegisteredClient)]
 _FIND_ENABLED = select(*COLUMNS).where(
     Client.client_id == bindparam("client_id"), Client.disabled_at.is_(None)
 )
 
 
-def find_enabled(client_id: str) -> Client | None:
-    """A client that may act, to be read alone: the session does not know it.
-
-    A disabled one counts as unknown.
-    """
-    row = prepared.first(_FIND_ENABLED, {"client_id": client_id})
-    return and_rest(row)[0] if row else None
+def find_enabled(connection: Connection, client_id: str) -> RegisteredClient | None:
+    """A client that may act. A disabled one counts as unknown."""
+    row = prepared.first(connection, _FIND_ENABLED, {"client_id": client_id})
+    return registered_client(row) if row else None
 
 
 _DISABLED_AT = select(Client.disabled_at).where(Client.client_id == bindparam("client_id"))
 
 
-def why_not_enabled(client_id: str) -> str | None:
+def why_not_enabled(connection: Connection, client_id: str) -> str | None:
     """Why `find_enabled` finds nothing, in a few words."""
-    row = prepared.first(_DISABLED_AT, {"client_id": client_id})
+    row = prepared.first(connection, _DISABLED_AT, {"client_id": client_id})
     if row is None:
         return "unknown client"
-    return "disabled client" if row[0] else None
+    return "disabled client" if row["disabled_at"] else None
 
 
-def and_rest(row: Row) -> tuple[Client, Row]:
-    """The client, to be read alone, of a row that begins with `COLUMNS`; and what follows them."""
-    return _built(row[: len(COLUMNS)]), row[len(COLUMNS) :]
+def registered_client(row: prepared.Row) -> RegisteredClient:
+    """What the columns of `COLUMNS` hold."""
+    return _registered_client(*[row[label] for label in _LABELS])
 
 
 @lru_cache(maxsize=256)
-def _built(row: Row) -> Client:
+def _registered_client(*values: Any) -> RegisteredClient:
     # The row is read at each request, so that a change counts at once; the same row makes the
-    # same client, and metadata need not be parsed again.
-    return Client(**dict(zip(_KEYS, row, strict=True)))
-
-
-class Registration(NamedTuple):
-    """The part of a client's registration that limits what its grants give (`flow.narrowing`)."""
-
-    scope: str
-    groups: frozenset[str]
-    first_party: bool
-    require_mfa: bool
-
-
-REGISTRATION = tuple(
-    prepared.table(Client).c[name] for name in ("client_metadata", "first_party", "require_mfa")
-)
-"""The columns that `registration_of` reads."""
-
-
-@lru_cache(maxsize=256)
-def registration_of(row: Row) -> Registration:
-    """What the columns of `REGISTRATION` hold. Cached by value: the metadata is parsed once."""
-    metadata, first_party, require_mfa = row
-    client = Client(_client_metadata=metadata)
-    return Registration(client.scope, frozenset(client.groups), first_party, require_mfa)
+    # same object, and its metadata is parsed once.
+    found = dict(zip(_NAMES, values, strict=True))
+    return RegisteredClient(**{**found, "client_metadata": json.loads(found["client_metadata"])})
 
 
 def every() -> Sequence[Client]:

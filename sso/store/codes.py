@@ -1,56 +1,83 @@
 """Statements about authorization codes; single use is decided here."""
 
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from uuid import UUID
 
-from sqlalchemy import bindparam, exists, insert, select, update
+from sqlalchemy import Connection, bindparam, exists, insert, select, update
 
 from sso.models import AuthorizationCode, Client, Grant
-from sso.store import circumstances, clients, live_grants, prepared, reuse
-from sso.store.circumstances import Circumstances
+from sso.store import clients, live_grants, prepared, refusal_reasons
+from sso.store.clients import RegisteredClient
 from sso.store.live_grants import LiveGrant
+from sso.store.refusal_reasons import Redeemed, RefusalReasons
 
 _CODES = prepared.table(AuthorizationCode)
-_ADD = insert(_CODES)
 
 
-def add(**columns: Any) -> None:
-    """Store a code."""
-    prepared.run(_ADD, columns)
+@dataclass(frozen=True)
+class NewCode:
+    """The row of a code that is issued."""
+
+    digest: str
+    grant_id: UUID
+    redirect_uri: str
+    nonce: str | None
+    code_challenge: str | None
+    expires_at: datetime
 
 
-class Presented(NamedTuple):
-    """A code, used or not, and the approval that it stands for, if that lives."""
+@dataclass(frozen=True)
+class PresentedCode:
+    """A code that a client presents, redeemed or not."""
 
     redirect_uri: str
     nonce: str | None
     code_challenge: str | None
-    approval: LiveGrant | None
+    expires_at: datetime
+    used_at: datetime | None
+
+    def is_live(self, now: datetime) -> bool:
+        """Whether it may be redeemed, as far as the row tells; `redeem` decides."""
+        return self.used_at is None and self.expires_at > now
 
 
-_OF_CODE = [_CODES.c[name] for name in Presented._fields if name != "approval"]
+_ADD = insert(_CODES)
+
+
+def add(connection: Connection, code: NewCode) -> None:
+    """Store a code."""
+    prepared.changed(connection, _ADD, vars(code))
+
+
 _FIND_WITH_CLIENT = live_grants.join_live_grant(
-    select(*clients.COLUMNS, *_OF_CODE, *live_grants.LIVE_GRANT)
+    select(
+        *clients.COLUMNS,
+        _CODES.c.digest.label("code_digest"),
+        *prepared.columns(PresentedCode, _CODES, "code_"),
+        *live_grants.LIVE_GRANT,
+    )
     .select_from(Client)
-    .outerjoin(_CODES, _CODES.c.digest == bindparam("code_digest")),
+    .outerjoin(_CODES, _CODES.c.digest == bindparam("digest")),
     _CODES.c.grant_id,
 ).where(Client.client_id == bindparam("client"), Client.disabled_at.is_(None))
 
 
 def find_with_client(
-    client_id: str, digest: str, now: datetime
-) -> tuple[Client | None, Presented | None]:
-    """In one statement: the enabled client, and the code with this digest."""
-    values = {"client": client_id, "code_digest": digest, "now": now}
-    row = prepared.first(_FIND_WITH_CLIENT, values)
+    connection: Connection, client_id: str, digest: str, now: datetime
+) -> tuple[RegisteredClient | None, PresentedCode | None, LiveGrant | None]:
+    """In one statement: the enabled client, the code with this digest, redeemed or not, and the
+    grant that it stands for, if that is the client's and lives.
+    """
+    values = {"client": client_id, "digest": digest, "now": now}
+    row = prepared.first(connection, _FIND_WITH_CLIENT, values)
     if row is None:
-        return None, None
-    client, rest = clients.and_rest(row)
-    of_code = len(_OF_CODE)
-    return client, Presented._make((*rest[:of_code], live_grants.live_grant_of(rest[of_code:])))
+        return None, None, None
+    code = prepared.record(PresentedCode, row, "code_") if row["code_digest"] else None
+    return clients.registered_client(row), code, live_grants.live_grant_of(row)
 
 
-_USE = (
+_REDEEM = (
     update(_CODES)
     .where(
         _CODES.c.digest == bindparam("code_digest"),
@@ -66,32 +93,32 @@ _USE = (
 )
 
 
-def use(digest: str, client_id: str, now: datetime) -> bool:
-    """Use a code up, if it is unused, unexpired, this client's, and its grant lives.
+def redeem(connection: Connection, digest: str, client_id: str, now: datetime) -> bool:
+    """Redeem a code, if it is unused, unexpired, this client's, and its grant lives.
 
     One atomic statement.
     """
-    return prepared.changed(_USE, {"code_digest": digest, "client": client_id, "now": now})
+    values = {"code_digest": digest, "client": client_id, "now": now}
+    return prepared.changed(connection, _REDEEM, values)
 
 
-_CIRCUMSTANCES = circumstances.statement(
+_FIND_REDEEMED = refusal_reasons.find_redeemed(_CODES, _CODES.c.digest, _CODES.c.used_at)
+_REASONS = refusal_reasons.find_reasons(
     _CODES,
-    _CODES.c.digest == bindparam("code_digest"),
+    _CODES.c.digest == bindparam("digest"),
     digest=_CODES.c.digest,
     expires_at=_CODES.c.expires_at,
     used_at=_CODES.c.used_at,
 )
 
 
-def circumstances_of(digest: str) -> Circumstances | None:
+def find_redeemed(connection: Connection, digest: str, client_id: str) -> Redeemed | None:
+    """A code of this client that was redeemed before."""
+    row = prepared.first(connection, _FIND_REDEEMED, {"digest": digest, "client": client_id})
+    return prepared.record(Redeemed, row) if row else None
+
+
+def refusal_reasons_of(connection: Connection, digest: str) -> RefusalReasons | None:
     """Why a code may have been refused; `None`: there is no such code."""
-    row = prepared.first(_CIRCUMSTANCES, {"code_digest": digest})
-    return Circumstances._make(row) if row else None
-
-
-_FIND_USED = reuse.statement(_CODES, _CODES.c.digest, _CODES.c.used_at)
-
-
-def find_used(digest: str, client_id: str) -> reuse.Used | None:
-    """A code of this client that was used before."""
-    return reuse.find(_FIND_USED, digest, client_id)
+    row = prepared.first(connection, _REASONS, {"digest": digest})
+    return prepared.record(RefusalReasons, row) if row else None

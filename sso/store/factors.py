@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from sqlalchemy import bindparam, delete, exists, select
+from sqlalchemy import Connection, bindparam, delete, exists, select
 
 from sso.extensions import db
 from sso.models import Passkey, RecoveryCode, TotpSecret
@@ -35,15 +35,17 @@ def of_user(user_id: UUID) -> Factors:
 
 
 _HAS_ANY = select(
-    exists().where(Passkey.user_id == bindparam("user"))
-    | exists().where(TotpSecret.user_id == bindparam("user"))
+    (
+        exists().where(Passkey.user_id == bindparam("user"))
+        | exists().where(TotpSecret.user_id == bindparam("user"))
+    ).label("has_any")
 )
 
 
-def has_any(user_id: UUID) -> bool:
+def has_any(connection: Connection, user_id: UUID) -> bool:
     """Whether a user has a passkey or an authenticator app."""
-    row = prepared.first(_HAS_ANY, {"user": user_id})
-    return bool(row and row[0])
+    row = prepared.first(connection, _HAS_ANY, {"user": user_id})
+    return bool(row and row["has_any"])
 
 
 def remove_all(user_id: UUID) -> None:

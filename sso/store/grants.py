@@ -7,6 +7,7 @@ from uuid import UUID, uuid4
 
 from sqlalchemy import (
     ColumnElement,
+    Connection,
     and_,
     bindparam,
     exists,
@@ -18,7 +19,7 @@ from sqlalchemy import (
     true,
     update,
 )
-from sqlalchemy.orm import contains_eager
+from sqlalchemy.orm import contains_eager, scoped_session
 
 from sso import clock
 from sso.extensions import db
@@ -63,7 +64,7 @@ _BY_CONSENT = _VISIT.join(
 ).where(_CONSENTS.c.updated_at == bindparam("consent_seen"))
 # Before grants are dropped: an ending locks these first, and the grants last.
 _IN_ORDER = (
-    select(literal(1))
+    select(literal(1).label("is_locked"))
     .select_from(User)
     .join(BrowserSession, BrowserSession.user_id == User.id)
     .join(_CLIENT_AS_SEEN, true())
@@ -87,6 +88,7 @@ _ADD, _ADD_ONE_OF_MANY, _ADD_BY_CONSENT, _ADD_ONE_OF_MANY_BY_CONSENT = (
 
 
 def add(
+    connection: Connection,
     client_seen: datetime,
     user_seen: datetime,
     consent_seen: datetime | None,
@@ -113,19 +115,20 @@ def add(
     if consent_seen is not None:
         add, add_one_of_many = _ADD_BY_CONSENT, _ADD_ONE_OF_MANY_BY_CONSENT
         values["consent_seen"] = consent_seen
-    is_added = prepared.changed(add, values) or (
-        unredeemed.are_many(columns["user_id"], codes_since)
-        and _lock_in_order(values)
-        and unredeemed.drop_oldest(columns["user_id"], codes_since)
-        and prepared.changed(add_one_of_many, values)
+    is_added = prepared.changed(connection, add, values) or (
+        unredeemed.are_many(connection, columns["user_id"], codes_since)
+        and _lock_in_order(connection, values)
+        and unredeemed.drop_oldest(connection, columns["user_id"], codes_since)
+        and prepared.changed(connection, add_one_of_many, values)
     )
     return grant_id if is_added else None
 
 
-def _lock_in_order(values: Mapping[str, Any]) -> bool:
+def _lock_in_order(connection: Connection, values: Mapping[str, Any]) -> bool:
     """Lock client, user and session; whether the client is as it was seen."""
     names = ("client_id", "client_seen", "user_id", "session_id")
-    return prepared.first(_IN_ORDER, {name: values[name] for name in names}) is not None
+    values = {name: values[name] for name in names}
+    return prepared.first(connection, _IN_ORDER, values) is not None
 
 
 _IS_OFFLINE = or_(
@@ -195,41 +198,47 @@ def live_at(client_id: str, limit: int) -> tuple[int, Sequence[Grant]]:
     return int(count or 0), found
 
 
-def end(reason: str, *conditions: ColumnElement[bool]) -> None:
-    """End the grants that meet the conditions; their codes and tokens end with them."""
-    prepared.connection().execute(
-        update(_GRANTS)
+def end(
+    on: Connection | scoped_session[Any], reason: str, *conditions: ColumnElement[bool]
+) -> None:
+    """End the grants that meet the conditions; their codes and tokens end with them.
+
+    A session writes first what waits in it, so that rows are locked in the order of `add`.
+    """
+    on.execute(
+        update(Grant)
         .where(Grant.ended_at.is_(None), *conditions)
         .values(ended_at=clock.now(), end_reason=reason)
+        .execution_options(synchronize_session=False)
     )
 
 
-def end_one(grant_id: UUID, reason: str) -> None:
+def end_one(on: Connection | scoped_session[Any], grant_id: UUID, reason: str) -> None:
     """End one grant."""
-    end(reason, Grant.id == grant_id)
+    end(on, reason, Grant.id == grant_id)
 
 
 def end_of_sessions(session_ids: Sequence[UUID], reason: str) -> None:
     """End the grants of browser sessions, but for those with `offline_access`."""
-    end(reason, Grant.session_id.in_(session_ids), ~_IS_OFFLINE)
+    end(db.session, reason, Grant.session_id.in_(session_ids), ~_IS_OFFLINE)
 
 
 def end_of_user(user_id: UUID, reason: str) -> None:
     """End all grants of a user."""
-    end(reason, Grant.user_id == user_id)
+    end(db.session, reason, Grant.user_id == user_id)
 
 
 def end_of_user_and_client(user_id: UUID, client_id: str, reason: str) -> None:
     """End what one user gave one client."""
-    end(reason, Grant.user_id == user_id, Grant.client_id == client_id)
+    end(db.session, reason, Grant.user_id == user_id, Grant.client_id == client_id)
 
 
 def end_of_user_but_session(user_id: UUID, session_id: UUID, reason: str) -> None:
     """End all grants of a user but for those of one browser session."""
     other = or_(Grant.session_id.is_(None), Grant.session_id != session_id)
-    end(reason, Grant.user_id == user_id, other)
+    end(db.session, reason, Grant.user_id == user_id, other)
 
 
 def end_of_client(client_id: str, reason: str) -> None:
     """End all grants of a client."""
-    end(reason, Grant.client_id == client_id)
+    end(db.session, reason, Grant.client_id == client_id)

@@ -1,21 +1,23 @@
 """Reads a grant with everything that decides what it may still give, in one statement."""
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Select, Uuid, bindparam, select
+from sqlalchemy import ColumnElement, Connection, Select, Uuid, bindparam, select
 
 from sso import clock
 from sso.models import BrowserSession, Client, Consent, Grant, User
 from sso.store import prepared
+from sso.store.clients import RegisteredClient
 from sso.store.users import USER_PROFILE, UserProfile
 
 _GRANTS, _CONSENTS = prepared.table(Grant), prepared.table(Consent)
 
 
-class LiveGrant(NamedTuple):
+@dataclass(frozen=True)
+class LiveGrant:
     """A grant that has not ended, and its user: what tokens are made from.
 
     Whether it may still give anything is for `flow.narrowing` to say.
@@ -36,18 +38,21 @@ class LiveGrant(NamedTuple):
     declined: str | None
     user: UserProfile
 
-    def check_client(self, client: Client) -> bool:
+    def check_client(self, client: RegisteredClient) -> bool:
         """What Authlib asks a refresh token."""
         return self.client_id == client.client_id
 
 
-_OF_GRANT = LiveGrant._fields[: LiveGrant._fields.index("session_is_live")]
 _SESSION_IS_LIVE = BrowserSession.ended_at.is_(None) & (
     BrowserSession.expires_at > bindparam("now")
 )
-TODAY = (BrowserSession.id.is_not(None), *_CONSENTS.c["scope", "declined"])
+TODAY = (
+    BrowserSession.id.is_not(None).label("grant_session_is_live"),
+    _CONSENTS.c.scope.label("grant_consented"),
+    _CONSENTS.c.declined.label("grant_declined"),
+)
 """What `join_today` finds: whether the session is live, and the consent of the user."""
-LIVE_GRANT = (*(_GRANTS.c[name] for name in _OF_GRANT), *TODAY, *USER_PROFILE)
+LIVE_GRANT = (*prepared.columns(LiveGrant, _GRANTS, "grant_"), *TODAY, *USER_PROFILE)
 """The columns that `live_grant_of` reads."""
 
 
@@ -75,11 +80,12 @@ def join_live_grant(statement: Select[Any], grant_id: ColumnElement[UUID]) -> Se
     )
 
 
-def live_grant_of(columns: Sequence[Any]) -> LiveGrant | None:
+def live_grant_of(row: prepared.Row) -> LiveGrant | None:
     """What the columns of `LIVE_GRANT` hold, if grant and user were there to join."""
-    before_person = -len(USER_PROFILE)
-    person = UserProfile._make(columns[before_person:])
-    return LiveGrant._make((*columns[:before_person], person)) if person.id else None
+    if row["user_id"] is None:
+        return None
+    user = prepared.record(UserProfile, row, "user_")
+    return prepared.record(LiveGrant, row, "grant_", user=user)
 
 
 _FIND = join_live_grant(
@@ -87,8 +93,8 @@ _FIND = join_live_grant(
 ).where(Client.client_id == bindparam("client"), Client.disabled_at.is_(None))
 
 
-def find(grant_id: UUID, client_id: str) -> LiveGrant | None:
+def find(connection: Connection, grant_id: UUID, client_id: str) -> LiveGrant | None:
     """A grant of this client that has not ended; its user and the client are enabled."""
     values = {"grant_id": grant_id, "client": client_id, "now": clock.now()}
-    row = prepared.first(_FIND, values)
+    row = prepared.first(connection, _FIND, values)
     return live_grant_of(row) if row else None

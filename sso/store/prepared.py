@@ -1,23 +1,30 @@
-"""Runs statements that were built once, when their module was imported.
+"""Core statements of the hot paths: compiled once, and run by the driver's own cursor.
 
-For the places that every sign-in passes. Such a statement selects columns instead of entities, and
-the ORM has no part in it: the time that goes into building a query and loading entities is saved.
-It runs on the connection that `on` names, else on that of the ORM's session, in its transaction;
-by the driver's own cursor (see `direct`), unless somebody listens to SQLAlchemy's.
+For each execution SQLAlchemy builds a context and a result, and psycopg describes every column for
+it. That costs more than SQLite needs for the statement, and a code exchange has three of them. A
+statement runs in the transaction of the connection that is passed, and gives labelled columns.
+`tracing.observers` see each one, as SQLAlchemy's events do not.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import Any, cast
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import fields
+from functools import lru_cache
+from operator import attrgetter, methodcaller
+from typing import Any, NamedTuple, TypeVar, cast
 
-from sqlalchemy import Connection, Executable, Table
+from sqlalchemy import ColumnElement, Connection, Dialect, Executable, Select, Table
+from sqlalchemy.engine.interfaces import DBAPICursor
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.types import TypeEngine
 
-from sso import database
-from sso.extensions import Base, db
-from sso.store.direct import Direct, Row, compiled
+from sso.extensions import Base
+from sso.observability import tracing
 
-_named: ContextVar[Connection | None] = ContextVar("connection", default=None)
+Row = dict[str, Any]
+Convert = Callable[[Any], Any]
+Record = TypeVar("Record")
 
 
 def table(model: type[Base]) -> Table:
@@ -25,66 +32,140 @@ def table(model: type[Base]) -> Table:
     return cast(Table, model.__table__)
 
 
-@contextmanager
-def on(connection: Connection) -> Iterator[None]:
-    """Run the statements of the block on this connection; the ORM's session is not to be used."""
-    token = _named.set(connection)
-    try:
-        yield
-    finally:
-        _named.reset(token)
+def columns(kind: type, source: Table, prefix: str = "") -> list[ColumnElement[Any]]:
+    """The columns of a table that a dataclass has as fields, labelled with a prefix."""
+    names = [field.name for field in fields(kind) if field.name in source.c]
+    return [source.c[name].label(prefix + name) for name in names]
 
 
-def connection() -> Connection:
-    """The connection of the transaction that is under way."""
-    named = _named.get()
-    if named is not None:
-        return named
-    db.session.flush()  # as the session does before a statement of its own
-    return db.session.connection()
+def record(kind: Callable[..., Record], row: Row, prefix: str = "", **more: Any) -> Record:
+    """A dataclass, from the columns of a row that are labelled with a prefix, and more fields."""
+    found = {name: row[label] for name, label in _labels(kind, prefix) if name not in more}
+    return kind(**found, **more)
 
 
-def read(statement: Executable, values: dict[str, Any]) -> Row | None:
-    """The first row of a SELECT that is all its request asks: no session, no transaction."""
-    with database.reader().connect() as connection:
-        return _first(connection, statement, values)
+@lru_cache
+def _labels(kind: Any, prefix: str) -> tuple[tuple[str, str], ...]:
+    return tuple((field.name, prefix + field.name) for field in fields(kind))
 
 
-def first(statement: Executable, values: dict[str, Any]) -> Row | None:
-    """The first row that the statement gives with these values of its parameters."""
-    return _first(connection(), statement, values)
+def first(connection: Connection, statement: Executable, values: Mapping[str, Any]) -> Row | None:
+    """The first row that the statement gives, by label. Raises `SQLAlchemyError`."""
+    prepared = _prepared(connection, statement, values)
+    found = prepared.run(connection, values, _FETCH_ONE)
+    if found is None:
+        return None
+    row = dict(zip(prepared.labels, found, strict=True))
+    for label, read in prepared.readers:
+        row[label] = read(row[label])
+    return row
 
 
-def changed(statement: Executable, values: dict[str, Any]) -> bool:
-    """Run a statement that writes one row at most; whether it did."""
-    on = connection()
-    if _is_watched(on):
-        return on.execute(statement, values).rowcount == 1
-    return _direct(on, statement, values).changed(on, values) == 1
+def changed(connection: Connection, statement: Executable, values: Mapping[str, Any]) -> bool:
+    """Run a statement that writes one row at most; whether it did. Raises `SQLAlchemyError`."""
+    if not connection.in_transaction():
+        raise RuntimeError("a statement that writes needs a transaction")
+    return bool(_prepared(connection, statement, values).run(connection, values, _ROWCOUNT) == 1)
 
 
-def run(statement: Executable, values: dict[str, Any]) -> None:
-    """Run a statement that gives no rows."""
-    changed(statement, values)
+class Prepared(NamedTuple):
+    """The SQL for one kind of database, and how values are written for it and read from it."""
+
+    sql: str
+    names: tuple[str, ...]  # of the parameters, as the SQL has them
+    is_positional: bool
+    fixed: Mapping[str, Any]  # parameters that the statement itself gives a value
+    writers: Mapping[str, Convert]
+    labels: tuple[str, ...]
+    readers: tuple[tuple[str, Convert], ...]
+
+    def run(
+        self, connection: Connection, values: Mapping[str, Any], take: Callable[[DBAPICursor], Any]
+    ) -> Any:
+        """What is taken from the cursor. The caller has begun the transaction."""
+        given = {**self.fixed, **values}
+        for name, write in self.writers.items():
+            given[name] = write(given[name])
+        parameters = [given[name] for name in self.names] if self.is_positional else given
+        with ExitStack() as stack:
+            for observe in tracing.observers:
+                stack.enter_context(observe(connection.engine, self.sql, parameters))
+            driver, cursor = connection.connection, None
+            try:
+                cursor = driver.cursor()
+                cursor.execute(self.sql, parameters)
+                found = take(cursor)
+            except Exception as error:
+                raise _as_sqlalchemys(connection, self.sql, cursor, error) from error
+            cursor.close()
+            return found
 
 
-def _first(on: Connection, statement: Executable, values: dict[str, Any]) -> Row | None:
-    if _is_watched(on):
-        found = on.execute(statement, values).first()
-        return tuple(found) if found else None
-    return _direct(on, statement, values).first(on, values)
+_FETCH_ONE, _ROWCOUNT = methodcaller("fetchone"), attrgetter("rowcount")
 
 
-def _is_watched(on: Connection) -> bool:
-    """Whether somebody wants to see each statement (see `tracing`)."""
-    return bool(on.dispatch.before_cursor_execute)
+def _as_sqlalchemys(
+    connection: Connection, sql: str, cursor: DBAPICursor | None, error: Exception
+) -> BaseException:
+    """SQLAlchemy's exception for a driver's; a connection that is gone is invalidated.
+
+    Without the values: exceptions go to the log.
+    """
+    dialect = connection.dialect
+    base = dialect.loaded_dbapi.Error
+    is_gone = isinstance(error, base) and dialect.is_disconnect(
+        error, connection.connection, cursor
+    )
+    made = DBAPIError.instance(
+        sql,
+        None,
+        error,
+        base,
+        hide_parameters=True,
+        connection_invalidated=is_gone,
+        dialect=dialect,
+    )
+    if is_gone:
+        connection.invalidate(error)
+    elif cursor is not None:
+        cursor.close()
+    return cast(BaseException, made)
 
 
-_made: dict[tuple[str, Executable], Direct] = {}
+_made: dict[tuple[str, Executable], Prepared] = {}
 
 
-def _direct(on: Connection, statement: Executable, values: dict[str, Any]) -> Direct:
-    key = on.dialect.name, statement
+def _prepared(connection: Connection, statement: Executable, values: Mapping[str, Any]) -> Prepared:
+    key = connection.dialect.name, statement
     if (found := _made.get(key)) is None:
-        found = _made[key] = compiled(statement, on.dialect, values)
+        found = _made[key] = compiled(statement, connection.dialect, values)
     return found
+
+
+def compiled(statement: Executable, dialect: Dialect, values: Mapping[str, Any]) -> Prepared:
+    """What SQLAlchemy makes of a statement, to be run with values of these names.
+
+    Raises `TypeError` for a statement that needs more than that.
+    """
+    # `Executable` promises less than all statements have.
+    made = statement.compile(dialect=dialect, column_keys=list(values))  # type: ignore[attr-defined]
+    assert isinstance(made, SQLCompiler)
+    if made.insert_prefetch or made.update_prefetch or made.post_compile_params:
+        raise TypeError("defaults made by Python, and lists of any length, are not for here")
+    selected = statement.selected_columns.items() if isinstance(statement, Select) else ()
+    types = [(label, column.type.dialect_impl(dialect)) for label, column in selected]
+    readers = [(label, kind.result_processor(dialect, None)) for label, kind in types]
+    writers = {name: _writer(bound.type, dialect) for bound, name in made.bind_names.items()}
+    return Prepared(
+        made.string,
+        tuple(made.positiontup or ()),
+        made.positional,
+        {name: value for name, value in made.params.items() if name not in values},
+        {name: write for name, write in writers.items() if write},
+        tuple(label for label, _ in types),
+        tuple((label, read) for label, read in readers if read),
+    )
+
+
+def _writer(kind: TypeEngine[Any], dialect: Dialect) -> Convert | None:
+    return kind.dialect_impl(dialect).bind_processor(dialect)

@@ -1,16 +1,18 @@
 """Statements about browser sessions."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, and_, bindparam, select, update
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, select, update
 
 from sso import clock
 from sso.extensions import db
 from sso.models import BrowserSession, Client, Consent, User
 from sso.store import clients, prepared
+from sso.store.clients import RegisteredClient
 
 
 class CurrentSession(NamedTuple):
@@ -20,7 +22,8 @@ class CurrentSession(NamedTuple):
     user: User
 
 
-class ConsentRecord(NamedTuple):
+@dataclass(frozen=True)
+class ConsentRecord:
     """What a user allowed a client, and what was unticked."""
 
     scope: str
@@ -28,8 +31,11 @@ class ConsentRecord(NamedTuple):
     updated_at: datetime
 
 
-class Presence(NamedTuple):
-    """Who is there, as far as a client's request needs to know; and what was allowed the client."""
+@dataclass(frozen=True)
+class ResourceOwner:
+    """Who is signed in, as far as a client's request needs to know (RFC 6749 §1.1); and what was
+    allowed the client.
+    """
 
     session_id: UUID
     auth_time: datetime
@@ -55,18 +61,17 @@ _FIND_LIVE = (
     .where(BrowserSession.digest == bindparam("digest"), _LIVE, _ENABLED)
 )
 _SESSIONS, _USERS = prepared.table(BrowserSession), prepared.table(User)
-_PRESENCE = (
-    *_SESSIONS.c[
-        "id", "auth_time", "amr", "acr", "last_seen_at", "ends_at", "decisions_used_until"
-    ],
-    *_USERS.c["id", "groups", "updated_at"],
-    _USERS.c.claims["locale"].as_string(),
-)
+_OF_SESSION = ("auth_time", "amr", "acr", "last_seen_at", "ends_at", "decisions_used_until")
 _FIND_WITH_CLIENT = (
     select(
         *clients.COLUMNS,
-        *_PRESENCE,
-        *(prepared.table(Consent).c[name] for name in ConsentRecord._fields),
+        _SESSIONS.c.id.label("owner_session_id"),
+        *(_SESSIONS.c[name].label(f"owner_{name}") for name in _OF_SESSION),
+        _USERS.c.id.label("owner_user_id"),
+        _USERS.c.groups.label("owner_groups"),
+        _USERS.c.updated_at.label("owner_user_seen"),
+        _USERS.c.claims["locale"].as_string().label("owner_locale"),
+        *prepared.columns(ConsentRecord, prepared.table(Consent), "consent_"),
     )
     .select_from(Client)
     .outerjoin(BrowserSession, and_(BrowserSession.digest == bindparam("digest"), _LIVE))
@@ -89,17 +94,19 @@ def find_live_anew(digest: str) -> CurrentSession | None:
     return CurrentSession(row[0], row[1]) if row else None
 
 
-def find_with_client(client_id: str, digest: str) -> tuple[Client | None, Presence | None]:
+def find_with_client(
+    connection: Connection, client_id: str, digest: str
+) -> tuple[RegisteredClient | None, ResourceOwner | None]:
     """In one statement: the enabled client, the live session, its user and the consent."""
     values = {"client_id": client_id, "digest": digest, "now": clock.now()}
-    row = prepared.first(_FIND_WITH_CLIENT, values)
+    row = prepared.first(connection, _FIND_WITH_CLIENT, values)
     if row is None:
         return None, None
-    client, rest = clients.and_rest(row)
-    of_consent = -len(ConsentRecord._fields)
-    given = ConsentRecord._make(rest[of_consent:])
-    there = Presence._make((*rest[:of_consent], given if given.updated_at else None))
-    return client, there if there.user_id else None  # a disabled user is not joined
+    client = clients.registered_client(row)
+    if row["owner_user_id"] is None:  # a disabled user is not joined
+        return client, None
+    consent = prepared.record(ConsentRecord, row, "consent_") if row["consent_updated_at"] else None
+    return client, prepared.record(ResourceOwner, row, "owner_", consent=consent)
 
 
 def add(session: BrowserSession) -> None:
@@ -114,9 +121,10 @@ _TOUCH = (
 )
 
 
-def touch(session_id: UUID, seen: datetime, expires_at: datetime) -> None:
+def touch(connection: Connection, session_id: UUID, seen: datetime, expires_at: datetime) -> None:
     """Note that a session was used, and prolong it."""
-    prepared.run(_TOUCH, {"session_id": session_id, "seen": seen, "until": expires_at})
+    values = {"session_id": session_id, "seen": seen, "until": expires_at}
+    prepared.changed(connection, _TOUCH, values)
 
 
 _USE_DECISIONS = (
@@ -129,11 +137,12 @@ _USE_DECISIONS = (
 )
 
 
-def use_decisions(session_id: UUID, before: datetime | None, until: datetime) -> bool:
+def use_decisions(
+    connection: Connection, session_id: UUID, before: datetime | None, until: datetime
+) -> bool:
     """Note up to when sign-ins and consents have been used; only one of several requests can."""
-    return prepared.changed(
-        _USE_DECISIONS, {"session_id": session_id, "before": before, "until": until}
-    )
+    values = {"session_id": session_id, "before": before, "until": until}
+    return prepared.changed(connection, _USE_DECISIONS, values)
 
 
 def end(*conditions: ColumnElement[bool]) -> Sequence[UUID]:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from sqlalchemy import delete, select, update
 
+from sso import database
 from sso.extensions import db
 from sso.models import KeyState, SigningKey
 from sso.store import prepared
@@ -33,8 +34,9 @@ _SEALED = select(*(prepared.table(SigningKey).c[name] for name in Sealed._fields
 
 
 def sealed() -> list[Sealed]:
-    """All keys, for the key ring."""
-    return [Sealed._make(row) for row in prepared.connection().execute(_SEALED)]
+    """All keys, for the key ring, on a connection of its own."""
+    with database.reader().connect() as connection:
+        return [Sealed._make(row) for row in connection.execute(_SEALED)]
 
 
 def replace_sealed(kid: str, before: str, after: str) -> bool:

@@ -1,34 +1,40 @@
 """Statements about tokens; single use of refresh tokens is decided here."""
 
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import bindparam, exists, insert, select, update
+from sqlalchemy import Connection, bindparam, exists, insert, select, update
 from sqlalchemy.orm import contains_eager
 
 from sso import clock
 from sso.extensions import db
 from sso.models import Client, Grant, Token, User
-from sso.store import circumstances, clients, live_grants, prepared, reuse
-from sso.store.circumstances import Circumstances
+from sso.store import clients, live_grants, prepared, refusal_reasons
+from sso.store.clients import RegisteredClient
 from sso.store.live_grants import LiveGrant
+from sso.store.refusal_reasons import Redeemed, RefusalReasons
 from sso.store.users import USER_PROFILE, UserProfile
 
 _TOKENS = prepared.table(Token)
 
 
-class Granted(NamedTuple):
+@dataclass(frozen=True)
+class GrantOfToken:
     """The grant of an access token, as `flow.narrowing` asks for it."""
 
     scope: str
     amr: str
+    ended_at: datetime | None
+    claims: dict[str, Any]
     session_is_live: bool
     consented: str | None
     declined: str | None
 
 
-class AccessToken(NamedTuple):
+@dataclass(frozen=True)
+class AccessToken:
     """An access token as userinfo needs it, with the methods that Authlib calls."""
 
     access_digest: str | None
@@ -36,10 +42,8 @@ class AccessToken(NamedTuple):
     is_narrowed: bool
     expires_at: datetime
     revoked_at: datetime | None
-    grant_ended_at: datetime | None
-    requested_claims: dict[str, Any]
-    granted: Granted
-    client: clients.Registration
+    grant: GrantOfToken
+    client: RegisteredClient
     user: UserProfile
 
     def get_scope(self) -> str:
@@ -49,36 +53,40 @@ class AccessToken(NamedTuple):
         return self.expires_at <= clock.now()
 
     def is_revoked(self) -> bool:
-        return self.revoked_at is not None or self.grant_ended_at is not None
+        return self.revoked_at is not None or self.grant.ended_at is not None
 
 
-_OF_TOKEN = (
-    *_TOKENS.c["access_digest", "scope", "is_narrowed", "expires_at", "revoked_at"],
-    *prepared.table(Grant).c["ended_at", "claims"],
-)
-_OF_GRANT = (*prepared.table(Grant).c["scope", "amr"], *live_grants.TODAY)
 _ACCESS_TOKEN = live_grants.join_today(
-    select(*_OF_TOKEN, *_OF_GRANT, *clients.REGISTRATION, *USER_PROFILE)
+    select(
+        *prepared.columns(AccessToken, _TOKENS, "token_"),
+        *prepared.columns(GrantOfToken, prepared.table(Grant), "grant_"),
+        *live_grants.TODAY,
+        *clients.COLUMNS,
+        *USER_PROFILE,
+    )
     .join_from(Token, Grant, Token.grant_id == Grant.id)
     .join(User, User.id == Grant.user_id)
     .join(Client, Client.client_id == Grant.client_id)
 ).where(Token.jti == bindparam("jti"), User.disabled_at.is_(None), Client.disabled_at.is_(None))
-_GRANT = len(_OF_TOKEN)
-_CLIENT = _GRANT + len(_OF_GRANT)
-_PERSON = _CLIENT + len(clients.REGISTRATION)
 
 
-def find_access_token(jti: str) -> AccessToken | None:
+def find_access_token(connection: Connection, jti: str) -> AccessToken | None:
     """An access token of a user and a client that are both enabled, with the user's profile."""
-    row = prepared.read(_ACCESS_TOKEN, {"jti": jti, "now": clock.now()})
+    row = prepared.first(connection, _ACCESS_TOKEN, {"jti": jti, "now": clock.now()})
     if row is None:
         return None
-    granted = Granted._make(row[_GRANT:_CLIENT])
-    client = clients.registration_of(row[_CLIENT:_PERSON])
-    return AccessToken._make((*row[:_GRANT], granted, client, UserProfile._make(row[_PERSON:])))
+    return prepared.record(
+        AccessToken,
+        row,
+        "token_",
+        grant=prepared.record(GrantOfToken, row, "grant_"),
+        client=clients.registered_client(row),
+        user=prepared.record(UserProfile, row, "user_"),
+    )
 
 
-class NewToken(NamedTuple):
+@dataclass(frozen=True)
+class NewToken:
     """The row of one token response, to be stored."""
 
     jti: str
@@ -95,8 +103,8 @@ class NewToken(NamedTuple):
 _ADD = insert(_TOKENS)
 
 
-def add(token: NewToken) -> None:
-    prepared.run(_ADD, token._asdict())
+def add(connection: Connection, token: NewToken) -> None:
+    prepared.changed(connection, _ADD, vars(token))
 
 
 def find_by_jti(jti: str) -> Token | None:
@@ -134,17 +142,17 @@ _FIND_WITH_CLIENT = live_grants.join_live_grant(
 
 
 def find_with_client(
-    client_id: str, digest: str, now: datetime
-) -> tuple[Client | None, LiveGrant | None]:
+    connection: Connection, client_id: str, digest: str, now: datetime
+) -> tuple[RegisteredClient | None, LiveGrant | None]:
     """In one statement: the enabled client, and what the refresh token stands for, used or not."""
-    row = prepared.first(_FIND_WITH_CLIENT, {"client": client_id, "digest": digest, "now": now})
+    values = {"client": client_id, "digest": digest, "now": now}
+    row = prepared.first(connection, _FIND_WITH_CLIENT, values)
     if row is None:
         return None, None
-    client, rest = clients.and_rest(row)
-    return client, live_grants.live_grant_of(rest)
+    return clients.registered_client(row), live_grants.live_grant_of(row)
 
 
-_USE_REFRESH = (
+_REDEEM_REFRESH = (
     update(_TOKENS)
     .where(
         _TOKENS.c.refresh_digest == bindparam("digest"),
@@ -160,25 +168,27 @@ _USE_REFRESH = (
 )
 
 
-def use_refresh(digest: str, client_id: str, now: datetime) -> bool:
-    """Use a refresh token up, if it is unused, unexpired and this client's: one statement."""
-    return prepared.changed(_USE_REFRESH, {"digest": digest, "client": client_id, "now": now})
+def redeem_refresh(connection: Connection, digest: str, client_id: str, now: datetime) -> bool:
+    """Redeem a refresh token, if it is unused, unexpired and this client's: one statement."""
+    values = {"digest": digest, "client": client_id, "now": now}
+    return prepared.changed(connection, _REDEEM_REFRESH, values)
 
 
-class UsedRefresh(NamedTuple):
+@dataclass(frozen=True)
+class RedeemedRefresh(Redeemed):
     """A refresh token that was used before, and its successor as far as that is stored."""
 
-    grant_id: UUID
-    user_id: UUID
-    used_at: datetime
     has_successor: bool
     successor_used_at: datetime | None
 
 
 _SUCCESSORS = _TOKENS.alias("successors")
-_FIND_USED_REFRESH = (
-    reuse.statement(_TOKENS, _TOKENS.c.refresh_digest, _TOKENS.c.refresh_used_at)
-    .add_columns(_SUCCESSORS.c.jti.is_not(None), _SUCCESSORS.c.refresh_used_at)
+_FIND_REDEEMED_REFRESH = (
+    refusal_reasons.find_redeemed(_TOKENS, _TOKENS.c.refresh_digest, _TOKENS.c.refresh_used_at)
+    .add_columns(
+        _SUCCESSORS.c.jti.is_not(None).label("has_successor"),
+        _SUCCESSORS.c.refresh_used_at.label("successor_used_at"),
+    )
     .outerjoin(
         _SUCCESSORS,
         (_SUCCESSORS.c.refresh_digest == bindparam("successor"))
@@ -188,24 +198,26 @@ _FIND_USED_REFRESH = (
 )
 
 
-def find_used_refresh(digest: str, client_id: str, successor: str) -> UsedRefresh | None:
+def find_redeemed_refresh(
+    connection: Connection, digest: str, client_id: str, successor: str
+) -> RedeemedRefresh | None:
     """A refresh token of this client that was used before, and whose grant has not ended.
 
     `successor` is the digest of the token that it was exchanged for.
     """
     values = {"digest": digest, "client": client_id, "successor": successor}
-    row = prepared.first(_FIND_USED_REFRESH, values)
-    return UsedRefresh._make(row) if row else None
+    row = prepared.first(connection, _FIND_REDEEMED_REFRESH, values)
+    return prepared.record(RedeemedRefresh, row) if row else None
 
 
-_CIRCUMSTANCES_OF_REFRESH = circumstances.statement(
+_REASONS_OF_REFRESH = refusal_reasons.find_reasons(
     _TOKENS,
     _TOKENS.c.refresh_digest == bindparam("digest"),
     digest=_TOKENS.c.refresh_digest,
     expires_at=_TOKENS.c.refresh_expires_at,
     used_at=_TOKENS.c.refresh_used_at,
 )
-_CIRCUMSTANCES_OF_ACCESS = circumstances.statement(
+_REASONS_OF_ACCESS = refusal_reasons.find_reasons(
     _TOKENS,
     _TOKENS.c.jti == bindparam("jti"),
     digest=_TOKENS.c.access_digest,
@@ -214,16 +226,16 @@ _CIRCUMSTANCES_OF_ACCESS = circumstances.statement(
 )
 
 
-def circumstances_of_refresh(digest: str) -> Circumstances | None:
+def refusal_reasons_of_refresh(connection: Connection, digest: str) -> RefusalReasons | None:
     """Why a refresh token may have been refused; `None`: there is no such token."""
-    row = prepared.first(_CIRCUMSTANCES_OF_REFRESH, {"digest": digest})
-    return Circumstances._make(row) if row else None
+    row = prepared.first(connection, _REASONS_OF_REFRESH, {"digest": digest})
+    return prepared.record(RefusalReasons, row) if row else None
 
 
-def circumstances_of_access(jti: str) -> Circumstances | None:
+def refusal_reasons_of_access(connection: Connection, jti: str) -> RefusalReasons | None:
     """Why an access token may have been refused; `None`: there is no such token."""
-    row = prepared.read(_CIRCUMSTANCES_OF_ACCESS, {"jti": jti})
-    return Circumstances._make(row) if row else None
+    row = prepared.first(connection, _REASONS_OF_ACCESS, {"jti": jti})
+    return prepared.record(RefusalReasons, row) if row else None
 
 
 def revoke_access(token: Token) -> None:

@@ -7,7 +7,7 @@ oldest ones, which no application will come back for; nobody is refused, and not
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import bindparam, delete, exists, func, literal, select
+from sqlalchemy import Connection, bindparam, delete, exists, func, literal, select
 
 from sso.models import AuthorizationCode, Grant
 from sso.store import prepared
@@ -22,7 +22,7 @@ _ARE_UNREDEEMED = (
     & (_GRANTS.c.created_at > bindparam("codes_since"))
     & _CODES.c.used_at.is_(None)
 )
-_COUNT = select(func.count()).select_from(
+_COUNT = select(func.count().label("count")).select_from(
     select(_CODES.c.digest)
     .select_from(_WITH_CODES)
     .where(_ARE_UNREDEEMED)
@@ -38,29 +38,26 @@ ARE_MANY = exists(
     .offset(MOST - 1)
 )
 """Whether `user_id` got as many codes since `codes_since`, redeemed or not: the index can tell."""
-_TELL_MANY = select(ARE_MANY)
+_TELL_MANY = select(ARE_MANY.label("are_many"))
 
 
-def are_many(user_id: UUID, codes_since: datetime) -> bool:
+def are_many(connection: Connection, user_id: UUID, codes_since: datetime) -> bool:
     """Whether a user got so many codes that those which wait have to be counted."""
-    found = prepared.first(_TELL_MANY, {"user_id": user_id, "codes_since": codes_since})
-    return found is not None and bool(found[0])
+    values = {"user_id": user_id, "codes_since": codes_since}
+    found = prepared.first(connection, _TELL_MANY, values)
+    return found is not None and bool(found["are_many"])
 
 
-def _are_too_many(user_id: UUID, codes_since: datetime) -> bool:
-    found = prepared.first(_COUNT, {"user_id": user_id, "codes_since": codes_since})
-    return found is not None and found[0] >= MOST
-
-
-def drop_oldest(user_id: UUID, codes_since: datetime) -> bool:
+def drop_oldest(connection: Connection, user_id: UUID, codes_since: datetime) -> bool:
     """Delete the oldest grants whose codes wait, if there are too many; whether there is room.
 
     The caller has locked client, user and session, as everybody does who ends grants. The codes
     come before the grants, as in their redemption; one that is being redeemed is left alone.
     """
-    if not _are_too_many(user_id, codes_since):
+    values = {"user_id": user_id, "codes_since": codes_since}
+    found = prepared.first(connection, _COUNT, values)
+    if found is None or found["count"] < MOST:
         return True  # most were redeemed, or another request of the user has dropped some
-    on, values = prepared.connection(), {"user_id": user_id, "codes_since": codes_since}
     oldest = (
         select(_CODES.c.grant_id)
         .select_from(_WITH_CODES)
@@ -69,6 +66,6 @@ def drop_oldest(user_id: UUID, codes_since: datetime) -> bool:
         .limit(_AT_ONCE)
         .with_for_update(of=_CODES, skip_locked=True)
     )
-    ids = on.scalars(oldest, values).all()
-    on.execute(delete(_GRANTS).where(_GRANTS.c.id.in_(ids)))
+    ids = connection.scalars(oldest, values).all()
+    connection.execute(delete(_GRANTS).where(_GRANTS.c.id.in_(ids)))
     return bool(ids)

@@ -1,8 +1,9 @@
 """Statements about users."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import ColumnElement, bindparam, delete, select, update
@@ -12,7 +13,8 @@ from sso.models import User
 from sso.store import prepared
 
 
-class UserProfile(NamedTuple):
+@dataclass(frozen=True)
+class UserProfile:
     """What of a user the claims are made from (see `flow.scopes`)."""
 
     id: UUID
@@ -24,7 +26,7 @@ class UserProfile(NamedTuple):
     updated_at: datetime
 
 
-USER_PROFILE = [prepared.table(User).c[name] for name in UserProfile._fields]
+USER_PROFILE = prepared.columns(UserProfile, prepared.table(User), "user_")
 """The columns that make a `UserProfile`."""
 
 

@@ -4,17 +4,19 @@ It ends at one statement that looks again at what the decision was made from, an
 was quicker, nothing is granted of what is gone.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from threading import Thread
 from typing import Any
 
 import pytest
 from flask import Flask
-from sqlalchemy import event, text
+from sqlalchemy import text
 
 from sso.extensions import db
 from tests.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.factories import PASSWORD, make_client, make_user
+from tests.watching import watched
 
 pytestmark = pytest.mark.slow
 
@@ -34,17 +36,26 @@ def dana(app: Flask, client: RelyingParty) -> Browser:
     return browser
 
 
+_watching = ExitStack()
+
+
+@pytest.fixture(autouse=True)
+def _unwatched() -> Iterator[None]:
+    yield
+    _watching.close()
+
+
 def before_the_grant(app: Flask, act: Callable[[], object]) -> Thread:
     """Let somebody else's request happen once, just before a grant is written."""
     other = Thread(target=act)
 
-    def note(_c: Any, _cur: Any, statement: str, *_: Any) -> None:
+    def note(statement: str, _: Any) -> None:
         if statement.lstrip().upper().startswith("INSERT INTO GRANTS") and not other.ident:
             other.start()
             other.join(5)
 
     with app.app_context():
-        event.listen(db.engine, "before_cursor_execute", note)
+        _watching.enter_context(watched(db.engine, note))
     return other
 
 

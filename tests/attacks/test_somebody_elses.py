@@ -135,8 +135,8 @@ def test_an_operator_resets_one_persons_factors(
         assert gone
         left = factors.of_user(gone.id)
         assert (bool(left), left.recovery_codes) == (False, 0)
-        assert not factors.has_any(gone.id)
-        assert factors.has_any(user.id)
+        assert not factors.has_any(db.session.connection(), gone.id)
+        assert factors.has_any(db.session.connection(), user.id)
 
 
 def test_anothers_consent(app: Flask, browser: Browser, mallory: Browser, user: User) -> None:

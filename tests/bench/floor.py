@@ -25,6 +25,7 @@ from sso.store import prepared
 from tests.bench import bare
 from tests.bench.places import BARE, EXCHANGE, PLACES, REFRESH, World
 from tests.bench.transport import Answer, Request, in_process
+from tests.watching import watched
 
 WITH_FLOOR = (EXCHANGE, REFRESH)
 
@@ -70,16 +71,15 @@ def statements(app: Flask, world: World) -> dict[str, tuple[float, float]]:
     counts = {}
     for place in PLACES[:-1]:
         seen: list[str] = []
-        listeners = (
-            ("before_cursor_execute", lambda _c, _cur, sql, *_, seen=seen: seen.append(sql)),
-            ("commit", lambda _c, seen=seen: seen.append("COMMIT")),
-        )
+
+        def committed(_: Connection, seen: list[str] = seen) -> None:
+            seen.append("COMMIT")
+
         requests = place.make(world, counted)
-        for name, listener in listeners:
-            event.listen(engine, name, listener)
-        answers = in_process(app, requests)
-        for name, listener in listeners:
-            event.remove(engine, name, listener)
+        event.listen(engine, "commit", committed)
+        with watched(engine, lambda sql, _, seen=seen: seen.append(sql)):  # type: ignore[misc]
+            answers = in_process(app, requests)
+        event.remove(engine, "commit", committed)
         place.check(world, answers)
         commits = seen.count("COMMIT")
         counts[place.name] = ((len(seen) - commits) / counted, commits / counted)

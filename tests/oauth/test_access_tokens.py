@@ -10,7 +10,7 @@ from sqlalchemy import select, update
 
 from sso.extensions import db
 from sso.models import Token, User
-from sso.oauth import access_tokens
+from sso.oauth import tokens
 from tests.actors import Browser, RelyingParty
 
 
@@ -49,10 +49,10 @@ def test_rows_of_an_older_version(app: Flask, client: RelyingParty, token: str) 
 
 @given(st.text() | st.binary().map(lambda raw: f"a.{urlsafe_b64encode(raw).decode()}.b"))
 def test_rubbish_claims_nothing(text: str) -> None:
-    assert access_tokens.claimed_jti(text) is None
+    assert tokens.claimed_jti(text) is None
 
 
 @pytest.mark.parametrize("jti", ['"a\\u0000"', '"' + "a" * 44 + '"', "7", "null", "[]"])
 def test_what_is_no_jti(jti: str) -> None:
     payload = urlsafe_b64encode(f'{{"jti": {jti}}}'.encode()).decode()
-    assert access_tokens.claimed_jti(f"a.{payload}.b") is None
+    assert tokens.claimed_jti(f"a.{payload}.b") is None

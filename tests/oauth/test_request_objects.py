@@ -9,7 +9,8 @@ from flask import Flask
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sso.oauth.unverified import claims_of, response_mode_of
+from sso.oauth.response import response_mode_of
+from sso.oauth.tokens import unverified_claims
 from tests.actors import Browser, RelyingParty
 from tests.factories import make_client
 
@@ -101,7 +102,7 @@ MEMBER = st.fixed_dictionaries({"response_mode": JSON})
 @given(st.one_of(st.text(), st.binary().map(lambda b: request_object(b)), JSON.map(request_object)))
 def test_no_text_is_a_surprise(text: str) -> None:
     assert response_mode_of(text) in (None, "query", "form_post")
-    assert claims_of(text) is None or isinstance(claims_of(text), dict)
+    assert unverified_claims(text) is None or isinstance(unverified_claims(text), dict)
 
 
 @given(MEMBER)

@@ -47,12 +47,12 @@ class Doors:
         self._state, self._add = Lock(), codes.add
         monkeypatch.setattr(codes, "add", self._hold)
 
-    def _hold(self, **columns: Any) -> None:
+    def _hold(self, *given: Any) -> None:
         event = Event()
         with self._state:
             self._let_go.append(event)
         event.wait(4)
-        self._add(**columns)
+        self._add(*given)
 
     @property
     def entered(self) -> int:

@@ -29,7 +29,7 @@ from tests.second_factors import (
 def one_factor_sessions(app: Flask, user: User) -> int:
     """Live sessions of this user in which one factor was shown."""
     with app.app_context():
-        assert factors.has_any(user.id)
+        assert factors.has_any(db.session.connection(), user.id)
         return (
             db.session.scalar(
                 select(func.count())

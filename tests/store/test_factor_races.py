@@ -65,10 +65,10 @@ def test_one_answer_to_a_challenge(app: Flask, user: User) -> None:
 def test_what_a_user_has(app: Flask, user: User) -> None:
     with app.app_context():
         recovery_codes.replace(user.id, ["a code"], clock.now())
-        assert not factors.has_any(user.id)
+        assert not factors.has_any(db.session.connection(), user.id)
         assert not factors.of_user(user.id)
         totp_secrets.add(TotpSecret(user_id=user.id, sealed_secret="x"))
-        assert factors.has_any(user.id)
+        assert factors.has_any(db.session.connection(), user.id)
         factors.remove_all(user.id)
-        assert not factors.has_any(user.id)
+        assert not factors.has_any(db.session.connection(), user.id)
         assert factors.of_user(user.id).recovery_codes == 0

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from flask import Flask
-from sqlalchemy import create_engine, event, inspect, text
+from sqlalchemy import create_engine, inspect, text
 
 from sso import create_app
 from sso.database import migrating
@@ -17,6 +17,7 @@ from tests.bench import seed
 from tests.conftest import SECRET_KEY
 from tests.factories import ensure_keys, make_client, register_client
 from tests.second_factors import enrol_totp
+from tests.watching import watched
 
 ROWS = 5000
 CLIENTS = 500
@@ -76,16 +77,10 @@ def executed(app: Flask) -> Iterator[Executed]:
     """The statements of a block with their parameters."""
     seen: Executed = []
 
-    def note(_c: Any, _u: Any, statement: str, parameters: Any, _x: Any, many: bool) -> None:
-        seen.append((statement, parameters[0] if many else parameters))
-
     with app.app_context():
         engine = db.engine
-    event.listen(engine, "before_cursor_execute", note)
-    try:
+    with watched(engine, lambda statement, parameters: seen.append((statement, parameters))):
         yield seen
-    finally:
-        event.remove(engine, "before_cursor_execute", note)
 
 
 def scanned(plan: dict[str, Any]) -> set[str]:

@@ -61,13 +61,14 @@ class Held:
         with self.app.app_context():
             registered = clients.find(client_id)
             assert registered
-            row, presented = codes.find_with_client(client_id, self.code, now)
-            row_too, approval = tokens.find_with_client(client_id, self.refresh, now)
+            on = db.session.connection()
+            row, _, of_code = codes.find_with_client(on, client_id, self.code, now)
+            row_too, of_token = tokens.find_with_client(on, client_id, self.refresh, now)
             # Each by itself: what one does not find must not hide what another one does.
             each = (
-                row and presented and presented.approval,
-                row_too and approval,
-                live_grants.find(self.grant, client_id),
+                row and of_code,
+                row_too and of_token,
+                live_grants.find(on, self.grant, client_id),
             )
             found = [_lives(registered, one) for one in each]
             db.session.rollback()
@@ -82,9 +83,10 @@ class Held:
         """By each of the statements that use something up; undone at the end."""
         client_id, now = (client or self.client).client_id, sso_clock.now()
         with self.app.app_context():
+            on = db.session.connection()
             found = [
-                codes.use(self.code, client_id, now),
-                tokens.use_refresh(self.refresh, client_id, now),
+                codes.redeem(on, self.code, client_id, now),
+                tokens.redeem_refresh(on, self.refresh, client_id, now),
             ]
             db.session.rollback()
         return found
@@ -144,7 +146,8 @@ def test_disabled_with_an_access_token(held: Held, table: Any) -> None:
         with held.app.app_context():
             jti = db.session.scalars(select(Token.jti)).one()
             return [
-                find(jti) is not None for find in (tokens.find_by_jti, tokens.find_access_token)
+                tokens.find_by_jti(jti) is not None,
+                tokens.find_access_token(db.session.connection(), jti) is not None,
             ]
 
     held.change(table, disabled_at=sso_clock.now())
@@ -164,33 +167,35 @@ def test_expired(held: Held, clock: Clock) -> None:
 def test_once(held: Held) -> None:
     now = sso_clock.now()
     with held.app.app_context():
-        client_id = held.client.client_id
-        assert codes.use(held.code, client_id, now)
-        assert not codes.use(held.code, client_id, now)
-        assert tokens.use_refresh(held.refresh, client_id, now)
-        assert not tokens.use_refresh(held.refresh, client_id, now)
+        on, client_id = db.session.connection(), held.client.client_id
+        assert codes.redeem(on, held.code, client_id, now)
+        assert not codes.redeem(on, held.code, client_id, now)
+        assert tokens.redeem_refresh(on, held.refresh, client_id, now)
+        assert not tokens.redeem_refresh(on, held.refresh, client_id, now)
         db.session.commit()
-        assert codes.find_used(held.code, client_id)
-        assert tokens.find_used_refresh(held.refresh, client_id, SUCCESSOR)
-        assert not codes.find_used(held.code, held.other.client_id)
-        assert not tokens.find_used_refresh(held.refresh, held.other.client_id, SUCCESSOR)
+        on = db.session.connection()
+        assert codes.find_redeemed(on, held.code, client_id)
+        assert tokens.find_redeemed_refresh(on, held.refresh, client_id, SUCCESSOR)
+        assert not codes.find_redeemed(on, held.code, held.other.client_id)
+        assert not tokens.find_redeemed_refresh(on, held.refresh, held.other.client_id, SUCCESSOR)
 
 
 def test_the_reuse_of_what_has_ended_ends_nothing_more(held: Held) -> None:
     with held.app.app_context():
-        client_id = held.client.client_id
-        assert tokens.use_refresh(held.refresh, client_id, sso_clock.now())
+        on, client_id = db.session.connection(), held.client.client_id
+        assert tokens.redeem_refresh(on, held.refresh, client_id, sso_clock.now())
         db.session.commit()
     held.change(Grant, ended_at=sso_clock.now())
     with held.app.app_context():
-        assert tokens.find_used_refresh(held.refresh, client_id, SUCCESSOR) is None
+        on = db.session.connection()
+        assert tokens.find_redeemed_refresh(on, held.refresh, client_id, SUCCESSOR) is None
 
 
 def test_what_is_not_used_is_no_reuse(held: Held) -> None:
     with held.app.app_context():
-        client_id = held.client.client_id
-        assert codes.find_used(held.code, client_id) is None
-        assert tokens.find_used_refresh(held.refresh, client_id, SUCCESSOR) is None
+        on, client_id = db.session.connection(), held.client.client_id
+        assert codes.find_redeemed(on, held.code, client_id) is None
+        assert tokens.find_redeemed_refresh(on, held.refresh, client_id, SUCCESSOR) is None
 
 
 class Crowd:
@@ -253,7 +258,7 @@ def test_the_consent_of_another(crowd: Crowd, whose: str) -> None:
 
     def consented() -> str | None:
         with crowd.app.app_context():
-            found = live_grants.find(crowd.held.grant, client_id)
+            found = live_grants.find(db.session.connection(), crowd.held.grant, client_id)
             assert found
             return found.consented
 
@@ -276,7 +281,10 @@ def test_the_token_of_another(crowd: Crowd) -> None:
     assert len(known) == 5
     with crowd.app.app_context():
         for one in known:
-            access, row = tokens.find_access_token(one.jti), tokens.find_by_jti(one.jti)
+            access, row = (
+                tokens.find_access_token(db.session.connection(), one.jti),
+                tokens.find_by_jti(one.jti),
+            )
             assert access
             assert access.access_digest == one.access_digest
             assert row
@@ -304,14 +312,16 @@ def test_revoked_twice(crowd: Crowd) -> None:
 def test_the_refresh_token_of_another(crowd: Crowd) -> None:
     client_id, now = crowd.held.client.client_id, sso_clock.now()
     with crowd.app.app_context():
-        assert not tokens.use_refresh(SUCCESSOR, client_id, now)
-        assert tokens.use_refresh(crowd.held.refresh, client_id, now)
+        on = db.session.connection()
+        assert not tokens.redeem_refresh(on, SUCCESSOR, client_id, now)
+        assert tokens.redeem_refresh(on, crowd.held.refresh, client_id, now)
         used = select(Token.refresh_digest).where(Token.refresh_used_at.is_not(None))
         assert db.session.scalars(used).all() == [crowd.held.refresh]
         # A successor is of the same grant, and has the digest that is asked for.
         of_others = select(Token.refresh_digest).where(Token.grant_id != crowd.held.grant)
         for successor in (SUCCESSOR, *db.session.scalars(of_others), crowd.held.refresh):
-            found = tokens.find_used_refresh(crowd.held.refresh, client_id, successor or "")
+            given = crowd.held.refresh, client_id, successor or ""
+            found = tokens.find_redeemed_refresh(on, *given)
             assert found
             assert found.has_successor is (successor == crowd.held.refresh)
 

@@ -1,16 +1,27 @@
-"""Why a code or a token is not taken: looked up once it was refused."""
+"""Why a code or a token is refused: looked up after the refusal."""
 
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Select, Table, null, select
+from sqlalchemy import ColumnElement, Select, Table, bindparam, null, select
 
 from sso.models import BrowserSession, Client, Grant, User
 
 
-class Circumstances(NamedTuple):
-    """What a code or a token hangs on, and when each part of it ended."""
+@dataclass(frozen=True)
+class Redeemed:
+    """A code or a refresh token that was used before."""
+
+    grant_id: UUID
+    user_id: UUID
+    used_at: datetime
+
+
+@dataclass(frozen=True)
+class RefusalReasons:
+    """What a code or a token depends on, and when each part of it ended."""
 
     digest: str | None
     expires_at: datetime | None
@@ -55,7 +66,7 @@ class Circumstances(NamedTuple):
         return "client disabled" if self.client_disabled_at else None
 
 
-def statement(
+def find_reasons(
     table: Table,
     found_by: ColumnElement[bool],
     *,
@@ -64,26 +75,41 @@ def statement(
     used_at: ColumnElement[Any] | None = None,
     revoked_at: ColumnElement[Any] | None = None,
 ) -> Select[Any]:
-    """Finds the circumstances of a row of a table that belongs to a grant."""
+    """Finds the `RefusalReasons` of a row of a table that belongs to a grant."""
     return (
         select(
-            digest,
-            expires_at,
-            null() if used_at is None else used_at,
-            null() if revoked_at is None else revoked_at,
+            digest.label("digest"),
+            expires_at.label("expires_at"),
+            (null() if used_at is None else used_at).label("used_at"),
+            (null() if revoked_at is None else revoked_at).label("revoked_at"),
             Grant.client_id,
             Grant.user_id,
             Grant.scope,
             Grant.ended_at,
             Grant.end_reason,
-            User.disabled_at,
-            Client.disabled_at,
-            BrowserSession.ended_at,
-            BrowserSession.expires_at,
+            User.disabled_at.label("user_disabled_at"),
+            Client.disabled_at.label("client_disabled_at"),
+            BrowserSession.ended_at.label("session_ended_at"),
+            BrowserSession.expires_at.label("session_expires_at"),
         )
         .join_from(table, Grant, Grant.id == table.c.grant_id)
         .join(User, User.id == Grant.user_id)
         .join(Client, Client.client_id == Grant.client_id)
         .outerjoin(BrowserSession, BrowserSession.id == Grant.session_id)
         .where(found_by)
+    )
+
+
+def find_redeemed(
+    table: Table, digest: ColumnElement[str], used_at: ColumnElement[datetime]
+) -> Select[Any]:
+    """Finds `Redeemed` by the digest, if the row was used and its grant is this client's."""
+    return (
+        select(table.c.grant_id, Grant.user_id, used_at.label("used_at"))
+        .join_from(table, Grant, Grant.id == table.c.grant_id)
+        .where(
+            digest == bindparam("digest"),
+            used_at.is_not(None),
+            Grant.client_id == bindparam("client"),
+        )
     )

@@ -8,12 +8,12 @@ from flask import Flask
 from sqlalchemy import BindParameter, Executable, bindparam, delete, insert, select, text, update
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
-from sso import clock
+from sso import clock, database
 from sso.extensions import db
 from sso.models import BrowserSession, User
 from sso.services import transaction
 from sso.store import prepared
-from sso.store.direct import compiled
+from sso.store.prepared import compiled
 from tests.actors import Browser, RelyingParty
 
 _USERS = prepared.table(User)
@@ -23,17 +23,18 @@ _ONE = _USERS.c.id == bindparam("given")
 def test_every_row_is_as_sqlalchemy_reads_it(
     app: Flask, user: User, client: RelyingParty, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, compared = prepared._first, []
+    first, compared = prepared.first, []
 
     def both(on: Any, statement: Executable, values: dict[str, Any]) -> Any:
         found = first(on, statement, values)
-        expected = on.execute(statement, values).first()
-        assert found == (tuple(expected) if expected else None)
-        assert [type(value) for value in found or ()] == [type(value) for value in expected or ()]
+        expected = on.execute(statement, values).mappings().first()
+        assert found == (dict(expected) if expected else None)
+        for label, value in (found or {}).items():
+            assert type(value) is type(expected[label])
         compared.append(statement)
         return found
 
-    monkeypatch.setattr(prepared, "_first", both)
+    monkeypatch.setattr(prepared, "first", both)
     browser = Browser(app)
     tokens = client.exchange(browser.approve(client).code).get_json()
     tokens = client.exchange(browser.authorize(client).code).get_json()
@@ -43,26 +44,25 @@ def test_every_row_is_as_sqlalchemy_reads_it(
 
 
 def test_a_fault_is_sqlalchemys(app: Flask, user: User) -> None:
-    with app.app_context(), transaction.begin():
-        found = prepared.first(
-            select(_USERS).where(_USERS.c.id == bindparam("id")), {"id": user.id}
-        )
+    with app.app_context(), transaction.begin() as under_way:
+        on = under_way.connection
+        found = prepared.first(on, select(_USERS).where(_ONE), {"given": user.id})
         assert found is not None
-        values = dict(zip(_USERS.c.keys(), found, strict=True))
         with pytest.raises(IntegrityError) as raised:
-            prepared.run(insert(_USERS), {**values, "id": uuid4()})
+            prepared.changed(on, insert(_USERS), {**found, "id": uuid4()})
         assert str(user.password_hash) not in str(raised.value)  # which the log would get
+    nowhere = text("SELECT * FROM nowhere").columns(_USERS.c.id)
     with app.app_context(), pytest.raises(SQLAlchemyError, match="nowhere"):
-        prepared.read(text("SELECT * FROM nowhere").columns(_USERS.c.id), {})
+        prepared.first(db.session.connection(), nowhere, {})
 
 
 def test_a_connection_that_is_gone_is_sqlalchemys_fault_too(app: Flask) -> None:
-    with app.app_context(), transaction.begin():
-        connection = prepared.connection()
+    with app.app_context(), transaction.begin() as under_way:
+        connection = under_way.connection
         assert connection.connection.driver_connection
         connection.connection.driver_connection.close()
         with pytest.raises(SQLAlchemyError):
-            prepared.first(select(_USERS).where(_ONE), {"given": uuid4()})
+            prepared.first(connection, select(_USERS).where(_ONE), {"given": uuid4()})
 
 
 def test_how_many_rows_were_written(app: Flask, user: User) -> None:
@@ -70,8 +70,9 @@ def test_how_many_rows_were_written(app: Flask, user: User) -> None:
     named = update(_USERS).values(name="Dana", updated_at=changed_at)
     statement = named.where(_ONE)
     with app.app_context(), transaction.begin() as under_way:
-        assert prepared.changed(statement, {"given": user.id, "changed_at": clock.now()})
-        assert not prepared.changed(statement, {"given": uuid4(), "changed_at": clock.now()})
+        on, values = under_way.connection, {"given": user.id, "changed_at": clock.now()}
+        assert prepared.changed(on, statement, values)
+        assert not prepared.changed(on, statement, {**values, "given": uuid4()})
         under_way.commit()
     with app.app_context():
         assert db.session.scalar(select(User.name)) == "Dana"
@@ -83,17 +84,15 @@ def test_what_the_session_has_not_written_yet_is_seen(app: Flask, user: User) ->
         found = db.session.get(User, user.id)
         assert found
         found.name = "Somebody else"
-        assert prepared.first(select(_USERS.c.name).where(_ONE), {"given": user.id}) == (
-            "Somebody else",
-        )
+        on = database.session_connection()
+        seen = prepared.first(on, select(_USERS.c.name).where(_ONE), {"given": user.id})
+        assert seen == {"name": "Somebody else"}
 
 
 def test_what_is_not_committed_is_undone(app: Flask, user: User) -> None:
     with app.app_context():
-        with transaction.begin():
-            prepared.run(
-                delete(_USERS).where(_USERS.c.id == bindparam("given")), {"given": user.id}
-            )
+        with transaction.begin() as under_way:
+            prepared.changed(under_way.connection, delete(_USERS).where(_ONE), {"given": user.id})
         assert db.session.scalar(select(User.id)) == user.id
 
 
@@ -107,3 +106,8 @@ def test_what_is_not_committed_is_undone(app: Flask, user: User) -> None:
 def test_what_needs_more_is_refused(app: Flask, statement: Any, values: dict[str, Any]) -> None:
     with app.app_context(), pytest.raises(TypeError):
         compiled(statement, db.engine.dialect, values)
+
+
+def test_what_writes_needs_a_transaction(app: Flask, user: User) -> None:
+    with app.app_context(), db.engine.connect() as connection, pytest.raises(RuntimeError):
+        prepared.changed(connection, delete(_USERS).where(_ONE), {"given": user.id})

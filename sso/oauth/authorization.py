@@ -1,0 +1,174 @@
+"""The authorization endpoint's half of the code grant (RFC 6749 §4.1.1, §4.1.2).
+
+Validates a request and issues a code. The other half is in `oauth.grants.authorization_code`.
+"""
+
+from datetime import timedelta
+
+from authlib.oauth2.rfc6749.errors import (
+    AccessDeniedError,
+    InvalidClientError,
+    InvalidRequestError,
+    OAuth2Error,
+    UnauthorizedClientError,
+)
+
+from sso import clock, context
+from sso.crypto import digests
+from sso.flow import request as flow_request
+from sso.flow.decision import reached_acr
+from sso.flow.request import AuthorizationRequest
+from sso.oauth import response
+from sso.oauth.request import ProtocolRequest
+from sso.ratelimit import refusals
+from sso.store import clients, codes, grants
+from sso.store.clients import RegisteredClient
+from sso.store.sessions import ResourceOwner
+from sso.web import parameters
+
+# `state` goes back as it came, whatever it holds; it is never stored.
+_CLEAN = tuple(name for name in flow_request.PARAMETERS if name != "state")
+
+
+class Overtaken(Exception):
+    """What the decision was made from has changed meanwhile: decide again."""
+
+
+class AuthorizationEndpoint:
+    """Mix into Authlib's grant. `request.client` was found together with the session."""
+
+    request: ProtocolRequest
+
+    @classmethod
+    def check_authorization_endpoint(cls, request: ProtocolRequest) -> bool:
+        """Always: the response type is judged after the redirect_uri is proven."""
+        return True
+
+    def validate_authorization_request(self) -> str:
+        """Prove client and redirect_uri, then judge the rest. Returns the proven `redirect_uri`.
+
+        Errors raised before the marked line have no `redirect_uri`: they become a page.
+        """
+        request, payload, client = self.request, self.request.payload, self.request.client
+        if not payload.client_id:
+            raise InvalidRequestError("The parameter 'client_id' is missing.")
+        if client is None:
+            request.details["reason"] = clients.why_not_enabled(
+                request.connection, payload.client_id
+            )
+            raise InvalidClientError("No client with this client_id is registered and enabled.")
+        redirect_uri = self.validate_authorization_redirect_uri(request, client)
+        # ---- from here on the redirect_uri is proven, and errors go to the client ----
+        try:
+            self._validate_response_type(payload.response_type, client)
+            request.authorization_request = self._parse(dict(payload.data), client)
+        except OAuth2Error as error:
+            error.redirect_uri = redirect_uri
+            raise
+        return redirect_uri
+
+    @staticmethod
+    def validate_authorization_redirect_uri(
+        request: ProtocolRequest, client: RegisteredClient
+    ) -> str:
+        """Exact comparison (RFC 9700 §4.1.3); the description never echoes the URI."""
+        redirect_uri = request.payload.redirect_uri
+        if not redirect_uri:
+            raise InvalidRequestError("The parameter 'redirect_uri' is missing.")
+        if not client.check_redirect_uri(redirect_uri):
+            request.details["redirect_uri"] = refusals.without_query(redirect_uri)
+            raise response.UnregisteredRedirectUri
+        return str(redirect_uri)
+
+    @staticmethod
+    def _validate_response_type(response_type: str | None, client: RegisteredClient) -> None:
+        if response_type is None:
+            raise InvalidRequestError("The parameter 'response_type' is missing; send code.")
+        if response_type != "code":
+            raise OAuth2Error(
+                error="unsupported_response_type", description="The only response_type is code."
+            )
+        if not client.check_response_type(response_type):
+            raise UnauthorizedClientError("The client is not registered for response_type=code.")
+
+    def _parse(self, values: dict[str, str], client: RegisteredClient) -> AuthorizationRequest:
+        """The other parameters (OIDC Core §3.1.2.1). Raises `OAuth2Error` for the first error."""
+        try:
+            parameters.check_clean(values, _CLEAN)
+            return flow_request.parse(
+                values,
+                registered_scope=client.scope,
+                require_pkce=client.require_pkce,
+                hinted_subject=hinted_subject(values.get("id_token_hint"), client),
+                now=clock.now(),
+            )
+        except parameters.ParameterFault as error:
+            raise OAuth2Error(str(error), error="invalid_request") from None
+        except flow_request.RequestFault as error:
+            if error.error == "invalid_scope":
+                self.request.details["dropped"] = values.get("scope")
+            raise OAuth2Error(error.description, error=error.error) from None
+
+    def create_authorization_response(
+        self, redirect_uri: str, grant_user: ResourceOwner | None
+    ) -> response.AuthlibAnswer:
+        """Answer with a code for the user that is signed in. Raises `Overtaken`."""
+        if grant_user is None:
+            raise AccessDeniedError("The user refused.", redirect_uri=redirect_uri)
+        self.request.user = grant_user
+        code = digests.make(digests.AUTHORIZATION_CODE)
+        self.save_authorization_code(code, self.request)
+        asked = self.request.asked
+        return response.to_client(redirect_uri, [("code", code)], asked.state, asked.response_mode)
+
+    def save_authorization_code(self, code: str, request: ProtocolRequest) -> None:
+        """Store one approval and its code. Raises `Overtaken`."""
+        asked, client, now = request.asked, request.client, clock.now()
+        owner: ResourceOwner = request.user
+        lifetime = timedelta(seconds=context.settings().authorization_code_lifetime)
+        grant_id = grants.add(
+            request.connection,
+            client.updated_at,
+            owner.user_seen,
+            owner.consent.updated_at if owner.consent else None,
+            codes_since=now - lifetime,
+            user_id=owner.user_id,
+            client_id=client.client_id,
+            session_id=owner.session_id,
+            sid=str(owner.session_id),
+            scope=asked.scope,
+            claims=asked.claims.stored(),
+            auth_time=owner.auth_time,
+            amr=owner.amr,
+            acr=reached_acr(asked, owner.acr) if asked.asks_for_acr else None,
+        )
+        if grant_id is None:
+            raise Overtaken
+        codes.add(
+            request.connection,
+            codes.NewCode(
+                digest=digests.digest(code),
+                grant_id=grant_id,
+                redirect_uri=asked.redirect_uri,
+                nonce=asked.nonce,
+                code_challenge=asked.code_challenge,
+                expires_at=now + lifetime,
+            ),
+        )
+
+
+def hinted_subject(id_token_hint: str | None, client: RegisteredClient) -> str | None:
+    """The user that a hint names; an expired hint counts. Raises `RequestFault`."""
+    if id_token_hint is None:
+        return None
+    claims = context.key_ring().verify(id_token_hint, typ="JWT")
+    if claims is None or claims.get("iss") != context.settings().issuer:
+        raise flow_request.RequestFault(
+            "invalid_request",
+            "The 'id_token_hint' is no identity token of this server, or too old to be verified.",
+        )
+    if claims.get("aud") != client.client_id:
+        raise flow_request.RequestFault(
+            "invalid_request", "The 'id_token_hint' was issued to another client."
+        )
+    return str(claims.get("sub"))

@@ -1,0 +1,1 @@
+"""The grants of the token endpoint, as Authlib's `register_grant` takes them."""

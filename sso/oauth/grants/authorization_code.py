@@ -1,0 +1,133 @@
+"""The authorization code grant at the token endpoint (RFC 6749 §4.1.3, RFC 7636, OIDC Core §3.1.3).
+
+Read from top to bottom: it is the exchange. The other half of the grant, which validates
+authorization requests and issues codes, is `oauth.authorization`.
+"""
+
+import re
+from datetime import timedelta
+from typing import Any, NoReturn
+
+from authlib.oauth2.rfc6749.errors import (
+    InvalidGrantError,
+    InvalidRequestError,
+    UnauthorizedClientError,
+)
+from authlib.oauth2.rfc6749.grants import AuthorizationCodeGrant as AuthlibAuthorizationCodeGrant
+from authlib.oauth2.rfc7636 import create_s256_code_challenge
+
+from sso import audit, clock
+from sso.audit.events import Event
+from sso.crypto import digests
+from sso.oauth import client_authentication, tokens
+from sso.oauth.authorization import AuthorizationEndpoint
+from sso.oauth.request import ProtocolRequest
+from sso.store import codes, grants
+from sso.store.clients import RegisteredClient
+from sso.store.codes import PresentedCode
+from sso.store.live_grants import LiveGrant
+
+# A double click sends the same code twice; it is refused, and signs nobody out.
+BENIGN_REUSE = timedelta(seconds=1)
+_VERIFIER = re.compile(r"[A-Za-z0-9._~-]{43,128}\Z")
+
+
+class AuthorizationCodeGrant(AuthorizationEndpoint, AuthlibAuthorizationCodeGrant):
+    """Exchanges a code for tokens, in one transaction, which the endpoint commits.
+
+    A redeemed code's row stays until it is purged, so that its reuse is seen.
+    """
+
+    request: ProtocolRequest
+    TOKEN_ENDPOINT_AUTH_METHODS = client_authentication.METHODS
+
+    code: PresentedCode | None = None
+    live_grant: LiveGrant | None = None
+
+    def validate_token_request(self) -> None:
+        """Steps 1 to 5. Raises `OAuth2Error`; the endpoint then rolls back."""
+        request = self.request
+
+        # 1. Authenticate the client. One statement finds it, its code, and the grant of the code.
+        client = client_authentication.authenticate(request, self._find, "token")
+        if not client.check_grant_type(self.GRANT_TYPE):
+            raise UnauthorizedClientError(f"The client may not use grant_type={self.GRANT_TYPE}.")
+
+        # 2. Find the code.
+        if "code" not in request.form:
+            raise InvalidRequestError("The parameter 'code' is missing.")
+        if not request.payload.redirect_uri:
+            raise InvalidRequestError("The parameter 'redirect_uri' is missing.")
+        if self.code is None or self.live_grant is None or not self.code.is_live(clock.now()):
+            self._refuse(client)
+        request.details["user"] = self.live_grant.user_id
+
+        # 3. Compare the redirect_uri with the one of the authorization request.
+        if request.payload.redirect_uri != self.code.redirect_uri:
+            raise InvalidGrantError(
+                "The 'redirect_uri' does not match the one of the authorization request."
+            )
+
+        # 4. Verify PKCE.
+        verify_code_verifier(request.form.get("code_verifier"), self.code.code_challenge)
+
+        # 5. Redeem the code: of several requests, one gets past this statement.
+        if not codes.redeem(request.connection, self._digest, client.client_id, clock.now()):
+            self._refuse(client)
+
+    def create_token_response(self) -> tuple[int, dict[str, Any], list[tuple[str, str]]]:
+        """Step 6. Raises `InvalidGrantError` if nothing may be given any more."""
+        request, code, live_grant = self.request, self.code, self.live_grant
+        if code is None or live_grant is None:
+            raise RuntimeError("tokens are issued before the request is validated")
+
+        # 6. Issue what the grant still allows.
+        live_grant = tokens.as_allowed_now(live_grant, request.client)
+        answer = tokens.issue(request, live_grant, tokens.new_refresh_token(), nonce=code.nonce)
+        return 200, answer, self.TOKEN_RESPONSE_HEADER
+
+    @property
+    def _digest(self) -> str:
+        return digests.digest(self.request.form.get("code", ""))
+
+    def _find(self, client_id: str) -> RegisteredClient | None:
+        client, self.code, self.live_grant = codes.find_with_client(
+            self.request.connection, client_id, self._digest, clock.now()
+        )
+        return client
+
+    def _refuse(self, client: RegisteredClient) -> NoReturn:
+        """Refuse a code that cannot be redeemed. Its reuse ends all it gave (RFC 6749 §4.1.2)."""
+        request, connection, now = self.request, self.request.connection, clock.now()
+        used = codes.find_redeemed(connection, self._digest, client.client_id)
+        if used and now - used.used_at > BENIGN_REUSE:
+            grants.end_one(connection, used.grant_id, "code_reuse")
+            request.keep_changes = True
+            request.details["user"] = used.user_id
+            audit.event(
+                Event.CODE_REUSED, user=used.user_id, client=client.client_id, grant=used.grant_id
+            )
+            raise InvalidGrantError("The code was used before; all that it gave has been revoked.")
+        # The answer does not tell the reasons apart; the log and the audit trail do.
+        found = codes.refusal_reasons_of(connection, self._digest)
+        request.details["reason"] = found.reason_for(client.client_id, now) if found else "unknown"
+        request.details["user"] = found.user_id if found else None
+        raise InvalidGrantError(
+            "The code is unknown, expired or used, it was issued to another client, "
+            "or what the user approved with it has ended."
+        )
+
+
+def verify_code_verifier(verifier: str | None, challenge: str | None) -> None:
+    """Compare verifier and challenge (RFC 7636 §4.6), S256 only. Raises `InvalidGrantError`."""
+    if challenge is None and verifier is None:
+        return
+    if challenge is None:
+        # RFC 9700 §4.8.2: else a downgrade would go unnoticed.
+        raise InvalidGrantError("A code_verifier was sent, but no code_challenge before.")
+    if verifier is None:
+        raise InvalidGrantError("The code_verifier is missing.")
+    if not _VERIFIER.match(verifier) or not digests.equal(
+        create_s256_code_challenge(verifier), challenge
+    ):
+        raise InvalidGrantError("The code_verifier does not fit the code_challenge.")

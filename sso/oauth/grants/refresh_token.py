@@ -1,0 +1,161 @@
+"""The refresh token grant (RFC 6749 §6) with rotation (RFC 9700 §4.14.2), from top to bottom."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, NoReturn
+
+from authlib.oauth2.rfc6749.errors import (
+    InvalidGrantError,
+    InvalidRequestError,
+    InvalidScopeError,
+    UnauthorizedClientError,
+)
+from authlib.oauth2.rfc6749.grants import RefreshTokenGrant as AuthlibRefreshTokenGrant
+
+from sso import audit, clock, context
+from sso.audit.events import Event
+from sso.crypto import digests, encryption
+from sso.flow import narrowing, scopes
+from sso.oauth import client_authentication, tokens
+from sso.oauth.request import ProtocolRequest
+from sso.store import grants
+from sso.store import tokens as store
+from sso.store.clients import RegisteredClient
+from sso.store.live_grants import LiveGrant
+
+_SUCCESSOR = "refresh token successor"
+
+
+class RefreshTokenGrant(AuthlibRefreshTokenGrant):
+    """A refresh token works once and gives its successor, in one transaction, which the endpoint
+    commits. A retry within the leeway gets the same successor again.
+    """
+
+    request: ProtocolRequest
+    TOKEN_ENDPOINT_AUTH_METHODS = client_authentication.METHODS
+    INCLUDE_NEW_REFRESH_TOKEN = True
+
+    live_grant: LiveGrant | None = None
+    successor: str | None = None
+    is_retry = False
+
+    def validate_token_request(self) -> None:
+        """Steps 1 to 4. Raises `OAuth2Error`; the endpoint then rolls back."""
+        request, connection = self.request, self.request.connection
+
+        # 1. Authenticate the client. One statement finds it, and the grant of its refresh token.
+        client = client_authentication.authenticate(request, self._find, "token")
+        if not client.check_grant_type(self.GRANT_TYPE):
+            raise UnauthorizedClientError(f"The client may not use grant_type={self.GRANT_TYPE}.")
+
+        # 2. Redeem the refresh token: of several requests, one gets past this statement.
+        if "refresh_token" not in request.form:
+            raise InvalidRequestError("The parameter 'refresh_token' is missing.")
+        if not store.redeem_refresh(connection, self._digest, client.client_id, clock.now()):
+            # 3. A token used before is a retry, or a reuse, which ends its grant.
+            self.is_retry = self._check_retry(client)
+            if not self.is_retry:
+                self._refuse(client, "The refresh token is unknown, expired, used or revoked.")
+        if self.live_grant is None:
+            self._refuse(client, "The refresh token's grant has ended.")
+        request.details["user"] = self.live_grant.user_id
+        if tokens.family_ends_at(self.live_grant.created_at) <= clock.now():
+            raise InvalidGrantError(
+                "The user approved this too long ago, and has to be asked for approval again."
+            )
+
+        # 4. Compare the requested scope with what was granted, all of which may be asked for
+        # again after a narrower refresh (§6), and with what is allowed by now.
+        allowed = tokens.as_allowed_now(self.live_grant, client)
+        requested = scopes.split(request.payload.scope)
+        if not set(requested) <= set(scopes.split(self.live_grant.scope)):
+            raise InvalidScopeError("The scope goes beyond what was granted.")
+        if requested and set(requested).isdisjoint(scopes.split(allowed.scope)):
+            raise InvalidScopeError("None of the scopes asked for is allowed any more.")
+        self.live_grant = allowed
+
+    def create_token_response(self) -> tuple[int, dict[str, Any], list[tuple[str, str]]]:
+        """Step 5."""
+        request, live_grant = self.request, self.live_grant
+        if live_grant is None:
+            raise RuntimeError("tokens are issued before the request is validated")
+
+        # 5. Issue. A narrower scope limits single claims, too, also of the identity token.
+        allowed = scopes.split(live_grant.scope)
+        given = [name for name in scopes.split(request.payload.scope) or allowed if name in allowed]
+        is_narrowed = len(given) < len(allowed)
+        claims = narrowing.within(live_grant.claims, given) if is_narrowed else live_grant.claims
+        live_grant = replace(live_grant, scope=" ".join(given), claims=claims)
+        successor = self.successor or self._successors()[0]
+        refresh_token = tokens.RefreshToken(
+            successor, None if self.is_retry else digests.digest(successor)
+        )
+        answer = tokens.issue(request, live_grant, refresh_token, is_narrowed=is_narrowed)
+        return 200, answer, self.TOKEN_RESPONSE_HEADER
+
+    @property
+    def _digest(self) -> str:
+        return digests.digest(self.request.form.get("refresh_token", ""))
+
+    def _find(self, client_id: str) -> RegisteredClient | None:
+        client, self.live_grant = store.find_with_client(
+            self.request.connection, client_id, self._digest, clock.now()
+        )
+        return client
+
+    def _check_retry(self, client: RegisteredClient) -> bool:
+        """Whether this is a retry: a used token within the leeway, whose successor is unused.
+
+        Otherwise the reuse of a used token ends its grant. Raises `InvalidGrantError`.
+        """
+        request, used = self.request, self._find_redeemed(client)
+        if used is None:
+            return False
+        leeway = timedelta(seconds=context.settings().refresh_token_leeway)
+        is_early = leeway and clock.now() - used.used_at <= leeway
+        if is_early and used.successor_used_at is None:
+            # Without a successor, the key that it was derived with has been replaced since. It
+            # cannot be handed out again then, and it is no sign of a thief.
+            return used.has_successor
+        grants.end_one(request.connection, used.grant_id, "refresh_token_reuse")
+        request.keep_changes = True
+        request.details["user"] = used.user_id
+        audit.event(
+            Event.REFRESH_TOKEN_REUSED,
+            user=used.user_id,
+            client=client.client_id,
+            grant=used.grant_id,
+        )
+        raise InvalidGrantError("The refresh token was used before; its grant has been revoked.")
+
+    def _find_redeemed(self, client: RegisteredClient) -> store.RedeemedRefresh | None:
+        """The token, used before, and its successor, whichever secret key that came from."""
+        used = None
+        for successor in self._successors():
+            used = store.find_redeemed_refresh(
+                self.request.connection,
+                self._digest,
+                client.client_id,
+                digests.digest(successor),
+            )
+            if used is None or used.has_successor:
+                self.successor = successor
+                break
+        return used
+
+    def _successors(self) -> list[str]:
+        """The successor, derived, so that a retry gets the same one: by today's secret key first.
+
+        The first answer may have come from the secret key before this one.
+        """
+        return [
+            digests.derive(digests.REFRESH_TOKEN, self.request.form["refresh_token"], key)
+            for key in encryption.derive_keys(context.settings().secret_keys, _SUCCESSOR)
+        ]
+
+    def _refuse(self, client: RegisteredClient, description: str) -> NoReturn:
+        # The answer does not tell the reasons apart; the log and the audit trail do.
+        found = store.refusal_reasons_of_refresh(self.request.connection, self._digest)
+        reason = found.reason_for(client.client_id, clock.now()) if found else "unknown"
+        self.request.details |= {"reason": reason, "user": found.user_id if found else None}
+        raise InvalidGrantError(description)

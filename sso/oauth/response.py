@@ -1,0 +1,140 @@
+"""The answers of the authorization server: to the client through the browser, and errors.
+
+This is the only place that redirects to a client's URI, always with `iss` (RFC 9207 §2). Authlib's
+IssuerParameter covers neither errors of the validation nor form_post, and re-encodes the query.
+"""
+
+from typing import TYPE_CHECKING
+
+from authlib.oauth2.rfc6749.errors import InvalidRequestError, OAuth2Error
+from flask import Response, render_template
+from werkzeug.datastructures import Headers
+
+from sso import audit, context
+from sso.audit.events import Event
+from sso.config import urls
+from sso.flow.request import RESPONSE_MODES, can_be_posted
+from sso.oauth import tokens
+from sso.oauth.client_authentication import LONGEST_CLIENT_ID, ClientAuthenticationFailed
+from sso.oauth.request import ProtocolRequest
+from sso.ratelimit import refusals
+from sso.web import errors, headers, routing
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIEnvironment
+
+AuthlibAnswer = tuple[int, str, list[tuple[str, str]]]
+
+
+class UnregisteredRedirectUri(InvalidRequestError):
+    """RFC 6749 §3.1.2.4; the description never echoes the URI."""
+
+    def __init__(self) -> None:
+        super().__init__("The 'redirect_uri' does not match any registered one exactly.")
+
+
+class ClientRedirect(Response):
+    """A redirect to a registered URI, to the letter."""
+
+    def get_wsgi_headers(self, environ: "WSGIEnvironment") -> Headers:
+        # Werkzeug would parse the Location and encode it again: com.app:///cb became com.app:/cb.
+        # Ours is ASCII: `config.urls` registers no other, and adds parameters encoded.
+        return self.headers
+
+
+def to_client(
+    redirect_uri: str, parameters: list[tuple[str, str]], state: str | None, response_mode: str
+) -> AuthlibAnswer:
+    """Send the browser to a *proven* URI, by redirect or by a page that posts itself."""
+    answer = list(parameters)
+    if state:
+        answer.append(("state", state))
+    answer.append(("iss", context.settings().issuer))
+    if response_mode == "form_post":
+        # OAuth 2.0 Form Post Response Mode §2.
+        headers.allow_own_script()
+        body = render_template("form_post.html", action=redirect_uri, fields=answer)
+        return 200, body, [("Content-Type", "text/html; charset=utf-8")]
+    # 303: the browser never re-posts a form with a password to the client (RFC 9700 §4.12).
+    return 303, "", [("Location", urls.add_parameters(redirect_uri, answer))]
+
+
+def error_to_client(request: ProtocolRequest, error: OAuth2Error) -> AuthlibAnswer:
+    """Send an error to the *proven* URI that it carries (RFC 6749 §4.1.2.1)."""
+    data = request.payload.data
+    posted = _response_mode(data, error) == "form_post" and can_be_posted(
+        error.redirect_uri, data.get("state", "")
+    )
+    return to_client(
+        error.redirect_uri,
+        [("error", error.error), ("error_description", _description(error))],
+        request.payload.state,
+        "form_post" if posted else "query",
+    )
+
+
+def error_here(error: OAuth2Error) -> Response:
+    """An error that is not sent to a client: a page for browsers, JSON for backends."""
+    if routing.is_protocol():
+        return errors.from_oauth(error)
+    hint = _HINTS.get(error.error)
+    if hint and isinstance(error, UnregisteredRedirectUri):
+        hint = f"{hint}; add an address with: {_ADDING}"
+    return errors.page(_description(error), error=error.error, hint=hint, for_developers=True)
+
+
+def _description(error: OAuth2Error) -> str:
+    return error.get_error_description() or "The request is not valid."
+
+
+def _response_mode(data: dict[str, str], error: OAuth2Error) -> str | None:
+    """How the client wants errors to be sent.
+
+    In a request object that is refused, a client may have said so there alone. It is unverified,
+    but so is the query; and it takes precedence over the query (OIDC Core §6.1).
+    """
+    inside = None
+    if error.error == "request_not_supported":
+        inside = response_mode_of(data.get("request", ""))
+    return inside or data.get("response_mode")
+
+
+def response_mode_of(request_object: str) -> str | None:
+    """The response mode that a request object asks for, if it is a known one."""
+    mode = (tokens.unverified_claims(request_object) or {}).get("response_mode")
+    return mode if isinstance(mode, str) and mode in RESPONSE_MODES else None
+
+
+_ADDING = "flask client update CLIENT_ID --add-redirect-uri URI"
+_HINTS = {
+    "invalid_client": "Compare the client_id with the output of: flask client list",
+    "invalid_request": "Compare the request with the registration: flask client show CLIENT_ID",
+}
+# The answers to prompt=none that say no more than "not now": they must not hide others.
+_NOT_NOW = frozenset(
+    {"login_required", "consent_required", "interaction_required", "account_selection_required"}
+)
+
+
+def note_refusal(request: ProtocolRequest | None, error: OAuth2Error) -> None:
+    """Note an error for the log and the audit trail; `None`: the request could not be read."""
+    route = routing.current()
+    event = route.refused if route else Event.AUTHORIZATION_REFUSED
+    if isinstance(error, ClientAuthenticationFailed):
+        event = Event.CLIENT_AUTHENTICATION_FAILED
+    budget: str | None = f"silent_{event}" if error.error in _NOT_NOW else event
+    client = None
+    if request:
+        client = request.claimed_client or request.payload.client_id
+        if routing.is_protocol() and request.client:
+            client, budget = request.client.client_id, None
+    fields: dict[str, object] = {
+        "error": error.error,
+        "description": error.get_error_description() or None,
+        "client": audit.clean(client, LONGEST_CLIENT_ID) if client else None,
+    }
+    if request:
+        if request.live_grant:
+            fields["user"] = request.live_grant.user_id
+        fields |= request.details
+    refusals.note(None if request and request.is_reported else event, budget=budget, **fields)

@@ -1,0 +1,130 @@
+"""Revocation (RFC 7009) and introspection (RFC 7662): a client presents a token of its own."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from authlib.oauth2.rfc6749.errors import InvalidRequestError
+from authlib.oauth2.rfc7009 import RevocationEndpoint as AuthlibRevocationEndpoint
+from authlib.oauth2.rfc7662 import IntrospectionEndpoint as AuthlibIntrospectionEndpoint
+
+from sso import audit, clock, context
+from sso.audit.events import Event
+from sso.crypto import digests
+from sso.extensions import db
+from sso.flow import narrowing
+from sso.models import Token
+from sso.oauth import client_authentication, tokens
+from sso.oauth.request import ProtocolRequest
+from sso.ratelimit import refusals
+from sso.store import grants, live_grants
+from sso.store import tokens as store
+from sso.store.clients import RegisteredClient
+
+
+@dataclass(frozen=True)
+class PresentedToken:
+    """A row, and as which of its two tokens it was presented; `scope`: what it may do by now."""
+
+    row: Token
+    is_refresh: bool
+    scope: str = ""
+
+    @property
+    def expires_at(self) -> datetime:
+        """A refresh token lives no longer than its family."""
+        row = self.row
+        if not self.is_refresh or row.refresh_expires_at is None:
+            return row.expires_at
+        return min(row.refresh_expires_at, tokens.family_ends_at(row.grant.created_at))
+
+    def is_expired(self) -> bool:
+        return self.expires_at <= clock.now()
+
+    def is_revoked(self) -> bool:
+        if self.is_refresh:
+            return self.row.refresh_used_at is not None or self.row.grant.ended_at is not None
+        return self.row.is_revoked()
+
+
+def find(token: str, client: RegisteredClient) -> PresentedToken | None:
+    """The client's own token, of either kind, whatever its hint said."""
+    is_refresh = token.startswith(digests.REFRESH_TOKEN)
+    if is_refresh:
+        row = store.find_by_refresh_digest(digests.digest(token))
+    else:
+        jti = tokens.claimed_jti(token)
+        row = store.find_by_jti(jti) if jti else None
+        if row and not tokens.is_genuine(token, row.access_digest):
+            return None
+    return PresentedToken(row, is_refresh) if row and row.check_client(client) else None
+
+
+class OwnTokens:
+    """Mix into an Authlib token endpoint: a client meets its own tokens alone."""
+
+    ENDPOINT_NAME: str
+    CLIENT_AUTH_METHODS = client_authentication.METHODS
+
+    def authenticate_token(
+        self, request: ProtocolRequest, client: RegisteredClient
+    ) -> PresentedToken | None:
+        """The client's own token; an unknown and a foreign one are the same (RFC 7009 §2.2)."""
+        # A wrong token_type_hint is ignored (RFC 7009 §2.1); Authlib answers it with 401.
+        if "token" not in request.form:
+            raise InvalidRequestError("The parameter 'token' is missing.")
+        found = find(request.form["token"], client)
+        if found is None:
+            event = Event.TOKEN_REFUSED
+            refusals.note(event, budget=event, at=self.ENDPOINT_NAME, client=client.client_id)
+        return found
+
+
+class RevocationEndpoint(OwnTokens, AuthlibRevocationEndpoint):
+    """An access token ends alone; a refresh token ends its grant (RFC 7009 §2.1)."""
+
+    def revoke_token(self, token: PresentedToken, request: ProtocolRequest) -> None:
+        row = token.row
+        if token.is_refresh:
+            grants.end_one(db.session, row.grant_id, "revoked")
+        else:
+            store.revoke_access(row)
+        audit.event(
+            Event.TOKEN_REVOKED,
+            user=row.grant.user_id,
+            client=request.client.client_id,
+            grant=row.grant_id,
+        )
+
+
+class IntrospectionEndpoint(OwnTokens, AuthlibIntrospectionEndpoint):
+    """A client asks about its own tokens; all others are inactive to it (RFC 7662 §4)."""
+
+    def authenticate_token(
+        self, request: ProtocolRequest, client: RegisteredClient
+    ) -> PresentedToken | None:
+        found = super().authenticate_token(request, client)
+        if found is None:
+            return None
+        live_grant = live_grants.find(request.connection, found.row.grant_id, client.client_id)
+        if live_grant is None:
+            return None
+        allowed = narrowing.allowed(client, live_grant.user.groups, live_grant)
+        scope = allowed.scope_of(live_grant.scope if found.is_refresh else found.row.scope)
+        return replace(found, scope=scope) if scope and not allowed.refusal else None
+
+    def introspect_token(self, token: PresentedToken) -> dict[str, Any]:
+        """The members of RFC 7662 §2.2."""
+        row, grant = token.row, token.row.grant
+        members: dict[str, Any] = {
+            "active": True,
+            "scope": token.scope,
+            "client_id": grant.client_id,
+            "sub": str(grant.user_id),
+            "iss": context.settings().issuer,
+            "iat": clock.timestamp(row.issued_at),
+            "exp": clock.timestamp(token.expires_at),
+        }
+        if not token.is_refresh:
+            members |= {"token_type": "Bearer", "jti": row.jti, "aud": members["iss"]}
+        return members

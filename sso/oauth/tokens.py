@@ -1,0 +1,182 @@
+"""What both grants issue: access token (RFC 9068), refresh token, identity token (OIDC Core §2).
+
+Clients and resource servers verify an access token by its signature. This server asks its database
+anyway, whether a token is revoked. The digest of the whole token is stored there: it vouches for
+the token better than a signature does, and costs nothing.
+"""
+
+import json
+from base64 import urlsafe_b64decode
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from authlib.oauth2.rfc6749.errors import InvalidGrantError
+from authlib.oidc.core.grants.util import create_half_hash
+
+from sso import clock, context
+from sso.crypto import digests, keys
+from sso.flow import narrowing, scopes
+from sso.oauth.request import ProtocolRequest
+from sso.store import tokens
+from sso.store.clients import RegisteredClient
+from sso.store.live_grants import LiveGrant
+from sso.store.tokens import NewToken
+
+_LONGEST_JTI = 43
+
+
+class RefreshToken(NamedTuple):
+    """A refresh token to hand out, and the digest to store; `None` if it is stored already."""
+
+    secret: str
+    digest: str | None
+
+
+def new_refresh_token() -> RefreshToken:
+    """A random refresh token."""
+    secret = digests.make(digests.REFRESH_TOKEN)
+    return RefreshToken(secret, digests.digest(secret))
+
+
+def family_ends_at(approved_at: datetime) -> datetime:
+    """When the last refresh token of a grant expires, however often they are used."""
+    lifetime = context.settings().refresh_token_absolute_lifetime
+    return approved_at + timedelta(seconds=lifetime)
+
+
+def as_allowed_now(live_grant: LiveGrant, client: RegisteredClient) -> LiveGrant:
+    """The grant, reduced to what is allowed by now. Raises `InvalidGrantError`."""
+    allowed = narrowing.allowed(client, live_grant.user.groups, live_grant)
+    scope = allowed.scope_of(live_grant.scope)
+    if allowed.refusal or not scope:
+        raise InvalidGrantError(allowed.refusal or narrowing.NOTHING_LEFT)
+    return replace(live_grant, scope=scope, claims=allowed.claims_of(live_grant.claims))
+
+
+def issue(
+    request: ProtocolRequest,
+    live_grant: LiveGrant,
+    refresh_token: RefreshToken,
+    *,
+    nonce: str | None = None,
+    is_narrowed: bool = False,
+) -> dict[str, Any]:
+    """The members of the token response (RFC 6749 §5.1), whose row is stored.
+
+    `is_narrowed`: the client asked for less than it may have.
+    """
+    settings, now, jti = context.settings(), clock.now(), keys.make_jti()
+    expires_at = now + timedelta(seconds=settings.access_token_lifetime)
+    refresh_lifetime = timedelta(seconds=settings.refresh_token_lifetime)
+    access_token = _access_token(jti, live_grant, now, expires_at)
+    request.live_grant = live_grant
+    tokens.add(
+        request.connection,
+        NewToken(
+            jti=jti,
+            access_digest=digests.digest(access_token),
+            grant_id=live_grant.id,
+            scope=live_grant.scope,
+            is_narrowed=is_narrowed,
+            issued_at=now,
+            expires_at=expires_at,
+            refresh_digest=refresh_token.digest,
+            refresh_expires_at=min(now + refresh_lifetime, family_ends_at(live_grant.created_at))
+            if refresh_token.digest
+            else None,
+        ),
+    )
+    answer = {
+        "access_token": access_token,
+        "token_type": "Bearer",
+        "expires_in": settings.access_token_lifetime,
+        "refresh_token": refresh_token.secret,
+        "scope": live_grant.scope,
+    }
+    if "openid" in scopes.split(live_grant.scope):
+        answer["id_token"] = _identity_token(live_grant, request.client, access_token, nonce, now)
+    return answer
+
+
+def _access_token(
+    jti: str, live_grant: LiveGrant, issued_at: datetime, expires_at: datetime
+) -> str:
+    """The access token of a row (RFC 9068 §2.2). Its audience is this server's userinfo."""
+    issuer = context.settings().issuer
+    claims = {
+        "iss": issuer,
+        "aud": issuer,
+        "sub": str(live_grant.user_id),
+        "client_id": live_grant.client_id,
+        "jti": jti,
+        "scope": live_grant.scope,
+        "iat": clock.timestamp(issued_at),
+        "exp": clock.timestamp(expires_at),
+        "auth_time": clock.timestamp(live_grant.auth_time),
+    }
+    return context.key_ring().sign(claims, keys.ACCESS_TOKEN_ALGORITHM, "at+jwt")
+
+
+def _identity_token(
+    live_grant: LiveGrant,
+    client: RegisteredClient,
+    access_token: str,
+    nonce: str | None,
+    now: datetime,
+) -> str:
+    """OIDC Core §2, §3.1.3.6. After a refresh it has the same `auth_time`, and no nonce (§12.2)."""
+    alg = client.id_token_signed_response_alg or "RS256"
+    if alg not in keys.ALGORITHMS:
+        raise RuntimeError(f"client {client.client_id} is registered for the algorithm {alg}")
+    requested = live_grant.claims.get("id_token", [])
+    profile = (
+        scopes.profile(live_grant.user, live_grant.scope, requested)
+        if client.id_token_has_all_claims
+        else scopes.values(live_grant.user, requested)
+    )
+    issued_at = clock.timestamp(now)
+    claims = {
+        **profile,
+        "iss": context.settings().issuer,
+        "sub": str(live_grant.user_id),
+        "aud": live_grant.client_id,
+        "iat": issued_at,
+        "exp": issued_at + keys.ID_TOKEN_LIFETIME,
+        "auth_time": clock.timestamp(live_grant.auth_time),
+        "sid": live_grant.sid,
+        "amr": live_grant.amr.split(),
+        "at_hash": create_half_hash(access_token, alg).decode(),
+    }
+    if live_grant.acr:
+        claims["acr"] = live_grant.acr
+    if nonce:
+        claims["nonce"] = nonce
+    return context.key_ring().sign(claims, alg, "JWT")
+
+
+def claimed_jti(token: str) -> str | None:
+    """The `jti` that a token claims, or `None` if it is no JWT with one. Nothing is verified."""
+    jti = (unverified_claims(token) or {}).get("jti")
+    # PostgreSQL takes no NUL.
+    if not isinstance(jti, str) or len(jti) > _LONGEST_JTI or not jti.isprintable():
+        return None
+    return jti
+
+
+def is_genuine(token: str, access_digest: str | None) -> bool:
+    """Whether the row with this digest is that of the token, to the letter."""
+    if access_digest is None:  # of an older version: it signed the token, and kept no digest
+        claims = context.key_ring().verify(token, typ="at+jwt")
+        return claims is not None and claims.get("iss") == context.settings().issuer
+    return digests.matches(token, access_digest)
+
+
+def unverified_claims(token: str) -> dict[str, Any] | None:
+    """What a JWT claims, or `None` if it is none: only for looking something up."""
+    try:
+        _, payload, _ = token.split(".")
+        claims = json.loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)).decode())
+    except (ValueError, RecursionError):
+        return None
+    return claims if isinstance(claims, dict) else None
