@@ -304,7 +304,7 @@ def test_it_is_bounded_while_the_database_is_away_too(
 
     put("1", "2", "3")
     with monkeypatch.context() as patch:
-        patch.setattr(writer, "_add", away)
+        patch.setattr(writer, "add", away)
         assert not buffer.flush()
     assert buffer.flush()
     with app.app_context():
