@@ -120,46 +120,7 @@ class AccountForm(PageForm):
     locale = _Text()
 
 
-class SignInForm(PageForm):
-    """Email and password."""
-
-    email = EmailField(
-        lazy_gettext("Email"),
-        [
-            DataRequired(N_("Enter your email address.")),
-            Length(max=320, message=TOO_LONG),
-        ],
-    )
-    password = PasswordField(
-        lazy_gettext("Password"),
-        [
-            DataRequired(N_("Enter your password.")),
-            Length(max=passwords.MAX_LENGTH, message=TOO_LONG),
-        ],
-    )
-    remember = BooleanField(lazy_gettext("Keep me signed in on this device"))
-
-
-class ChangePasswordForm(PageForm):
-    """The old password proves that it is still the same person."""
-
-    old_password = PasswordField(
-        lazy_gettext("Old password"),
-        [
-            DataRequired(N_("Enter your old password.")),
-            Length(max=passwords.MAX_LENGTH, message=TOO_LONG),
-        ],
-    )
-    new_password = PasswordField(
-        lazy_gettext("New password"),
-        [
-            DataRequired(N_("Enter a new password.")),
-            Length(max=passwords.MAX_LENGTH, message=TOO_LONG),
-        ],
-    )
-
-
-def _email(_: FlaskForm, field: Field) -> None:
+def _normalize_email(_: FlaskForm, field: Field) -> None:
     """Replace what was typed by the normalized email address."""
     try:
         field.data = email_addresses.normalized(field.data or "")
@@ -167,7 +128,7 @@ def _email(_: FlaskForm, field: Field) -> None:
         raise ValidationError(N_("This is not an email address.")) from None
 
 
-def _reachable_email(_: FlaskForm, field: Field) -> None:
+def _check_reachable(_: FlaskForm, field: Field) -> None:
     """Refuse domains of private networks, unless the operator offers accounts for them."""
     email = str(field.data)
     offered = context.settings().sign_up.split()
@@ -175,15 +136,67 @@ def _reachable_email(_: FlaskForm, field: Field) -> None:
         raise ValidationError(N_("Mail cannot reach this address. Enter another one."))
 
 
-def _name(_: FlaskForm, field: Field) -> None:
+def _normalize_name(_: FlaskForm, field: Field) -> None:
     field.data = (field.data or "").strip()
     if not field.data or not field.data.isprintable():
         raise ValidationError(N_("Enter your name, in one line."))
 
 
-def _good_password(form: "_WithNewPassword", field: Field) -> None:
+def _check_strength(form: "_WithNewPassword", field: Field) -> None:
     if weakness := passwords.weakness(field.data or "", form.about):
         raise ValidationError(weakness)
+
+
+def _email_field(label: Any, if_missing: str, *more: Any) -> EmailField:
+    most = Length(max=email_addresses.LONGEST, message=TOO_LONG)
+    return EmailField(label, [DataRequired(if_missing), most, *more])
+
+
+def _password_field(label: Any, if_missing: str) -> PasswordField:
+    most = Length(max=passwords.MAX_LENGTH, message=TOO_LONG)
+    return PasswordField(label, [DataRequired(if_missing), most])
+
+
+class SignInForm(PageForm):
+    """Email and password."""
+
+    email = _email_field(lazy_gettext("Email"), N_("Enter your email address."))
+    password = _password_field(lazy_gettext("Password"), N_("Enter your password."))
+    remember = BooleanField(lazy_gettext("Keep me signed in on this device"))
+
+
+class ChangePasswordForm(PageForm):
+    """The old password proves that it is still the same person."""
+
+    old_password = _password_field(lazy_gettext("Old password"), N_("Enter your old password."))
+    new_password = _password_field(lazy_gettext("New password"), N_("Enter a new password."))
+
+
+class ChangeEmailForm(PageForm):
+    """The password proves that it is still the same person."""
+
+    action = _Text()
+    email = _email_field(
+        lazy_gettext("New email address"),
+        N_("Enter the new address."),
+        _normalize_email,
+        _check_reachable,
+    )
+    password = _password_field(lazy_gettext("Your password"), N_("Enter your password."))
+
+
+class EmailForm(PageForm):
+    """The email address to which a link is mailed."""
+
+    email = _email_field(lazy_gettext("Email"), N_("Enter your email address."), _normalize_email)
+
+
+class SignUpForm(PageForm):
+    """The email address of a new account."""
+
+    email = _email_field(
+        lazy_gettext("Email"), N_("Enter your email address."), _normalize_email, _check_reachable
+    )
 
 
 class _WithNewPassword(PageForm):
@@ -192,27 +205,9 @@ class _WithNewPassword(PageForm):
     about: tuple[str, ...] = ()
 
 
-class EmailForm(PageForm):
-    """The email address to which a link is mailed."""
-
-    email = EmailField(
-        lazy_gettext("Email"),
-        [DataRequired(N_("Enter your email address.")), Length(max=320), _email],
-    )
-
-
-class SignUpForm(PageForm):
-    """The email address of a new account."""
-
-    email = EmailField(
-        lazy_gettext("Email"),
-        [DataRequired(N_("Enter your email address.")), Length(max=320), _email, _reachable_email],
-    )
-
-
 class NewPasswordForm(_WithNewPassword):
     new_password = PasswordField(
-        lazy_gettext("New password"), [DataRequired(N_("Enter a new password.")), _good_password]
+        lazy_gettext("New password"), [DataRequired(N_("Enter a new password.")), _check_strength]
     )
 
 
@@ -220,23 +215,9 @@ class NewAccountForm(_WithNewPassword):
     """What an account needs besides its verified email address."""
 
     name = StringField(
-        lazy_gettext("Your name"), [DataRequired(N_("Enter your name.")), Length(max=200), _name]
+        lazy_gettext("Your name"),
+        [DataRequired(N_("Enter your name.")), Length(max=200), _normalize_name],
     )
     new_password = PasswordField(
-        lazy_gettext("Password"), [DataRequired(N_("Enter a password.")), _good_password]
-    )
-
-
-class ChangeEmailForm(PageForm):
-    """The password proves that it is still the same person."""
-
-    action = _Text()
-
-    email = EmailField(
-        lazy_gettext("New email address"),
-        [DataRequired(N_("Enter the new address.")), Length(max=320), _email, _reachable_email],
-    )
-    password = PasswordField(
-        lazy_gettext("Your password"),
-        [DataRequired(N_("Enter your password.")), Length(max=passwords.MAX_LENGTH)],
+        lazy_gettext("Password"), [DataRequired(N_("Enter a password.")), _check_strength]
     )

@@ -1,10 +1,8 @@
 """The session cookie: which requests read and set it."""
 
-from copy import copy
-
 from flask import Flask, Request, Response, request
 from flask.sessions import SecureCookieSession, SecureCookieSessionInterface, SessionMixin
-from itsdangerous import BadSignature, URLSafeTimedSerializer
+from itsdangerous import BadSignature
 
 from sso.ratelimit import device_cookie
 from sso.web import routing
@@ -16,13 +14,6 @@ class PageSessions(SecureCookieSessionInterface):
     Static files, which are the same for everybody, set none.
     """
 
-    _serializer: URLSafeTimedSerializer | None = None
-
-    def get_signing_serializer(self, app: Flask) -> URLSafeTimedSerializer | None:
-        """Made once: the secret keys do not change while the server runs."""
-        self._serializer = self._serializer or super().get_signing_serializer(app)
-        return self._serializer
-
     def open_session(self, app: Flask, request: Request) -> SecureCookieSession | None:
         if routing.is_protocol():
             return SecureCookieSession()
@@ -33,7 +24,7 @@ class PageSessions(SecureCookieSessionInterface):
 
     def _is_signed_before(self, app: Flask, request: Request) -> bool:
         """Whether the cookie was signed with the secret key before this one."""
-        serializer = copy(self.get_signing_serializer(app))
+        serializer = self.get_signing_serializer(app)
         assert serializer
         serializer.secret_keys = serializer.secret_keys[-1:]
         try:
