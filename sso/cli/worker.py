@@ -5,8 +5,8 @@ from datetime import timedelta
 from threading import Event
 
 import click
-from flask import Flask, current_app
-from flask.cli import with_appcontext
+from flask import Flask
+from flask.cli import ScriptInfo, pass_script_info, with_appcontext
 
 from sso import context, create_app
 from sso.audit import chain
@@ -23,11 +23,12 @@ logger = logging.getLogger("sso.start")
 @click.command("worker", cls=Command)
 @click.option("--once", is_flag=True, help="Do what is due now, and end.")
 @json_option
+@pass_script_info
 @with_appcontext
-def worker_command(once: bool, as_json: bool) -> None:
+def worker_command(info: ScriptInfo, once: bool, as_json: bool) -> None:
     """Deliver what waits in the outboxes, until told to stop. Run one on every node or more."""
     # Mails are written from templates, which the application for commands has not.
-    app = current_app._get_current_object()  # type: ignore[attr-defined]  # the proxy's own
+    app = info.load_app()
     if "babel" not in app.extensions:
         app = create_app()
     if once:

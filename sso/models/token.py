@@ -3,7 +3,7 @@
 from datetime import datetime
 from uuid import UUID
 
-from authlib.oauth2.rfc6749 import TokenMixin
+from authlib.integrations.sqla_oauth2 import OAuth2TokenMixin
 from sqlalchemy import ForeignKey, String, Text, false
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
@@ -14,15 +14,21 @@ from sso.models.grant import Grant
 from sso.models.user import User
 
 
-class Token(Base, TokenMixin):
+class Token(Base, OAuth2TokenMixin):
     """One token response: the access token by its `jti`, the refresh token by its digest.
 
     A repeated refresh within the leeway gives a row without a refresh digest: its refresh token
-    stands in the row of the first. Authlib's SQLAlchemy mixin is not used: it keeps both tokens
-    in clear.
+    stands in the row of the first.
     """
 
     __tablename__ = "tokens"
+
+    # Authlib's mixin keeps both tokens in clear: `access_digest` and `refresh_digest` take their
+    # place, and `expires_at`, `revoked_at` and `refresh_used_at` that of its numbers of seconds.
+    access_token = refresh_token = None
+    access_token_revoked_at = refresh_token_revoked_at = expires_in = None
+    # These are the grant's, or always the same.
+    client_id = token_type = None
 
     jti: Mapped[str] = mapped_column(String(43), primary_key=True)
     grant_id: Mapped[UUID] = mapped_column(ForeignKey("grants.id", ondelete="CASCADE"), index=True)
@@ -42,9 +48,6 @@ class Token(Base, TokenMixin):
 
     def check_client(self, client: Client) -> bool:
         return self.grant.client_id == client.client_id
-
-    def get_scope(self) -> str:
-        return self.scope
 
     def get_expires_in(self) -> int:
         return int((self.expires_at - self.issued_at).total_seconds())
