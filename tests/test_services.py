@@ -214,7 +214,7 @@ CASES = [
     act(authentication.step_up, "stepped_up", "", of("current"), proof.OTP),
     plain(authentication.renew, "", of("current")),
     plain(authentication.end_others, "", of("current"), "test"),
-    plain(authentication.prolong, "", of("session.id"), of("session.last_seen_at"),
+    plain(authentication.prolong, "", lambda _: db.session.connection(), of("session.id"), of("session.last_seen_at"),
           of("session.ends_at")),
     Case(second_factors.show,
          lambda w, code: second_factors.show(OLGA, w.user, "", code, "", ""),
