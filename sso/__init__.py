@@ -1,5 +1,6 @@
 """sso: a single sign-on server that people run themselves."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,9 +12,51 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def create_app(environ: Mapping[str, str] | None = None, instance: Path | None = None) -> Flask:
-    """Build the application from the environment. Raises `SettingsError` with every fault."""
-    # Here, because anyone who imports a part of the package imports this file first: a command that
-    # lists users is not to wait until every page is loaded.
-    from sso import application
+    """Build the web application. Raises `SettingsError` with every error in the settings.
 
-    return application.create_app(environ, instance or ROOT / "instance")
+    `environ` defaults to the process's, `instance` to the folder `instance/`.
+    """
+    # Imported here, because every import of a part of this package runs this file first: commands
+    # must not wait until all pages are loaded.
+    from sso import core, models, oauth
+    from sso.config.for_flask import flask_config
+    from sso.config.settings import Settings
+    from sso.crypto import password_strength
+    from sso.crypto.keys import ID_TOKEN_LIFETIME, KeyRing
+    from sso.endpoints import browser_session, routes
+    from sso.i18n import languages
+    from sso.metrics import server as metrics
+    from sso.observability import tracing
+    from sso.process import concurrency
+    from sso.ratelimit import device_cookie, limiting
+    from sso.store import signing_keys, users
+    from sso.web import access_log, errors, headers, proxies, static_files
+    from sso.web.extensions import csrf
+
+    models.load_all()
+    app = core.create_app(os.environ if environ is None else environ, instance or ROOT / "instance")
+    settings: Settings = app.extensions["sso.settings"]
+    app.config.update(flask_config(settings))
+    app.extensions["sso.keys"] = KeyRing(
+        settings.secret_keys,
+        load=signing_keys.stored,
+        keep_published=max(settings.access_token_lifetime, ID_TOKEN_LIFETIME) + 600,
+    )
+    access_log.init_app(app)
+    metrics.init_app(app)
+    tracing.init_app(app)
+    limiting.init_app(app, settings.redis_url)
+    device_cookie.init_app(app, users.find_device)
+    password_strength.init_app(app, settings.base_url, settings.mail_from)
+    browser_session.init_app(app)
+    languages.init_app(app, browser_session.locale)
+    csrf.init_app(app)
+    oauth.init_app(app)
+    routes.init_app(app)
+    static_files.init_app(app)
+    errors.init_app(app)
+    headers.init_app(app)
+
+    concurrency.init_app(app)
+    proxies.init_app(app, settings.trusted_proxies, settings.base_path)
+    return app

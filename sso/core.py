@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from flask import Flask
+from sqlalchemy.pool import NullPool
 
 from sso import command_line, database
 from sso.audit import writer
@@ -26,6 +27,7 @@ def create_app(environ: Mapping[str, str] | None, instance: Path) -> Flask:
     database.configure(app, settings.database_url)
     db.init_app(app)
     database.prepare(app)
-    writer.init_app(app)
+    with app.app_context():
+        writer.init_app(app, database.open_engine(db.engine.url, poolclass=NullPool))
     command_line.init_app(app)
     return app

@@ -25,10 +25,10 @@ from sso import clock as sso_clock
 from sso import create_app
 from sso.audit import writer
 from sso.crypto import keys, passwords
-from sso.database import migrating
 from sso.extensions import Base, db
 from sso.models import User
 from sso.process import concurrency
+from sso.store import migrating
 from tests.actors import Browser, RelyingParty
 from tests.factories import ensure_keys, make_client, make_user
 from tests.machines import Postgresql

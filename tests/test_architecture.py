@@ -14,13 +14,20 @@ from tests.actors import BASE
 
 PACKAGE = Path(__file__).resolve().parent.parent / "sso"
 FILES = sorted(PACKAGE.rglob("*.py"))
-# From bottom to top: nobody imports what stands after it.
+# From bottom to top: a package imports only what stands before it.
 ORDER = (
     *("clock", "errors", "i18n", "process", "extensions", "flow", "config", "crypto", "context"),
     *("models", "observability", "database", "audit", "ratelimit", "store", "metrics", "mfa"),
     *("services", "web", "oauth", "endpoints", "jobs", "cli", "doctor", "demo", "server"),
-    *("command_line", "core", "application"),
+    *("command_line", "core"),
 )
+LEVELS = 9  # packages in the longest chain of imports
+# Imports within functions, and why.
+LATE = {
+    "sso": "every import of a part of the package runs this file first",
+    "sso.observability.tracing": "OpenTelemetry is an extra",
+    "sso.ratelimit.storage": "a server without Redis saves 6 MB",
+}
 LOOSE = 8
 # Beside the packages that answer requests and run commands.
 MAY_COMMIT = {"sso.services.transaction", "sso.audit.chain", "sso.audit.rekeying"}
@@ -59,7 +66,7 @@ def room(module: str) -> str:
 def test_imports_go_downwards(module: str) -> None:
     here = room(module)
     if not here:
-        return  # sso/__init__.py makes the application
+        return  # sso/__init__.py builds the application
     below = {"", *ORDER[: ORDER.index(here) + 1]}
     for imported in imports(MODULES[module]):
         root = imported.split(".")[0]
@@ -82,6 +89,33 @@ def test_nothing_imports_in_a_circle() -> None:
         leaves = {module for module, needed in graph.items() if not needed & graph.keys()}
         assert leaves, sorted(graph)
         graph = {module: needed for module, needed in graph.items() if module not in leaves}
+
+
+def test_chains_of_imports_are_short() -> None:
+    below: dict[str, set[str]] = {}
+    for module, path in MODULES.items():
+        if here := room(module):
+            found = {room(one) for one in imports(path) if one in MODULES}
+            below.setdefault(here, set()).update(found - {"", here})
+
+    @cache
+    def level(package: str) -> int:
+        return 1 + max((level(one) for one in below.get(package, ())), default=0)
+
+    levels = {package: level(package) for package in below}
+    assert max(levels.values()) <= LEVELS, levels
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_no_import_hides_in_a_function(module: str) -> None:
+    functions = [one for one in nodes(MODULES[module]) if isinstance(one, ast.FunctionDef)]
+    late = [
+        node.lineno
+        for function in functions
+        for node in ast.walk(function)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    ]
+    assert not late or module in LATE
 
 
 @pytest.mark.parametrize("module", MODULES)

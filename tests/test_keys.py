@@ -83,6 +83,10 @@ def test_rotation(clock: Clock, app: Flask, make_app: Callable[..., Flask]) -> N
 
 def test_rotation_by_age(clock: Clock, app: Flask) -> None:
     with app.app_context():
+        for key in signing_keys.every():
+            if key.activated_at:
+                key.activated_at = clock.now()  # they were made by another clock
+        db.session.commit()
         first = in_state("RS256", KeyState.ACTIVE)
         db.session.rollback()
         assert first is not None
@@ -165,5 +169,5 @@ def test_a_stolen_key_is_taken_off_the_key_set_at_once(app: Flask) -> None:
 
 def test_another_secret_key_cannot_unseal(app: Flask) -> None:
     ring = KeyRing("another secret key", load=signing_keys.every, keep_published=1)
-    with app.app_context(), pytest.raises(keys.CannotDecrypt, match="SSO_SECRET_KEY"):
+    with app.app_context(), pytest.raises(keys.KeyUnavailable, match="SSO_SECRET_KEY"):
         ring.active("RS256")

@@ -1,7 +1,7 @@
-"""Events of what people have done for themselves: anyone who is signed in can repeat it in a loop.
+"""Events that a signed-in user can repeat in a loop.
 
-Each person has a budget of rows in the audit trail for each kind of event, an hour and a process,
-and it is told once when that is used up. The line on the log is written anyway.
+Each user has a budget of audit rows per kind of event, hour and process. That it is used up is
+recorded once. The log line is written anyway.
 """
 
 from collections import Counter
@@ -13,7 +13,7 @@ from flask import current_app
 from sso import audit, clock
 from sso.audit.events import Event, limited
 
-AN_HOUR = 300  # rows of a kind for one person; applications that look each minute need fewer
+AN_HOUR = 300  # rows of a kind for one user; applications that ask every minute need fewer
 MOST = 50_000  # counters in memory
 _EXTENSION = "sso.own_events"
 

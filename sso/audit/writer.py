@@ -17,12 +17,11 @@ from uuid import uuid4
 from weakref import WeakSet
 
 from flask import Flask, g, has_app_context
-from sqlalchemy import URL, Connection, Uuid, column, event, insert, table
+from sqlalchemy import Connection, Engine, Uuid, column, event, insert, table
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
-from sqlalchemy.pool import NullPool
 
-from sso import audit, database
+from sso import audit
 from sso.extensions import UtcDateTime, db
 
 logger = logging.getLogger("sso.audit")
@@ -65,9 +64,8 @@ def _values(event: audit.Record) -> dict[str, Any]:
 class Buffer:
     """Events of one process that belong to no transaction, on their way to the database."""
 
-    def __init__(self, url: URL) -> None:
-        # Without a pool: nothing stays open between two bursts, and a fork shares nothing.
-        self._engine = database.open_engine(url, poolclass=NullPool)
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
         self._waiting: deque[audit.Record] = deque(maxlen=MOST)
         self._lost = 0
         self._state, self._writing = threading.Lock(), threading.Lock()
@@ -129,11 +127,12 @@ _buffers: WeakSet[Buffer] = WeakSet()
 _BUFFER = "sso.audit.buffer"
 
 
-def init_app(app: Flask) -> None:
-    """Record the events of this application. Call it after the database is prepared."""
-    with app.app_context():
-        url = db.engine.url
-    buffer = Buffer(url)
+def init_app(app: Flask, engine: Engine) -> None:
+    """Record the events of this application; those of no transaction are written by `engine`.
+
+    It has no pool: nothing stays open between two bursts, and a fork shares nothing.
+    """
+    buffer = Buffer(engine)
     _buffers.add(buffer)
     app.extensions[_BUFFER] = buffer
     app.extensions[audit.EXTENSION] = _note

@@ -16,10 +16,11 @@ from sso.audit.events import Event
 from sso.cli.commands import Command, Failure, confirm, json_option, resolve, yes_option
 from sso.cli.output import print_json, print_line, print_table
 from sso.config import checks
-from sso.database import migrating, schema
+from sso.database import schema
 from sso.extensions import db
 from sso.jobs import backup
 from sso.services import signing_keys
+from sso.store import migrating
 
 _file = click.argument("path", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False))
 

@@ -1,7 +1,7 @@
-"""Keys derived from `SSO_SECRET_KEY`, and what is encrypted with them at rest.
+"""Keys derived from `SSO_SECRET_KEY`, and encryption at rest with them.
 
-Where a secret key is asked for, several may be given: the first one encrypts, all of them decrypt.
-So a secret key can be replaced while what the one before encrypted is still there.
+Several secret keys may be given: the first one encrypts, all of them decrypt. So a secret key can
+be replaced while values that the previous one encrypted are still stored.
 """
 
 from base64 import urlsafe_b64encode
@@ -32,24 +32,24 @@ def derive_keys(secret_keys: SecretKeys, purpose: str) -> list[bytes]:
 
 
 def encrypt(secret_keys: SecretKeys, purpose: str, clear: bytes) -> str:
-    """Encrypt and authenticate what rests in the database."""
+    """Encrypt and authenticate a value that is stored in the database."""
     return _fernet(secret_keys, purpose).encrypt(clear).decode()
 
 
-def decrypt(secret_keys: SecretKeys, purpose: str, sealed: str) -> bytes:
-    """The clear bytes. Raises `InvalidToken` when none of the secret keys sealed it."""
-    return _fernet(secret_keys, purpose).decrypt(sealed)
+def decrypt(secret_keys: SecretKeys, purpose: str, encrypted: str) -> bytes:
+    """The clear bytes. Raises `InvalidToken` when none of the secret keys decrypts it."""
+    return _fernet(secret_keys, purpose).decrypt(encrypted)
 
 
-def reencrypt(secret_keys: SecretKeys, purpose: str, sealed: str) -> str | None:
-    """The same, encrypted with the first secret key; `None` if it is that already.
+def reencrypt(secret_keys: SecretKeys, purpose: str, encrypted: str) -> str | None:
+    """The same, encrypted with the first secret key; `None` if it is already.
 
-    Raises `InvalidToken` when none of the secret keys sealed it.
+    Raises `InvalidToken` when none of the secret keys decrypts it.
     """
     try:
-        decrypt(_each(secret_keys)[0], purpose, sealed)
+        decrypt(_each(secret_keys)[0], purpose, encrypted)
     except InvalidToken:
-        return _fernet(secret_keys, purpose).rotate(sealed).decode()
+        return _fernet(secret_keys, purpose).rotate(encrypted).decode()
     return None
 
 

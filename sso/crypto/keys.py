@@ -1,4 +1,4 @@
-"""The key ring: signing keys imported once per process, noticed again when they change.
+"""The key ring: signing keys, imported once per process and again when they change.
 
 Importing an RSA private key costs as much as a hundred signatures, so no request does it.
 """
@@ -22,7 +22,7 @@ from sso.crypto import encryption
 from sso.crypto.encryption import SecretKeys
 from sso.errors import OperatorError
 
-# OIDC applications know the name EdDSA; RFC 9864 would have it called Ed25519.
+# OIDC applications know the name EdDSA; RFC 9864 renames it to Ed25519.
 warnings.filterwarnings("ignore", message=".*EdDSA.*", category=SecurityWarning)
 
 ALGORITHMS = ("RS256", "ES256", "EdDSA")
@@ -33,8 +33,8 @@ RELOAD_AFTER = timedelta(seconds=10)
 _PURPOSE = "signing keys"
 
 
-class SealedKey(Protocol):
-    """What the ring reads of a row of signing_keys."""
+class StoredKey(Protocol):
+    """The part of a row of signing_keys that the ring reads."""
 
     @property
     def kid(self) -> str: ...
@@ -50,6 +50,7 @@ class SealedKey(Protocol):
     def retired_at(self) -> datetime | None: ...
 
 
+NO_ACTIVE_KEY = "there is no active signing key; run: flask db upgrade"
 WRONG_SECRET_KEY = (
     "SSO_SECRET_KEY does not open the signing keys of this database; set it to the one that the "  # noqa: S105
     "database was used with or, to replace that one, give it as SSO_SECRET_KEY_PREVIOUS and run: "
@@ -59,20 +60,6 @@ WRONG_SECRET_KEY = (
 
 class KeyUnavailable(OperatorError, RuntimeError):
     """Nothing can be signed with an algorithm; `str()` says why, with the remedy."""
-
-
-class NoActiveKey(KeyUnavailable):
-    """There is no active key of an algorithm: `flask db upgrade` makes the first ones."""
-
-    def __init__(self) -> None:
-        super().__init__("there is no active signing key; run: flask db upgrade")
-
-
-class CannotDecrypt(KeyUnavailable):
-    """The active key of an algorithm was encrypted with another secret key."""
-
-    def __init__(self) -> None:
-        super().__init__(WRONG_SECRET_KEY)
 
 
 @dataclass(frozen=True)
@@ -100,8 +87,8 @@ def generate(alg: str, secret_keys: SecretKeys) -> NewKey:
     return NewKey(kid, alg, json.dumps(public), encryption.encrypt(secret_keys, _PURPOSE, private))
 
 
-def can_open(secret_keys: SecretKeys, row: SealedKey) -> bool:
-    """Whether one of these secret keys is the one that sealed the row's private key."""
+def can_decrypt(secret_keys: SecretKeys, row: StoredKey) -> bool:
+    """Whether one of these secret keys decrypts the row's private key."""
     try:
         encryption.decrypt(secret_keys, _PURPOSE, row.sealed_private_jwk)
     except encryption.InvalidToken:
@@ -109,10 +96,10 @@ def can_open(secret_keys: SecretKeys, row: SealedKey) -> bool:
     return True
 
 
-def reseal(secret_keys: SecretKeys, row: SealedKey) -> str | None:
-    """The row's private key, sealed with the first secret key; `None` if it is that already.
+def reencrypt(secret_keys: SecretKeys, row: StoredKey) -> str | None:
+    """The row's private key, encrypted with the first secret key; `None` if it is already.
 
-    Raises `encryption.InvalidToken` when none of them opens it.
+    Raises `encryption.InvalidToken` when none of them decrypts it.
     """
     return encryption.reencrypt(secret_keys, _PURPOSE, row.sealed_private_jwk)
 
@@ -122,7 +109,7 @@ class _Loaded:
     """One consistent view of the keys; replaced whole, never changed."""
 
     stamp: frozenset[tuple[str, str]]
-    closed: frozenset[str]
+    undecrypted: frozenset[str]
     active: Mapping[str, Key]
     public: Mapping[str, tuple[str, Key]]
     jwks: bytes
@@ -132,7 +119,7 @@ class KeyRing:
     """Signs and verifies with the keys that `load` gives."""
 
     def __init__(
-        self, secret_keys: SecretKeys, load: Callable[[], Iterable[SealedKey]], keep_published: int
+        self, secret_keys: SecretKeys, load: Callable[[], Iterable[StoredKey]], keep_published: int
     ) -> None:
         self._secret_keys = secret_keys
         self._load = load
@@ -153,7 +140,8 @@ class KeyRing:
         try:
             return view.active[alg]
         except KeyError:
-            raise (CannotDecrypt() if alg in view.closed else NoActiveKey()) from None
+            reason = WRONG_SECRET_KEY if alg in view.undecrypted else NO_ACTIVE_KEY
+            raise KeyUnavailable(reason) from None
 
     def verify(self, token: str, typ: str) -> dict[str, Any] | None:
         """The claims of a JWT that one of our keys signed, or `None`; times are not checked."""
@@ -193,7 +181,7 @@ class KeyRing:
     def _read(self, before: _Loaded | None) -> _Loaded:
         rows = list(self._load())
         published = [row for row in rows if self._is_published(row)]
-        # The sealed text, too: a key that this process could not open may have been re-encrypted.
+        # Includes the ciphertext: a key that this process could not decrypt may be re-encrypted.
         stamp = frozenset((row.state, row.sealed_private_jwk) for row in rows) | {
             ("published", row.kid) for row in published
         }
@@ -207,17 +195,17 @@ class KeyRing:
         }
         return _Loaded(
             stamp=stamp,
-            closed=frozenset(alg for alg, key in active.items() if key is None),
+            undecrypted=frozenset(alg for alg, key in active.items() if key is None),
             active={alg: key for alg, key in active.items() if key is not None},
             public={row.kid: (row.alg, import_key(json.loads(row.public_jwk))) for row in rows},
             jwks=json.dumps({"keys": [json.loads(row.public_jwk) for row in published]}).encode(),
         )
 
-    def _is_published(self, row: SealedKey) -> bool:
+    def _is_published(self, row: StoredKey) -> bool:
         return row.retired_at is None or clock.now() < row.retired_at + self._keep_published
 
-    def _private(self, row: SealedKey) -> Key | None:
-        """The private key, or `None` if it was sealed with a secret key that is not ours."""
+    def _private(self, row: StoredKey) -> Key | None:
+        """The private key, or `None` if none of our secret keys decrypts it."""
         try:
             clear = encryption.decrypt(self._secret_keys, _PURPOSE, row.sealed_private_jwk)
         except encryption.InvalidToken:

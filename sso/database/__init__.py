@@ -59,9 +59,9 @@ def session_connection() -> Connection:
 
 
 def end_session(_: BaseException | None = None) -> None:
-    """End the transaction of a request. The answer stands, even if the connection is gone."""
+    """End the transaction of a request. The answer is valid even if the connection is gone."""
     if not db.session.registry.has():
-        return  # as at userinfo, which needs none
+        return  # userinfo, for example, needs none
     try:
         db.session.remove()
     except SQLAlchemyError:
@@ -73,7 +73,7 @@ _engines: WeakSet[Engine] = WeakSet()
 
 
 def _forget_connections() -> None:
-    """A process that forks keeps its connections to itself: two on one would mix their answers."""
+    """A forked process must not use its parent's connections: their answers would mix."""
     for engine in _engines:
         engine.dispose(close=False)
 
@@ -100,8 +100,8 @@ def _prepare_sqlite(engine: Engine) -> None:
     """
 
     @event.listens_for(engine, "do_connect")
-    def keep_to_ourselves(_dialect: object, _record: object, _args: object, named: Any) -> None:
-        # SQLite would make the file as the umask says: often readable for everybody.
+    def create_private_file(_dialect: object, _record: object, _args: object, named: Any) -> None:
+        # SQLite would create the file with the umask, often readable for everybody.
         path = engine.url.database
         if path and path != ":memory:" and "uri" not in engine.url.query:
             with suppress(OSError):  # it is there, or SQLite says what is wrong
@@ -119,7 +119,7 @@ def _prepare_sqlite(engine: Engine) -> None:
 
 
 def _switch_to_wal(cursor: sqlite3.Cursor) -> None:
-    """SQLite waits for nobody when two processes that open a new file switch at once."""
+    """SQLite does not wait when two processes open a new file and switch at once."""
     last = time.monotonic() + BUSY_TIMEOUT / 1000
     while True:
         try:

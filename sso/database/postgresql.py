@@ -1,4 +1,4 @@
-"""How PostgreSQL is reached: a pool for each worker, time limits, and a server that comes back."""
+"""The connections to PostgreSQL: a pool per worker, time limits, and restarts of the server."""
 
 import select
 from typing import TYPE_CHECKING, Any
@@ -11,8 +11,8 @@ from sso.process import concurrency
 if TYPE_CHECKING:  # SQLAlchemy loads the driver when PostgreSQL is used
     from psycopg import Connection
 
-# One for each request whose turn it is, and what else runs in the process. All workers of all nodes
-# together need fewer than PostgreSQL's max_connections, which is 100 by default.
+# One for each concurrent request; `MORE` is for background threads. All workers of all nodes must
+# together stay below PostgreSQL's max_connections, which is 100 by default.
 POOL_SIZE = concurrency.MAX_CONCURRENT
 MORE = 2
 CONNECT_TIMEOUT = 3  # seconds
@@ -30,7 +30,7 @@ def engine_options(url: URL) -> dict[str, Any]:
     defaults = {
         "application_name": "sso",
         "connect_timeout": CONNECT_TIMEOUT,
-        # A machine that vanished without a word is noticed after some 20 seconds.
+        # A machine that vanished silently is noticed after some 20 seconds.
         "keepalives_idle": 10,
         "keepalives_interval": 5,
         "keepalives_count": 2,
@@ -48,19 +48,19 @@ def engine_options(url: URL) -> dict[str, Any]:
 
 
 def prepare(engine: Engine) -> None:
-    """Leave out connections that the server closed while they were idle.
+    """Discard connections that the server closed while they were idle.
 
-    A look at the socket tells: nothing is sent to an idle connection but its end. So a restart of
-    the database costs no request an error, and no request a round trip (`pool_pre_ping` would).
+    The socket shows it: an idle connection receives nothing but its end. So a restart of the
+    database fails no request, and checking costs no round trip (unlike `pool_pre_ping`).
     """
 
     @event.listens_for(engine, "checkout")
     def is_alive(connection: "Connection[Any]", _record: object, _proxy: object) -> None:
-        if connection.closed or _has_news(connection.fileno()):
+        if connection.closed or _has_input(connection.fileno()):
             raise InvalidatePoolError
 
 
-def _has_news(descriptor: int) -> bool:
+def _has_input(descriptor: int) -> bool:
     watched = select.poll()
     watched.register(descriptor, select.POLLIN | select.POLLPRI)
     return bool(watched.poll(0))

@@ -1,41 +1,35 @@
-"""Whether this program can serve on its database: `/readyz` and the start of gunicorn ask it."""
+"""Whether this program can serve on its database: `/readyz` and the start of gunicorn ask."""
 
 import logging
 
 from flask import Flask
 from sqlalchemy.exc import SQLAlchemyError
 
-from sso import context
 from sso.crypto import keys
 from sso.database import schema
 from sso.extensions import db
 
 logger = logging.getLogger("sso.start")
+HINT = "run: flask db upgrade"
 
 
-def problem() -> str | None:
-    """Why it cannot serve, with the mend; `None` when it can."""
+def problem(key_ring: keys.KeyRing) -> str | None:
+    """Why it cannot serve, with the remedy; `None` when it can."""
     try:
-        revision = _revision()
+        # A revision that we don't know is newer than this program. Migrations expand first and
+        # contract a version later, so the previous version serves on it.
+        revision = schema.revision(db.session.connection())
         if revision is None:
-            return f"the database has no tables yet; {MEND}"
+            return f"the database has no tables yet; {HINT}"
         if revision != schema.newest() and revision in schema.known():
-            return f"the schema is {revision}, older than this program; {MEND}"
+            return f"the schema is {revision}, older than this program; {HINT}"
         for alg in keys.ALGORITHMS:
-            context.key_ring().active(alg)
+            key_ring.active(alg)
     except SQLAlchemyError:
         return "the database cannot be reached"
-    except keys.KeyUnavailable as why:
-        return str(why)
+    except keys.KeyUnavailable as error:
+        return str(error)
     return None
-
-
-MEND = "run: flask db upgrade"
-
-
-def schema_is_current() -> bool:
-    """Whether the database has the newest migration that this program knows, and no newer one."""
-    return _revision() == schema.newest()
 
 
 def examine(app: Flask) -> None:
@@ -44,14 +38,8 @@ def examine(app: Flask) -> None:
     A server that starts before its database must not give up: this never raises.
     """
     with app.app_context():
-        found = problem()
+        found = problem(app.extensions["sso.keys"])
         db.session.remove()
         db.engine.dispose()
     if found:
         logger.error("not ready: %s", found)
-
-
-def _revision() -> str | None:
-    """The migration that the database is at. One that we don't know is newer than this program:
-    migrations expand first and contract a version later, so the program before serves on it."""
-    return schema.revision(db.session.connection())

@@ -1,6 +1,6 @@
 """Which schema a database has, and which ones this program knows.
 
-Alembic would tell it, too, but it takes 10 MB that no request has a use for: see `migrating`.
+Alembic knows it, too, but takes 10 MB that no request needs: see `store.migrating`.
 """
 
 from functools import cache
@@ -21,6 +21,11 @@ def known() -> tuple[str, ...]:
 def newest() -> str | None:
     """The revision that this program was made for."""
     return known()[0] if known() else None
+
+
+def is_current(connection: Connection) -> bool:
+    """Whether the database has the newest migration that this program knows, and no newer one."""
+    return revision(connection) == newest()
 
 
 def revision(connection: Connection) -> str | None:

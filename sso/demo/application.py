@@ -33,7 +33,7 @@ def create_sample_application(
     app = Flask(__name__)
     app.config.update(
         SECRET_KEY=secret_key,
-        # Cookies do not tell ports apart: the server next door has other names for its own.
+        # Cookies do not distinguish ports: the server on another port has other names for its own.
         SESSION_COOKIE_NAME="sample_app",
         SESSION_COOKIE_SAMESITE="Lax",
         SESSION_COOKIE_HTTPONLY=True,
@@ -66,7 +66,7 @@ def _add_routes(app: Flask, client: SampleClient, sign_ins: BoundedMemory[SignIn
         return sign_ins.get(session.get("sign_in", ""))
 
     def current_for_form() -> SignIn | None:
-        """The sign-in, after a check that the form posted is one of this application's pages."""
+        """The sign-in, after a check that the form came from one of this application's pages."""
         sign_in = current()
         if sign_in and not secrets.compare_digest(
             request.form.get("csrf", "").encode(), sign_in.csrf.encode()
@@ -107,7 +107,7 @@ def _add_routes(app: Flask, client: SampleClient, sign_ins: BoundedMemory[SignIn
         session.clear()
         if sign_in and "everywhere" in request.form:
             back = url_for("home", _external=True)
-            return redirect(client.end_session_address(sign_in, back), 303)
+            return redirect(client.end_session_url(sign_in, back), 303)
         return redirect(url_for("signed_out"), 303)
 
     @app.get("/signed-out")
@@ -116,7 +116,7 @@ def _add_routes(app: Flask, client: SampleClient, sign_ins: BoundedMemory[SignIn
 
     @app.post("/backchannel-logout")
     def backchannel_logout() -> ResponseReturnValue:
-        """The server tells that a session ended (Back-Channel Logout 1.0 §2.5)."""
+        """The server reports that a session ended (Back-Channel Logout 1.0 §2.5)."""
         try:
             claims = client.verify_logout_token(request.form.get("logout_token", ""))
         except (JoseError, ValueError) as error:
@@ -149,7 +149,7 @@ def _add_problem_pages(app: Flask, client: SampleClient) -> None:
         AuthlibBaseError: refused,
         JoseError: refused,
         RequestException: unreachable,
-        ValueError: unreachable,  # Authlib's word for an answer that is not JSON
+        ValueError: unreachable,  # raised by Authlib for an answer that is not JSON
         HTTPException: http,
     }
     for kind, handler in handlers.items():

@@ -1,4 +1,4 @@
-"""The client itself: Authlib's, as any Flask application would use it, and what it brought back."""
+"""The client: Authlib's, as any Flask application would use it, and what it returned."""
 
 import secrets
 from collections.abc import Mapping
@@ -9,14 +9,16 @@ from urllib.parse import urlencode
 
 from authlib.integrations.flask_client import OAuth, OAuthError
 from flask import Flask, request, session
+from joserfc import jwt
+from joserfc.jwk import KeySet
 from werkzeug.wrappers import Response
 
-from . import logout_token, narration
+from . import steps
 from .memory import BoundedMemory
-from .recording import remember
 from .steps import Part, Step
 
-_PENDING = "_state_"  # how Authlib's keys in the session begin
+_LOGOUT_EVENT = "http://schemas.openid.net/event/backchannel-logout"
+_PENDING = "_state_"  # the prefix of Authlib's keys in the session
 _MOST_PENDING = 8
 
 
@@ -51,9 +53,9 @@ class SampleClient:
                 "scope": "openid profile email",
                 "code_challenge_method": "S256",
                 "token_endpoint_auth_method": "client_secret_post",
-                # From here on it is about this page: look on, do not wait for ever, do not send
-                # loopback requests to a proxy, use a token to its last second.
-                "hooks": {"response": [remember]},
+                # The rest is for the demo: record exchanges, do not wait forever, do not send
+                # loopback requests to a proxy, use a token until its last second.
+                "hooks": {"response": [steps.record]},
                 "default_timeout": 10,
                 "trust_env": False,
                 "leeway": 0,
@@ -80,7 +82,7 @@ class SampleClient:
         return answer
 
     def complete(self) -> SignIn:
-        """Check the answer that the browser brought, exchange the code, ask who it is."""
+        """Check the answer that the browser brought, exchange the code, fetch the profile."""
         state = request.args.get("state")
         started = self._client.framework.get_state_data(session, state)
         if started is None:
@@ -98,13 +100,12 @@ class SampleClient:
         if profile.get("sub") != identity["sub"]:  # OIDC Core §5.3.2
             raise OAuthError("wrong_subject", "The profile is that of somebody else.")
         answer = list(request.args.items(multi=True))
-        steps = narration.of_sign_in(started["url"], answer, token, identity, self._metadata())
         return SignIn(
             profile=profile,
             subject=identity["sub"],
             sid=identity.get("sid"),
             token=token,
-            steps=steps,
+            steps=steps.of_sign_in(started["url"], answer, token, identity, self._metadata()),
         )
 
     def _check_iss(self) -> None:
@@ -132,19 +133,36 @@ class SampleClient:
                 )
                 if identity["sub"] != sign_in.subject:  # OIDC Core §12.2
                     raise OAuthError("wrong_subject", "The new tokens are somebody else's.")
-            sign_in.refreshes = narration.of_refresh(token, identity, self._metadata())
+            sign_in.refreshes = steps.of_refresh(token, identity, self._metadata())
             sign_in.token = {**old, **token}
 
-    def end_session_address(self, sign_in: SignIn, back: str) -> str:
+    def end_session_url(self, sign_in: SignIn, back: str) -> str:
         """Where the browser goes to sign out everywhere (RP-Initiated Logout 1.0 §2)."""
         asked = {"id_token_hint": sign_in.token["id_token"], "post_logout_redirect_uri": back}
         return f"{self._metadata()['end_session_endpoint']}?{urlencode(asked)}"
 
     def verify_logout_token(self, token: str) -> Mapping[str, Any]:
-        """The claims of a logout token. Raises `JoseError` or `ValueError`."""
-        keys = logout_token.key_set(self._client.fetch_jwk_set(force=True))
-        return logout_token.verify(token, keys, self._issuer, self._client_id)
+        """The claims of a logout token (Back-Channel Logout 1.0 §2.6).
+
+        Raises `JoseError` or `ValueError`.
+        """
+        keys = KeySet.import_key_set(self._client.fetch_jwk_set(force=True))
+        found = jwt.decode(token, keys, algorithms=["RS256", "ES256", "EdDSA"])
+        if found.header.get("typ") != "logout+jwt":
+            raise ValueError("its type is not logout+jwt")
+        jwt.JWTClaimsRegistry(
+            iss={"essential": True, "value": self._issuer},
+            aud={"essential": True, "value": self._client_id},
+            iat={"essential": True},
+            exp={"essential": True},
+            jti={"essential": True},
+        ).validate(found.claims)
+        if _LOGOUT_EVENT not in found.claims.get("events", {}):
+            raise ValueError("it is about another event")
+        if "nonce" in found.claims or not {"sub", "sid"} & found.claims.keys():
+            raise ValueError("it has a nonce, or no subject and session")
+        return found.claims
 
     def last_exchange(self) -> tuple[Part, ...]:
         """What was last said with the server while this page was made, to explain a failure."""
-        return narration.of_failure(self._client.server_metadata)
+        return steps.of_failure(self._client.server_metadata)

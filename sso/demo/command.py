@@ -1,7 +1,7 @@
 """`flask demo`: server and sample application from nothing, in one process.
 
-It keeps to a database and a secret key of its own, in `instance/demo/`, whatever the settings say:
-a user with a printed password has no business anywhere else.
+It has a database and a secret key of its own, in `instance/demo/`, whatever the settings say: a
+user whose password is printed must not exist anywhere else.
 """
 
 import fcntl
@@ -21,25 +21,24 @@ from flask import Flask
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
 from sso import ROOT, audit, create_app
-from sso.database import migrating
 from sso.demo.application import create_sample_application
 from sso.extensions import db
 from sso.jobs import worker
 from sso.process import stop_signals
 from sso.services import accounts, clients, credentials, signing_keys
 from sso.store import clients as stored_clients
-from sso.store import users
+from sso.store import migrating, users
 
-# Browsers allow passkeys on this name, and on no bare address.
+# Browsers allow passkeys on this name, but on no IP address.
 HOST = "localhost"
-# Both of what the name means: else somebody else could listen where a browser looks first.
-ADDRESSES = ("127.0.0.1", "::1")
+# Both that the name stands for, so that nobody else can listen where a browser connects first.
+IP_ADDRESSES = ("127.0.0.1", "::1")
 EMAIL = "dana@example.com"
 
 
 @dataclass(frozen=True)
 class Demo:
-    """What a person needs to try it."""
+    """What a person needs to try the demo."""
 
     open: str
     email: str
@@ -49,7 +48,7 @@ class Demo:
 
 
 class _Quiet(WSGIRequestHandler):
-    """No line per request: the log of security events is more telling."""
+    """Logs no line per request: the log of security events says more."""
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
         pass
@@ -67,7 +66,7 @@ class _Quiet(WSGIRequestHandler):
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON value, for scripts.")
 def demo_command(port: int, client_port: int, folder: Path, as_json: bool) -> None:
     """Start everything from nothing: server, demo user, sample application."""
-    with _alone(folder):
+    with _only_one(folder):
         _run(port, client_port, folder, as_json)
 
 
@@ -76,8 +75,8 @@ def _run(port: int, client_port: int, folder: Path, as_json: bool) -> None:
     sample_port = _free_port(client_port, but=server_port)
     base_url = f"http://{HOST}:{server_port}/api/auth"
     server = create_app({"SSO_BASE_URL": base_url, "SSO_SIGN_UP": "open"}, folder.absolute())
-    address = f"http://{HOST}:{sample_port}"
-    client_id, client_secret, password = _prepare(server, f"{address}/callback")
+    home = f"http://{HOST}:{sample_port}/"
+    client_id, client_secret, password = _prepare(server, home)
     sample = create_sample_application(
         issuer=base_url,
         client_id=client_id,
@@ -88,7 +87,7 @@ def _run(port: int, client_port: int, folder: Path, as_json: bool) -> None:
     stop_signals.call(stop.set)
     threading.Thread(target=worker.run, args=(server, stop), daemon=True).start()
     running = [*_serve(server, server_port), *_serve(sample, sample_port)]
-    _announce(Demo(f"{address}/", EMAIL, password, base_url, str(folder)), as_json)
+    _announce(Demo(home, EMAIL, password, base_url, str(folder)), as_json)
     try:
         stop.wait()
         click.echo("\nThe demo has ended.", err=True)
@@ -99,10 +98,10 @@ def _run(port: int, client_port: int, folder: Path, as_json: bool) -> None:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """A second demo would register the first one's application again, and break it."""
+def _only_one(folder: Path) -> Iterator[None]:
+    """Refuse a second demo, which would register the first one's application again and break it."""
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("a") as lock:  # given back by the system, however this ends
+    with (folder / "lock").open("a") as lock:  # released by the system, however this ends
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -112,7 +111,7 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def _prepare(server: Flask, redirect_uri: str) -> tuple[str, str, str]:
+def _prepare(server: Flask, home: str) -> tuple[str, str, str]:
     """Database, keys, the demo user with a new password, the sample client with a new secret."""
     password = "-".join(secrets.token_hex(2) for _ in range(4))
     with server.app_context():
@@ -131,10 +130,9 @@ def _prepare(server: Flask, redirect_uri: str) -> tuple[str, str, str]:
             credentials.set_password(audit.SYSTEM, user, password)
         for old in stored_clients.every():
             clients.delete(audit.SYSTEM, old.client_id)
-        home = redirect_uri.removesuffix("callback")
         metadata = {
             "client_name": "Sample application",
-            "redirect_uris": [redirect_uri],
+            "redirect_uris": [f"{home}callback"],
             "post_logout_redirect_uris": [home],
             "backchannel_logout_uri": f"{home}backchannel-logout",
         }
@@ -145,29 +143,29 @@ def _prepare(server: Flask, redirect_uri: str) -> tuple[str, str, str]:
 
 def _serve(app: Flask, port: int) -> list[BaseWSGIServer]:
     servers = [
-        make_server(address, port, app, threaded=True, request_handler=_Quiet)
-        for address in _own_addresses()
+        make_server(ip_address, port, app, threaded=True, request_handler=_Quiet)
+        for ip_address in _own_ip_addresses()
     ]
     for server in servers:
         threading.Thread(target=server.serve_forever, daemon=True).start()
     return servers
 
 
-def _own_addresses() -> list[str]:
+def _own_ip_addresses() -> list[str]:
     """The loopback addresses that this machine has; some have no IPv6."""
     found = []
-    for address in ADDRESSES:
-        with suppress(OSError), _listening(address, 0):
-            found.append(address)
+    for ip_address in IP_ADDRESSES:
+        with suppress(OSError), _listening(ip_address, 0):
+            found.append(ip_address)
     return found
 
 
 @contextmanager
-def _listening(address: str, port: int) -> Iterator[None]:
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+def _listening(ip_address: str, port: int) -> Iterator[None]:
+    family = socket.AF_INET6 if ":" in ip_address else socket.AF_INET
     with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, os.name == "posix")
-        probe.bind((address, port))
+        probe.bind((ip_address, port))
         yield
 
 
@@ -191,8 +189,8 @@ def _free_port(wanted: int, but: int | None = None) -> int:
     """This port, or the next free one."""
     for port in range(wanted, min(wanted + 200, 65536)):
         try:
-            for address in _own_addresses():
-                with _listening(address, port):
+            for ip_address in _own_ip_addresses():
+                with _listening(ip_address, port):
                     pass
         except OSError:
             continue

@@ -1,4 +1,4 @@
-"""What the application remembers between requests: a bounded dictionary in this process."""
+"""What the application keeps between requests: a bounded dictionary in this process."""
 
 import time
 from collections import OrderedDict
@@ -10,11 +10,10 @@ T = TypeVar("T")
 
 
 class BoundedMemory(Generic[T]):
-    """The newest entries, each until its time is over.
+    """The newest entries, each until it expires.
 
-    Tokens are too big for a cookie, so the cookie carries a random key and the rest is here. That
-    does for a demonstration in one process; a real application has a database or Redis for it.
-    The methods are those that Authlib asks of a cache.
+    Tokens are too big for a cookie, so the cookie carries a random key and the rest is here. A real
+    application uses a database or Redis. The methods are those that Authlib expects of a cache.
     """
 
     def __init__(self, size: int) -> None:
@@ -23,7 +22,7 @@ class BoundedMemory(Generic[T]):
         self._lock = Lock()
 
     def get(self, key: str) -> T | None:
-        """The value kept under a key, unless its time is over."""
+        """The value of a key, unless it expired."""
         with self._lock:
             entry = self._entries.get(key)
         return entry[1] if entry and time.monotonic() < entry[0] else None
@@ -36,13 +35,12 @@ class BoundedMemory(Generic[T]):
             while len(self._entries) > self._size:
                 self._entries.popitem(last=False)
 
-    def discard(self, condition: Callable[[T], bool]) -> int:
-        """Forget every value that meets a condition; tells how many."""
+    def discard(self, condition: Callable[[T], bool]) -> None:
+        """Forget every value that meets a condition."""
         with self._lock:
             found = [key for key, (_, value) in self._entries.items() if condition(value)]
             for key in found:
                 del self._entries[key]
-        return len(found)
 
     def delete(self, key: str) -> None:
         """Forget a value."""

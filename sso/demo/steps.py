@@ -1,4 +1,4 @@
-"""Turns what was sent and received into the numbered steps of the page."""
+"""The numbered steps of the page, from the HTTP exchanges that Authlib made."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -7,22 +7,24 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from flask import g
 from joserfc.errors import JoseError
 from joserfc.jws import extract_compact
-
-from .recording import Exchange
+from requests import Response
 
 _SECRET = frozenset({"client_secret"})
+_HIDDEN = "•••••••• (hidden)"
 _LONG = frozenset({"access_token", "refresh_token", "id_token", "code", "state"})
 _TIMES = frozenset({"exp", "iat", "nbf", "auth_time", "updated_at"})
 _LONGEST_TEXT = 2000
 
 Rows = tuple[tuple[str, str], ...]
+Values = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Part:
-    """One half of a step: a heading, then an address, a table or a text, as there are."""
+    """One half of a step: a heading, then a line, a table or a text, if there are any."""
 
     heading: str
     line: str = ""
@@ -39,40 +41,116 @@ class Step:
     parts: tuple[Part, ...]
 
 
-def shorten(value: str) -> str:
-    """The two ends of a long value: enough to recognise it, too little to use it."""
-    return f"{value[:10]}…{value[-4:]} ({len(value)} characters)" if len(value) > 24 else value
+def record(response: Response, *_args: Any, **_kwargs: Any) -> None:
+    """The `response` hook of a requests session: keep the exchange for the page."""
+    g.setdefault("exchanges", []).append(response)
+
+
+def of_sign_in(
+    asked: str,
+    answered: Iterable[tuple[str, str]],
+    token: Values,
+    identity: Values,
+    metadata: Values,
+) -> tuple[Step, ...]:
+    """The five steps of the authorization code flow."""
+    return (
+        Step(
+            "The authorization request",
+            "The browser was sent to the server, with the hash of a secret that only this "
+            "application knows (PKCE) and two random values to recognise the answer by.",
+            (_authorization_request(asked),),
+        ),
+        Step(
+            "The answer at the callback",
+            "The server sent the browser back with a code. The state is the one that was sent, "
+            "and iss names the server that was asked.",
+            (Part("Answer, through the browser", rows=_fields(answered)),),
+        ),
+        Step(
+            "The token request",
+            "The application traded the code for tokens, without the browser. The code_verifier "
+            "is the secret whose hash was in step 1.",
+            _exchanges_with(metadata["token_endpoint"]),
+        ),
+        Step(
+            "What the tokens say",
+            "The identity token is for this application: its signature, issuer, audience, expiry "
+            "and nonce were checked. The access token is for the API that is called with it.",
+            _claims_of(token, identity),
+        ),
+        Step(
+            "The profile",
+            "The application asked who signed in, with the access token.",
+            _exchanges_with(metadata["userinfo_endpoint"]),
+        ),
+    )
+
+
+def of_refresh(token: Values, identity: Values | None, metadata: Values) -> tuple[Step, ...]:
+    """The two steps of a refresh."""
+    return (
+        Step(
+            "The refresh request",
+            "The application traded its refresh token for new tokens, and nobody had to sign in.",
+            _exchanges_with(metadata["token_endpoint"]),
+        ),
+        Step(
+            "What the new tokens say",
+            "The same person, with a later expiry.",
+            _claims_of(token, identity),
+        ),
+    )
+
+
+def of_failure(metadata: Values) -> tuple[Part, ...]:
+    """The last exchange with the server's endpoints before a failure, if there was one."""
+    urls = (metadata.get("token_endpoint"), metadata.get("userinfo_endpoint"))
+    return tuple(part for url in urls if url for part in _exchanges_with(url))[-2:]
+
+
+def _fields(pairs: Iterable[tuple[str, str]]) -> Rows:
+    return tuple((name, _cell(name, value)) for name, value in pairs)
 
 
 def _cell(name: str, value: str) -> str:
     if name in _SECRET:
-        return "•••••••• (hidden)"
-    return shorten(value) if name in _LONG else value
+        return _HIDDEN
+    return _shorten(value) if name in _LONG else value
 
 
-def fields(pairs: Iterable[tuple[str, str]]) -> Rows:
-    """Table rows of parameters: secrets hidden, tokens and codes shortened."""
-    return tuple((name, _cell(name, value)) for name, value in pairs)
+def _shorten(value: str) -> str:
+    """The two ends of a long value: enough to recognise it, too little to use it."""
+    return f"{value[:10]}…{value[-4:]} ({len(value)} characters)" if len(value) > 24 else value
 
 
-def authorization_request(address: str) -> Part:
-    """The address that the browser was sent to, and its parameters."""
-    parts = urlsplit(address)
+def _authorization_request(url: str) -> Part:
+    parts = urlsplit(url)
     where = f"GET {parts.scheme}://{parts.netloc}{parts.path}"
     # Nothing is shortened here: it all went through the address bar.
     return Part("Request, through the browser", where, tuple(parse_qsl(parts.query)))
 
 
-def exchange_parts(exchange: Exchange) -> tuple[Part, ...]:
-    """A recorded request and its recorded answer."""
+def _exchanges_with(url: str) -> tuple[Part, ...]:
+    """The requests to one URL while this page was made, each with its answer."""
+    responses: list[Response] = g.get("exchanges", [])
+    found = (one for one in responses if (one.request.url or "").split("?")[0] == url)
+    return tuple(part for response in found for part in _exchange(response))
+
+
+def _exchange(response: Response) -> tuple[Part, Part]:
+    sent = response.request
     header: Rows = ()
-    if exchange.authorization:
-        scheme, _, credentials = exchange.authorization.partition(" ")
-        shown = shorten(credentials) if scheme.lower() == "bearer" else "•••••••• (hidden)"
+    if authorization := str(sent.headers.get("Authorization", "")):
+        scheme, _, credentials = authorization.partition(" ")
+        shown = _shorten(credentials) if scheme.lower() == "bearer" else _HIDDEN
         header = (("Authorization", f"{scheme} {shown}"),)
+    body = sent.body.decode() if isinstance(sent.body, bytes) else sent.body
+    form = parse_qsl(body, keep_blank_values=True) if isinstance(body, str) else ()
+    status = f"{response.status_code} {response.reason}"
     return (
-        Part("Request", f"{exchange.method} {exchange.url}", header + fields(exchange.form)),
-        Part("Answer", exchange.status, text=_answer_text(exchange.body)),
+        Part("Request", f"{sent.method} {sent.url}", header + _fields(form)),
+        Part("Answer", status, text=_answer_text(response.text)),
     )
 
 
@@ -89,27 +167,27 @@ def _answer_text(body: str) -> str:
     return json.dumps(answer, indent=2, ensure_ascii=False)
 
 
-def access_token_claims(token: str) -> Part:
-    """What an access token says, decoded for the reader only: it is for the API to verify."""
+def _claims_of(token: Values, identity: Values | None) -> tuple[Part, ...]:
+    """What the tokens say. The access token is decoded for the reader only: the API verifies it."""
+    access = token["access_token"]
     try:
-        opened = extract_compact(token.encode())
-        claims = json.loads(opened.payload)
+        opened = extract_compact(access.encode())
+        rows = _rows(json.loads(opened.payload))
+        first = Part("Access token, decoded only to show it", _header(opened.headers()), rows)
     except (JoseError, ValueError):
-        return Part("Access token", shorten(token), text="Not a JSON Web Token: nothing to decode.")
-    return Part("Access token, decoded only to show it", _header(opened.headers()), _claims(claims))
+        text = "Not a JSON Web Token: nothing to decode."
+        first = Part("Access token", _shorten(access), text=text)
+    if not identity:
+        return (first,)
+    header = _header(extract_compact(token["id_token"].encode()).headers())
+    return first, Part("Identity token, validated by Authlib", header, _rows(identity))
 
 
-def identity_token_claims(token: str, validated: Mapping[str, Any]) -> Part:
-    """The claims that Authlib has validated, with the header of the token they came in."""
-    header = extract_compact(token.encode()).headers()
-    return Part("Identity token, validated by Authlib", _header(header), _claims(validated))
-
-
-def _header(header: Mapping[str, Any]) -> str:
+def _header(header: Values) -> str:
     return "Header " + json.dumps(dict(header), ensure_ascii=False)
 
 
-def _claims(claims: Mapping[str, Any]) -> Rows:
+def _rows(claims: Values) -> Rows:
     return tuple((name, _claim(name, value)) for name, value in claims.items())
 
 

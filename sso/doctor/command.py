@@ -1,8 +1,7 @@
-"""`flask doctor`; an entry point, so that it runs when faults keep the server from starting."""
+"""`flask doctor`; an entry point, so that it runs even if the settings are invalid."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
 
 import click
 
@@ -10,7 +9,7 @@ from sso import audit, create_app
 from sso.cli.commands import Failure, json_option
 from sso.cli.output import print_json, print_line
 from sso.config.settings import read_settings
-from sso.doctor import code_flow, machine, neighbours, public_address
+from sso.doctor import code_flow, dependencies, machine, public_url
 from sso.doctor.finding import Finding, Findings, Status, guarded, ok, skipped, wrong
 from sso.errors import SettingsError
 from sso.extensions import db
@@ -31,23 +30,23 @@ def doctor_command(as_json: bool) -> None:
         findings.append(finding)
         if not as_json:
             _print(finding)
-    faults = sum(finding.status is Status.WRONG for finding in findings)
+    errors = sum(finding.status is Status.WRONG for finding in findings)
     if as_json:
-        print_json({"ok": not faults, "findings": [asdict(finding) for finding in findings]})
-    if faults:
-        raise Failure(f"{faults} of {len(findings)} checks failed")
+        print_json({"ok": not errors, "findings": [_as_json(finding) for finding in findings]})
+    if errors:
+        raise Failure(f"{errors} of {len(findings)} checks failed")
 
 
 def examine(environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Every finding, in the order in which one would mend them."""
+    """Every finding, in the order in which to fix them."""
     try:
         app = create_app(environ)
     except SettingsError as error:
-        for fault in error.errors:
-            name, _, words = fault.partition(": ")
-            yield wrong("settings", name, words)
+        for line in error.errors:
+            name, _, text = line.partition(": ")
+            yield wrong("settings", name, text)
         return
-    yield ok("settings", "no faults")
+    yield ok("settings", "valid")
     reading = read_settings(environ)
     checks: tuple[tuple[str, Callable[[], Findings]], ...] = (
         ("file modes", lambda: machine.file_modes(environ, reading)),
@@ -56,17 +55,17 @@ def examine(environ: Mapping[str, str]) -> Iterator[Finding]:
         ("keys", machine.signing_key_life),
         ("secret key", machine.secret_key),
         ("worker", machine.worker),
-        ("redis", neighbours.rate_limits),
-        ("mail", neighbours.mail),
-        ("tls", public_address.tls),
-        ("discovery", public_address.metadata),
+        ("redis", dependencies.rate_limits),
+        ("mail", dependencies.mail),
+        ("tls", public_url.tls),
+        ("discovery", public_url.metadata),
     )
     with app.app_context(), audit.acting_as(audit.operator()):
         healthy = True
         try:
             for name, check in checks:
                 for finding in guarded(name, check):
-                    healthy &= finding.status is not Status.WRONG or name in _NEIGHBOURS
+                    healthy &= finding.status is not Status.WRONG or name in _NOT_NEEDED
                     yield finding
             if healthy:
                 yield from guarded(code_flow.NAME, code_flow.code_flow)
@@ -77,11 +76,16 @@ def examine(environ: Mapping[str, str]) -> Iterator[Finding]:
             db.engine.dispose()
 
 
-# What may be wrong while people can sign in all the same.
-_NEIGHBOURS = ("file modes", "redis", "mail", "worker", "secret key")
+# People can sign in even if one of these is wrong.
+_NOT_NEEDED = ("file modes", "redis", "mail", "worker", "secret key")
+
+
+def _as_json(finding: Finding) -> dict[str, object]:
+    shown = {"name": finding.name, "status": finding.status, "seen": finding.seen}
+    return {**shown, "mend": finding.hint}
 
 
 def _print(finding: Finding) -> None:
     print_line(f"{finding.status:8} {finding.name:{_WIDTH}} {finding.seen}")
-    if finding.mend:
-        print_line(f"{'':8} {'':{_WIDTH}} fix: {finding.mend}")
+    if finding.hint:
+        print_line(f"{'':8} {'':{_WIDTH}} fix: {finding.hint}")

@@ -1,4 +1,4 @@
-"""What a check found: one line, and the mend."""
+"""What a check found: one line, and a hint."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 
 class Status(StrEnum):
-    """`WARNING` is for what works and should still be looked at; only `WRONG` fails."""
+    """A `WARNING` works but deserves attention; only `WRONG` makes the command fail."""
 
     OK = "ok"
     WARNING = "warning"
@@ -23,7 +23,7 @@ class Finding:
     name: str
     status: Status
     seen: str
-    mend: str | None = None
+    hint: str | None = None
 
 
 Findings = Iterable[Finding]
@@ -33,12 +33,12 @@ def ok(name: str, seen: str) -> Finding:
     return Finding(name, Status.OK, seen)
 
 
-def warning(name: str, seen: str, mend: str) -> Finding:
-    return Finding(name, Status.WARNING, seen, mend)
+def warning(name: str, seen: str, hint: str) -> Finding:
+    return Finding(name, Status.WARNING, seen, hint)
 
 
-def wrong(name: str, seen: str, mend: str) -> Finding:
-    return Finding(name, Status.WRONG, seen, mend)
+def wrong(name: str, seen: str, hint: str) -> Finding:
+    return Finding(name, Status.WRONG, seen, hint)
 
 
 def skipped(name: str, seen: str) -> Finding:
@@ -46,9 +46,8 @@ def skipped(name: str, seen: str) -> Finding:
 
 
 def guarded(name: str, check: Callable[[], Findings]) -> Iterator[Finding]:
-    """The findings of a check; a fault in the check is a finding too, without its text.
-
-    The text of an exception may hold what was sent, and what was sent holds secrets.
+    """The findings of a check. An exception in the check is a finding too, without its text,
+    which may hold what was sent, and that holds secrets.
     """
     try:
         yield from check()
@@ -60,5 +59,5 @@ def guarded(name: str, check: Callable[[], Findings]) -> Iterator[Finding]:
         )
     except Exception as error:
         yield wrong(
-            name, f"the check itself failed ({type(error).__name__})", "look into the server's log"
+            name, f"the check itself failed ({type(error).__name__})", "check the server's log"
         )

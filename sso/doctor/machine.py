@@ -1,4 +1,4 @@
-"""What can be seen from here: files, database, schema, keys."""
+"""What can be checked on this machine: files, database, schema, keys, worker."""
 
 import stat
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ from sso import clock, context
 from sso.audit import rows as audit_events
 from sso.config.settings import SETTINGS, Reading
 from sso.crypto import keys
-from sso.database.readiness import schema_is_current
+from sso.database import schema as database_schema
 from sso.doctor.finding import Finding, Findings, ok, skipped, warning, wrong
 from sso.extensions import db
 from sso.jobs import reencryption
@@ -28,7 +28,7 @@ SECRETS = frozenset(setting.name for setting in SETTINGS if setting.secret)
 
 
 def file_modes(environ: Mapping[str, str], reading: Reading) -> Findings:
-    """Nobody but the owner reads secrets, and nobody else writes beside them."""
+    """Only the owner can read secrets or write to their folder."""
     instance = Path(current_app.instance_path)
     places = [(instance, 0o022), (instance / "secret_key", 0o077)]
     places += [
@@ -36,18 +36,18 @@ def file_modes(environ: Mapping[str, str], reading: Reading) -> Findings:
         for name, source in reading.sources.items()
         if source.endswith("_FILE") and name in SECRETS
     ]
-    faults = [
-        wrong("file modes", seen, mend)
+    errors = [
+        wrong("file modes", seen, hint)
         for path, forbidden in places
-        for seen, mend in _too_open(path, forbidden)
+        for seen, hint in _too_open(path, forbidden)
     ]
     url = make_url(context.settings().database_url)
     if url.get_backend_name() == "sqlite" and url.database:
-        # It holds no secret in clear, but names and addresses of people.
-        faults += [
-            warning("file modes", seen, mend) for seen, mend in _too_open(Path(url.database), 0o007)
+        # It holds no secret in clear, but personal data.
+        errors += [
+            warning("file modes", seen, hint) for seen, hint in _too_open(Path(url.database), 0o007)
         ]
-    yield from faults or [ok("file modes", "secrets are closed to others")]
+    yield from errors or [ok("file modes", "secrets are closed to others")]
 
 
 def _too_open(path: Path, forbidden: int) -> Iterator[tuple[str, str]]:
@@ -57,25 +57,25 @@ def _too_open(path: Path, forbidden: int) -> Iterator[tuple[str, str]]:
 
 
 def database() -> Findings:
-    """Reachable; and its clock agrees with this machine's."""
+    """It is reachable, and its clock agrees with this machine's."""
     name = db.engine.dialect.name
     try:
-        told = db.session.scalar(select(func.now()))
+        reported = db.session.scalar(select(func.now()))
     except SQLAlchemyError as error:
         reason = type(error).__name__
         yield wrong("database", f"{name} cannot be reached ({reason})", "check SSO_DATABASE_URL")
         return
     yield ok("database", f"{name} answers")
     db.session.rollback()
-    if name == "sqlite" or not isinstance(told, datetime):
+    if name == "sqlite" or not isinstance(reported, datetime):
         yield skipped("clock and database", "an SQLite file has no clock of its own")
         return
-    yield clock_finding("clock and database", told, MOST_SKEW)
+    yield clock_finding("clock and database", reported, MOST_SKEW)
 
 
-def clock_finding(name: str, told: datetime, most: timedelta) -> Finding:
+def clock_finding(name: str, reported: datetime, most: timedelta) -> Finding:
     """Compare another clock with ours."""
-    skew = abs(clock.now() - told).total_seconds()
+    skew = abs(clock.now() - reported).total_seconds()
     if skew > most.total_seconds():
         return wrong(
             name,
@@ -86,8 +86,8 @@ def clock_finding(name: str, told: datetime, most: timedelta) -> Finding:
 
 
 def schema() -> Findings:
-    """The newest migration is there."""
-    if schema_is_current():
+    """The newest migration was applied."""
+    if database_schema.is_current(db.session.connection()):
         yield ok("schema", "current")
     else:
         yield wrong(
@@ -97,49 +97,49 @@ def schema() -> Findings:
 
 
 def signing_key_life() -> Findings:
-    """Of each algorithm one key active and one to follow, which this secret key opens."""
+    """Each algorithm has an active and a next key, which the secret key decrypts."""
     rows = signing_keys.every()
     db.session.rollback()
     for alg in keys.ALGORITHMS:
         for state in (KeyState.ACTIVE, KeyState.NEXT):
             if not any(row.alg == alg and row.state == state for row in rows):
-                mend = "run: flask db upgrade"
-                yield wrong("keys", f"there is no {state} key of {alg}", mend)
+                hint = "run: flask db upgrade"
+                yield wrong("keys", f"there is no {state} key of {alg}", hint)
                 return
-    if not all(keys.can_open(context.settings().secret_keys, row) for row in rows):
+    if not all(keys.can_decrypt(context.settings().secret_keys, row) for row in rows):
         yield wrong(
             "keys",
-            "SSO_SECRET_KEY does not open the signing keys",
+            "SSO_SECRET_KEY does not decrypt the signing keys",
             "give the secret key that the database was made with; it is kept apart from backups. "
             "To replace it, give it as SSO_SECRET_KEY_PREVIOUS; see docs/secret-key.md",
         )
         return
     age = max(clock.now() - (r.activated_at or r.created_at) for r in rows if r.state == "active")
     if age > timedelta(seconds=context.settings().key_lifetime) + ROTATION_IS_LATE:
-        mend = "flask worker rotates them by SSO_KEY_LIFETIME: see that it runs"
-        yield warning("keys", f"in use for {age.days} days", mend)
+        hint = "flask worker rotates them by SSO_KEY_LIFETIME: check that it runs"
+        yield warning("keys", f"in use for {age.days} days", hint)
     else:
         yield ok("keys", f"active and next of {', '.join(keys.ALGORITHMS)}; in use {age.days} days")
 
 
 def secret_key() -> Findings:
-    """Whether everything is encrypted with the secret key of now, and with it alone."""
+    """Everything is encrypted with the current secret key, and with it alone."""
     waiting = reencryption.waiting()
     has_previous = context.settings().secret_key_previous is not None
     if waiting:
-        seen = f"another secret key's are still: {', '.join(waiting)}"
-        mend = "run: flask key reencrypt, with SSO_SECRET_KEY_PREVIOUS set"
-        yield (warning if has_previous else wrong)("secret key", seen, mend)
+        seen = f"still encrypted with another secret key: {', '.join(waiting)}"
+        hint = "run: flask key reencrypt, with SSO_SECRET_KEY_PREVIOUS set"
+        yield (warning if has_previous else wrong)("secret key", seen, hint)
     elif has_previous:
         seen = "nothing at rest needs SSO_SECRET_KEY_PREVIOUS any more"
-        mend = "remove it, at once if it leaked; else when browsers have come back meanwhile"
-        yield warning("secret key", seen, mend)
+        hint = "remove it: at once if it leaked, else once most browsers have come back"
+        yield warning("secret key", seen, hint)
     else:
         yield ok("secret key", "everything is encrypted with SSO_SECRET_KEY")
 
 
 def worker() -> Findings:
-    """Whether somebody does what has been due for a while."""
+    """Nothing has been due for long, and a worker runs."""
     due = {
         "a mail": mails.outbox.due_since(),
         "a logout token": logout_deliveries.outbox.due_since(),
@@ -150,10 +150,10 @@ def worker() -> Findings:
     late = [(since, what) for what, since in due.items() if since]
     since, what = min(late, default=(clock.now(), ""))
     if clock.now() - since > WORKER_IS_LATE:
-        seen = f"{what} has been due since {since:%Y-%m-%d %H:%M} UTC, and nobody sees to it"
+        seen = f"{what} has been due since {since:%Y-%m-%d %H:%M} UTC, and nothing handles it"
         yield wrong("worker", seen, "start: flask worker")
     elif last is None:
-        seen = "none has ever run: no mail is sent, no sign-out told, nothing purged"
+        seen = "none has ever run: no mail or logout token is sent, nothing is purged"
         yield warning("worker", seen, "start: flask worker")
     elif clock.now() - last > WORKER_IS_LATE:
         seen = f"none has run since {last:%Y-%m-%d %H:%M} UTC"

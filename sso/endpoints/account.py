@@ -12,7 +12,7 @@ from sso.endpoints import browser_session, page
 from sso.endpoints.forms import AccountForm, ChangePasswordForm
 from sso.extensions import db
 from sso.flow import scopes
-from sso.flow.claim_words import CLAIM_WORDS
+from sso.flow.scopes import CLAIM_NAMES
 from sso.i18n import N_, user_agents
 from sso.i18n.languages import LANGUAGES
 from sso.mfa import policy
@@ -55,7 +55,7 @@ def _page(current: CurrentSession, password_form: ChangePasswordForm) -> Respons
         "account.html",
         user=user,
         claims=[
-            (gettext(CLAIM_WORDS.get(name, name)), value)
+            (gettext(CLAIM_NAMES.get(name, name)), value)
             for name, value in claims.items()
             if name not in ("name", "updated_at", "locale")  # `locale` has a field of its own
         ],

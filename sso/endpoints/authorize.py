@@ -93,9 +93,10 @@ def validate(waiting: PendingRequest, connection: Connection) -> Validated | Res
         grant: AuthorizationCodeGrant = server.get_consent_grant(protocol_request)
     except OAuth2Error as error:
         return server.handle_error_response(protocol_request, error)
-    asked = protocol_request.asked
     if waiting.asked_at is not None:
-        protocol_request.authorization_request = asked.again(
+        protocol_request.authorization_request = replace(
+            protocol_request.asked,
+            resumed=True,
             asked_at=waiting.asked_at,
             signed_in_at=waiting.signed_in_at,
             consented_at=waiting.consented_at,
@@ -105,8 +106,8 @@ def validate(waiting: PendingRequest, connection: Connection) -> Validated | Res
             turned_away=waiting.turned_away,
         )
     else:
-        waiting = PendingRequest(waiting.parameters, asked.asked_at)
-        _note_dropped(waiting.parameters.get("scope"), asked)
+        waiting = PendingRequest(waiting.parameters, protocol_request.asked.asked_at)
+        _note_dropped(waiting.parameters.get("scope"), protocol_request.asked)
     return Validated(grant, grant.client, waiting, owner, connection)
 
 

@@ -180,7 +180,7 @@ def _totp_page(form: TotpForm, current: CurrentSession, secret: str, error: str 
     return page.render(
         "totp_setup.html",
         form=form,
-        qr_code=totp.qr_code(totp.address(secret, current.user)),
+        qr_code=totp.qr_code(totp.provisioning_uri(secret, current.user)),
         secret=" ".join(secret[at : at + 4] for at in range(0, len(secret), 4)),
         setup=signed_values.sign(secret, _purpose(current)),
         error=error,

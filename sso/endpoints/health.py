@@ -2,6 +2,7 @@
 
 from flask import Response, jsonify
 
+from sso import context
 from sso.database import readiness
 
 
@@ -12,7 +13,7 @@ def healthz() -> Response:
 
 def readyz() -> Response:
     """Database reachable, schema not too old, a signing key active; 503 with the reason if not."""
-    problem = readiness.problem()
+    problem = readiness.problem(context.key_ring())
     if problem is None:
         return jsonify(status="ready")
     response = jsonify(status="unavailable", reason=problem)

@@ -7,13 +7,13 @@ from typing import Any
 from sso.flow import scopes
 
 
-class ClaimsFault(ValueError):
-    """The parameter is no claims request; `str()` is the description for the integrator."""
+class InvalidClaims(ValueError):
+    """The parameter is not a claims request; `str()` is the description for the integrator."""
 
 
 @dataclass(frozen=True)
 class ClaimsRequest:
-    """What was asked for: names for userinfo and the identity token, and the special values."""
+    """The requested claims: names for userinfo and the identity token, and the special values."""
 
     userinfo: tuple[str, ...] = ()
     id_token: tuple[str, ...] = ()
@@ -28,7 +28,7 @@ class ClaimsRequest:
         return {place: names for place, names in both.items() if names}
 
     def without(self, withheld: frozenset[str]) -> "ClaimsRequest":
-        """The same, but for the claims of scopes that the user withholds."""
+        """The same without the claims of scopes that the user withholds."""
         gone = set(scopes.claims_of(withheld))
         return replace(
             self,
@@ -37,7 +37,7 @@ class ClaimsRequest:
         )
 
     def scopes_needed(self) -> tuple[str, ...]:
-        """The scopes whose words on the consent page cover these claims."""
+        """The scopes whose text on the consent page covers these claims."""
         asked = set(self.userinfo) | set(self.id_token)
         return tuple(
             scope.name
@@ -49,16 +49,16 @@ class ClaimsRequest:
 def parse(text: str | None, registered_scope: str) -> ClaimsRequest:
     """Read the parameter; claims beyond the client's registered scope are dropped.
 
-    Unknown members are ignored, as §5.5 demands. Raises `ClaimsFault`.
+    Unknown members are ignored, as §5.5 demands. Raises `InvalidClaims`.
     """
     if not text:
         return ClaimsRequest()
     try:
         asked = json.loads(text)
     except (ValueError, RecursionError):
-        raise ClaimsFault("The parameter 'claims' is not JSON.") from None
+        raise InvalidClaims("The parameter 'claims' is not JSON.") from None
     if not isinstance(asked, dict):
-        raise ClaimsFault("The parameter 'claims' is not a JSON object.")
+        raise InvalidClaims("The parameter 'claims' is not a JSON object.")
     places = {place: _place(asked, place) for place in ("userinfo", "id_token")}
     allowed = set(scopes.claims_of(scopes.split(registered_scope))) - {"sub"}
     acr = places["id_token"].get("acr")
@@ -81,10 +81,10 @@ def _place(asked: dict[str, Any], place: str) -> dict[str, Any]:
     if members is None:
         return {}
     if not isinstance(members, dict):
-        raise ClaimsFault(f"The member '{place}' of 'claims' is not a JSON object.")
+        raise InvalidClaims(f"The member '{place}' of 'claims' is not a JSON object.")
     for member in members.values():
         if member is not None and not isinstance(member, dict):
-            raise ClaimsFault("A claim in 'claims' is neither null nor a JSON object.")
+            raise InvalidClaims("A claim in 'claims' is neither null nor a JSON object.")
     return members
 
 

@@ -1,7 +1,7 @@
 """What happens to a valid authorization request: the one decision of the authorization endpoint.
 
-The checks are an ordered table. Each names the step that would satisfy it and the error that it
-is under `prompt=none`, where no page may be shown (OIDC Core §3.1.2.1, §3.1.2.6).
+The checks are an ordered table. Each names the step that would satisfy it and its error under
+`prompt=none`, where no page may be shown (OIDC Core §3.1.2.1, §3.1.2.6).
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from sso.flow import scopes
-from sso.flow.matter import Consent, Matter, Policy, Session
+from sso.flow.facts import Consent, Facts, Policy, Session
 from sso.flow.request import ONE_FACTOR, TWO_FACTORS, AuthorizationRequest
 
 __all__ = [
@@ -20,7 +20,7 @@ __all__ = [
 
 
 class Why(StrEnum):
-    """Why somebody has to sign in."""
+    """Why a sign-in is needed."""
 
     NOBODY = "nobody is signed in"
     AGAIN = "the sign-in has to be repeated"
@@ -37,7 +37,7 @@ class SignIn:
 
 @dataclass(frozen=True)
 class SecondFactor:
-    """Ask for the second factor, beside the sign-in; `enrol`: there is none, so set one up."""
+    """Ask for the second factor; `enrol`: the user has none and must set one up."""
 
     enrol: bool = False
 
@@ -65,7 +65,7 @@ class Refuse:
 
 @dataclass(frozen=True)
 class Answer:
-    """Answer the client with a code, for all that was asked but what the user withholds.
+    """Answer the client with a code, for everything requested except what the user withholds.
 
     `uses`: the latest sign-in, choice or consent that satisfies this request and no other one.
     """
@@ -82,55 +82,55 @@ def _must(do: str) -> str:
     return f"The user has to {do}, and prompt=none forbids it."
 
 
-def _another_user(matter: Matter) -> Step | None:
-    user_id, request = matter.session.user_id, matter.request
+def _another_user(facts: Facts) -> Step | None:
+    user_id, request = facts.session.user_id, facts.request
     hinted, claimed = request.hinted_subject, request.claims.subjects
     wrong = hinted not in (None, user_id) or (claimed and user_id not in claimed)
     return SignIn(Why.SOMEBODY_ELSE) if wrong else None
 
 
-def _login_again(matter: Matter) -> Step | None:
-    asked = "login" in matter.request.prompt
-    return SignIn(Why.AGAIN) if asked and not matter.signed_in_for_this else None
+def _login_again(facts: Facts) -> Step | None:
+    asked = "login" in facts.request.prompt
+    return SignIn(Why.AGAIN) if asked and not facts.signed_in_for_this else None
 
 
-def _too_old(matter: Matter) -> Step | None:
-    exceeded = matter.max_age_is_exceeded and not matter.signed_in_for_this
+def _too_old(facts: Facts) -> Step | None:
+    exceeded = facts.max_age_is_exceeded and not facts.signed_in_for_this
     return SignIn(Why.AGAIN) if exceeded else None
 
 
-def _select_account(matter: Matter) -> Step | None:
-    asked = "select_account" in matter.request.prompt
-    chosen = matter.selected_for_this or matter.signed_in_for_this
+def _select_account(facts: Facts) -> Step | None:
+    asked = "select_account" in facts.request.prompt
+    chosen = facts.selected_for_this or facts.signed_in_for_this
     return SignIn(Why.SELECT) if asked and not chosen else None
 
 
-def _not_a_member(matter: Matter) -> Step | None:
-    groups = matter.policy.groups
-    return Forbid() if groups and not groups & matter.session.groups else None
+def _not_a_member(facts: Facts) -> Step | None:
+    groups = facts.policy.groups
+    return Forbid() if groups and not groups & facts.session.groups else None
 
 
-def _second_factor(matter: Matter) -> Step | None:
-    request, session = matter.request, matter.session
+def _second_factor(facts: Facts) -> Step | None:
+    request, session = facts.request, facts.session
     if session.acr == TWO_FACTORS:
         return None
-    if matter.policy.require_mfa or request.needs_two_factors:
+    if facts.policy.require_mfa or request.needs_two_factors:
         return SecondFactor(enrol=not session.has_factor)
     # OIDC Core §5.5.1.1: a voluntary acr is tried for, and never an error.
     tried = request.prefers_two_factors and session.has_factor and "none" not in request.prompt
     return SecondFactor() if tried else None
 
 
-def _consent(matter: Matter) -> Step | None:
-    needed = matter.request.scopes_to_consent
-    asked = "consent" in matter.request.prompt
-    if asked and not matter.consented_for_this:
+def _consent(facts: Facts) -> Step | None:
+    needed = facts.request.scopes_to_consent
+    asked = "consent" in facts.request.prompt
+    if asked and not facts.consented_for_this:
         return AskConsent(needed)
     # Also after prompt=consent: the answer may have been to a page that showed less, such as one
     # of another request in another tab.
-    known = matter.consent.scope if matter.consent else frozenset()
-    new = needed - known - matter.declined
-    spared = matter.policy.first_party and not asked
+    known = facts.consent.scope if facts.consent else frozenset()
+    new = needed - known - facts.declined
+    spared = facts.policy.first_party and not asked
     return AskConsent(new, needed & known) if new and not spared else None
 
 
@@ -139,7 +139,7 @@ _ANOTHER_USER = (
     "Another user is signed in than the request names, and prompt=none forbids a sign-in."
 )
 _TOO_OLD = "The sign-in is older than max_age allows, and prompt=none forbids a new one."
-_CHECKS: tuple[tuple[Callable[[Matter], Step | None], str, str], ...] = (
+_CHECKS: tuple[tuple[Callable[[Facts], Step | None], str, str], ...] = (
     (_another_user, "login_required", _ANOTHER_USER),
     (_login_again, "login_required", _must("sign in again")),
     (_too_old, "login_required", _TOO_OLD),
@@ -165,9 +165,9 @@ def decide(
         if request.turned_away and policy.groups:
             return Refuse("access_denied", NOT_A_MEMBER)
         return Refuse("login_required", _must("sign in")) if silent else SignIn(Why.NOBODY)
-    matter = Matter(request, session, consent, policy, now)
+    facts = Facts(request, session, consent, policy, now)
     for check, error, description in _CHECKS:
-        step = check(matter)
+        step = check(facts)
         if step and (silent or (request.turned_away and isinstance(step, Forbid))):
             if isinstance(step, SecondFactor) and step.enrol:
                 description = _must("set up a second factor")
@@ -177,21 +177,21 @@ def decide(
     if not reached_acr(request, session.acr):
         # OIDC Core §5.5.1.1: an essential acr that can't be reached is a failed authentication.
         return Refuse("access_denied", "The required acr was not reached.")
-    withheld = matter.declined & request.scopes_to_consent
+    withheld = facts.declined & request.scopes_to_consent
     if not frozenset(scopes.split(request.scope)) - withheld:
         return Refuse("access_denied", "The user withholds every scope that was asked for.")
-    return Answer(withheld, matter.uses)
+    return Answer(withheld, facts.uses)
 
 
 def asks_about_factors(request: AuthorizationRequest, policy: Policy) -> bool:
-    """Whether `Session.has_factor` can matter."""
+    """Whether `Session.has_factor` can facts."""
     return policy.require_mfa or request.needs_two_factors or request.prefers_two_factors
 
 
 def reached_acr(request: AuthorizationRequest, acr: str) -> str | None:
     """The `acr` to state for a session's, or `None` when an essential one was not reached.
 
-    Who has shown two factors has shown one.
+    A session with two factors also satisfies one.
     """
     wanted = request.claims.acr_values if request.claims.acr_essential else ()
     if not wanted or acr in wanted:

@@ -2,7 +2,7 @@
 
 A grant records what a user approved at one moment. Whenever it is used, it is compared with the
 client's registration, the user's groups and the user's consent as they are now, so that narrowing
-any of them reaches the grants that already exist.
+any of them affects the grants that already exist.
 """
 
 from collections.abc import Collection, Iterable, Mapping

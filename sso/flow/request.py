@@ -29,8 +29,8 @@ _UNSUPPORTED = {
 }
 
 
-class RequestFault(ValueError):
-    """The request can't be accepted: a standard error code and what to mend."""
+class InvalidRequest(ValueError):
+    """The request cannot be accepted: a standard error code and a description with the remedy."""
 
     def __init__(self, error: str, description: str) -> None:
         super().__init__(description)
@@ -40,12 +40,12 @@ class RequestFault(ValueError):
 
 @dataclass(frozen=True)
 class AuthorizationRequest:
-    """What a client asks for. `asked_at` is when it first came in (UTC).
+    """What a client asks for. `asked_at` is when it first arrived (UTC).
 
-    `resumed`: it comes back from a step of ours. `signed_in_at`, `consented_at`: when the form of
-    that step was sent for this very request. `selected`: the user id that was chosen on the
-    select-account page, at `selected_at`. `denied`: the user refused. `turned_away`: a page has
-    told the user that he or she may not use the client, and the user goes back to it.
+    `resumed`: it returns from one of our pages. `signed_in_at`, `consented_at`: when the form of
+    that page was submitted for this request. `selected`: the user id that was chosen on the
+    select-account page, at `selected_at`. `denied`: the user refused. `turned_away`: a page told
+    the user that they may not use the client, and they return to it.
     """
 
     client_id: str
@@ -72,7 +72,7 @@ class AuthorizationRequest:
 
     @property
     def scopes_to_consent(self) -> frozenset[str]:
-        """The scopes that the user has to agree to, those of single claims included."""
+        """The scopes that need consent, including those of single claims."""
         return frozenset(scopes.split(self.scope)) | frozenset(self.claims.scopes_needed())
 
     @property
@@ -87,40 +87,16 @@ class AuthorizationRequest:
 
     @property
     def prefers_two_factors(self) -> bool:
-        """Whether acr 2 is what it would like best of all that we know."""
+        """Whether acr 2 comes first among the requested values that we know."""
         known = [v for v in (*self.claims.acr_values, *self.acr_values) if v in ACR_VALUES]
         return known[:1] == [TWO_FACTORS]
 
     def without(self, withheld: frozenset[str]) -> "AuthorizationRequest":
-        """The same request, but for scopes that the user withholds, and their single claims."""
+        """The same request without the scopes that the user withholds, and their single claims."""
         if not withheld:
             return self
         kept = " ".join(name for name in scopes.split(self.scope) if name not in withheld)
         return replace(self, scope=kept, claims=self.claims.without(withheld))
-
-    def again(
-        self,
-        *,
-        asked_at: datetime,
-        signed_in_at: datetime | None,
-        consented_at: datetime | None,
-        selected: str | None,
-        selected_at: datetime | None,
-        denied: bool,
-        turned_away: bool = False,
-    ) -> "AuthorizationRequest":
-        """The same request, coming back from a step of ours."""
-        return replace(
-            self,
-            asked_at=asked_at,
-            resumed=True,
-            signed_in_at=signed_in_at,
-            consented_at=consented_at,
-            selected=selected,
-            selected_at=selected_at,
-            denied=denied,
-            turned_away=turned_away,
-        )
 
 
 def parse(
@@ -131,22 +107,22 @@ def parse(
     hinted_subject: str | None,
     now: datetime,
 ) -> AuthorizationRequest:
-    """Validate all but client, address and response type, which are proven before.
+    """Validate everything but client, redirect URI and response type, which are checked before.
 
-    Raises `RequestFault` for the first fault.
+    Raises `InvalidRequest` for the first error.
     """
     for name, error in _UNSUPPORTED.items():
         if name in values:
-            raise RequestFault(error, f"The parameter '{name}' is not supported; leave it out.")
+            raise InvalidRequest(error, f"The parameter '{name}' is not supported; leave it out.")
     if "state" not in values:
-        raise RequestFault(
+        raise InvalidRequest(
             "invalid_request",
             "The parameter 'state' is missing; send a random value and compare it on return.",
         )
     try:
         claims = claims_parameter.parse(values.get("claims"), registered_scope)
-    except claims_parameter.ClaimsFault as fault:
-        raise RequestFault("invalid_request", str(fault)) from None
+    except claims_parameter.InvalidClaims as error:
+        raise InvalidRequest("invalid_request", str(error)) from None
     return AuthorizationRequest(
         client_id=values["client_id"],
         redirect_uri=values["redirect_uri"],
@@ -168,7 +144,7 @@ def parse(
 def _scope(asked: str | None, registered: str) -> str:
     scope = scopes.grantable(asked, registered)
     if not scope:
-        raise RequestFault(
+        raise InvalidRequest(
             "invalid_scope",
             "None of the scopes asked for is known and registered for this client.",
         )
@@ -178,9 +154,11 @@ def _scope(asked: str | None, registered: str) -> str:
 def _response_mode(values: Mapping[str, str]) -> str:
     mode = values.get("response_mode", "query")
     if mode not in RESPONSE_MODES:
-        raise RequestFault("invalid_request", "The 'response_mode' is neither query nor form_post.")
+        raise InvalidRequest(
+            "invalid_request", "The 'response_mode' is neither query nor form_post."
+        )
     if mode == "form_post" and not can_be_posted(values["redirect_uri"], values["state"]):
-        raise RequestFault(
+        raise InvalidRequest(
             "invalid_request",
             "form_post needs an http or https redirect_uri, and a 'state' of one line of UTF-8.",
         )
@@ -190,7 +168,7 @@ def _response_mode(values: Mapping[str, str]) -> str:
 def can_be_posted(redirect_uri: str, state: str) -> bool:
     """Whether a form can carry the answer there unchanged.
 
-    Posting to another scheme could run a script in this server's origin; a form has no bytes
+    Posting to another scheme could run a script in this server's origin. A form cannot hold bytes
     beyond UTF-8, and browsers rewrite its line ends.
     """
     unfit = any("\ud800" <= c <= "\udfff" or c in "\0\r\n" for c in state)
@@ -203,11 +181,11 @@ def _code_challenge(values: Mapping[str, str], required: bool) -> str | None:
     if challenge is None and method is None and not required:
         return None
     if challenge is None:
-        raise RequestFault("invalid_request", "The parameter 'code_challenge' is missing.")
+        raise InvalidRequest("invalid_request", "The parameter 'code_challenge' is missing.")
     if method != "S256":
-        raise RequestFault("invalid_request", "The 'code_challenge_method' has to be S256.")
+        raise InvalidRequest("invalid_request", "The 'code_challenge_method' has to be S256.")
     if not _CHALLENGE.match(challenge):
-        raise RequestFault(
+        raise InvalidRequest(
             "invalid_request", "The 'code_challenge' is not 43 characters of base64url."
         )
     return challenge
@@ -216,12 +194,14 @@ def _code_challenge(values: Mapping[str, str], required: bool) -> str | None:
 def _prompt(text: str | None) -> frozenset[str]:
     prompts = frozenset(scopes.split(text))
     if prompts - PROMPTS:
-        raise RequestFault(
+        raise InvalidRequest(
             "invalid_request",
-            "The 'prompt' has a value beside none, login, consent, select_account.",
+            "The 'prompt' has a value other than none, login, consent, select_account.",
         )
     if "none" in prompts and len(prompts) > 1:
-        raise RequestFault("invalid_request", "The 'prompt' has none together with another value.")
+        raise InvalidRequest(
+            "invalid_request", "The 'prompt' has none together with another value."
+        )
     return prompts
 
 
@@ -229,5 +209,5 @@ def _max_age(text: str | None) -> int | None:
     if text is None:
         return None
     if not _MAX_AGE.match(text):
-        raise RequestFault("invalid_request", "The 'max_age' is no number of seconds.")
+        raise InvalidRequest("invalid_request", "The 'max_age' is not a number of seconds.")
     return int(text)

@@ -1,7 +1,6 @@
-"""The one registry: scope -> claims -> words on the consent page -> metadata.
+"""The registry of scopes: the claims of each (OIDC Core §5.4) and its text on the consent page.
 
-OIDC Core §5.4 says which claims a scope asks for; `groups`, `id` and
-`emailVerified` stand beside them.
+`groups`, `id` and `emailVerified` are ours.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -13,7 +12,7 @@ from sso.i18n import N_
 
 
 class Profile(Protocol):
-    """What of a user the claims are made from."""
+    """The part of a user that the claims are made from."""
 
     @property
     def id(self) -> UUID: ...
@@ -33,7 +32,7 @@ class Profile(Protocol):
 
 @dataclass(frozen=True)
 class Scope:
-    """One scope: the claims that it gives and its words on the consent page."""
+    """One scope: its claims and its text on the consent page."""
 
     name: str
     claims: tuple[str, ...]
@@ -65,7 +64,7 @@ DEFAULT_SCOPE = "openid profile email"
 # Userinfo asks for one of these.
 USERINFO_SCOPES = ("openid", "profile", "email")
 
-# Set by the operator with --claim, as they are; the others are made from columns.
+# Set by the operator with --claim; the other claims are computed from columns.
 OPERATOR_CLAIMS = frozenset(
     claim
     for scope in ("profile", "address", "phone")
@@ -83,10 +82,30 @@ _COLUMNS: Mapping[str, Callable[[Profile], Any]] = {
     "updated_at": lambda user: int(user.updated_at.timestamp()),
 }
 
-# Without it there is no sign-in to speak of; every other scope may be unticked.
+# Every other scope can be declined on the consent page.
 NEEDED = frozenset({"openid"})
 
 ALL_CLAIMS = tuple(dict.fromkeys(claim for scope in SCOPES.values() for claim in scope.claims))
+
+
+# The names of standard claims, for the pages (OIDC Core §5.1).
+CLAIM_NAMES = {
+    "given_name": N_("Given name"),
+    "family_name": N_("Family name"),
+    "middle_name": N_("Middle name"),
+    "nickname": N_("Nickname"),
+    "preferred_username": N_("User name"),
+    "profile": N_("Profile page"),
+    "picture": N_("Picture"),
+    "website": N_("Website"),
+    "gender": N_("Gender"),
+    "birthdate": N_("Birthdate"),
+    "zoneinfo": N_("Time zone"),
+    "locale": N_("Language"),
+    "address": N_("Address"),
+    "phone_number": N_("Telephone number"),
+    "phone_number_verified": N_("Telephone number verified"),
+}
 
 
 def split(scope: str | None) -> tuple[str, ...]:
@@ -95,14 +114,14 @@ def split(scope: str | None) -> tuple[str, ...]:
 
 
 def grantable(requested: str | None, registered: str) -> str:
-    """What can be granted: the known and registered ones of the requested; all when none is."""
+    """The requested scopes that are known and registered; by default all registered ones."""
     allowed = split(registered)
     wanted = split(requested) if requested else allowed
     return " ".join(name for name in wanted if name in allowed and name in SCOPES)
 
 
 def dropped(requested: str | None, granted: str) -> str:
-    """The scopes asked for that cannot be granted."""
+    """The requested scopes that cannot be granted."""
     if not requested or requested == granted:
         return ""
     kept = split(granted)
@@ -110,7 +129,7 @@ def dropped(requested: str | None, granted: str) -> str:
 
 
 def claims_of(scopes: Iterable[str]) -> tuple[str, ...]:
-    """The names of the claims that these scopes give."""
+    """The names of the claims of these scopes."""
     return tuple(claim for name in scopes if name in SCOPES for claim in SCOPES[name].claims)
 
 
@@ -126,5 +145,5 @@ def values(user: Profile, claims: Iterable[str]) -> dict[str, Any]:
 
 
 def profile(user: Profile, scope: str, requested: Iterable[str] = ()) -> dict[str, Any]:
-    """The user's profile as userinfo gives it: `sub` and `id` always."""
+    """The user's profile as userinfo returns it; always with `sub` and `id`."""
     return values(user, dict.fromkeys(("sub", "id", *claims_of(split(scope)), *requested)))

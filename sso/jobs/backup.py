@@ -16,10 +16,10 @@ from sqlalchemy.exc import DatabaseError
 from sso import database
 from sso.crypto import keys
 from sso.crypto.encryption import SecretKeys
-from sso.database import migrating, schema
+from sso.database import schema
 from sso.errors import OperatorError
 from sso.extensions import db
-from sso.store import database_copy
+from sso.store import database_copy, migrating
 
 
 class MoveRefused(OperatorError):
@@ -68,7 +68,7 @@ def restore(path: Path, secret_keys: SecretKeys) -> dict[str, int]:
                     "of it run: SSO_DATABASE_URL=sqlite:///COPY flask db upgrade"
                 )
             if not all(
-                keys.can_open(secret_keys, row) for row in database_copy.sealed_keys(connection)
+                keys.can_decrypt(secret_keys, row) for row in database_copy.sealed_keys(connection)
             ):
                 raise MoveRefused(
                     "SSO_SECRET_KEY does not open the backup's signing keys; give the secret key "

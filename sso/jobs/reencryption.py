@@ -33,7 +33,7 @@ def reencrypt_signing_keys() -> Count:
     changed, unreadable = 0, []
     for row in signing_keys.every():
         try:
-            text = keys.reseal(context.settings().secret_keys, row)
+            text = keys.reencrypt(context.settings().secret_keys, row)
         except encryption.InvalidToken:
             if row.state != KeyState.RETIRED:  # of a retired one only the public half is needed
                 unreadable.append(row.kid)
@@ -50,7 +50,7 @@ def reencrypt_totp_secrets(progress: Callable[[int], None] = lambda _: None) -> 
         last = rows[-1].user_id
         for row in rows:
             try:
-                text = totp.reseal(row)
+                text = totp.reencrypt(row)
             except encryption.InvalidToken:
                 unreadable.append(str(row.user_id))
             else:
@@ -75,7 +75,7 @@ def waiting() -> list[str]:
     """What is not encrypted or sealed with the newest secret key, in words; changes nothing."""
     newest = context.settings().secret_key
     found = []
-    if not all(keys.can_open(newest, row) for row in signing_keys.every()):
+    if not all(keys.can_decrypt(newest, row) for row in signing_keys.every()):
         found.append("signing keys")
     last = None
     while rows := totp_secrets.batch(last, BATCH):

@@ -1,5 +1,1 @@
-"""Prometheus metrics, on a port of their own: see `server`; gauges are added in `gauges`.
-
-What is counted as it happens is in `sso.observability.counters`; what is read when somebody asks
-is here.
-"""
+"""Prometheus metrics: what is counted as it happens, what is read on demand, and their port."""

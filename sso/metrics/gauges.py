@@ -1,21 +1,27 @@
-"""Gauges that are read when somebody asks. One line adds one:
+"""Gauges, read whenever the metrics are scraped. A line in `_GAUGES` adds one.
 
-    gauges.add("sso_invitations_open", "Invitations not yet taken up.", invitations.count_open)
-    gauges.add_outbox("mail", mails.backlog)
-
-`read` runs in an application context and gives a number, or numbers by label values; that of an
-outbox gives how many messages wait, and for how many seconds the oldest of them has.
+`read` runs in an application context and returns a number, or numbers by label values.
 """
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from platform import python_version
+from typing import Any
 
 from flask import Flask
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
+from sqlalchemy import text
+from sqlalchemy.exc import SQLAlchemyError
 
+from sso import clock
+from sso.database import schema
 from sso.extensions import db
+from sso.models import KeyState
+from sso.store import heartbeats, logout_deliveries, mails, signing_keys
+from sso.store.outbox import Outbox
 
 logger = logging.getLogger("sso.metrics")
 Reading = float | Mapping[tuple[str, ...], float]
@@ -31,38 +37,8 @@ class Gauge:
     labels: tuple[str, ...] = ()
 
 
-_gauges: dict[str, Gauge] = {}
-
-
-def add(name: str, meaning: str, read: Callable[[], Reading], labels: tuple[str, ...] = ()) -> None:
-    """Publish a gauge. Raises `ValueError` when the name is taken by another one."""
-    if _gauges.get(name, Gauge(name, meaning, read, labels)).read is not read:
-        raise ValueError(f"there is already a gauge {name}")
-    _gauges[name] = Gauge(name, meaning, read, labels)
-
-
-def add_outbox(outbox: str, read: Callable[[], tuple[float, float]]) -> None:
-    """Publish depth and age of an outbox. Raises `ValueError` when the name is taken."""
-    if _outboxes.get(outbox, read) is not read:
-        raise ValueError(f"there is already an outbox {outbox}")
-    _outboxes[outbox] = read
-
-
-def _outbox_depths() -> Reading:
-    return {(name,): read()[0] for name, read in _outboxes.items()}
-
-
-def _outbox_ages() -> Reading:
-    return {(name,): read()[1] for name, read in _outboxes.items()}
-
-
-_outboxes: dict[str, Callable[[], tuple[float, float]]] = {}
-add("sso_outbox_depth", "Messages that wait.", _outbox_depths, ("outbox",))
-add("sso_outbox_oldest_seconds", "How long the oldest has waited.", _outbox_ages, ("outbox",))
-
-
 class GaugeCollector(Collector):
-    """Reads every gauge again; one that can't be read is left out and counted as failed."""
+    """Reads every gauge again; one that cannot be read is left out and counted as failed."""
 
     def __init__(self, app: Flask) -> None:
         self._app = app
@@ -70,7 +46,7 @@ class GaugeCollector(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily]:
         failed = 0
         with self._app.app_context():
-            for gauge in list(_gauges.values()):
+            for gauge in _GAUGES:
                 try:
                     yield _family(gauge)
                 except Exception as error:
@@ -88,3 +64,71 @@ def _family(gauge: Gauge) -> GaugeMetricFamily:
     for labels, value in values.items():
         family.add_metric(labels, value)
     return family
+
+
+def _build() -> Reading:
+    try:
+        return {(version("sso"), python_version()): 1}
+    except PackageNotFoundError:
+        return {("unknown", python_version()): 1}
+
+
+def _database_up() -> Reading:
+    try:
+        db.session.execute(text("SELECT 1"))
+    except SQLAlchemyError:
+        return 0
+    return 1
+
+
+def _schema() -> Reading:
+    found = schema.revision(db.session.connection())
+    return {(str(found),): 1}
+
+
+def _current() -> Reading:
+    return int(schema.is_current(db.session.connection()))
+
+
+def _key_ages() -> Reading:
+    return {
+        (key.alg, key.state): (clock.now() - (key.activated_at or key.created_at)).total_seconds()
+        for key in signing_keys.every()
+        if key.state != KeyState.RETIRED
+    }
+
+
+def _worker() -> Reading:
+    last = heartbeats.last(heartbeats.WORKER)
+    # Without a worker there is no sample: Prometheus' absent() finds that.
+    return {(): (clock.now() - last).total_seconds()} if last else {}
+
+
+_OUTBOXES: dict[str, Outbox[Any]] = {"logout": logout_deliveries.outbox, "mail": mails.outbox}
+
+
+def _outbox_depths() -> Reading:
+    return {(name,): outbox.waiting()[0] for name, outbox in _OUTBOXES.items()}
+
+
+def _outbox_ages() -> Reading:
+    oldest = {name: outbox.waiting()[1] for name, outbox in _OUTBOXES.items()}
+    now = clock.now()
+    return {(name,): (now - at).total_seconds() if at else 0.0 for name, at in oldest.items()}
+
+
+_GAUGES = (
+    Gauge("sso_build_info", "What runs here.", _build, ("version", "python")),
+    Gauge("sso_database_up", "Whether the database answers.", _database_up),
+    Gauge("sso_schema_info", "The schema's revision.", _schema, ("revision",)),
+    Gauge("sso_schema_current", "Whether the schema is this program's.", _current),
+    Gauge(
+        "sso_signing_key_age_seconds", "Age of the signing keys since they took this state.",
+        _key_ages, ("alg", "state"),
+    ),
+    Gauge("sso_worker_seen_seconds", "Time since a worker last showed that it runs.", _worker),
+    Gauge("sso_outbox_depth", "Messages that wait.", _outbox_depths, ("outbox",)),
+    Gauge(
+        "sso_outbox_oldest_seconds", "How long the oldest has waited.", _outbox_ages, ("outbox",)
+    ),
+)  # fmt: skip

@@ -27,7 +27,7 @@ _CHALLENGE = "passkey challenge to "
 
 
 class Asked(NamedTuple):
-    """What a page hands to the browser: the options as JSON, and the sealed challenge."""
+    """What a page gives to the browser: the options as JSON, and the signed challenge."""
 
     options: str
     challenge: str
@@ -90,7 +90,7 @@ def ask_as_second(user: User, known: list[Passkey]) -> Asked:
 
 
 def enrol(user: User, name: str, answer: str, challenge: str) -> Passkey | None:
-    """Store a new passkey; `None` if the answer is not right. Does not commit.
+    """Store a new passkey; `None` if the answer is invalid. Does not commit.
 
     Raises `IntegrityError` when the credential is registered already.
     """
@@ -105,8 +105,8 @@ def enrol(user: User, name: str, answer: str, challenge: str) -> Passkey | None:
             expected_rp_id=rp_id(),
             expected_origin=_origin(),
         )
-    except Exception as fault:  # the library lets the errors of its parsers through
-        logger.info("passkey refused: %s", type(fault).__name__)
+    except Exception as error:  # the library does not catch the errors of its parsers
+        logger.info("passkey refused: %s", type(error).__name__)
         return None
     passkey = Passkey(
         user_id=user.id,
@@ -150,8 +150,8 @@ def _accept(
         return None
     try:
         credential = webauthn.helpers.parse_authentication_credential_json(answer)
-    except Exception as fault:  # the library lets the errors of its parsers through
-        logger.info("passkey refused: %s", type(fault).__name__)
+    except Exception as error:  # the library does not catch the errors of its parsers
+        logger.info("passkey refused: %s", type(error).__name__)
         return None
     found = passkeys.find_with_user(bytes_to_base64url(credential.raw_id))
     if found is None:
@@ -174,8 +174,8 @@ def _accept(
             credential_current_sign_count=passkey.sign_count,
             require_user_verification=owner is None,
         )
-    except Exception as fault:  # as above
-        logger.info("passkey refused: %s", type(fault).__name__)
+    except Exception as error:  # as above
+        logger.info("passkey refused: %s", type(error).__name__)
         return None
     if owner is None and users.lock(user.id) is None:  # before the passkey: see `policy`
         return None

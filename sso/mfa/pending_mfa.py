@@ -1,7 +1,7 @@
-"""Between a right password and the second factor: not signed in yet.
+"""A sign-in that still needs its second factor.
 
-The value lies in the browser's cookie. It opens one page, the one that asks for the second
-factor, and is worth nothing after ten minutes, a new password, or the end of the sign-in.
+The signed value is in the browser's cookie. It gives access to one page, the one that asks for the
+second factor. It ends after ten minutes, with a new password, or with the end of the sign-in.
 """
 
 from typing import NamedTuple
@@ -21,7 +21,7 @@ _NOTICE = "half_way_notice"
 
 
 class PendingMfa(NamedTuple):
-    """Who has shown the password, and whether to keep them signed in."""
+    """Who has entered the right password, and whether to keep them signed in."""
 
     user: User
     remember: bool
@@ -34,7 +34,7 @@ def begin(user: User, remember: bool) -> None:
 
 
 def current() -> PendingMfa | None:
-    """Who is half way in on this browser, if they may still sign in."""
+    """Whose second factor is pending in this browser, if they may still sign in."""
     text = flask.session.get(_KEY)
     found = signed_values.verify(text, _PURPOSE, LIFETIME) if isinstance(text, str) else None
     if found is None:

@@ -1,7 +1,7 @@
-"""What has to be shown before an account is changed, and the lock under which it is looked at.
+"""What a user must prove before an account is changed, and the lock under which it is checked.
 
 A session begins, factors change and passwords change only while the user's row is locked, and
-whether the account has factors is read after that: so no session that showed one factor begins
+whether the account has factors is read after that: so no session with one factor begins
 after the first factor was added. Locks are taken in this order: user, then factor, then session.
 """
 

@@ -1,6 +1,6 @@
 """Short-lived values that a browser carries for us: signed, timed, and bound to that browser.
 
-Nothing is stored for a visitor who may never sign in.
+Nothing is stored for somebody who may never sign in.
 """
 
 import secrets
@@ -24,15 +24,15 @@ def sign(value: Any, purpose: str) -> str:
 
 
 def verify(text: str, purpose: str, lifetime: int) -> tuple[Any, datetime] | None:
-    """The value and when it was sealed; `None` if it is not ours, not this browser's, or older
-    than `lifetime` seconds."""
+    """The value and when it was signed; `None` if the signature is invalid, of another browser,
+    or older than `lifetime` seconds."""
     try:
         micros, value = _serializer(purpose).loads(text)
     except (BadData, ValueError, TypeError):
         return None
-    sealed_at = _EPOCH + timedelta(microseconds=micros)
-    age = clock.now() - sealed_at
-    return (value, sealed_at) if age <= timedelta(seconds=lifetime) else None
+    signed_at = _EPOCH + timedelta(microseconds=micros)
+    age = clock.now() - signed_at
+    return (value, signed_at) if age <= timedelta(seconds=lifetime) else None
 
 
 def _serializer(purpose: str) -> URLSafeSerializer:

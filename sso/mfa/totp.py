@@ -23,8 +23,8 @@ def new_secret() -> str:
     return pyotp.random_base32(32)
 
 
-def address(secret: str, user: User) -> str:
-    """What the QR code holds: an otpauth address."""
+def provisioning_uri(secret: str, user: User) -> str:
+    """The `otpauth` URI that the QR code holds."""
     return pyotp.TOTP(secret).provisioning_uri(name=user.email, issuer_name=passkeys.rp_id())
 
 
@@ -41,11 +41,17 @@ def enrol(user_id: UUID, secret: str, code: str) -> bool:
     step = matching_step(secret, code)
     if step is None:
         return False
-    sealed = encryption.encrypt(context.settings().secret_keys, _purpose(user_id), secret.encode())
+    encrypted = encryption.encrypt(
+        context.settings().secret_keys, _purpose(user_id), secret.encode()
+    )
     now = clock.now()
     totp_secrets.add(
         TotpSecret(
-            user_id=user_id, sealed_secret=sealed, last_step=step, created_at=now, last_used_at=now
+            user_id=user_id,
+            sealed_secret=encrypted,
+            last_step=step,
+            created_at=now,
+            last_used_at=now,
         )
     )
     return True
@@ -71,10 +77,10 @@ def accept(user_id: UUID, code: str) -> bool:
     return step is not None and totp_secrets.use(user_id, step, clock.now())
 
 
-def reseal(row: TotpSecret) -> str | None:
-    """The row's secret, sealed with the secret key of now; `None` if it is that already.
+def reencrypt(row: TotpSecret) -> str | None:
+    """The row's secret, encrypted with the current secret key; `None` if it is already.
 
-    Raises `encryption.InvalidToken` when no secret key opens it.
+    Raises `encryption.InvalidToken` when no secret key decrypts it.
     """
     return encryption.reencrypt(
         context.settings().secret_keys, _purpose(row.user_id), row.sealed_secret
@@ -82,7 +88,7 @@ def reseal(row: TotpSecret) -> str | None:
 
 
 def is_current(row: TotpSecret) -> bool:
-    """Whether the row is sealed with the secret key of now."""
+    """Whether the row is encrypted with the current secret key."""
     try:
         encryption.decrypt(context.settings().secret_key, _purpose(row.user_id), row.sealed_secret)
     except encryption.InvalidToken:
@@ -103,5 +109,5 @@ def matching_step(secret: str, code: str) -> int | None:
 
 
 def _purpose(user_id: UUID) -> str:
-    # Bound to the user: a row moved to another user opens nothing.
+    # Bound to the user: a row copied to another user decrypts to nothing.
     return f"totp secret of {user_id}"

@@ -10,9 +10,9 @@ from sso.extensions import Base, UtcDateTime
 
 
 class AuditEvent(Base):
-    """One security event. It is written once; `number` and `seal` come when it is sealed.
+    """One security event. It is written once; `number` and `seal` are set when it joins the chain.
 
-    No foreign keys: what happened outlives who did it.
+    No foreign keys: events outlive users and clients.
     """
 
     __tablename__ = "audit_events"
@@ -20,7 +20,7 @@ class AuditEvent(Base):
         Index(None, "user_id", "at"),
         Index(None, "client_id", "at"),
         Index(None, "name", "at"),
-        # What the sealer looks for every second.
+        # Looked for every second, to append them to the chain.
         Index(
             "ix_audit_events_unsealed",
             "at",
@@ -43,10 +43,10 @@ class AuditEvent(Base):
 
 
 class AuditChain(Base):
-    """The one row that knows where the chain begins and ends.
+    """The one row that holds the two ends of the chain.
 
-    `anchor` is the last event that was purged, `head` the last that was sealed; both are under
-    `seal`, so that neither end can be cut off by somebody without the secret key.
+    `anchor` is the last event that was purged, `head` the last that was appended. `seal` covers
+    both, so that nobody without the secret key can cut off an end.
     """
 
     __tablename__ = "audit_chain"
@@ -57,8 +57,8 @@ class AuditChain(Base):
     head_number: Mapped[int] = mapped_column(BigInteger, default=0)
     head_seal: Mapped[str] = mapped_column(String(64), default="")
     seal: Mapped[str] = mapped_column(String(64))
-    # While the chain is sealed again with another secret key: the last event that is, and the seals
-    # that it had and has.
+    # While the chain is being sealed with another secret key: the last event done, with its old and
+    # new seal.
     resealed_number: Mapped[int | None] = mapped_column(BigInteger)
     resealed_old_seal: Mapped[str | None] = mapped_column(String(64))
     resealed_new_seal: Mapped[str | None] = mapped_column(String(64))

@@ -9,7 +9,7 @@ from sso.models.outbox import OutboxEntry
 
 
 class LogoutDelivery(OutboxEntry, Base):
-    """One logout token that one client is owed (Back-Channel Logout 1.0 §2.5).
+    """One logout token to be sent to a client (Back-Channel Logout 1.0 §2.5).
 
     It is written in the transaction that ended the session.
     """

@@ -1,4 +1,4 @@
-"""What a worker does beside requests: the outbox of mails, and its signs of life.
+"""The worker's tables: the outbox of mails, and its heartbeat.
 
 The outbox of logout tokens is in `logout_delivery`, as it refers to clients.
 """
@@ -15,7 +15,7 @@ from sso.extensions import Base, UtcDateTime
 
 
 class OutboxEntry:
-    """`next_attempt_at` is also the lease of the worker that is at it; NULL: nothing left to do."""
+    """`next_attempt_at` is also the lease of the worker that tries it; NULL: nothing left to do."""
 
     id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4, sort_order=-1)
     attempts: Mapped[int] = mapped_column(default=0)
@@ -28,10 +28,10 @@ class OutboxEntry:
 
 
 class Mail(OutboxEntry, Base):
-    """One mail that is owed to an address; its text and its link are made when it is sent.
+    """One mail in the outbox; its text and its link are created when it is sent.
 
     It is written in the transaction of its cause. A stranger's request is written whether the
-    address is known or not; the worker finds out.
+    email address is known or not; the worker decides.
     """
 
     __tablename__ = "mails"
@@ -44,7 +44,7 @@ class Mail(OutboxEntry, Base):
 
 
 class Heartbeat(Base):
-    """The last sign of life of all the processes of one name, such as `worker`."""
+    """When a process of this name, such as `worker`, last ran."""
 
     __tablename__ = "heartbeats"
 

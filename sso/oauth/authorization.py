@@ -104,7 +104,7 @@ class AuthorizationEndpoint:
             )
         except parameters.ParameterFault as error:
             raise OAuth2Error(str(error), error="invalid_request") from None
-        except flow_request.RequestFault as error:
+        except flow_request.InvalidRequest as error:
             if error.error == "invalid_scope":
                 self.request.details["dropped"] = values.get("scope")
             raise OAuth2Error(error.description, error=error.error) from None
@@ -158,17 +158,17 @@ class AuthorizationEndpoint:
 
 
 def hinted_subject(id_token_hint: str | None, client: RegisteredClient) -> str | None:
-    """The user that a hint names; an expired hint counts. Raises `RequestFault`."""
+    """The user that a hint names; an expired hint counts. Raises `InvalidRequest`."""
     if id_token_hint is None:
         return None
     claims = context.key_ring().verify(id_token_hint, typ="JWT")
     if claims is None or claims.get("iss") != context.settings().issuer:
-        raise flow_request.RequestFault(
+        raise flow_request.InvalidRequest(
             "invalid_request",
             "The 'id_token_hint' is no identity token of this server, or too old to be verified.",
         )
     if claims.get("aud") != client.client_id:
-        raise flow_request.RequestFault(
+        raise flow_request.InvalidRequest(
             "invalid_request", "The 'id_token_hint' was issued to another client."
         )
     return str(claims.get("sub"))

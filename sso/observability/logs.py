@@ -1,4 +1,4 @@
-"""Logging: a line each, for people or for programs; what must never reach the log does not."""
+"""Logging: one line per record, for people or for programs, without secrets."""
 
 import json
 import logging
@@ -13,10 +13,9 @@ from sso.config.settings import Settings
 from sso.observability.redaction import redact
 
 TEXT = "%(asctime)s %(levelname)s %(name)s %(message)s"
-# Written by us alone, from what is harmless (`audit` has cleaned it); or, as mail without a mail
-# server, meant to be read.
+# Written from cleaned values only; or, as mail without a mail server, meant to be read.
 _AS_IT_IS = frozenset({"sso.access", "sso.audit", "sso.mail"})
-# What would begin a line that nobody wrote.
+# They could begin a forged line.
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _COMMON = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -28,7 +27,7 @@ class TextFormatter(logging.Formatter):
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
         seconds = int(record.created)
-        if self._second[0] != seconds:  # taken apart once a second instead of at each line
+        if self._second[0] != seconds:  # formatted once a second instead of for each line
             self._second = seconds, super().formatTime(record)[:-4]
         return f"{self._second[1]},{int(record.msecs):03}"
 
@@ -77,7 +76,7 @@ def configure(app: Flask) -> None:
     logging.getLogger("sso").setLevel(logging.INFO)
     root = logging.getLogger()
     ours = [one for one in root.handlers if isinstance(one.formatter, _OURS)]
-    if not root.handlers:  # else somebody else has decided what happens to lines
+    if not root.handlers:  # else somebody else has configured logging
         ours = [logging.StreamHandler()]
         root.addHandler(ours[0])
     # Costly at every line, and in no line of ours or gunicorn's (which has %(process)d).

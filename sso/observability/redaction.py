@@ -1,9 +1,9 @@
-"""Removes what must not be logged from a text: a second line of defence behind careful callers.
+"""Removes secrets from texts that are logged: a second line of defence behind careful callers.
 
-Strangers choose what is searched here, up to a whole request line, so the work must grow with the
-length of the text alone. Every quantifier is possessive (nothing is tried twice), and what one
-match has looked at, the next one does not look at again. Quantifiers that match a secret have no
-upper bound, which would show the rest of a longer one; the text has (`LONGEST`).
+Strangers choose what is searched here, up to a whole request line, so the work must grow linearly
+with the text. Every quantifier is possessive (nothing is tried twice), and no match examines again
+what the previous one did. Quantifiers that match a secret have no upper bound, which would show the
+rest of a longer one; the text has (`LONGEST`).
 """
 
 import re

@@ -1,6 +1,6 @@
 """Spans for OpenTelemetry: with the extra `tracing`, and when its own variables name a collector.
 
-A span tells method, route and status, never the address: codes and sealed requests stand there.
+A span holds method, route and status, never the URL: it may hold codes and signed requests.
 """
 
 import logging
@@ -76,7 +76,7 @@ def _watch_requests(app: Flask, tracer: "Tracer") -> None:
         g.sso_span = span, context.attach(trace.set_span_in_context(span))
 
     @app.after_request
-    def tell(response: Response) -> Response:
+    def finish(response: Response) -> Response:
         if "sso_span" in g:
             span, _ = g.sso_span
             span.set_attribute("http.response.status_code", response.status_code)
@@ -125,7 +125,7 @@ def _watch_statements(engine: Engine, tracer: "Tracer") -> None:
         execution.sso_span.end()
 
     @event.listens_for(engine, "handle_error")
-    def fail(fault: ExceptionContext) -> None:
-        if span := getattr(fault.execution_context, "sso_span", None):
+    def fail(context: ExceptionContext) -> None:
+        if span := getattr(context.execution_context, "sso_span", None):
             span.set_status(trace.StatusCode.ERROR)
             span.end()

@@ -1,1 +1,1 @@
-"""The process itself: how much it does at once, and how it is asked to end."""
+"""The process: admission control and stop signals."""

@@ -17,7 +17,7 @@ def call(stop: Callable[[], object]) -> None:
     """Call `stop` once, in a thread of its own, when the program is asked to end.
 
     A handler runs between any two steps of the main thread, which may hold the very lock that
-    `stop` takes, even that of a handler before it: so all that the handler does is to write a byte.
+    `stop` takes, even that of a handler before it: so the handler only writes a byte.
     """
     reading, writing = os.pipe()
     os.set_blocking(writing, False)

@@ -1,1 +1,1 @@
-"""Limits against guessing and flooding, and what is recorded of those who are refused."""
+"""Rate limits against guessing and flooding, and the records of refused requests."""

@@ -1,9 +1,9 @@
-"""Browsers that people have signed in from before, by a cookie that outlives their sessions.
+"""Browsers that users have signed in from before, by a cookie that outlives their sessions.
 
-Such a browser has a budget of failures of its own, so that nobody is locked out by what others
-try in their name. The cookie names accounts by keyed digests; it signs nobody in. It holds for one
-version of the account: `users.forget_devices` raises it, and every copy of the cookie is void.
-Where a password was set by mail and a factor is still to be shown, it holds at the password alone.
+Such a browser has its own budget of failures, so that attempts of others lock nobody out. The
+cookie names accounts by keyed digests; it signs nobody in. It is valid for one version of the
+account: `users.forget_devices` increments it, which voids every copy. If a password was set by mail
+and a factor is still to be shown, the cookie is valid at the password only.
 """
 
 import secrets
@@ -39,7 +39,7 @@ def init_app(app: Flask, find_device: FindDevice) -> None:
 
 
 def mark(account: str) -> str:
-    """What stands for an account (an email address) where its name must not stand."""
+    """A keyed digest that replaces an account's email address."""
     return _keyed(account.strip().lower())[0]
 
 
@@ -51,7 +51,7 @@ def _marks(account: str) -> list[str]:
 def id_for(account: str, at_password: bool = False) -> str | None:
     """This browser's id if this account has signed in from it before, else `None`.
 
-    `at_password`: whether it is enough that the account's password was set in it.
+    `at_password`: accept a browser in which only the account's password was set.
     The account is looked up only if the cookie names it.
     """
     known = _read()
@@ -74,9 +74,9 @@ def knows(user: User) -> bool:
 
 
 def remember(user: User, at_password: bool = False) -> None:
-    """Note with the answer to this request that the user has signed in from this browser.
+    """Record in the cookie that the user has signed in from this browser.
 
-    `at_password`: that they have set the password in it, and no more.
+    `at_password`: that they have only set the password in it.
     """
     browser_id, proofs = _read() or _Known(secrets.token_urlsafe(16), {})
     mine = _marks(user.email)
@@ -86,7 +86,7 @@ def remember(user: User, at_password: bool = False) -> None:
 
 
 def forget(user: User) -> None:
-    """Note with the answer to this request that this browser is not the user's own."""
+    """Remove the user from the cookie of this browser."""
     known = _read()
     if known is None:
         return
@@ -97,7 +97,7 @@ def forget(user: User) -> None:
 
 
 def save(response: Response) -> None:
-    """Set or delete the cookie, if there is something new."""
+    """Set or delete the cookie, if it changed."""
     known: _Known | None = g.get(_PENDING)
     if known is None:
         return

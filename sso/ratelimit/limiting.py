@@ -1,14 +1,13 @@
 """Limits against guessing and flooding: growing pauses, and budgets for what costs others.
 
 Guessing: `attempt = limiting.enter(limiting.SIGN_IN, email)`, then `attempt.failed()` or
-`attempt.passed()`. Only failures count. The first few are free; then each further one doubles the
-pause before the next try, up to a longest one: nobody is locked out for good. They are counted for
-an account from one network, for an account from everywhere, and for a network whatever the
-account. A browser that the account has signed in from before has a count of its own instead, so
-that strangers never shut its person out.
+`attempt.passed()`. Only failures count. The first few are free. Each further failure doubles the
+pause before the next attempt, up to a maximum: nobody is locked out for good. Failures are counted
+per account and network, per account, and per network. A browser that the account has signed in from
+before has a count of its own instead, so that strangers never lock its user out.
 
-Flooding: `limiting.spend(limiting.PASSWORD_RESET, email)` counts every request. How many mails one
-address gets is counted, in silence, where they are owed (`store.mails`).
+Flooding: `limiting.spend(limiting.PASSWORD_RESET, email)` counts every request. The mails to
+one email address are limited, silently, where they are enqueued (`store.mails`).
 
 Both raise `TooManyAttempts` (429 with Retry-After) before anything depends on whether the account
 exists. IPv6 counts by /64, and with larger budgets by /56 and /48: one customer may have these.
@@ -30,7 +29,7 @@ HOUR, DAY, _EXTENSION = 3600, 24 * 3600, "sso.limits"
 
 
 class TooManyAttempts(TooManyRequests):
-    """Try again after `seconds`; `description` says so to programs, `words` to people."""
+    """Try again after `seconds`. `description` says so to programs, `words` to people."""
 
     def __init__(self, seconds: int) -> None:
         super().__init__(f"Too many attempts; wait {seconds} seconds.", retry_after=seconds)
@@ -39,14 +38,14 @@ class TooManyAttempts(TooManyRequests):
 
 @dataclass(frozen=True)
 class Pauses:
-    """So many failures are free; then pauses double up to the longest. All in seconds."""
+    """`free` failures cause no pause; then pauses double up to `longest`. In seconds."""
 
     free: int
     longest: int
     forget: int = DAY
 
     def after(self, failures: int) -> int:
-        """The pause before the next try; 0 while failures are free."""
+        """The pause before the next attempt; 0 while failures are free."""
         if failures < self.free:
             return 0
         return min(self.longest, 1 << min(failures - self.free + 1, 20))
@@ -54,97 +53,99 @@ class Pauses:
 
 @dataclass(frozen=True)
 class Guessing:
-    """What is guessed at, and the pauses for it; `None` where it isn't counted."""
+    """What is guessed, and its pauses; `None` where failures are not counted."""
 
     name: str
     pair: Pauses
-    address: Pauses
+    ip_address: Pauses
     account: Pauses | None = None
     device_cookie: Pauses | None = None
 
 
 @dataclass(frozen=True)
 class Flooding:
-    """What costs others, and how often it may happen within an hour."""
+    """What has a cost for others, and how often it may happen within an hour."""
 
     name: str
     account: int | None
-    address: int
+    ip_address: int
 
 
-# An office of a thousand people behind one address fails now and then.
+# An office of a thousand people behind one IP address fails now and then.
 _OFFICE = Pauses(free=200, longest=30, forget=HOUR)
 
-# How many times what a /64 may, the wider networks around it may together (see `networks.WIDER`):
-# a /56 is one household or branch as a rule, a /48 a company or a campus of many branches.
+# The budget of a wider network, as a multiple of a /64's (see `networks.WIDER`). A /56 is usually
+# one household or branch, a /48 a company or campus with many branches.
 WIDER_BUDGETS = {56: 2, 48: 5}
 
 SIGN_IN = Guessing(
     "sign_in",
     pair=Pauses(free=5, longest=900),
     account=Pauses(free=30, longest=300),
-    address=_OFFICE,
+    ip_address=_OFFICE,
     device_cookie=Pauses(free=20, longest=900),
 )
-# Six digits: from everywhere together about a hundred tries a day.
+# Six digits: about a hundred attempts a day, from everywhere together.
 SECOND_FACTOR = Guessing(
     "second_factor",
     pair=Pauses(free=5, longest=900),
     account=Pauses(free=10, longest=900),
-    address=_OFFICE,
+    ip_address=_OFFICE,
     device_cookie=Pauses(free=10, longest=900),
 )
-# Somebody at a browser that was left signed in, who looks for the password.
+# Somebody at a browser that was left signed in, who guesses the password.
 PASSWORD_CHECK = Guessing("password_check", Pauses(5, 900), _OFFICE, Pauses(10, 900))
 # Eight digits; each session that a stolen password begins has a code of its own.
 EMAILED_CODE = Guessing("emailed_code", Pauses(5, 900), _OFFICE, Pauses(10, 900))
-# Nothing to guess there, but each failure is a row of the audit trail.
-PASSKEY = Guessing("passkey", pair=_OFFICE, address=_OFFICE)
+# Nothing to guess, but each failure is a row in the audit trail.
+PASSKEY = Guessing("passkey", pair=_OFFICE, ip_address=_OFFICE)
 CLIENT_AUTHENTICATION = Guessing(
     "client_authentication",
     pair=Pauses(free=20, longest=60, forget=HOUR),
-    address=Pauses(free=300, longest=60, forget=HOUR),
+    ip_address=Pauses(free=300, longest=60, forget=HOUR),
 )
 
-PASSWORD_RESET = Flooding("password_reset", account=None, address=100)
-VERIFICATION = Flooding("verification", account=None, address=100)
-SIGN_UP = Flooding("sign_up", account=None, address=100)
+PASSWORD_RESET = Flooding("password_reset", account=None, ip_address=100)
+VERIFICATION = Flooding("verification", account=None, ip_address=100)
+SIGN_UP = Flooding("sign_up", account=None, ip_address=100)
 
 
 class Attempt:
-    """One try that was let in; tell how it ended before anybody learns it.
+    """One admitted attempt. Report how it ended before its outcome is answered.
 
-    Both raise `TooManyAttempts` if tries that ran beside this one have used up what is free: many
+    Both methods raise `TooManyAttempts` if concurrent attempts have used up the free failures: many
     at once must not learn more than one after the other.
     """
 
-    def __init__(self, doors: "list[_Door]", free: "list[_Door]") -> None:
-        self._doors = doors
-        self._free = free  # where it found no pause
+    def __init__(self, counters: "list[_Counter]", free: "list[_Counter]") -> None:
+        self._counters = counters
+        self._free = free  # those without a pause
         # The account, if this browser is one that it has signed in from before: what
         # `passwords.verify` keeps places for.
-        self.known_account = next((door.account for door in doors if door.account), None)
+        self.known_account = next(
+            (counter.account for counter in counters if counter.account), None
+        )
 
     def failed(self) -> None:
-        """Count it, at the narrowest first: who is late there uses up no other."""
-        for door in self._doors:
-            before = _storage().increase(door.failures, door.pauses.forget) - 1
-            if door in self._free and (seconds := door.pauses.after(before)):
+        """Count the failure, narrowest counter first: if that refuses, no other is used up."""
+        for counter in self._counters:
+            before = _storage().increase(counter.failures, counter.pauses.forget) - 1
+            if counter in self._free and (seconds := counter.pauses.after(before)):
                 raise TooManyAttempts(seconds)
 
     def passed(self) -> None:
-        """Forget the failures from here; those of others go on counting against others."""
-        if any(door.pauses.after(_storage().read(door.failures)) for door in self._free):
-            self.failed()  # as if it were wrong: neither this pause nor the next may tell
-        for door in self._doors:
-            if door.is_own:
-                _storage().forget(door.failures)
-                _storage().forget(door.pause)
+        """Forget the failures from here; those from elsewhere still count."""
+        if any(counter.pauses.after(_storage().read(counter.failures)) for counter in self._free):
+            self.failed()  # as if it had failed: neither this pause nor the next may tell
+        for counter in self._counters:
+            if counter.is_own:
+                _storage().forget(counter.failures)
+                _storage().forget(counter.pause)
 
 
 @dataclass(frozen=True)
-class _Door:
-    """One count that an attempt has to pass."""
+class _Counter:
+    """One counter that may refuse an attempt."""
 
     key: str
     pauses: Pauses
@@ -166,7 +167,7 @@ def init_app(app: Flask, redis_url: str | None) -> None:
 
 
 def enter(rule: Guessing, account: str) -> Attempt:
-    """Let one try in. Raises `TooManyAttempts` while there is a pause."""
+    """Admit one attempt. Raises `TooManyAttempts` during a pause."""
     attempt, seconds = ask(rule, account)
     if seconds:
         raise TooManyAttempts(seconds)
@@ -174,21 +175,21 @@ def enter(rule: Guessing, account: str) -> Attempt:
 
 
 def ask(rule: Guessing, account: str) -> tuple[Attempt, int]:
-    """As `enter`, but tells the seconds to wait; 0 lets the try in."""
-    doors, free = _doors(rule, account), []
-    for door in doors:
-        if not (pause := door.pauses.after(_storage().read(door.failures))):
-            free.append(door)
-        elif seconds := _wait(rule, door, pause):
-            return Attempt(doors, free), seconds
-    return Attempt(doors, free), 0
+    """As `enter`, but returns the seconds to wait; 0 admits the attempt."""
+    counters, free = _counters(rule, account), []
+    for counter in counters:
+        if not (pause := counter.pauses.after(_storage().read(counter.failures))):
+            free.append(counter)
+        elif seconds := _wait(rule, counter, pause):
+            return Attempt(counters, free), seconds
+    return Attempt(counters, free), 0
 
 
 def spend(rule: Flooding, account: str) -> None:
     """Count one request. Raises `TooManyAttempts` when an hour's budget is used up."""
-    budgets = [(f"{rule.name}/address/{networks.of(request.remote_addr)}", rule.address)]
+    budgets = [(f"{rule.name}/address/{networks.of(request.remote_addr)}", rule.ip_address)]
     for length, network in networks.around(request.remote_addr):
-        budgets.append((f"{rule.name}/network/{network}", rule.address * WIDER_BUDGETS[length]))
+        budgets.append((f"{rule.name}/network/{network}", rule.ip_address * WIDER_BUDGETS[length]))
     if rule.account is not None:
         budgets.append((f"{rule.name}/account/{device_cookie.mark(account)}", rule.account))
     for key, budget in budgets:
@@ -213,31 +214,31 @@ def words(seconds: int) -> str:
     return str(text)
 
 
-def _doors(rule: Guessing, account: str) -> list[_Door]:
-    """The counts for this try, the narrowest first: who is stopped there uses up no other."""
+def _counters(rule: Guessing, account: str) -> list[_Counter]:
+    """The counters of this attempt, narrowest first: if one refuses, the next are not used up."""
     mark, here = device_cookie.mark(account), networks.of(request.remote_addr)
     if rule.device_cookie and (browser := device_cookie.id_for(account, rule is SIGN_IN)):
-        return [_Door(f"{rule.name}/known/{mark}/{browser}", rule.device_cookie, True, mark)]
-    doors = [
-        _Door(f"{rule.name}/pair/{mark}/{here}", rule.pair, True),
-        _Door(f"{rule.name}/address/{here}", rule.address, False),
+        return [_Counter(f"{rule.name}/known/{mark}/{browser}", rule.device_cookie, True, mark)]
+    counters = [
+        _Counter(f"{rule.name}/pair/{mark}/{here}", rule.pair, True),
+        _Counter(f"{rule.name}/address/{here}", rule.ip_address, False),
     ]
     for length, network in networks.around(request.remote_addr):
-        wider = replace(rule.address, free=rule.address.free * WIDER_BUDGETS[length])
-        doors.append(_Door(f"{rule.name}/network/{network}", wider, False))
+        wider = replace(rule.ip_address, free=rule.ip_address.free * WIDER_BUDGETS[length])
+        counters.append(_Counter(f"{rule.name}/network/{network}", wider, False))
     if rule.account:
-        doors.append(_Door(f"{rule.name}/account/{mark}", rule.account, False))
-    return doors
+        counters.append(_Counter(f"{rule.name}/account/{mark}", rule.account, False))
+    return counters
 
 
-def _wait(rule: Guessing, door: _Door, pause: int) -> int:
-    """Seconds to wait at a door with a pause: one try at a time gets through."""
-    tries = _storage().increase(door.pause, pause)
+def _wait(rule: Guessing, counter: _Counter, pause: int) -> int:
+    """Seconds to wait at a counter with a pause, which admits one attempt at a time."""
+    tries = _storage().increase(counter.pause, pause)
     if tries == 1:
         return 0
-    if tries == 2:  # told once a pause, so that a flood does not fill the trail
-        audit.event(limited(rule.name), count="of " + door.key.split("/")[1])
-    return _seconds_until_end(door.pause, door.pauses.longest)
+    if tries == 2:  # recorded once per pause, so that a flood does not fill the audit trail
+        audit.event(limited(rule.name), count="of " + counter.key.split("/")[1])
+    return _seconds_until_end(counter.pause, counter.pauses.longest)
 
 
 def _seconds_until_end(key: str, most: int) -> int:

@@ -1,4 +1,4 @@
-"""Which addresses count as one network, for limits."""
+"""Which IP addresses count as one network, for limits."""
 
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 
@@ -10,7 +10,7 @@ _LOCAL_NAT64 = IPv6Network("64:ff9b:1::/48")  # RFC 8215: it is somewhere in the
 
 
 def of(address: str | None) -> str:
-    """What counts as one address: IPv4 as it is, IPv6 by /64."""
+    """The network that counts as one: an IPv4 address itself, IPv6 by /64."""
     found = _read(address)
     if found is None:
         return "unknown"

@@ -1,12 +1,12 @@
 """Why a request was refused: on its line of the log, and in the audit trail.
 
-Whoever refuses notes it. At the end of the request, when its transaction is over, the notes become
-fields of its line on the log and events of the trail. Descriptions are texts of ours; what a
-stranger sent is cut and cleaned.
+The code that refuses adds a note. At the end of the request, after its transaction, the notes
+become fields of its log line and audit events. Descriptions are our texts; what a stranger sent is
+shortened and cleaned.
 
-Strangers can be refused without end. So an event has a budget for each network and one for all,
-and it is told once when one is used up; the line on the log is written anyway. Who has proven to be
-a client needs no budget.
+Strangers can be refused without end. So each event has a budget per network and one for all
+networks. That a budget is used up is recorded once; the log line is written anyway. Authenticated
+clients need no budget.
 """
 
 from typing import NamedTuple
@@ -33,41 +33,41 @@ class _Note(NamedTuple):
 def note(event: Event | None, *, budget: str | None, **fields: object) -> None:
     """Note a refusal: `error`, `description`, `client` (an id), and what else is known.
 
-    `reason` is a cause that the answer does not tell; `user` is a user's id.
+    `reason` is a cause that the answer does not reveal; `user` is a user's id.
     """
     g.setdefault(_NOTES, []).append(_Note(event, budget, fields))
 
 
 def note_answer(error: str, description: str) -> None:
-    """Note for the log what an answer tells, unless its cause is noted already."""
+    """Note an answer's error for the log, unless its cause is noted already."""
     if not any("error" in one.fields for one in g.get(_NOTES, ())):
         note(None, budget=None, error=error, description=description)
 
 
 def note_csrf(description: str) -> None:
-    """Note a posted form that did not prove to be one of ours."""
+    """Note a submitted form without a valid CSRF token."""
     event = Event.CSRF_REFUSED
     note(event, budget=event, description=description, path=shown_path(request.path))
 
 
 def settle() -> dict[str, str]:
-    """At the end of a request: write its events; gives the fields for its line on the log."""
-    told: dict[str, str] = {}
+    """At the end of a request: write its events and return the fields of its log line."""
+    reported: dict[str, str] = {}
     for event, budget, fields in g.pop(_NOTES, ()):
         known = {name: value for name, value in fields.items() if value is not None}
-        told |= {name: audit.clean(value, _LONGEST) for name, value in known.items()}
+        reported |= {name: audit.clean(value, _LONGEST) for name, value in known.items()}
         if event and (budget is None or _is_within(budget)):
             audit.event(event, **known)
-    return told
+    return reported
 
 
 def without_query(uri: str) -> str:
-    """An address that somebody sent, as far as it may be told."""
+    """The part of a URL sent by a stranger that may be logged."""
     return uri[: _LONGEST * 2].partition("?")[0].partition("#")[0]
 
 
 def shown_path(path: str) -> str:
-    """The path of an unknown address: cut, and without what may be a secret."""
+    """The path of an unknown URL: shortened, and without what may be a secret."""
     # A question mark is one that was sent as %3F: what follows was meant to be a query.
     path, mark, _ = path[: _LONGEST * 10].partition("?")
     kept = [part if len(part) <= _LONGEST_SEGMENT else "…" for part in path.split("/")[:20]]
@@ -76,7 +76,7 @@ def shown_path(path: str) -> str:
 
 def _is_within(budget: str) -> bool:
     try:
-        limiting.spend(limiting.Flooding(budget, account=EVERYWHERE, address=AN_HOUR), "")
+        limiting.spend(limiting.Flooding(budget, account=EVERYWHERE, ip_address=AN_HOUR), "")
     except limiting.TooManyAttempts:
         return False
     return True

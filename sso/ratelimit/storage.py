@@ -1,22 +1,25 @@
 """Where attempts are counted: in Redis for all processes and nodes, else in this process.
 
-While Redis is away the counting goes on in this process, so that people can sign in; a short
-time-out, and a pause before Redis is asked again, keep requests from hanging.
+While Redis is away, this process counts by itself, so that people can sign in. A short timeout
+and a pause before Redis is asked again keep requests from hanging.
 """
 
 import logging
 import threading
 import time
+from collections.abc import Callable
+from typing import TypeVar
 
 from limits.storage import MemoryStorage, RedisStorage
 
 logger = logging.getLogger("sso.limits")
 
 TIMEOUT = 0.25  # seconds
-AWAY = 5.0  # seconds for which Redis is left alone after a fault
-SAY_EVERY = 60.0  # seconds between two lines on the log about one and the same
+AWAY = 5.0  # seconds for which Redis is not asked after an error
+LOG_EVERY = 60.0  # seconds between two lines in the log about an outage
 MOST = 50_000  # counters in this process's memory
 _PREFIX = "sso"
+T = TypeVar("T")
 
 
 class LimitStorage:
@@ -25,58 +28,42 @@ class LimitStorage:
     def __init__(self, redis_url: str | None) -> None:
         self._local = MemoryStorage()
         self._redis = _connect(redis_url) if redis_url else None
-        self._faults = _faults(self._redis)
-        self._away_until = self._say_again_at = float("-inf")
+        self._errors = _errors(self._redis)
+        self._away_until = self._log_again_at = float("-inf")
         self._state = threading.Lock()
 
     def increase(self, key: str, seconds: int) -> int:
-        """Count one more; a counter lives so many seconds from its first."""
-        if (redis := self._shared()) is not None:
-            try:
-                return redis.incr(key, seconds)
-            except self._faults as error:
-                self._is_away(error)
+        """Count one more. A counter lives for so many seconds from its first."""
         self._bound()
-        return self._local.incr(key, seconds)
+        return self._do(lambda storage: storage.incr(key, seconds))
 
     def read(self, key: str) -> int:
-        if (redis := self._shared()) is not None:
-            try:
-                return redis.get(key)
-            except self._faults as error:
-                self._is_away(error)
-        return self._local.get(key)
+        return self._do(lambda storage: storage.get(key))
 
     def ends_at(self, key: str) -> float:
         """When a counter ends, in seconds since 1970."""
-        if (redis := self._shared()) is not None:
-            try:
-                return redis.get_expiry(key)
-            except self._faults as error:
-                self._is_away(error)
-        return self._local.get_expiry(key)
+        return self._do(lambda storage: storage.get_expiry(key))
 
     def forget(self, key: str) -> None:
-        if (redis := self._shared()) is not None:
-            try:
-                redis.clear(key)
-            except self._faults as error:
-                self._is_away(error)
+        self._do(lambda storage: storage.clear(key))
         self._local.clear(key)
 
-    def _shared(self) -> RedisStorage | None:
-        return self._redis if time.monotonic() >= self._away_until else None
+    def _do(self, work: Callable[[RedisStorage | MemoryStorage], T]) -> T:
+        if self._redis is not None and time.monotonic() >= self._away_until:
+            try:
+                return work(self._redis)
+            except self._errors as error:
+                self._is_away(error)
+        return work(self._local)
 
     def _is_away(self, error: Exception) -> None:
         now = time.monotonic()
         with self._state:
             self._away_until = now + AWAY
-            say, self._say_again_at = (
-                now >= self._say_again_at,
-                max(self._say_again_at, now + SAY_EVERY) if now >= self._say_again_at
-                else self._say_again_at,
-            )  # fmt: skip
-        if say:
+            is_news = now >= self._log_again_at
+            if is_news:
+                self._log_again_at = now + LOG_EVERY
+        if is_news:
             logger.error(
                 "redis does not answer (%s): each process limits rates by itself meanwhile",
                 type(error).__name__,
@@ -107,7 +94,7 @@ def _connect(url: str) -> RedisStorage:
     )
 
 
-def _faults(redis: RedisStorage | None) -> tuple[type[Exception], ...]:
+def _errors(redis: RedisStorage | None) -> tuple[type[Exception], ...]:
     """What is raised while Redis is away."""
     if redis is None:
         return (OSError,)

@@ -1,6 +1,6 @@
 """gunicorn's settings: `gunicorn -c python:sso.server.gunicorn_conf`, from any folder.
 
-What is given on the command line goes before; WEB_CONCURRENCY is the number of workers.
+The command line takes precedence; WEB_CONCURRENCY is the number of workers.
 """
 
 import gc
@@ -14,7 +14,7 @@ from sso import ROOT
 from sso.config.settings import DEFAULT_BASE_URL
 from sso.crypto import passwords
 from sso.database import readiness
-from sso.metrics import gunicorn as metrics
+from sso.metrics import server as metrics
 from sso.observability import logs
 from sso.process import concurrency
 from sso.server import gunicorn_signals
@@ -24,16 +24,16 @@ proc_name = "sso"
 wsgi_app = "wsgi:app"
 chdir = str(ROOT)
 
-_address = urlsplit(os.environ.get("SSO_BASE_URL") or DEFAULT_BASE_URL)
+_base_url = urlsplit(os.environ.get("SSO_BASE_URL") or DEFAULT_BASE_URL)
 # Else a proxy is in front, and -b says where.
-if _address.scheme == "http" and _address.hostname in ("127.0.0.1", "localhost"):
-    bind = f"127.0.0.1:{_address.port or 80}"
+if _base_url.scheme == "http" and _base_url.hostname in ("127.0.0.1", "localhost"):
+    bind = f"127.0.0.1:{_base_url.port or 80}"
 
 # The application is loaded once, and its memory shared. A new version therefore needs a restart
 # (or SIGUSR2); SIGHUP replaces the workers only. Connections are not shared: see sso.database.
 preload_app = True
-# A few threads keep a worker busy while others wait for the database; beside them are those that
-# wait without a turn (see sso.process.concurrency). More processors want more workers.
+# A few threads keep a worker busy while others wait for the database; the rest wait without a slot
+# (see sso.process.concurrency). More processors need more workers.
 worker_class = "sso.server.gunicorn_worker.Worker"
 threads = concurrency.MAX_CONCURRENT + passwords.AT_ONCE + passwords.KEPT + concurrency.MAX_DELAYED
 workers = int(os.environ.get("WEB_CONCURRENCY") or min(max(len(os.sched_getaffinity(0)), 2), 8))
@@ -57,12 +57,12 @@ _wanted = DESCRIPTORS if _hard == resource.RLIM_INFINITY else min(_hard, DESCRIP
 if _soft != resource.RLIM_INFINITY and _soft < _wanted:
     resource.setrlimit(resource.RLIMIT_NOFILE, (_wanted, _hard))
 
-# Nobody is believed here: SSO_TRUSTED_PROXIES says whom to believe (see sso.web.proxies).
+# No proxy is trusted here: SSO_TRUSTED_PROXIES says which (see sso.web.proxies).
 forwarded_allow_ips = ""
 forwarder_headers = ""
 secure_scheme_headers: dict[str, str] = {}
 
-# For who turns it on: without queries and without the Referer, where codes and links stand.
+# If it is turned on: without queries and Referer, which hold codes and links.
 access_log_format = '%(h)s %(t)s "%(m)s %(U)s %(H)s" %(s)s %(B)s %(L)s "%(a)s"'
 logconfig_dict = logs.for_gunicorn(os.environ)
 logger_class = Logger
@@ -71,7 +71,7 @@ gunicorn_signals.prepare()
 post_worker_init = metrics.post_worker_init
 child_exit = metrics.child_exit
 
-# It would stand open in the home directory, which a service has not; signals do the same.
+# It would be in the home directory, which a service does not have; signals do the same.
 control_socket_disable = True
 
 

@@ -1,4 +1,4 @@
-"""gunicorn's own log: without the line of its access log that nobody asked for."""
+"""gunicorn's logger, without formatting access log lines that are not written."""
 
 from gunicorn import glogging
 

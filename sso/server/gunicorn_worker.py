@@ -1,6 +1,6 @@
 """gunicorn's threaded worker, with an end to each wait for a client.
 
-gunicorn waits for ever for a request whose bytes arrive one at a time, and for a client that does
+gunicorn waits forever for a request whose bytes arrive one at a time, and for a client that does
 not take its answer, in a thread each; and for up to two seconds, in the loop that accepts all
 connections, for a client that leaves its side open after the last answer.
 """

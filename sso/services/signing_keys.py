@@ -72,7 +72,7 @@ def rotate(
         )
     fresh = {alg: keys.generate(alg, secret_keys) for alg in keys.ALGORITHMS}
     kids = {(row.alg, row.state): row.kid for row in rows}
-    closed = {row.kid for row in rows if not keys.can_open(secret_keys, row)}
+    closed = {row.kid for row in rows if not keys.can_decrypt(secret_keys, row)}
     activated = []
     for alg in keys.ALGORITHMS:
         if active := kids.get((alg, KeyState.ACTIVE)):
@@ -119,7 +119,7 @@ def require_any_open(secret_keys: SecretKeys) -> None:
     Then they belong to another database, and nothing else that they do not open means anything.
     """
     used = [row for row in signing_keys.every() if row.state != KeyState.RETIRED]
-    if used and not any(keys.can_open(secret_keys, row) for row in used):
+    if used and not any(keys.can_decrypt(secret_keys, row) for row in used):
         db.session.rollback()
         raise RotationRefused(keys.WRONG_SECRET_KEY)
 
@@ -127,7 +127,7 @@ def require_any_open(secret_keys: SecretKeys) -> None:
 def _require_open(secret_keys: SecretKeys, rows: Sequence[SigningKey]) -> None:
     """Raise `RotationRefused` unless these secret keys open every key that signs or will."""
     used = [row for row in rows if row.state != KeyState.RETIRED]
-    if not all(keys.can_open(secret_keys, row) for row in used):
+    if not all(keys.can_decrypt(secret_keys, row) for row in used):
         db.session.rollback()
         raise RotationRefused(keys.WRONG_SECRET_KEY)
 

@@ -1,4 +1,4 @@
-"""Every SQL statement. A function here states one thing that the database shall do or tell.
+"""Every SQL statement. A function here does one thing in the database, or asks one question.
 
-It never commits: the endpoint, command or job that calls it owns the transaction.
+None commits: the endpoint, command or job that calls it owns the transaction.
 """

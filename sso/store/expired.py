@@ -1,4 +1,4 @@
-"""Deletes what has expired and can no longer be asked about, a bounded number of rows at a time."""
+"""Deletes expired rows that nobody can ask about any more, a bounded number at a time."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +20,7 @@ from sso.models import (
     SigningKey,
     Token,
 )
+from sso.store.statements import write
 
 # A used code or an ended session is still asked about for a while: reuse must be seen.
 KEEP = timedelta(days=1)
@@ -32,9 +33,9 @@ KEEP_KEYS = timedelta(days=90)
 
 @dataclass(frozen=True)
 class Expiry:
-    """When rows of a table may go: `keep` after the moment in `column`, if `condition` says so.
+    """When rows may be deleted: `keep` after the moment in `column`, if `condition` holds.
 
-    `column` has an index, and every row that is ever to go has a value in it.
+    `column` has an index, and has a value in every row that is ever deleted.
     """
 
     table: type[Base]
@@ -49,16 +50,16 @@ class Expiry:
 
 
 class Batch(NamedTuple):
-    """The last row that a batch looked at, `None` at the end, and how many rows it deleted."""
+    """The last row that a batch examined, `None` at the end, and how many rows it deleted."""
 
     last: tuple[Any, Any] | None
     deleted: int
 
 
 def delete_batch(expiry: Expiry, after: tuple[Any, Any] | None, size: int) -> Batch:
-    """Look at the next so many candidates in the order of time, and delete those that may go.
+    """Examine the next `size` candidates, oldest first, and delete those that may go.
 
-    Reading locks nothing. What another transaction has locked is left for the next time.
+    Reading locks nothing. Rows that another transaction has locked are left for the next time.
     """
     now = clock.now()
     key, condition = inspect(expiry.table).primary_key[0], expiry.condition(now)
@@ -71,9 +72,7 @@ def delete_batch(expiry: Expiry, after: tuple[Any, Any] | None, size: int) -> Ba
     going, deleted = [row[1] for row in rows if row[2]], 0
     if going:
         still = select(key).where(key.in_(going), condition).with_for_update(skip_locked=True)
-        statement = delete(expiry.table).where(key.in_(still))
-        result = db.session.execute(statement.execution_options(synchronize_session=False))
-        deleted = int(result.rowcount)  # type: ignore[attr-defined]  # of a DELETE
+        deleted = write(delete(expiry.table).where(key.in_(still)))
     return Batch((rows[-1][0], rows[-1][1]) if len(rows) == size else None, deleted)
 
 
@@ -106,7 +105,7 @@ def _grant(now: datetime) -> ColumnElement[bool]:
     has_ended = and_(
         Grant.ended_at < now - KEEP,
         ~_has_many_tokens(),
-        # Another one of the same session reminds of the logout token.
+        # A later grant of the same session ensures the logout token.
         or_(~session_is_live, _has_later()),
     )
     return or_(never_gave_tokens, is_over, has_ended)
@@ -119,7 +118,7 @@ def _has_unused_code(grant: Any, *conditions: ColumnElement[bool]) -> ColumnElem
 
 
 def _has_many_tokens() -> ColumnElement[bool]:
-    """More than go in one batch with their grant; these go by themselves when they expire."""
+    """More tokens than are deleted with their grant; they are deleted when they expire."""
     of_grant = select(Token.jti).where(Token.grant_id == Grant.id).correlate(Grant)
     return of_grant.offset(TOKENS_AT_ONCE).limit(1).exists()
 
@@ -136,13 +135,13 @@ def _has_later() -> ColumnElement[bool]:
 
 
 def _mail(now: datetime) -> ColumnElement[bool]:
-    # Of those never delivered, the ones that strangers asked for, for addresses nobody here has.
+    # Never delivered: strangers asked for them, for addresses that no account has.
     in_vain = and_(Mail.attempts == 1, Mail.delivered_at.is_(None))
     old = Mail.created_at < now - KEEP_DELIVERIES
     return and_(Mail.next_attempt_at.is_(None), or_(old, in_vain))
 
 
-# In this order: a row goes after those that need it.
+# In this order: a row is deleted after those that need it.
 EXPIRIES = (
     Expiry(Token, Token.refresh_expires_at, condition=lambda now: Token.expires_at < now - KEEP),
     # A repeated refresh: its refresh token stands in another row.

@@ -6,14 +6,14 @@ from uuid import UUID
 
 from sqlalchemy import Connection, bindparam, delete, exists, select
 
-from sso.extensions import db
 from sso.models import Passkey, RecoveryCode, TotpSecret
 from sso.store import passkeys, prepared, recovery_codes, totp_secrets
+from sso.store.statements import write
 
 
 @dataclass(frozen=True)
 class Factors:
-    """What a user has set up. Recovery codes stand in for a factor and are none themselves."""
+    """What a user has set up. Recovery codes replace a factor but are none themselves."""
 
     passkeys: Sequence[Passkey]
     totp: TotpSecret | None
@@ -50,8 +50,4 @@ def has_any(connection: Connection, user_id: UUID) -> bool:
 
 def remove_all(user_id: UUID) -> None:
     for table in (Passkey, TotpSecret, RecoveryCode):
-        db.session.execute(
-            delete(table)
-            .where(table.user_id == user_id)
-            .execution_options(synchronize_session=False)
-        )
+        write(delete(table).where(table.user_id == user_id))

@@ -1,4 +1,4 @@
-"""Statements about signs of life."""
+"""Statements about heartbeats."""
 
 from datetime import datetime
 
@@ -8,6 +8,7 @@ from sqlalchemy.exc import IntegrityError
 from sso import clock
 from sso.extensions import db
 from sso.models import Heartbeat
+from sso.store.statements import write
 
 WORKER = "worker"
 
@@ -30,8 +31,4 @@ def last(name: str) -> datetime | None:
 
 
 def _update(name: str, now: datetime) -> bool:
-    updated = db.session.scalar(
-        update(Heartbeat).where(Heartbeat.name == name).values(at=now).returning(Heartbeat.name)
-        .execution_options(synchronize_session=False)
-    )  # fmt: skip
-    return updated is not None
+    return write(update(Heartbeat).where(Heartbeat.name == name).values(at=now)) == 1

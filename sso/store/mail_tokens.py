@@ -8,6 +8,7 @@ from sqlalchemy import ColumnElement, and_, delete, select, update
 from sso import clock
 from sso.extensions import db
 from sso.models import MailToken, User
+from sso.store.statements import write
 
 
 def _live(digest: str, purposes: Iterable[str]) -> ColumnElement[bool]:
@@ -20,7 +21,7 @@ def _live(digest: str, purposes: Iterable[str]) -> ColumnElement[bool]:
 
 
 def find_live(digest: str, purposes: Iterable[str]) -> tuple[MailToken, User | None] | None:
-    """An unused token with its user, who may sign in; or with none, where it is for nobody yet."""
+    """An unused token with its user, who may sign in; without one if there is no account yet."""
     row = db.session.execute(
         select(MailToken, User)
         .outerjoin(User, User.id == MailToken.user_id)
@@ -30,15 +31,15 @@ def find_live(digest: str, purposes: Iterable[str]) -> tuple[MailToken, User | N
 
 
 def use(token: MailToken) -> bool:
-    """Use a token up; false when another request was quicker."""
-    used = db.session.scalar(
-        update(MailToken)
-        .where(_live(token.digest, [token.purpose]))
-        .values(used_at=clock.now())
-        .returning(MailToken.id)
-        .execution_options(synchronize_session=False)
+    """Redeem a token; false when another request was quicker."""
+    return (
+        write(
+            update(MailToken)
+            .where(_live(token.digest, [token.purpose]))
+            .values(used_at=clock.now())
+        )
+        == 1
     )
-    return used is not None
 
 
 def add(token: MailToken) -> None:
@@ -48,7 +49,7 @@ def add(token: MailToken) -> None:
 
 def end(user_id: UUID, purpose: str, bound_to: str) -> None:
     """End the unused tokens of a user that are for one purpose and bound alike."""
-    db.session.execute(
+    write(
         update(MailToken)
         .where(
             MailToken.user_id == user_id,
@@ -57,13 +58,12 @@ def end(user_id: UUID, purpose: str, bound_to: str) -> None:
             MailToken.used_at.is_(None),
         )
         .values(used_at=clock.now())
-        .execution_options(synchronize_session=False)
     )
 
 
 def end_all(user_id: UUID, purposes: Iterable[str]) -> None:
     """End all unused tokens of a user that are for some purposes."""
-    db.session.execute(
+    write(
         update(MailToken)
         .where(
             MailToken.user_id == user_id,
@@ -71,7 +71,6 @@ def end_all(user_id: UUID, purposes: Iterable[str]) -> None:
             MailToken.used_at.is_(None),
         )
         .values(used_at=clock.now())
-        .execution_options(synchronize_session=False)
     )
 
 

@@ -8,6 +8,7 @@ from sqlalchemy import delete, or_, select, update
 
 from sso.extensions import db
 from sso.models import Passkey, User
+from sso.store.statements import write
 
 
 def of_user(user_id: UUID) -> Sequence[Passkey]:
@@ -40,14 +41,14 @@ def use(passkey: Passkey, challenged_at: datetime, sign_count: int, now: datetim
     """
     newer = or_(Passkey.challenged_at.is_(None), Passkey.challenged_at < challenged_at)
     counted = Passkey.sign_count < sign_count if sign_count else Passkey.sign_count == 0
-    used = db.session.scalar(
-        update(Passkey)
-        .where(Passkey.id == passkey.id, newer, counted)
-        .values(challenged_at=challenged_at, sign_count=sign_count, last_used_at=now)
-        .returning(Passkey.id)
-        .execution_options(synchronize_session=False)
+    return (
+        write(
+            update(Passkey)
+            .where(Passkey.id == passkey.id, newer, counted)
+            .values(challenged_at=challenged_at, sign_count=sign_count, last_used_at=now)
+        )
+        == 1
     )
-    return used is not None
 
 
 def remove(user_id: UUID, passkey_id: UUID) -> str | None:

@@ -8,6 +8,7 @@ from sqlalchemy import delete, func, select, update
 
 from sso.extensions import db
 from sso.models import RecoveryCode
+from sso.store.statements import write
 
 
 def replace(user_id: UUID, digests: Iterable[str], now: datetime) -> None:
@@ -20,19 +21,19 @@ def replace(user_id: UUID, digests: Iterable[str], now: datetime) -> None:
 
 
 def use(user_id: UUID, digest: str, now: datetime) -> bool:
-    """Use a code up, if it is this user's and unused: one atomic statement."""
-    used = db.session.scalar(
-        update(RecoveryCode)
-        .where(
-            RecoveryCode.user_id == user_id,
-            RecoveryCode.digest == digest,
-            RecoveryCode.used_at.is_(None),
+    """Redeem a code, if it is this user's and unused: one atomic statement."""
+    return (
+        write(
+            update(RecoveryCode)
+            .where(
+                RecoveryCode.user_id == user_id,
+                RecoveryCode.digest == digest,
+                RecoveryCode.used_at.is_(None),
+            )
+            .values(used_at=now)
         )
-        .values(used_at=now)
-        .returning(RecoveryCode.user_id)
-        .execution_options(synchronize_session=False)
+        == 1
     )
-    return used is not None
 
 
 def unused(user_id: UUID) -> int:
@@ -46,8 +47,4 @@ def unused(user_id: UUID) -> int:
 
 
 def remove(user_id: UUID) -> None:
-    db.session.execute(
-        delete(RecoveryCode)
-        .where(RecoveryCode.user_id == user_id)
-        .execution_options(synchronize_session=False)
-    )
+    write(delete(RecoveryCode).where(RecoveryCode.user_id == user_id))

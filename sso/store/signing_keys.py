@@ -19,7 +19,7 @@ def every() -> Sequence[SigningKey]:
     ).all()
 
 
-class Sealed(NamedTuple):
+class StoredKey(NamedTuple):
     """What the key ring reads of a row."""
 
     kid: str
@@ -30,13 +30,13 @@ class Sealed(NamedTuple):
     retired_at: datetime | None
 
 
-_SEALED = select(*(prepared.table(SigningKey).c[name] for name in Sealed._fields))
+_STORED = select(*(prepared.table(SigningKey).c[name] for name in StoredKey._fields))
 
 
-def sealed() -> list[Sealed]:
+def stored() -> list[StoredKey]:
     """All keys, for the key ring, on a connection of its own."""
     with database.reader().connect() as connection:
-        return [Sealed._make(row) for row in connection.execute(_SEALED)]
+        return [StoredKey._make(row) for row in connection.execute(_STORED)]
 
 
 def replace_sealed(kid: str, before: str, after: str) -> bool:

@@ -1,4 +1,4 @@
-"""Statements about authenticator apps; that a time step counts once is decided here."""
+"""Statements about authenticator apps. One of them decides that a time step counts once."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -8,6 +8,7 @@ from sqlalchemy import delete, select, update
 
 from sso.extensions import db
 from sso.models import TotpSecret
+from sso.store.statements import write
 
 
 def find(user_id: UUID) -> TotpSecret | None:
@@ -24,14 +25,14 @@ def batch(after: UUID | None, limit: int) -> Sequence[TotpSecret]:
 
 def replace_sealed(user_id: UUID, before: str, after: str) -> bool:
     """Store a secret's other encryption, unless its owner made another secret meanwhile."""
-    changed = db.session.scalar(
-        update(TotpSecret)
-        .where(TotpSecret.user_id == user_id, TotpSecret.sealed_secret == before)
-        .values(sealed_secret=after)
-        .returning(TotpSecret.user_id)
-        .execution_options(synchronize_session=False)
+    return (
+        write(
+            update(TotpSecret)
+            .where(TotpSecret.user_id == user_id, TotpSecret.sealed_secret == before)
+            .values(sealed_secret=after)
+        )
+        == 1
     )
-    return changed is not None
 
 
 def add(secret: TotpSecret) -> None:
@@ -45,22 +46,16 @@ def use(user_id: UUID, step: int, now: datetime) -> bool:
 
     RFC 6238 §5.2: the second use of a code must be refused.
     """
-    used = db.session.scalar(
-        update(TotpSecret)
-        .where(TotpSecret.user_id == user_id, TotpSecret.last_step < step)
-        .values(last_step=step, last_used_at=now)
-        .returning(TotpSecret.user_id)
-        .execution_options(synchronize_session=False)
+    return (
+        write(
+            update(TotpSecret)
+            .where(TotpSecret.user_id == user_id, TotpSecret.last_step < step)
+            .values(last_step=step, last_used_at=now)
+        )
+        == 1
     )
-    return used is not None
 
 
 def remove(user_id: UUID) -> bool:
     """Delete it; whether there was one."""
-    found = db.session.scalar(
-        delete(TotpSecret)
-        .where(TotpSecret.user_id == user_id)
-        .returning(TotpSecret.user_id)
-        .execution_options(synchronize_session=False)
-    )
-    return found is not None
+    return write(delete(TotpSecret).where(TotpSecret.user_id == user_id)) == 1

@@ -163,7 +163,7 @@ def test_one_customer_with_many_networks(app: Flask, rule: limiting.Guessing) ->
     def wrong() -> None:  # another account each time
         limiting.enter(rule, f"user{next(numbers)}@example.com").failed()
 
-    free = rule.address.free
+    free = rule.ip_address.free
     # A /56 has 256 networks; each of them tries fewer times than one may.
     tried = everything_from(app, of("1:1", 250) * 5, wrong)
     assert 2 * free <= tried <= 2 * free + 3
@@ -185,9 +185,9 @@ def test_one_customer_asks_for_mails(app: Flask, rule: limiting.Flooding) -> Non
         limiting.spend(rule, f"user{next(numbers)}@example.com")
 
     branch = [f"2001:db8:1:1{number % 256:02x}::1" for number in range(400)]
-    assert everything_from(app, branch, ask) == 2 * rule.address
+    assert everything_from(app, branch, ask) == 2 * rule.ip_address
     site = [f"2001:db8:1:{number:x}00::1" for number in range(2, 200)] * 4
-    assert everything_from(app, site, ask) == 3 * rule.address
+    assert everything_from(app, site, ask) == 3 * rule.ip_address
     assert everything_from(app, ["2001:db8:2::1"], ask) == 1
 
 

@@ -18,10 +18,9 @@ from joserfc.jwk import KeySet
 
 from sso import create_app
 from sso.crypto import digests
-from sso.database import migrating
 from sso.extensions import db
 from sso.observability import logs
-from sso.store import clients
+from sso.store import clients, migrating
 from tests.actors import Browser, pkce
 from tests.bench import floor, processes, report, seed
 from tests.bench.places import BARE, BASE, PLACES, World

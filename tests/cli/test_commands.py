@@ -14,8 +14,8 @@ from flask import Flask
 
 from sso.audit.events import Event, limited
 from sso.extensions import db
+from sso.metrics.counters import SIGN_INS
 from sso.models import User
-from sso.observability.counters import SIGN_INS
 from sso.ratelimit import limiting
 from sso.store import clients
 from tests.actors import Browser, RelyingParty

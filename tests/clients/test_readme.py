@@ -24,7 +24,8 @@ import pytest
 import requests
 from flask import Flask
 
-from sso.doctor.visitor import Page, Visitor
+from sso.doctor.browser import Browser as DoctorBrowser
+from sso.doctor.browser import Page
 from tests.actors import claims_of, pkce
 from tests.services import CONFIGURATION, ROOT, Server
 
@@ -137,7 +138,7 @@ def registered(server: Server) -> dict[str, str]:
 
 def sign_in_and_allow(server: Server, url: str) -> Page:
     """Be the person with the browser, up to the application's callback address."""
-    visitor = Visitor(server.base_url, CALLBACK)
+    visitor = DoctorBrowser(server.base_url, CALLBACK)
     page = visitor.open(url)
     page = visitor.submit(page, {"email": "you@example.com", "password": PASSWORD})
     if ("decision", "allow") in page.buttons:

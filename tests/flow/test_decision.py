@@ -22,7 +22,7 @@ from sso.flow.decision import (
     Why,
     decide,
 )
-from sso.flow.matter import FRESH as FRESH_FOR
+from sso.flow.facts import FRESH as FRESH_FOR
 from sso.flow.request import AuthorizationRequest
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sso.flow import claims_parameter, scopes
-from sso.flow.request import PARAMETERS, RequestFault, parse
+from sso.flow.request import PARAMETERS, InvalidRequest, parse
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 GOOD = {"client_id": "c", "redirect_uri": "https://c.example/", "state": "s"}
@@ -41,7 +41,7 @@ def test_any_text_is_a_request_or_a_request_fault(values: dict[str, str]) -> Non
             hinted_subject=None,
             now=NOW,
         )
-    except RequestFault as fault:
+    except InvalidRequest as fault:
         assert fault.error
         assert fault.description.isascii()
         assert '"' not in fault.description
@@ -64,7 +64,7 @@ def test_what_is_granted_is_known_and_registered(asked: str, registered: str) ->
 def test_claims_never_go_beyond_the_registered_scope(asked: Any, registered: str) -> None:
     try:
         found = claims_parameter.parse(json.dumps(asked), registered)
-    except claims_parameter.ClaimsFault:
+    except claims_parameter.InvalidClaims:
         return
     allowed = set(scopes.claims_of(scopes.split(registered)))
     assert set(found.userinfo) | set(found.id_token) <= allowed
@@ -73,7 +73,7 @@ def test_claims_never_go_beyond_the_registered_scope(asked: Any, registered: str
 
 @pytest.mark.parametrize("text", ["[" * 4000, '{"a":' * 700, "nul", "1e999", '{"userinfo": [1]}'])
 def test_claims_that_are_none(text: str) -> None:
-    with pytest.raises(claims_parameter.ClaimsFault):
+    with pytest.raises(claims_parameter.InvalidClaims):
         claims_parameter.parse(text, "openid")
 
 
@@ -81,7 +81,7 @@ def test_claims_that_are_none(text: str) -> None:
 def test_any_text_is_claims_or_a_claims_fault(text: str) -> None:
     try:
         claims_parameter.parse(text, "openid")
-    except claims_parameter.ClaimsFault as fault:
+    except claims_parameter.InvalidClaims as fault:
         assert str(fault).isascii()
 
 

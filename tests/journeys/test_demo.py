@@ -15,8 +15,8 @@ import pytest
 import requests
 
 from sso import create_app
-from sso.database import migrating
 from sso.extensions import db
+from sso.store import migrating
 from tests.factories import ensure_keys, register_client
 from tests.services import ROOT, free_port, wait_for
 

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import pytest
 import requests
 
-from sso.doctor.visitor import Visitor
+from sso.doctor.browser import Browser as DoctorBrowser
 from sso.observability.logs import TEXT, JsonFormatter, TextFormatter
 from sso.observability.redaction import redact
 from tests.operations.conftest import fresh_database
@@ -103,7 +103,7 @@ def test_no_secret_is_logged(logging_server: Server) -> None:
         server.flask("client", "create", "--name", "B", "--redirect-uri", CALLBACK, "--json")
     )
     client = {name: made[name] for name in ("client_id", "client_secret")}
-    visitor = Visitor(server.base_url, CALLBACK)
+    visitor = DoctorBrowser(server.base_url, CALLBACK)
     query = {"response_type": "code", "redirect_uri": CALLBACK, "state": "a-private-state"}
     page = visitor.open(
         f"{server.base_url}/oauth2/authorize?{urlencode({**query, 'client_id': made['client_id']})}"

@@ -5,8 +5,8 @@ from pathlib import Path
 from flask import Flask
 
 from sso import create_app
-from sso.database import migrating
 from sso.extensions import db
+from sso.store import migrating
 from tests.conftest import SECRET_KEY
 from tests.factories import ensure_keys, make_client, make_user
 from tests.machines import Node

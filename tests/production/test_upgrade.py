@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from alembic.script import ScriptDirectory
 
-from sso.database import migrating
 from sso.extensions import db
+from sso.store import migrating
 from tests.machines import Node, Postgresql
 from tests.production.audit import audit
 from tests.production.ledger import Customer, Ledger

@@ -292,7 +292,7 @@ def test_it_is_bounded_while_the_database_is_away_too(
     monkeypatch.setattr(writer, "PAUSE", 60)
     monkeypatch.setattr(writer, "MOST", 3)
     with app.app_context():
-        buffer = writer.Buffer(db.engine.url)
+        buffer = writer.Buffer(db.engine)
 
     def put(*users: str) -> None:
         name, at = Event.SIGN_IN_FAILED, clock.now()

@@ -10,8 +10,8 @@ from flask import Flask
 from sqlalchemy import create_engine, inspect, text
 
 from sso import create_app
-from sso.database import migrating
 from sso.extensions import db
+from sso.store import migrating
 from tests.actors import Browser, RelyingParty
 from tests.bench import seed
 from tests.conftest import SECRET_KEY

@@ -14,10 +14,10 @@ from sqlalchemy.exc import IntegrityError
 
 from sso import create_app
 from sso.crypto.keys import ALGORITHMS
-from sso.database import migrating, schema
+from sso.database import schema
 from sso.extensions import Base, db
 from sso.models import KeyState, SigningKey, User
-from sso.store import signing_keys
+from sso.store import migrating, signing_keys
 from tests.conftest import SECRET_KEY
 from tests.services import ROOT
 

@@ -1,4 +1,4 @@
-"""A user and a client for one examination, and their end."""
+"""A user and a client that exist for one run of `flask doctor`."""
 
 import secrets
 from collections.abc import Iterator
@@ -13,16 +13,16 @@ from sso.services import accounts, clients
 from sso.store import clients as stored_clients
 from sso.store import sessions, users
 
-# RFC 2606 §2: nobody's domain, so that no mail and no redirect ever reaches anyone.
+# A reserved domain (RFC 2606 §2): no mail and no redirect ever reaches anyone.
 DOMAIN = "sso-doctor.example"
 CALLBACK = f"https://{DOMAIN}/callback"
-# Longer than any examination takes: what is older was left behind by one that was killed.
+# Longer than any run takes: older ones were left behind by a run that was killed.
 _LEFT_BEHIND = timedelta(minutes=10)
 
 
 @dataclass(frozen=True)
-class Patient:
-    """What the code flow is tried with."""
+class Probe:
+    """The user and the client to try the code flow with."""
 
     user_id: UUID
     email: str
@@ -32,8 +32,8 @@ class Patient:
 
 
 @contextmanager
-def patient() -> Iterator[Patient]:
-    """Make a user and a client; delete them with all that they led to, whatever happens."""
+def temporary_probe() -> Iterator[Probe]:
+    """Create a user and a client; delete them with everything that depends on them at the end."""
     _remove_left_behind()
     name, password = f"doctor-{secrets.token_hex(8)}", secrets.token_urlsafe(24)
     actor, email = audit.operator(by="doctor"), f"{name}@{DOMAIN}"
@@ -44,14 +44,14 @@ def patient() -> Iterator[Patient]:
     client, client_secret = clients.register(actor, metadata)
     db.session.commit()
     try:
-        yield Patient(user.id, user.email, password, client.client_id, client_secret)
+        yield Probe(user.id, user.email, password, client.client_id, client_secret)
     finally:
         db.session.rollback()
         _remove(user.id, client.client_id)
 
 
-def address_of(user_id: UUID) -> str | None:
-    """The address from which the server believes the user signed in."""
+def ip_address_of(user_id: UUID) -> str | None:
+    """The IP address from which, to the server, the user signed in."""
     found = sessions.of_user(user_id)
     db.session.rollback()
     return found[0].address if found else None

@@ -1,11 +1,11 @@
-"""What the decision is made from: who is signed in, what they allowed, what the client may."""
+"""The facts that a decision is made from: the session, the consent, the client's policy."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sso.flow.request import AuthorizationRequest
 
-# A sign-in or consent that a request demanded counts for the answer that follows soon.
+# A sign-in or consent that a request demanded counts for this long.
 FRESH = timedelta(minutes=10)
 
 
@@ -15,7 +15,7 @@ class Session:
 
     `has_factor`: whether the user has set up a second factor.
     `decisions_used_until`: sign-ins and consents up to this moment have satisfied a request that
-    demanded one, and satisfy no other.
+    demanded one. They satisfy no other request.
     """
 
     user_id: str
@@ -28,7 +28,7 @@ class Session:
 
 @dataclass(frozen=True)
 class Consent:
-    """What the user allowed this client and what was unticked, and when last."""
+    """What the user allowed and declined for this client, and when last."""
 
     scope: frozenset[str]
     given_at: datetime
@@ -37,7 +37,7 @@ class Consent:
 
 @dataclass(frozen=True)
 class Policy:
-    """What the client's registration says."""
+    """The client's registration, as far as it matters here."""
 
     first_party: bool = False
     groups: frozenset[str] = frozenset()
@@ -45,8 +45,8 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class Matter:
-    """All that a check looks at."""
+class Facts:
+    """Everything that a check may look at."""
 
     request: AuthorizationRequest
     session: Session
@@ -55,10 +55,10 @@ class Matter:
     now: datetime
 
     def _is_for_this(self, moment: datetime | None) -> bool:
-        """Whether something happened since the client asked, lately, and satisfied nothing yet.
+        """Whether something happened since the client asked, recently, and satisfied nothing yet.
 
-        That its form was sent for this request is for the caller to say: who has the address of a
-        waiting request of long ago must not get an answer by what is done for another one.
+        The caller checks that its form was submitted for this request: whoever holds the URL of an
+        old pending request must not get an answer by what is done for another one.
         """
         used = self.session.decisions_used_until
         return (

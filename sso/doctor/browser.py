@@ -1,4 +1,4 @@
-"""A browser and a client's backend, as far as the doctor needs them, over real HTTP."""
+"""A browser, as far as the checks need one, over real HTTP."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,8 +12,8 @@ MOST_STEPS = 10
 MOST_BYTES = 1_000_000
 
 
-class Strayed(Exception):
-    """A redirect led away from the public address; `str()` is where, without its query."""
+class LeftServer(Exception):
+    """A redirect led away from the public URL; `str()` is the target without its query."""
 
 
 class _Form(HTMLParser):
@@ -32,7 +32,7 @@ class _Form(HTMLParser):
 
 @dataclass
 class Page:
-    """Where the visitor has come to: a page here, or the client's callback address."""
+    """Where the browser ended: a page of the server, or the client's callback URL."""
 
     url: str
     response: requests.Response | None = None
@@ -44,8 +44,8 @@ class Page:
         return self.response.status_code if self.response is not None else 0
 
 
-class Visitor:
-    """Follows redirects only below the public address; the callback address is never opened."""
+class Browser:
+    """Follows redirects only below the public URL; the callback URL is never opened."""
 
     def __init__(self, base_url: str, callback: str) -> None:
         self.base_url, self.callback = base_url, callback
@@ -54,12 +54,12 @@ class Visitor:
         self.cookie_lines: list[str] = []
 
     def open(self, url: str, form: Mapping[str, str] | None = None, **headers: str) -> Page:
-        """Go to an address and on, to a page or the callback. Raises `Strayed`."""
+        """Follow a URL to a page or the callback. Raises `LeftServer`."""
         for _ in range(MOST_STEPS):
             if url.startswith(self.callback):
                 return Page(url)
             if not url.startswith(f"{self.base_url}/"):
-                raise Strayed(url.partition("?")[0][:200])
+                raise LeftServer(url.partition("?")[0][:200])
             response = self.session.request(
                 "POST" if form else "GET",
                 url,
@@ -72,10 +72,10 @@ class Visitor:
             if response.status_code not in (302, 303):
                 return _page(url, response)
             url, form = urljoin(url, response.headers["Location"]), None
-        raise Strayed("in circles")
+        raise LeftServer("a loop")
 
     def submit(self, page: Page, values: Mapping[str, str], **headers: str) -> Page:
-        """Send the form of a page to the page's own address, as all our forms do."""
+        """Submit the form of a page to the page's own URL, as all our forms do."""
         return self.open(page.url, {**page.fields, **values}, **headers)
 
 

@@ -1,4 +1,4 @@
-"""What the world sees: TLS, metadata, the key set, the time, the headers."""
+"""What clients see at the public URL: TLS, metadata, the key set, the time, the headers."""
 
 import os
 import socket
@@ -13,9 +13,9 @@ import requests
 from sso import clock
 from sso import context as current
 from sso.crypto import keys
+from sso.doctor.browser import TIMEOUT
 from sso.doctor.finding import Findings, ok, skipped, warning, wrong
 from sso.doctor.machine import clock_finding
-from sso.doctor.visitor import TIMEOUT
 from sso.extensions import db
 from sso.models import KeyState
 from sso.store import signing_keys
@@ -26,11 +26,11 @@ _DISCOVERY = "/.well-known/openid-configuration"
 
 
 def tls() -> Findings:
-    """A certificate that clients believe, and that goes on for a while."""
+    """Clients trust the certificate, and it does not expire soon."""
     parts = urlsplit(current.settings().base_url)
     host = parts.hostname or ""
     if parts.scheme != "https":
-        yield skipped("tls", "plain http, which is for this machine alone")
+        yield skipped("tls", "plain http, for this machine only")
         return
     context = ssl.create_default_context()
     if bundle := os.environ.get("REQUESTS_CA_BUNDLE"):  # as the other checks do
@@ -42,11 +42,11 @@ def tls() -> Findings:
         ):
             version, certificate = secured.version(), secured.getpeercert() or {}
     except ssl.SSLCertVerificationError as error:
-        mend = (
-            "install a certificate for this name, with its whole chain; or, if it is of a CA of "
-            "your own, name that CA's file in REQUESTS_CA_BUNDLE"
+        hint = (
+            "install a certificate for this name, with its whole chain; or, with a CA "
+            "of your own, give that CA's file in REQUESTS_CA_BUNDLE"
         )
-        yield wrong("tls", f"clients refuse the certificate: {error.verify_message}", mend)
+        yield wrong("tls", f"clients refuse the certificate: {error.verify_message}", hint)
         return
     except OSError as error:
         yield wrong("tls", f"no TLS connection ({type(error).__name__})", "check the proxy and DNS")
@@ -54,13 +54,13 @@ def tls() -> Findings:
     ends = ssl.cert_time_to_seconds(str(certificate["notAfter"]))
     left = datetime.fromtimestamp(ends, UTC) - clock.now()
     if left < RENEW:
-        yield warning("tls", f"the certificate ends in {left.days} days", "see to its renewal")
+        yield warning("tls", f"the certificate expires in {left.days} days", "renew it")
     else:
-        yield ok("tls", f"{version}; the certificate goes on for {left.days} days")
+        yield ok("tls", f"{version}; the certificate is valid for {left.days} days")
 
 
 def metadata() -> Findings:
-    """Discovery and the authorization server's metadata are ours and alike (RFC 8414 §3.3)."""
+    """Both metadata documents come from this server and are equal (RFC 8414 §3.3)."""
     base_url = current.settings().base_url
     try:
         response = requests.get(f"{base_url}{_DISCOVERY}", timeout=TIMEOUT, allow_redirects=False)
@@ -94,8 +94,8 @@ def metadata() -> Findings:
     yield from _published_keys(f"{base_url}/oauth2/jwks")
     date = response.headers.get("Date")
     if date:
-        told = parsedate_to_datetime(date)
-        yield clock_finding("clock and HTTP Date", told, MOST_SKEW)
+        reported = parsedate_to_datetime(date)
+        yield clock_finding("clock and HTTP Date", reported, MOST_SKEW)
     yield from _headers(response)
 
 
@@ -114,12 +114,12 @@ def _root_metadata(base_url: str, discovery: dict[str, Any]) -> Findings:
     if _json(response) == discovery:
         yield ok("metadata", "RFC 8414 metadata equals discovery")
     else:
-        mend = f"let the proxy pass {path} on, too; clients of RFC 8414 alone need it"
-        yield warning("metadata", f"{path} answers {response.status_code}", mend)
+        hint = f"let the proxy pass {path} on, too; clients of RFC 8414 alone need it"
+        yield warning("metadata", f"{path} answers {response.status_code}", hint)
 
 
-def _published_keys(address: str) -> Findings:
-    keys_there = (_json(requests.get(address, timeout=TIMEOUT)) or {}).get("keys", [])
+def _published_keys(url: str) -> Findings:
+    keys_there = (_json(requests.get(url, timeout=TIMEOUT)) or {}).get("keys", [])
     published = {key.get("kid") for key in keys_there}
     needed = {r.kid for r in signing_keys.every() if r.state != KeyState.RETIRED}
     db.session.rollback()
@@ -141,4 +141,4 @@ def _headers(response: requests.Response) -> Findings:
     if missing:
         yield wrong("headers", f"lost: {', '.join(missing)}", "let the proxy keep our headers")
     else:
-        yield ok("headers", "arrive unharmed")
+        yield ok("headers", "arrive unchanged")

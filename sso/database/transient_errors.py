@@ -1,4 +1,4 @@
-"""Which faults of the database pass: a restart, a full pool, a lock, a schema too old."""
+"""Which database errors are temporary: a restart, a full pool, a lock, an outdated schema."""
 
 from sqlalchemy.exc import (
     DBAPIError,
@@ -17,8 +17,8 @@ _READ_ONLY = "25006"  # a standby, before it takes over
 _IDLE = "25P03"  # idle in transaction for too long
 
 
-def passing(error: SQLAlchemyError) -> str | None:
-    """Why to try again, in words without statement and values; `None` for a real fault."""
+def reason(error: SQLAlchemyError) -> str | None:
+    """Why to try again, without statement and values; `None` for a permanent error."""
     if isinstance(error, PoolTimeout):
         return "all connections of the pool are in use"
     if isinstance(error, InvalidRequestError) and "connection is closed" in str(error):

@@ -1,7 +1,9 @@
-"""The services beside us: Redis and the mail server."""
+"""The services that the server depends on: Redis and the mail server."""
 
 import smtplib
 import ssl
+
+import redis
 
 from sso import context
 from sso.config import smtp
@@ -12,16 +14,12 @@ TIMEOUT = 10  # seconds
 
 
 def rate_limits() -> Findings:
-    """Redis answers, when it is set."""
-    address = context.settings().redis_url
-    if address is None:
+    """Redis answers, if it is configured."""
+    url = context.settings().redis_url
+    if url is None:
         yield skipped("redis", "SSO_REDIS_URL is not set: each process limits rates by itself")
         return
-    import redis  # here, because every command loads this one, and it takes 80 ms
-
-    connection = redis.Redis.from_url(
-        address, socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT
-    )
+    connection = redis.Redis.from_url(url, socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT)
     try:
         connection.ping()
     except redis.RedisError as error:
@@ -34,9 +32,9 @@ def rate_limits() -> Findings:
 
 
 def mail() -> Findings:
-    """The mail server takes our name and password, when one is set; nothing is sent."""
-    address = context.settings().smtp_url
-    if address is None:
+    """The mail server accepts our credentials, if it is configured. No mail is sent."""
+    url = context.settings().smtp_url
+    if url is None:
         if any(client.require_mfa for client in clients.every()):
             yield warning(
                 "mail",
@@ -47,7 +45,7 @@ def mail() -> Findings:
             return
         yield skipped("mail", "SSO_SMTP_URL is not set: mail goes to the log")
         return
-    server = smtp.parse(address)
+    server = smtp.parse(url)
     try:
         with smtp.connected(server) as connection:
             connection.noop()
@@ -57,7 +55,7 @@ def mail() -> Findings:
         yield wrong("mail", f"the mail server refuses ({reason})", "check SSO_SMTP_URL")
         return
     if server.user is not None and not secure:
-        mend = "use smtps://, or a mail server with STARTTLS"
-        yield warning("mail", "name and password go over the network in clear", mend)
+        hint = "use smtps://, or a mail server with STARTTLS"
+        yield warning("mail", "name and password go over the network in clear", hint)
     else:
         yield ok("mail", f"{server.host} takes mail" + (" over TLS" if secure else ""))
