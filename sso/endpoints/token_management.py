@@ -1,4 +1,4 @@
-"""What revoke and introspect share: a backend's form, Authlib's endpoint, one commit."""
+"""Revocation (RFC 7009) and introspection (RFC 7662): a backend's form about its own token."""
 
 from authlib.oauth2.rfc6749.errors import OAuth2Error
 from flask import Response
@@ -9,8 +9,18 @@ from sso.oauth import authorization_server
 from sso.oauth.request import TOKEN_HINT_FIELDS, form_request
 
 
-def answer(name: str) -> Response:
-    """The answer of an endpoint that Authlib knows by this name."""
+def revoke() -> Response:
+    """End an access token, or with a refresh token the whole grant."""
+    return _answer("revocation")
+
+
+def introspect() -> Response:
+    """Tell a client about its own token."""
+    return _answer("introspection")
+
+
+def _answer(name: str) -> Response:
+    """The answer of an endpoint that Authlib knows by this name. Commits."""
     server = authorization_server()
     try:
         request = form_request(TOKEN_HINT_FIELDS)
