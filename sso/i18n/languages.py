@@ -5,7 +5,7 @@ from contextlib import suppress
 from datetime import datetime
 
 from babel import Locale, negotiate_locale
-from flask import Flask, Response, g, has_request_context, request
+from flask import Flask, g, has_request_context, request
 from flask_babel import Babel, format_date, format_datetime, get_locale
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -35,13 +35,6 @@ def init_app(app: Flask, chosen_by_account: Callable[[], str | None]) -> None:
     app.extensions["sso.language"] = language  # see current.language
     app.jinja_env.globals.update(language=language, direction=direction)
     app.jinja_env.filters.update(moment=moment, day=day)
-
-    @app.after_request
-    def say_which(response: Response) -> Response:
-        # Nobody reads the text of a redirect.
-        if response.mimetype == "text/html" and not 300 <= response.status_code < 400:
-            response.headers["Content-Language"] = language()
-        return response
 
 
 def ask_for(ui_locales: str | None) -> None:

@@ -12,6 +12,7 @@ from sso.observability import counters
 from sso.process import concurrency
 from sso.ratelimit import refusals
 from sso.web import routing
+from sso.web.routing import Route
 
 HEADER = "X-Request-ID"
 _GIVEN = "HTTP_X_REQUEST_ID"  # the same, as WSGI names it
@@ -44,14 +45,14 @@ def _end(response: Response) -> Response:
     method = request.method if request.method in _METHODS else "other"
     counters.request(label, method, status, seconds)
     if not (route and route.quiet and status == 200):
-        _log(response, method, round(seconds * 1000, 1))
+        _log(response, route, method, round(seconds * 1000, 1))
     return response
 
 
-def _log(response: Response, method: str, milliseconds: float) -> None:
+def _log(response: Response, known: Route | None, method: str, milliseconds: float) -> None:
     """The rule instead of the path, and no query: codes, tokens and signed requests stand there."""
     told = refusals.settle()
-    if routing.current():
+    if known:
         route = request.path
     elif request.url_rule:
         route = request.url_rule.rule

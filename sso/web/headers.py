@@ -3,6 +3,7 @@
 from flask import Flask, Response, g, request
 
 from sso.config.settings import Settings
+from sso.i18n import languages
 from sso.web import routing
 
 # No form-action: browsers apply it to the redirects that follow a form, and the way back to the
@@ -27,7 +28,7 @@ def init_app(app: Flask) -> None:
     @app.after_request
     def add_headers(response: Response) -> Response:
         headers, route = response.headers, routing.current()
-        headers["X-Content-Type-Options"] = "nosniff"
+        headers.add("X-Content-Type-Options", "nosniff")
         headers.setdefault("Referrer-Policy", "no-referrer")
         if settings.is_https:
             headers.setdefault("Strict-Transport-Security", "max-age=31536000")
@@ -45,18 +46,19 @@ def init_app(app: Flask) -> None:
         if response.mimetype == "text/html":
             headers["Content-Security-Policy"] = g.get("sso_policy", PAGE_POLICY)
             headers["X-Frame-Options"] = "DENY"
-            # Not on redirects, whose text nobody sees: an application that opens us in a popup
+            # Not on redirects, whose text nobody reads: an application that opens us in a popup
             # keeps its hold on it as long as no page of ours was shown there.
             if not 300 <= response.status_code < 400:
                 headers["Cross-Origin-Opener-Policy"] = "same-origin"
+                headers["Content-Language"] = languages.language()
         return response
 
 
 def _open_to_other_origins(response: Response) -> None:
     """No credentials: browsers never send their cookies, which these routes do not read."""
     headers = response.headers
-    headers["Access-Control-Allow-Origin"] = "*"
-    headers["Access-Control-Expose-Headers"] = "WWW-Authenticate, Retry-After"
+    headers.add("Access-Control-Allow-Origin", "*")
+    headers.add("Access-Control-Expose-Headers", "WWW-Authenticate, Retry-After")
     if request.method == "OPTIONS":
         headers["Access-Control-Allow-Methods"] = ", ".join(sorted(response.allow))
         headers["Access-Control-Allow-Headers"] = "Authorization, Content-Type"

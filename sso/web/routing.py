@@ -30,7 +30,7 @@ class Route:
     a 200 is not logged. `has_csrf`: a POST needs a token; protocol routes never do.
     `sign_in_back`: where `@login_required` leads back to after the sign-in (see
     `page.after_sign_in`). `refused`: the audit event of a refused OAuth request. `guessing`,
-    `flooding`: the limits, which the view applies to an account.
+    `flooding`: the limits of tries, for each account or client.
     """
 
     path: str
