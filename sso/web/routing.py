@@ -107,8 +107,8 @@ def is_protocol() -> bool:
 
     Also for a path that has no route, and before the request is matched.
     """
-    if request.blueprint:
-        return request.blueprint == PROTOCOL
+    if blueprint := request.blueprint:
+        return blueprint == PROTOCOL
     return request.path.startswith(_table().protocol_prefixes)
 
 
