@@ -119,7 +119,7 @@ def acting_as(actor: Actor) -> Iterator[None]:
 def acting(
     function: Callable[Concatenate[Actor, Parameters], Result],
 ) -> Callable[Concatenate[Actor, Parameters], Result]:
-    """A decorator for use cases: their first argument is named in every event of theirs."""
+    """A decorator for use cases: every event of theirs names their first argument."""
 
     @wraps(function)
     def run(actor: Actor, /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
@@ -156,7 +156,7 @@ def system_user() -> str:
 
 
 def _in_full(value: object) -> Any:
-    """A value with all that is in it, as JSON has it: an address is known by its query, too."""
+    """A value in full, as JSON: URLs differ by their query, too."""
     if isinstance(value, Mapping):
         return {str(key): _in_full(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
@@ -167,10 +167,10 @@ def _in_full(value: object) -> Any:
 
 
 def clean(value: object, most: int) -> str:
-    """What every log and every database takes."""
+    """The text without what a log or a database cannot hold, and without secrets; cut."""
     if isinstance(value, UUID):
         return str(value)
-    # More than is kept: a secret that is cut short would not be recognised.
+    # Longer than what is kept: a secret that is cut would not be recognised.
     return _clean_text(str(value)[: most + 600])[:most]
 
 

@@ -132,7 +132,7 @@ def purge(keep: timedelta, at_most: int = 5000, over_faults: bool = False) -> in
     if chain.resealed_number is not None:
         raise ChainBroken(HALF_RESEALED)
     key = Keys(chain).ends
-    # A date that somebody changed must not make us remove the traces of it ourselves.
+    # A forged date must not make us delete the traces of the forgery ourselves.
     number, before = chain.anchor_number, chain.anchor_seal
     for event in rows.chained_up_to(last):
         number += 1
@@ -160,7 +160,7 @@ def purge_due() -> int:
 
 
 def _lock() -> AuditChain | None:
-    """The chain, with ends that are ours. Raises `ChainBroken`."""
+    """The chain, locked, its ends verified; `None` if another process begins it."""
     chain = rows.lock_chain()
     if chain is None and rows.has_chained():
         chain = rows.lock_chain()  # another process may have begun the chain just now

@@ -61,7 +61,7 @@ def step(over_faults: bool = False) -> Step:
         old, new = known.ends, newest
         chain.resealed_number = chain.anchor_number
         chain.resealed_old_seal = chain.resealed_new_seal = chain.anchor_seal
-    else:  # begun before: it is brought to its end first, whichever of the two keys is the newest
+    else:  # begun before: finish that first, whichever of the two keys is the newest
         old, new = known.of_next(chain), known.ends
     sealed = _seal_batch(chain, old, new, over_faults)
     left = chain.head_number - (chain.resealed_number or 0)
@@ -73,7 +73,7 @@ def step(over_faults: bool = False) -> Step:
 
 
 def _begin_behind(chain: AuditChain, key: bytes) -> Step:
-    """Nothing vouches for the ends: go on behind what is there, which stays unverifiable."""
+    """The ends cannot be verified: begin again after what is there, which stays unverifiable."""
     last = max(chain.head_number, rows.last_number())
     chain.anchor_number = chain.head_number = last
     chain.anchor_seal = chain.head_seal
@@ -113,6 +113,6 @@ def _finish(chain: AuditChain, over_faults: bool) -> None:
         audit.event(Event.AUDIT_RESEALED, old_head=old_head)
     elif not over_faults:
         raise ChainBroken("the last events were removed; run: flask audit verify")
-    else:  # the end stays as it is, and goes on being missed
+    else:  # the end stays as it is, and is still reported as missing
         audit.event(Event.AUDIT_RESEALED, fault="the last events were removed")
     chain.resealed_number = chain.resealed_old_seal = chain.resealed_new_seal = None

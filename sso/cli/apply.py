@@ -210,7 +210,7 @@ def _new_user(actor: audit.Actor, entry: Entry) -> Change:
     )
     fields = {name: (None, value) for name, value in accounts.described(row).items()}
     if "id" not in entry:
-        del fields["id"]  # random, and another one each time that this is done
+        del fields["id"]  # random: another one each time
     if is_invited:
         fields["invitation"] = (None, "by mail")
     return Change("create", "user", row.email, str(row.id), fields)

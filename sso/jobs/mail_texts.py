@@ -20,7 +20,7 @@ _NOT_YOU = N_(
     "If this was not you, set a new password at once with the link below; "
     "this also ends all your sign-ins."
 )
-# A new password takes no factor away; who has only the mailbox must not be able to.
+# A new password removes no factor: the mailbox alone must not be enough for that.
 _NOT_YOUR_FACTOR = N_(
     "If this was not you, somebody else has your password. Ask your administrator at once to reset "
     "your second factors; then set a new password with the link below."

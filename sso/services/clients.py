@@ -198,7 +198,7 @@ def _client_id() -> str:
 
 
 def _who_may_use(client: Client) -> str:
-    """The first group shuts people out, and without the last one everybody is let in."""
+    """To be reported: the first group shuts users out, and removing the last one lets all in."""
     if client.groups:
         return f"Only members of {' or '.join(client.groups)} may use it."
     return "No group is left: everybody may use it."

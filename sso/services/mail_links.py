@@ -45,7 +45,7 @@ def make(
         expires_at=now + (lives or lifetime(purpose)),
     )
     mail_tokens.add(token)
-    # The base address alone: a Host header is whatever a stranger writes into it.
+    # The base URL alone: a Host header is whatever a client sends.
     base_url = context.settings().base_url
     return token, f"{base_url}{_PATHS[purpose]}?{urlencode({'token': secret})}"
 
@@ -58,7 +58,7 @@ def lifetime(purpose: str) -> timedelta:
 
 
 def find(secret: str, *purposes: str) -> tuple[MailToken, User | None] | None:
-    """What an unused secret is good for; changes nothing (mail scanners open links, too)."""
+    """The token and the user of an unused secret; changes nothing (mail scanners open links)."""
     found = mail_tokens.find_live(digests.digest(secret[:200]), purposes)
     if found is None:
         return None
@@ -69,7 +69,7 @@ def find(secret: str, *purposes: str) -> tuple[MailToken, User | None] | None:
 
 
 def use(token: MailToken, user: User | None) -> bool:
-    """Use a link up. False when another request was quicker, or has changed the user meanwhile.
+    """Use a link up. False if another request was quicker, or the user has changed meanwhile.
 
     Nobody else changes the user until the transaction ends.
     """
@@ -95,6 +95,6 @@ def end_before_factors(user: User) -> None:
 
 
 def bond(user: User | None) -> str:
-    """Another one as soon as the user's address or password is another one."""
+    """Differs once the user's address or password changes."""
     state = f"{user.email}\n{user.password_hash}" if user else ""
     return "sha256:" + hashlib.sha256(state.encode()).hexdigest()

@@ -15,8 +15,8 @@ from sso.models import BrowserSession, Mail, User
 from sso.services import mail_links
 from sso.store import mails
 
-# Nobody lives there: RFC 6761 §6.4, and the user with whom `flask doctor` signs in. Other reserved
-# names, such as .test and .local, may be known in the operator's own network.
+# No mail arrives there: RFC 6761 §6.4, and the user with whom `flask doctor` signs in. Other
+# reserved names, such as .test and .local, may be known in the operator's own network.
 _NOWHERE = ("invalid", "sso-doctor.example")
 
 
@@ -57,13 +57,13 @@ def password_changed(user: User) -> None:
 
 
 def new_browser(user: User, session: BrowserSession) -> None:
-    """Tell of a sign-in from a browser that is new for this user."""
+    """Report a sign-in from a browser that is new for this user."""
     details: dict[str, Any] = {"browser": session.browser, "network": session.address}
     _enqueue("new_browser", user.email, user, **details, time=session.auth_time.isoformat())
 
 
 def factor_added(user: User, name: str) -> None:
-    """Tell of a new second factor, by a name that its owner knows."""
+    """Report a new second factor, by the name that its owner knows."""
     _enqueue("factor_added", user.email, user, factor=name)
 
 
@@ -72,19 +72,19 @@ def factor_removed(user: User, name: str) -> None:
 
 
 def recovery_codes_made(user: User) -> None:
-    """Tell of a new sheet of recovery codes."""
+    """Report new recovery codes."""
     _enqueue("recovery_codes_made", user.email, user)
 
 
 def recovery_code_used(user: User, left: int) -> None:
-    """Tell of a recovery code that was used, and how many are left."""
+    """Report that a recovery code was used, and how many are left."""
     _enqueue("recovery_code_used", user.email, user, left=left)
 
 
 def second_step_missing(
     user: User, browser: str, network: str, after: timedelta, earlier: UUID | None
 ) -> UUID | None:
-    """Tell of a right password without the second step, unless that is done in time.
+    """Report a right password without the second step, unless that follows in time.
 
     The mail is sent `after` a while; `mails.withdraw` takes it back. `earlier`: the mail that this
     browser caused before; while that one waits there is no other. Gives the id of what waits.

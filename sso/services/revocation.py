@@ -13,17 +13,17 @@ from sso.audit.events import Event
 from sso.models import BrowserSession, Grant
 from sso.store import grants, logout_deliveries, sessions, users
 
-MOST_SESSIONS = 50  # of one user: no more than one statement can end
+MOST_SESSIONS = 50  # sign-ins of one user, so that all of them can be ended at once
 _AT_ONCE = 500  # sessions named in one statement
 
 
 def session(ended: BrowserSession, reason: str) -> None:
-    """One sign-in, with what hangs on it; `offline_access` outlives it (OIDC Core §11)."""
+    """One sign-in, with its grants; `offline_access` outlives it (OIDC Core §11)."""
     _sessions(ended.user_id, reason, BrowserSession.id == ended.id)
 
 
 def sessions_of_user(user_id: UUID, reason: str, but: UUID | None = None) -> int:
-    """All sign-ins of a user (but for one), with what hangs on them. Returns how many.
+    """All sign-ins of a user (but for one), with their grants. Returns how many.
 
     All device cookies are void; the caller renews that of the session that goes on.
     """
@@ -33,7 +33,7 @@ def sessions_of_user(user_id: UUID, reason: str, but: UUID | None = None) -> int
 
 
 def surplus_of_user(user_id: UUID) -> None:
-    """The oldest sign-ins beyond the most that one person has, with what hangs on them."""
+    """The oldest sign-ins beyond `MOST_SESSIONS`, with their grants."""
     if surplus := sessions.surplus(user_id, MOST_SESSIONS):
         _sessions(user_id, "too_many", BrowserSession.id.in_(surplus[:_AT_ONCE]))
 
