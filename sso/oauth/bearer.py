@@ -55,6 +55,8 @@ def _as_allowed_now(token: AccessToken) -> AccessToken:
     claims = allowed.claims_of(token.grant.claims)
     if token.is_narrowed:
         claims = narrowing.within(claims, scopes.split(scope))
+    if (scope, claims) == (token.scope, token.grant.claims):
+        return token
     return replace(token, scope=scope, grant=replace(token.grant, claims=claims))
 
 

@@ -51,7 +51,10 @@ def as_allowed_now(live_grant: LiveGrant, client: RegisteredClient) -> LiveGrant
     scope = allowed.scope_of(live_grant.scope)
     if allowed.refusal or not scope:
         raise InvalidGrantError(allowed.refusal or narrowing.NOTHING_LEFT)
-    return replace(live_grant, scope=scope, claims=allowed.claims_of(live_grant.claims))
+    claims = allowed.claims_of(live_grant.claims)
+    if (scope, claims) == (live_grant.scope, live_grant.claims):
+        return live_grant
+    return replace(live_grant, scope=scope, claims=claims)
 
 
 def issue(

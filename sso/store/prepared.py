@@ -40,13 +40,13 @@ def columns(kind: type, source: Table, prefix: str = "") -> list[ColumnElement[A
 
 def record(kind: Callable[..., Record], row: Row, prefix: str = "", **more: Any) -> Record:
     """A dataclass, from the columns of a row that are labelled with a prefix, and more fields."""
-    found = {name: row[label] for name, label in _labels(kind, prefix) if name not in more}
-    return kind(**found, **more)
+    return kind(**{name: row[label] for name, label in _labels(kind, prefix, *more)}, **more)
 
 
 @lru_cache
-def _labels(kind: Any, prefix: str) -> tuple[tuple[str, str], ...]:
-    return tuple((field.name, prefix + field.name) for field in fields(kind))
+def _labels(kind: Any, prefix: str, *without: str) -> tuple[tuple[str, str], ...]:
+    names = [field.name for field in fields(kind) if field.name not in without]
+    return tuple((name, prefix + name) for name in names)
 
 
 def first(connection: Connection, statement: Executable, values: Mapping[str, Any]) -> Row | None:
@@ -87,18 +87,25 @@ class Prepared(NamedTuple):
         for name, write in self.writers.items():
             given[name] = write(given[name])
         parameters = [given[name] for name in self.names] if self.is_positional else given
+        if not tracing.observers:
+            return self._execute(connection, parameters, take)
         with ExitStack() as stack:
             for observe in tracing.observers:
                 stack.enter_context(observe(connection.engine, self.sql, parameters))
-            driver, cursor = connection.connection, None
-            try:
-                cursor = driver.cursor()
-                cursor.execute(self.sql, parameters)
-                found = take(cursor)
-            except Exception as error:
-                raise _as_sqlalchemys(connection, self.sql, cursor, error) from error
-            cursor.close()
-            return found
+            return self._execute(connection, parameters, take)
+
+    def _execute(
+        self, connection: Connection, parameters: Any, take: Callable[[DBAPICursor], Any]
+    ) -> Any:
+        driver, cursor = connection.connection, None
+        try:
+            cursor = driver.cursor()
+            cursor.execute(self.sql, parameters)
+            found = take(cursor)
+        except Exception as error:
+            raise _as_sqlalchemys(connection, self.sql, cursor, error) from error
+        cursor.close()
+        return found
 
 
 _FETCH_ONE, _ROWCOUNT = methodcaller("fetchone"), attrgetter("rowcount")
