@@ -6,9 +6,10 @@ CSRF protection, and errors as pages. `protocol` is for programs: no cookies, an
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import cast
 
-from flask import Blueprint, Flask, current_app, request
+from flask import Blueprint, Flask, Request, current_app, request
 from werkzeug.wrappers import Response
 
 from sso.audit.events import Event
@@ -53,6 +54,14 @@ class Route:
         return f"{'sso' if self.path.startswith('{base}') else 'root'}.{self.name}"
 
 
+class RoutedRequest(Request):
+    """Flask's request, which finds its route once."""
+
+    @cached_property
+    def route(self) -> Route | None:
+        return _table().by_path.get(self.path)
+
+
 @dataclass
 class _Table:
     by_path: dict[str, Route] = field(default_factory=dict)
@@ -65,6 +74,7 @@ def register(app: Flask, routes: Iterable[Route]) -> None:
     settings: Settings = app.extensions["sso.settings"]
     blueprints = {name: Blueprint(name, __name__) for name in (PAGES, PROTOCOL)}
     table = app.extensions[_EXTENSION] = _Table()
+    app.request_class = RoutedRequest
     for route in routes:
         path = route.path.format(base=settings.base_path)
         if path in table.by_path:
@@ -81,7 +91,7 @@ def register(app: Flask, routes: Iterable[Route]) -> None:
 
 def current() -> Route | None:
     """The route of this request, also where it has not the request's method."""
-    return _table().by_path.get(request.path)
+    return cast(RoutedRequest, request).route
 
 
 def enter(account: str) -> limiting.Attempt:
@@ -107,8 +117,8 @@ def is_protocol() -> bool:
 
     Also for a path that has no route, and before the request is matched.
     """
-    if blueprint := request.blueprint:
-        return blueprint == PROTOCOL
+    if route := current():
+        return route.blueprint == PROTOCOL
     return request.path.startswith(_table().protocol_prefixes)
 
 
