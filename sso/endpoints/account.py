@@ -23,10 +23,10 @@ from sso.store.sessions import CurrentSession
 
 _SHOWN = ("profile", "address", "phone")
 _DONE = {
-    "session": N_("The sign-in was ended."),
-    "sessions": N_("All other sign-ins were ended."),
-    "withdrawn": N_("The application has no access any more."),
-    "password": N_("Your password was changed, and all other sign-ins were ended."),
+    "session": N_("The session was ended."),
+    "sessions": N_("All other sessions were ended."),
+    "withdrawn": N_("The application no longer has access."),
+    "password": N_("Your password was changed, and all other sessions were ended."),
     "language": N_("The language was changed."),
 }
 
@@ -122,7 +122,7 @@ def _change_password(current: CurrentSession, form: ChangePasswordForm) -> Respo
     if not page.is_password_right(
         current,
         form.old_password,
-        N_("The old password is not right."),
+        N_("The old password is wrong."),
         Event.PASSWORD_CHANGE_FAILED,
         "old password",
     ):

@@ -156,9 +156,9 @@ def stale() -> Response:
     """The sealed request of a step can't be read, or is too old: the way back to its client."""
     old = pending_request.expired(request.args.get("resume", ""))
     return errors.page(
-        gettext("This page is too old, or its address was cut off."),
+        gettext("This page has expired, or its address is incomplete."),
         title=gettext("Please start again"),
-        hint=gettext("Go back to the application and sign in from there."),
+        hint=gettext("Return to the application and sign in from there."),
         link=_way_back(old) if old else None,
     )
 

@@ -21,10 +21,10 @@ from sso.web import errors, routing
 _PURPOSES = (mail_links.VERIFY, mail_links.CHANGE_EMAIL)
 _DONE = {
     "asked": N_(
-        "A mail is on its way to the new address. "
-        "It counts as soon as you press the button behind the link in it."
+        "We sent an email to the new address. The change takes effect when you "
+        "open its link and confirm."
     ),
-    "again": N_("A mail is on its way to your address."),
+    "again": N_("We sent an email to your address."),
 }
 
 
@@ -64,12 +64,12 @@ def _verify_again(current: CurrentSession) -> str:
 def _change(current: CurrentSession, form: ChangeEmailForm) -> str | None:
     user, email = current.user, form.email.data or ""
     if email == user.email:
-        form.email.errors = [N_("This is your address already.")]
+        form.email.errors = [N_("This is already your address.")]
         return None
     if not page.is_password_right(
         current,
         form.password,
-        N_("The password is not right."),
+        N_("The password is wrong."),
         Event.EMAIL_CHANGE_FAILED,
         "password",
     ):
@@ -136,8 +136,8 @@ def _whose() -> Response:
         status=403,
         title=gettext("Please sign in first"),
         hint=gettext(
-            "Sign in to that account in this browser, then open the link in the mail again. "
-            "If you did not ask for this, ignore the mail."
+            "Sign in to that account in this browser, then open the link in the email"
+            " again. If you did not request this, ignore the email."
         ),
         link=(gettext("Sign in"), url_for("pages.sign_in")),
     )

@@ -20,8 +20,8 @@ from sso.store import factors
 from sso.store.sessions import CurrentSession
 from sso.web import errors, routing
 
-WRONG = N_("The code is not right, or it is too old. After a few tries you need a new one.")
-TOO_MANY = N_("You have asked for many codes lately. Please wait an hour, then try again.")
+WRONG = N_("The code is wrong or has expired. After a few attempts you need a new one.")
+TOO_MANY = N_("You have requested many codes recently. Please wait an hour, then try again.")
 
 
 @login_required  # type: ignore[untyped-decorator]  # Flask-Login has no types
@@ -107,19 +107,23 @@ def factor_link() -> Response:
 
 def _dead() -> Response:
     return errors.page(
-        gettext("It was used already, is too old, or is not whole."),
+        gettext("It has been used, has expired, or is incomplete."),
         status=410,
-        title=gettext("This link does not work any more"),
-        hint=gettext("Ask your administrator for a new one."),
+        title=gettext("This link no longer works"),
+        hint=gettext("Ask your administrator for a new link."),
         link=(gettext("Your account"), url_for("pages.account")),
     )
 
 
 def _sign_in_first() -> Response:
     return errors.page(
-        gettext("The link works together with a sign-in to the account that it was made for."),
+        gettext(
+            "The link works only while you are signed in to the account that it was created for."
+        ),
         status=403,
         title=gettext("Please sign in first"),
-        hint=gettext("Sign in to that account in this browser, then open the link again at once."),
+        hint=gettext(
+            "Sign in to that account in this browser, then open the link again right away."
+        ),
         link=(gettext("Sign in"), url_for("pages.sign_in", back="factors")),
     )

@@ -24,7 +24,7 @@ from sso.web.pending_request import PendingRequest
 
 NAME_LENGTH = 60
 _SETUP_LIFETIME = int(policy.SETUP.total_seconds())
-_WRONG = N_("The code is not right. Check that the phone's clock is right, and try the next code.")
+_WRONG = N_("The code is wrong. Check that the phone's clock is right, and try the next code.")
 _DONE = {
     "passkey": N_("The passkey was added."),
     "totp": N_("The authenticator app was added."),

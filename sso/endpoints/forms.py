@@ -133,13 +133,13 @@ def _check_reachable(_: FlaskForm, field: Field) -> None:
     email = str(field.data)
     offered = context.settings().sign_up.split()
     if not (email_addresses.is_public(email) or email_addresses.domain(email) in offered):
-        raise ValidationError(N_("Mail cannot reach this address. Enter another one."))
+        raise ValidationError(N_("This address cannot receive email. Enter another one."))
 
 
 def _normalize_name(_: FlaskForm, field: Field) -> None:
     field.data = (field.data or "").strip()
     if not field.data or not field.data.isprintable():
-        raise ValidationError(N_("Enter your name, in one line."))
+        raise ValidationError(N_("Enter your name on one line."))
 
 
 def _check_strength(form: "_WithNewPassword", field: Field) -> None:

@@ -27,8 +27,8 @@ def dead_link(another: str = "pages.forgotten_password") -> Response:
     return errors.page(
         gettext("It has been used, has expired, or is incomplete."),
         status=410,
-        title=gettext("This link does not work any more"),
-        hint=gettext("Ask for a new one."),
+        title=gettext("This link no longer works"),
+        hint=gettext("Request a new link."),
         link=(gettext("Get a new link"), url_for(another)),
     )
 

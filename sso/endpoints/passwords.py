@@ -33,10 +33,10 @@ def forgotten_password() -> Response:
         return redirect(url_for("pages.forgotten_password", sent=1), 303)
     if "sent" in request.args:
         return mail_pages.sent(
-            gettext("Look into your mailbox"),
+            gettext("Check your inbox"),
             gettext(
-                "If there is an account with this address, a mail with a link is on its way. "
-                "The link works for an hour."
+                "If this address has an account, we sent it an email with a link. The "
+                "link is valid for one hour."
             ),
         )
     return page.render("forgotten_password.html", form=form)

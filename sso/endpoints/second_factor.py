@@ -23,8 +23,8 @@ from sso.store.sessions import CurrentSession
 from sso.web.pending_request import PendingRequest
 
 WRONG = {
-    "totp": N_("The code is not right, or it was used already. Wait for the next one."),
-    "recovery": N_("The recovery code is not right, or it was used already."),
+    "totp": N_("The code is wrong or was already used. Wait for the next one."),
+    "recovery": N_("The recovery code is wrong or was already used."),
     "passkey": N_("The passkey could not be used. Please try again."),
 }
 

@@ -24,10 +24,10 @@ from sso.store.sessions import CurrentSession
 from sso.web import routing
 from sso.web.pending_request import PendingRequest
 
-WRONG = N_("The email address or the password is not right.")
+WRONG = N_("The email address or the password is wrong.")
 _NOTICES = {
-    "password": N_("Your password is set. Sign in with it."),
-    "signed_up": N_("Your account is made. Sign in with your new password."),
+    "password": N_("Your password was set. Sign in with it."),
+    "signed_up": N_("Your account was created. Sign in with your new password."),
 }
 
 
@@ -79,7 +79,7 @@ def _ask(
         error = error or gettext(words)
     notice = _NOTICES.get(request.args.get("notice", ""))
     if why is decision.Why.SOMEBODY_ELSE:
-        notice = N_("Please sign in with the account that the application asked for.")
+        notice = N_("Please sign in with the account that the application requested.")
     return page.render(
         "sign_in.html",
         wait=wait,

@@ -37,11 +37,13 @@ def sign_up() -> Response:
             db.session.commit()
             mail_pages.keep_pending()
             return redirect(url_for("pages.sign_up", sent=1), 303)
-        form.email.errors = [N_("Accounts are for other addresses; see above.")]
+        form.email.errors = [
+            N_("You cannot sign up with this address. The allowed domains are listed above.")
+        ]
     if "sent" in request.args:
         return mail_pages.sent(
-            gettext("Look into your mailbox"),
-            gettext("A mail is on its way to you. Its link works for an hour."),
+            gettext("Check your inbox"),
+            gettext("We sent you an email. Its link is valid for one hour."),
         )
     domains = [] if allowed == "open" else allowed.split()
     return page.render("sign_up.html", form=form, domains=domains)

@@ -56,7 +56,7 @@ SCOPES = {
         Scope("address", ("address",), N_("Your postal address")),
         Scope("phone", ("phone_number", "phone_number_verified"), N_("Your phone number")),
         Scope("groups", ("groups",), N_("The groups that you belong to")),
-        Scope("offline_access", (), N_("Access that stays when you have signed out")),
+        Scope("offline_access", (), N_("Access that continues after you sign out")),
     )
 }  # fmt: skip
 

@@ -14,18 +14,19 @@ class Text:
     action: str | None = N_("Set a new password")  # on the link
 
 
-_HOUR = N_("The link works once, and for an hour.")
+_HOUR = N_("The link works once and is valid for one hour.")
 _UNTIL = N_("The link works once, until {until}.")
 _NOT_YOU = N_(
-    "If this was not you, set a new password at once with the link below; "
-    "this also ends all your sign-ins."
+    "If this was not you, set a new password now with the link below. This "
+    "also ends all your sessions."
 )
 # A new password removes no factor: the mailbox alone must not be enough for that.
 _NOT_YOUR_FACTOR = N_(
-    "If this was not you, somebody else has your password. Ask your administrator at once to reset "
-    "your second factors; then set a new password with the link below."
+    "If this was not you, someone else knows your password. Ask your "
+    "administrator to reset your second factors now, then set a new password "
+    "with the link below."
 )
-_IGNORE = N_("If you did not ask for this, ignore this mail: nothing will change.")
+_IGNORE = N_("If you did not request this, ignore this email. Nothing will change.")
 
 TEXTS = {
     "verify": Text(
@@ -36,8 +37,11 @@ TEXTS = {
     "change_email": Text(
         N_("Please confirm your new email address"),
         (
-            N_("Please confirm that {address} shall be the address of your account at {host}."),
-            N_("Until then the old address counts."),
+            N_(
+                   "Please confirm that {address} is the new address of your account at "
+                   "{host}."
+               ),
+            N_("Until then your old address stays in use."),
             _HOUR,
             _IGNORE,
         ),
@@ -46,7 +50,10 @@ TEXTS = {
     "reset": Text(
         N_("Set a new password"),
         (
-            N_("Somebody, probably you, asked for a new password for your account at {host}."),
+            N_(
+                   "Someone, probably you, requested a new password for your account at "
+                   "{host}."
+               ),
             _HOUR,
             _IGNORE,
         ),
@@ -54,40 +61,52 @@ TEXTS = {
     "invite": Text(
         N_("You are invited to {host}"),
         (
-            N_("An account at {host} was made for you. Set a password, and it is yours."),
+            N_(
+                   "An account at {host} was created for you. Set a password to start using "
+                   "it."
+               ),
             _UNTIL,
-            N_('After that, press "Forgot your password?" on the sign-in page.'),
+            N_("Then choose \"Forgot your password?\" on the sign-in page."),
         ),
         N_("Set a password"),
     ),
     "sign_up": Text(
         N_("Finish creating your account"),
         (
-            N_("Somebody, probably you, wants an account at {host} with this address."),
+            N_(
+                   "Someone, probably you, wants to create an account at {host} with this "
+                   "address."
+               ),
             _HOUR,
             _IGNORE,
         ),
         N_("Create the account"),
     ),
     "known_address": Text(
-        N_("You have an account already"),
+        N_("You already have an account"),
         (
-            N_("Somebody, probably you, wanted to use this address for an account at {host}."),
+            N_(
+                   "Someone, probably you, tried to use this address for an account at "
+                   "{host}."
+               ),
             N_("There is one already. If you forgot its password, set a new one."),
             _IGNORE,
         ),
         N_("Forgot your password?"),
     ),
     "email_change_asked": Text(
-        N_("Your email address is about to be changed"),
-        (N_("The address of your account at {host} is about to be changed to {new_address}."),
+        N_("Your email address is about to change"),
+        (N_(
+                "The email address of your account at {host} is about to change to "
+                "{new_address}."
+            ),
          _NOT_YOU),
     ),
     "email_changed": Text(
         N_("Your email address was changed"),
         (
-            N_("The address of your account at {host} is {new_address} from now on."),
-            N_("If this was not you, tell your administrator at once."),
+            N_("The email address of your account at {host} is now {new_address}."),
+            N_("If this was not you, contact your administrator immediately."),
         ),
         action=None,
     ),
@@ -99,10 +118,12 @@ TEXTS = {
         N_("New sign-in to your account"),
         (
             N_(
-                "Somebody signed in to your account at {host} from a browser that is new to us: "
-                "{browser}, from the network address {network}, at {time}."
+
+                    "Someone signed in to your account at {host} from a new browser: "
+                    "{browser}, from the IP address {network}, at {time}."
+
             ),
-            N_("If this was you, there is nothing to do."),
+            N_("If this was you, you do not need to do anything."),
             _NOT_YOU,
         ),
     ),
@@ -118,41 +139,54 @@ TEXTS = {
         N_("A recovery code was used"),
         (
             N_("One of the recovery codes of your account at {host} was used. Codes left: {left}."),
-            N_("If this was you, there is nothing to do."),
+            N_("If this was you, you do not need to do anything."),
             _NOT_YOUR_FACTOR,
         ),
     ),
     "recovery_codes_made": Text(
-        N_("New recovery codes were made"),
+        N_("New recovery codes were created"),
         (
-            N_("New recovery codes were made for your account at {host}. The old ones do not work "
-               "any more."),
+            N_(
+                   "New recovery codes were created for your account at {host}. The old ones"
+                   " no longer work."
+               ),
             _NOT_YOUR_FACTOR,
         ),
     ),
     "second_step_missing": Text(
-        N_("Somebody entered your password, and did not finish signing in"),
+        N_("Someone entered your password but did not finish signing in"),
         (
             N_(
-                "Somebody entered the password of your account at {host}, but not the second "
-                "factor: {browser}, from the network address {network}, at {time}. "
-                "Nobody was signed in."
+
+                    "Someone entered the password of your account at {host} but not the "
+                    "second factor: {browser}, from the IP address {network}, at {time}. No "
+                    "one was signed in."
+
             ),
-            N_("If this was you, there is nothing to do."),
-            N_("If this was not you, somebody else has your password. Set a new one at once with "
-               "the link below."),
+            N_("If this was you, you do not need to do anything."),
+            N_(
+                   "If this was not you, someone else knows your password. Set a new one now"
+                   " with the link below."
+               ),
         ),
     ),
     "enrolment_code": Text(
         N_("Your confirmation code for {host}"),
         (
-            N_("With this code, two-step verification can be turned on for your account at {host}. "
-               "Enter it on the page that asked for it:"),
+            N_(
+                   "With this code you can turn on two-step verification for your account at"
+                   " {host}. Enter it on the page that requested it:"
+               ),
             "{code}",
-            N_("The code works once, for 10 minutes, and only in the browser that asked for it. "
-               "Do not tell it to anybody: no one from {host} will ever ask you for it."),
-            N_("If this was not you, somebody else has your password. Set a new one at once with "
-               "the link below."),
+            N_(
+                   "The code works once, for 10 minutes, and only in the browser that "
+                   "requested it. Do not share it: no one from {host} will ever ask you for "
+                   "it."
+               ),
+            N_(
+                   "If this was not you, someone else knows your password. Set a new one now"
+                   " with the link below."
+               ),
         ),
     ),
 }  # fmt: skip

@@ -64,11 +64,13 @@ def add_passkey(
 ) -> Added:
     """Add the passkey that a browser has made. `known`: the factors, read under `policy.lock`."""
     if len(known.passkeys) >= passkeys.MOST:
-        raise FactorRefused(N_("You have as many passkeys as there can be. Remove one first."))
+        raise FactorRefused(
+            N_("You have reached the maximum number of passkeys. Remove one first.")
+        )
     try:
         made = passkeys.enrol(current.user, name, credential, challenge)
     except IntegrityError:
-        raise FactorRefused(N_("This passkey is registered already.")) from None
+        raise FactorRefused(N_("This passkey is already registered.")) from None
     if made is None:
         raise FactorRefused(N_("The passkey could not be set up. Please try again."))
     return _added(current, known, "passkey", name, proof.passkey_methods(made.is_synced))
@@ -104,7 +106,7 @@ def remove_passkey(actor: Actor, user: User, known: Factors, passkey_id: str) ->
     """Remove one passkey of those in `known`."""
     chosen = next((one for one in known.passkeys if str(one.id) == passkey_id), None)
     if chosen is None:
-        raise FactorRefused(N_("There is no such passkey any more."))
+        raise FactorRefused(N_("This passkey was already removed."))
     if len(known.passkeys) == 1 and user.password_hash is None:
         raise FactorRefused(N_("This passkey is your only way to sign in. Add another one first."))
     stored_passkeys.remove(user.id, chosen.id)
@@ -115,7 +117,7 @@ def remove_passkey(actor: Actor, user: User, known: Factors, passkey_id: str) ->
 def remove_totp(actor: Actor, user: User, known: Factors) -> None:
     """Remove the authenticator app."""
     if not totp_secrets.remove(user.id):
-        raise FactorRefused(N_("There is no authenticator app any more."))
+        raise FactorRefused(N_("The authenticator app was already removed."))
     _removed(user, known, "totp", APP_NAME)
 
 

@@ -49,7 +49,7 @@ def page(
     error_id = report(line or message if for_developers else title or message, status, error)
     body = render_template(
         "error.html",
-        title=title or gettext("This request cannot be answered"),
+        title=title or gettext("This request could not be processed"),
         message=message,
         hint=hint,
         for_developers=for_developers,
@@ -110,15 +110,18 @@ def _form_expired(error: CSRFError) -> Response:
                 ),
                 title=gettext("Please open this page with https"),
                 hint=gettext(
-                    "Continue at %(address)s. If you are there already, allow cookies for it.",
+                    (
+                        "Continue at %(address)s. If you are already there, allow cookies for "
+                        "this site."
+                    ),
                     address=settings.base_url,
                 ),
-                link=(gettext("Open it with https"), right),
+                link=(gettext("Open with https"), right),
             )
         return page(
-            gettext("This page needs a cookie, and your browser did not send it."),
+            gettext("This page needs a cookie that your browser did not send."),
             title=gettext("Please allow cookies"),
-            hint=gettext("Allow cookies for this address, then try again."),
+            hint=gettext("Allow cookies for this site, then try again."),
             link=(gettext("Try again"), _here()),
         )
     # Left open while another tab signed in or out: the same page again, which leads on from there.
@@ -134,7 +137,7 @@ _plain_http = proxies.PlainHttp()
 
 
 _WORDS: dict[int, tuple[str | None, str]] = {
-    404: (N_("There is nothing here"), N_("The server has no page at this address.")),
+    404: (N_("Page not found"), N_("There is no page at this address.")),
     413: (None, N_("The request is too long.")),
 }
 
@@ -146,7 +149,7 @@ def _http(error: HTTPException) -> Response:
         code = "server_error" if status >= 500 else "invalid_request"
         response = as_json(code, description.splitlines()[0][:200], status)
     else:
-        title, words = _WORDS.get(status, (None, N_("The server does not answer such requests.")))
+        title, words = _WORDS.get(status, (None, N_("The server does not support this request.")))
         response = page(gettext(words), status=status, title=gettext(title) if title else None)
     for name, value in error.get_headers():
         if name.lower() not in ("content-type", "content-length"):
@@ -172,7 +175,7 @@ def _busy(_: passwords.Busy) -> Response:
     database.end_session()
     concurrency.delay_refusal()
     response = page(
-        gettext("Very many people are signing in at this moment."),
+        gettext("Too many people are signing in right now."),
         status=503,
         title=gettext("Please try again"),
         hint=gettext("Wait a few seconds, then try again."),
@@ -192,7 +195,7 @@ def _unexpected(error: Exception) -> Response:
     if reason:
         logger.error("%s", reason)
         status, code = 503, "temporarily_unavailable"
-        words = N_("The service cannot be used at the moment.")
+        words = N_("The service is temporarily unavailable.")
     else:
         logger.error("unexpected error at %s", request.path, exc_info=error)
         status, code, words = 500, "server_error", N_("Something went wrong on the server.")

@@ -223,7 +223,7 @@ def test_who_has_the_mailbox_is_known_at_the_password_alone(
     assert sign_in(thief, NEW).path.endswith("/second-factor")
     clock.move(minutes=11)
     told = [subject for _, subject in mailbox.subjects()]
-    assert told == ["Somebody entered your password, and did not finish signing in"]
+    assert told == ["Someone entered your password but did not finish signing in"]
     sign_in(thief, NEW)
     guesses = 0
     while thief.submit(code="000000").status == 200:

@@ -45,7 +45,7 @@ def test_all_failures_look_and_cost_the_same(
     assert counting.verified == 1
     assert page.status == 200
     assert page.fields["email"] == email
-    assert "The email address or the password is not right." in page.html
+    assert "The email address or the password is wrong." in page.html
 
 
 @pytest.mark.parametrize("path", ["forgotten-password", "sign-up"])

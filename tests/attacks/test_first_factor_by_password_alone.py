@@ -119,11 +119,11 @@ def test_the_owner_reads_the_mail(app: Flask, user: User, thief: Browser, mailbo
     mailbox.read()
     owner.open(CODE_PAGE)
     assert 'autocomplete="one-time-code"' not in owner.page.html
-    assert "A code is on its way to dana@example.com" in owner.submit(action="send").html
+    assert "We sent a code to dana@example.com" in owner.submit(action="send").html
     (mail,) = mailbox.read()
     words = " ".join(text_of(mail).split())
     assert mail["Subject"] == "Your confirmation code for 127.0.0.1:5000"
-    assert "Do not tell it to anybody" in words
+    assert "Do not share it" in words
     assert "/forgotten-password" in words
     (code,) = set(CODE.findall(words))
     page = owner.submit(code=f" {code.replace('-', ' ')} ")
@@ -389,7 +389,7 @@ def test_a_hundred_codes_asked_for(app: Flask, thief: Browser, mailbox: Mailbox)
 def test_who_asked_too_often_is_told(app: Flask, thief: Browser, mailbox: Mailbox) -> None:
     thief.open(CODE_PAGE)
     pages = [thief.submit(action="send").html for _ in range(6)]
-    assert ["asked for many codes" in page for page in pages] == [False] * 5 + [True]
+    assert ["requested many codes" in page for page in pages] == [False] * 5 + [True]
 
 
 def test_nothing_in_the_database_gives_the_code(

@@ -176,7 +176,7 @@ def test_adding_another_asks_for_the_first(browser: Browser, secret: str) -> Non
     browser.submit(password=PASSWORD)
     assert browser.page.path.endswith("/second-factor")
     page = browser.open(FACTORS)
-    assert "Confirm that it is you" in page.html
+    assert "Confirm it's you" in page.html
     for action in ("add_passkey", "remove_totp", "new_codes"):
         form = {"csrf_token": browser.open(ACCOUNT).fields["csrf_token"], "action": action}
         assert browser.open(FACTORS, method="POST", data=form).path.endswith("/sign-in")

@@ -28,7 +28,7 @@ from tests.second_factors import (
 
 pytestmark = pytest.mark.slow
 
-SUBJECT = "Somebody entered your password, and did not finish signing in"
+SUBJECT = "Someone entered your password but did not finish signing in"
 FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
 
 
@@ -69,7 +69,7 @@ def test_the_owner_sees_it(app: Flask, owner: Browser, thief: Browser) -> None:
     owner.sign_in()
     owner.submit(code=code_of(owner.secret))  # type: ignore[attr-defined]
     html = owner.open(f"{ORIGIN}{BASE}/account/activity").html
-    assert html.count("The password was right, and the second factor was asked for") == 2
+    assert html.count("The password was correct, and the second factor was requested") == 2
     assert "192.0.2.7" in html
 
 
@@ -215,7 +215,7 @@ def test_recovery_codes_are_told_of(app: Flask, user: User, clock: Clock, mailbo
     assert [s for s in subjects(mailbox) if "recovery" in s] == []  # they came with the factor
     dana.open(f"{ORIGIN}{BASE}/account/factors")
     dana.submit(action="new_codes")
-    assert subjects(mailbox) == ["New recovery codes were made"]
+    assert subjects(mailbox) == ["New recovery codes were created"]
     dana.open(f"{ORIGIN}{BASE}/account/factors")
     fresh = codes_of(dana.submit(action="new_codes"))
     mailbox.read()

@@ -138,4 +138,4 @@ def test_without_the_csrf_token(
     assert answer.status_code == 303
     page = browser.open(FACTORS)
     assert page.html.count("<li>") == before
-    assert "everything else: 10" in page.html
+    assert "Codes left: 10" in page.html

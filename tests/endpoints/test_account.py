@@ -41,9 +41,9 @@ def test_it_shows_everything(app: Flask, browser: Browser, page: Page, user: Use
     assert user.email in page.html
     assert "Books" in page.html
     assert "this browser" in page.html
-    assert len(re.findall("End this sign-in", page.html)) == 0
+    assert len(re.findall("End this session", page.html)) == 0
     elsewhere(app)
-    assert len(re.findall("End this sign-in", browser.open(ACCOUNT).html)) == 1
+    assert len(re.findall("End this session", browser.open(ACCOUNT).html)) == 1
 
 
 def test_it_says_that_this_browser_was_seen_now(

@@ -22,7 +22,7 @@ def test_people_see_what_happened_in_their_name(
     assert 'href="/api/auth/account/activity"' in browser.open(f"{BASE}/account").html
     page = browser.open(ACTIVITY)
     words = (
-        "A sign-in failed: wrong password",
+        "Sign-in failed: wrong password",
         "Signed in",
         "Access allowed",
         "Account changed by an operator",

@@ -60,7 +60,7 @@ def test_the_first_factor_brings_recovery_codes(signed_in: Browser) -> None:
     assert len(codes_of(enrol_passkey(signed_in, Authenticator()))) == 10
     page = enrol_passkey(signed_in, Authenticator())
     assert (codes_of(page), page.path) == ([], f"{BASE}/account/factors")
-    assert "everything else: 10" in page.html
+    assert "Codes left: 10" in page.html
 
 
 def test_a_wrong_code_keeps_the_secret(signed_in: Browser) -> None:
@@ -136,7 +136,7 @@ def test_a_fresh_sign_in_is_asked_for(clock: Clock, signed_in: Browser) -> None:
     secret, _ = enrol_totp(signed_in)
     clock.move(minutes=6)
     page = signed_in.open(FACTORS)
-    assert "Confirm that it is you" in page.html
+    assert "Confirm it's you" in page.html
     assert "add_passkey" not in page.html
     signed_in.open(f"{ORIGIN}{BASE}/sign-in?back=factors")
     assert signed_in.submit(password=PASSWORD).path.endswith("/second-factor")
@@ -153,7 +153,7 @@ def test_a_number_for_an_address(make_app: Callable[..., Flask], user: User) -> 
     page = browser.open(FACTORS)
     assert "data-passkey" not in page.html
     assert "script-src" not in page.headers["Content-Security-Policy"]
-    assert "the address of this server is a number" in page.html
+    assert "this server is reached by its IP address" in page.html
 
 
 def test_scripts_run_where_passkeys_are(signed_in: Browser) -> None:

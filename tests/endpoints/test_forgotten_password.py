@@ -16,7 +16,7 @@ NEW = "another long password"
 def ask(browser: Browser, email: str) -> None:
     browser.open(FORGOTTEN)
     page = browser.submit(email=email)
-    assert "If there is an account with this address" in page.html
+    assert "If this address has an account" in page.html
 
 
 def test_the_whole_way(app: Flask, client: RelyingParty, user: User, mailbox: Mailbox) -> None:
@@ -36,7 +36,7 @@ def test_the_whole_way(app: Flask, client: RelyingParty, user: User, mailbox: Ma
     assert "12 characters" in browser.submit(new_password="short").html
     page = browser.submit(new_password=NEW)
     assert page.path.endswith("/sign-in")
-    assert "Your password is set" in page.html
+    assert "Your password was set" in page.html
     assert mailbox.subjects() == [(user.email, "Your password was changed")]
 
     # Everything before has ended, and the application's request goes on where it was.

@@ -179,7 +179,7 @@ def test_a_recovery_code(app: Flask, browser: Browser, elsewhere: Browser, user:
     assert len(set(codes)) == 10
     elsewhere.sign_in()
     assert elsewhere.submit(recovery_code=f" {codes[0].upper()}").path.endswith("/account")
-    assert "everything else: 9" in elsewhere.open(FACTORS).html
+    assert "Codes left: 9" in elsewhere.open(FACTORS).html
 
 
 @pytest.fixture

@@ -126,7 +126,7 @@ def test_an_address_that_somebody_has(
     browser.open(EMAIL)
     page = browser.submit(email="erin@example.com", password=PASSWORD)
     assert 'role="status"' in page.html
-    assert ("erin@example.com", "You have an account already") in mailbox.subjects()
+    assert ("erin@example.com", "You already have an account") in mailbox.subjects()
 
 
 def test_an_address_that_somebody_takes_in_the_meantime(

@@ -31,7 +31,7 @@ def test_a_forgotten_password(tmp_path: Path) -> None:
                 wait_for(lambda: len(mail.messages) == 1, "the invitation")
                 first = requests.Session()
                 page = post(first, link_in(mail.messages[0]), new_password="a first long password")
-                assert "Your password is set" in page.text
+                assert "Your password was set" in page.text
 
                 browser = requests.Session()
                 forgotten = f"{server.base_url}/forgotten-password"
@@ -40,7 +40,7 @@ def test_a_forgotten_password(tmp_path: Path) -> None:
                 assert mail.messages[1]["X-Envelope"] == "sso@example.com ann@example.com"
                 link = link_in(mail.messages[1])
                 assert link.startswith(f"{server.base_url}/new-password?token=")
-                assert "Your password is set" in post(browser, link, new_password=NEW).text
+                assert "Your password was set" in post(browser, link, new_password=NEW).text
                 assert requests.get(link, timeout=10).status_code == 410
                 who = {"email": "ann@example.com", "password": NEW}
                 signed_in = post(browser, f"{server.base_url}/sign-in", **who)
