@@ -217,8 +217,10 @@ CASES = [
     plain(authentication.prolong, "", lambda _: db.session.connection(), of("session.id"),
           of("session.last_seen_at"), of("session.ends_at")),
     Case(second_factors.show,
-         lambda w, code: second_factors.show(OLGA, w.user, "", code, "", ""),
-         "recovery_code_used", "recovery_code_used", lambda w: _codes(w)[0]),
+         lambda w, code: second_factors.show(w.user, "", code, "", ""),
+         "", "", lambda w: _codes(w)[0]),
+    act(second_factors.record_recovery_code, "recovery_code_used", "recovery_code_used",
+        of("user")),
     # The first factor brings recovery codes, which have an event of their own.
     Case(second_factors.add_totp, lambda w, secret: second_factors.add_totp(
             OLGA, w.current, w.factors(), secret, code_of(secret)),

@@ -118,6 +118,7 @@ def _put_into_cookie(new: authentication.NewSecret) -> None:
     user = SessionUser(new.secret)
     user.current_session = new.current
     login_user(user)
+    flask.session.pop("_id", None)  # a digest of IP address and browser, which nobody reads
 
 
 def sign_out(reason: str = "sign_out") -> None:

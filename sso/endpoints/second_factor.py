@@ -69,7 +69,6 @@ def second_factor() -> Response:
             db.session.rollback()
             return page.to_step("pages.sign_in")
         shown = second_factors.show(
-            audit.USER,
             subject.user,
             form.code.data,
             form.recovery_code.data,
@@ -78,6 +77,8 @@ def second_factor() -> Response:
         )
         if shown.methods:
             attempt.passed()
+            if shown.kind == "recovery":
+                second_factors.record_recovery_code(audit.USER, subject.user)
             signed_in_at = _let_in(subject, shown.methods)
             db.session.commit()
             return page.after_sign_in(pending, signed_in_at)

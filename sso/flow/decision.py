@@ -184,7 +184,7 @@ def decide(
 
 
 def asks_about_factors(request: AuthorizationRequest, policy: Policy) -> bool:
-    """Whether `Session.has_factor` can facts."""
+    """Whether `Session.has_factor` can matter."""
     return policy.require_mfa or request.needs_two_factors or request.prefers_two_factors
 
 

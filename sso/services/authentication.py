@@ -1,7 +1,7 @@
 """Sign-ins: check a password; begin, step up, prolong and end a session.
 
 Nothing here knows of HTTP: a function that gives a session a new secret returns it, and
-`web.browser_session` puts it into the cookie. Nothing commits.
+`endpoints.browser_session` puts it into the cookie. Nothing commits.
 """
 
 from contextlib import suppress

@@ -37,20 +37,24 @@ class Added(NamedTuple):
     codes: list[str]
 
 
-@audit.acting
-def show(
-    actor: Actor, user: User, code: str, recovery_code: str, credential: str, challenge: str
-) -> Shown:
-    """Check what was given of a second factor, and use it up. The user is locked."""
+def show(user: User, code: str, recovery_code: str, credential: str, challenge: str) -> Shown:
+    """Check what was given of a second factor, and use it up. The caller has locked the user.
+
+    Nothing is recorded: the caller may still refuse the attempt and roll back. After that, call
+    `record_recovery_code` where one was used.
+    """
     if credential:
         return Shown("passkey", passkeys.accept_as_second(user, credential, challenge))
     if not recovery_code:
         return Shown("totp", proof.OTP if totp.accept(user.id, code) else None)
-    if not recovery.accept(user.id, recovery_code):
-        return Shown("recovery", None)
+    return Shown("recovery", proof.OTP if recovery.accept(user.id, recovery_code) else None)
+
+
+@audit.acting
+def record_recovery_code(actor: Actor, user: User) -> None:
+    """Record that a recovery code was used, and tell its owner how many are left."""
     audit.event(Event.RECOVERY_CODE_USED, user=user.id)
     notifications.recovery_code_used(user, recovery_codes.unused(user.id))
-    return Shown("recovery", proof.OTP)
 
 
 @audit.acting

@@ -1,6 +1,6 @@
 """The three answers to an error: a page; a redirect to a proven URL; JSON.
 
-A redirect belongs to one place alone, `oauth.authorization_response`, because the URL
+A redirect belongs to one place alone, `oauth.response`, because the URL
 must be proven first (RFC 9700 §4.11).
 """
 

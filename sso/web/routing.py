@@ -51,7 +51,8 @@ class Route:
     @property
     def label(self) -> str:
         """The name of the route in metrics."""
-        return f"{'sso' if self.path.startswith('{base}') else 'root'}.{self.name}"
+        group = "sso" if self.path.startswith("{base}") else "root"
+        return f"{group}.{self.name.removeprefix('root_')}"
 
 
 class RoutedRequest(Request):

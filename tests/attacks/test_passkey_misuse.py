@@ -157,7 +157,10 @@ def test_nobody_removes_a_strangers_passkey(
     sign_in_by_passkey(victim, key)
     passkey = victim.open(FACTORS).fields["passkey"]
     browser.open(FACTORS)
-    assert "passkey was already removed" in browser.submit(action="remove_passkey", passkey=passkey).html
+    assert (
+        "passkey was already removed"
+        in browser.submit(action="remove_passkey", passkey=passkey).html
+    )
     assert passkey in victim.open(FACTORS).html
 
 

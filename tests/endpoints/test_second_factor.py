@@ -10,9 +10,11 @@ from flask import Flask
 from sso.extensions import db
 from sso.mfa import passkeys
 from sso.models import BrowserSession, Passkey, User
+from sso.ratelimit import limiting
 from tests.actors import BASE, ORIGIN, Browser, Page, RelyingParty, claims_of
 from tests.authenticator import Authenticator, options_of
 from tests.conftest import Clock
+from tests.events import events
 from tests.factories import make_client
 from tests.second_factors import (
     FACTORS,
@@ -276,3 +278,23 @@ def test_an_essential_acr_1_is_met_by_two(
     browser.sign_in()
     browser.submit(code=code_of(secret))
     assert identity(client, browser.allow())["acr"] == "1"
+
+
+def test_a_recovery_code_that_is_refused_after_all(
+    app: Flask, browser: Browser, elsewhere: Browser, user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other attempts used up what is free: the code stays unused, and nothing is recorded."""
+    browser.sign_in()
+    _, codes = enrol_totp(browser)
+    elsewhere.sign_in()
+
+    def refuse(_: limiting.Attempt) -> None:
+        raise limiting.TooManyAttempts(7)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(limiting.Attempt, "passed", refuse)
+        assert elsewhere.submit(recovery_code=codes[0]).status == 429
+    assert events(app, "recovery_code_used") == []
+    elsewhere.open(f"{ORIGIN}{BASE}/second-factor")
+    assert elsewhere.submit(recovery_code=codes[0]).path.endswith("/account")
+    assert len(events(app, "recovery_code_used")) == 1
