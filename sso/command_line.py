@@ -129,8 +129,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
               "on.", "sso.cli.worker:purge_command"),
     "restore": ("Fill the database, which has to be empty, from FILE, with the same "
                 "SSO_SECRET_KEY.", "sso.cli.database:restore_command"),
-    "worker": ("Deliver what waits in the outboxes, until told to stop. Run one on every node or "
-               "more.", "sso.cli.worker:worker_command"),
+    "worker": ("Do the background work until stopped: mail, logout tokens, purging, key rotation. "
+               "Run at least one.", "sso.cli.worker:worker_command"),
 }  # fmt: skip
 
 # Entry points (see pyproject.toml): found without the application, so that `settings` and `doctor`

@@ -26,8 +26,11 @@ logger = logging.getLogger("sso.start")
 @pass_script_info
 @with_appcontext
 def worker_command(info: ScriptInfo, once: bool, as_json: bool) -> None:
-    """Deliver what waits in the outboxes, until told to stop. Run one on every node or more."""
-    # Mails are written from templates, which the application for commands has not.
+    """Do the background work until stopped: mail, logout tokens, purging, key rotation.
+
+    Run at least one.
+    """
+    # Mail is rendered from templates, which the application for commands does not load.
     app = info.load_app()
     if "babel" not in app.extensions:
         app = create_app()

@@ -34,8 +34,8 @@ LEAKED = N_(
 
 _EXTENSION = "sso.service_names"
 
-# Guesses: what an attacker may try who is throttled, in years; and of a decorated word, whose
-# decoration the estimate takes for more than it is.
+# The number of guesses a password must withstand: what a throttled attacker could try in years.
+# Decorated words need more, because the estimate overrates decoration.
 _GUESSES, _GUESSES_DECORATED = 50_000_000, 500_000_000
 _DECORATION = 10  # characters at both ends together
 _LONGEST_DECORATED = 26  # characters; longer ones are estimated as a whole only

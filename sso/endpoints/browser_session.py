@@ -73,7 +73,7 @@ def find_with_client(
 
 
 def locale() -> str | None:
-    """The language that the account chose of who is signed in on this browser."""
+    """The language chosen in the account that is signed in on this browser."""
     if "sso_locale" not in g:
         current = None if routing.is_protocol() else current_session()
         g.sso_locale = current.user.claims.get("locale") if current else None

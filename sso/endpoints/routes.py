@@ -61,7 +61,7 @@ ROUTES = (
     Route("/healthz", "healthz", health.healthz, GET, PROTOCOL, quiet=True),
     Route("/readyz", "readyz", health.readyz, GET, PROTOCOL, quiet=True),
 
-    # Who types the host's name wants the account; the longer form is what a proxy may make of it.
+    # People who type only the host name want their account page. A proxy may add the base path.
     Route("{base}/", "home", home, GET),
     Route("/", "root_home", home, GET),
     Route("{base}/sign-in", "sign_in", sign_in.sign_in, guessing=limiting.SIGN_IN),

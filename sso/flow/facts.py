@@ -57,8 +57,8 @@ class Facts:
     def _is_for_this(self, moment: datetime | None) -> bool:
         """Whether something happened since the client asked, recently, and satisfied nothing yet.
 
-        The caller checks that its form was submitted for this request: whoever holds the URL of an
-        old pending request must not get an answer by what is done for another one.
+        The caller checks that its form was submitted for this request. Otherwise someone with the
+        URL of an old pending request could get it answered by a step of another one.
         """
         used = self.session.decisions_used_until
         return (

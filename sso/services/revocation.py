@@ -1,7 +1,7 @@
 """What ends what: one function for each cause, in the transaction of the cause.
 
-The table in the README is this file in words; tests/endpoints/test_what_ends_what.py
-proves it. The order in each function: logout tokens are queued while the grants can still be found.
+docs/revocation.md describes it as a table, and tests/endpoints/test_what_ends_what.py proves that
+table. The order in each function: logout tokens are queued while the grants can still be found.
 """
 
 from uuid import UUID

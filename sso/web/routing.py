@@ -96,7 +96,7 @@ def current() -> Route | None:
 
 
 def enter(account: str) -> limiting.Attempt:
-    """Let in one try at guessing. Raises `TooManyAttempts` while the route's limit asks to wait."""
+    """Allow one attempt. Raises `TooManyAttempts` while the route's limit asks to wait."""
     return limiting.enter(_guessing(), account)
 
 
