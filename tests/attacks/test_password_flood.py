@@ -58,8 +58,8 @@ from dataclasses import replace
 from sso.ratelimit import limiting
 from sso.server.gunicorn_conf import *
 
-fewer = replace(limiting.SIGN_IN.address, free=limiting.SIGN_IN.address.free // 5)
-limiting.SIGN_IN = replace(limiting.SIGN_IN, address=fewer)
+fewer = replace(limiting.SIGN_IN.ip_address, free=limiting.SIGN_IN.ip_address.free // 5)
+limiting.SIGN_IN = replace(limiting.SIGN_IN, ip_address=fewer)
 """
 
 
