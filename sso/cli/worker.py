@@ -26,9 +26,8 @@ logger = logging.getLogger("sso.start")
 @pass_script_info
 @with_appcontext
 def worker_command(info: ScriptInfo, once: bool, as_json: bool) -> None:
-    """Do the background work until stopped: mail, logout tokens, purging, key rotation.
-
-    Run at least one.
+    """Do the background work until stopped: mail, logout tokens, purging, key rotation. Run at
+    least one.
     """
     # Mail is rendered from templates, which the application for commands does not load.
     app = info.load_app()

@@ -6,6 +6,7 @@ user whose password is printed must not exist anywhere else.
 
 import fcntl
 import json
+import logging
 import os
 import secrets
 import socket
@@ -76,7 +77,9 @@ def _run(port: int, client_port: int, folder: Path, as_json: bool) -> None:
     base_url = f"http://{HOST}:{server_port}/api/auth"
     server = create_app({"SSO_BASE_URL": base_url, "SSO_SIGN_UP": "open"}, folder.absolute())
     home = f"http://{HOST}:{sample_port}/"
+    logging.disable(logging.INFO)  # that the demo's own user and client were created is no news
     client_id, client_secret, password = _prepare(server, home)
+    logging.disable(logging.NOTSET)
     sample = create_sample_application(
         issuer=base_url,
         client_id=client_id,
