@@ -5,7 +5,7 @@ from email_validator import EmailNotValidError, ValidatedEmail, validate_email
 
 # Starts what mail programs decode in a header (RFC 2047): into another address, or a line end.
 ENCODED_WORD = "=?"
-LONGEST = 320  # characters: 64 before the at sign, 255 behind it (RFC 5321 §4.5.3.1)
+LONGEST = 320  # characters: 64 before the @, 255 after it (RFC 5321 §4.5.3.1)
 
 # Domains that mail from the internet cannot reach: the library's list of special-use names
 # (IANA), what RFC 6762 appendix G and ICANN leave to private networks, and RFC 9476.
@@ -46,7 +46,7 @@ def for_smtp(email: str) -> str:
 
 
 def domain(email: str) -> str:
-    """The part behind the at sign."""
+    """The part after the @."""
     return email.rpartition("@")[2]
 
 

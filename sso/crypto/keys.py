@@ -52,7 +52,7 @@ class StoredKey(Protocol):
 
 NO_ACTIVE_KEY = "there is no active signing key; run: flask db upgrade"
 WRONG_SECRET_KEY = (
-    "SSO_SECRET_KEY does not open the signing keys of this database; set it to the one that the "  # noqa: S105
+    "SSO_SECRET_KEY does not open the signing keys of this database; set it to the one that the "  # noqa: S105 (a message)
     "database was used with or, to replace that one, give it as SSO_SECRET_KEY_PREVIOUS and run: "
     "flask key reencrypt"
 )

@@ -31,7 +31,7 @@ _DONE = {
 }
 
 
-@login_required  # type: ignore[untyped-decorator]  # Flask-Login has no types
+@login_required
 def account() -> Response:
     """Show what is open in the user's name; a POST ends some of it or changes the password."""
     current, password_form = page.signed_in(), ChangePasswordForm()

@@ -56,7 +56,7 @@ WORDS: Mapping[Event, str] = {
 }
 
 
-@login_required  # type: ignore[untyped-decorator]  # Flask-Login has no types
+@login_required
 def activity() -> Response:
     """List what happened lately in the user's name."""
     current = page.signed_in()

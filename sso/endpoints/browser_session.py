@@ -52,7 +52,7 @@ def init_app(app: Flask) -> None:
     login_manager.init_app(app)
 
 
-@login_manager.user_loader  # type: ignore[untyped-decorator]  # nor its decorators
+@login_manager.user_loader
 def _load(secret: str) -> SessionUser:
     return SessionUser(secret)
 

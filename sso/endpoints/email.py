@@ -28,7 +28,7 @@ _DONE = {
 }
 
 
-@login_required  # type: ignore[untyped-decorator]  # Flask-Login has no types
+@login_required
 def account_email() -> Response:
     """Ask for the new email address and the password, and mail a link to the new address."""
     current = page.signed_in()

@@ -24,7 +24,7 @@ WRONG = N_("The code is wrong or has expired. After a few attempts you need a ne
 TOO_MANY = N_("You have requested many codes recently. Please wait an hour, then try again.")
 
 
-@login_required  # type: ignore[untyped-decorator]  # Flask-Login has no types
+@login_required
 def factor_code() -> Response:
     """Send a code, or take one; then the factors may be set up in this session."""
     current, form = page.signed_in(), EmailedCodeForm()

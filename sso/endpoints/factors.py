@@ -32,7 +32,7 @@ _DONE = {
 }
 
 
-@login_required  # type: ignore[untyped-decorator]  # Flask-Login has no types
+@login_required
 def factors() -> Response:
     """Show the factors; a POST adds or removes one, if the sign-in is fresh."""
     current, pending = page.signed_in(), page.pending_request()
@@ -138,7 +138,7 @@ def _page(
     )
 
 
-@login_required  # type: ignore[untyped-decorator]
+@login_required
 def totp_setup() -> Response:
     """Show the secret for an authenticator app; nothing is stored until a code of it came back."""
     current, form = page.signed_in(), TotpForm()

@@ -111,7 +111,7 @@ def confirm_first(back: str = "factors") -> Response:
     return redirect(url_for("pages.sign_in", back=back, **_carried()), 303)
 
 
-@login_manager.unauthorized_handler  # type: ignore[untyped-decorator]
+@login_manager.unauthorized_handler
 def _sign_in_first() -> Response:
     route = routing.current()
     if route and route.sign_in_back:

@@ -10,7 +10,7 @@ from sso.flow import scopes
 from sso.oauth.bearer import require_oauth
 
 
-@require_oauth(list(scopes.USERINFO_SCOPES))  # type: ignore[untyped-decorator]  # Authlib's
+@require_oauth(list(scopes.USERINFO_SCOPES))
 def userinfo() -> Response:
     """The profile that the token's scope and the `claims` parameter allow."""
     requested = current_token.grant.claims.get("userinfo", [])

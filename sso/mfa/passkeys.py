@@ -145,7 +145,7 @@ def accept_as_second(user: User, answer: str, challenge: str) -> str | None:
 def _accept(
     answer: str, asked: tuple[bytes, datetime] | None, owner: User | None
 ) -> tuple[Passkey, User] | None:
-    """Check an answer (WebAuthn §7.2). `owner`: whose it has to be; `None`: whoever it names."""
+    """Check an answer (WebAuthn §7.2). `owner`: whose it has to be; `None`: the user it names."""
     if asked is None or len(answer) > MAX_TEXT:
         return None
     try:

@@ -89,8 +89,8 @@ def find_live(digest: str) -> CurrentSession | None:
 
 def find_live_anew(digest: str) -> CurrentSession | None:
     """As `find_live`, and whatever was read of them before in this transaction is read again."""
-    anew = _FIND_LIVE.execution_options(populate_existing=True)
-    row = db.session.execute(anew, {"digest": digest, "now": clock.now()}).first()
+    fresh = _FIND_LIVE.execution_options(populate_existing=True)
+    row = db.session.execute(fresh, {"digest": digest, "now": clock.now()}).first()
     return CurrentSession(row[0], row[1]) if row else None
 
 
