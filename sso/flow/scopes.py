@@ -110,7 +110,7 @@ CLAIM_NAMES = {
 
 def split(scope: str | None) -> tuple[str, ...]:
     """The scopes of a space-separated text, each once, in their order (RFC 6749 §3.3)."""
-    return tuple(dict.fromkeys((scope or "").split(" "))) if (scope or "").strip(" ") else ()
+    return tuple(dict.fromkeys(scope.split(" "))) if scope and scope.strip(" ") else ()
 
 
 def grantable(requested: str | None, registered: str) -> str:

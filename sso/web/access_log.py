@@ -12,7 +12,7 @@ from sso.observability import counters
 from sso.process import concurrency
 from sso.ratelimit import refusals
 from sso.web import routing
-from sso.web.routing import Route
+from sso.web.routing import RoutedRequest
 
 HEADER = "X-Request-ID"
 _GIVEN = "HTTP_X_REQUEST_ID"  # the same, as WSGI names it
@@ -29,8 +29,9 @@ def init_app(app: Flask) -> None:
 
 
 def _begin() -> None:
-    g.sso_started = request.environ.get(concurrency.ARRIVED) or perf_counter()
-    given = request.environ.get(_GIVEN, "")
+    environ = request.environ
+    g.sso_started = environ.get(concurrency.ARRIVED) or perf_counter()
+    given = environ.get(_GIVEN, "")
     g.sso_request_id = given if _ID.fullmatch(given) else f"{getrandbits(64):016x}"
 
 
@@ -39,38 +40,39 @@ def _end(response: Response) -> Response:
     if started is None:
         return response
     seconds = perf_counter() - started - concurrency.refusal_delay()
-    status, route = response.status_code, routing.current()
+    request = routing.this_request()
+    status, route = response.status_code, request.route
     response.headers.add(HEADER, g.sso_request_id)
     label = route.label if route else request.endpoint or "unknown"
     method = request.method if request.method in _METHODS else "other"
     counters.request(label, method, status, seconds)
     if not (route and route.quiet and status == 200):
-        _log(response, route, method, round(seconds * 1000, 1))
+        _log(request, status, method, round(seconds * 1000, 1))
     return response
 
 
-def _log(response: Response, known: Route | None, method: str, milliseconds: float) -> None:
+def _log(request: RoutedRequest, status: int, method: str, milliseconds: float) -> None:
     """The rule instead of the path, and no query: codes, tokens and signed requests stand there."""
-    told = refusals.settle()
-    if known:
+    refused = refusals.settle()
+    if request.route:
         route = request.path
     elif request.url_rule:
         route = request.url_rule.rule
     else:
-        route, told["path"] = "(unknown address)", refusals.shown_path(request.path)
+        route, refused["path"] = "(unknown address)", refusals.shown_path(request.path)
     access.info(
-        "%s %s %s %s ms" + (" %s" if told else ""),
+        "%s %s %s %s ms" + (" %s" if refused else ""),
         method,
         route,
-        response.status_code,
+        status,
         milliseconds,
-        *([json.dumps(told)] if told else ()),
+        *([json.dumps(refused)] if refused else ()),
         extra={
             "method": method,
             "route": route,
-            "status": response.status_code,
+            "status": status,
             "duration_ms": milliseconds,
             "address": request.remote_addr,
-            **told,
+            **refused,
         },
     )

@@ -1,6 +1,6 @@
 """Headers of every answer: sniffing, framing, scripts, referrer, transport, caches, CORS."""
 
-from flask import Flask, Response, g, request
+from flask import Flask, Request, Response, g
 
 from sso.config.settings import Settings
 from sso.i18n import languages
@@ -27,7 +27,8 @@ def init_app(app: Flask) -> None:
 
     @app.after_request
     def add_headers(response: Response) -> Response:
-        headers, route = response.headers, routing.current()
+        request = routing.this_request()
+        headers, route = response.headers, request.route
         headers.add("X-Content-Type-Options", "nosniff")
         headers.setdefault("Referrer-Policy", "no-referrer")
         if settings.is_https:
@@ -42,7 +43,7 @@ def init_app(app: Flask) -> None:
         else:
             headers.setdefault("Cache-Control", "no-store")
         if route and route.cors:
-            _open_to_other_origins(response)
+            _open_to_other_origins(request, response)
         if response.mimetype == "text/html":
             headers["Content-Security-Policy"] = g.get("sso_policy", PAGE_POLICY)
             headers["X-Frame-Options"] = "DENY"
@@ -54,7 +55,7 @@ def init_app(app: Flask) -> None:
         return response
 
 
-def _open_to_other_origins(response: Response) -> None:
+def _open_to_other_origins(request: Request, response: Response) -> None:
     """No credentials: browsers never send their cookies, which these routes do not read."""
     headers = response.headers
     headers.add("Access-Control-Allow-Origin", "*")
