@@ -8,12 +8,11 @@ from flask import Response
 
 from sso.flow import scopes
 from sso.oauth.bearer import require_oauth
-from sso.store.tokens import AccessToken
 
 
 @require_oauth(list(scopes.USERINFO_SCOPES))
 def userinfo() -> Response:
     """The profile that the token's scope and the `claims` parameter allow."""
-    token: AccessToken = current_token._get_current_object()
-    profile = scopes.profile(token.user, token.scope, token.grant.claims.get("userinfo", []))
+    requested = current_token.grant.claims.get("userinfo", [])
+    profile = scopes.profile(current_token.user, current_token.scope, requested)
     return Response(json.dumps(profile), headers=default_json_headers)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from flask import Blueprint, Flask, Request, current_app, request
+from flask.globals import request_ctx
 from werkzeug.utils import cached_property
 from werkzeug.wrappers import Response
 
@@ -92,8 +93,7 @@ def register(app: Flask, routes: Iterable[Route]) -> None:
 
 def this_request() -> RoutedRequest:
     """The request itself: cheaper than the proxy for code that asks it several things."""
-    found: RoutedRequest = request._get_current_object()  # type: ignore[attr-defined]
-    return found
+    return cast(RoutedRequest, request_ctx.request)
 
 
 def current() -> Route | None:
