@@ -29,12 +29,12 @@ from sso.extensions import Base, db
 from sso.models import User
 from sso.process import concurrency
 from sso.store import migrating
-from tests.actors import Browser, RelyingParty
-from tests.factories import ensure_keys, make_client, make_user
-from tests.machines import Postgresql
-from tests.mailbox import Mailbox, MailServer, mail_server
-from tests.services import SECRET_KEY as SECRET_KEY
-from tests.watching import watched
+from tests.support.actors import Browser, RelyingParty
+from tests.support.factories import ensure_keys, make_client, make_user
+from tests.support.mailbox import Mailbox, MailServer, mail_server
+from tests.support.processes import SECRET_KEY as SECRET_KEY
+from tests.support.servers import Postgresql
+from tests.support.statements import watched
 
 # Tests here need a service, a browser or a server process. Files elsewhere mark themselves.
 SLOW = ("bench", "browser", "clients", "journeys", "operations", "production", "store")

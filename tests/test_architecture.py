@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from flask import Flask
 
-from tests.actors import BASE
+from tests.support.actors import BASE
 
 PACKAGE = Path(__file__).resolve().parent.parent / "sso"
 FILES = sorted(PACKAGE.rglob("*.py"))

@@ -39,8 +39,8 @@ from sso.store import factors, users
 from sso.store import signing_keys as stored_keys
 from sso.store.sessions import CurrentSession
 from tests.conftest import SECRET_KEY
-from tests.factories import PASSWORD, make_client, make_user
-from tests.second_factors import code_of
+from tests.support.factories import PASSWORD, make_client, make_user
+from tests.support.second_factors import code_of
 
 OLGA = audit.Actor("olga")
 NEW = "another long password"

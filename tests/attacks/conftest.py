@@ -8,8 +8,8 @@ from limits.storage import memory
 
 from sso import clock
 from sso.models import User
-from tests.actors import BASE, ORIGIN, Browser
-from tests.mailbox import Mailbox
+from tests.support.actors import BASE, ORIGIN, Browser
+from tests.support.mailbox import Mailbox
 
 
 def reset_link(app: Flask, email: str, mailbox: Mailbox) -> str:

@@ -6,8 +6,8 @@ It ends at `typ`, `aud`, the row behind each access token, and its grant.
 import pytest
 
 from sso.models import User
-from tests.actors import BASE, ORIGIN, Browser, RelyingParty, claims_of
 from tests.conftest import Clock
+from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty, claims_of
 
 
 def test_an_identity_token_opens_nothing(

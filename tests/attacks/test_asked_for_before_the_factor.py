@@ -12,12 +12,12 @@ from sso.extensions import db
 from sso.models import User
 from sso.services import mail_links
 from sso.store import users
-from tests.actors import BASE, ORIGIN, Browser
 from tests.attacks.test_copied_session import copy_of
 from tests.conftest import Clock
-from tests.factories import PASSWORD, make_client
-from tests.mailbox import Mailbox, link_in
-from tests.second_factors import ACCOUNT, code_of, confirm_by_code, enrol_totp, is_signed_in
+from tests.support.actors import BASE, ORIGIN, Browser
+from tests.support.factories import PASSWORD, make_client
+from tests.support.mailbox import Mailbox, link_in
+from tests.support.second_factors import ACCOUNT, code_of, confirm_by_code, enrol_totp, is_signed_in
 
 EVIL = "thief@elsewhere.example"
 

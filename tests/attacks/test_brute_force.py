@@ -12,9 +12,9 @@ from flask import Flask
 
 from sso.models import User
 from sso.ratelimit import limiting
-from tests.actors import BASE, ORIGIN, Browser, Page, RelyingParty
 from tests.attacks.conftest import Watch
-from tests.factories import PASSWORD
+from tests.support.actors import BASE, ORIGIN, Browser, Page, RelyingParty
+from tests.support.factories import PASSWORD
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("watch")]
 

@@ -14,9 +14,9 @@ from flask import Flask
 from sqlalchemy import text
 
 from sso.extensions import db
-from tests.actors import BASE, ORIGIN, Browser, RelyingParty
-from tests.factories import PASSWORD, make_client, make_user
-from tests.watching import watched
+from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
+from tests.support.factories import PASSWORD, make_client, make_user
+from tests.support.statements import watched
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,7 @@ It ends at `frame-ancestors` and `X-Frame-Options` on every page, error pages to
 import pytest
 
 from sso.models import User
-from tests.actors import BASE, ORIGIN, Browser, RelyingParty
+from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
 
 
 @pytest.mark.parametrize("path", ["/sign-in", "/consent", "/nowhere", "/oauth2/authorize"])

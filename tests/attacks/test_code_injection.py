@@ -4,7 +4,7 @@ It ends at PKCE: the client sends the verifier of the attacker's own request.
 """
 
 from sso.models import User
-from tests.actors import Browser, RelyingParty, pkce
+from tests.support.actors import Browser, RelyingParty, pkce
 
 
 def test_another_requests_verifier_does_not_fit(

@@ -7,9 +7,9 @@ import pytest
 from flask import Flask
 
 from sso.models import User
-from tests.actors import Browser
-from tests.factories import PASSWORD, make_client
-from tests.second_factors import ACCOUNT, is_signed_in
+from tests.support.actors import Browser
+from tests.support.factories import PASSWORD, make_client
+from tests.support.second_factors import ACCOUNT, is_signed_in
 
 NEW = "another long password"
 

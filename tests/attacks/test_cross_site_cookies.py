@@ -12,8 +12,8 @@ from flask import Flask
 
 from sso.endpoints.routes import ROUTES
 from sso.models import User
-from tests.actors import BASE, ORIGIN, Browser, RelyingParty
-from tests.factories import PASSWORD, make_client
+from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
+from tests.support.factories import PASSWORD, make_client
 
 PATHS = {one.path.removeprefix("{base}"): one.methods for one in ROUTES if "{base}/" in one.path}
 POSTED = [path for path, methods in PATHS.items() if "POST" in methods]

@@ -6,7 +6,7 @@ It ends at the CSRF token of every form.
 import pytest
 
 from sso.models import User
-from tests.actors import BASE, ORIGIN, Browser, RelyingParty
+from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
 
 
 def test_consent_without_the_token(browser: Browser, client: RelyingParty, user: User) -> None:

@@ -11,8 +11,8 @@ import pytest
 from flask import Flask
 
 from sso.observability.logs import JsonFormatter
-from tests.actors import BASE, ORIGIN, Browser, RelyingParty
-from tests.events import events
+from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
+from tests.support.events import events
 
 TOKEN, FORM = "/oauth2/token", {"grant_type": "authorization_code"}
 LOGOUT = f"{ORIGIN}{BASE}/oauth2/end-session?"

@@ -13,11 +13,11 @@ from flask import Flask
 from sso.crypto import passwords
 from sso.models import User
 from sso.ratelimit import limiting
-from tests.actors import BASE, ORIGIN, Browser, Page
 from tests.conftest import Clock
-from tests.factories import PASSWORD, make_user
-from tests.mailbox import Mailbox
-from tests.second_factors import code_of, confirm_by_code, enrol_totp
+from tests.support.actors import BASE, ORIGIN, Browser, Page
+from tests.support.factories import PASSWORD, make_user
+from tests.support.mailbox import Mailbox
+from tests.support.second_factors import code_of, confirm_by_code, enrol_totp
 
 pytestmark = pytest.mark.slow
 

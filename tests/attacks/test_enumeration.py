@@ -15,9 +15,9 @@ from flask import Flask
 
 from sso.crypto import passwords
 from sso.models import User
-from tests.actors import BASE, ORIGIN, Browser
 from tests.conftest import Statements
-from tests.factories import make_user
+from tests.support.actors import BASE, ORIGIN, Browser
+from tests.support.factories import make_user
 
 
 class Counting(PasswordHasher):

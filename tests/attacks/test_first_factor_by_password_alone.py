@@ -14,14 +14,15 @@ from sso import clock as sso_clock
 from sso.extensions import db
 from sso.models import BrowserSession, Mail, MailToken, Passkey, TotpSecret, User
 from sso.services import emailed_code
-from tests.actors import BASE, ORIGIN, Browser, Page
 from tests.attacks.conftest import Watch, reset_link
-from tests.authenticator import Authenticator, options_of
 from tests.conftest import Clock
-from tests.events import events
-from tests.factories import PASSWORD, make_client, make_user
-from tests.mailbox import Mailbox, MailServer, link_in, text_of
-from tests.second_factors import (
+from tests.store.test_races import at_once
+from tests.support.actors import BASE, ORIGIN, Browser, Page
+from tests.support.authenticator import Authenticator, options_of
+from tests.support.events import events
+from tests.support.factories import PASSWORD, make_client, make_user
+from tests.support.mailbox import Mailbox, MailServer, link_in, text_of
+from tests.support.second_factors import (
     CODE,
     FACTORS,
     ask_for_code,
@@ -31,7 +32,6 @@ from tests.second_factors import (
     is_signed_in,
     scan,
 )
-from tests.store.test_races import at_once
 
 pytestmark = pytest.mark.slow
 

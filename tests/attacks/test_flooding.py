@@ -18,9 +18,9 @@ from sso.extensions import db
 from sso.models import BrowserSession, User
 from sso.ratelimit import storage
 from sso.store import sessions
-from tests.actors import BASE, ORIGIN, Browser
 from tests.attacks.conftest import Watch
-from tests.factories import make_user
+from tests.support.actors import BASE, ORIGIN, Browser
+from tests.support.factories import make_user
 
 pytestmark = pytest.mark.slow
 

@@ -11,9 +11,9 @@ from sso.crypto import passwords
 from sso.extensions import db
 from sso.models import Mail, User
 from sso.store import sessions, users
-from tests.actors import BASE, Browser
-from tests.factories import PASSWORD
-from tests.second_factors import ACCOUNT
+from tests.support.actors import BASE, Browser
+from tests.support.factories import PASSWORD
+from tests.support.second_factors import ACCOUNT
 
 CHANGE = {
     "action": "change_password",

@@ -12,13 +12,14 @@ from sqlalchemy import func, select, update
 from sso.crypto import passwords
 from sso.extensions import db
 from sso.models import BrowserSession, Mail, Passkey, User
-from tests.actors import BASE, ORIGIN, Browser, Page
 from tests.attacks.test_under_way import in_between
-from tests.authenticator import Authenticator, options_of
 from tests.conftest import Clock
-from tests.factories import PASSWORD
-from tests.mailbox import Mailbox
-from tests.second_factors import (
+from tests.store.test_races import at_once
+from tests.support.actors import BASE, ORIGIN, Browser, Page
+from tests.support.authenticator import Authenticator, options_of
+from tests.support.factories import PASSWORD
+from tests.support.mailbox import Mailbox
+from tests.support.second_factors import (
     ACCOUNT,
     FACTORS,
     code_of,
@@ -28,7 +29,6 @@ from tests.second_factors import (
     is_signed_in,
     sign_in_by_passkey,
 )
-from tests.store.test_races import at_once
 
 pytestmark = pytest.mark.slow
 

@@ -7,9 +7,9 @@ from sso.extensions import db
 from sso.models import User
 from sso.services.mail_links import make
 from sso.store import users
-from tests.actors import BASE, ORIGIN, Browser
 from tests.conftest import Clock
-from tests.factories import PASSWORD, make_user
+from tests.support.actors import BASE, ORIGIN, Browser
+from tests.support.factories import PASSWORD, make_user
 
 PURPOSES = ("verify", "change_email", "reset", "invite", "sign_up")
 PAGES = {

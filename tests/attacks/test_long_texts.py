@@ -19,7 +19,7 @@ from sso.config import email_addresses
 from sso.crypto import passwords
 from sso.i18n import languages, user_agents
 from sso.ratelimit import networks
-from tests.actors import BASE, ORIGIN, Browser, RelyingParty
+from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
 
 pytestmark = pytest.mark.slow
 

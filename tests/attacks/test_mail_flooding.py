@@ -12,9 +12,9 @@ from sqlalchemy import func, select
 from sso.extensions import db
 from sso.models import Mail, MailToken, User
 from sso.store.mails import MOST_AN_HOUR
-from tests.actors import BASE, ORIGIN, Browser
 from tests.conftest import Clock
-from tests.mailbox import Mailbox
+from tests.support.actors import BASE, ORIGIN, Browser
+from tests.support.mailbox import Mailbox
 
 pytestmark = pytest.mark.slow
 

@@ -13,8 +13,8 @@ from flask import Flask
 
 from sso.extensions import db
 from sso.models import User
-from tests.actors import BASE, ORIGIN, Browser
-from tests.mailbox import Mailbox, link_in, text_of
+from tests.support.actors import BASE, ORIGIN, Browser
+from tests.support.mailbox import Mailbox, link_in, text_of
 
 INJECTED = "Dana\r\nBcc: victim@example.com\r\n\r\n<a href='https://evil.example'>"
 

@@ -17,11 +17,11 @@ from sso.crypto import passwords
 from sso.mfa import recovery
 from sso.models import User
 from sso.ratelimit import limiting
-from tests.actors import BASE, ORIGIN, Browser, Page, RelyingParty
 from tests.attacks.conftest import Watch
-from tests.factories import PASSWORD
-from tests.second_factors import ACCOUNT, enrol_totp, is_signed_in
-from tests.services import wait_for
+from tests.support.actors import BASE, ORIGIN, Browser, Page, RelyingParty
+from tests.support.factories import PASSWORD
+from tests.support.processes import wait_for
+from tests.support.second_factors import ACCOUNT, enrol_totp, is_signed_in
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("watch")]
 

@@ -6,7 +6,7 @@ It ends at `iss` (RFC 9207), which every answer carries, errors too.
 import pytest
 
 from sso.models import User
-from tests.actors import ISSUER, Browser, RelyingParty
+from tests.support.actors import ISSUER, Browser, RelyingParty
 
 
 @pytest.mark.parametrize("more", [{}, {"scope": "nonsense"}, {"prompt": "none"}])

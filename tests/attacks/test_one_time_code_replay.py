@@ -9,9 +9,9 @@ from sqlalchemy import select
 
 from sso.extensions import Base, db
 from sso.models import User
-from tests.actors import Browser
 from tests.conftest import Clock
-from tests.second_factors import FACTORS, code_of, codes_of, enrol_totp, is_signed_in
+from tests.support.actors import Browser
+from tests.support.second_factors import FACTORS, code_of, codes_of, enrol_totp, is_signed_in
 
 pytestmark = pytest.mark.slow
 

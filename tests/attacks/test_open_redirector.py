@@ -6,7 +6,7 @@ It ends at exact comparison before any redirect, at the end of a session too.
 import pytest
 
 from sso.models import User
-from tests.actors import BASE, ORIGIN, Browser, RelyingParty
+from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
 
 EVIL = [
     "https://evil.example/", "//evil.example/", "https://books.example.evil.example/callback",

@@ -9,8 +9,8 @@ from flask import Flask
 
 from sso.models import User
 from sso.ratelimit import limiting
-from tests.actors import BASE, ORIGIN, Browser
-from tests.factories import PASSWORD
+from tests.support.actors import BASE, ORIGIN, Browser
+from tests.support.factories import PASSWORD
 
 SPELLINGS = (
     "dana@example.com", "DANA@example.com", "dAna@example.com", " dana@example.com",

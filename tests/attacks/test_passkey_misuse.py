@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from sso.models import User
 from sso.ratelimit.storage import LimitStorage
-from tests.actors import BASE, ORIGIN, Browser
-from tests.authenticator import Authenticator, options_of
 from tests.conftest import Clock
-from tests.factories import make_user
-from tests.second_factors import FACTORS, enrol_passkey, is_signed_in, sign_in_by_passkey
+from tests.support.actors import BASE, ORIGIN, Browser
+from tests.support.authenticator import Authenticator, options_of
+from tests.support.factories import make_user
+from tests.support.second_factors import FACTORS, enrol_passkey, is_signed_in, sign_in_by_passkey
 
 pytestmark = pytest.mark.slow
 

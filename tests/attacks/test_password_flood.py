@@ -18,7 +18,7 @@ from threading import Event
 import pytest
 import requests
 
-from tests.services import Server, wait_for
+from tests.support.processes import Server, wait_for
 
 pytestmark = pytest.mark.slow
 

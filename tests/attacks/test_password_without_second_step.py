@@ -11,13 +11,13 @@ from sqlalchemy import func, select
 
 from sso.extensions import db
 from sso.models import Mail, User
-from tests.actors import BASE, ORIGIN, Browser
-from tests.authenticator import Authenticator
 from tests.conftest import Clock
-from tests.events import events
-from tests.factories import PASSWORD, make_user
-from tests.mailbox import Mailbox, MailServer, text_of
-from tests.second_factors import (
+from tests.support.actors import BASE, ORIGIN, Browser
+from tests.support.authenticator import Authenticator
+from tests.support.events import events
+from tests.support.factories import PASSWORD, make_user
+from tests.support.mailbox import Mailbox, MailServer, text_of
+from tests.support.second_factors import (
     code_of,
     codes_of,
     confirm_by_code,

@@ -4,7 +4,7 @@ It ends at the token endpoint: a verifier without a challenge is an error.
 """
 
 from sso.models import User
-from tests.actors import Browser, RelyingParty, pkce
+from tests.support.actors import Browser, RelyingParty, pkce
 
 
 def test_a_verifier_without_a_challenge(browser: Browser, client: RelyingParty, user: User) -> None:

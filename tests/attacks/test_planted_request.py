@@ -10,9 +10,9 @@ import pytest
 from flask import Flask
 
 from sso.models import User
-from tests.actors import BASE, ORIGIN, Browser, RelyingParty
-from tests.factories import PASSWORD, make_client
-from tests.mailbox import Mailbox
+from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
+from tests.support.factories import PASSWORD, make_client
+from tests.support.mailbox import Mailbox
 
 pytestmark = pytest.mark.slow
 

@@ -4,7 +4,7 @@ It ends at 303: what follows is a GET, whatever was posted.
 """
 
 from sso.models import User
-from tests.actors import Browser, RelyingParty
+from tests.support.actors import Browser, RelyingParty
 
 
 def test_every_redirect_is_303(browser: Browser, client: RelyingParty, user: User) -> None:

@@ -4,7 +4,7 @@ It ends at `no-referrer` and `no-store` on every page and every redirect.
 """
 
 from sso.models import User
-from tests.actors import Browser, RelyingParty
+from tests.support.actors import Browser, RelyingParty
 
 
 def test_nothing_on_the_way_leaks(browser: Browser, client: RelyingParty, user: User) -> None:

@@ -4,8 +4,8 @@ It ends as soon as thief and client have both used it: the whole family is revok
 """
 
 from sso.models import User
-from tests.actors import Browser, RelyingParty
 from tests.conftest import Clock
+from tests.support.actors import Browser, RelyingParty
 
 
 def test_whoever_comes_second_ends_it_for_both(

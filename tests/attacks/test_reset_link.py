@@ -14,9 +14,9 @@ from sso.extensions import db
 from sso.models import User
 from sso.services import mail_links
 from sso.store import users
-from tests.actors import BASE, ORIGIN, Browser
-from tests.factories import PASSWORD, make_user
-from tests.mailbox import Mailbox
+from tests.support.actors import BASE, ORIGIN, Browser
+from tests.support.factories import PASSWORD, make_user
+from tests.support.mailbox import Mailbox
 
 NEW = "another long password"
 PAGES = ("new-password", "verify-email", "complete-sign-up")

@@ -12,10 +12,10 @@ import pytest
 from flask import Flask
 
 from sso.models import User
-from tests.actors import BASE, ORIGIN, Browser, Page, RelyingParty
 from tests.conftest import Clock
-from tests.factories import make_client
-from tests.second_factors import code_of, enrol_totp
+from tests.support.actors import BASE, ORIGIN, Browser, Page, RelyingParty
+from tests.support.factories import make_client
+from tests.support.second_factors import code_of, enrol_totp
 
 DEMANDS = {
     "prompt=login": {"prompt": "login"},

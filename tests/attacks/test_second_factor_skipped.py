@@ -9,10 +9,10 @@ from sqlalchemy import func, select, update
 
 from sso.extensions import db
 from sso.models import BrowserSession, User
-from tests.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.conftest import Clock
-from tests.factories import make_user
-from tests.second_factors import FACTORS, code_of, enrol_totp, is_signed_in
+from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
+from tests.support.factories import make_user
+from tests.support.second_factors import FACTORS, code_of, enrol_totp, is_signed_in
 
 pytestmark = pytest.mark.slow
 

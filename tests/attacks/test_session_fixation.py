@@ -8,7 +8,7 @@ from sqlalchemy import select
 
 from sso.extensions import db
 from sso.models import AuthorizationCode, BrowserSession, Client, Token, User
-from tests.actors import BASE, ORIGIN, Browser, RelyingParty
+from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
 
 
 def cookie(browser: Browser) -> str:

@@ -10,11 +10,11 @@ from sqlalchemy import func, select
 from sso.extensions import db
 from sso.models import RecoveryCode, TotpSecret, User
 from sso.store import factors, users
-from tests.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.conftest import Clock
-from tests.factories import PASSWORD, make_client, make_user
-from tests.mailbox import Mailbox
-from tests.second_factors import FACTORS, code_of, codes_of, enrol_totp, is_signed_in
+from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
+from tests.support.factories import PASSWORD, make_client, make_user
+from tests.support.mailbox import Mailbox
+from tests.support.second_factors import FACTORS, code_of, codes_of, enrol_totp, is_signed_in
 
 pytestmark = pytest.mark.slow
 

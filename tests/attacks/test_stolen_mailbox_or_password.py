@@ -7,12 +7,12 @@ from flask import Flask
 
 from sso.models import User
 from sso.store import users
-from tests.actors import BASE, ORIGIN, Browser
 from tests.attacks.conftest import Watch
-from tests.authenticator import Authenticator
-from tests.factories import PASSWORD, make_user
-from tests.mailbox import Mailbox, MailServer, link_in, text_of
-from tests.second_factors import (
+from tests.support.actors import BASE, ORIGIN, Browser
+from tests.support.authenticator import Authenticator
+from tests.support.factories import PASSWORD, make_user
+from tests.support.mailbox import Mailbox, MailServer, link_in, text_of
+from tests.support.second_factors import (
     confirm_by_code,
     enrol_passkey,
     enrol_totp,

@@ -16,10 +16,10 @@ from sso.crypto import passwords
 from sso.mfa import totp
 from sso.models import User
 from sso.store import grants, users
-from tests.actors import BASE, ORIGIN, Browser
-from tests.factories import PASSWORD, make_client
-from tests.mailbox import Mailbox, link_in
-from tests.second_factors import (
+from tests.support.actors import BASE, ORIGIN, Browser
+from tests.support.factories import PASSWORD, make_client
+from tests.support.mailbox import Mailbox, link_in
+from tests.support.second_factors import (
     ACCOUNT,
     code_of,
     confirm_by_code,

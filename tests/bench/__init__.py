@@ -1,1 +1,1 @@
-"""A benchmark of the five places where the service is hit: `python -m tests.bench --help`."""
+"""A benchmark of the five scenarios where the service is hit: `python -m tests.bench --help`."""

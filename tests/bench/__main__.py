@@ -1,4 +1,4 @@
-"""`python -m tests.bench`: measures the five places on this machine."""
+"""`python -m tests.bench`: measures the five scenarios on this machine."""
 
 import argparse
 import contextlib
@@ -21,13 +21,13 @@ from sso.crypto import digests
 from sso.extensions import db
 from sso.observability import logs
 from sso.store import clients, migrating
-from tests.actors import Browser, pkce
-from tests.bench import floor, processes, report, seed
-from tests.bench.places import BARE, BASE, PLACES, World
+from tests.bench import baseline, processes, report, seed
+from tests.bench.scenarios import BARE, BASE, SCENARIOS, World
 from tests.bench.transport import Request, in_process, over_connections
-from tests.factories import ensure_keys, register_client
-from tests.machines import postgresql
-from tests.services import Server, end_when_asked
+from tests.support.actors import Browser, pkce
+from tests.support.factories import ensure_keys, register_client
+from tests.support.processes import Server, end_when_asked
+from tests.support.servers import postgresql
 
 CLIENT = "Benchmark"
 REDIRECT_URI = "https://app.bench.example/callback"
@@ -63,7 +63,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--database-url", help="an empty or once seeded database, to be kept")
     parser.add_argument("--seed-rows", type=int, default=1000, help="users; ten tokens for each")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--requests", type=int, default=400, help="per place and round")
+    parser.add_argument("--requests", type=int, default=400, help="per scenario and round")
     parser.add_argument("--connections", type=int, default=8)
     parser.add_argument("--workers", type=int, default=2, help="gunicorn's")
     parser.add_argument("--json", type=Path, help="also write the figures into this file")
@@ -80,36 +80,36 @@ def _measure(root: Path, url: str | None, options: argparse.Namespace) -> dict[s
     settings = {name: value for name, value in server.environ.items() if name.startswith("SSO_")}
     app = create_app(settings, root)
     world = make_world(app, server.base_url, options.seed_rows)
-    measured = {place.name: report.Measured() for place in PLACES}
+    measured = {scenario.name: report.Measured() for scenario in SCENARIOS}
     with contextlib.ExitStack() as servers:
         with one_core():
             servers.enter_context(server.serving())
             servers.enter_context(bare.serving(*BARE_ROUTE))
         at_start = processes.memory(processes.tree(server.pid))
         for number in range(options.rounds + 1):
-            for place in PLACES:
-                target = bare if place is BARE else server
-                requests = place.make(world, options.requests)
+            for scenario in SCENARIOS:
+                target = bare if scenario is BARE else server
+                requests = scenario.make(world, options.requests)
                 pids = processes.tree(target.pid)
                 cpu, begin = processes.cpu_seconds(pids), time.perf_counter()
                 answers = over_connections(target.port, options.connections, requests)
                 wall = time.perf_counter() - begin
                 cpu = processes.cpu_seconds(pids) - cpu
-                place.check(world, answers)
+                scenario.check(world, answers)
                 if number:  # the first round warms up
-                    measured[place.name].add(answers, wall, cpu)
+                    measured[scenario.name].add(answers, wall, cpu)
             _say(f"round {number} of {options.rounds}")
         memory = processes.memory(processes.tree(server.pid))
-    inside = floor.cpu(app, world, options.rounds, options.requests // 2)
-    parts = floor.parts(app, world.client_id, options.requests)
+    inside = baseline.cpu(app, world, options.rounds, options.requests // 2)
+    parts = baseline.parts(app, world.client_id, options.requests)
     return {
         "database": "PostgreSQL" if url else "SQLite",
         **{name: getattr(options, name) for name in ("seed_rows", "rounds", "requests", "workers")},
         "noise": measured[BARE.name].noise,
         "gunicorn": {name: rounds.figures() for name, rounds in measured.items()},
         "in_process_cpu_ms": inside,
-        "floor_cpu_ms": parts,
-        "statements": floor.statements(app, world),
+        "baseline_cpu_ms": parts,
+        "statements": baseline.statements(app, world),
         "ratios": report.ratios(inside),
         "memory_mb": {"at start": at_start / 1e6, "after the load": memory / 1e6},
     }

@@ -17,9 +17,9 @@ from threading import Event
 
 from sso import create_app
 from tests.bench.__main__ import make_world, one_core, quiet
-from tests.bench.places import BASE, PLACES, REFRESH, USERINFO, World
+from tests.bench.scenarios import BASE, REFRESH, SCENARIOS, USERINFO, World
 from tests.bench.transport import Connection, Request, over_connections
-from tests.services import Server, end_when_asked, wait_for
+from tests.support.processes import Server, end_when_asked, wait_for
 
 REQUESTS = 600
 CONNECTIONS = 4
@@ -60,13 +60,13 @@ def _serving() -> Iterator[tuple[Server, World]]:
 
 def _measure(server: Server, world: World) -> str:
     cells = []
-    for place in PLACES[:4]:
-        requests = place.make(world, REQUESTS)
+    for scenario in SCENARIOS[:4]:
+        requests = scenario.make(world, REQUESTS)
         begin = time.perf_counter()
         answers = over_connections(server.port, CONNECTIONS, requests)
         wall = time.perf_counter() - begin
-        place.check(world, answers)
-        if place in (USERINFO, REFRESH):
+        scenario.check(world, answers)
+        if scenario in (USERINFO, REFRESH):
             percent = quantiles([1000 * answer.seconds for answer in answers], n=100)
             cells.append(f"{REQUESTS / wall:.0f} | {percent[49]:.1f} | {percent[98]:.1f}")
     return " | ".join(reversed(cells))

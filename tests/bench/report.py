@@ -3,8 +3,8 @@
 from statistics import mean, median, quantiles, stdev
 from typing import Any
 
-from tests.bench.floor import WITH_FLOOR
-from tests.bench.places import AUTHORIZE, BARE, PLACES, USERINFO
+from tests.bench.baseline import WITH_BASELINE
+from tests.bench.scenarios import AUTHORIZE, BARE, SCENARIOS, USERINFO
 from tests.bench.transport import Answer
 
 Figures = dict[str, Any]
@@ -13,7 +13,7 @@ _TO_BARE = (AUTHORIZE.name, USERINFO.name)
 
 
 class Measured:
-    """The rounds of one place under gunicorn."""
+    """The rounds of one scenario under gunicorn."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
@@ -42,12 +42,13 @@ class Measured:
 
 
 def ratios(in_process: dict[str, float]) -> dict[str, float]:
-    """What the targets are given in: to the bare route, or to the floor under the place."""
+    """What the targets are given in: to the bare route, or to the baseline under the scenario."""
     yardstick = in_process[BARE.name]
     found = {f"{name} / bare route": in_process[name] / yardstick for name in _TO_BARE}
     found |= {
-        f"{place.name} / its floor": in_process[place.name] / in_process[f"floor of {place.name}"]
-        for place in WITH_FLOOR
+        f"{scenario.name} / its baseline": in_process[scenario.name]
+        / in_process[f"baseline of {scenario.name}"]
+        for scenario in WITH_BASELINE
     }
     return {name: round(ratio, 2) for name, ratio in found.items()}
 
@@ -55,22 +56,22 @@ def ratios(in_process: dict[str, float]) -> dict[str, float]:
 def table(found: Figures) -> str:
     """Readable, in Markdown."""
     lines = [
-        "| place | per second | p50 ms | p95 ms | p99 ms | CPU ms (gunicorn) | ÷ bare "
+        "| scenario | per second | p50 ms | p95 ms | p99 ms | CPU ms (gunicorn) | ÷ bare "
         "| CPU ms (in process) | statements (commits) |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     yardstick = found["gunicorn"][BARE.name]["cpu_ms"] or float("nan")  # too few to measure
-    for place in PLACES:
-        served, inside = found["gunicorn"][place.name], found["in_process_cpu_ms"][place.name]
-        sql, commits = found["statements"].get(place.name, (0, 0))
+    for scenario in SCENARIOS:
+        served, inside = found["gunicorn"][scenario.name], found["in_process_cpu_ms"][scenario.name]
+        sql, commits = found["statements"].get(scenario.name, (0, 0))
         lines.append(
-            f"| {place.name} | {served['per_second']:.0f} | {served['p50_ms']:.1f} "
+            f"| {scenario.name} | {served['per_second']:.0f} | {served['p50_ms']:.1f} "
             f"| {served['p95_ms']:.1f} | {served['p99_ms']:.1f} | {served['cpu_ms']:.2f} "
             f"| {served['cpu_ms'] / yardstick:.1f} | {inside:.3f} | {sql:g} ({commits:g}) |"
         )
     lines += ["", "| in process | |", "|---|---|"]
-    floors = {name: v for name, v in found["in_process_cpu_ms"].items() if "floor" in name}
-    parts = {**found["floor_cpu_ms"], **floors}
+    baselines = {name: v for name, v in found["in_process_cpu_ms"].items() if "baseline" in name}
+    parts = {**found["baseline_cpu_ms"], **baselines}
     lines += [f"| {name}, ms | {value:.3f} |" for name, value in parts.items()]
     lines += [f"| {name} | {value:.2f} |" for name, value in found["ratios"].items()]
     lines += [

@@ -5,8 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.bench.places import PLACES
-from tests.services import ROOT
+from tests.bench.scenarios import SCENARIOS
+from tests.support.processes import ROOT
 
 # Statements and commits of one request, at the most.
 AIMS = {
@@ -30,9 +30,9 @@ def test_the_benchmark_runs(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(figures.read_text())
-    for place in PLACES:
-        assert found["gunicorn"][place.name]["per_second"] > 0
-        assert f"| {place.name} |" in done.stdout
+    for scenario in SCENARIOS:
+        assert found["gunicorn"][scenario.name]["per_second"] > 0
+        assert f"| {scenario.name} |" in done.stdout
     assert 50 < found["memory_mb"]["at start"] < found["memory_mb"]["after the load"] < 500
     for name, (statements, commits) in AIMS.items():
         # The key ring is read again every ten seconds: once in the twenty requests that count.

@@ -112,8 +112,8 @@ def over_connections(port: int, count: int, requests: list[Request]) -> list[Ans
 
     def work(share: list[int]) -> None:
         connection = Connection(port)
-        for place in share:
-            answers[place] = connection.send(requests[place])
+        for scenario in share:
+            answers[scenario] = connection.send(requests[scenario])
         connection.close()
 
     with ThreadPoolExecutor(count) as pool:

@@ -12,7 +12,7 @@ from werkzeug.serving import make_server
 
 from sso.demo.application import create_sample_application
 from tests.browser.torn import torn
-from tests.services import CHROMIUM_ARGUMENTS, Server, chromium, free_port
+from tests.support.processes import CHROMIUM_ARGUMENTS, Server, chromium, free_port
 
 PASSWORD = "correct horse battery"
 EMAIL = "dana@example.com"

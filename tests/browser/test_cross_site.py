@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page, expect
 from werkzeug.serving import make_server
 
 from tests.browser.conftest import EMAIL, PASSWORD, Site, press
-from tests.services import free_port
+from tests.support.processes import free_port
 
 BYE = "https://books.example/bye"
 

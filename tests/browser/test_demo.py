@@ -7,7 +7,7 @@ from playwright.sync_api import Browser, expect
 from tests.browser.conftest import press
 from tests.browser.test_factors import PHONE, plug_in
 from tests.journeys.test_demo import demo
-from tests.services import free_port
+from tests.support.processes import free_port
 
 
 def test_a_passkey_in_the_demo(chrome: Browser, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, BrowserContext, CDPSession, Page, Viewp
 
 from tests.browser.conftest import PASSWORD, TORN, press
 from tests.browser.test_accessibility import check
-from tests.services import Server
+from tests.support.processes import Server
 
 FIDO = {"protocol": "ctap2", "transport": "internal", "automaticPresenceSimulation": True}
 PHONE = {**FIDO, "hasResidentKey": True, "hasUserVerification": True, "isUserVerified": True}

@@ -15,10 +15,10 @@ from tests.browser.conftest import press
 from tests.browser.test_accessibility import check
 from tests.browser.torn import torn
 from tests.conftest import Clock
-from tests.factories import PASSWORD, make_user
-from tests.mailbox import Mailbox, MailServer, text_of
-from tests.second_factors import CODE, code_of
-from tests.services import free_port
+from tests.support.factories import PASSWORD, make_user
+from tests.support.mailbox import Mailbox, MailServer, text_of
+from tests.support.processes import free_port
+from tests.support.second_factors import CODE, code_of
 
 NEW = "another long password"
 EMAIL = "nia@example.com"

@@ -15,8 +15,8 @@ from werkzeug.serving import make_server
 from tests.browser.conftest import EMAIL, PASSWORD, Site, press
 from tests.browser.torn import torn
 from tests.conftest import Clock
-from tests.factories import make_client, make_user
-from tests.services import CHROMIUM_ARGUMENTS, chromium, free_port
+from tests.support.factories import make_client, make_user
+from tests.support.processes import CHROMIUM_ARGUMENTS, chromium, free_port
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from werkzeug.serving import make_server
 from sso.demo.application import create_sample_application
 from tests.browser.conftest import EMAIL, PASSWORD, TORN, press
 from tests.browser.torn import torn
-from tests.machines import postgresql
-from tests.services import ROOT, Server, free_port, wait_for
+from tests.support.processes import ROOT, Server, free_port, wait_for
+from tests.support.servers import postgresql
 
 
 class Sample:

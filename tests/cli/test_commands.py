@@ -18,9 +18,9 @@ from sso.metrics.counters import SIGN_INS
 from sso.models import User
 from sso.ratelimit import limiting
 from sso.store import clients
-from tests.actors import Browser, RelyingParty
-from tests.factories import make_client
-from tests.services import ROOT
+from tests.support.actors import Browser, RelyingParty
+from tests.support.factories import make_client
+from tests.support.processes import ROOT
 
 
 @pytest.fixture

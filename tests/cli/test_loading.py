@@ -14,7 +14,7 @@ import pytest
 from flask import Flask
 
 from sso import command_line
-from tests.services import ROOT
+from tests.support.processes import ROOT
 
 pytestmark = pytest.mark.slow
 

@@ -7,9 +7,9 @@ import pytest
 from flask import Flask
 
 from sso.models import User
-from tests.actors import Browser, RelyingParty
 from tests.conftest import Clock
-from tests.factories import PASSWORD, make_client, make_user
+from tests.support.actors import Browser, RelyingParty
+from tests.support.factories import PASSWORD, make_client, make_user
 
 
 @pytest.fixture

@@ -21,8 +21,8 @@ from sso.services import accounts
 from sso.services import clients as client_services
 from sso.services.changes import ListEdit
 from sso.store import clients, users
-from tests.actors import Browser, RelyingParty
-from tests.factories import make_client, make_user
+from tests.support.actors import Browser, RelyingParty
+from tests.support.factories import make_client, make_user
 
 FIRST, SECOND = "https://books.example/callback", "https://books.example/second?tenant=1"
 

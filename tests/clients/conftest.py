@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.machines import postgresql
-from tests.services import Server
+from tests.support.processes import Server
+from tests.support.servers import postgresql
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])

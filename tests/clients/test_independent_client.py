@@ -12,8 +12,8 @@ from authlib.integrations.requests_client import OAuth2Session
 from joserfc import jwt
 from joserfc.jwk import KeySet
 
-from tests.actors import _Forms
-from tests.services import Server
+from tests.support.actors import _Forms
+from tests.support.processes import Server
 
 CALLBACK = "http://127.0.0.1:9/callback"
 PASSWORD = "correct horse battery"

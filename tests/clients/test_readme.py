@@ -26,8 +26,8 @@ from flask import Flask
 
 from sso.doctor.browser import Browser as DoctorBrowser
 from sso.doctor.browser import Page
-from tests.actors import claims_of, pkce
-from tests.services import CONFIGURATION, ROOT, Server
+from tests.support.actors import claims_of, pkce
+from tests.support.processes import CONFIGURATION, ROOT, Server
 
 README = (ROOT / "README.md").read_text()
 TEXT = "".join(

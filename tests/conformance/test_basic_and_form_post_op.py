@@ -11,9 +11,9 @@ import pytest
 from flask import Flask
 
 from sso.models import User
-from tests.actors import BASE, ORIGIN, Browser, Page, RelyingParty, claims_of, pkce
 from tests.conftest import Clock
-from tests.factories import make_client, make_user
+from tests.support.actors import BASE, ORIGIN, Browser, Page, RelyingParty, claims_of, pkce
+from tests.support.factories import make_client, make_user
 
 ALL = "openid profile email address phone"
 CLAIMS: dict[str, Any] = {

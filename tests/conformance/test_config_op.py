@@ -2,7 +2,7 @@
 
 from flask import Flask
 
-from tests.actors import BASE, ISSUER
+from tests.support.actors import BASE, ISSUER
 
 
 def test_oidcc_discovery_endpoint_verification(app: Flask) -> None:

@@ -8,8 +8,8 @@ from sqlalchemy import select
 
 from sso.extensions import db
 from sso.models import LogoutDelivery, User
-from tests.actors import BASE, ORIGIN, Browser, Page, RelyingParty, claims_of
-from tests.factories import make_client
+from tests.support.actors import BASE, ORIGIN, Browser, Page, RelyingParty, claims_of
+from tests.support.factories import make_client
 
 BYE = "https://rp.example/bye"
 

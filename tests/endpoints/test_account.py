@@ -7,9 +7,9 @@ from flask import Flask
 
 from sso.models import User
 from sso.store import grants
-from tests.actors import BASE, ORIGIN, Browser, Page, RelyingParty
 from tests.conftest import Clock
-from tests.factories import PASSWORD, make_client, make_user
+from tests.support.actors import BASE, ORIGIN, Browser, Page, RelyingParty
+from tests.support.factories import PASSWORD, make_client, make_user
 
 ACCOUNT = f"{ORIGIN}{BASE}/account"
 NEW = "another long password"

@@ -4,8 +4,8 @@ from flask import Flask
 
 from sso.audit import writer
 from sso.models import User
-from tests.actors import BASE, ORIGIN, Browser, RelyingParty
-from tests.factories import PASSWORD, make_user
+from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
+from tests.support.factories import PASSWORD, make_user
 
 ACTIVITY = f"{ORIGIN}{BASE}/account/activity"
 

@@ -11,9 +11,9 @@ from sso.extensions import db
 from sso.models import User
 from sso.web import pending_request
 from sso.web.pending_request import PendingRequest, sign, verify
-from tests.actors import BASE, ISSUER, ORIGIN, Browser, Page, RelyingParty, claims_of
 from tests.conftest import Clock
-from tests.factories import make_client, make_user
+from tests.support.actors import BASE, ISSUER, ORIGIN, Browser, Page, RelyingParty, claims_of
+from tests.support.factories import make_client, make_user
 
 CHALLENGE = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
 

@@ -17,9 +17,9 @@ from sso.models import AuthorizationCode, Client, Consent, Grant, Token, User
 from sso.oauth.end_session import PARAMETERS as END_SESSION_PARAMETERS
 from sso.oauth.request import TOKEN_FIELDS, TOKEN_HINT_FIELDS
 from sso.ratelimit.storage import LimitStorage
-from tests.actors import BASE, ISSUER, ORIGIN, Browser, RelyingParty
 from tests.conftest import Rows, application, dispose, environ_of, fresh_database
-from tests.factories import make_client, make_user
+from tests.support.actors import BASE, ISSUER, ORIGIN, Browser, RelyingParty
+from tests.support.factories import make_client, make_user
 
 BAD = {
     "empty": b"",
@@ -237,7 +237,7 @@ def test_end_session(app: Flask, client: RelyingParty, name: str, bad: bytes) ->
 @KINDS
 @pytest.mark.parametrize("name", ["email", "password", "csrf_token"])
 def test_sign_in_form(app: Flask, client: RelyingParty, name: str, bad: bytes) -> None:
-    from tests.actors import Browser
+    from tests.support.actors import Browser
 
     browser = Browser(app)
     page = browser.open(f"{ORIGIN}{BASE}/sign-in")

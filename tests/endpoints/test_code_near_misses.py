@@ -6,9 +6,9 @@ import pytest
 from flask import Flask
 
 from sso.models import User
-from tests.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.conftest import Clock
-from tests.factories import make_client
+from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
+from tests.support.factories import make_client
 
 SCOPE = "openid email offline_access"
 

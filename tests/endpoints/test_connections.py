@@ -14,8 +14,8 @@ from sqlalchemy import event
 from sso import context
 from sso.extensions import db
 from sso.models import User
-from tests.actors import Browser, RelyingParty
 from tests.conftest import Clock
+from tests.support.actors import Browser, RelyingParty
 
 
 class Held:

@@ -6,8 +6,8 @@ from flask import Flask
 from sso.extensions import db
 from sso.models import User
 from sso.store import clients, consents
-from tests.actors import Browser, RelyingParty, claims_of
-from tests.factories import make_client, make_user
+from tests.support.actors import Browser, RelyingParty, claims_of
+from tests.support.factories import make_client, make_user
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ from sso import clock
 from sso.crypto import passwords
 from sso.extensions import db
 from sso.models import Client, User
-from tests.actors import BASE, ORIGIN, Browser, RelyingParty
-from tests.factories import make_client
-from tests.mailbox import Mailbox
-from tests.second_factors import code_of, enrol_totp
+from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
+from tests.support.factories import make_client
+from tests.support.mailbox import Mailbox
+from tests.support.second_factors import code_of, enrol_totp
 
 SCOPE = "openid email offline_access"
 

@@ -7,7 +7,7 @@ from sqlalchemy import text
 
 from sso.extensions import db
 from sso.flow import scopes
-from tests.actors import BASE, ISSUER, ORIGIN
+from tests.support.actors import BASE, ISSUER, ORIGIN
 
 
 def test_both_addresses_give_the_same_valid_document(app: Flask) -> None:

@@ -11,9 +11,9 @@ from flask import Flask
 
 from sso import context
 from sso.models import User
-from tests.actors import BASE, ORIGIN, Browser, Page, RelyingParty, claims_of
 from tests.conftest import Clock
-from tests.factories import make_client, make_user
+from tests.support.actors import BASE, ORIGIN, Browser, Page, RelyingParty, claims_of
+from tests.support.factories import make_client, make_user
 
 BYE = "https://books.example/bye?x=1"
 END = f"{ORIGIN}{BASE}/oauth2/end-session"

@@ -9,12 +9,12 @@ from sqlalchemy import func, select, update
 
 from sso.extensions import db
 from sso.models import Mail, RecoveryCode, TotpSecret, User
-from tests.actors import BASE, ORIGIN, Browser
-from tests.authenticator import Authenticator, options_of
 from tests.conftest import Clock
-from tests.events import events
-from tests.factories import PASSWORD
-from tests.second_factors import (
+from tests.support.actors import BASE, ORIGIN, Browser
+from tests.support.authenticator import Authenticator, options_of
+from tests.support.events import events
+from tests.support.factories import PASSWORD
+from tests.support.second_factors import (
     FACTORS,
     code_of,
     codes_of,

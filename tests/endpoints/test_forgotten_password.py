@@ -4,10 +4,10 @@ import pytest
 from flask import Flask
 
 from sso.models import User
-from tests.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.conftest import Clock
-from tests.factories import PASSWORD, make_user
-from tests.mailbox import Mailbox
+from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
+from tests.support.factories import PASSWORD, make_user
+from tests.support.mailbox import Mailbox
 
 FORGOTTEN = f"{ORIGIN}{BASE}/forgotten-password"
 NEW = "another long password"

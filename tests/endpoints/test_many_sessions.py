@@ -10,10 +10,10 @@ from sso import clock as sso_clock
 from sso.extensions import db
 from sso.models import BrowserSession, Grant, LogoutDelivery, User
 from sso.services import revocation
-from tests.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.conftest import Clock
-from tests.factories import make_client, make_user
-from tests.second_factors import is_signed_in
+from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
+from tests.support.factories import make_client, make_user
+from tests.support.second_factors import is_signed_in
 
 pytestmark = pytest.mark.slow
 

@@ -3,7 +3,7 @@
 import pytest
 from flask import Flask
 
-from tests.actors import ORIGIN
+from tests.support.actors import ORIGIN
 from tests.test_architecture import CONTRACT
 
 METHODS = {"GET", "POST", "PUT", "PATCH", "DELETE"}

@@ -11,10 +11,10 @@ import pytest
 from flask import Flask
 
 from sso.models import User
-from tests.actors import Browser, RelyingParty, claims_of
 from tests.conftest import Clock
-from tests.factories import make_client, make_user
-from tests.second_factors import code_of, enrol_totp
+from tests.support.actors import Browser, RelyingParty, claims_of
+from tests.support.factories import make_client, make_user
+from tests.support.second_factors import code_of, enrol_totp
 
 SCOPE = "openid profile email"
 OFFLINE = f"{SCOPE} offline_access"

@@ -9,8 +9,8 @@ from flask import Flask
 from sso.models import User
 from sso.store import grants
 from sso.web.pending_request import MAX_LENGTH
-from tests.actors import BASE, ORIGIN, Browser, RelyingParty
-from tests.factories import make_client
+from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
+from tests.support.factories import make_client
 
 NOISE = secrets.token_urlsafe(8000)  # does not get shorter when it is compressed
 

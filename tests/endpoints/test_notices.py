@@ -3,9 +3,9 @@
 from flask import Flask
 
 from sso.models import User
-from tests.actors import BASE, ORIGIN, Browser
-from tests.factories import PASSWORD, make_user
-from tests.mailbox import Mailbox, text_of
+from tests.support.actors import BASE, ORIGIN, Browser
+from tests.support.factories import PASSWORD, make_user
+from tests.support.mailbox import Mailbox, text_of
 
 CHANGED = "Your password was changed"
 FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"

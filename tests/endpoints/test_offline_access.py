@@ -6,9 +6,9 @@ from sqlalchemy import update
 
 from sso.extensions import db
 from sso.models import Grant, User
-from tests.actors import BASE, ORIGIN, Browser
 from tests.conftest import Clock
-from tests.factories import make_client
+from tests.support.actors import BASE, ORIGIN, Browser
+from tests.support.factories import make_client
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from flask import Flask
 
 from sso.audit import own_events
 from sso.models import User
-from tests.actors import BASE, ORIGIN, Browser
-from tests.events import events
-from tests.factories import make_client, make_user
+from tests.support.actors import BASE, ORIGIN, Browser
+from tests.support.events import events
+from tests.support.factories import make_client, make_user
 
 KINDS = ("code_issued", "consent_given", "consent_denied", "consent_withdrawn")
 

@@ -6,7 +6,7 @@ from base64 import urlsafe_b64encode
 import pytest
 
 from sso.models import User
-from tests.actors import Browser, RelyingParty
+from tests.support.actors import Browser, RelyingParty
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~"
 

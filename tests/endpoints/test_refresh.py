@@ -13,9 +13,9 @@ from sso.errors import SettingsError
 from sso.extensions import db
 from sso.models import User
 from sso.store import clients, users
-from tests.actors import Browser, RelyingParty
 from tests.conftest import Clock
-from tests.factories import make_client, make_user
+from tests.support.actors import Browser, RelyingParty
+from tests.support.factories import make_client, make_user
 
 OFFLINE = "openid profile email offline_access"
 

@@ -8,10 +8,10 @@ from flask import Flask
 
 from sso.models import User
 from sso.ratelimit import refusals
-from tests.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.conftest import Statements
-from tests.events import events
-from tests.factories import make_client
+from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
+from tests.support.events import events
+from tests.support.factories import make_client
 
 
 def foreign(token: str) -> str:

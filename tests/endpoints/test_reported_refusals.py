@@ -18,9 +18,9 @@ from sso.extensions import db
 from sso.models import AuditEvent, User
 from sso.ratelimit import refusals
 from sso.store import clients
-from tests.actors import BASE, ORIGIN, Browser, RelyingParty, pkce
 from tests.conftest import Clock
-from tests.factories import make_client, make_user
+from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty, pkce
+from tests.support.factories import make_client, make_user
 
 GENERIC_CODE = (
     "The code is unknown, expired or used, it was issued to another client, "

@@ -11,12 +11,12 @@ from sso.extensions import db
 from sso.mfa import passkeys
 from sso.models import BrowserSession, Passkey, User
 from sso.ratelimit import limiting
-from tests.actors import BASE, ORIGIN, Browser, Page, RelyingParty, claims_of
-from tests.authenticator import Authenticator, options_of
 from tests.conftest import Clock
-from tests.events import events
-from tests.factories import make_client
-from tests.second_factors import (
+from tests.support.actors import BASE, ORIGIN, Browser, Page, RelyingParty, claims_of
+from tests.support.authenticator import Authenticator, options_of
+from tests.support.events import events
+from tests.support.factories import make_client
+from tests.support.second_factors import (
     FACTORS,
     code_of,
     enrol_passkey,

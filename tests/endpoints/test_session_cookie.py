@@ -1,8 +1,8 @@
 """The cookie of a signed-in browser: prolonged with its session, and not signed for nothing."""
 
 from sso.models import User
-from tests.actors import Browser, RelyingParty
 from tests.conftest import Clock
+from tests.support.actors import Browser, RelyingParty
 
 
 def test_the_cookie_is_prolonged_with_the_session(

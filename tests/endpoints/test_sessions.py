@@ -4,9 +4,9 @@ import pytest
 from flask import Flask
 
 from sso.models import User
-from tests.actors import BASE, ORIGIN, Browser
 from tests.conftest import Clock
-from tests.factories import PASSWORD
+from tests.support.actors import BASE, ORIGIN, Browser
+from tests.support.factories import PASSWORD
 
 ACCOUNT = f"{ORIGIN}{BASE}/account"
 
@@ -59,7 +59,7 @@ def test_keep_me_signed_in_is_a_choice(app: Flask, user: User) -> None:
 def test_signing_in_again_keeps_the_choice(
     browser: Browser, user: User, client: object, remember: bool
 ) -> None:
-    from tests.actors import RelyingParty
+    from tests.support.actors import RelyingParty
 
     assert isinstance(client, RelyingParty)
     browser.open(f"{ORIGIN}{BASE}/sign-in")

@@ -9,10 +9,10 @@ from sqlalchemy import func, select
 
 from sso.extensions import db
 from sso.models import User
-from tests.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.conftest import Clock
-from tests.events import events
-from tests.mailbox import Mailbox, link_in, text_of
+from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
+from tests.support.events import events
+from tests.support.mailbox import Mailbox, link_in, text_of
 
 SIGN_UP = f"{ORIGIN}{BASE}/sign-up"
 PASSWORD = "another long password"

@@ -6,8 +6,8 @@ from contextlib import AbstractContextManager
 import pytest
 
 from sso.models import User
-from tests.actors import Browser, RelyingParty
 from tests.conftest import Statements
+from tests.support.actors import Browser, RelyingParty
 
 Count = Callable[[], AbstractContextManager[Statements]]
 

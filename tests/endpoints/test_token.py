@@ -8,9 +8,9 @@ import pytest
 from flask import Flask
 
 from sso.models import User
-from tests.actors import BASE, ORIGIN, Browser, RelyingParty, claims_of, header_of, pkce
 from tests.conftest import Clock
-from tests.factories import make_client
+from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty, claims_of, header_of, pkce
+from tests.support.factories import make_client
 
 
 @pytest.fixture
@@ -230,7 +230,7 @@ def test_without_openid_no_identity_token(
 
 
 def test_lifetimes_follow_the_settings(make_app: Callable[..., Flask]) -> None:
-    from tests.factories import make_user
+    from tests.support.factories import make_user
 
     app = make_app(SSO_ACCESS_TOKEN_LIFETIME="120")
     make_user(app)

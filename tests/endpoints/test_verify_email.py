@@ -8,9 +8,9 @@ from flask import Flask
 from sso.extensions import db
 from sso.models import User
 from sso.store import users
-from tests.actors import BASE, ORIGIN, Browser
-from tests.factories import PASSWORD, make_user
-from tests.mailbox import Mailbox, link_in
+from tests.support.actors import BASE, ORIGIN, Browser
+from tests.support.factories import PASSWORD, make_user
+from tests.support.mailbox import Mailbox, link_in
 
 EMAIL = f"{ORIGIN}{BASE}/account/email"
 NEW = "dana@elsewhere.example"

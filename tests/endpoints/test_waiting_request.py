@@ -8,9 +8,9 @@ import pytest
 from flask import Flask
 
 from sso.models import User
-from tests.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.conftest import Clock
-from tests.factories import make_client, make_user
+from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
+from tests.support.factories import make_client, make_user
 
 STEPS = ("consent", "second-factor", "account/factors", "account/factors/totp")
 

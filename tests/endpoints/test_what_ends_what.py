@@ -11,10 +11,10 @@ from sqlalchemy import select
 
 from sso.extensions import db
 from sso.models import LogoutDelivery, User
-from tests.actors import BASE, ORIGIN, Browser
 from tests.conftest import Clock
-from tests.factories import PASSWORD, make_client
-from tests.second_factors import enrol_totp
+from tests.support.actors import BASE, ORIGIN, Browser
+from tests.support.factories import PASSWORD, make_client
+from tests.support.second_factors import enrol_totp
 
 ROOT = Path(__file__).resolve().parents[2]
 ACCOUNT = f"{ORIGIN}{BASE}/account"
@@ -201,7 +201,7 @@ CAUSES: dict[str, tuple[Callable[[Scene, Clock], object], str]] = {
 
 @pytest.fixture
 def scene(app: Flask, clock: Clock) -> Scene:
-    from tests.factories import make_user
+    from tests.support.factories import make_user
 
     return Scene(app, make_user(app, groups=["staff"]))
 

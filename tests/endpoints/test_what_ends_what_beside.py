@@ -15,10 +15,10 @@ from sqlalchemy import select
 from sso.extensions import db
 from sso.jobs import purge
 from sso.models import BrowserSession, Grant, LogoutDelivery
-from tests.actors import Browser, RelyingParty, claims_of
 from tests.conftest import Clock
 from tests.endpoints.test_what_ends_what import ACCOUNT, CAUSES, SCOPE, Holding, Scene
-from tests.factories import make_client, make_user
+from tests.support.actors import Browser, RelyingParty, claims_of
+from tests.support.factories import make_client, make_user
 
 pytestmark = pytest.mark.slow
 

@@ -18,10 +18,10 @@ from sso.extensions import db
 from sso.jobs import http_post, logout_delivery
 from sso.models import LogoutDelivery, User
 from sso.store import logout_deliveries
-from tests.actors import BASE, ISSUER, ORIGIN, Browser, claims_of, header_of
 from tests.conftest import Clock
-from tests.factories import make_client
-from tests.services import free_port
+from tests.support.actors import BASE, ISSUER, ORIGIN, Browser, claims_of, header_of
+from tests.support.factories import make_client
+from tests.support.processes import free_port
 
 pytestmark = pytest.mark.slow
 

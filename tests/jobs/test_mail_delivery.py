@@ -20,10 +20,10 @@ from sso.models import Mail, MailToken, User
 from sso.services import notifications
 from sso.store import mails
 from tests.conftest import Clock
-from tests.factories import make_user
-from tests.mailbox import LINK, Mailbox, link_in, mail_server, text_of
 from tests.operations.test_doctor_elsewhere import certificate
-from tests.services import free_port
+from tests.support.factories import make_user
+from tests.support.mailbox import LINK, Mailbox, link_in, mail_server, text_of
+from tests.support.processes import free_port
 
 pytestmark = pytest.mark.slow
 

@@ -6,10 +6,10 @@ from flask import Flask
 from sso.extensions import db
 from sso.services import notifications
 from sso.store import users
-from tests.actors import BASE, ORIGIN, Browser
-from tests.factories import PASSWORD, make_user
-from tests.mailbox import Mailbox, text_of
-from tests.second_factors import confirm_by_code, enrol_totp
+from tests.support.actors import BASE, ORIGIN, Browser
+from tests.support.factories import PASSWORD, make_user
+from tests.support.mailbox import Mailbox, text_of
+from tests.support.second_factors import confirm_by_code, enrol_totp
 
 MARKUP = '<a href="https://evil.example">press</a> & <b>bold</b>'
 

@@ -11,9 +11,9 @@ from sso import clock as sso_clock
 from sso.extensions import db
 from sso.models import Grant, LogoutDelivery, Mail, User
 from sso.store import logout_deliveries, mails
-from tests.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.conftest import Clock
-from tests.factories import make_client, make_user
+from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
+from tests.support.factories import make_client, make_user
 
 SCOPE = "openid email offline_access"
 

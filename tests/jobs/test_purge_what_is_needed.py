@@ -22,9 +22,9 @@ from sso.models import (
     Token,
     User,
 )
-from tests.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.conftest import Clock
-from tests.factories import make_client
+from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
+from tests.support.factories import make_client
 
 pytestmark = pytest.mark.slow
 

@@ -8,8 +8,8 @@ from flask import Flask, request
 from sso.web import errors
 from sso.web.proxies import FORGED as FORGED_BY_DOCTOR
 from sso.web.proxies import PlainHttp
-from tests.actors import RelyingParty
-from tests.factories import PASSWORD, make_client, make_user
+from tests.support.actors import RelyingParty
+from tests.support.factories import PASSWORD, make_client, make_user
 
 PUBLIC = "https://login.example.com/api/auth"
 

@@ -3,7 +3,7 @@
 from flask import Flask
 
 from sso.models import User
-from tests.actors import ISSUER, Browser, RelyingParty, claims_of, header_of, pkce
+from tests.support.actors import ISSUER, Browser, RelyingParty, claims_of, header_of, pkce
 
 
 def test_the_code_flow_gives_the_profile(

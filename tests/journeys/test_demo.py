@@ -17,8 +17,8 @@ import requests
 from sso import create_app
 from sso.extensions import db
 from sso.store import migrating
-from tests.factories import ensure_keys, register_client
-from tests.services import ROOT, free_port, wait_for
+from tests.support.factories import ensure_keys, register_client
+from tests.support.processes import ROOT, free_port, wait_for
 
 
 @contextmanager

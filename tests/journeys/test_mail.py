@@ -7,8 +7,8 @@ from pathlib import Path
 
 import requests
 
-from tests.mailbox import link_in, mail_server
-from tests.services import ROOT, Server, wait_for
+from tests.support.mailbox import link_in, mail_server
+from tests.support.processes import ROOT, Server, wait_for
 
 NEW = "another long password"
 

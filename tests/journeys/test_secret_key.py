@@ -19,11 +19,11 @@ from sso.models import KeyState, User
 from sso.ratelimit import device_cookie
 from sso.services.signing_keys import RotationRefused
 from sso.store import signing_keys, totp_secrets
-from tests.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.conftest import SECRET_KEY, Clock
-from tests.factories import PASSWORD, ensure_keys, retire, rotate
-from tests.second_factors import code_of, enrol_totp, is_signed_in
-from tests.services import ROOT
+from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
+from tests.support.factories import PASSWORD, ensure_keys, retire, rotate
+from tests.support.processes import ROOT
+from tests.support.second_factors import code_of, enrol_totp, is_signed_in
 
 NEW = "the secret key that comes after the one for tests"
 
@@ -311,7 +311,7 @@ def test_what_is_enrolled_meanwhile_is_not_overwritten(apps: Apps, user: User) -
 def test_many_secrets_are_done_in_batches(
     apps: Apps, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tests.factories import make_user
+    from tests.support.factories import make_user
 
     monkeypatch.setattr(reencryption, "BATCH", 2)
     for number in range(5):

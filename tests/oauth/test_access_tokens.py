@@ -11,7 +11,7 @@ from sqlalchemy import select, update
 from sso.extensions import db
 from sso.models import Token, User
 from sso.oauth import tokens
-from tests.actors import Browser, RelyingParty
+from tests.support.actors import Browser, RelyingParty
 
 
 @pytest.fixture

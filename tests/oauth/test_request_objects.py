@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from sso.oauth.response import response_mode_of
 from sso.oauth.tokens import unverified_claims
-from tests.actors import Browser, RelyingParty
-from tests.factories import make_client
+from tests.support.actors import Browser, RelyingParty
+from tests.support.factories import make_client
 
 
 def encoded(payload: Any) -> str:

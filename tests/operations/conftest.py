@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import create_engine, text
 
-from tests.machines import postgresql
-from tests.services import Server
+from tests.support.processes import Server
+from tests.support.servers import postgresql
 
 
 @pytest.fixture(scope="session")

@@ -13,9 +13,9 @@ from flask import Flask
 from sso import audit
 from sso.audit import writer
 from sso.models import User
-from tests.actors import BASE, ORIGIN, Browser, RelyingParty
-from tests.factories import PASSWORD
-from tests.services import Server
+from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
+from tests.support.factories import PASSWORD
+from tests.support.processes import Server
 
 
 @pytest.fixture

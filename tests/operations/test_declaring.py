@@ -19,10 +19,10 @@ from sso.extensions import db
 from sso.models import Mail
 from sso.services.clients import FIXED
 from sso.store import clients, users
-from tests.actors import Browser
 from tests.conftest import SECRET_KEY
-from tests.factories import PASSWORD, make_client, make_user
 from tests.operations.conftest import fresh_database
+from tests.support.actors import Browser
+from tests.support.factories import PASSWORD, make_client, make_user
 
 SECRET = "a-random-secret-of-32-characters-or-more"
 WIKI = """

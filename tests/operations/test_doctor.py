@@ -16,7 +16,7 @@ from sso import clock, create_app
 from sso.doctor.command import doctor_command
 from sso.extensions import db
 from sso.models import AuditEvent, Heartbeat
-from tests.services import Server, free_port
+from tests.support.processes import Server, free_port
 
 
 def examine(server: Server, **environ: str) -> tuple[int, dict[str, dict[str, Any]]]:

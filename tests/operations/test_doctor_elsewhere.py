@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from tests.operations.test_doctor import examine
-from tests.services import Server, free_port, require, wait_for
+from tests.support.processes import Server, free_port, require, wait_for
 
 
 def certificate(folder: Path, days: int) -> Path:

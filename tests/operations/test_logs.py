@@ -14,7 +14,7 @@ from sso.doctor.browser import Browser as DoctorBrowser
 from sso.observability.logs import TEXT, JsonFormatter, TextFormatter
 from sso.observability.redaction import redact
 from tests.operations.conftest import fresh_database
-from tests.services import Server
+from tests.support.processes import Server
 
 CALLBACK = "https://books.example/callback"
 PASSWORD = "a password that must not be logged"

@@ -14,7 +14,7 @@ import requests
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.operations.conftest import fresh_database
-from tests.services import ROOT, Server, free_port, wait_for
+from tests.support.processes import ROOT, Server, free_port, wait_for
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import requests
 
-from tests.services import ROOT, Server, free_port, require, wait_for
+from tests.support.processes import ROOT, Server, free_port, require, wait_for
 
 MONITORING = ROOT / "deploy" / "monitoring"
 

@@ -32,10 +32,10 @@ from sso.extensions import Base, db
 from sso.jobs import backup
 from sso.models import Client, User
 from sso.store import database_copy, prepared
-from tests.actors import Browser
 from tests.conftest import SECRET_KEY
-from tests.factories import make_client, make_user
 from tests.operations.conftest import fresh_database
+from tests.support.actors import Browser
+from tests.support.factories import make_client, make_user
 
 Rows = dict[str, set[Any]]
 EVENTS = ("backup_made", "backup_restored", "database_copied")

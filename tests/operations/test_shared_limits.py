@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 import pytest
 import requests
 
-from tests.services import Server, free_port, redis_server, wait_for
+from tests.support.processes import Server, free_port, redis_server, wait_for
 
 WRONG = "wrong wrong wrong"
 FREE = 6  # five failures, and the try that begins the first pause

@@ -10,7 +10,7 @@ import pytest
 import requests
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from tests.services import Server, free_port, wait_for
+from tests.support.processes import Server, free_port, wait_for
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 

@@ -11,7 +11,7 @@ from sqlalchemy import select
 from sso.crypto import digests
 from sso.extensions import db
 from sso.models import AuthorizationCode, Grant, Token
-from tests.production.ledger import Family, Ledger, jti_of
+from tests.production.expected import Expected, Family, jti_of
 from tests.production.people import Person
 
 
@@ -27,10 +27,10 @@ class Audit:
             self.wrong.append(what)
 
 
-def audit(app: Flask, ledger: Ledger, person: Person) -> Audit:
+def audit(app: Flask, expected: Expected, person: Person) -> Audit:
     """Read the whole database, then ask the service, which must be running."""
     found = Audit()
-    found.wrong += ledger.faults
+    found.wrong += expected.faults
     with app.app_context():
         tokens = {token.jti: token for token in db.session.scalars(select(Token))}
         grants = {grant.id: grant for grant in db.session.scalars(select(Grant))}
@@ -38,10 +38,10 @@ def audit(app: Flask, ledger: Ledger, person: Person) -> Audit:
     by_digest = {token.refresh_digest: token for token in tokens.values() if token.refresh_digest}
     found.figures.update(codes=len(codes), grants=len(grants), token_responses=len(tokens))
 
-    for family in ledger.families:
+    for family in expected.families:
         _compare(found, family, codes, tokens, by_digest, grants)
     _single_use(found, codes, tokens)
-    for family in ledger.families:
+    for family in expected.families:
         _ask(found, family, person)
     return found
 

@@ -21,12 +21,12 @@ from threading import Event
 from sso import create_app
 from sso.extensions import db
 from tests.conftest import SECRET_KEY
-from tests.machines import Node, Postgresql, end
 from tests.production.audit import Audit, audit
-from tests.production.ledger import Customer, Ledger
+from tests.production.expected import Customer, Expected
 from tests.production.people import Person
 from tests.production.seeding import a_person, migrate
-from tests.services import end_when_asked, wait_for
+from tests.support.processes import end_when_asked, wait_for
+from tests.support.servers import Node, Postgresql, end
 
 CUSTOMERS = 6
 
@@ -36,11 +36,11 @@ class Outcome:
     """What happened, what clients saw, what the audit found."""
 
     blows: Counter[str] = field(default_factory=Counter)
-    ledger: Ledger = field(default_factory=Ledger)
+    expected: Expected = field(default_factory=Expected)
     audit: Audit = field(default_factory=Audit)
 
     def __str__(self) -> str:
-        parts = [("blows", self.blows), ("seen", self.ledger.seen), ("audit", self.audit.figures)]
+        parts = [("blows", self.blows), ("seen", self.expected.seen), ("audit", self.audit.figures)]
         lines = [
             f"{title}: " + ", ".join(f"{name} {count}" for name, count in sorted(figures.items()))
             for title, figures in parts
@@ -146,13 +146,13 @@ def run(database: str, seconds: float, folder: Path, seed: int) -> Outcome:
             finally:
                 stop.set()
             for one in working:
-                outcome.ledger.merge(one.result())
+                outcome.expected.merge(one.result())
         if cluster:
             wait_for(cluster.answers, "PostgreSQL")
         for node in nodes:
             wait_for(node.is_ready, "gunicorn")
         app = create_app({"SSO_SECRET_KEY": SECRET_KEY, **environ}, folder)
-        outcome.audit = audit(app, outcome.ledger, known)
+        outcome.audit = audit(app, outcome.expected, known)
         with app.app_context():
             db.engine.dispose()
     return outcome

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.machines import Node, Postgresql
+from tests.support.servers import Node, Postgresql
 
 
 @pytest.fixture(scope="module")

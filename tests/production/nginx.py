@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from tests.machines import Machine
-from tests.services import ROOT, free_port, require
+from tests.support.processes import ROOT, free_port, require
+from tests.support.servers import Machine
 
 HOST = "localhost"  # a name, as the configuration refuses who asks for an address
 SHIPPED = ROOT / "deploy" / "nginx.conf"

@@ -6,7 +6,7 @@ from urllib.parse import parse_qs, urljoin, urlsplit
 
 import requests
 
-from tests.actors import _Forms
+from tests.support.actors import _Forms
 
 CALLBACK = "http://127.0.0.1:9/callback"
 PASSWORD = "correct horse battery"

@@ -20,11 +20,11 @@ from sqlalchemy import func, insert, select
 from sso import clock
 from sso.extensions import db
 from sso.models import AuthorizationCode, BrowserSession, Grant, Token, User
-from tests.machines import Node, Postgresql
-from tests.production.ledger import Customer, Ledger
+from tests.production.expected import Customer, Expected
 from tests.production.people import Person
 from tests.production.seeding import a_person, application, migrate
-from tests.services import end_when_asked
+from tests.support.processes import end_when_asked
+from tests.support.servers import Node, Postgresql
 
 TABLES = (Token, AuthorizationCode, Grant, BrowserSession)
 
@@ -103,12 +103,12 @@ def run(database: str, rows: int, folder: Path, before: float) -> dict[str, Any]
         fill(app, known.client_id, rows)
         node.start()
 
-        stop, ledgers = Event(), []
+        stop, expectations = Event(), []
         address = [node.base_url]
 
         def serve(number: int) -> None:
             person = Person(known.base_url, known.client_id, known.client_secret)
-            ledgers.append(Customer(person, address, stop, number).run())
+            expectations.append(Customer(person, address, stop, number).run())
 
         threads = [Thread(target=serve, args=(number,)) for number in range(2)]
         for thread in threads:
@@ -122,9 +122,9 @@ def run(database: str, rows: int, folder: Path, before: float) -> dict[str, Any]
             stop.set()
             for thread in threads:
                 thread.join()
-        whole = Ledger()
-        for ledger in ledgers:
-            whole.merge(ledger)
+        whole = Expected()
+        for expected in expectations:
+            whole.merge(expected)
         left = count(app)
         seen = sum(len(family.tokens) + 3 for family in whole.families)
         return {

@@ -8,9 +8,9 @@ from sso import create_app
 from sso.extensions import db
 from sso.store import migrating
 from tests.conftest import SECRET_KEY
-from tests.factories import ensure_keys, make_client, make_user
-from tests.machines import Node
 from tests.production.people import CALLBACK, EMAIL, Person
+from tests.support.factories import ensure_keys, make_client, make_user
+from tests.support.servers import Node
 
 
 def application(node: Node) -> Flask:

@@ -8,10 +8,10 @@ import psycopg
 import pytest
 import requests
 
-from tests.machines import Node, Postgresql
 from tests.production.people import Person, Unfinished
 from tests.production.seeding import a_person, migrate
-from tests.services import wait_for
+from tests.support.processes import wait_for
+from tests.support.servers import Node, Postgresql
 
 WORKERS = 2
 

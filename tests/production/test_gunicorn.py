@@ -24,9 +24,9 @@ from sso.extensions import db
 from sso.observability import logs
 from sso.server.gunicorn_logger import Logger
 from tests.conftest import environ_of
-from tests.machines import Node, Postgresql
 from tests.production.seeding import migrate
-from tests.services import CONFIGURATION, ROOT, Server, wait_for
+from tests.support.processes import CONFIGURATION, ROOT, Server, wait_for
+from tests.support.servers import Node, Postgresql
 
 WANTED = {
     "worker_class": "sso.server.gunicorn_worker.Worker",

@@ -13,9 +13,9 @@ import requests
 from ruamel.yaml import YAML
 
 from sso.config.settings import SETTINGS
-from tests.machines import Machine, Node
 from tests.production.seeding import migrate
-from tests.services import CONFIGURATION, ROOT, require, wait_for
+from tests.support.processes import CONFIGURATION, ROOT, require, wait_for
+from tests.support.servers import Machine, Node
 
 BIN = Path(sys.executable).parent
 UNITS = sorted((ROOT / "deploy" / "systemd").iterdir())

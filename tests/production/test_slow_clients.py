@@ -11,7 +11,7 @@ import requests
 
 from sso.process import concurrency
 from sso.server import gunicorn_worker
-from tests.services import Server
+from tests.support.processes import Server
 
 MANY = 240  # more than a worker has threads
 DEADLINE = 4

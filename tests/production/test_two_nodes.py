@@ -18,14 +18,14 @@ from joserfc.jwk import KeySet
 from requests.adapters import HTTPAdapter
 
 from sso.extensions import db
-from tests.actors import _Forms
-from tests.machines import Node, Postgresql, Redis
 from tests.production.audit import audit
-from tests.production.ledger import Customer, Ledger
+from tests.production.expected import Customer, Expected
 from tests.production.nginx import Inner, Nginx
 from tests.production.people import EMAIL, PASSWORD, Person, Unfinished
 from tests.production.seeding import a_person, application, migrate
-from tests.services import wait_for
+from tests.support.actors import _Forms
+from tests.support.processes import wait_for
+from tests.support.servers import Node, Postgresql, Redis
 
 
 class Site(NamedTuple):
@@ -214,10 +214,10 @@ def test_keys_are_rotated_and_nobody_meets_an_unknown_one(site: Site) -> None:
 
 def test_nodes_die_under_load(site: Site) -> None:
     """What a person meets is mended by trying again; what was answered is in the database."""
-    stop, ledgers = Event(), []
+    stop, expectations = Event(), []
 
     def serve(number: int) -> None:
-        ledgers.append(Customer(site.person(), [site.known.base_url], stop, number).run())
+        expectations.append(Customer(site.person(), [site.known.base_url], stop, number).run())
 
     threads = [Thread(target=serve, args=(number,)) for number in range(3)]
     for thread in threads:
@@ -231,9 +231,9 @@ def test_nodes_die_under_load(site: Site) -> None:
         stop.set()
         for thread in threads:
             thread.join()
-    whole = Ledger()
-    for ledger in ledgers:
-        whole.merge(ledger)
+    whole = Expected()
+    for expected in expectations:
+        whole.merge(expected)
     app = application(site.one)
     found = audit(app, whole, site.person())
     with app.app_context():

@@ -16,12 +16,12 @@ from alembic.script import ScriptDirectory
 
 from sso.extensions import db
 from sso.store import migrating
-from tests.machines import Node, Postgresql
 from tests.production.audit import audit
-from tests.production.ledger import Customer, Ledger
+from tests.production.expected import Customer, Expected
 from tests.production.people import CALLBACK, EMAIL, PASSWORD, Person
 from tests.production.seeding import application
-from tests.services import ROOT, wait_for
+from tests.support.processes import ROOT, wait_for
+from tests.support.servers import Node, Postgresql
 
 # The installed project must not lend the old one its newer modules and commands.
 ALONE = """
@@ -115,11 +115,11 @@ def test_nobody_notices(
     )
     old.start()
 
-    stop, ledgers, addresses = Event(), [], [old.base_url]
+    stop, expectations, addresses = Event(), [], [old.base_url]
 
     def serve(number: int) -> None:
         person = Person(old.base_url, client["client_id"], client["client_secret"])
-        ledgers.append(Customer(person, addresses, stop, number).run())
+        expectations.append(Customer(person, addresses, stop, number).run())
 
     threads = [Thread(target=serve, args=(number,)) for number in range(2)]
     for thread in threads:
@@ -135,9 +135,9 @@ def test_nobody_notices(
             thread.join()
     if (before / "sso" / "readiness.py").exists():
         assert old.readiness().ok
-    whole = Ledger()
-    for ledger in ledgers:
-        whole.merge(ledger)
+    whole = Expected()
+    for expected in expectations:
+        whole.merge(expected)
     app = application(new)
     person = Person(f"{new.origin}/api/auth", client["client_id"], client["client_secret"])
     found = audit(app, whole, person)

@@ -12,7 +12,7 @@ from sso import create_app
 from sso.audit import writer
 from sso.extensions import db
 from tests.conftest import environ_of, migrate
-from tests.machines import postgresql
+from tests.support.servers import postgresql
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ from sso.audit.events import Event
 from sso.extensions import db
 from sso.models import AuditEvent, User
 from tests.conftest import Clock
-from tests.factories import make_user
+from tests.support.factories import make_user
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from sso.cli import apply
 from sso.extensions import db
 from sso.services import revocation
 from sso.store import codes, logout_deliveries
-from tests.actors import Browser, RelyingParty
-from tests.factories import make_client, make_user
+from tests.support.actors import Browser, RelyingParty
+from tests.support.factories import make_client, make_user
 
 WAITING = "SELECT count(*) FROM pg_locks WHERE NOT granted"
 COMMANDS = (

@@ -12,11 +12,11 @@ from sso.crypto import passwords
 from sso.extensions import db
 from sso.models import BrowserSession, Passkey, RecoveryCode, User
 from sso.store import factors
-from tests.actors import BASE, ORIGIN, Browser
 from tests.attacks.test_under_way import in_between
-from tests.authenticator import Authenticator
-from tests.factories import make_user
-from tests.second_factors import (
+from tests.support.actors import BASE, ORIGIN, Browser
+from tests.support.authenticator import Authenticator
+from tests.support.factories import make_user
+from tests.support.second_factors import (
     FACTORS,
     code_of,
     enrol_passkey,

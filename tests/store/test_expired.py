@@ -12,9 +12,9 @@ from sso.extensions import db
 from sso.jobs import purge as purging
 from sso.models import AuthorizationCode, BrowserSession, Grant, LogoutDelivery, Token, User
 from sso.store import expired
-from tests.actors import Browser, RelyingParty
 from tests.conftest import Clock
-from tests.factories import make_client
+from tests.support.actors import Browser, RelyingParty
+from tests.support.factories import make_client
 
 
 def purge(app: Flask) -> dict[str, int]:

@@ -13,7 +13,7 @@ from sso.extensions import db
 from sso.models import Mail, User
 from sso.services import mail_links
 from sso.store import mail_tokens, mails
-from tests.factories import make_user
+from tests.support.factories import make_user
 
 AT_ONCE = 8
 

@@ -19,8 +19,8 @@ from sso import clock
 from sso.extensions import db
 from sso.models import Client, Grant
 from sso.store import clients, grants
-from tests.actors import Browser, RelyingParty
-from tests.factories import make_client, make_user
+from tests.support.actors import Browser, RelyingParty
+from tests.support.factories import make_client, make_user
 
 PEOPLE = 4
 ROUNDS = 4

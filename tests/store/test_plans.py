@@ -12,12 +12,12 @@ from sqlalchemy import create_engine, inspect, text
 from sso import create_app
 from sso.extensions import db
 from sso.store import migrating
-from tests.actors import Browser, RelyingParty
 from tests.bench import seed
 from tests.conftest import SECRET_KEY
-from tests.factories import ensure_keys, make_client, register_client
-from tests.second_factors import enrol_totp
-from tests.watching import watched
+from tests.support.actors import Browser, RelyingParty
+from tests.support.factories import ensure_keys, make_client, register_client
+from tests.support.second_factors import enrol_totp
+from tests.support.statements import watched
 
 ROWS = 5000
 CLIENTS = 500

@@ -14,7 +14,7 @@ from sso.models import BrowserSession, User
 from sso.services import transaction
 from sso.store import prepared
 from sso.store.prepared import compiled
-from tests.actors import Browser, RelyingParty
+from tests.support.actors import Browser, RelyingParty
 
 _USERS = prepared.table(User)
 _ONE = _USERS.c.id == bindparam("given")

@@ -21,7 +21,7 @@ from sso.jobs.worker import rotate_aged_keys
 from sso.models import BrowserSession, Grant, SigningKey, Token, User
 from sso.services import revocation
 from sso.store import signing_keys, users
-from tests.actors import Browser, RelyingParty
+from tests.support.actors import Browser, RelyingParty
 
 HOUR = timedelta(hours=1)
 

@@ -19,7 +19,7 @@ from sso.extensions import Base, db
 from sso.models import KeyState, SigningKey, User
 from sso.store import migrating, signing_keys
 from tests.conftest import SECRET_KEY
-from tests.services import ROOT
+from tests.support.processes import ROOT
 
 
 def test_the_migrations_make_the_tables(app: Flask) -> None:

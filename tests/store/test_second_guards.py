@@ -18,9 +18,9 @@ from sso.flow import narrowing
 from sso.models import BrowserSession, Client, Consent, Grant, Passkey, Token, User
 from sso.store import clients, codes, live_grants, passkeys, tokens
 from sso.store.live_grants import LiveGrant
-from tests.actors import Browser, RelyingParty
 from tests.conftest import Clock
-from tests.factories import make_client, make_user
+from tests.support.actors import Browser, RelyingParty
+from tests.support.factories import make_client, make_user
 
 SCOPE = "openid email"
 SUCCESSOR = digests.digest("none that was issued")

@@ -19,10 +19,10 @@ from sso.extensions import db
 from sso.models import AuthorizationCode, BrowserSession, Grant, User
 from sso.services import consents as consent_services
 from sso.store import consents, unredeemed
-from tests.actors import Browser, RelyingParty
 from tests.conftest import Clock
-from tests.factories import make_client, make_user
 from tests.store.test_races import at_once
+from tests.support.actors import Browser, RelyingParty
+from tests.support.factories import make_client, make_user
 
 MOST = unredeemed.MOST
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.services import CONFIGURATION, ROOT, Server, free_port, wait_for
+from tests.support.processes import CONFIGURATION, ROOT, Server, free_port, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -129,7 +129,7 @@ def test_programs_of_the_tests(tmp_path: Path, parent: str, how: signal.Signals)
     """Benchmark and chaos stop the servers that they have started."""
     log = tmp_path / "log"
     code = (
-        "import time; from tests.services import end_when_asked; end_when_asked()\n"
+        "import time; from tests.support.processes import end_when_asked; end_when_asked()\n"
         "try:\n print('runs', flush=True); time.sleep(60)\nfinally:\n print('stopped all')"
     )
     with started(parent, log, "-c", code) as process:

@@ -18,7 +18,7 @@ from sso.models import KeyState, SigningKey
 from sso.services.signing_keys import RotationRefused
 from sso.store import signing_keys
 from tests.conftest import SECRET_KEY, Clock
-from tests.factories import retire, rotate
+from tests.support.factories import retire, rotate
 
 
 @pytest.mark.parametrize("alg", keys.ALGORITHMS)

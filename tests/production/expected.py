@@ -34,7 +34,7 @@ class Family:
 
 
 @dataclass
-class Ledger:
+class Expected:
     """What one thread saw."""
 
     families: list[Family] = field(default_factory=list)
@@ -42,7 +42,7 @@ class Ledger:
     faults: list[str] = field(default_factory=list)
     latencies: list[tuple[float, float]] = field(default_factory=list)
 
-    def merge(self, other: "Ledger") -> None:
+    def merge(self, other: "Expected") -> None:
         self.families += other.families
         self.seen += other.seen
         self.faults += other.faults
@@ -61,10 +61,10 @@ class Customer:
     def __init__(self, person: Person, addresses: list[str], stop: Event, seed: int) -> None:
         self.person, self.addresses, self.stop = person, addresses, stop
         self.random = random.Random(seed)  # whom it happens to reach, not a secret
-        self.ledger = Ledger()
+        self.expected = Expected()
         self.double = ThreadPoolExecutor(2)
 
-    def run(self) -> Ledger:
+    def run(self) -> Expected:
         while not self.stop.is_set():
             if self.random.random() < 0.05:
                 self.person.browser = requests.Session()
@@ -72,7 +72,7 @@ class Customer:
             if code is not None:
                 self._family(Family(code))
         self.double.shutdown()
-        return self.ledger
+        return self.expected
 
     def _somewhere(self) -> None:
         self.person.base_url = self.random.choice(self.addresses)
@@ -86,15 +86,15 @@ class Customer:
             if unfinished.answer.status_code != 503:
                 self._fault("authorize", unfinished.answer)
         except requests.RequestException:
-            self.ledger.seen["authorize broken"] += 1
+            self.expected.seen["authorize broken"] += 1
             self.stop.wait(0.05)
         else:
-            self.ledger.seen["authorize ok"] += 1
+            self.expected.seen["authorize ok"] += 1
             return code
         return None
 
     def _family(self, family: Family) -> None:
-        self.ledger.families.append(family)
+        self.expected.families.append(family)
         self._exchange(family)
         for _ in range(self.random.randint(0, 3)):
             if not family.alive or self.stop.is_set():
@@ -170,18 +170,18 @@ class Customer:
         try:
             answer = ask()
         except requests.RequestException:
-            self.ledger.seen[f"{what} broken"] += 1
+            self.expected.seen[f"{what} broken"] += 1
             return None
-        self.ledger.latencies.append((began, time.monotonic() - began))
+        self.expected.latencies.append((began, time.monotonic() - began))
         self._note(what, answer)
         return answer
 
     def _note(self, what: str, answer: requests.Response) -> None:
-        self.ledger.seen[f"{what} {answer.status_code}"] += 1
+        self.expected.seen[f"{what} {answer.status_code}"] += 1
         if answer.status_code >= 500 and answer.status_code != 503:
             self._fault(what, answer)
         if answer.status_code == 503 and "Retry-After" not in answer.headers:
             self._fault(f"{what} without Retry-After", answer)
 
     def _fault(self, what: str, answer: requests.Response) -> None:
-        self.ledger.faults.append(f"{what}: {answer.status_code} {answer.text[:200]}")
+        self.expected.faults.append(f"{what}: {answer.status_code} {answer.text[:200]}")

@@ -8,7 +8,7 @@ from sso import audit
 from sso.extensions import db
 from sso.models import Client, SigningKey, User
 from sso.services import accounts, clients, signing_keys
-from tests.actors import RelyingParty
+from tests.support.actors import RelyingParty
 
 PASSWORD = "correct horse battery"
 _METADATA = {

@@ -3,7 +3,7 @@
 import pytest
 from flask import Flask
 
-from tests.actors import BASE
+from tests.support.actors import BASE
 
 OPEN = [
     f"{BASE}/.well-known/openid-configuration",

@@ -1,4 +1,4 @@
-"""The five places: which requests, what a right answer is, and what the next place needs of it."""
+"""The five scenarios: the requests, what a right answer is, and what the next one needs of it."""
 
 import json
 import secrets
@@ -10,8 +10,8 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 from joserfc import jwt
 from joserfc.jwk import KeySet
 
-from tests.actors import pkce
 from tests.bench.transport import Answer, Request
+from tests.support.actors import pkce
 
 BASE = "/api/auth"
 SCOPE = "openid profile email"
@@ -60,7 +60,7 @@ class World:
         return {"client_id": self.client_id, "client_secret": self.client_secret}
 
 
-class Place(NamedTuple):
+class Scenario(NamedTuple):
     """`make` gives so many requests; `check` raises AssertionError and notes what is needed."""
 
     name: str
@@ -178,12 +178,12 @@ def _check_bare(_: World, answers: list[Answer]) -> None:
     assert all(json.loads(answer.body)["name"] == "Dana Demo" for answer in answers)
 
 
-BARE = Place("bare Flask route", _bare, _check_bare)
-AUTHORIZE = Place("authorize", _authorize, _check_authorize)
-EXCHANGE = Place("code exchange", _exchange, _check_exchange)
-REFRESH = Place("refresh", _refresh, _check_refresh)
-USERINFO = Place("userinfo", _userinfo, _check_userinfo)
-SIGN_IN = Place("sign-in page", _sign_in, _check_sign_in)
+BARE = Scenario("bare Flask route", _bare, _check_bare)
+AUTHORIZE = Scenario("authorize", _authorize, _check_authorize)
+EXCHANGE = Scenario("code exchange", _exchange, _check_exchange)
+REFRESH = Scenario("refresh", _refresh, _check_refresh)
+USERINFO = Scenario("userinfo", _userinfo, _check_userinfo)
+SIGN_IN = Scenario("sign-in page", _sign_in, _check_sign_in)
 
 # Each one uses what the one before it gave.
-PLACES = (AUTHORIZE, EXCHANGE, REFRESH, USERINFO, SIGN_IN, BARE)
+SCENARIOS = (AUTHORIZE, EXCHANGE, REFRESH, USERINFO, SIGN_IN, BARE)

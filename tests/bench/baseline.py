@@ -1,7 +1,7 @@
-"""CPU time inside one process: each place, the bare route, and the floor under code and refresh.
+"""CPU time inside one process: each scenario, the bare route, the baselines of code and refresh.
 
-The floor of a place is what no server of this kind can do without, in one Flask route: the two
-signatures, and the SQL run by hand in SQLAlchemy Core with one commit.
+A baseline is what no server of this kind can do without, in one Flask route: the two signatures,
+and the SQL run by hand in SQLAlchemy Core with one commit.
 """
 
 import gc
@@ -23,11 +23,11 @@ from sso.extensions import db
 from sso.models import AuthorizationCode, BrowserSession, Client, Grant, Token, User
 from sso.store import prepared
 from tests.bench import bare
-from tests.bench.places import BARE, EXCHANGE, PLACES, REFRESH, World
+from tests.bench.scenarios import BARE, EXCHANGE, REFRESH, SCENARIOS, World
 from tests.bench.transport import Answer, Request, in_process
-from tests.watching import watched
+from tests.support.statements import watched
 
-WITH_FLOOR = (EXCHANGE, REFRESH)
+WITH_BASELINE = (EXCHANGE, REFRESH)
 
 _CLIENT, _CODE, _GRANT, _SESSION, _TOKEN, _USER = (
     prepared.table(model)
@@ -64,30 +64,30 @@ _ADD_TOKEN = insert(_TOKEN)
 
 
 def statements(app: Flask, world: World) -> dict[str, tuple[float, float]]:
-    """Statements and commits of one request at each place."""
+    """Statements and commits of one request at each scenario."""
     counted = 20
     with app.app_context():
         engine = db.engine
     counts = {}
-    for place in PLACES[:-1]:
+    for scenario in SCENARIOS[:-1]:
         seen: list[str] = []
 
         def committed(_: Connection, seen: list[str] = seen) -> None:
             seen.append("COMMIT")
 
-        requests = place.make(world, counted)
+        requests = scenario.make(world, counted)
         event.listen(engine, "commit", committed)
         with watched(engine, lambda sql, _, seen=seen: seen.append(sql)):  # type: ignore[misc]
             answers = in_process(app, requests)
         event.remove(engine, "commit", committed)
-        place.check(world, answers)
+        scenario.check(world, answers)
         commits = seen.count("COMMIT")
-        counts[place.name] = ((len(seen) - commits) / counted, commits / counted)
+        counts[scenario.name] = ((len(seen) - commits) / counted, commits / counted)
     return counts
 
 
 def cpu(app: Flask, world: World, rounds: int, count: int) -> dict[str, float]:
-    """Milliseconds of CPU of one request at each place and each floor, in turns.
+    """Milliseconds of CPU of one request at each scenario and each baseline, in turns.
 
     The median of the rounds' means; the first round, which warms up, is left out.
     """
@@ -98,25 +98,25 @@ def cpu(app: Flask, world: World, rounds: int, count: int) -> dict[str, float]:
     gc.collect()
     gc.freeze()  # as sso.server.gunicorn_conf does
     for number in range(rounds + 1):
-        for place in PLACES:
-            requests = place.make(world, count)
-            answers = in_process(bare.app if place is BARE else app, requests)
-            place.check(world, answers)
+        for scenario in SCENARIOS:
+            requests = scenario.make(world, count)
+            answers = in_process(bare.app if scenario is BARE else app, requests)
+            scenario.check(world, answers)
             if number:
-                spent.setdefault(place.name, []).append(_mean(answers))
-        for place in WITH_FLOOR:
+                spent.setdefault(scenario.name, []).append(_mean(answers))
+        for scenario in WITH_BASELINE:
             with engine.connect() as connection:
                 given = _approve_by_hand(connection, world.client_id, count)
-            requests = [Request("GET", f"/{place.name}/{digest}") for digest in given]
+            requests = [Request("GET", f"/{scenario.name}/{digest}") for digest in given]
             answers = in_process(by_hand, requests)
             assert {answer.status for answer in answers} == {200}
             if number:
-                spent.setdefault(f"floor of {place.name}", []).append(_mean(answers))
+                spent.setdefault(f"baseline of {scenario.name}", []).append(_mean(answers))
     return {name: median(means) for name, means in spent.items()}
 
 
 def parts(app: Flask, client_id: str, count: int) -> dict[str, float]:
-    """Milliseconds of CPU of what the floors are made of, each by itself."""
+    """Milliseconds of CPU of what the baselines are made of, each by itself."""
     with app.app_context():
         engine = db.engine
     text = secrets.token_bytes(400)
@@ -147,12 +147,12 @@ def _sign_es256(text: bytes) -> bytes:
 
 
 def _app_by_hand(engine: Engine, client_id: str) -> Flask:
-    """Flask routes that do what the floor is made of, and nothing else."""
+    """Flask routes that do what the baseline is made of, and nothing else."""
     made = Flask(__name__)
     acts = {EXCHANGE.name: _exchange_by_hand, REFRESH.name: _refresh_by_hand}
 
     @made.get("/<name>/<digest>")
-    def floor(name: str, digest: str) -> dict[str, str]:
+    def baseline(name: str, digest: str) -> dict[str, str]:
         with engine.connect() as connection:
             acts[name](connection, client_id, digest)
         text = digest.encode() * 6

@@ -12,7 +12,7 @@ from sso.audit import writer
 from sso.audit.events import Event
 from sso.extensions import db
 from sso.models import AuditEvent, User
-from tests.actors import BASE, ORIGIN, Browser
+from tests.support.actors import BASE, ORIGIN, Browser
 
 TOKEN = "sso_rt_" + "t" * 43
 JWT = "eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiJkYW5hIn0.c2lnbmF0dXJlLXNpZ25hdHVyZQ"

@@ -13,9 +13,9 @@ from sso.models import User
 from sso.ratelimit import device_cookie, limiting, networks
 from sso.ratelimit.limiting import TooManyAttempts
 from sso.store import users
-from tests.actors import BASE, ORIGIN, Browser
 from tests.attacks.conftest import Watch, watch  # noqa: F401 (a fixture)
-from tests.factories import PASSWORD, make_user
+from tests.support.actors import BASE, ORIGIN, Browser
+from tests.support.factories import PASSWORD, make_user
 
 DANA, ERIN = "dana@example.com", "erin@example.com"
 WRONG = "wrong wrong wrong"

@@ -19,10 +19,10 @@ from sso.extensions import db
 from sso.models import User
 from sso.process import concurrency
 from sso.web import access_log
-from tests.actors import BASE, ORIGIN, Browser
-from tests.factories import PASSWORD, make_user
-from tests.mailbox import Mailbox
-from tests.second_factors import enrol_totp
+from tests.support.actors import BASE, ORIGIN, Browser
+from tests.support.factories import PASSWORD, make_user
+from tests.support.mailbox import Mailbox
+from tests.support.second_factors import enrol_totp
 
 JWKS = f"{BASE}/oauth2/jwks"
 NEW = "another long password"

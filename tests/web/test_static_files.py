@@ -7,7 +7,7 @@ import pytest
 from flask import Flask
 
 from sso.web.static_files import FOLDER
-from tests.actors import BASE, Browser
+from tests.support.actors import BASE, Browser
 
 CSS = (FOLDER / "sso.css").read_bytes()
 

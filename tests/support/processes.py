@@ -22,7 +22,7 @@ import requests
 
 from sso.process import stop_signals
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 SECRET_KEY = "a secret key for tests, and for tests alone"
 CONFIGURATION = "python:sso.server.gunicorn_conf"
 CHROMIUM_ARGUMENTS = [

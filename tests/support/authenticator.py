@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from webauthn.helpers import base64url_to_bytes, bytes_to_base64url
 
-from tests.actors import Page
+from tests.support.actors import Page
 
 ORIGIN = "http://localhost:5000"
 PRESENT, VERIFIED, SYNCED, ATTESTED = 0x01, 0x04, 0x08 | 0x10, 0x40

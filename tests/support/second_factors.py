@@ -5,9 +5,9 @@ import re
 import pyotp
 
 from sso import clock
-from tests.actors import BASE, ORIGIN, Browser, Page
-from tests.authenticator import Authenticator, options_of
-from tests.mailbox import Mailbox, text_of
+from tests.support.actors import BASE, ORIGIN, Browser, Page
+from tests.support.authenticator import Authenticator, options_of
+from tests.support.mailbox import Mailbox, text_of
 
 FACTORS = f"{ORIGIN}{BASE}/account/factors"
 ACCOUNT = f"{ORIGIN}{BASE}/account"

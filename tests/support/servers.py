@@ -13,7 +13,7 @@ from pathlib import Path
 
 import requests
 
-from tests.services import CONFIGURATION, ROOT, Server, free_port, require, wait_for
+from tests.support.processes import CONFIGURATION, ROOT, Server, free_port, require, wait_for
 
 
 class Machine:

@@ -11,10 +11,10 @@ from argon2 import PasswordHasher
 from flask import Flask
 
 from sso.crypto import passwords
-from tests.actors import BASE, ORIGIN, Browser
-from tests.factories import PASSWORD, make_user
-from tests.mailbox import Mailbox
-from tests.services import wait_for
+from tests.support.actors import BASE, ORIGIN, Browser
+from tests.support.factories import PASSWORD, make_user
+from tests.support.mailbox import Mailbox
+from tests.support.processes import wait_for
 
 STORED = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$AAAAAAAAAAAAAAAAAAAAAA"
 

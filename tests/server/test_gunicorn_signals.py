@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.services import ROOT
+from tests.support.processes import ROOT
 
 pytestmark = pytest.mark.slow
 

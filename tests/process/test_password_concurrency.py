@@ -12,9 +12,9 @@ from flask import Flask
 
 from sso.crypto import passwords
 from sso.models import User
-from tests.actors import BASE, Browser
 from tests.conftest import Statements
-from tests.services import wait_for
+from tests.support.actors import BASE, Browser
+from tests.support.processes import wait_for
 
 
 class Slow:

@@ -13,8 +13,8 @@ from sso.ratelimit.limiting import Pauses
 from sso.ratelimit.storage import MOST, LimitStorage
 from sso.store import users
 from tests.conftest import Statements
-from tests.factories import make_user
-from tests.services import free_port
+from tests.support.factories import make_user
+from tests.support.processes import free_port
 
 
 @pytest.mark.parametrize(

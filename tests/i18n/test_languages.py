@@ -13,7 +13,7 @@ from flask import Flask
 from sso.crypto import passwords
 from sso.i18n import languages
 from sso.models import User
-from tests.actors import BASE, ORIGIN, Browser, RelyingParty
+from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
 
 CATALOGS = Path(languages.__file__).parents[1] / "translations"
 TRANSLATED = [tag for tag in languages.LANGUAGES if tag != languages.DEFAULT]

@@ -13,7 +13,7 @@ from aiosmtpd.smtp import AuthResult, LoginPassword
 from flask import Flask
 
 from sso.jobs import mail_delivery
-from tests.services import free_port
+from tests.support.processes import free_port
 
 LINK = re.compile(r"http\S+\?token=\S+")
 
