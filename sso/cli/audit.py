@@ -11,12 +11,13 @@ import click
 from sso import audit, clock, context
 from sso.audit import chain, rekeying, rows, verification
 from sso.audit.events import Event
+from sso.cli.clients import one_client
 from sso.cli.commands import Failure, Group, json_option
 from sso.cli.output import harmless, iso, print_json, print_line, print_table
+from sso.cli.people import one_user
 from sso.extensions import db
 from sso.models import AuditEvent
 from sso.services import signing_keys
-from sso.store import users
 
 group = Group("audit", help="Security events.")
 _AGO = re.compile(r"(\d{1,6})([smhd])")
@@ -43,7 +44,7 @@ class Moment(click.ParamType[datetime]):
 
 
 @group.command("list")
-@click.option("--user", "who", metavar="EMAIL|ID", help="About this person.")
+@click.option("--user", "who", metavar="WHO", help="About this person.")
 @click.option("--client", "client_id", metavar="ID", help="About this application.")
 @click.option("--event", "names", multiple=True, metavar="NAME", help="May be repeated.")
 @click.option("--since", type=Moment(), help="From then on: 2026-11-21T08:00 (UTC) or 12h ago.")
@@ -61,15 +62,18 @@ def list_(
 ) -> None:
     """List the newest events that meet every condition, newest first."""
     _require_known(names)
+    user = one_user(who) if who else None
+    client = one_client(client_id) if client_id else None
+    # The trail outlives users and clients: those that were deleted are found by their id.
     found = rows.newest(
-        user_id=_user_id(who) if who else None,
-        client_id=client_id,
+        user_id=str(user.id) if user else who,
+        client_id=client.client_id if client else client_id,
         names=names,
         since=since,
         until=until,
         limit=limit,
     )
-    if not found and who and users.find_by_email_or_id(who) is None:
+    if not found and who and user is None:
         click.echo(
             f"There is no user {harmless(who)}; somebody who was deleted is found by the id.",
             err=True,
@@ -127,12 +131,6 @@ def _require_known(names: Sequence[str]) -> None:
                 f"there is no event {name}; "
                 + (f"is it {meant}?" if meant else "see the column EVENT of: flask audit list")
             )
-
-
-def _user_id(who: str) -> str:
-    user = users.find_by_email_or_id(who)
-    # The trail outlives the person: somebody who was deleted is found by id.
-    return str(user.id) if user else who
 
 
 def _head(text: str) -> tuple[int, str]:

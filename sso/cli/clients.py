@@ -9,7 +9,8 @@ import click
 
 from sso import audit, clock, context
 from sso.cli import options
-from sso.cli.commands import Failure, Group, confirm, json_option, yes_option
+from sso.cli.commands import Group, confirm, json_option, yes_option
+from sso.cli.lookup import only, unknown
 from sso.cli.output import iso, print_changes, print_json, print_line, print_record, print_table
 from sso.extensions import db
 from sso.models import Client, Grant
@@ -19,8 +20,8 @@ from sso.store import clients as stored_clients
 from sso.store import grants, logout_deliveries
 
 group = Group("client", help="Applications that people sign in to.")
+client_argument = click.argument("client_id", metavar="ID")
 _SHOWN_GRANTS = 50
-_client_id = click.argument("client_id", metavar="ID")
 
 
 @group.command("create")
@@ -58,16 +59,16 @@ def list_(as_json: bool) -> None:
 
 
 @group.command("show")
-@_client_id
+@client_argument
 @json_option
 def show(client_id: str, as_json: bool) -> None:
     """Show how an application is registered, and the newest of its live grants."""
-    client = _find(client_id)
-    count, newest = grants.live_at(client_id, limit=_SHOWN_GRANTS)
+    client = find_client(client_id)
+    count, newest = grants.live_at(client.client_id, limit=_SHOWN_GRANTS)
     more = {
         "live_grants": count,
         "newest_grants": [_grant(grant) for grant in newest],
-        "logout_tokens_waiting": logout_deliveries.waiting_for(client_id),
+        "logout_tokens_waiting": logout_deliveries.waiting_for(client.client_id),
     }
     if as_json:
         print_json({**view(client), **more})
@@ -83,7 +84,7 @@ def show(client_id: str, as_json: bool) -> None:
 
 
 @group.command("update")
-@_client_id
+@client_argument
 @options.update_options
 @json_option
 def update(client_id: str, as_json: bool, **given: Any) -> None:
@@ -92,6 +93,7 @@ def update(client_id: str, as_json: bool, **given: Any) -> None:
     metadata = options.metadata(given)
     if not (metadata or lists or switches):
         raise click.UsageError("There is nothing to change: give an option.")
+    client_id = find_client(client_id).client_id
     with _known(client_id):
         client, outcome = clients.change(
             audit.operator(), client_id, metadata, lists=lists, switches=switches
@@ -105,7 +107,7 @@ def update(client_id: str, as_json: bool, **given: Any) -> None:
 
 
 @group.command("rotate-secret")
-@_client_id
+@client_argument
 @click.option(
     "--keep-old",
     type=click.IntRange(0, 24 * 365),
@@ -116,6 +118,7 @@ def update(client_id: str, as_json: bool, **given: Any) -> None:
 @json_option
 def rotate_secret(client_id: str, keep_old: int, as_json: bool) -> None:
     """Give an application a new secret, shown once."""
+    find_client(client_id, exactly=True)
     with _known(client_id):
         client, secret = clients.rotate_secret(
             audit.operator(), client_id, timedelta(hours=keep_old)
@@ -127,10 +130,11 @@ def rotate_secret(client_id: str, keep_old: int, as_json: bool) -> None:
 
 
 @group.command("disable")
-@_client_id
+@client_argument
 @json_option
 def disable(client_id: str, as_json: bool) -> None:
     """Shut an application out, at once; its tokens end."""
+    find_client(client_id, exactly=True)
     with _known(client_id):
         client = clients.disable(audit.operator(), client_id)
     db.session.commit()
@@ -138,10 +142,11 @@ def disable(client_id: str, as_json: bool) -> None:
 
 
 @group.command("enable")
-@_client_id
+@client_argument
 @json_option
 def enable(client_id: str, as_json: bool) -> None:
     """Let an application in again; ended tokens stay ended."""
+    client_id = find_client(client_id).client_id
     with _known(client_id):
         client = clients.enable(audit.operator(), client_id)
     db.session.commit()
@@ -149,12 +154,12 @@ def enable(client_id: str, as_json: bool) -> None:
 
 
 @group.command("delete")
-@_client_id
+@client_argument
 @yes_option
 @json_option
 def delete(client_id: str, yes: bool, as_json: bool) -> None:
     """Delete an application with its tokens and consents."""
-    client = _find(client_id)
+    client = find_client(client_id, exactly=True)
     confirm(f"Delete the application {client.name} ({client.client_id})?", yes)
     with _known(client_id):
         clients.delete(audit.operator(), client_id)
@@ -165,19 +170,33 @@ def delete(client_id: str, yes: bool, as_json: bool) -> None:
         print_line(f"Deleted {client_id}.")
 
 
-def _find(client_id: str) -> Client:
-    with _known(client_id):
-        if client := stored_clients.find(client_id):
-            return client
-        raise LookupError(client_id)
+def find_client(client_id: str, *, exactly: bool = False) -> Client:
+    """The client that an operator means, by client ID, name, or how one of these begins.
+
+    `exactly`: by client ID alone. Raises `Failure`.
+    """
+    if found := one_client(client_id, exactly=exactly):
+        return found
+    raise unknown("client", client_id)
+
+
+def one_client(client_id: str, *, exactly: bool = False) -> Client | None:
+    """As `find_client`, or `None` if there is none."""
+    return only(
+        stored_clients.matching(client_id),
+        client_id,
+        lambda client: f"{client.client_id} ({client.name})",
+        "the client ID",
+        exactly=exactly,
+    )
 
 
 @contextmanager
 def _known(client_id: str) -> Iterator[None]:
     try:
         yield
-    except LookupError:
-        raise Failure(f"there is no client {client_id}; see: flask client list") from None
+    except LookupError:  # deleted at this moment
+        raise unknown("client", client_id) from None
 
 
 def view(client: Client) -> dict[str, Any]:

@@ -4,13 +4,14 @@ from typing import Any
 
 import click
 
-from sso.cli.commands import Failure, Group, json_option
+from sso.cli.commands import Group, json_option
+from sso.cli.lookup import only, unknown
 from sso.cli.output import iso, print_json, print_line, print_record, print_table
 from sso.models import User
 from sso.store import users
 
 group = Group("user", help="People who sign in.")
-user_argument = click.argument("who", metavar="EMAIL|ID")
+user_argument = click.argument("who", metavar="WHO")
 
 
 @group.command("list")
@@ -39,16 +40,25 @@ def show(who: str, as_json: bool) -> None:
     show_user(find_user(who), as_json)
 
 
-def find_user(who: str) -> User:
-    """The user whom an operator names. Raises `Failure`."""
-    user = users.find_by_email_or_id(who)
-    if user is None:
-        raise unknown(who)
-    return user
+def find_user(who: str, *, exactly: bool = False) -> User:
+    """The user that an operator means, by id, email, name, or how one of these begins.
+
+    `exactly`: by id or email alone. Raises `Failure`.
+    """
+    if found := one_user(who, exactly=exactly):
+        return found
+    raise unknown("user", who)
 
 
-def unknown(who: str) -> Failure:
-    return Failure(f"there is no user {who}; see: flask user list")
+def one_user(who: str, *, exactly: bool = False) -> User | None:
+    """As `find_user`, or `None` if there is none."""
+    return only(
+        users.matching(who),
+        who,
+        lambda user: f"{user.email} ({user.name})",
+        "the email or id",
+        exactly=exactly,
+    )
 
 
 def show_user(user: User, as_json: bool) -> None:

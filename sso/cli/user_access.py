@@ -22,7 +22,7 @@ from sso.store.factors import Factors
 @json_option
 def set_password(who: str, password_stdin: bool, as_json: bool) -> None:
     """Give a person a new password; all sessions and tokens end."""
-    user = find_user(who)
+    user = find_user(who, exactly=True)
     credentials.set_password(audit.operator(), user, ask_password(password_stdin))
     db.session.commit()
     done(user, as_json, "the password is set", password_set=True)
@@ -62,7 +62,7 @@ def list_factors(who: str, as_json: bool) -> None:
 @json_option
 def sign_out(who: str, as_json: bool) -> None:
     """Sign a person out everywhere; tokens with offline_access go on, as after any sign-out."""
-    user = find_user(who)
+    user = find_user(who, exactly=True)
     count = revocation.sessions_of_user(user.id, "operator")
     db.session.commit()
     done(user, as_json, f"{count} sessions ended", sessions_ended=count)
@@ -73,7 +73,7 @@ def sign_out(who: str, as_json: bool) -> None:
 @json_option
 def reset_factors(who: str, as_json: bool) -> None:
     """Take all second factors away and end all sign-ins; the password alone signs in again."""
-    user = find_user(who)
+    user = find_user(who, exactly=True)
     removed = credentials.reset_factors(audit.operator(), user)
     db.session.commit()
     done(user, as_json, f"second factors removed: {removed}", factors_removed=removed)
@@ -95,7 +95,7 @@ def enrolment_link(who: str, hours: int, as_json: bool) -> None:
     It works once, together with their password. Hand it over yourself: it stands for the code that
     would be mailed.
     """
-    user = find_user(who)
+    user = find_user(who, exactly=True)
     token, link = credentials.make_enrolment_link(audit.operator(), user, timedelta(hours=hours))
     db.session.commit()
     if as_json:

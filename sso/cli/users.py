@@ -15,9 +15,10 @@ from sso.cli.commands import (
     password_stdin_option,
     yes_option,
 )
+from sso.cli.lookup import unknown
 from sso.cli.options import ListOption, with_options
 from sso.cli.output import print_changes, print_json, print_line, print_record
-from sso.cli.people import brief, done, find_user, group, show_user, unknown, user_argument, whole
+from sso.cli.people import brief, done, find_user, group, show_user, user_argument, whole
 from sso.extensions import db
 from sso.services import accounts
 from sso.services.checks import ADDRESS, PHONE_VERIFIED
@@ -90,7 +91,7 @@ def update(who: str, as_json: bool, **options: Any) -> None:
     try:
         user, outcome = accounts.update(audit.operator(), find_user(who).id, **wanted)
     except LookupError:  # deleted at this moment
-        raise unknown(who) from None
+        raise unknown("user", who) from None
     db.session.commit()
     if as_json:
         print_json({**whole(user), "changes": outcome.changes})
@@ -104,7 +105,7 @@ def update(who: str, as_json: bool, **options: Any) -> None:
 @json_option
 def disable(who: str, as_json: bool) -> None:
     """Shut a person out, at once; all sessions and tokens end."""
-    user = find_user(who)
+    user = find_user(who, exactly=True)
     accounts.disable(audit.operator(), user)
     db.session.commit()
     show_user(user, as_json)
@@ -127,7 +128,7 @@ def enable(who: str, as_json: bool) -> None:
 @json_option
 def delete(who: str, yes: bool, as_json: bool) -> None:
     """Delete a person with sessions, tokens and consents."""
-    user = find_user(who)
+    user = find_user(who, exactly=True)
     confirm(f"Delete {user.email} ({user.id})?", yes)
     accounts.delete(audit.operator(), user)
     db.session.commit()

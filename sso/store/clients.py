@@ -14,11 +14,26 @@ from sso.extensions import db
 from sso.models import Client
 from sso.models.client import ClientRegistration
 from sso.store import client_turn, prepared
+from sso.store.lookup import Match
 
 
 def find(client_id: str) -> Client | None:
     """A client, disabled or not."""
     return db.session.scalar(select(Client).where(Client.client_id == client_id))
+
+
+def matching(text: str) -> Match[Client]:
+    """The clients that an operator may mean: by client ID; else by name; else by how one of these
+    begins, in any case.
+    """
+    if found := find(text):
+        return Match([found], is_exact=True)
+    text = text.strip().casefold()
+    known = [(one, one.name.casefold(), one.client_id.casefold()) for one in every() if text]
+    named = [one for one, name, _ in known if name == text]
+    return Match(
+        named or [one for one, *begins in known if any(part.startswith(text) for part in begins)]
+    )
 
 
 def lock(client_id: str) -> Client | None:

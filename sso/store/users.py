@@ -6,11 +6,14 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, bindparam, delete, select, update
+from sqlalchemy import ColumnElement, String, bindparam, cast, delete, func, select, update
 
 from sso.extensions import db
 from sso.models import User
 from sso.store import prepared
+from sso.store.lookup import MOST, Match
+
+_SHORTEST_ID = 8  # the part of a UUID before its first dash
 
 
 @dataclass(frozen=True)
@@ -84,12 +87,38 @@ def find_by_email(email: str) -> User | None:
     return db.session.scalar(select(User).where(User.email == email.strip().lower()))
 
 
-def find_by_email_or_id(text: str) -> User | None:
-    """A user as commands name one: by email address or id."""
+def matching(text: str) -> Match[User]:
+    """The users that an operator may mean: by id or email; else by name; else by how one of these
+    begins. In any case.
+
+    People choose their own names and email addresses. So a whole id or email address is never
+    compared with names, nor with longer email addresses.
+    """
+    text = text.strip()
     try:
-        return find(UUID(text))
+        found = find(UUID(text))
     except ValueError:
-        return find_by_email(text)
+        found = find_by_email(text)
+        is_whole = not text or "@" in text
+    else:
+        is_whole = True
+    if found or is_whole:
+        return Match([found] if found else [], is_exact=True)
+    begins = _begins(User.email, text) | _begins(User.name, text)
+    if len(text) >= _SHORTEST_ID:
+        digits = func.replace(cast(User.id, String), "-", "")  # as SQLite keeps it
+        begins |= _begins(digits, text.replace("-", ""))
+    return Match(_all(func.lower(User.name) == func.lower(text)) or _all(begins))
+
+
+def _begins(column: Any, text: str) -> ColumnElement[bool]:
+    found: ColumnElement[bool] = column.istartswith(text, autoescape=True)
+    return found
+
+
+def _all(condition: ColumnElement[bool]) -> Sequence[User]:
+    found = select(User).where(condition).order_by(User.email).limit(MOST + 1)
+    return db.session.scalars(found).all()
 
 
 def every() -> Sequence[User]:

@@ -1,0 +1,30 @@
+"""The one user or client that an operator means."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from sso.cli.commands import Failure
+from sso.store.lookup import MOST, Match
+
+T = TypeVar("T")
+
+
+def only(
+    match: Match[T], text: str, describe: Callable[[T], str], whole: str, *, exactly: bool
+) -> T | None:
+    """The one that matches, or `None`. Raises `Failure` if there are several.
+
+    `exactly`: the command cannot be undone, so only a `whole` identifier will do. A name or a
+    prefix could have meant another one yesterday.
+    """
+    words = [describe(one) for one in match.found[:MOST]]
+    if len(words) > 1:
+        listed = ", ".join(words) + (", …" if len(match.found) > MOST else "")
+        raise Failure(f"{text} fits several: {listed}; give {whole} in full")
+    if words and exactly and not match.is_exact:
+        raise Failure(f"{text} fits {words[0]}; this cannot be undone: give {whole} in full")
+    return match.found[0] if words else None
+
+
+def unknown(kind: str, text: str) -> Failure:
+    return Failure(f"there is no {kind} {text}; see: flask {kind} list")
