@@ -23,7 +23,7 @@ from sso.extensions import db
 from sso.models import User
 from sso.services import accounts, clients
 from sso.services.changes import ListEdit, Outcome, of_field
-from sso.services.checks import RegistrationError
+from sso.services.checks import NO_AUTH_METHOD, RegistrationError
 from sso.services.clients import SWITCHES
 from sso.store import clients as stored_clients
 from sso.store import users
@@ -150,11 +150,13 @@ def _client(actor: audit.Actor, entry: Entry) -> Change | None:
         "secret": _secret(entry),
         "switches": {name: entry[name] for name in SWITCHES if name in entry},
     }
-    if stored_clients.find(client_id):
+    if found := stored_clients.find(client_id):
+        if found.is_public and entry.get("public") is False:
+            raise RegistrationError([clients.STAYS])
         disabled = entry.get("disabled")
         _, outcome = clients.change(actor, client_id, metadata, disabled=disabled, **given)
         return _updated("client", client_id, client_id, outcome)
-    if given["secret"] is None:
+    if given["secret"] is None and metadata.get("token_endpoint_auth_method") != NO_AUTH_METHOD:
         raise RegistrationError(["it is new: give secret = env:NAME or file:PATH"])
     given["disabled"] = entry.get("disabled", False)
     row, _ = clients.register(actor, metadata, client_id=client_id, **given)

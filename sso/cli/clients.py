@@ -28,7 +28,7 @@ _SHOWN_GRANTS = 50
 @options.create_options
 @json_option
 def create(as_json: bool, **given: Any) -> None:
-    """Register an application; its secret is shown once."""
+    """Register an application; its secret, unless it is public, is shown once."""
     for name, option in (("client_name", "--name"), ("redirect_uris", "--redirect-uri")):
         if not given[name]:
             raise click.UsageError(f"Missing option '{option}'.")
@@ -50,9 +50,12 @@ def list_(as_json: bool) -> None:
         print_json([view(client) for client in found])
     else:
         print_table(
-            ("ID", "NAME", "FIRST PARTY", "DISABLED", "REGISTERED"),
+            ("ID", "NAME", "PUBLIC", "FIRST PARTY", "DISABLED", "REGISTERED"),
             [
-                (c.client_id, c.name, c.first_party, c.disabled_at is not None, c.created_at)
+                (
+                    *(c.client_id, c.name, c.is_public, c.first_party),
+                    *(c.disabled_at is not None, c.created_at),
+                )
                 for c in found
             ],
         )
@@ -229,19 +232,20 @@ def _show(client: Client, as_json: bool) -> None:
 
 
 def _show_secret(client: Client, secret: str, as_json: bool) -> None:
-    """The secret is shown this once (RFC 7591 §3.2.1)."""
+    """The secret is shown this once (RFC 7591 §3.2.1); a public client has none."""
     if as_json:
         shown = view(client)
-        print_json(
-            {
-                "client_id": shown.pop("client_id"),
-                "client_secret": secret,
-                "client_id_issued_at": shown.pop("client_id_issued_at"),
-                "client_secret_expires_at": 0,
-                **shown,
-            }
-        )
+        issued = {"client_id": shown.pop("client_id"), "client_secret": secret}
+        issued["client_id_issued_at"] = shown.pop("client_id_issued_at")
+        issued["client_secret_expires_at"] = 0
+        if client.is_public:
+            del issued["client_secret"], issued["client_secret_expires_at"]
+        print_json({**issued, **shown})
         return
     issuer = context.settings().issuer
+    if client.is_public:
+        print_record([("client_id", client.client_id), ("issuer", issuer)])
+        print_line("It is public: it has no secret and has to use PKCE.")
+        return
     print_record([("client_id", client.client_id), ("client_secret", secret), ("issuer", issuer)])
     print_line("The secret is shown this once; keep it safe.")

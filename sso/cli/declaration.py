@@ -23,7 +23,7 @@ from sso.audit.events import Event
 from sso.cli.commands import Command, Failure, json_option
 from sso.cli.output import print_json
 from sso.services import accounts, clients
-from sso.services.checks import RegistrationError
+from sso.services.checks import NO_AUTH_METHOD, RegistrationError
 from sso.store import clients as stored_clients
 from sso.store import users
 
@@ -31,7 +31,8 @@ FORMAT = 1
 HEADER = """\
 # Clients, users and their groups, for: flask apply FILE
 # Secrets are not in it. A new client needs secret = "env:NAME" or "file:PATH", of 32 random
-# characters or more; a new user may have initial_password = "env:NAME" or "file:PATH".
+# characters or more, or public = true; a new user may have initial_password = "env:NAME" or
+# "file:PATH".
 
 """
 # RFC 7591 names where there are such; what they have to be.
@@ -48,7 +49,7 @@ METADATA: Mapping[str, type] = {
 }
 _CLIENT: Mapping[str, type] = {
     "client_id": str, **METADATA, "first_party": bool, "require_pkce": bool, "require_mfa": bool,
-    "disabled": bool, "secret": str,
+    "disabled": bool, "secret": str, "public": bool,
 }  # fmt: skip
 _USER: Mapping[str, type] = {
     "id": str, "email": str, "name": str, "email_verified": bool, "groups": list, "claims": dict,
@@ -117,6 +118,9 @@ def read(path: Path) -> dict[str, list[Entry]]:
         errors += _errors_of_kind(kind, found[kind])
     if errors:
         raise RegistrationError(errors)
+    for entry in found.get("clients", []):
+        if entry.get("public"):
+            entry["token_endpoint_auth_method"] = NO_AUTH_METHOD
     return found
 
 
@@ -147,6 +151,9 @@ def _errors_of_entry(entry: Entry, types: Mapping[str, type]) -> Iterable[str]:
         elif isinstance(value, list) and not all(isinstance(one, str) for one in value):
             yield f"{name} is no list of texts"
     client_id, user_id = entry.get("client_id"), entry.get("id")
+    method = entry.get("token_endpoint_auth_method")
+    if "public" in entry and method and entry["public"] is not (method == NO_AUTH_METHOD):
+        yield "public contradicts token_endpoint_auth_method"
     if isinstance(client_id, str) and client_id and not _CLIENT_ID.fullmatch(client_id):
         yield "client_id is not 1 to 48 letters, digits, or any of . _ ~ -"
     if isinstance(user_id, str):

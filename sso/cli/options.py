@@ -9,7 +9,7 @@ import click
 
 from sso.crypto.keys import ALGORITHMS
 from sso.services.changes import ListEdit
-from sso.services.checks import AUTH_METHODS, ID_TOKEN_CLAIMS
+from sso.services.checks import AUTH_METHODS, ID_TOKEN_CLAIMS, NO_AUTH_METHOD
 from sso.services.clients import SWITCHES
 
 Function = Callable[..., Any]
@@ -113,9 +113,14 @@ _CREATE = (
     click.option("--scope", help="The scopes it may ask for, with spaces between them."),
     click.option("--group", "groups", multiple=True,
                  help="Only members of one of these may use it. May be repeated."),
-    click.option("--first-party", is_flag=True, help="Users aren't asked for consent."),
-    click.option("--require-pkce", is_flag=True, help="Refuse requests without PKCE."),
-    click.option("--require-mfa", is_flag=True, help="Users have to show a second factor."),
+    click.option("--public", is_flag=True,
+                 help="It has no secret: a native, single-page or command-line application."),
+    click.option("--first-party", is_flag=True, default=None,
+                 help="Users aren't asked for consent."),
+    click.option("--require-pkce", is_flag=True, default=None,
+                 help="Refuse requests without PKCE."),
+    click.option("--require-mfa", is_flag=True, default=None,
+                 help="Users have to show a second factor."),
 )  # fmt: skip
 
 LISTS = (
@@ -159,6 +164,10 @@ def switches(options: dict[str, Any]) -> dict[str, bool]:
 def metadata(options: dict[str, Any]) -> dict[str, Any]:
     """The single values that were given. Raises `UsageError`."""
     cleared = options.pop("no_backchannel_logout_uri", False)
+    if options.pop("public", False):
+        if options["token_endpoint_auth_method"]:
+            raise click.UsageError("--public contradicts --auth-method: there is no secret.")
+        options["token_endpoint_auth_method"] = NO_AUTH_METHOD
     found = {name: value for name, value in options.items() if value not in (None, ())}
     if cleared and "backchannel_logout_uri" in found:
         raise click.UsageError("--no-backchannel-logout-uri contradicts --backchannel-logout-uri.")

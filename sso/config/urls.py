@@ -1,5 +1,6 @@
 """URLs: which may be registered, and how parameters are added without changing the rest."""
 
+import re
 from ipaddress import ip_address
 from urllib.parse import quote, urlsplit
 
@@ -11,6 +12,13 @@ _URI_CHARACTERS = frozenset(
 _DANGEROUS_SCHEMES = frozenset(
     {"javascript", "data", "vbscript", "file", "about", "blob", "view-source", "filesystem", "ws"}
 )
+# RFC 8252 §7.3 asks for the two IP addresses; RFC 9700 §2.1 speaks of localhost, which real
+# applications use.
+_NO_DOMAINS = _DANGEROUS_SCHEMES | {"http", "https"}
+_ANY_PORT = re.compile(
+    r"(http://(?:127\.0\.0\.1|\[::1\]|localhost))(?::([1-9][0-9]{0,4}))?(?=[/?]|\Z)"
+)
+_PRIVATE_USE = re.compile(r"[a-z][a-z0-9-]*(\.[a-z0-9-]+)+:/", re.IGNORECASE)
 
 
 def is_loopback(host: str | None) -> bool:
@@ -21,6 +29,35 @@ def is_loopback(host: str | None) -> bool:
         return ip_address(host or "").is_loopback
     except ValueError:
         return False
+
+
+def without_loopback_port(url: str) -> str:
+    """The URL without the port that a native application picks each time (RFC 8252 §7.3).
+
+    Any other URL stays as it is.
+    """
+    found = _ANY_PORT.match(url)
+    if found is None or int(found[2] or 1) > 65535:
+        return url
+    return found[1] + url[found.end() :]
+
+
+def is_native(redirect_uri: str) -> bool:
+    """Whether any program on the person's device could receive what is sent there.
+
+    So it is with loopback and private-use schemes (RFC 8252 §8.6).
+    """
+    return not redirect_uri.lower().startswith("https:")
+
+
+def origin(url: str) -> str | None:
+    """The web origin of an http or https URL, as browsers write it (RFC 6454 §6.2)."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        return None
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    is_usual = parts.port in (None, 443 if parts.scheme == "https" else 80)
+    return f"{parts.scheme}://{host}" + ("" if is_usual else f":{parts.port}")
 
 
 def strict_url_error(text: str) -> str | None:
@@ -43,11 +80,12 @@ def strict_url_error(text: str) -> str | None:
     return None
 
 
-def registration_error(text: str) -> str | None:
+def registration_error(text: str, *, is_public: bool = False) -> str | None:
     """Why a URL may not be registered as a redirect URI, or `None`.
 
     RFC 6749 §3.1.2 (absolute, no fragment), RFC 9700 §2.1 and §4.1 (exact, no wildcard, https
-    except for loopback), RFC 8252 §7.1 (a private-use scheme is a reversed domain name).
+    except for loopback), RFC 8252 §7.1 (a public client may have a private-use scheme, which is a
+    reversed domain name).
     """
     if error := strict_url_error(text):
         return error
@@ -62,8 +100,14 @@ def registration_error(text: str) -> str | None:
             "it is plain http beyond loopback; use https (RFC 9700 §2.6)",
         ),
         (
-            scheme not in ("http", "https", *_DANGEROUS_SCHEMES) and "." not in scheme,
-            "an application's own scheme needs a dot, like com.example.app (RFC 8252 §7.1)",
+            scheme not in ("http", "https") and not is_public,
+            "it is not https; only public clients may have another scheme (RFC 8252 §7.1)",
+        ),
+        (
+            scheme not in ("http", "https")
+            and (not _PRIVATE_USE.match(text) or scheme.split(".")[0] in _NO_DOMAINS),
+            "a private-use URI has a reversed domain name and a slash, like com.example.app:/ "
+            "(RFC 8252 §7.1)",
         ),
         (
             any(part in (".", "..") for part in parts.path.split("/")),

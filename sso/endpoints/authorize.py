@@ -115,7 +115,7 @@ def decide(validated: Validated) -> decision.Decision:
     """Ask `flow.decision`, in its own words."""
     session = consent = None
     asked, client, owner = validated.grant.request.asked, validated.client, validated.owner
-    policy = decision.Policy(client.first_party, frozenset(client.groups), client.require_mfa)
+    policy = client.policy_at(asked.redirect_uri)
     if owner:
         # Only where it matters: most requests are spared the statement.
         matters = owner.acr == ONE_FACTOR and decision.asks_about_factors(asked, policy)

@@ -27,7 +27,7 @@ from sso.endpoints import (
 )
 from sso.ratelimit import limiting
 from sso.web import routing
-from sso.web.routing import GET, POST, PROTOCOL, Route
+from sso.web.routing import ANY_ORIGIN, GET, POST, PROTOCOL, REGISTERED_ORIGINS, Route
 
 
 def home() -> Response:
@@ -42,21 +42,23 @@ ROUTES = (
     Route("{base}/oauth2/authorize", "authorize", authorize.authorize, has_csrf=False),
     Route("{base}/oauth2/end-session", "end_session", sign_out.end_session, has_csrf=False,
           refused=Event.END_SESSION_REFUSED),
-    Route("{base}/oauth2/token", "token", token.token, POST, PROTOCOL, cors=True,
+    Route("{base}/oauth2/token", "token", token.token, POST, PROTOCOL, cors=REGISTERED_ORIGINS,
           refused=Event.TOKENS_REFUSED, guessing=limiting.CLIENT_AUTHENTICATION),
-    Route("{base}/oauth2/revoke", "revoke", token_management.revoke, POST, PROTOCOL, cors=True,
-          refused=Event.REVOCATION_REFUSED, guessing=limiting.CLIENT_AUTHENTICATION),
+    Route("{base}/oauth2/revoke", "revoke", token_management.revoke, POST, PROTOCOL,
+          cors=REGISTERED_ORIGINS, refused=Event.REVOCATION_REFUSED,
+          guessing=limiting.CLIENT_AUTHENTICATION),
     Route("{base}/oauth2/introspect", "introspect", token_management.introspect, POST, PROTOCOL,
           refused=Event.INTROSPECTION_REFUSED, guessing=limiting.CLIENT_AUTHENTICATION),
-    Route("{base}/oauth2/userinfo", "userinfo", userinfo.userinfo, blueprint=PROTOCOL, cors=True),
+    Route("{base}/oauth2/userinfo", "userinfo", userinfo.userinfo, blueprint=PROTOCOL,
+          cors=REGISTERED_ORIGINS),
     # A next key is published for longer than this before its first use.
-    Route("{base}/oauth2/jwks", "jwks", metadata.jwks, GET, PROTOCOL, cors=True,
+    Route("{base}/oauth2/jwks", "jwks", metadata.jwks, GET, PROTOCOL, cors=ANY_ORIGIN,
           max_age=keys.JWKS_MAX_AGE),
     Route("{base}/.well-known/openid-configuration", "discovery", metadata.discovery, GET,
-          PROTOCOL, cors=True, max_age=3600),
+          PROTOCOL, cors=ANY_ORIGIN, max_age=3600),
     # RFC 8414 §3.1: the well-known part stands before the issuer's path.
     Route("/.well-known/oauth-authorization-server{base}", "metadata", metadata.discovery, GET,
-          PROTOCOL, cors=True, max_age=3600),
+          PROTOCOL, cors=ANY_ORIGIN, max_age=3600),
     # Monitoring asks every few seconds.
     Route("/healthz", "healthz", health.healthz, GET, PROTOCOL, quiet=True),
     Route("/readyz", "readyz", health.readyz, GET, PROTOCOL, quiet=True),

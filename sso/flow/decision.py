@@ -123,7 +123,7 @@ def _second_factor(facts: Facts) -> Step | None:
 
 def _consent(facts: Facts) -> Step | None:
     needed = facts.request.scopes_to_consent
-    asked = "consent" in facts.request.prompt
+    asked = facts.consent_is_demanded
     if asked and not facts.consented_for_this:
         return AskConsent(needed)
     # Also after prompt=consent: the answer may have been to a page that showed less, such as one

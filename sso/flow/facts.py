@@ -37,11 +37,15 @@ class Consent:
 
 @dataclass(frozen=True)
 class Policy:
-    """The client's registration, as far as it matters here."""
+    """The client's registration, as far as it matters here.
+
+    `ask_each_time`: it may be another program that asks in its name.
+    """
 
     first_party: bool = False
     groups: frozenset[str] = frozenset()
     require_mfa: bool = False
+    ask_each_time: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,11 @@ class Facts:
         return self.request.consented_at == given_at and self._is_for_this(given_at)
 
     @property
+    def consent_is_demanded(self) -> bool:
+        """Whether an earlier consent is not enough."""
+        return "consent" in self.request.prompt or self.policy.ask_each_time
+
+    @property
     def declined(self) -> frozenset[str]:
         return self.consent.declined if self.consent else frozenset()
 
@@ -108,6 +117,6 @@ class Facts:
         if "select_account" in prompt:
             chosen_at = self.request.selected_at if self.selected_for_this else None
             moments.append(chosen_at or auth_time)
-        if "consent" in prompt and self.consent:
+        if self.consent_is_demanded and self.consent:
             moments.append(self.consent.given_at)
         return max(moments, default=None)

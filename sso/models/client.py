@@ -12,6 +12,7 @@ from sso.crypto import digests
 from sso.extensions import Base, UtcDateTime
 
 ANY_AUTH_METHOD = "any"
+NO_AUTH_METHOD = "none"  # of public clients (RFC 7591 §2)
 
 
 class ClientRegistration:
@@ -48,6 +49,11 @@ class ClientRegistration:
     def token_endpoint_auth_method(self) -> str:
         return str(self.client_metadata.get("token_endpoint_auth_method", ANY_AUTH_METHOD))
 
+    @property
+    def is_public(self) -> bool:
+        """Whether it has no secret (RFC 6749 §2.1): a native or single-page application."""
+        return self.token_endpoint_auth_method == NO_AUTH_METHOD
+
     def get_default_redirect_uri(self) -> None:
         """None: the address is always asked for (Authlib would take the first)."""
 
@@ -60,7 +66,8 @@ class ClientRegistration:
 
     def check_endpoint_auth_method(self, method: str, endpoint: str) -> bool:
         """The registered method, at every endpoint (Authlib: at the token endpoint alone)."""
-        return self.token_endpoint_auth_method in (ANY_AUTH_METHOD, method)
+        registered = self.token_endpoint_auth_method
+        return method == registered or (registered == ANY_AUTH_METHOD and method != NO_AUTH_METHOD)
 
 
 class Client(Base, ClientRegistration, OAuth2ClientMixin):
@@ -74,7 +81,7 @@ class Client(Base, ClientRegistration, OAuth2ClientMixin):
     client_secret_expires_at = None
     client_id_issued_at = None
 
-    secret_digest: Mapped[str] = mapped_column(String(80))
+    secret_digest: Mapped[str] = mapped_column(String(80))  # "" of a public client: fits no secret
     previous_secret_digest: Mapped[str | None] = mapped_column(String(80))
     previous_secret_expires_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     first_party: Mapped[bool] = mapped_column(default=False, server_default=false())

@@ -98,7 +98,7 @@ class AuthorizationEndpoint:
             return flow_request.parse(
                 values,
                 registered_scope=client.scope,
-                require_pkce=client.require_pkce,
+                require_pkce=client.require_pkce or client.is_public,
                 hinted_subject=hinted_subject(values.get("id_token_hint"), client),
                 now=clock.now(),
             )

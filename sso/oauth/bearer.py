@@ -17,7 +17,7 @@ from sso.oauth import tokens
 from sso.ratelimit import refusals
 from sso.store import tokens as store
 from sso.store.tokens import AccessToken
-from sso.web import errors, parameters
+from sso.web import errors, headers, parameters
 
 REALM = "sso"
 
@@ -41,6 +41,7 @@ class BearerTokenValidator(AuthlibBearerTokenValidator):
             found = store.find_access_token(connection, jti)
         if found is None or not tokens.is_genuine(token_string, found.access_digest):
             return None
+        headers.allow_origins_of(found.client)
         if found.is_expired() or found.is_revoked():
             return found  # Authlib refuses it
         return _as_allowed_now(found)

@@ -6,7 +6,7 @@ bytes that are not UTF-8; so the credentials are read here.
 
 import base64
 import binascii
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 from urllib.parse import unquote_plus
 
@@ -16,14 +16,17 @@ from sqlalchemy import Connection
 from sso import audit
 from sso.audit.events import Event
 from sso.crypto import digests
+from sso.models.client import NO_AUTH_METHOD
 from sso.oauth.request import ProtocolRequest
 from sso.ratelimit import limiting, refusals
 from sso.store import clients
 from sso.store.clients import RegisteredClient
-from sso.web import parameters
+from sso.web import headers, parameters
 
-METHODS = ["client_secret_basic", "client_secret_post"]
+SECRET_METHODS = ["client_secret_basic", "client_secret_post"]
+METHODS = [*SECRET_METHODS, NO_AUTH_METHOD]
 LONGEST_CLIENT_ID = 48  # characters of what is told; redacted whole, and cut after that
+_MISSING = "Client authentication is missing: send client_id and client_secret."
 _NOBODY = digests.digest("no client has this secret")
 
 
@@ -50,12 +53,24 @@ class ClientAuthenticationFailed(InvalidClientError):
 
 
 def authenticate(
-    request: ProtocolRequest, query_client: Callable[[str], RegisteredClient | None], endpoint: str
+    request: ProtocolRequest,
+    query_client: Callable[[str], RegisteredClient | None],
+    endpoint: str,
+    methods: Sequence[str] = METHODS,
 ) -> RegisteredClient:
     """The client that sent the request. Raises `ClientAuthenticationFailed`."""
     credentials = read_credentials(request)
     request.claimed_client = credentials.client_id
     client = query_client(credentials.client_id)
+    if client:
+        headers.allow_origins_of(client)
+    if client and client.is_public:
+        _check_public(credentials, methods)
+        request.client, request.auth_method = client, NO_AUTH_METHOD
+        return client
+    if credentials.method == NO_AUTH_METHOD:
+        # To a stranger, an unknown client and one with a secret are the same.
+        raise ClientAuthenticationFailed(_MISSING, basic=False)
     if client is None:
         digests.matches(credentials.client_secret, _NOBODY)  # an unknown client costs as much
         known = False
@@ -77,6 +92,19 @@ def authenticate(
         )
     request.auth_method = credentials.method
     return client
+
+
+def _check_public(credentials: Credentials, methods: Sequence[str]) -> None:
+    """A public client names itself, which proves nothing (RFC 6749 §3.2.1)."""
+    if credentials.method != NO_AUTH_METHOD:
+        raise ClientAuthenticationFailed(
+            "The client is public and has no secret: send its client_id alone, in the body.",
+            basic=credentials.method == "client_secret_basic",
+        )
+    if NO_AUTH_METHOD not in methods:
+        raise ClientAuthenticationFailed(
+            "The client is public; this endpoint needs client authentication.", basic=False
+        )
 
 
 def _count_failure(
@@ -118,7 +146,7 @@ def _reason(
 
 
 def read_credentials(request: ProtocolRequest) -> Credentials:
-    """Credentials from the header or the body. Raises when there are none, or both."""
+    """Credentials from the header or the body, or a name alone. Raises when there are two."""
     header = request.headers.get("Authorization", "")
     scheme, _, rest = header.partition(" ")
     client_id, client_secret = request.form.get("client_id"), request.form.get("client_secret")
@@ -134,11 +162,10 @@ def read_credentials(request: ProtocolRequest) -> Credentials:
         return basic
     if header:
         raise ClientAuthenticationFailed("The Authorization header is not Basic.", basic=True)
-    if not client_id or not client_secret:
-        raise ClientAuthenticationFailed(
-            "Client authentication is missing: send client_id and client_secret.", basic=False
-        )
-    return Credentials("client_secret_post", client_id, client_secret)
+    if not client_id:
+        raise ClientAuthenticationFailed(_MISSING, basic=False)
+    method = "client_secret_post" if client_secret else NO_AUTH_METHOD
+    return Credentials(method, client_id, client_secret or "")
 
 
 def _decode(encoded: str) -> Credentials:

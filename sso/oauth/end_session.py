@@ -62,8 +62,7 @@ class EndSessionEndpoint(AuthlibEndSessionEndpoint):
         if client_id or claims:
             client = self.server.query_client(client_id or str((claims or {}).get("aud")))
         redirect_uri = values.get("post_logout_redirect_uri")
-        registered = client.client_metadata.get("post_logout_redirect_uris") if client else None
-        if redirect_uri not in (registered or ()):
+        if not (client and redirect_uri and client.check_post_logout_redirect_uri(redirect_uri)):
             redirect_uri = None
         elif state := values.get("state"):
             redirect_uri = urls.add_parameters(str(redirect_uri), [("state", state)])
@@ -146,7 +145,7 @@ def note_refusal(
 
 
 def _how_to_register(client: RegisteredClient, uri: str) -> str:
-    if problem := urls.registration_error(uri):
+    if problem := urls.registration_error(uri, is_public=client.is_public):
         return f"It cannot be registered: {problem}."
     command = ["flask", "client", "update", client.client_id]
     return "If it belongs to the application, register it, character for character: " + shlex.join(

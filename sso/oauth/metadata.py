@@ -31,7 +31,7 @@ def document(settings: Settings) -> dict[str, Any]:
         "id_token_signing_alg_values_supported": list(keys.ALGORITHMS),
         "token_endpoint_auth_methods_supported": client_authentication.METHODS,
         "revocation_endpoint_auth_methods_supported": client_authentication.METHODS,
-        "introspection_endpoint_auth_methods_supported": client_authentication.METHODS,
+        "introspection_endpoint_auth_methods_supported": client_authentication.SECRET_METHODS,
         "code_challenge_methods_supported": ["S256"],
         "authorization_response_iss_parameter_supported": True,
         "acr_values_supported": list(request.ACR_VALUES),

@@ -127,7 +127,9 @@ def note_refusal(request: ProtocolRequest | None, error: OAuth2Error) -> None:
     if request:
         client = request.claimed_client or request.payload.client_id
         if routing.is_protocol() and request.client:
-            client, budget = request.client.client_id, None
+            client = request.client.client_id
+            # Anyone can name a public client.
+            budget = budget if request.client.is_public else None
     fields: dict[str, object] = {
         "error": error.error,
         "description": error.get_error_description() or None,

@@ -34,7 +34,7 @@ class AuthorizationServer(AuthlibAuthorizationServer):
     def authenticate_client(
         self, request: ProtocolRequest, methods: list[str], endpoint: str = "token"
     ) -> RegisteredClient:
-        return client_authentication.authenticate(request, self.query_client, endpoint)
+        return client_authentication.authenticate(request, self.query_client, endpoint, methods)
 
     def create_oauth2_request(self, request: ProtocolRequest) -> ProtocolRequest:
         """Requests are read by `oauth.request`, strictly, before Authlib sees them."""

@@ -85,6 +85,8 @@ class RevocationEndpoint(OwnTokens, AuthlibRevocationEndpoint):
 
     def revoke_token(self, token: PresentedToken, request: ProtocolRequest) -> None:
         row = token.row
+        if row.grant.ended_at or (row.revoked_at and not token.is_refresh):
+            return  # already: whoever has the token may repeat this without end
         if token.is_refresh:
             grants.end_one(db.session, row.grant_id, "revoked")
         else:
@@ -98,7 +100,12 @@ class RevocationEndpoint(OwnTokens, AuthlibRevocationEndpoint):
 
 
 class IntrospectionEndpoint(OwnTokens, AuthlibIntrospectionEndpoint):
-    """A client asks about its own tokens; all others are inactive to it (RFC 7662 §4)."""
+    """A client asks about its own tokens; all others are inactive to it (RFC 7662 §4).
+
+    A public client cannot ask: the endpoint needs authentication (§2.1).
+    """
+
+    CLIENT_AUTH_METHODS = client_authentication.SECRET_METHODS
 
     def authenticate_token(
         self, request: ProtocolRequest, client: RegisteredClient

@@ -6,7 +6,7 @@ shortened and cleaned.
 
 Strangers can be refused without end. So each event has a budget per network and one for all
 networks. That a budget is used up is recorded once; the log line is written anyway. Authenticated
-clients need no budget.
+confidential clients need no budget.
 """
 
 from typing import NamedTuple

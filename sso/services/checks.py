@@ -4,6 +4,7 @@ Client metadata has the names of RFC 7591.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -13,6 +14,7 @@ from sso.errors import OperatorError
 from sso.flow.scopes import OPERATOR_CLAIMS, SCOPES
 
 AUTH_METHODS = ("any", "client_secret_post", "client_secret_basic")
+NO_AUTH_METHOD = "none"  # of public clients
 ID_TOKEN_CLAIMS = ("standard", "all")
 ADDRESS, PHONE_VERIFIED = "address", "phone_number_verified"
 MAX_CLAIM = 2000
@@ -33,18 +35,20 @@ def metadata_errors(metadata: Mapping[str, Any], had: Collection[str] = ()) -> l
     errors = [text_error("the client's name", metadata["client_name"])]
     if not metadata["redirect_uris"]:
         errors.append("there is no redirect address; an application needs at least one")
+    is_public = metadata["token_endpoint_auth_method"] == NO_AUTH_METHOD
+    error_of = partial(registration_error, is_public=is_public)
     for name, label in (
         ("redirect_uris", "redirect address"),
         ("post_logout_redirect_uris", "post-logout redirect address"),
     ):
-        errors += _url_errors(label, metadata[name], registration_error)
+        errors += _url_errors(label, metadata[name], error_of)
     backchannel = metadata.get("backchannel_logout_uri")
     if backchannel is not None:
         errors += _url_errors("back-channel logout address", [backchannel], _backchannel_error)
     errors.append(_scope_error(metadata["scope"]))
     errors += group_errors(metadata["groups"], had)
     for name, label, choices in (
-        ("token_endpoint_auth_method", "authentication method", AUTH_METHODS),
+        ("token_endpoint_auth_method", "authentication method", (*AUTH_METHODS, NO_AUTH_METHOD)),
         ("id_token_signed_response_alg", "identity token algorithm", ALGORITHMS),
         ("id_token_claims", "choice of identity token claims", ID_TOKEN_CLAIMS),
     ):

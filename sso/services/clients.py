@@ -35,6 +35,8 @@ DEFAULTS: Mapping[str, Any] = {
     "id_token_claims": "standard",
     "groups": [],
 }
+STAYS = "a client stays public or confidential; register another one instead"
+_PUBLIC = "a public client has no secret"
 SWITCHES = ("first_party", "require_pkce", "require_mfa")
 HIDDEN = "(by reference)"  # stands for secrets in what is shown and recorded
 
@@ -62,19 +64,25 @@ def register(
 ) -> tuple[Client, str]:
     """A new client and its secret, which is stored nowhere. Raises `RegistrationError`.
 
-    `switches`: see `SWITCHES`. A secret that is given has to be random: its digest is a fast one.
+    With the authentication method "none" the client is public: its secret is "", and it requires
+    PKCE. `switches`: see `SWITCHES`. A secret that is given has to be random: its digest is a fast
+    one.
     """
-    secret = secret or digests.make(digests.CLIENT_SECRET)
+    is_public = metadata.get("token_endpoint_auth_method") == checks.NO_AUTH_METHOD
+    if is_public and secret:
+        raise RegistrationError([_PUBLIC])
+    if not is_public:
+        secret = secret or digests.make(digests.CLIENT_SECRET)
     client = Client(
         client_id=client_id or _client_id(),
-        secret_digest=digests.digest(secret),
+        secret_digest=digests.digest(secret) if secret else "",
         disabled_at=clock.now() if disabled else None,
-        **(dict.fromkeys(SWITCHES, False) | dict(switches or {})),
     )
-    _edit(client, {**DEFAULTS, **metadata})
+    off = dict.fromkeys(SWITCHES, False)
+    _edit(client, {**DEFAULTS, **metadata}, {**off, "require_pkce": is_public, **(switches or {})})
     clients.add(client)
     audit.event(Event.CLIENT_CREATED, by=actor.by, client=client.client_id)
-    return client, secret
+    return client, secret or ""
 
 
 @audit.acting
@@ -101,12 +109,12 @@ def change(
         edited = edit.applied_to(listed)
         wanted[name] = " ".join(edited) if name == "scope" else edited
         notes += [f"{name}: {one}" for one in edit.without_effect(listed)]
-    _edit(client, wanted)
-    for name, value in (switches or {}).items():
-        setattr(client, name, value)
+    _edit(client, wanted, switches or {})
     if disabled is not None and disabled != before["disabled"]:
         client.disabled_at = clock.now() if disabled else None
     changes = differences.between(before, described(client))
+    if secret is not None and client.is_public:
+        raise RegistrationError([_PUBLIC])
     if secret is not None and not digests.matches(secret, client.secret_digest):
         clients.replace_secret(client, digests.digest(secret), None)
         changes["secret"] = differences.of_field("secret", HIDDEN, HIDDEN)
@@ -126,8 +134,13 @@ def change(
 def rotate_secret(
     actor: Actor, client_id: str, keep_old: timedelta | None = None
 ) -> tuple[Client, str]:
-    """A new secret; the old one goes on for a while, or stops at once. Raises `LookupError`."""
+    """A new secret; the old one goes on for a while, or stops at once.
+
+    Raises `LookupError` and `RegistrationError`.
+    """
     client = _locked(client_id)
+    if client.is_public:
+        raise RegistrationError([_PUBLIC])
     secret = digests.make(digests.CLIENT_SECRET)
     until = clock.now() + keep_old if keep_old else None
     clients.replace_secret(client, digests.digest(secret), until)
@@ -173,15 +186,24 @@ def _locked(client_id: str) -> Client:
     return client
 
 
-def _edit(client: Client, changes: Mapping[str, Any]) -> None:
+def _edit(client: Client, changes: Mapping[str, Any], switches: Mapping[str, bool]) -> None:
+    before = client.client_metadata
     metadata = {
         name: _tidy(name, value)
-        for name, value in {**client.client_metadata, **changes}.items()
+        for name, value in {**before, **changes}.items()
         if value is not None
     }
-    if errors := checks.metadata_errors(metadata, client.client_metadata.get("groups", ())):
+    errors = checks.metadata_errors(metadata, before.get("groups", ()))
+    is_public = metadata["token_endpoint_auth_method"] == checks.NO_AUTH_METHOD
+    if before and is_public != client.is_public:
+        errors.append(STAYS)
+    if is_public and not switches.get("require_pkce", True):
+        errors.append("a public client always requires PKCE")
+    if errors:
         raise RegistrationError(errors)
     client.set_client_metadata(metadata)
+    for name, value in switches.items():
+        setattr(client, name, value)
 
 
 def _tidy(name: str, value: Any) -> Any:

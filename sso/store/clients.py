@@ -1,6 +1,7 @@
 """Statements about clients."""
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
@@ -10,7 +11,9 @@ from typing import Any
 from authlib.oauth2.rfc6749 import ClientMixin
 from sqlalchemy import Connection, bindparam, delete, select, update
 
+from sso.config import urls
 from sso.extensions import db
+from sso.flow.facts import Policy
 from sso.models import Client
 from sso.models.client import ClientRegistration
 from sso.store import client_turn, prepared
@@ -52,6 +55,9 @@ def lock(client_id: str) -> Client | None:
     )
 
 
+_without_port = urls.without_loopback_port
+
+
 @dataclass(frozen=True, eq=False)
 class RegisteredClient(ClientRegistration, ClientMixin):
     """A client that may act, as its row is now: what Authlib and `flow` ask a client."""
@@ -82,8 +88,36 @@ class RegisteredClient(ClientRegistration, ClientMixin):
         return self.client_id
 
     def check_redirect_uri(self, redirect_uri: str) -> bool:
-        """Exact comparison (RFC 9700 §4.1.3)."""
-        return redirect_uri in self.redirect_uris
+        return self._is_one_of(redirect_uri, self.redirect_uris)
+
+    def check_post_logout_redirect_uri(self, uri: str) -> bool:
+        return self._is_one_of(uri, self.client_metadata.get("post_logout_redirect_uris", ()))
+
+    def _is_one_of(self, uri: str, registered: Iterable[str]) -> bool:
+        """Exact comparison, but for a public client's loopback port (RFC 9700 §4.1.3)."""
+        if self.is_public:
+            uri, registered = _without_port(uri), map(_without_port, registered)
+        return uri in registered
+
+    def policy_at(self, redirect_uri: str) -> Policy:
+        """What `flow.decision` asks about it. Only the redirect URI identifies a public client, and
+        on the person's device any program may have that (RFC 8252 §8.6).
+        """
+        ask_each_time = self.is_public and urls.is_native(redirect_uri)
+        return Policy(self.first_party, frozenset(self.groups), self.require_mfa, ask_each_time)
+
+    @cached_property
+    def origins(self) -> frozenset[str]:
+        """The web origins whose scripts may read answers to this client. Only a public one has any.
+
+        Of loopback they are without a port.
+        """
+        found = map(urls.origin, self.redirect_uris) if self.is_public else ()
+        return frozenset(_without_port(origin) for origin in found if origin)
+
+    def has_origin(self, origin: str) -> bool:
+        """Whether a script of this web origin may read answers to the client."""
+        return _without_port(origin) in self.origins
 
     def get_allowed_scope(self, scope: str) -> str:
         """The scopes that are registered, of those asked for."""
@@ -110,6 +144,23 @@ def find_enabled(connection: Connection, client_id: str) -> RegisteredClient | N
     """A client that may act. A disabled one counts as unknown."""
     row = prepared.first(connection, _FIND_ENABLED, {"client_id": client_id})
     return registered_client(row) if row else None
+
+
+_ORIGIN = re.compile(r"(https?://(?:[a-z0-9.-]{1,253}|\[[0-9a-f:]{2,39}\]))(?::[0-9]{1,5})?")
+
+
+def is_origin_of_any(connection: Connection, origin: str) -> bool:
+    """Whether a client that may act has this web origin."""
+    found = _ORIGIN.fullmatch(origin)
+    if found is None:
+        return False
+    metadata = prepared.table(Client).c.client_metadata
+    rows = connection.execute(
+        select(*COLUMNS).where(
+            Client.disabled_at.is_(None), metadata.icontains(f'"{found[1]}', autoescape=True)
+        )
+    )
+    return any(registered_client(dict(row)).has_origin(origin) for row in rows.mappings())
 
 
 _DISABLED_AT = select(Client.disabled_at).where(Client.client_id == bindparam("client_id"))

@@ -113,7 +113,7 @@ _REASONS = refusal_reasons.find_reasons(
 
 
 def find_redeemed(connection: Connection, digest: str, client_id: str) -> Redeemed | None:
-    """A code of this client that was redeemed before."""
+    """A code of this client that was redeemed before, and whose grant has not ended."""
     row = prepared.first(connection, _FIND_REDEEMED, {"digest": digest, "client": client_id})
     return prepared.record(Redeemed, row) if row else None
 

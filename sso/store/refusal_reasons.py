@@ -103,7 +103,7 @@ def find_reasons(
 def find_redeemed(
     table: Table, digest: ColumnElement[str], used_at: ColumnElement[datetime]
 ) -> Select[Any]:
-    """Finds `Redeemed` by the digest, if the row was used and its grant is this client's."""
+    """Finds `Redeemed` by the digest, if the row was used and its grant, of this client, lives."""
     return (
         select(table.c.grant_id, Grant.user_id, used_at.label("used_at"))
         .join_from(table, Grant, Grant.id == table.c.grant_id)
@@ -111,5 +111,6 @@ def find_redeemed(
             digest == bindparam("digest"),
             used_at.is_not(None),
             Grant.client_id == bindparam("client"),
+            Grant.ended_at.is_(None),
         )
     )

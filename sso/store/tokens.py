@@ -194,7 +194,6 @@ _FIND_REDEEMED_REFRESH = (
         (_SUCCESSORS.c.refresh_digest == bindparam("successor"))
         & (_SUCCESSORS.c.grant_id == _TOKENS.c.grant_id),
     )
-    .where(Grant.ended_at.is_(None))
 )
 
 

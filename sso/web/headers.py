@@ -1,9 +1,13 @@
 """Headers of every answer: sniffing, framing, scripts, referrer, transport, caches, CORS."""
 
 from flask import Flask, Request, Response, g
+from sqlalchemy.exc import SQLAlchemyError
 
+from sso import database
 from sso.config.settings import Settings
 from sso.i18n import languages
+from sso.store import clients
+from sso.store.clients import RegisteredClient
 from sso.web import routing
 
 # No form-action: browsers apply it to the redirects that follow a form, and the way back to the
@@ -19,6 +23,11 @@ SCRIPT_POLICY = _POLICY.format(script="script-src 'self'; ")
 def allow_own_script() -> None:
     """Let this answer run a script file of ours (the form_post page posts itself)."""
     g.sso_policy = SCRIPT_POLICY
+
+
+def allow_origins_of(client: RegisteredClient) -> None:
+    """The request is this client's: no other client's origins may read the answer."""
+    g.sso_client = client
 
 
 def init_app(app: Flask) -> None:
@@ -43,7 +52,7 @@ def init_app(app: Flask) -> None:
         else:
             headers.setdefault("Cache-Control", "no-store")
         if route and route.cors:
-            _open_to_other_origins(request, response)
+            _allow_origin(request, response, route.cors)
         if response.mimetype == "text/html":
             headers["Content-Security-Policy"] = g.get("sso_policy", PAGE_POLICY)
             headers["X-Frame-Options"] = "DENY"
@@ -55,12 +64,31 @@ def init_app(app: Flask) -> None:
         return response
 
 
-def _open_to_other_origins(request: Request, response: Response) -> None:
+def _allow_origin(request: Request, response: Response, cors: str) -> None:
     """No credentials: browsers never send their cookies, which these routes do not read."""
-    headers = response.headers
-    headers.add("Access-Control-Allow-Origin", "*")
+    headers, origin = response.headers, "*"
+    if cors == routing.REGISTERED_ORIGINS:
+        headers.add("Vary", "Origin")
+        origin = request.headers.get("Origin", "")
+        if not origin or not _is_registered(origin):
+            return
+    headers.add("Access-Control-Allow-Origin", origin)
     headers.add("Access-Control-Expose-Headers", "WWW-Authenticate, Retry-After")
     if request.method == "OPTIONS":
         headers["Access-Control-Allow-Methods"] = ", ".join(sorted(response.allow))
         headers["Access-Control-Allow-Headers"] = "Authorization, Content-Type"
         headers["Access-Control-Max-Age"] = "3600"
+
+
+def _is_registered(origin: str) -> bool:
+    """Whether it is an origin of the client, or of any public one while the client is unknown.
+
+    A preflight and many errors name no client.
+    """
+    if client := g.get("sso_client"):
+        return bool(client.has_origin(origin))
+    try:
+        with database.reader().connect() as connection:
+            return clients.is_origin_of_any(connection, origin)
+    except SQLAlchemyError:
+        return False  # the answer says what is wrong with the database

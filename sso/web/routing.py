@@ -20,6 +20,7 @@ from sso.web.extensions import csrf
 
 PAGES, PROTOCOL = "pages", "protocol"
 GET, POST, BOTH = ("GET",), ("POST",), ("GET", "POST")
+ANY_ORIGIN, REGISTERED_ORIGINS = "any", "registered"
 _EXTENSION = "sso.routes"
 
 
@@ -28,11 +29,11 @@ class Route:
     """One row of the table.
 
     `path`: `{base}` in it is the path of SSO_BASE_URL. `max_age`: seconds for which anyone may
-    cache a 200; without it nothing is stored. `cors`: other origins may read the answer. `quiet`:
-    a 200 is not logged. `has_csrf`: a POST needs a token; protocol routes never do.
-    `sign_in_back`: where `@login_required` leads back to after the sign-in (see
-    `page.after_sign_in`). `refused`: the audit event of a refused OAuth request. `guessing`,
-    `flooding`: the limits of tries, for each account or client.
+    cache a 200; without it nothing is stored. `cors`: which other origins may read the answer
+    (`REGISTERED_ORIGINS`: those of public clients). `quiet`: a 200 is not logged. `has_csrf`: a
+    POST needs a token; protocol routes never do. `sign_in_back`: where `@login_required` leads back
+    to after the sign-in (see `page.after_sign_in`). `refused`: the audit event of a refused OAuth
+    request. `guessing`, `flooding`: the limits of tries, for each account or client.
     """
 
     path: str
@@ -41,7 +42,7 @@ class Route:
     methods: tuple[str, ...] = BOTH
     blueprint: str = PAGES
     max_age: int | None = None
-    cors: bool = False
+    cors: str | None = None
     quiet: bool = False
     has_csrf: bool = True
     sign_in_back: str | None = None

@@ -69,7 +69,10 @@ class AuthorizationCodeGrant(AuthorizationEndpoint, AuthlibAuthorizationCodeGran
             )
 
         # 4. Verify PKCE.
-        verify_code_verifier(request.form.get("code_verifier"), self.code.code_challenge)
+        challenge = self.code.code_challenge
+        if challenge is None and client.is_public:
+            raise InvalidGrantError("The code was issued without PKCE, which this client requires.")
+        verify_code_verifier(request.form.get("code_verifier"), challenge)
 
         # 5. Redeem the code: of several requests, one gets past this statement.
         if not codes.redeem(request.connection, self._digest, client.client_id, clock.now()):

@@ -112,6 +112,10 @@ class RefreshTokenGrant(AuthlibRefreshTokenGrant):
         if used is None:
             return False
         leeway = timedelta(seconds=context.settings().refresh_token_leeway)
+        if client.is_public:
+            # Nothing but the token proves who sends it. A used one has to be invalid at once: its
+            # reuse is the only sign of a thief (RFC 9700 §4.14.2).
+            leeway = timedelta()
         is_early = leeway and clock.now() - used.used_at <= leeway
         if is_early and used.successor_used_at is None:
             # Without a successor, the key that it was derived with has been replaced since. It
