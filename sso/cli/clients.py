@@ -28,7 +28,7 @@ _SHOWN_GRANTS = 50
 @options.create_options
 @json_option
 def create(as_json: bool, **given: Any) -> None:
-    """Register an application; its secret, unless it is public, is shown once."""
+    """Register an application; its secret is shown once."""
     for name, option in (("client_name", "--name"), ("redirect_uris", "--redirect-uri")):
         if not given[name]:
             raise click.UsageError(f"Missing option '{option}'.")

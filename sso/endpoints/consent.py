@@ -51,7 +51,8 @@ def consent() -> Response:
         "consent.html",
         form=form,
         client_name=validated.client.name,
-        client_host=urlsplit(validated.grant.redirect_uri).netloc,
+        destination=_destination(validated.grant.redirect_uri),
+        is_native=validated.client.policy_at(validated.grant.redirect_uri).ask_each_time,
         user=current.user,
         items=items(current.user, step.scopes, _declined(validated.owner)),
         offered=" ".join(sorted(step.scopes)),
@@ -111,6 +112,11 @@ def _decided(
     given_at = consents.remember(audit.USER, user_id, client_id, allowed, sorted(declined))
     db.session.commit()
     return authorize.resume(replace(pending, consented_at=given_at))
+
+
+def _destination(redirect_uri: str) -> str:
+    parts = urlsplit(redirect_uri)
+    return parts.netloc if parts.scheme in ("http", "https") else parts.scheme
 
 
 def _declined(owner: ResourceOwner) -> frozenset[str]:

@@ -14,6 +14,7 @@ from sso.i18n import languages
 from sso.models import Client
 from sso.oauth import authorization_server
 from sso.oauth.end_session import PARAMETERS, LogoutError, LogoutRequest, note_refusal, read
+from sso.oauth.response import ClientRedirect
 from sso.store.sessions import CurrentSession
 from sso.web import errors, parameters
 
@@ -75,7 +76,7 @@ def _read() -> LogoutRequest:
 
 def _go_on(asked: LogoutRequest) -> Response:
     if asked.redirect_uri:
-        return redirect(asked.redirect_uri, 303)
+        return ClientRedirect(status=303, headers={"Location": asked.redirect_uri})
     return _signed_out(_way_back(asked.client))
 
 

@@ -332,7 +332,7 @@ def test_two_tabs_that_confirm(browser: Browser, client: RelyingParty, user: Use
 
 
 def test_a_client_without_a_site_of_its_own(app: Flask, browser: Browser, user: User) -> None:
-    client = make_client(app, redirect_uris=["com.example.books:/callback"])
+    client = make_client(app, redirect_uris=["com.example.books:/callback"], public=True)
     browser.sign_in()
     page = send(browser, "GET", client_id=client.client_id, post_logout_redirect_uri=BYE)
     assert page.status == 400

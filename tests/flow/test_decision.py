@@ -64,6 +64,8 @@ ESSENTIAL_ACR = ClaimsRequest(acr_asked=True, acr_values=("2",), acr_essential=T
 ACR_1 = ClaimsRequest(acr_asked=True, acr_values=("1",), acr_essential=True)
 UNKNOWN_ACR = ClaimsRequest(acr_asked=True, acr_values=("9",), acr_essential=True)
 STRICT = Policy(require_mfa=True)
+POSED_AS = Policy(ask_each_time=True)
+OURS_POSED_AS = Policy(first_party=True, ask_each_time=True)
 EQUIPPED = replace(SESSION, has_factor=True)
 STRONG = replace(SESSION, acr="2")
 VOLUNTARY_ACR = ClaimsRequest(acr_asked=True, acr_values=("2",))
@@ -81,6 +83,19 @@ TABLE: dict[str, Row] = {
         asking(scope="email"), SESSION, UNTICKED, OPEN, "access_denied"),
     "all there": (REQUEST, SESSION, CONSENT, OPEN, Answer()),
     "all there, silently": (asking(prompt="none"), SESSION, CONSENT, OPEN, Answer()),
+    "asked each time": (REQUEST, SESSION, CONSENT, POSED_AS, AskConsent(NEEDED)),
+    "asked each time, silently": (
+        asking(prompt="none"), SESSION, CONSENT, POSED_AS, "consent_required"),
+    "asked each time, done": (CONSENTED, SESSION, LATELY, POSED_AS, Answer(uses=SOON)),
+    "asked each time, done for another request": (
+        RESUMED, SESSION, LATELY, POSED_AS, AskConsent(NEEDED)),
+    "asked each time, done, and used": (
+        CONSENTED, replace(SESSION, decisions_used_until=SOON), LATELY, POSED_AS,
+        AskConsent(NEEDED)),
+    "asked each time, first party": (
+        REQUEST, SESSION, CONSENT, OURS_POSED_AS, AskConsent(NEEDED)),
+    "asked each time, first party, silently": (
+        asking(prompt="none"), SESSION, None, OURS_POSED_AS, "consent_required"),
     "first party": (REQUEST, SESSION, None, FIRST, Answer()),
     "first party, silently": (asking(prompt="none"), SESSION, None, FIRST, Answer()),
     "first party, consent": (

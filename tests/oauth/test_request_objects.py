@@ -87,7 +87,7 @@ def test_what_cannot_be_posted_is_redirected(
 
 
 def test_an_address_of_another_scheme_is_redirected_to(app: Flask, browser: Browser) -> None:
-    client = make_client(app, redirect_uris=["com.example.app:/callback"])
+    client = make_client(app, redirect_uris=["com.example.app:/callback"], public=True)
     page = browser.authorize(client, request=request_object(POST))
     assert page.error == "request_not_supported"
 

@@ -294,3 +294,57 @@ def test_the_file_has_all_metadata(app: Flask) -> None:
         client = clients.find(made.client_id)
         assert client is not None
         assert set(client.client_metadata) == METADATA.keys() | FIXED.keys()
+
+
+CLI = """
+format = 1
+[[clients]]
+client_id = "cli"
+client_name = "CLI"
+redirect_uris = ["http://127.0.0.1/cb", "com.example.cli:/cb"]
+public = true
+"""
+
+
+def test_a_public_client(app: Flask, apply: Callable[..., Any], tmp_path: Path) -> None:
+    assert actions(apply(CLI, "--json")) == [("create", "cli")]
+    assert actions(apply(CLI, "--json")) == []
+    with app.app_context():
+        client = clients.find("cli")
+        assert client is not None
+        assert (client.is_public, client.require_pkce, client.secret_digest) == (True, True, "")
+        db.session.rollback()
+    exported = tmp_path / "exported.toml"
+    assert run(app, "export", str(exported)).exit_code == 0
+    assert run(app, "client", "delete", "cli", "--yes").exit_code == 0
+    assert actions(apply(exported.read_text(), "--json")) == [("create", "cli")]
+    assert actions(apply(CLI, "--json")) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        (CLI + 'secret = "env:WIKI_SECRET"', "a public client has no secret"),
+        (CLI + "require_pkce = false", "a public client always requires PKCE"),
+        (CLI + 'token_endpoint_auth_method = "any"', "public contradicts"),
+        (CLI.replace("true", "false"), "give secret"),
+        (CLI.replace("true", '"yes"'), "public is not true or false"),
+    ],
+)
+def test_public_clients_that_do_not_do(apply: Callable[..., Any], text: str, fault: str) -> None:
+    result = apply(text)
+    assert result.exit_code == 1
+    assert fault in result.stderr
+
+
+def test_a_public_client_stays_public(apply: Callable[..., Any]) -> None:
+    assert apply(CLI, "--json").exit_code == 0
+    wiki = WIKI.replace('"wiki"', '"cli"').replace("https://wiki.example/cb", "http://127.0.0.1/cb")
+    for text in (
+        CLI.replace("true", "false"),
+        CLI.replace("public = true", 'token_endpoint_auth_method = "any"'),
+    ):
+        result = apply(text)
+        assert result.exit_code == 1
+        assert "stays public or confidential" in result.stderr
+    assert "a public client has no secret" in apply(wiki).stderr

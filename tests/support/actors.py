@@ -75,12 +75,16 @@ class Page:
 
 @dataclass
 class RelyingParty:
-    """A registered application's backend."""
+    """A registered application's backend. A public client has the secret "".
+
+    With a verifier, each of its requests has PKCE.
+    """
 
     app: Flask
     client_id: str
     client_secret: str
     redirect_uri: str
+    verifier: str | None = None
 
     def parameters(self, **more: str | None) -> dict[str, str]:
         """An authorization request; `None` leaves a parameter out."""
@@ -90,6 +94,8 @@ class RelyingParty:
             "redirect_uri": self.redirect_uri,
             "scope": "openid profile email",
             "state": "st4te",
+            "code_challenge": challenge_of(self.verifier) if self.verifier else None,
+            "code_challenge_method": "S256" if self.verifier else None,
             **more,
         }
         return {name: value for name, value in values.items() if value is not None}
@@ -100,7 +106,8 @@ class RelyingParty:
         return backend.post(f"{BASE}{path}", data=form, base_url=ORIGIN, **more)
 
     def credentials(self) -> dict[str, str]:
-        return {"client_id": self.client_id, "client_secret": self.client_secret}
+        named = {"client_id": self.client_id}
+        return named | ({"client_secret": self.client_secret} if self.client_secret else {})
 
     def basic(self, client_secret: str | None = None) -> dict[str, str]:
         pair = f"{self.client_id}:{client_secret or self.client_secret}"
@@ -112,6 +119,7 @@ class RelyingParty:
             "grant_type": "authorization_code",
             "code": code,
             "redirect_uri": self.redirect_uri,
+            "code_verifier": self.verifier,
             **self.credentials(),
             **more,
         }
@@ -210,8 +218,12 @@ class Browser:
 def pkce() -> tuple[str, str]:
     """A verifier and its S256 challenge (RFC 7636 §4.2)."""
     verifier = secrets.token_urlsafe(32)
+    return verifier, challenge_of(verifier)
+
+
+def challenge_of(verifier: str) -> str:
     digest = hashlib.sha256(verifier.encode()).digest()
-    return verifier, base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
 
 def claims_of(jwt: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from sso import audit
 from sso.extensions import db
 from sso.models import Client, SigningKey, User
 from sso.services import accounts, clients, signing_keys
-from tests.support.actors import RelyingParty
+from tests.support.actors import RelyingParty, pkce
 
 PASSWORD = "correct horse battery"
 _METADATA = {
@@ -31,12 +31,16 @@ def make_user(app: Flask, email: str = "dana@example.com", **more: Any) -> User:
 
 
 def make_client(app: Flask, **more: Any) -> RelyingParty:
-    """A registered application, ready to act; committed."""
+    """A registered application, ready to act; committed. A public one does PKCE by itself."""
     more = {"name": "Books", "redirect_uris": ["https://books.example/callback"]} | more
+    verifier = None
+    if more.pop("public", False):
+        more["auth_method"], verifier = "none", pkce()[0]
     with app.app_context():
         client, secret = register_client(**more)
         db.session.commit()
-        return RelyingParty(app, client.client_id, secret, more["redirect_uris"][0])
+        uri = more["redirect_uris"][0]
+        return RelyingParty(app, client.client_id, secret, uri, verifier)
 
 
 def register_client(**given: Any) -> tuple[Client, str]:
