@@ -233,19 +233,14 @@ def _show(client: Client, as_json: bool) -> None:
 
 def _show_secret(client: Client, secret: str, as_json: bool) -> None:
     """The secret is shown this once (RFC 7591 §3.2.1); a public client has none."""
+    issued = {} if client.is_public else {"client_secret": secret}
     if as_json:
-        shown = view(client)
-        issued = {"client_id": shown.pop("client_id"), "client_secret": secret}
-        issued["client_id_issued_at"] = shown.pop("client_id_issued_at")
-        issued["client_secret_expires_at"] = 0
-        if client.is_public:
-            del issued["client_secret"], issued["client_secret_expires_at"]
-        print_json({**issued, **shown})
+        ends = {"client_secret_expires_at": 0} if issued else {}
+        print_json({"client_id": client.client_id, **issued, **ends, **view(client)})
         return
     issuer = context.settings().issuer
+    print_record([("client_id", client.client_id), *issued.items(), ("issuer", issuer)])
     if client.is_public:
-        print_record([("client_id", client.client_id), ("issuer", issuer)])
         print_line("It is public: it has no secret and has to use PKCE.")
-        return
-    print_record([("client_id", client.client_id), ("client_secret", secret), ("issuer", issuer)])
-    print_line("The secret is shown this once; keep it safe.")
+    else:
+        print_line("The secret is shown this once; keep it safe.")
