@@ -54,7 +54,7 @@ def reencrypt(over_faults: bool, as_json: bool) -> None:
     if count := sum(len(one.unreadable) for one in report.values()):
         raise Failure(
             f"{count} secrets are opened by neither SSO_SECRET_KEY nor SSO_SECRET_KEY_PREVIOUS: "
-            "give the secret key that they were encrypted with; see docs/secret-key.md"
+            "give the secret key that they were encrypted with; see docs/how-to/secret-key.md"
         )
 
 

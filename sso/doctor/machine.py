@@ -111,7 +111,7 @@ def signing_key_life() -> Findings:
             "keys",
             "SSO_SECRET_KEY does not decrypt the signing keys",
             "give the secret key that the database was made with; it is kept apart from backups. "
-            "To replace it, give it as SSO_SECRET_KEY_PREVIOUS; see docs/secret-key.md",
+            "To replace it, give it as SSO_SECRET_KEY_PREVIOUS; see docs/how-to/secret-key.md",
         )
         return
     age = max(clock.now() - (r.activated_at or r.created_at) for r in rows if r.state == "active")

@@ -1,4 +1,4 @@
-"""Gauges, read whenever the metrics are scraped. A line in `_GAUGES` adds one.
+"""Gauges, read whenever the metrics are scraped. A line in `GAUGES` adds one.
 
 `read` runs in an application context and returns a number, or numbers by label values.
 """
@@ -46,7 +46,7 @@ class GaugeCollector(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily]:
         failed = 0
         with self._app.app_context():
-            for gauge in _GAUGES:
+            for gauge in GAUGES:
                 try:
                     yield _family(gauge)
                 except Exception as error:
@@ -117,7 +117,7 @@ def _outbox_ages() -> Reading:
     return {(name,): (now - at).total_seconds() if at else 0.0 for name, at in oldest.items()}
 
 
-_GAUGES = (
+GAUGES = (
     Gauge("sso_build_info", "What runs here.", _build, ("version", "python")),
     Gauge("sso_database_up", "Whether the database answers.", _database_up),
     Gauge("sso_schema_info", "The schema's revision.", _schema, ("revision",)),

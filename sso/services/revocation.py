@@ -1,6 +1,6 @@
 """What ends what: one function for each cause, in the transaction of the cause.
 
-docs/revocation.md describes it as a table, and tests/endpoints/test_what_ends_what.py proves that
+docs/explanation/revocation.md has the table, and tests/endpoints/test_what_ends_what.py proves that
 table. The order in each function: logout tokens are queued while the grants can still be found.
 """
 

@@ -1,4 +1,4 @@
-"""The code blocks of README and docs/operations.md, run as they stand, against a real server.
+"""The code blocks of README and docs/, run as they stand, against a real server.
 
 What stands in for the reader: an address of the test's own server instead of the example's, and
 values where the text has "…". Nothing else is changed.
@@ -13,6 +13,7 @@ import secrets
 import shlex
 import subprocess
 import sys
+import textwrap
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,16 +25,23 @@ import pytest
 import requests
 from flask import Flask
 
+from sso.config.settings import read_settings
 from sso.doctor.browser import Browser as DoctorBrowser
 from sso.doctor.browser import Page
 from tests.support.actors import claims_of, pkce
 from tests.support.processes import CONFIGURATION, ROOT, Server
 
-README = (ROOT / "README.md").read_text()
-TEXT = "".join(
-    (ROOT / name).read_text() for name in ("README.md", "docs/operations.md", "docs/benchmarks.md")
-)
-BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+PAGES = {
+    path.relative_to(ROOT).as_posix(): path.read_text()
+    for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))
+}
+# A block may be indented, as part of a list.
+BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+BLOCKS = [
+    (language, textwrap.dedent(block))
+    for text in PAGES.values()
+    for _, language, block in BLOCK.findall(text)
+]
 CALLBACK = "https://wiki.example.com/oauth/callback"
 EXAMPLE = "https://login.example.com/api/auth"
 PASSWORD = "correct horse battery"
@@ -43,15 +51,46 @@ RUN = {
     ".venv/bin/flask db upgrade",
     "from authlib.integrations.flask_client import OAuth",
     "format = 1",
+    "SSO_BASE_URL=https://login.example.com/api/auth",
 }
-NOT_RUN = {
+# Run by one test, on a database with a user and a client, whose id stands where the text has ID.
+COMMANDS = {
+    '.venv/bin/flask client create --name "Wiki" '
+    "--redirect-uri https://wiki.example.com/oauth/callback",
+    ".venv/bin/flask client list",
+    ".venv/bin/flask client update ID --require-mfa",
+    ".venv/bin/flask user update you@example.com --add-group staff --claim given_name=You",
+    ".venv/bin/flask audit list --user you@example.com --since 7d",
+    ".venv/bin/flask audit verify",
+    ".venv/bin/flask backup /var/backups/sso.sqlite",
+    ".venv/bin/flask key list",
+    "NEW_URL=postgresql+psycopg://sso:PASSWORD@localhost/sso .venv/bin/flask db copy env:NEW_URL",
+}
+_DEMO = (
     "python3 -m venv .venv && .venv/bin/pip install -q -c constraints.txt -e . "
-    "&& .venv/bin/flask demo": "installs from the network; tests/journeys/test_demo.py runs it",
+    "&& .venv/bin/flask demo"
+)
+_INSTALLS = "installs on a host as root; tests/production/test_shipping.py checks the files"
+_SECRET_KEY = "replaces the secret key; tests/journeys/test_secret_key.py does the same"
+NOT_RUN = {
+    _DEMO: "installs from the network; tests/journeys/test_demo.py runs it",
     "python3 -m venv .venv && .venv/bin/pip install -q -c constraints.txt -e '.[test]' "
     "&& .venv/bin/pytest": "installs from the network, and would run these tests within themselves",
     "$ .venv/bin/flask demo": "what the demo prints; tests/journeys/test_demo.py runs it",
     ".venv/bin/python -m tests.bench  # SQLite, 2 workers on one core":
         "takes minutes; tests/bench/test_bench.py runs it with few requests",
+    "cd /opt/sso": _INSTALLS,
+    "useradd --system --home-dir /opt/sso --shell /usr/sbin/nologin sso": _INSTALLS,
+    "cp deploy/systemd/* /etc/systemd/system/": _INSTALLS,
+    "sso-flask doctor": "tests/production/test_shipping.py runs sso-flask",
+    "docker compose up -d --build --wait":
+        "needs containers; tests/production/test_shipping.py checks the files",
+    ".venv/bin/pip install -c constraints.txt -e '.[tracing]'":
+        "installs from the network; tests/operations/test_tracing.py exports traces",
+    "mv instance/secret_key instance/secret_key.previous  # keeps its mode, 0600": _SECRET_KEY,
+    ".venv/bin/flask key reencrypt": _SECRET_KEY,
+    "https://login.example.com/api/auth/.well-known/openid-configuration":
+        "a URL; test_the_example_learns_name_and_email reads it",
 }  # fmt: skip
 
 
@@ -61,8 +100,8 @@ def first_line(block: str) -> str:
 
 def block(beginning: str) -> str:
     """The one block with this first line."""
-    (found,) = [text for _, text in BLOCKS if first_line(text) == beginning]
-    return str(found)
+    (found,) = {text for _, text in BLOCKS if first_line(text) == beginning}
+    return found
 
 
 def filled(text: str, **values: str) -> str:
@@ -79,8 +118,8 @@ def filled(text: str, **values: str) -> str:
 
 
 def test_every_block_is_run_or_there_is_a_reason() -> None:
-    assert {first_line(text) for _, text in BLOCKS} == RUN | NOT_RUN.keys()
-    assert TEXT.count("```") == 2 * len(BLOCKS)
+    assert {first_line(text) for _, text in BLOCKS} == RUN | COMMANDS | NOT_RUN.keys()
+    assert sum(text.count("```") for text in PAGES.values()) == 2 * len(BLOCKS)
 
 
 def test_what_is_not_run_names_what_there_is() -> None:
@@ -173,7 +212,8 @@ def test_the_example_learns_name_and_email(server: Server, registered: dict[str,
 
 
 def test_the_six_steps_by_hand(server: Server, registered: dict[str, str]) -> None:
-    steps = re.findall(r"^[1-6]\. (.*)$", README.split("The six steps by hand:")[1], re.MULTILINE)
+    text = PAGES["docs/how-to/connect.md"].partition("The six steps by hand")[2]
+    steps = re.findall(r"^[1-6]\. (.*)$", text, re.MULTILINE)
     one, two, three, four, five, six = [re.findall(r"`([^`]+)`", step) for step in steps[:6]]
     verifier, challenge = pkce()
     known = {
@@ -216,6 +256,34 @@ def test_the_six_steps_by_hand(server: Server, registered: dict[str, str]) -> No
     assert profile["sub"] == profile["id"] == claims_of(token["id_token"])["sub"]
 
 
+@pytest.mark.parametrize("beginning", sorted(COMMANDS))
+def test_commands(prepared: tuple[Server, str], beginning: str, tmp_path: Path) -> None:
+    server, client_id = prepared
+    script = block(beginning).replace(" ID ", f" {client_id} ")
+    script = script.replace("/var/backups", str(tmp_path))
+    script = re.sub(r"postgresql\S+", f"sqlite:///{tmp_path}/copy.db", script)
+    script = script.replace(".venv/bin/", f"{Path(sys.executable).parent}/")
+    done = subprocess.run(
+        ["sh", "-e", "-c", script],
+        cwd=ROOT, env=server.environ, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Server, str]:
+    """A server that is not started, and the id of its client."""
+    server = Server(tmp_path_factory.mktemp("commands"))
+    printed = typed(server, block(".venv/bin/flask db upgrade"))
+    return server, re.findall(r"^client_id +(\S+)$", printed, re.MULTILINE)[0]
+
+
+def test_the_settings_of_a_host() -> None:
+    text = block("SSO_BASE_URL=https://login.example.com/api/auth")
+    environ = dict(line.split("=", 1) for line in text.strip().splitlines())
+    assert read_settings(environ).errors == []
+
+
 def test_the_file_with_clients_and_users(server: Server, tmp_path: Path) -> None:
     text, secret, file = block("format = 1"), "sso_cs_" + "s" * 43, tmp_path / "wiki"
     file.write_text(secret + "\n")
@@ -247,7 +315,7 @@ def test_the_file_with_clients_and_users(server: Server, tmp_path: Path) -> None
     ],
 )
 def test_where_gunicorn_listens(base_url: str, bind: str) -> None:
-    told = README.partition("## Deploy")[2].partition("\n4. ")[0]
+    told = PAGES["docs/how-to/deploy.md"]
     assert "at that port of `127.0.0.1`" in told
     assert "With an https `SSO_BASE_URL` it listens at `127.0.0.1:8000`" in told
     shown = subprocess.run(

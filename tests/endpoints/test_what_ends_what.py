@@ -1,4 +1,4 @@
-"""What ends what: the table of docs/revocation.md, row by row, from the very next request."""
+"""What ends what: the table of docs/explanation/revocation.md, from the very next request."""
 
 import re
 from collections.abc import Callable
@@ -214,6 +214,6 @@ def test_it_ends_this_and_nothing_else(scene: Scene, clock: Clock, cause: str) -
 
 
 def test_the_documented_table_is_this_one() -> None:
-    text = (ROOT / "docs" / "revocation.md").read_text()
+    text = (ROOT / "docs" / "explanation" / "revocation.md").read_text()
     rows = dict(re.findall(r"^\| (.+?) \| (.+; logout tokens: \d) \|$", text, re.MULTILINE))
     assert rows == {cause: effect for cause, (_, effect) in CAUSES.items()}

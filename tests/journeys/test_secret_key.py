@@ -354,7 +354,7 @@ def test_retiring_and_rotating_with_both_keys(apps: Apps) -> None:
 
 
 def test_the_manual_restarts_the_servers_before_anything_is_reencrypted() -> None:
-    manual = (ROOT / "docs/secret-key.md").read_text()
+    manual = (ROOT / "docs/how-to/secret-key.md").read_text()
     for heading in ("## Replace the key, planned", "### The key in `instance/secret_key`"):
         section = manual.partition(f"{heading}\n")[2].partition("\n#")[0]
         places = [section.index(words) for words in ("restart", "key reencrypt", "audit verify")]

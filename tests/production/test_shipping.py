@@ -1,5 +1,6 @@
 """What is shipped for operators, checked as far as can be without a container engine."""
 
+import getpass
 import json
 import re
 import shutil
@@ -104,6 +105,27 @@ def test_units_are_valid(units: list[Path]) -> None:
 def test_units_are_hardened(units: list[Path], name: str) -> None:
     (unit,) = [one for one in units if one.name == name]
     succeeds("systemd-analyze", "security", "--offline=true", f"--threshold={MOST_EXPOSED}", unit)
+
+
+def test_a_command_with_the_settings_of_the_units(tmp_path: Path) -> None:
+    """`sso-flask`, with this machine's paths and this user in place of its own."""
+    user = getpass.getuser()
+    database = f"sqlite:///{tmp_path / 'sso.db'}?timeout=5"
+    (tmp_path / "environment").write_text(f"# a comment\n\nSSO_DATABASE_URL={database}\n")
+    (tmp_path / "secret_key").write_text("a secret key of thirty-two characters or more\n")
+    program = (ROOT / "deploy" / "sso-flask").read_text()
+    for there, here in (
+        ("/etc/sso", str(tmp_path)), ("/opt/sso", str(ROOT)), (".venv/bin", str(BIN)),
+        ("--reuid=sso --regid=sso --init-groups", f"--reuid={user} --regid={user} --keep-groups"),
+    ):  # fmt: skip
+        assert there in program
+        program = program.replace(there, here)
+    (tmp_path / "sso-flask").write_text(program)
+    succeeds("sh", tmp_path / "sso-flask", "db", "upgrade")
+    shown = json.loads(succeeds("sh", tmp_path / "sso-flask", "settings", "--json"))
+    sources = {one["name"]: one["source"] for one in shown["settings"]}
+    assert sources["SSO_DATABASE_URL"] == sources["SSO_SECRET_KEY"] == "environment"
+    assert succeeds("sh", tmp_path / "sso-flask", "user", "list", "--json") == "[]\n"
 
 
 class Activated(Machine):

@@ -1,0 +1,208 @@
+"""The sources of the documentation site: docs/, with the parts that are generated from the code.
+
+Writes them to build/docs, and the configuration to build/zensical.toml; scripts/docs builds both.
+A page says where a generated part goes:
+
+    <!-- generated: settings -->
+    What readers of the repository see instead.
+    <!-- end -->
+"""
+
+import inspect
+import os
+import re
+import shutil
+import tomllib
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import click
+import tomli_w
+from prometheus_client import Counter
+from prometheus_client.metrics import MetricWrapperBase
+
+from sso import command_line
+from sso.config.settings import SETTINGS
+from sso.endpoints.routes import ROUTES
+from sso.flow.scopes import OPERATOR_CLAIMS, SCOPES
+from sso.metrics.counters import Counters
+from sso.metrics.gauges import GAUGES
+from sso.web.routing import PROTOCOL
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build"
+# Pages of the site that are not in docs/.
+ELSEWHERE = {
+    "CHANGELOG.md": "project/changelog.md",
+    "CONTRIBUTING.md": "project/contributing.md",
+    "SECURITY.md": "project/security-policy.md",
+}
+_PART = re.compile(r"<!-- generated: (\w+) -->\n.*?<!-- end -->", re.DOTALL)
+_LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)#\s]+)")
+
+
+def write(build: Path) -> None:
+    """Everything that Zensical reads."""
+    shutil.rmtree(build / "docs", ignore_errors=True)
+    for source in sources():
+        target = build / "docs" / site_path(source)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(page(source))
+    config = tomllib.loads((ROOT / "zensical.toml").read_text())
+    (build / "zensical.toml").write_text(tomli_w.dumps(config))
+
+
+def sources() -> list[str]:
+    """The pages, by their paths in the repository."""
+    found = (path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))
+    return [*sorted(found), *ELSEWHERE]
+
+
+def site_path(source: str) -> str:
+    """Where a page of the repository is on the site."""
+    return ELSEWHERE.get(source) or source.removeprefix("docs/")
+
+
+def page(source: str) -> str:
+    """A page as the site shows it."""
+    text = _PART.sub(lambda part: PARTS[part[1]](), (ROOT / source).read_text())
+    here = os.path.dirname(source)  # noqa: PTH120 (as os.path.normpath, which pathlib lacks)
+
+    def link(found: re.Match[str]) -> str:
+        target = os.path.normpath(os.path.join(here, found[1]))  # noqa: PTH118
+        return os.path.relpath(site_path(target), os.path.dirname(site_path(source)) or ".")  # noqa: PTH120
+
+    return _LINK.sub(link, text)
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A Markdown table."""
+    head = list(head)
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", r"\|")
+
+
+def code(text: object) -> str:
+    return f"`{text}`"
+
+
+def settings() -> str:
+    rows = (
+        (code(one.name), "none" if one.default is None else code(one.default), one.meaning)
+        for one in SETTINGS
+    )
+    return table(("variable", "default", "meaning"), rows)
+
+
+def urls() -> str:
+    kinds = (("For applications", True), ("Pages", False))
+    return "\n\n".join(
+        f"## {title}\n\n" + table(("URL", "methods", "purpose"), _routes(protocol))
+        for title, protocol in kinds
+    )
+
+
+def _routes(protocol: bool) -> Iterator[tuple[str, str, str]]:
+    for route in ROUTES:
+        is_protocol = route.blueprint == PROTOCOL or not route.has_csrf
+        if is_protocol == protocol:
+            summary = (route.view.__doc__ or "").partition("\n\n")[0]
+            yield code(route.path), ", ".join(route.methods), " ".join(summary.split())
+
+
+def scopes() -> str:
+    rows = (
+        (code(scope.name), ", ".join(map(code, scope.claims)) or "none")
+        for scope in SCOPES.values()
+    )
+    return table(("scope", "claims"), rows)
+
+
+def operator_claims() -> str:
+    return ", ".join(code(claim) for claim in sorted(OPERATOR_CLAIMS))
+
+
+def metrics() -> str:
+    """The counters, whose labels prometheus_client keeps to itself, and the gauges."""
+    rows = []
+    for one in vars(Counters()).values():
+        if isinstance(one, MetricWrapperBase):
+            name = f"{one._name}_total" if isinstance(one, Counter) else one._name
+            rows.append((name, one._type, one._labelnames, one._documentation))
+    rows += [(gauge.name, "gauge", gauge.labels, gauge.meaning) for gauge in GAUGES]
+    return table(
+        ("metric", "type", "labels", "meaning"),
+        ((code(name), str(kind), ", ".join(map(code, labels)), text)
+         for name, kind, labels, text in rows),
+    )  # fmt: skip
+
+
+def commands() -> str:
+    return "\n\n".join(_commands())
+
+
+def _commands() -> Iterator[str]:
+    root = click.Context(click.Group("flask"), info_name="flask")
+    for name, command in sorted(top_level().items()):
+        if isinstance(command, click.Group):
+            context = click.Context(command, info_name=name, parent=root)
+            yield f"## flask {name}\n\n{_help(command)}"
+            for child in sorted(command.commands):
+                yield _command(command.commands[child], context, child, "###")
+        else:
+            yield _command(command, root, name, "##")
+
+
+def top_level() -> dict[str, click.Command]:
+    """The commands and groups below `flask` that are ours."""
+    found: dict[str, click.Command] = {}
+    for name, (summary, commands) in command_line.GROUPS.items():
+        lazy: dict[str, click.Command]
+        lazy = {one: command_line.Lazy(one, *line) for one, line in commands.items()}
+        found[name] = click.Group(name, commands=lazy, help=summary)
+    for name, (summary, target) in command_line.COMMANDS.items():
+        found[name] = command_line.Lazy(name, summary, target)
+    for entry in (
+        command_line.settings_command, command_line.demo_command, command_line.doctor_command
+    ):  # fmt: skip
+        found[entry.name or ""] = entry
+    return {name: _loaded(one) for name, one in found.items()}
+
+
+def _loaded(command: click.Command) -> click.Command:
+    return command.load() if isinstance(command, command_line.Lazy) else command
+
+
+def _command(command: click.Command, parent: click.Context, name: str, level: str) -> str:
+    command = _loaded(command)
+    context = click.Context(command, info_name=name, parent=parent)
+    options = [
+        (code(record[0]), record[1])
+        for parameter in command.get_params(context)
+        if isinstance(parameter, click.Option) and (record := parameter.get_help_record(context))
+    ]
+    usage = " ".join((context.command_path, *command.collect_usage_pieces(context)))
+    parts = [f"{level} {context.command_path}", _help(command), f"```text\n{usage}\n```"]
+    return "\n\n".join([*parts, table(("option", "meaning"), options)])
+
+
+def _help(command: click.Command) -> str:
+    """The help, without click's mark for paragraphs that are not wrapped."""
+    return inspect.cleandoc(command.help or "").replace("\b\n", "")
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    "commands": commands,
+    "metrics": metrics,
+    "operator_claims": operator_claims,
+    "scopes": scopes,
+    "settings": settings,
+    "urls": urls,
+}
+
+if __name__ == "__main__":
+    write(BUILD)
