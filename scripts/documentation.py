@@ -22,6 +22,7 @@ from prometheus_client import Counter
 from prometheus_client.metrics import MetricWrapperBase
 
 from sso import command_line
+from sso.audit.events import Event
 from sso.config.settings import SETTINGS
 from sso.endpoints.routes import ROUTES
 from sso.flow.scopes import OPERATOR_CLAIMS, SCOPES
@@ -126,6 +127,10 @@ def operator_claims() -> str:
     return ", ".join(code(claim) for claim in sorted(OPERATOR_CLAIMS))
 
 
+def limited_events() -> str:
+    return ", ".join(code(event) for event in Event if event.endswith("_limited"))
+
+
 def metrics() -> str:
     """The counters, whose labels prometheus_client keeps to itself, and the gauges."""
     rows = []
@@ -170,15 +175,15 @@ def top_level() -> dict[str, click.Command]:
         command_line.settings_command, command_line.demo_command, command_line.doctor_command
     ):  # fmt: skip
         found[entry.name or ""] = entry
-    return {name: _loaded(one) for name, one in found.items()}
+    return {name: loaded(one) for name, one in found.items()}
 
 
-def _loaded(command: click.Command) -> click.Command:
+def loaded(command: click.Command) -> click.Command:
     return command.load() if isinstance(command, command_line.Lazy) else command
 
 
 def _command(command: click.Command, parent: click.Context, name: str, level: str) -> str:
-    command = _loaded(command)
+    command = loaded(command)
     context = click.Context(command, info_name=name, parent=parent)
     options = [
         (code(record[0]), record[1])
@@ -197,6 +202,7 @@ def _help(command: click.Command) -> str:
 
 PARTS: dict[str, Callable[[], str]] = {
     "commands": commands,
+    "limited_events": limited_events,
     "metrics": metrics,
     "operator_claims": operator_claims,
     "scopes": scopes,

@@ -1,15 +1,28 @@
-"""The documents name files and commands that exist."""
+"""The documents name what exists, and the reference has all of it."""
 
 import re
+import shlex
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import click
 import pytest
 
+from scripts import documentation
+from sso.audit.events import Event
 from sso.command_line import COMMANDS, GROUPS
+from sso.config.settings import SETTINGS
+from sso.endpoints.routes import ROUTES
+from sso.flow.scopes import ALL_CLAIMS, SCOPES
+from sso.metrics.counters import Counters
+from sso.metrics.gauges import GAUGES
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("**/*.md"))]
 ENTRY_POINTS = {"settings", "demo", "doctor"}
+REFERENCE = "docs/reference"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
@@ -17,6 +30,7 @@ def test_files_named_in_a_document_exist(document: Path) -> None:
     text = document.read_text()
     named = re.findall(r"`((?:[\w.-]+/)+[\w*.-]*)`", text)
     named = [one for one in named if one.endswith("/") or re.search(r"\.(py|md|toml|conf)$", one)]
+    named += [f"tests/attacks/{one}" for one in re.findall(r"`(test_\w+\.py)`", text)]
     for one in named:
         if not one.startswith("instance/"):
             assert list(ROOT.glob(one)) or list((ROOT / "sso").glob(one)), one
@@ -30,3 +44,99 @@ def test_commands_named_in_a_document_exist(document: Path) -> None:
         assert name in GROUPS or name in COMMANDS or name in ENTRY_POINTS, name
         if name in GROUPS and command:
             assert command in GROUPS[name][1], f"{name} {command}"
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    for name, command in documentation.top_level().items():
+        yield name, command
+        if isinstance(command, click.Group):
+            for child in command.commands:
+                yield f"{name} {child}", documentation.loaded(command.commands[child])
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_options_named_with_a_command_exist(document: Path) -> None:
+    known = {
+        name: {option for one in command.params for option in (*one.opts, *one.secondary_opts)}
+        for name, command in commands()
+    }
+    text = document.read_text()
+    lines = re.findall(r"`(?:sso-)?flask ([a-z][^`\n]+)`", text)
+    lines += re.findall(r"^ *(?:\.venv/bin/|sso-)flask ([a-z].+)$", text, re.MULTILINE)
+    for line in lines:
+        words = shlex.split(line, comments=True)
+        for name in [one for one in (" ".join(words[:2]), words[0]) if one in known][:1]:
+            options = {word.lstrip("[").partition("=")[0] for word in words if "--" in word}
+            assert {one for one in options if "…" not in one} <= known[name] | {"--help"}, line
+
+
+@pytest.fixture(scope="module")
+def reference() -> dict[str, str]:
+    """The pages of the reference as the site shows them."""
+    pages = [source for source in documentation.sources() if source.startswith(REFERENCE)]
+    return {Path(source).stem: documentation.page(source) for source in pages}
+
+
+def test_the_reference_has_every_setting(reference: dict[str, str]) -> None:
+    for setting in SETTINGS:
+        assert f"| `{setting.name}` |" in reference["settings"]
+        assert setting.meaning in reference["settings"]
+
+
+def test_the_reference_has_every_url(reference: dict[str, str]) -> None:
+    for route in ROUTES:
+        (line,) = re.findall(rf"^\| `{re.escape(route.path)}` \| (.*) \|$", reference["urls"], re.M)
+        methods, _, purpose = line.partition(" | ")
+        assert methods == ", ".join(route.methods)
+        assert purpose.endswith((".", ".)"))
+
+
+def test_the_reference_has_every_command(reference: dict[str, str]) -> None:
+    found = dict(commands())
+    assert {*GROUPS, *COMMANDS, *ENTRY_POINTS} <= found.keys()
+    headings = dict(re.findall(r"^##+ flask (.+)\n+([^#]*)", reference["commands"], re.MULTILINE))
+    assert headings.keys() == found.keys()
+    for name, command in found.items():
+        for option in () if isinstance(command, click.Group) else command.params:
+            if isinstance(option, click.Option) and not option.hidden:
+                assert option.opts[0] in headings[name], (name, option.opts)
+
+
+def test_the_reference_has_every_event(reference: dict[str, str]) -> None:
+    named = re.findall(r"`(\w+)`(?=[^|\n]*\|)|`(\w+_limited)`", reference["events"])
+    assert {one or other for one, other in named} >= set(Event)
+    rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", reference["events"], re.MULTILINE)
+    listed = re.findall(r"\w+", " ".join(rows))
+    assert len(listed) == len(set(listed))
+    assert {*listed} == {event for event in Event if not event.endswith("_limited")}
+
+
+def test_the_reference_has_every_metric(reference: dict[str, str]) -> None:
+    counters = [family.name for family in Counters().registry.collect()]
+    for name in (*counters, *(gauge.name for gauge in GAUGES)):
+        assert re.search(rf"^\| `{name}(_total)?` \|", reference["metrics"], re.MULTILINE), name
+
+
+def test_the_reference_has_every_scope_and_claim(reference: dict[str, str]) -> None:
+    for name in (*SCOPES, *ALL_CLAIMS):
+        assert f"`{name}`" in reference["claims"]
+
+
+def test_generated_parts_replace_what_stands_for_them() -> None:
+    for source in documentation.sources():
+        assert "<!--" not in documentation.page(source), source
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    config = tomllib.loads((ROOT / "zensical.toml").read_text())
+
+    def pages(entry: Any) -> Iterator[str]:
+        if isinstance(entry, str):
+            yield entry
+        else:
+            for value in entry.values() if isinstance(entry, dict) else entry:
+                yield from pages(value)
+
+    assert sorted(pages(config["project"]["nav"])) == sorted(
+        documentation.site_path(source) for source in documentation.sources()
+    )

@@ -33,77 +33,79 @@ class Settings:
 
     base_url: str = _setting(
         DEFAULT_BASE_URL,
-        "public base URL and issuer; anything but loopback must be https",
+        "public base URL and issuer; must be https, except on loopback",
         checks.base_url,
     )
     database_url: str = _setting(
         None,
-        "SQLAlchemy URL; without it, an SQLite file in instance/",
+        "database, as an SQLAlchemy URL; without it, an SQLite file in instance/",
         checks.database_url,
         secret=True,
     )
     secret_key: str = _setting(
         None,
-        "signs cookies, encrypts keys at rest; without it, generated once in instance/",
+        "signs cookies and encrypts keys at rest; without it, generated once in instance/",
         checks.secret_key,
         secret=True,
     )
     secret_key_previous: str | None = _setting(
         None,
-        "the secret key that is being replaced: used to read, never to write",
+        "the old secret key while you replace it; only used for reading",
         checks.secret_key,
         secret=True,
     )
     redis_url: str | None = _setting(
         None,
-        "rate limits shared by all processes and nodes",
+        "Redis, which shares rate limits; without it, each process counts separately",
         checks.url("redis", "rediss"),
         secret=True,
     )
     smtp_url: str | None = _setting(
         None,
-        "outgoing mail; without it, mail goes to the log",
+        "outgoing mail server; without it, mail is written to the log",
         checks.deferred("sso.config.smtp:checked"),
         secret=True,
     )
     mail_from: str | None = _setting(
         None,
-        "sender of mails; without it, no-reply@ the host of the base URL",
+        "sender address of mail; without it, no-reply@ and the host of the base URL",
         checks.deferred("sso.config.email_addresses:sender"),
     )
     sign_up: str = _setting(
         "off",
-        "who may create an account: off, open, or domains of email addresses",
+        "who can sign up: off, open, or a list of email domains",
         checks.sign_up,
     )
     trusted_proxies: int = _setting(
-        0, "number of reverse proxies in front whose X-Forwarded-* is trusted", number(0, 10)
+        0, "number of reverse proxies whose X-Forwarded-* headers are trusted", number(0, 10)
     )
-    access_token_lifetime: int = _setting(3600, "seconds an access token lives", number(1, DAY))
+    access_token_lifetime: int = _setting(
+        3600, "seconds for which an access token is valid", number(1, DAY)
+    )
     authorization_code_lifetime: int = _setting(
-        60, "seconds an authorization code lives (RFC 6749 §4.1.2: at most 600)", number(1, 600)
+        60, "seconds for which an authorization code is valid, at most 600", number(1, 600)
     )
     refresh_token_lifetime: int = _setting(
-        30 * DAY, "seconds a refresh token lives since its last use", number(1, YEAR)
+        30 * DAY, "seconds from the last use until a refresh token expires", number(1, YEAR)
     )
     refresh_token_leeway: int = _setting(
-        10, "seconds in which a repeated refresh gets the same successor; 0 is strict",
+        10, "seconds in which repeating a refresh returns the same new token; 0 disables this",
         number(0, 3600),
     )  # fmt: skip
     refresh_token_absolute_lifetime: int = _setting(
         365 * DAY,
-        "seconds from the approval to the end of its refresh tokens, however much they are used",
+        "seconds from the approval until its refresh tokens end, even if used",
         number(1, 10 * YEAR),
     )
     session_lifetime: int = _setting(
-        14 * DAY, "seconds a browser session lives since its last use", number(60, YEAR)
+        14 * DAY, "seconds from the last use until a browser session ends", number(60, YEAR)
     )
     session_absolute_lifetime: int = _setting(
-        90 * DAY, "seconds after which a sign-in ends, however much it is used",
+        90 * DAY, "seconds from the sign-in until the session ends, even if used",
         number(60, 2 * YEAR),
     )  # fmt: skip
     invitation_lifetime: int = _setting(
-        7 * DAY, "seconds for which an invitation can be accepted", number(60, YEAR)
+        7 * DAY, "seconds for which an invitation is valid", number(60, YEAR)
     )
     key_lifetime: int = _setting(
         90 * DAY, "seconds after which the worker rotates the signing keys", number(DAY, 10 * YEAR)
@@ -112,15 +114,15 @@ class Settings:
         400 * DAY, "seconds for which audit events are kept", number(DAY, 20 * YEAR)
     )
     metrics_port: int | None = _setting(
-        None, "port for Prometheus; without it, nothing is counted", number(1, 65535)
+        None, "port of the Prometheus exporter; without it, nothing is counted", number(1, 65535)
     )
     metrics_address: str = _setting(
         "127.0.0.1",
-        "IP address on which that port listens; keep it away from the public",
+        "IP address that the exporter listens on; keep it private",
         checks.ip,
     )
     log_format: str = _setting(
-        "text", "text for people, json for programs: a line each", checks.one_of("text", "json")
+        "text", "text for people, json for programs", checks.one_of("text", "json")
     )
 
     @property

@@ -33,7 +33,7 @@ _DONE = {
 
 @login_required
 def account() -> Response:
-    """Show what is open in the user's name; a POST ends some of it or changes the password."""
+    """The user's sessions and applications; a POST ends some or changes the password."""
     current, password_form = page.signed_in(), ChangePasswordForm()
     if request.method == "POST":
         done = _act(AccountForm(), password_form, current)

@@ -58,7 +58,7 @@ WORDS: Mapping[Event, str] = {
 
 @login_required
 def activity() -> Response:
-    """List what happened lately in the user's name."""
+    """The user's recent security events."""
     current = page.signed_in()
     browser_session.touch(current)
     found = rows.newest(user_id=str(current.user.id), names=sorted(WORDS), limit=_SHOWN)

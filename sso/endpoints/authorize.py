@@ -48,7 +48,7 @@ class Validated(NamedTuple):
 
 
 def authorize() -> Response:
-    """Answer an authorization request, or send the browser to the step that is missing."""
+    """Authorization endpoint: answers the request, or sends the browser to the next page."""
     if request.method == "POST":
         return as_get("pages.authorize")
     try:

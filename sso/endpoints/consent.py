@@ -31,7 +31,7 @@ class Item:
 
 
 def consent() -> Response:
-    """Ask for consent; every answer goes back to the dispatcher."""
+    """Asks the user which scopes the application gets."""
     pending = page.pending_request()
     if pending is None:
         return authorize.stale()

@@ -30,7 +30,7 @@ _DONE = {
 
 @login_required
 def account_email() -> Response:
-    """Ask for the new email address and the password, and mail a link to the new address."""
+    """Changes the email address: asks for the password, and mails a link to the new address."""
     current = page.signed_in()
     form, done = ChangeEmailForm(), None
     if request.method == "POST":
@@ -82,7 +82,10 @@ def _change(current: CurrentSession, form: ChangeEmailForm) -> str | None:
 
 
 def verify_email() -> Response:
-    """Ask for a click: mail scanners follow links, but press no buttons."""
+    """Page of a mailed link: confirms the email address.
+
+    Its button does it: mail scanners follow links, but press no buttons.
+    """
     if "done" in request.args:
         return page.render("verify_email.html", email=None)
     found = mail_links.find(request.args.get("token", ""), *_PURPOSES)

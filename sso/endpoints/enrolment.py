@@ -26,7 +26,7 @@ TOO_MANY = N_("You have requested many codes recently. Please wait an hour, then
 
 @login_required
 def factor_code() -> Response:
-    """Send a code, or take one; then the factors may be set up in this session."""
+    """Mails a code, and checks it; then the first second factor can be added in this session."""
     current, form = page.signed_in(), EmailedCodeForm()
     page.pending_request()
     if not policy.asks_for_code(current, factors.of_user(current.user.id)):
@@ -82,7 +82,7 @@ def _page(
 
 
 def factor_link() -> Response:
-    """Ask for a click; the link counts together with a fresh sign-in to its account."""
+    """Page of an operator's link: allows the first second factor, after a recent sign-in."""
     current = browser_session.current_session()
     found = mail_links.find(request.args.get("token", ""), mail_links.ENROLMENT)
     if found is None:

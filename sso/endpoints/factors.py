@@ -34,7 +34,7 @@ _DONE = {
 
 @login_required
 def factors() -> Response:
-    """Show the factors; a POST adds or removes one, if the sign-in is fresh."""
+    """The user's second factors; a POST adds or removes one, after a recent sign-in."""
     current, pending = page.signed_in(), page.pending_request()
     known, form, error = store.of_user(current.user.id), FactorsForm(), None
     if form.validate_on_submit():
@@ -140,7 +140,7 @@ def _page(
 
 @login_required
 def totp_setup() -> Response:
-    """Show the secret for an authenticator app; nothing is stored until a code of it came back."""
+    """Sets up an authenticator app; nothing is stored until it has given a correct code."""
     current, form = page.signed_in(), TotpForm()
     page.pending_request()
     known = store.of_user(current.user.id)

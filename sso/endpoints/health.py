@@ -7,12 +7,12 @@ from sso.database import readiness
 
 
 def healthz() -> Response:
-    """The process answers."""
+    """Liveness: 200 while the process answers."""
     return jsonify(status="ok")
 
 
 def readyz() -> Response:
-    """Database reachable, schema not too old, a signing key active; 503 with the reason if not."""
+    """Readiness: 503 with the reason if database, schema or signing keys cannot be used."""
     problem = readiness.problem(context.key_ring())
     if problem is None:
         return jsonify(status="ready")

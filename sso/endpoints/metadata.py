@@ -10,7 +10,7 @@ from sso.oauth import metadata
 
 
 def discovery() -> Response:
-    """The metadata (OIDC Discovery §4, RFC 8414 §3), made once per process."""
+    """Metadata of the server (OIDC Discovery §4, RFC 8414 §3)."""
     body = current_app.extensions.get("sso.metadata")
     if body is None:
         body = json.dumps(metadata.document(context.settings())).encode()
@@ -19,7 +19,7 @@ def discovery() -> Response:
 
 
 def jwks() -> Response:
-    """The public key set (RFC 7517)."""
+    """Key set: the public signing keys (RFC 7517)."""
     response = Response(context.key_ring().jwks(), mimetype="application/json")
     response.add_etag()
     return response.make_conditional(request)

@@ -21,7 +21,10 @@ _PURPOSES = (mail_links.RESET, mail_links.INVITE)
 
 
 def forgotten_password() -> Response:
-    """Ask for the email address. The worker looks it up later, so that the answer tells nothing."""
+    """Asks for the email address, and mails a link to set a new password.
+
+    The worker looks the address up later, so the answer does not reveal whether it has an account.
+    """
     if elsewhere := mail_pages.without_foreign_request():
         return elsewhere
     form = EmailForm()
@@ -43,7 +46,7 @@ def forgotten_password() -> Response:
 
 
 def new_password() -> Response:
-    """Show the form; only its button uses the link up."""
+    """Page of a mailed link: sets the password. Only its button uses the link up."""
     secret = request.args.get("token", "")
     found = mail_links.find(secret, *_PURPOSES)
     if found is None or found[1] is None:

@@ -31,7 +31,7 @@ from sso.web.routing import ANY_ORIGIN, GET, POST, PROTOCOL, REGISTERED_ORIGINS,
 
 
 def home() -> Response:
-    """On to the account."""
+    """Redirects to the account page."""
     return redirect(url_for("pages.account"), 303)
 
 

@@ -53,7 +53,7 @@ def after_password(user: User, remember: bool, pending: PendingRequest | None) -
 
 
 def second_factor() -> Response:
-    """Ask for a code, a passkey or a recovery code."""
+    """Asks for a code, a passkey or a recovery code."""
     pending = page.pending_request()
     subject = _subject(pending)
     if isinstance(subject, Response):

@@ -32,7 +32,7 @@ _NOTICES = {
 
 
 def sign_in() -> Response:
-    """Ask who is there. A wrong password and an unknown email look and take the same."""
+    """Sign-in page. A wrong password and an unknown email look the same and take as long."""
     form = SignInForm()
     if form.password.data is not None:
         # Under a flood, refusing must cost less than what it spares.
@@ -130,7 +130,7 @@ def _known_account(email: str) -> str | None:
 
 
 def passkey_sign_in() -> Response:
-    """Sign in by a passkey alone: the form of the sign-in page; else back to that page."""
+    """Sign-in with a passkey alone; the form is on the sign-in page."""
     pending = page.pending_request()
     form = PasskeyForm()
     if form.validate_on_submit():

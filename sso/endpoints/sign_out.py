@@ -20,7 +20,7 @@ from sso.web import errors, parameters
 
 
 def sign_out() -> Response:
-    """Ask, then end the session of this browser."""
+    """Asks, then ends the session of this browser."""
     current = browser_session.current_session()
     if current is None:
         return _signed_out()
@@ -40,7 +40,7 @@ def _signed_out(back: tuple[str, str] | None = None) -> Response:
 
 
 def end_session() -> Response:
-    """Sign out at once by a hint of this very session; otherwise ask the person first."""
+    """Sign-out requested by a client: at once with a hint of this session, else after asking."""
     request.get_data(cache=True)  # a form that is parsed first would leave nothing to read
     form = SignOutForm()
     # The button of our own page; any other post is a request like a GET.

@@ -22,7 +22,7 @@ from sso.web import routing
 
 
 def sign_up() -> Response:
-    """Ask for the email address, and mail a link to it."""
+    """Sign-up: asks for the email address, and mails a link to it."""
     allowed = context.settings().sign_up
     if allowed == "off":
         abort(404)
@@ -50,7 +50,7 @@ def sign_up() -> Response:
 
 
 def complete_sign_up() -> Response:
-    """Create the account of a proven address: its name and its password."""
+    """Page of a mailed link: asks for name and password, and creates the account."""
     secret = request.args.get("token", "")
     found = mail_links.find(secret, mail_links.SIGN_UP)
     if found is None or not _may(found[0].address):

@@ -12,8 +12,9 @@ from sso.services import transaction
 
 
 def token() -> Response:
-    """One transaction: tokens are answered after the commit, or nothing has happened.
+    """Token endpoint: exchanges an authorization code or a refresh token.
 
+    One transaction: tokens are answered after the commit, or nothing has happened.
     A wrong verifier or address rolls the use of the code back, so that no stranger burns it; a
     revocation after reuse is kept, although the answer is an error.
     """

@@ -10,12 +10,12 @@ from sso.oauth.request import TOKEN_HINT_FIELDS, form_request
 
 
 def revoke() -> Response:
-    """End an access token, or with a refresh token the whole grant."""
+    """Revocation: ends an access token or, with a refresh token, the whole grant."""
     return _answer("revocation")
 
 
 def introspect() -> Response:
-    """Tell a client about its own token."""
+    """Introspection: describes a client's own token."""
     return _answer("introspection")
 
 

@@ -12,7 +12,7 @@ from sso.oauth.bearer import require_oauth
 
 @require_oauth(list(scopes.USERINFO_SCOPES))
 def userinfo() -> Response:
-    """The profile that the token's scope and the `claims` parameter allow."""
+    """Userinfo: the claims that the token's scope and the `claims` parameter allow."""
     requested = current_token.grant.claims.get("userinfo", [])
     profile = scopes.profile(current_token.user, current_token.scope, requested)
     return Response(json.dumps(profile), headers=default_json_headers)

@@ -16,20 +16,19 @@ import sys
 import textwrap
 import tomllib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from string import Template
-from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 import requests
-from flask import Flask
 
 from sso.config.settings import read_settings
 from sso.doctor.browser import Browser as DoctorBrowser
 from sso.doctor.browser import Page
 from tests.support.actors import claims_of, pkce
-from tests.support.processes import CONFIGURATION, ROOT, Server
+from tests.support.processes import CONFIGURATION, ROOT, Server, free_port, wait_for
 
 PAGES = {
     path.relative_to(ROOT).as_posix(): path.read_text()
@@ -38,18 +37,22 @@ PAGES = {
 # A block may be indented, as part of a list.
 BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 BLOCKS = [
-    (language, textwrap.dedent(block))
-    for text in PAGES.values()
-    for _, language, block in BLOCK.findall(text)
+    (page, textwrap.dedent(block))
+    for page, text in PAGES.items()
+    for _, _, block in BLOCK.findall(text)
 ]
 CALLBACK = "https://wiki.example.com/oauth/callback"
-EXAMPLE = "https://login.example.com/api/auth"
+TUTORIAL = "docs/tutorial.md"
 PASSWORD = "correct horse battery"
 
 # By their first lines: each block is run by a test here, or stands here with the reason.
 RUN = {
     ".venv/bin/flask db upgrade",
+    ".venv/bin/gunicorn wsgi:app",
+    '.venv/bin/flask client create --name "Wiki" '
+    "--redirect-uri http://localhost:8001/oauth/callback --require-pkce",
     "from authlib.integrations.flask_client import OAuth",
+    ".venv/bin/flask --app wiki run --port 8001",
     "format = 1",
     "SSO_BASE_URL=https://login.example.com/api/auth",
 }
@@ -90,7 +93,7 @@ NOT_RUN = {
     "mv instance/secret_key instance/secret_key.previous  # keeps its mode, 0600": _SECRET_KEY,
     ".venv/bin/flask key reencrypt": _SECRET_KEY,
     "https://login.example.com/api/auth/.well-known/openid-configuration":
-        "a URL; test_the_example_learns_name_and_email reads it",
+        "a URL; tests/endpoints/test_discovery.py reads it",
 }  # fmt: skip
 
 
@@ -98,9 +101,12 @@ def first_line(block: str) -> str:
     return re.sub(r" {2,}", "  ", block.strip().splitlines()[0])
 
 
-def block(beginning: str) -> str:
-    """The one block with this first line."""
-    (found,) = {text for _, text in BLOCKS if first_line(text) == beginning}
+def block(beginning: str, page: str | None = None) -> str:
+    """The one block with this first line, on a page or on any."""
+    (found,) = {
+        text for where, text in BLOCKS
+        if first_line(text) == beginning and page in (None, where)
+    }  # fmt: skip
     return found
 
 
@@ -134,7 +140,7 @@ def test_what_is_not_run_names_what_there_is() -> None:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """The database is made by the block that registers an application."""
     made = Server(tmp_path_factory.mktemp("readme"))
-    made.printed = typed(made, block(".venv/bin/flask db upgrade"))  # type: ignore[attr-defined]
+    made.printed = typed(made, block(".venv/bin/flask db upgrade", "README.md"))  # type: ignore[attr-defined]
     with made.serving():
         yield made
 
@@ -167,57 +173,81 @@ def typed(server: Server, script: str) -> str:
     return printed.decode()
 
 
-@pytest.fixture(scope="module")
-def registered(server: Server) -> dict[str, str]:
+def credentials(printed: str) -> dict[str, str]:
     """What `client create` printed for its reader."""
-    found = re.findall(r"^(client_id|client_secret) +(\S+)$", server.printed, re.MULTILINE)  # type: ignore[attr-defined]
+    found = re.findall(r"^(client_id|client_secret) +(\S+)$", printed, re.MULTILINE)
     assert [name for name, _ in found] == ["client_id", "client_secret"]
     return dict(found)
 
 
-def sign_in_and_allow(server: Server, url: str) -> Page:
+def sign_in_and_allow(server: Server, url: str, callback: str) -> Page:
     """Be the person with the browser, up to the application's callback address."""
-    visitor = DoctorBrowser(server.base_url, CALLBACK)
+    visitor = DoctorBrowser(server.base_url, callback)
     page = visitor.open(url)
     page = visitor.submit(page, {"email": "you@example.com", "password": PASSWORD})
     if ("decision", "allow") in page.buttons:
         page = visitor.submit(page, {"decision": "allow"})
-    assert page.url.startswith(CALLBACK), page.response and page.response.text
+    assert page.url.startswith(callback), page.response and page.response.text
     return page
 
 
-def test_the_example_learns_name_and_email(server: Server, registered: dict[str, str]) -> None:
-    source = filled(
-        block("from authlib.integrations.flask_client import OAuth"),
-        **registered,
-        secret_key=secrets.token_hex(),
-    )
-    assert EXAMPLE in source
-    example: dict[str, Any] = {"__name__": "wiki"}
-    exec(compile(source.replace(EXAMPLE, server.base_url), "README.md", "exec"), example)
-    app: Flask = example["app"]
-    application, here = app.test_client(), "https://wiki.example.com"
-    sent = application.get("/login", base_url=here)
-    arrived = sign_in_and_allow(server, sent.headers["Location"])
-    answer = application.get(arrived.url.removeprefix(here), base_url=here)
-    assert (answer.status_code, answer.headers["Location"]) == (302, "/")
-    with application.session_transaction(base_url=here) as session:
-        user = session["user"]
-    home = application.get(answer.headers["Location"], base_url=here)
-    assert (home.status_code, home.text) == (200, "Signed in as Your Name")
-    assert 'href="/login"' in app.test_client().get("/", base_url=here).text
-    assert user["sub"]
-    assert (user["name"], user["email"]) == ("Your Name", "you@example.com")
-    assert user["email_verified"] is True  # as --email-verified says
+@contextmanager
+def running(server: Server, script: str, folder: Path, url: str) -> Iterator[None]:
+    """A program of the shell, until it answers at this URL and until the end."""
+    script = script.replace(".venv/bin/", f"exec {Path(sys.executable).parent}/")
+    with (server.folder / "log").open("a") as log:
+        process = subprocess.Popen(
+            ["sh", "-e", "-c", script], cwd=folder, env=server.environ, stdout=log, stderr=log
+        )
+
+    def answers() -> bool:
+        assert process.poll() is None, (server.folder / "log").read_text()
+        try:
+            return requests.get(url, timeout=5).ok
+        except (requests.ConnectionError, requests.Timeout):
+            return False
+
+    try:
+        wait_for(answers, script)
+        yield
+    finally:
+        process.terminate()
+        process.wait(20)
 
 
-def test_the_six_steps_by_hand(server: Server, registered: dict[str, str]) -> None:
+def test_the_tutorial(tmp_path: Path) -> None:
+    """Sections 2 to 5, on other ports, with a folder of its own for the application."""
+    server, port = Server(tmp_path), str(free_port())
+    here = f"http://localhost:{port}"
+    typed(server, block(".venv/bin/flask db upgrade", TUTORIAL))
+    with running(server, block(".venv/bin/gunicorn wsgi:app"), ROOT, f"{server.origin}/readyz"):
+        (register,) = (text for _, text in BLOCKS if "localhost:8001/oauth" in text)
+        registered = credentials(typed(server, register.replace("8001", port)))
+        source = block("from authlib.integrations.flask_client import OAuth")
+        source = filled(source, **registered, secret_key=secrets.token_hex())
+        assert source.count("http://127.0.0.1:5000/") == 1
+        source = source.replace("http://127.0.0.1:5000", server.origin)
+        (tmp_path / "wiki.py").write_text(source)
+        start = block(".venv/bin/flask --app wiki run --port 8001").replace("8001", port)
+        with running(server, start, tmp_path, here), requests.Session() as browser:
+            assert 'href="/login"' in browser.get(here, timeout=10).text
+            sent = browser.get(f"{here}/login", allow_redirects=False, timeout=10)
+            callback = f"{here}/oauth/callback"
+            arrived = sign_in_and_allow(server, sent.headers["Location"], callback)
+            home = browser.get(arrived.url, timeout=10)
+            assert (home.url, home.text) == (f"{here}/", "Signed in as Your Name")
+    said = "the application shows `Signed in as Your Name`"
+    assert said in PAGES[TUTORIAL]
+
+
+def test_the_six_steps_by_hand(server: Server) -> None:
     text = PAGES["docs/how-to/connect.md"].partition("The six steps by hand")[2]
     steps = re.findall(r"^[1-6]\. (.*)$", text, re.MULTILINE)
     one, two, three, four, five, six = [re.findall(r"`([^`]+)`", step) for step in steps[:6]]
     verifier, challenge = pkce()
     known = {
-        **registered, "redirect_uri": CALLBACK, "state": "st4te", "code_challenge": challenge,
+        **credentials(server.printed),  # type: ignore[attr-defined]
+        "redirect_uri": CALLBACK, "state": "st4te", "code_challenge": challenge,
         "code_verifier": verifier,
     }  # fmt: skip
 
@@ -227,7 +257,7 @@ def test_the_six_steps_by_hand(server: Server, registered: dict[str, str]) -> No
     method, address = one[0].split()
     asked = given(parse_qsl(urlsplit(address).query))
     prepared = requests.Request(method, server.base_url + urlsplit(address).path, params=asked)
-    arrived = sign_in_and_allow(server, prepared.prepare().url or "")
+    arrived = sign_in_and_allow(server, prepared.prepare().url or "", CALLBACK)
 
     names, sent = dict(parse_qsl(urlsplit(two[0]).query)), parse_qsl(urlsplit(arrived.url).query)
     assert names.keys() == dict(sent).keys()
@@ -274,8 +304,8 @@ def test_commands(prepared: tuple[Server, str], beginning: str, tmp_path: Path) 
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Server, str]:
     """A server that is not started, and the id of its client."""
     server = Server(tmp_path_factory.mktemp("commands"))
-    printed = typed(server, block(".venv/bin/flask db upgrade"))
-    return server, re.findall(r"^client_id +(\S+)$", printed, re.MULTILINE)[0]
+    printed = typed(server, block(".venv/bin/flask db upgrade", "README.md"))
+    return server, credentials(printed)["client_id"]
 
 
 def test_the_settings_of_a_host() -> None:
