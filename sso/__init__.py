@@ -6,15 +6,26 @@ from pathlib import Path
 
 from flask import Flask
 
-__all__ = ["ROOT", "create_app"]
+__all__ = ["INSTANCE", "create_app"]
 
-ROOT = Path(__file__).resolve().parent.parent
+
+def _instance() -> Path:
+    """Where the embedded defaults (database, secret key) are kept."""
+    checkout = Path(__file__).resolve().parent.parent
+    if (checkout / "pyproject.toml").is_file():
+        return checkout / "instance"
+    if state := os.environ.get("STATE_DIRECTORY"):  # systemd's StateDirectory=
+        return Path(state.partition(":")[0])
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "sso"
+
+
+INSTANCE = _instance()
 
 
 def create_app(environ: Mapping[str, str] | None = None, instance: Path | None = None) -> Flask:
     """Build the web application. Raises `SettingsError` with every error in the settings.
 
-    `environ` defaults to the process's, `instance` to the folder `instance/`.
+    `environ` defaults to the process's, `instance` to `INSTANCE`.
     """
     # Imported here, because every import of a part of this package runs this file first: commands
     # must not wait until all pages are loaded.
@@ -34,7 +45,7 @@ def create_app(environ: Mapping[str, str] | None = None, instance: Path | None =
     from sso.web.extensions import csrf
 
     models.load_all()
-    app = core.create_app(os.environ if environ is None else environ, instance or ROOT / "instance")
+    app = core.create_app(os.environ if environ is None else environ, instance or INSTANCE)
     settings: Settings = app.extensions["sso.settings"]
     app.config.update(flask_config(settings))
     app.extensions["sso.keys"] = KeyRing(

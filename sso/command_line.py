@@ -1,19 +1,23 @@
-"""`flask …`: what commands there are. Each is loaded when it is run.
+"""`flask …` and `sso …`: what commands there are. Each is loaded when it is run.
 
 A server has no use for them, and a command none for what the others need: all of it together takes
 seconds to load.
 """
 
 import gc
+import os
+import shlex
+import stat
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
+from pathlib import Path
 from typing import Any, cast
 
 import click
 from flask import Flask
-from flask.cli import AppGroup
+from flask.cli import AppGroup, FlaskGroup
 
 
 @contextmanager
@@ -160,3 +164,59 @@ def init_app(app: Flask) -> None:
         app.cli.add_command(Lazy(name, summary, target))
     # Here, too, for those who run it uninstalled.
     app.cli.add_command(settings_command)
+
+
+ENVIRONMENT_FILE = "/etc/sso/environment"
+
+
+def main() -> None:
+    """`sso …`: the same commands as `flask …`, from any folder.
+
+    Settings that the environment does not have come from the file in SSO_ENV_FILE.
+    """
+    _read_environment_file(os.environ.pop("SSO_ENV_FILE", ""))
+    group = FlaskGroup(
+        name="sso",
+        help="A single sign-on server that you run yourself.",
+        create_app=lambda: import_module("sso.wsgi").app,
+        load_dotenv=False,
+        add_version_option=False,
+    )
+    group.params.clear()  # Flask's --app and --env-file
+    click.version_option(package_name="sso", message="%(version)s")(group)
+    group.main(prog_name="sso")
+
+
+def _read_environment_file(given: str) -> None:
+    path = Path(given or ENVIRONMENT_FILE)
+    try:
+        with path.open(encoding="utf-8") as file:
+            if os.fstat(file.fileno()).st_mode & stat.S_IROTH:
+                click.echo(f"Warning: {path} is readable by everyone: chmod o-r {path}", err=True)
+            values = _assignments(file.read())
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        if given:
+            raise SystemExit(f"Error: SSO_ENV_FILE: {path}: {reason}") from None
+        if not isinstance(error, FileNotFoundError):
+            click.echo(f"Warning: the settings in {path} are not used: {reason}", err=True)
+        return
+    for name, value in values.items():
+        os.environ.setdefault(name, value)
+
+
+def _assignments(text: str) -> dict[str, str]:
+    """The lines NAME=value of a file that systemd reads, too (EnvironmentFile=).
+
+    Raises `ValueError` for what is none.
+    """
+    found = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        name, mark, value = line.strip().partition("=")
+        if not name or name[0] in "#;":
+            continue
+        if not mark or not name.isidentifier():
+            raise ValueError(f"line {number} is not NAME=value")
+        quoted = value.startswith(("'", '"'))
+        found[name] = "".join(shlex.split(value)) if quoted else value.strip()
+    return found

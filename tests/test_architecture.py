@@ -19,7 +19,7 @@ ORDER = (
     *("clock", "errors", "i18n", "process", "extensions", "flow", "config", "crypto", "context"),
     *("models", "observability", "database", "audit", "ratelimit", "store", "metrics", "mfa"),
     *("services", "web", "oauth", "endpoints", "jobs", "cli", "doctor", "demo", "server"),
-    *("command_line", "core"),
+    *("command_line", "core", "wsgi"),
 )
 LEVELS = 9  # packages in the longest chain of imports
 # Imports within functions, and why.

@@ -8,7 +8,10 @@ from pathlib import Path
 
 from sqlalchemy import Connection, inspect, text
 
-FOLDER = Path(__file__).resolve().parents[2] / "migrations"
+_PACKAGE = Path(__file__).resolve().parents[1]
+# A wheel has the migrations within the package, a checkout beside it.
+_IN_WHEEL, _IN_CHECKOUT = _PACKAGE / "migrations", _PACKAGE.parent / "migrations"
+FOLDER = _IN_WHEEL if _IN_WHEEL.is_dir() else _IN_CHECKOUT
 
 
 @cache

@@ -21,7 +21,7 @@ import click
 from flask import Flask
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
-from sso import ROOT, audit, create_app
+from sso import INSTANCE, audit, create_app
 from sso.demo.application import create_sample_application
 from sso.extensions import db
 from sso.jobs import worker
@@ -61,7 +61,7 @@ class _Quiet(WSGIRequestHandler):
 @click.option(
     "--folder",
     type=click.Path(path_type=Path, file_okay=False),
-    default=ROOT / "instance" / "demo",
+    default=INSTANCE / "demo",
     help="Where it keeps its data.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON value, for scripts.")

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from sso import ROOT
 from sso.config.settings import DEFAULT_BASE_URL
 from sso.crypto import passwords
 from sso.database import readiness
@@ -21,8 +20,7 @@ from sso.server import gunicorn_signals
 from sso.server.gunicorn_logger import Logger
 
 proc_name = "sso"
-wsgi_app = "wsgi:app"
-chdir = str(ROOT)
+wsgi_app = "sso.wsgi:app"
 
 _base_url = urlsplit(os.environ.get("SSO_BASE_URL") or DEFAULT_BASE_URL)
 # Else a proxy is in front, and -b says where.

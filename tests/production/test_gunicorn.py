@@ -59,7 +59,7 @@ def test_both_ways_give_the_same(tmp_path: Path) -> None:
     anywhere = configuration(tmp_path, "-c", CONFIGURATION)
     assert WANTED.items() <= here.items()
     assert here["workers"] == "3"
-    for name in ("config", "wsgi_app", "default_proc_name"):
+    for name in ("config", "wsgi_app", "default_proc_name", "chdir"):
         del here[name], anywhere[name]
     assert here == anywhere
 
