@@ -210,6 +210,7 @@ CONTRACT = {
     f"{BASE}/oauth2/token": {"POST"},
     f"{BASE}/oauth2/userinfo": {"GET", "POST"},
     f"{BASE}/oauth2/jwks": {"GET"},
+    f"{BASE}/jwks": {"GET"},
     f"{BASE}/oauth2/revoke": {"POST"},
     f"{BASE}/oauth2/introspect": {"POST"},
     f"{BASE}/oauth2/end-session": {"GET", "POST"},

@@ -54,6 +54,9 @@ ROUTES = (
     # A next key is published for longer than this before its first use.
     Route("{base}/oauth2/jwks", "jwks", metadata.jwks, GET, PROTOCOL, cors=ANY_ORIGIN,
           max_age=keys.JWKS_MAX_AGE),
+    # Where clients of better-auth look.
+    Route("{base}/jwks", "jwks_alias", metadata.jwks, GET, PROTOCOL, cors=ANY_ORIGIN,
+          max_age=keys.JWKS_MAX_AGE),
     Route("{base}/.well-known/openid-configuration", "discovery", metadata.discovery, GET,
           PROTOCOL, cors=ANY_ORIGIN, max_age=3600),
     # RFC 8414 §3.1: the well-known part stands before the issuer's path.

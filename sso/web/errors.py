@@ -6,6 +6,7 @@ must be proven first (RFC 9700 §4.11).
 
 import json
 import logging
+import re
 import secrets
 from typing import Any
 
@@ -71,11 +72,11 @@ def report(message: str, status: int, error: str | None) -> str:
 
 
 def as_json(
-    error: str, description: str, status: int, headers: dict[str, str] | None = None
+    error: str, description: str, status: int, headers: dict[str, str] | None = None, **more: str
 ) -> Response:
-    """An error as RFC 6749 §5.2 writes it."""
+    """An error as RFC 6749 §5.2 writes it, with more members."""
     refusals.note_answer(error, description)
-    body: dict[str, Any] = {"error": error, "error_description": description}
+    body: dict[str, Any] = {"error": error, "error_description": description, **more}
     response = Response(json.dumps(body), status=status, mimetype="application/json")
     response.headers.update({"Cache-Control": "no-store", "Pragma": "no-cache", **(headers or {})})
     return response
@@ -142,10 +143,31 @@ _WORDS: dict[int, tuple[str | None, str]] = {
 }
 
 
+# What clients look for below /.well-known/, some of them without the issuer's path.
+_OF_ISSUER = re.compile(
+    r"/\.well-known/(openid-configuration|oauth-authorization-server|webfinger|jwks\.json)(?=/|\Z)"
+)
+
+
+def _not_here() -> Response:
+    """404 for metadata that is somewhere else: it says where, to everybody as the metadata does."""
+    issuer, base_url = context.settings().issuer, context.settings().base_url
+    return as_json(
+        "invalid_request",
+        f"The issuer of this server is {issuer}: give clients exactly this URL.",
+        404,
+        {"Access-Control-Allow-Origin": "*"},
+        issuer=issuer,
+        openid_configuration=f"{base_url}/.well-known/openid-configuration",
+    )
+
+
 def _http(error: HTTPException) -> Response:
     status = error.code or 500
     description = error.description or error.name
-    if routing.is_protocol():
+    if status == 404 and _OF_ISSUER.search(request.path):
+        response = _not_here()
+    elif routing.is_protocol():
         code = "server_error" if status >= 500 else "invalid_request"
         response = as_json(code, description.splitlines()[0][:200], status)
     else:

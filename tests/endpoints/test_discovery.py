@@ -1,5 +1,8 @@
 """Metadata (OIDC Discovery §3, RFC 8414), the key set, and health."""
 
+from collections.abc import Callable
+
+import pytest
 from authlib.oauth2 import rfc8414, rfc9207
 from authlib.oidc.discovery import OpenIDProviderMetadata
 from flask import Flask
@@ -71,6 +74,80 @@ def test_the_key_set_is_cached_and_public(app: Flask) -> None:
         assert not {"d", "p", "q", "dp", "dq", "qi", "k"} & set(key)
     again = http.get(f"{BASE}/oauth2/jwks", headers={"If-None-Match": answer.headers["ETag"]})
     assert again.status_code == 304
+
+
+def test_the_key_set_is_also_where_clients_of_better_auth_look(app: Flask) -> None:
+    http = app.test_client()
+    alias, published = http.get(f"{BASE}/jwks"), http.get(f"{BASE}/oauth2/jwks")
+    assert alias.get_data() == published.get_data()
+    for name in ("Cache-Control", "ETag", "Content-Type", "Access-Control-Allow-Origin"):
+        assert alias.headers[name] == published.headers[name]
+    again = http.get(f"{BASE}/jwks", headers={"If-None-Match": alias.headers["ETag"]})
+    assert again.status_code == 304
+    found = http.get(f"{BASE}/.well-known/openid-configuration").get_json()
+    assert found["jwks_uri"] == f"{ISSUER}/oauth2/jwks"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/.well-known/openid-configuration",
+        f"/.well-known/openid-configuration{BASE}",
+        "/.well-known/oauth-authorization-server",
+        "/.well-known/oauth-authorization-server/api",
+        f"/.well-known/oauth-authorization-server{BASE}/",
+        f"{BASE}/.well-known/oauth-authorization-server",
+        f"{BASE}/.well-known/jwks.json",
+        f"{BASE}/oauth2/.well-known/openid-configuration",
+        "/api/.well-known/openid-configuration",
+        "/realms/master/.well-known/openid-configuration",
+        "/.well-known/webfinger?resource=acct:dana@example.com",
+    ],
+)
+def test_metadata_at_the_wrong_address_says_where_it_is(app: Flask, path: str) -> None:
+    headers = {"Host": "evil.example", "Origin": "https://app.example"}
+    answer = app.test_client().get(path, headers=headers)
+    assert answer.status_code == 404
+    assert answer.headers["Cache-Control"] == "no-store"
+    assert answer.headers["Access-Control-Allow-Origin"] == "*"
+    assert answer.get_json() == {
+        "error": "invalid_request",
+        "error_description": f"The issuer of this server is {ISSUER}: give clients exactly this "
+        "URL.",
+        "issuer": ISSUER,
+        "openid_configuration": f"{ISSUER}/.well-known/openid-configuration",
+    }
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/.well-known/change-password", "/.well-known/openid-configurations", "/.well-known/",
+        f"{BASE}/account/openid-configuration",
+    ],
+)  # fmt: skip
+def test_what_is_not_metadata_is_not_there(app: Flask, path: str) -> None:
+    answer = app.test_client().get(path)
+    assert answer.status_code == 404
+    assert ISSUER + "/.well-known" not in answer.text
+
+
+def test_without_a_path_the_root_is_the_place(make_app: Callable[..., Flask]) -> None:
+    http = make_app(SSO_BASE_URL=ORIGIN).test_client()
+    found = http.get("/.well-known/openid-configuration").get_json()
+    assert found["issuer"] == ORIGIN
+    assert http.get("/.well-known/oauth-authorization-server").get_json() == found
+    assert http.get("/jwks").get_json() == http.get("/oauth2/jwks").get_json()
+    elsewhere = http.get(f"{BASE}/.well-known/openid-configuration")
+    assert (elsewhere.status_code, elsewhere.get_json()["issuer"]) == (404, ORIGIN)
+
+
+def test_public_clients_are_told_which_endpoints_they_may_use(app: Flask) -> None:
+    found = app.test_client().get(f"{BASE}/.well-known/openid-configuration").get_json()
+    methods = ["client_secret_basic", "client_secret_post"]
+    assert found["token_endpoint_auth_methods_supported"] == [*methods, "none"]
+    assert found["revocation_endpoint_auth_methods_supported"] == [*methods, "none"]
+    assert found["introspection_endpoint_auth_methods_supported"] == methods
 
 
 def test_readiness(app: Flask) -> None:
