@@ -12,13 +12,14 @@ import requests
 
 from sso import clock
 from sso import context as current
+from sso.config import urls
 from sso.crypto import keys
 from sso.doctor.browser import TIMEOUT
 from sso.doctor.finding import Findings, ok, skipped, warning, wrong
 from sso.doctor.machine import clock_finding
 from sso.extensions import db
 from sso.models import KeyState
-from sso.store import signing_keys
+from sso.store import clients, signing_keys
 
 MOST_SKEW = timedelta(seconds=30)
 RENEW = timedelta(days=14)
@@ -97,6 +98,7 @@ def metadata() -> Findings:
         reported = parsedate_to_datetime(date)
         yield clock_finding("clock and HTTP Date", reported, MOST_SKEW)
     yield from _headers(response)
+    yield from _cross_origin(base_url)
 
 
 def _json(response: requests.Response) -> dict[str, Any] | None:
@@ -142,3 +144,21 @@ def _headers(response: requests.Response) -> Findings:
         yield wrong("headers", f"lost: {', '.join(missing)}", "let the proxy keep our headers")
     else:
         yield ok("headers", "arrive unchanged")
+
+
+def _cross_origin(base_url: str) -> Findings:
+    """A browser lets a public client's scripts call the server (CORS)."""
+    public = [one for one in clients.every() if one.is_public and not one.disabled_at]
+    origins = [urls.origin(uri) for client in public for uri in client.redirect_uris]
+    db.session.rollback()
+    origin = next(filter(None, origins), None)
+    if origin is None:
+        return
+    asked = {"Origin": origin, "Access-Control-Request-Method": "GET"}
+    answer = requests.options(f"{base_url}/oauth2/userinfo", headers=asked, timeout=TIMEOUT)
+    allowed = answer.headers.get("Access-Control-Allow-Origin", "none")
+    if allowed == origin:
+        yield ok("cross-origin", f"scripts of {origin} may read answers")
+    else:
+        hint = "let the proxy pass OPTIONS and Origin on, and add no Access-Control headers"
+        yield wrong("cross-origin", f"allowed for {origin}: {allowed[:200]}", hint)

@@ -89,8 +89,29 @@ def test_one_thing_wrong(server: Server, environ: dict[str, str], name: str, men
 def test_another_database_than_the_servers(server: Server, tmp_path: Path) -> None:
     other = {"SSO_DATABASE_URL": f"sqlite:///{tmp_path / 'other.db'}"}
     server.flask("db", "upgrade", **other)
+    spa = (
+        "client",
+        "create",
+        "--name",
+        "SPA",
+        "--redirect-uri",
+        "https://spa.example/",
+        "--public",
+    )
+    server.flask(*spa, **other)
     code, found = examine(server, **other)
     assert (code, found["key set"]["status"]) == (1, "wrong")
+    assert found["cross-origin"]["status"] == "wrong"
+    assert found["cross-origin"]["seen"] == "allowed for https://spa.example: none"
+
+
+def test_scripts_of_a_public_client(server: Server) -> None:
+    _, found = examine(server)
+    assert "cross-origin" not in found
+    client = server.register("SPA", "https://spa.example/", "--public")["client_id"]
+    code, found = examine(server)
+    assert (code, found["cross-origin"]["status"]) == (0, "ok")
+    server.flask("client", "delete", client, "--yes")
 
 
 def test_a_secret_that_others_can_read(server: Server, tmp_path: Path) -> None:
