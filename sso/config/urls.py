@@ -100,6 +100,10 @@ def registration_error(text: str, *, is_public: bool = False) -> str | None:
             "it is plain http beyond loopback; use https (RFC 9700 §2.6)",
         ),
         (
+            is_public and scheme in ("http", "https") and parts.netloc != parts.netloc.lower(),
+            "its host has capital letters; browsers write it in lower case",
+        ),
+        (
             scheme not in ("http", "https") and not is_public,
             "it is not https; only public clients may have another scheme (RFC 8252 §7.1)",
         ),

@@ -41,7 +41,7 @@ def session(registered: dict[str, Any]) -> OAuth2Session:
     )
 
 
-def sign_in_and_allow(url: str) -> str:
+def sign_in_and_allow(url: str, callback: str = CALLBACK) -> str:
     """Be the person with the browser; gives the address at the client where it ends."""
     browser = requests.Session()
     method, data = "GET", None
@@ -50,7 +50,7 @@ def sign_in_and_allow(url: str) -> str:
         method, data = "GET", None
         if answer.is_redirect:
             url = urljoin(url, answer.headers["Location"])
-            if url.startswith(CALLBACK):
+            if url.startswith(callback):
                 return url
             continue
         assert answer.status_code == 200, answer.text
@@ -91,6 +91,43 @@ def test_the_whole_flow(server: Server, session: OAuth2Session) -> None:
     assert profile["email"] == "dana@example.com"
     renewed = session.refresh_token(metadata["token_endpoint"])
     assert renewed["refresh_token"] != token["refresh_token"]
+
+
+@pytest.mark.parametrize(
+    ("uri", "used"),
+    [
+        ("http://127.0.0.1/cb", "http://127.0.0.1:49152/cb"),
+        ("com.example.app:/cb", "com.example.app:/cb"),
+        ("https://app.example/cb", "https://app.example/cb"),
+    ],
+)
+def test_a_client_without_a_secret(
+    server: Server, registered: dict[str, Any], uri: str, used: str
+) -> None:
+    public = OAuth2Session(
+        server.register("App", uri, "--public")["client_id"],
+        scope="openid email",
+        redirect_uri=used,
+        code_challenge_method="S256",
+        token_endpoint_auth_method="none",
+        revocation_endpoint_auth_method="none",
+    )
+    base, verifier = f"{server.base_url}/oauth2", "p" * 43
+    url, _ = public.create_authorization_url(f"{base}/authorize", code_verifier=verifier)
+    arrived = sign_in_and_allow(url, used)
+    first = public.fetch_token(
+        f"{base}/token", authorization_response=arrived, code_verifier=verifier
+    )
+    assert public.get(f"{base}/userinfo").json()["email"] == "dana@example.com"
+    second = public.refresh_token(f"{base}/token")
+    assert second["refresh_token"] != first["refresh_token"]
+    assert public.get(f"{base}/userinfo").status_code == 200
+    assert public.revoke_token(f"{base}/revoke", second["refresh_token"]).status_code == 200
+    assert requests.get(
+        f"{base}/userinfo",
+        headers={"Authorization": f"Bearer {second['access_token']}"},
+        timeout=10,
+    ).status_code == 401  # fmt: skip
 
 
 def at_once(server: Server, form: dict[str, str]) -> list[requests.Response]:

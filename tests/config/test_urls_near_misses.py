@@ -134,6 +134,7 @@ def test_registration(text: str, good: bool) -> None:
         ("http://example.com/cb", False),
         ("http://127.0.0.1/cb", True),
         ("https://example.com/cb", True),
+        ("https://example.com/CB", True),
     ],
 )
 def test_private_use_schemes_of_public_clients(text: str, good: bool) -> None:
@@ -195,3 +196,8 @@ def test_the_origin_of_a_url(url: str, found: str | None) -> None:
 )
 def test_what_any_program_could_receive(uri: str, native: bool) -> None:
     assert is_native(uri) is native
+
+
+def test_a_public_clients_host_is_written_as_browsers_do() -> None:
+    assert registration_error("https://App.example/cb") is None
+    assert registration_error("https://App.example/cb", is_public=True)
