@@ -89,7 +89,9 @@ class Settings:
         30 * DAY, "seconds from the last use until a refresh token expires", number(1, YEAR)
     )
     refresh_token_leeway: int = _setting(
-        10, "seconds in which repeating a refresh returns the same new token; 0 disables this",
+        10,
+        "seconds in which repeating a refresh returns the same new token to a confidential client; "
+        "0 disables this",
         number(0, 3600),
     )  # fmt: skip
     refresh_token_absolute_lifetime: int = _setting(

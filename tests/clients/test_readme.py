@@ -60,6 +60,8 @@ RUN = {
 COMMANDS = {
     '.venv/bin/flask client create --name "Wiki" '
     "--redirect-uri https://wiki.example.com/oauth/callback",
+    '.venv/bin/flask client create --name "Backup tool" '
+    "--redirect-uri http://127.0.0.1/callback --public",
     ".venv/bin/flask client list",
     ".venv/bin/flask client update ID --require-mfa",
     ".venv/bin/flask user update you@example.com --add-group staff --claim given_name=You",
