@@ -70,7 +70,12 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, tuple[str, str]]]] = {
                    "sso.cli.audit:verify"),
     }),
     "client": ("Applications that people sign in to.", {
-        "create": ("Register an application; its secret is shown once.", "sso.cli.clients:create"),
+        "create": ("Register an application; its secret is shown once.",
+                   "sso.cli.connecting:create"),
+        "presets": ("List the applications that are known, or show one.",
+                    "sso.cli.presets:presets"),
+        "setup": ("Print the configuration of an application that was registered from a preset.",
+                  "sso.cli.connecting:setup"),
         "list": ("List all applications.", "sso.cli.clients:list_"),
         "show": ("Show how an application is registered, and the newest of its live grants.",
                  "sso.cli.clients:show"),

@@ -16,7 +16,8 @@ PACKAGE = Path(__file__).resolve().parent.parent / "sso"
 FILES = sorted(PACKAGE.rglob("*.py"))
 # From bottom to top: a package imports only what stands before it.
 ORDER = (
-    *("clock", "errors", "i18n", "process", "extensions", "flow", "config", "crypto", "context"),
+    *("clock", "errors", "i18n", "process", "extensions", "flow", "config", "presets", "crypto"),
+    "context",
     *("models", "observability", "database", "audit", "ratelimit", "store", "metrics", "mfa"),
     *("services", "web", "oauth", "endpoints", "jobs", "cli", "doctor", "demo", "server"),
     *("command_line", "core", "wsgi"),

@@ -20,10 +20,13 @@ from sso import audit, clock
 from sso.extensions import db
 from sso.mfa import passkeys, proof, recovery, totp
 from sso.models import AuditEvent, BrowserSession, Client, Grant, Mail, Passkey, User
+from sso.presets import loader
+from sso.presets.installation import install
 from sso.services import (
     accounts,
     authentication,
     clients,
+    connections,
     consents,
     credentials,
     emailed_code,
@@ -45,6 +48,8 @@ from tests.support.second_factors import code_of
 OLGA = audit.Actor("olga")
 NEW = "another long password"
 HERE = Browser("192.0.2.1", "Firefox", is_known=False)
+BASE_URL = "https://id.example.com/api/auth"
+GRAFANA = install(loader.find("grafana"), "https://grafana.example.com", {})
 METADATA = {"client_name": "Wiki", "redirect_uris": ["https://wiki.example/cb"]}
 
 
@@ -95,6 +100,13 @@ class World:
         db.session.add(passkey)
         db.session.flush()
         return str(passkey.id)
+
+    def installed(self) -> Client:
+        """The client as one that was registered from a preset."""
+        self.client.set_client_metadata(
+            {**self.client.client_metadata, "preset": GRAFANA.described}
+        )
+        return self.client
 
     def factors(self) -> factors.Factors:
         return factors.of_user(self.user.id)
@@ -175,6 +187,10 @@ CASES = [
     act(clients.enable, "client_enabled", "", of("client_id")),
     act(clients.delete, "client_deleted", "", of("client_id")),
     plain(clients.described, "", of("client")),
+    act(connections.connect, "client_created", "", GRAFANA, BASE_URL, {}, {}),
+    plain(connections.same_place, "", lambda w: w.installed()),
+    plain(connections.installation_of, "", lambda w: w.installed()),
+    plain(connections.setup, "", lambda w: w.installed(), GRAFANA, BASE_URL),
     act(consents.remember, "consent_given", "", of("user.id"), of("client_id"), ["openid"], []),
     act(consents.deny, "consent_denied", "", of("user.id"), of("client_id")),
     act(consents.withdraw, "consent_withdrawn", "", of("user.id"), of("client_id")),

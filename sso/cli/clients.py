@@ -1,4 +1,4 @@
-"""`flask client`: register applications and look after them."""
+"""`flask client`: look after registered applications. `cli.connecting` registers them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,23 +22,6 @@ from sso.store import grants, logout_deliveries
 group = Group("client", help="Applications that people sign in to.")
 client_argument = click.argument("client_id", metavar="ID")
 _SHOWN_GRANTS = 50
-
-
-@group.command("create")
-@options.create_options
-@json_option
-def create(as_json: bool, **given: Any) -> None:
-    """Register an application; its secret is shown once."""
-    for name, option in (("client_name", "--name"), ("redirect_uris", "--redirect-uri")):
-        if not given[name]:
-            raise click.UsageError(f"Missing option '{option}'.")
-    switches = options.switches(given)
-    client, secret = clients.register(audit.operator(), options.metadata(given), switches=switches)
-    db.session.commit()
-    _show_secret(client, secret, as_json)
-    if not as_json and not client.require_pkce:
-        print_line("PKCE is recommended for it, not required. To refuse requests without PKCE:")
-        print_line(f"  flask client update {client.client_id} --require-pkce")
 
 
 @group.command("list")
@@ -127,7 +110,7 @@ def rotate_secret(client_id: str, keep_old: int, as_json: bool) -> None:
             audit.operator(), client_id, timedelta(hours=keep_old)
         )
     db.session.commit()
-    _show_secret(client, secret, as_json)
+    show_secret(client, secret, as_json)
     if (until := client.previous_secret_expires_at) and not as_json:
         print_line(f"The old secret goes on until {until:%Y-%m-%d %H:%M} UTC.")
 
@@ -231,15 +214,20 @@ def _show(client: Client, as_json: bool) -> None:
         print_record(shown.items())
 
 
-def _show_secret(client: Client, secret: str, as_json: bool) -> None:
-    """The secret is shown this once (RFC 7591 §3.2.1); a public client has none."""
-    issued = {} if client.is_public else {"client_secret": secret}
+def with_secret(client: Client, secret: str) -> dict[str, Any]:
+    """The answer to a registration (RFC 7591 §3.2.1); a public client has no secret."""
+    issued = {} if client.is_public else {"client_secret": secret, "client_secret_expires_at": 0}
+    return {"client_id": client.client_id, **issued, **view(client)}
+
+
+def show_secret(client: Client, secret: str, as_json: bool) -> None:
+    """The secret is shown this once."""
     if as_json:
-        ends = {"client_secret_expires_at": 0} if issued else {}
-        print_json({"client_id": client.client_id, **issued, **ends, **view(client)})
+        print_json(with_secret(client, secret))
         return
+    issued = [] if client.is_public else [("client_secret", secret)]
     issuer = context.settings().issuer
-    print_record([("client_id", client.client_id), *issued.items(), ("issuer", issuer)])
+    print_record([("client_id", client.client_id), *issued, ("issuer", issuer)])
     if client.is_public:
         print_line("It is public: it has no secret and has to use PKCE.")
     else:

@@ -46,6 +46,7 @@ METADATA: Mapping[str, type] = {
     "id_token_signed_response_alg": str,
     "id_token_claims": str,
     "groups": list,
+    "preset": dict,
 }
 _CLIENT: Mapping[str, type] = {
     "client_id": str, **METADATA, "first_party": bool, "require_pkce": bool, "require_mfa": bool,

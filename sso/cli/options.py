@@ -105,6 +105,17 @@ _SHARED = (
                  help="all: identity tokens carry what userinfo gives."),
 )  # fmt: skip
 
+_PRESET = (
+    click.option("--preset", metavar="NAME",
+                 help="A known application; see: flask client presets. Other options add to it or "
+                      "replace what it says."),
+    click.option("--url", help="Where the application of the preset is reached."),
+    click.option("--option", "preset_options", multiple=True, metavar="NAME=VALUE",
+                 help="An option of the preset. May be repeated."),
+    click.option("--alternative", metavar="NAME",
+                 help="Print one of several ways to set the application up."),
+)  # fmt: skip
+
 _CREATE = (
     click.option("--redirect-uri", "redirect_uris", multiple=True, metavar="URI",
                  help="A callback address, compared exactly. May be repeated."),
@@ -148,7 +159,7 @@ _UPDATE = (
 
 
 def create_options(function: Function) -> Function:
-    return decorated(function, (*_SHARED, *_CREATE))
+    return decorated(function, (*_PRESET, *_SHARED, *_CREATE))
 
 
 def update_options(function: Function) -> Function:

@@ -1,7 +1,9 @@
 """What commands print: tables for people, one JSON value for scripts, both safe for a terminal."""
 
 import json
+import shutil
 import sys
+import textwrap
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -25,6 +27,16 @@ def print_line(text: str = "") -> None:
     """One line; what the terminal's encoding lacks is written as an escape."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     click.echo(harmless(text).encode(encoding, "backslashreplace").decode(encoding))
+
+
+def print_paragraph(text: str, bullet: str = "") -> None:
+    """Running text in lines that fit the terminal, behind a bullet."""
+    width = min(shutil.get_terminal_size().columns, 100)
+    for line in textwrap.wrap(
+        text, width, initial_indent=bullet, subsequent_indent=" " * len(bullet),
+        break_long_words=False, break_on_hyphens=False,
+    ):  # fmt: skip
+        print_line(line)
 
 
 def print_table(

@@ -5,6 +5,16 @@ from ipaddress import ip_address
 from urllib.parse import quote, urlsplit
 
 MAX_LENGTH = 2000
+# Where applications find them, relative to the base URL.
+ENDPOINTS = {
+    "authorization": "/oauth2/authorize",
+    "token": "/oauth2/token",
+    "userinfo": "/oauth2/userinfo",
+    "jwks": "/oauth2/jwks",
+    "revocation": "/oauth2/revoke",
+    "introspection": "/oauth2/introspect",
+    "end_session": "/oauth2/end-session",
+}
 # RFC 3986 §2: reserved, unreserved and the percent sign; nothing else stands in a URI.
 _URI_CHARACTERS = frozenset(
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~:/?#[]@!$&'()*+,;=%"

@@ -3,6 +3,7 @@
 from typing import Any
 
 from sso.config.settings import Settings
+from sso.config.urls import ENDPOINTS
 from sso.crypto import keys
 from sso.flow import request, scopes
 from sso.i18n.languages import LANGUAGES
@@ -14,13 +15,8 @@ def document(settings: Settings) -> dict[str, Any]:
     base = settings.base_url
     return {
         "issuer": settings.issuer,
-        "authorization_endpoint": f"{base}/oauth2/authorize",
-        "token_endpoint": f"{base}/oauth2/token",
-        "userinfo_endpoint": f"{base}/oauth2/userinfo",
-        "jwks_uri": f"{base}/oauth2/jwks",
-        "revocation_endpoint": f"{base}/oauth2/revoke",
-        "introspection_endpoint": f"{base}/oauth2/introspect",
-        "end_session_endpoint": f"{base}/oauth2/end-session",
+        **{f"{name}_endpoint": base + path for name, path in ENDPOINTS.items() if name != "jwks"},
+        "jwks_uri": base + ENDPOINTS["jwks"],
         "backchannel_logout_supported": True,
         "backchannel_logout_session_supported": True,
         "scopes_supported": list(scopes.SCOPES),

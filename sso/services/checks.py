@@ -46,6 +46,8 @@ def metadata_errors(metadata: Mapping[str, Any], had: Collection[str] = ()) -> l
     if backchannel is not None:
         errors += _url_errors("back-channel logout address", [backchannel], _backchannel_error)
     errors.append(_scope_error(metadata["scope"]))
+    if "preset" in metadata:
+        errors.append(_preset_error(metadata["preset"]))
     errors += group_errors(metadata["groups"], had)
     for name, label, choices in (
         ("token_endpoint_auth_method", "authentication method", (*AUTH_METHODS, NO_AUTH_METHOD)),
@@ -118,6 +120,16 @@ def _scope_error(scope: str) -> str | None:
     if unknown:
         return f"unknown scopes: {', '.join(map(repr, unknown))}; known: {known}"
     return None if scope.split() else f"there is no scope; known: {known}"
+
+
+def _preset_error(preset: Any) -> str | None:
+    """The shape alone: what a later version no longer knows may stay."""
+    url, options = preset.get("url", "-"), preset.get("options", {})
+    texts = [preset.get("name"), url, *(options.values() if isinstance(options, dict) else [None])]
+    are_texts = all(isinstance(one, str) and len(one) <= MAX_CLAIM for one in texts)
+    if are_texts and preset.keys() <= {"name", "url", "options"}:
+        return None
+    return "the preset is not a name, a url and options, all of them texts"
 
 
 def _claim_error(name: str, value: Any) -> str | None:

@@ -25,7 +25,7 @@ HEAVY = {
     "opentelemetry", "prometheus_client", "psycopg", "redis", "requests", "segno", "smtplib",
     "tomli_w", "webauthn", "wtforms", "zxcvbn_rs_py", "sqlalchemy.dialects.postgresql",
     "sso.web", "sso.endpoints", "sso.oauth", "sso.jobs", "sso.crypto.passwords",
-    "sso.models.token", "sso.demo.command", "sso.doctor.command",
+    "sso.presets", "sso.models.token", "sso.demo.command", "sso.doctor.command",
 }  # fmt: skip
 LOADED = """
 import atexit, json, sys
@@ -75,6 +75,10 @@ def test_what_is_not_needed_is_not_loaded(
     environ: dict[str, str], arguments: tuple[str, ...]
 ) -> None:
     assert HEAVY & loaded(environ, *arguments) == set()
+
+
+def test_applications_are_listed_without_presets(environ: dict[str, str]) -> None:
+    assert not {"sso.presets", "idna", "jinja2.sandbox"} & loaded(environ, "client", "list")
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,7 @@ COMMANDS = {
     "--redirect-uri https://wiki.example.com/oauth/callback",
     '.venv/bin/flask client create --name "Backup tool" '
     "--redirect-uri http://127.0.0.1/callback --public",
+    ".venv/bin/flask client create --preset grafana --url https://grafana.example.com",
     ".venv/bin/flask client list",
     ".venv/bin/flask client update ID --require-mfa",
     ".venv/bin/flask user update you@example.com --add-group staff --claim given_name=You",

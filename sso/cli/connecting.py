@@ -1,0 +1,190 @@
+"""`flask client create` and `setup`: connect an application."""
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+
+from sso import audit, context
+from sso.cli import options
+from sso.cli.clients import client_argument, find_client, group, show_secret, with_secret
+from sso.cli.commands import json_option
+from sso.cli.output import print_json, print_line, print_paragraph
+from sso.extensions import db
+from sso.presets import application_url, loader
+from sso.presets import installation as installations
+from sso.presets.installation import Installation
+from sso.presets.schema import Block, Preset
+from sso.services import clients, connections
+
+_alternative = click.option(
+    "--alternative", metavar="NAME", help="Print one of several ways to set the application up."
+)
+
+
+@group.command("create")
+@options.create_options
+@json_option
+def create(
+    as_json: bool,
+    preset: str | None,
+    url: str | None,
+    preset_options: Sequence[str],
+    alternative: str | None,
+    **given: Any,
+) -> None:
+    """Register an application; its secret is shown once."""
+    if preset is not None:
+        installation = _installation(loader.find(preset), url, preset_options)
+        _connect(installation, given, alternative, as_json)
+        return
+    if url or preset_options or alternative:
+        raise click.UsageError("--url, --option and --alternative belong to --preset.")
+    for name, option in (("client_name", "--name"), ("redirect_uris", "--redirect-uri")):
+        if not given[name]:
+            raise click.UsageError(f"Missing option '{option}'.")
+    switches = options.switches(given)
+    client, secret = clients.register(audit.operator(), options.metadata(given), switches=switches)
+    db.session.commit()
+    show_secret(client, secret, as_json)
+    if not as_json and not client.require_pkce:
+        print_line("PKCE is recommended for it, not required. To refuse requests without PKCE:")
+        print_line(f"  flask client update {client.client_id} --require-pkce")
+
+
+@group.command("setup")
+@client_argument
+@_alternative
+@json_option
+def setup(client_id: str, alternative: str | None, as_json: bool) -> None:
+    """Print the configuration of an application that was registered from a preset."""
+    client = find_client(client_id)
+    installation = connections.installation_of(client)
+    base_url = context.settings().base_url
+    blocks = connections.setup(client, installation, base_url, alternative=alternative)
+    if as_json:
+        print_json({"client_id": client.client_id, **_setup_json(installation.preset, blocks)})
+        return
+    print_line(f"{connections.SECRET_PLACEHOLDER} stands for the client secret, which is not kept")
+    print_line("here. If it is lost, make a new one; the old one goes on for a day:")
+    print_line(f"  flask client rotate-secret {client.client_id} --keep-old 24")
+    _print_setup(installation, blocks)
+
+
+def _installation(preset: Preset, url: str | None, given: Sequence[str]) -> Installation:
+    """Ask for what is missing, at a terminal; else an error says what it is."""
+    chosen = _pairs(given)
+    if sys.stdin and sys.stdin.isatty():
+        for name, meaning in installations.missing(preset, url, chosen).items():
+            answer = _ask(preset, name, meaning)
+            if name == "url":
+                url = answer
+            else:
+                chosen[name] = answer
+    return installations.install(preset, url, chosen)
+
+
+def _ask(preset: Preset, name: str, meaning: str) -> str:
+    """Ask until the answer can be used."""
+
+    def checked(answer: str) -> str:
+        try:
+            if name == "url":
+                return application_url.parse(answer).url
+        except ValueError as error:
+            raise click.UsageError(f"it is refused: {error}") from None
+        if problem := installations.option_problem(preset, name, answer):
+            raise click.UsageError(f"it {problem}")
+        return answer
+
+    question = f"{name} ({meaning.rstrip('.')})"
+    return str(click.prompt(question, value_proc=checked, err=True))
+
+
+def _pairs(given: Iterable[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in given:
+        name, separator, value = text.partition("=")
+        if not separator:
+            raise click.UsageError(f"--option {text!r} has no value; give NAME=VALUE.")
+        if name in found:
+            raise click.UsageError(f"--option {name} is given twice.")
+        found[name] = value
+    return found
+
+
+def _connect(
+    installation: Installation, given: dict[str, Any], alternative: str | None, as_json: bool
+) -> None:
+    preset, base_url = installation.preset, context.settings().base_url
+    switches = options.switches(given)
+    client, secret = connections.connect(
+        audit.operator(), installation, base_url, options.metadata(given), switches
+    )
+    # Before the commit: an error leaves nothing registered.
+    blocks = connections.setup(
+        client, installation, base_url, secret=secret, alternative=alternative
+    )
+    db.session.commit()
+    for other in connections.same_place(client):
+        click.echo(
+            f"{other.client_id} is registered for the same {preset.title}; if it is not needed: "
+            f"flask client delete {other.client_id}", err=True,
+        )  # fmt: skip
+    if as_json:
+        print_json({**with_secret(client, secret), **_setup_json(preset, blocks)})
+        return
+    print_line(f"{client.name} is registered.")
+    print_line()
+    show_secret(client, secret, as_json)
+    _print_setup(installation, blocks)
+    print_line()
+    print_line("To print this again, without the secret:")
+    print_line(f"  flask client setup {client.client_id}")
+
+
+def _setup_json(preset: Preset, blocks: Iterable[Block]) -> dict[str, Any]:
+    return {
+        "setup": [vars(block) for block in blocks],
+        "notes": [note.text for note in preset.notes],
+    }
+
+
+def _print_setup(installation: Installation, blocks: Sequence[Block]) -> None:
+    """Headings look like comments, which most formats ignore when they are copied with the text."""
+    preset = installation.preset
+    ways = list(dict.fromkeys(block.alternative for block in blocks if block.alternative))
+    print_line()
+    if len(ways) > 1:
+        print_line(f"{preset.title} can be set up in {len(ways)} ways: {', '.join(ways)}.")
+        print_line("Choose one, and do each part below that is marked with it or with nothing.")
+    else:
+        print_line(f"Now set {preset.title} up:")
+    for block in blocks:
+        way = f"[{block.alternative}] " if len(ways) > 1 and block.alternative else ""
+        print_line()
+        print_line(f"## {way}{block.title}")
+        if block.where:
+            print_line(f"## {block.where}")
+        print_line()
+        for line in block.text.split("\n"):
+            print_line(line)
+    if preset.options:
+        print_line()
+        print_line("Options, as registered:")
+        for name, option in preset.options.items():
+            print_paragraph(f"{name}={installation.options[name]}", "- ")
+            print_paragraph(option.help, "  ")
+    if needed := [name for name in preset.requires if name != "email"]:
+        print_line()
+        print_paragraph(f"Everyone who uses {preset.title} needs the claim {', '.join(needed)}:")
+        print_line(f"  flask user update WHO --claim {needed[0]}=…")
+    if preset.notes:
+        print_line()
+        print_line("Good to know:")
+        for note in preset.notes:
+            print_paragraph(note.text, "- ")
+    if home_url := installations.home_url(installation, context.settings().base_url):
+        print_line()
+        print_line(f"Then sign in at {home_url}")

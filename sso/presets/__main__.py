@@ -1,0 +1,20 @@
+"""`python -m sso.presets FOLDER`: write the pages about applications, for the documentation.
+
+They are not kept in the repository: they would be a second copy of the data.
+"""
+
+from pathlib import Path
+
+import click
+
+from sso.presets import pages
+
+
+@click.command(help="Write a Markdown page for each application into FOLDER, and an index.")
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+def main(folder: Path) -> None:
+    pages.write(folder)
+
+
+if __name__ == "__main__":
+    main()

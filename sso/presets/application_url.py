@@ -1,0 +1,105 @@
+"""The address of an application, in the form in which browsers and the application send it."""
+
+import re
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address
+
+import idna
+
+from sso.config.urls import MAX_LENGTH, registration_error
+
+# A URL of these characters needs no quoting in any file format or shell.
+_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*")
+_HOST = re.compile(
+    r"(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*"
+)
+_DEFAULT_PORTS = {"https": 443, "http": 80}
+
+
+@dataclass(frozen=True)
+class ApplicationUrl:
+    """The parts that templates name; `url` has no slash at its end."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+
+    @property
+    def hostname_port(self) -> str:
+        default = self.port == _DEFAULT_PORTS[self.scheme]
+        return self.host if default else f"{self.host}:{self.port}"
+
+    @property
+    def origin(self) -> str:
+        return f"{self.scheme}://{self.hostname_port}"
+
+    @property
+    def url(self) -> str:
+        return self.origin + self.path
+
+
+def parse(text: str) -> ApplicationUrl:
+    """Normalise an address as browsers do. Raises `ValueError` with the remedy."""
+    text = text.strip(" \t\r\n")
+    if not text:
+        raise ValueError("it is empty")
+    if len(text) > MAX_LENGTH:
+        raise ValueError(f"it is longer than {MAX_LENGTH} characters")
+    scheme, separator, rest = text.partition("://")
+    if not separator:
+        raise ValueError("it has no scheme; begin with https://")
+    scheme = scheme.lower()
+    if scheme not in _DEFAULT_PORTS:
+        raise ValueError("it is neither https nor http")
+    authority, slash, path = rest.partition("/")
+    for sign, name in (("?", "a query"), ("#", "a fragment")):
+        if sign in rest:
+            raise ValueError(f"it has {name}; leave off everything from {sign}")
+    if "@" in authority:
+        raise ValueError("it has a user name; leave it off")
+    path = (slash + path).rstrip("/")
+    if not _PATH.fullmatch(path):
+        raise ValueError("its path may have letters, digits and . _ ~ - between single slashes")
+    host, port = _host_and_port(authority)
+    found = ApplicationUrl(scheme, host, port or _DEFAULT_PORTS[scheme], path)
+    if error := registration_error(found.url):
+        raise ValueError(error)
+    return found
+
+
+def _host_and_port(authority: str) -> tuple[str, int | None]:
+    if authority.startswith("["):
+        found = re.fullmatch(r"\[([0-9A-Fa-f:.]+)\](?::(.*))?", authority)
+        try:
+            host = f"[{IPv6Address(found[1] if found else '').compressed}]"
+        except ValueError:
+            raise ValueError("its IPv6 address is not valid") from None
+        port = found[2] if found else None
+    else:
+        name, _, port = authority.partition(":")
+        host = _host(name)
+    if port and not (port.isascii() and port.isdigit() and 0 < int(port[:6]) <= 65535):
+        raise ValueError("its port is not a number from 1 to 65535")
+    return host, int(port) if port else None
+
+
+def _host(name: str) -> str:
+    """Internationalised names as A-labels (UTS #46, not transitional), as browsers send them."""
+    if not name:
+        raise ValueError("it has no host")
+    try:
+        host = name.lower() if name.isascii() else idna.encode(name, uts46=True).decode()
+    except ValueError:  # UnicodeError is one
+        raise ValueError(
+            "its host is not a valid internationalised name; give it in its ASCII form, xn--…"
+        ) from None
+    if not _HOST.fullmatch(host):
+        raise ValueError("its host is not a valid name")
+    if re.fullmatch(r"[0-9]+|0x[0-9a-f]*", host.rpartition(".")[2]):
+        # Browsers take such a name for an IPv4 address, which has other spellings.
+        try:
+            return str(IPv4Address(host))
+        except ValueError:
+            raise ValueError("its host is not a valid IPv4 address") from None
+    return host

@@ -1,0 +1,220 @@
+"""One installation of an application: its address and options, and what follows from them."""
+
+import re
+import shlex
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import urlsplit
+
+from sso.config.urls import ENDPOINTS
+from sso.presets import application_url, checks, templates
+from sso.presets.application_url import ApplicationUrl
+from sso.presets.errors import PresetError
+from sso.presets.schema import Block, Preset
+
+MAX_OPTION = 200
+_HARMLESS = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./:@+=-]*")
+# What a path in SSO_BASE_URL may have, so that no file format needs it quoted.
+_PLAIN_URL = re.compile(r"https?://[A-Za-z0-9._~/:\[\]-]+")
+
+
+@dataclass(frozen=True)
+class Installation:
+    """What an operator said about it; `options` has a value for each option."""
+
+    preset: Preset
+    url: ApplicationUrl | None
+    options: Mapping[str, str]
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """What is kept with the client."""
+        url = {"url": self.url.url} if self.url else {}
+        return {"name": self.preset.name, **url, "options": dict(self.options)}
+
+    @property
+    def place(self) -> str:
+        """What tells it from other installations."""
+        return self.url.hostname_port + self.url.path if self.url else ""
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """What the other side has to know of the client."""
+
+    client_id: str
+    client_secret: str
+    client_name: str
+    scope: str
+    service_name: str  # of this server, on the button that leads here
+
+
+def missing(preset: Preset, url: str | None, options: Mapping[str, str]) -> dict[str, str]:
+    """What has to be given yet, and what each means; `url` or the name of an option."""
+    asked = {}
+    if preset.url is not None and url is None:
+        asked["url"] = f"where {preset.title} is reached, such as {preset.url}"
+    for name, option in preset.options.items():
+        if option.default is None and name not in options:
+            choices = f" ({', '.join(option.choices)})" if option.choices else ""
+            asked[name] = option.help + choices
+    return asked
+
+
+def install(preset: Preset, url: str | None, options: Mapping[str, str]) -> Installation:
+    """Check what was given. Raises `PresetError` with every error."""
+    errors = []
+    for name, meaning in missing(preset, url, options).items():
+        given_as = "--url URL" if name == "url" else f"--option {name}=…"
+        errors.append(f"{given_as} is missing: {meaning.rstrip('.')}")
+    parsed = None
+    if url is not None and preset.url is None:
+        errors.append(f"{preset.title} has no address of its own; leave --url off")
+    elif url is not None:
+        try:
+            parsed = application_url.parse(url)
+        except ValueError as error:
+            errors.append(f"the address {url[:MAX_OPTION]!r} is refused: {error}")
+    known = ", ".join(preset.options) or "it has none"
+    unknown = sorted(options.keys() - preset.options.keys())
+    errors += [f"{preset.title} has no option {name[:MAX_OPTION]!r}; options: {known}"
+               for name in unknown]  # fmt: skip
+    values = {name: options.get(name, option.default) for name, option in preset.options.items()}
+    for name, value in values.items():
+        if value is not None and (problem := option_problem(preset, name, value)):
+            errors.append(f"the option {name} {problem}")
+    if errors:
+        raise PresetError(errors)
+    return Installation(preset, parsed, {k: v for k, v in values.items() if v is not None})
+
+
+def option_problem(preset: Preset, name: str, value: str) -> str | None:
+    """Why an option cannot have this value."""
+    option = preset.options[name]
+    if option.choices:
+        return None if value in option.choices else f"is none of {', '.join(option.choices)}"
+    if value == option.default:
+        return None
+    if error := text_problem(value):
+        return error
+    if name in checks.unquoted_options(preset) and not _HARMLESS.fullmatch(value):
+        return "may have only letters, digits and . _ / : @ + = -"
+    return None
+
+
+def text_problem(text: str) -> str | None:
+    """Why no configuration should have this text: it is one visible line, or it is refused."""
+    if not text.strip():
+        return "is empty"
+    if len(text) > MAX_OPTION:
+        return f"is longer than {MAX_OPTION} characters"
+    if any(_is_invisible(char) for char in text):
+        return "has line breaks, control characters or invisible characters"
+    return None
+
+
+def _is_invisible(char: str) -> bool:
+    category = unicodedata.category(char)
+    return category[0] == "C" or category in ("Zl", "Zp")
+
+
+def registration(installation: Installation, base_url: str) -> dict[str, Any]:
+    """The client's metadata, with RFC 7591 names; `require_pkce` is among it."""
+    variables, wanted = _variables(installation, base_url), installation.preset.registration
+
+    def filled(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return [filled(one) for one in value]
+        return templates.render(value, variables) if isinstance(value, str) else value
+
+    return {
+        "redirect_uris": filled(wanted.redirect_uris),
+        "post_logout_redirect_uris": filled(wanted.post_logout_redirect_uris),
+        "backchannel_logout_uri": filled(wanted.backchannel_logout_uri),
+        "scope": filled(wanted.scope),
+        "token_endpoint_auth_method": wanted.auth_method,
+        "id_token_signed_response_alg": wanted.id_token_alg,
+        "id_token_claims": wanted.id_token_claims,
+        "preset": installation.described,
+    }
+
+
+def home_url(installation: Installation, base_url: str) -> str | None:
+    """Where a person starts the application."""
+    url = installation.preset.registration.home_url
+    return templates.render(url, _variables(installation, base_url)) if url else None
+
+
+def setup(
+    installation: Installation,
+    credentials: Credentials,
+    base_url: str,
+    alternative: str | None = None,
+) -> list[Block]:
+    """The other side's configuration, ready to paste; of one alternative or of all.
+
+    Raises `PresetError` for an alternative that there is not, and for values that a format lacks.
+    """
+    preset = installation.preset
+    if alternative and alternative not in preset.alternatives:
+        known = ", ".join(preset.alternatives)
+        raise PresetError([
+            f"{preset.title} has no alternative {alternative[:MAX_OPTION]!r}; "
+            + (f"alternatives: {known}" if known else "there is one way to set it up")
+        ])  # fmt: skip
+    for label, text in (
+        ("the client's name", credentials.client_name),
+        ("this server's name", credentials.service_name),
+    ):
+        if problem := text_problem(text):
+            raise PresetError([f"{label} {problem}"])
+    variables = _variables(installation, base_url) | vars(credentials)
+    return [
+        replace(
+            block,
+            title=templates.render(block.title, variables),
+            where=templates.render(block.where, variables),
+            text=templates.render(block.text, variables).strip("\n"),
+        )
+        for block in preset.setup
+        if alternative is None or block.alternative in (None, alternative)
+    ]
+
+
+def _variables(installation: Installation, base_url: str) -> dict[str, Any]:
+    if not _PLAIN_URL.fullmatch(base_url):
+        raise PresetError(["SSO_BASE_URL has characters that not every file format can hold"])
+    url = installation.url
+    parts = {name: getattr(url, name) for name in templates.URL_PARTS} if url else {}
+    return {
+        **parts,
+        "options": dict(installation.options),
+        "issuer": base_url,
+        "issuer_host": urlsplit(base_url).hostname,
+        "discovery": f"{base_url}/.well-known/openid-configuration",
+        "endpoints": {name: base_url + path for name, path in ENDPOINTS.items()},
+    }
+
+
+def example(preset: Preset) -> Installation:
+    """An installation with the preset's own examples and defaults."""
+    options = {
+        name: option.choices[0] if option.choices else f"your-{name.replace('_', '-')}"
+        for name, option in preset.options.items()
+        if option.default is None
+    }
+    return install(preset, preset.url, options)
+
+
+def command(installation: Installation) -> str:
+    """The command that registers it."""
+    preset = installation.preset
+    words = ["flask", "client", "create", "--preset", preset.name]
+    if installation.url:
+        words += ["--url", installation.url.url]
+    for name, option in preset.options.items():
+        if option.default != (value := installation.options[name]):
+            words += ["--option", f"{name}={value}"]
+    return shlex.join(words)

@@ -1,0 +1,79 @@
+"""One Markdown page for each application, and an index of them."""
+
+import re
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from sso.presets import installation, loader
+from sso.presets.installation import Credentials
+from sso.presets.schema import Preset
+
+BASE_URL = "https://login.example.com/api/auth"
+_LABELS = {
+    "redirect_uris": "redirect URIs",
+    "post_logout_redirect_uris": "post-logout redirect URIs",
+    "backchannel_logout_uri": "back-channel logout URI",
+    "scope": "scope",
+    "token_endpoint_auth_method": "client authentication",
+    "id_token_signed_response_alg": "ID tokens signed with",
+    "id_token_claims": "claims in the ID token",
+}
+
+
+def write(folder: Path) -> None:
+    """Write `NAME.md` for every preset, and `index.md`."""
+    presets = sorted(loader.every(), key=lambda one: one.title.lower())
+    folder.mkdir(parents=True, exist_ok=True)
+    pages = {preset.name: page(preset) for preset in presets}
+    pages["index"] = _environment.get_template("index.md").render(presets=presets)
+    for name, text in pages.items():
+        (folder / f"{name}.md").write_text(text, encoding="utf-8")
+
+
+def page(preset: Preset) -> str:
+    """The page of one application, with example values."""
+    example = installation.example(preset)
+    metadata = installation.registration(example, BASE_URL)
+    credentials = Credentials(
+        "CLIENT_ID", "CLIENT_SECRET", preset.title, metadata["scope"], "login.example.com"
+    )
+    registered = [
+        (label, value if isinstance(value, list) else [value])
+        for name, label in _LABELS.items()
+        if (value := metadata[name])
+    ]
+    if preset.registration.require_pkce:
+        registered.append(("PKCE", ["required"]))
+    return _environment.get_template("application.md").render(
+        preset=preset,
+        command=installation.command(example),
+        registered=registered,
+        blocks=installation.setup(example, credentials, BASE_URL),
+    )
+
+
+def _markdown(text: str) -> str:
+    """Plain text in which only `code` is markup."""
+    parts = re.split(r"(`[^`]+`)", text)
+    return "".join(
+        part if part.startswith("`") else re.sub(r"([\\*_\[\]<>])", r"\\\1", part) for part in parts
+    )
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _fenced(text: str, language: str) -> str:
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+_environment = Environment(  # noqa: S701 (Markdown, with filters of its own)
+    loader=PackageLoader("sso.presets", "markdown"),
+    undefined=StrictUndefined,
+    keep_trailing_newline=True,
+)
+_environment.filters |= {"md": _markdown, "cell": _cell, "fenced": _fenced}

@@ -1,0 +1,93 @@
+"""Known applications, registered from presets."""
+
+from collections.abc import Mapping
+from itertools import count
+from typing import Any
+from urllib.parse import urlsplit
+
+from sso.audit import Actor
+from sso.models import Client
+from sso.presets import installation as installations
+from sso.presets import loader
+from sso.presets.errors import PresetError
+from sso.presets.installation import Credentials, Installation
+from sso.presets.schema import Block
+from sso.services import clients
+from sso.store import clients as stored_clients
+
+SECRET_PLACEHOLDER = "PUT_THE_CLIENT_SECRET_HERE"  # noqa: S105 (no secret)
+# What an operator gives is added to these; anything else replaces what the preset says.
+_ADDED = ("redirect_uris", "post_logout_redirect_uris")
+
+
+def connect(
+    actor: Actor,
+    installation: Installation,
+    base_url: str,
+    metadata: Mapping[str, Any],
+    switches: Mapping[str, bool],
+) -> tuple[Client, str]:
+    """Register a client for an installation, and return it with its secret.
+
+    `metadata` and `switches` add to the preset or replace what it says. Raises `PresetError` and
+    `RegistrationError`.
+    """
+    wanted = installations.registration(installation, base_url)
+    for name, value in metadata.items():
+        wanted[name] = [*wanted[name], *value] if name in _ADDED else value
+    wanted.setdefault("client_name", _free_name(installation))
+    require_pkce = installation.preset.registration.require_pkce
+    switches = {**switches, "require_pkce": require_pkce or switches.get("require_pkce", False)}
+    return clients.register(actor, wanted, switches=switches)
+
+
+def same_place(client: Client) -> list[Client]:
+    """Other clients for the same installation: somebody may have registered it twice."""
+    preset = client.client_metadata["preset"]
+    wanted = preset["name"], preset.get("url")
+    return [
+        other
+        for other in stored_clients.every()
+        if other.client_id != client.client_id
+        and (found := other.client_metadata.get("preset"))
+        and (found["name"], found.get("url")) == wanted
+    ]
+
+
+def installation_of(client: Client) -> Installation:
+    """The installation that a client was registered for. Raises `PresetError`."""
+    kept = client.client_metadata.get("preset")
+    if kept is None:
+        raise PresetError([
+            f"{client.client_id} was not registered from a preset; see: flask client presets"
+        ])  # fmt: skip
+    preset = loader.find(kept["name"])
+    known = {
+        name: value for name, value in kept.get("options", {}).items() if name in preset.options
+    }
+    return installations.install(preset, kept.get("url"), known)
+
+
+def setup(
+    client: Client,
+    installation: Installation,
+    base_url: str,
+    *,
+    secret: str = SECRET_PLACEHOLDER,
+    alternative: str | None = None,
+) -> list[Block]:
+    """What the application needs. Raises `PresetError`."""
+    service_name = urlsplit(base_url).hostname or ""
+    credentials = Credentials(client.client_id, secret, client.name, client.scope, service_name)
+    return installations.setup(installation, credentials, base_url, alternative)
+
+
+def _free_name(installation: Installation) -> str:
+    """The application's name, with its place if another client has it already."""
+    taken = {client.name for client in stored_clients.every()}
+    title, place = installation.preset.title, installation.place
+    if title not in taken:
+        return title
+    name = f"{title} ({place})" if place else title
+    numbered = (f"{name} {number}" for number in count(2))
+    return name if name not in taken else next(one for one in numbered if one not in taken)
