@@ -66,9 +66,10 @@ def setup(client_id: str, alternative: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"client_id": client.client_id, **_setup_json(installation.preset, blocks)})
         return
-    print_line(f"{connections.SECRET_PLACEHOLDER} stands for the client secret, which is not kept")
-    print_line("here. If it is lost, make a new one; the old one goes on for a day:")
-    print_line(f"  flask client rotate-secret {client.client_id} --keep-old 24")
+    if not client.is_public:
+        print_line(f"{connections.SECRET_PLACEHOLDER} stands for the client secret, which is shown")
+        print_line("only once. If it is lost, make a new one; the old one goes on for a day:")
+        print_line(f"  flask client rotate-secret {client.client_id} --keep-old 24")
     _print_setup(installation, blocks)
 
 
@@ -176,10 +177,12 @@ def _print_setup(installation: Installation, blocks: Sequence[Block]) -> None:
         for name, option in preset.options.items():
             print_paragraph(f"{name}={installation.options[name]}", "- ")
             print_paragraph(option.help, "  ")
-    if needed := [name for name in preset.requires if name != "email"]:
-        print_line()
-        print_paragraph(f"Everyone who uses {preset.title} needs the claim {', '.join(needed)}:")
-        print_line(f"  flask user update WHO --claim {needed[0]}=…")
+    for name in preset.requires:
+        if name != "email":  # everybody has one
+            given = "--email-verified" if name == "email_verified" else f"--claim {name}=…"
+            print_line()
+            print_line(f"Everyone who uses {preset.title} needs {name}; operators can set it:")
+            print_line(f"  flask user update WHO {given}")
     if preset.notes:
         print_line()
         print_line("Good to know:")

@@ -5,21 +5,25 @@ from collections.abc import Iterator, Mapping, Set
 
 from sso.config.urls import strict_url_error
 from sso.presets import application_url, templates
+from sso.presets.quoting import FILTERS
 from sso.presets.schema import Preset, Registration
 
 KINDS = ("file", "command", "environment", "form")
-# By language: the filters that quote a value for it; for "text" there is none.
+# By language: the filters that quote a value for it.
 LANGUAGES: Mapping[str, Set[str]] = {
+    "apache": {"apache"},
     "bash": {"shell", "json"},  # json: in a here-document
     "env": {"env"},
     "hcl": {"hcl"},
     "ini": {"ini"},
+    "java": {"json"},
     "javascript": {"json"},
     "json": {"json"},
+    "nginx": set(),
     "php": {"php"},
     "python": {"python"},
     "ruby": {"php"},
-    "text": set(),
+    "text": FILTERS.keys(),  # any: it is none of these
     "toml": {"json"},
     "typescript": {"json"},
     "xml": {"xml"},
@@ -77,6 +81,7 @@ def _template_errors(preset: Preset) -> Iterator[str]:
     everywhere = templates.SERVER | {f"options.{name}" for name in preset.options}
     if preset.url is not None:
         everywhere |= templates.URL_PARTS
+    client = templates.CLIENT - ({"client_secret"} if preset.registration.public else set())
     used: set[str] = set()
     for where, text, filters in _templates(preset):
         if _CONTROLS.search(text):
@@ -87,7 +92,7 @@ def _template_errors(preset: Preset) -> Iterator[str]:
             yield f"{where}: {error}"
             continue
         used |= found.names
-        known = everywhere if where.startswith("registration") else everywhere | templates.CLIENT
+        known = everywhere if where.startswith("registration") else everywhere | client
         yield from (f"{where}: there is no {name}" for name in sorted(found.names - known))
         if filters is None:
             continue

@@ -41,6 +41,12 @@ def quote_hcl(value: str) -> str:
     return quote_json(value).replace("${", "$${").replace("%{", "%%{")
 
 
+def quote_apache(value: str) -> str:
+    """Apache expands variables in quotes, too."""
+    _unless(r"[$%]\{", value, "an Apache configuration")
+    return quote_json(value)
+
+
 def quote_ini(value: str) -> str:
     """Readers differ in what they unescape and expand; none of that is in what is let through."""
     _unless(r'["\\`]|%\(|\$(__\w+)?\{', value, "an INI file")
@@ -69,6 +75,7 @@ FILTERS: Mapping[str, Callable[[Any], str]] = {
     "php": quote_php,
     "python": quote_python,
     "hcl": quote_hcl,
+    "apache": quote_apache,
     "ini": quote_ini,
     "env": quote_env,
     "xml": quote_xml,

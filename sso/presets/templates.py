@@ -1,10 +1,11 @@
 """The templates of presets: what they may name, and which values they write without quoting."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
-from jinja2 import StrictUndefined, Template, TemplateError, meta, nodes
+from jinja2 import StrictUndefined, TemplateError, meta, nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from sso.presets.errors import PresetError
@@ -35,6 +36,7 @@ class Uses:
     filters: frozenset[str]
 
 
+@cache
 def uses(text: str) -> Uses:
     """Raises `ValueError` where a template cannot be understood."""
     try:
@@ -47,15 +49,12 @@ def uses(text: str) -> Uses:
     if len(mentions) == len(options):  # else somewhere all of them at once
         names.discard("options")
     names.update(options)
-    written: set[str] = set()
-    filters: set[str] = set()
-    for block in list(tree.find_all(nodes.AssignBlock)):
-        block.body = []  # what it makes gets into the text by the name that it is given
-    for output in tree.find_all(nodes.Output):
-        for name, quoted_by in _written(output):
-            if name not in _INERT:
-                (filters if quoted_by else written).add(quoted_by or name)
-    return Uses(frozenset(names), frozenset(written), frozenset(filters))
+    written = _Writing().of(tree)
+    return Uses(
+        frozenset(names),
+        frozenset(name for name, quoted_by in written if not quoted_by),
+        frozenset(quoted_by for _, quoted_by in written if quoted_by),
+    )
 
 
 def _option(node: nodes.Node) -> str | None:
@@ -68,24 +67,50 @@ def _option(node: nodes.Node) -> str | None:
     return None
 
 
-def _written(node: nodes.Node, quoted_by: str = "") -> Iterator[tuple[str, str]]:
-    """The names whose value gets into the text, each with the outermost filter that quotes it."""
-    if isinstance(node, nodes.Compare | nodes.Test | nodes.Not):
-        return  # true or false
-    if isinstance(node, nodes.Filter) and node.name in FILTERS:
-        quoted_by = quoted_by or node.name
-    if option := _option(node):
-        yield option, quoted_by
-    elif isinstance(node, nodes.Name):
-        yield node.name, quoted_by
-    else:
-        for child in node.iter_child_nodes(exclude=("test",)):
-            yield from _written(child, quoted_by)
+class _Writing:
+    """Follows values into the text: pairs of a name and the outermost filter that quotes it.
+
+    A variable of the template stands for what it was made of.
+    """
+
+    def __init__(self) -> None:
+        self._variables: dict[str, set[tuple[str, str]]] = {"loop": set()}
+
+    def of(self, node: nodes.Node, quoted_by: str = "") -> set[tuple[str, str]]:
+        if isinstance(node, nodes.Compare | nodes.Test | nodes.Not):
+            return set()  # true or false
+        if isinstance(node, nodes.Assign | nodes.AssignBlock):
+            self._set(node.target, self._of_children(node, ""))
+            return set()
+        if isinstance(node, nodes.For):
+            self._set(node.target, self.of(node.iter))
+            return set().union(*(self.of(one) for one in (*node.body, *node.else_)))
+        if isinstance(node, nodes.Filter) and node.name in FILTERS:
+            quoted_by = quoted_by or node.name
+        if option := _option(node):
+            return {(option, quoted_by)}
+        if isinstance(node, nodes.Name):
+            if node.name in self._variables:
+                return {(name, quoted_by or by) for name, by in self._variables[node.name]}
+            return set() if node.name in _INERT else {(node.name, quoted_by)}
+        return self._of_children(node, quoted_by)
+
+    def _set(self, target: nodes.Node, found: set[tuple[str, str]]) -> None:
+        for one in (target, *target.find_all(nodes.Name)):
+            if isinstance(one, nodes.Name):
+                self._variables.setdefault(one.name, set()).update(found)
+
+    def _of_children(self, node: nodes.Node, quoted_by: str) -> set[tuple[str, str]]:
+        children = node.iter_child_nodes(exclude=("test", "target"))
+        return set().union(*(self.of(child, quoted_by) for child in children))
 
 
 def render(text: str, variables: Mapping[str, Any]) -> str:
     """Fill in a template. Raises `PresetError` for values that the format cannot hold."""
     try:
-        return Template.render(_environment.from_string(text), variables)
+        return _compiled(text).render(variables)
     except Unquotable as error:
         raise PresetError([str(error)]) from None
+
+
+_compiled = cache(_environment.from_string)

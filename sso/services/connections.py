@@ -12,7 +12,7 @@ from sso.presets import loader
 from sso.presets.errors import PresetError
 from sso.presets.installation import Credentials, Installation
 from sso.presets.schema import Block
-from sso.services import clients
+from sso.services import checks, clients
 from sso.store import clients as stored_clients
 
 SECRET_PLACEHOLDER = "PUT_THE_CLIENT_SECRET_HERE"  # noqa: S105 (no secret)
@@ -35,8 +35,13 @@ def connect(
     wanted = installations.registration(installation, base_url)
     for name, value in metadata.items():
         wanted[name] = [*wanted[name], *value] if name in _ADDED else value
+    preset = installation.preset
+    is_public = wanted["token_endpoint_auth_method"] == checks.NO_AUTH_METHOD
+    if is_public != preset.registration.public:
+        needed = "has no secret" if preset.registration.public else "needs a client secret"
+        raise PresetError([f"{preset.title} {needed}; leave --public and --auth-method off"])
     wanted.setdefault("client_name", _free_name(installation))
-    require_pkce = installation.preset.registration.require_pkce
+    require_pkce = preset.registration.require_pkce
     switches = {**switches, "require_pkce": require_pkce or switches.get("require_pkce", False)}
     return clients.register(actor, wanted, switches=switches)
 

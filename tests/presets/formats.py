@@ -8,6 +8,7 @@ import subprocess
 import tomllib
 from collections.abc import Callable
 from typing import Any
+from xml.etree import ElementTree
 
 from ruamel.yaml import YAML
 
@@ -20,8 +21,8 @@ def shape(language: str, text: str) -> Any:
 
 
 def _of_value(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _of_value(one) for key, one in value.items()}
+    if isinstance(value, dict):  # a key may be a value, too
+        return [(type(key), _of_value(one)) for key, one in value.items()]
     if isinstance(value, list):
         return [_of_value(one) for one in value]
     return type(value)
@@ -82,8 +83,12 @@ def _ruby(text: str) -> Any:
 
 
 def _quoted(text: str) -> Any:
-    """Formats without a parser here: the text around quoted values."""
-    return _STRINGS.sub("", text)
+    """Formats without a parser here: the signs around words and quoted values."""
+    return re.sub(r"[\w./:@+-]+", "", _STRINGS.sub("", text))
+
+
+def _xml(text: str) -> Any:
+    return [one.tag for one in ElementTree.fromstring(f"<all>{text}</all>").iter()]
 
 
 _SHAPES: dict[str, Callable[[str], Any]] = {
@@ -92,7 +97,7 @@ _SHAPES: dict[str, Callable[[str], Any]] = {
     "env": _env,
     "hcl": _hcl,
     "ini": _ini,
-    "java-properties": lambda text: [line.partition("=")[0] for line in text.splitlines()],
+    "java": _quoted,
     "javascript": _quoted,
     "json": lambda text: _of_value(json.loads(text)),
     "nginx": _quoted,
@@ -102,5 +107,6 @@ _SHAPES: dict[str, Callable[[str], Any]] = {
     "text": lambda text: len(text.splitlines()),
     "toml": lambda text: _of_value(tomllib.loads(text)),
     "typescript": _quoted,
+    "xml": _xml,
     "yaml": _yaml,
 }

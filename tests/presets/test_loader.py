@@ -29,7 +29,7 @@ choices = ["low", "high"]
 title = "wiki.json"
 kind = "file"
 language = "json"
-text = '{"group": {{ options.group|json }}, "level": "{{ options.level }}"}'
+text = '''{"group": {{ options.group|json }}, "level": "{{ options.level }}"}'''
 [[sources]]
 fact = "all"
 url = "https://wiki.example/docs"
@@ -84,8 +84,8 @@ def test_a_good_one() -> None:
          "setup[1].text: client_name needs a filter that quotes it"),
         ("options.group|json", '"x"', "options.group is not used"),
         ("options.group|json", "options|json", "setup[1].text: there is no options"),
-        ("{{ options.group|json }}", "{% set g = options.group %}{{ g }}",
-         "setup[1].text: g needs a filter that quotes it"),
+        ("{{ options.group|json }}", "{% set g = client_name ~ options.group %}{{ g|upper }}",
+         "setup[1].text: client_name needs a filter that quotes it"),
         ("{{ options.group|json }}", "\t{{ options.group|json }}",
          "setup[1].text has tabs or control characters"),
         ('kind = "file"', 'kind = "fille"',
@@ -136,12 +136,41 @@ def test_an_application_without_an_address() -> None:
         installation.install(found, "https://wiki.example.com", {"group": "x"})
 
 
-def test_an_option_without_quotes_is_harmless() -> None:
-    preset = loader.read("wiki", GOOD.replace("options.group|json", "options.group"))
+@pytest.mark.parametrize(
+    "written",
+    [
+        "{{ options.group }}",
+        "{{ options['group'] }}",
+        "{{ options.group|upper }}",
+        "{{ 'a' if options.group else '' }}{{ options.group or 'b' }}",
+        "{% for one in options.group.split(',') %}{{ one }}{% endfor %}",
+        "{% set g = options.group %}{{ g|json }}{{ g }}",
+        "{% set g %}{{ options.group }}{% endset %}{{ g }}",
+        "{% set g = '' %}{% if url %}{% set g = options.group %}{% endif %}{{ g }}",
+    ],
+)
+def test_an_option_without_quotes_is_harmless(written: str) -> None:
+    preset = loader.read("wiki", GOOD.replace("{{ options.group|json }}", written))
     assert checks.unquoted_options(preset) == {"group"}
     with pytest.raises(PresetError, match="may have only letters"):
         installation.install(preset, preset.url, {"group": "a b"})
     assert installation.install(preset, preset.url, {"group": "a-b"})
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "{{ options.group|upper|json }}",
+        "{{ (options.group ~ client_name)|json }}",
+        "{% if options.group %}a{% endif %}{{ 'b' if options.group == 'c' }}",
+        "{% set g %}{{ options.group }}{% endset %}{{ g|json }}",
+        "{% set g %}{{ options.group|json }}{% endset %}{{ g }}",
+        "{% for one in options.group.split(',') %}{{ one|json }}{{ loop.last }}{% endfor %}",
+    ],
+)
+def test_an_option_with_quotes(written: str) -> None:
+    preset = loader.read("wiki", GOOD.replace("{{ options.group|json }}", written))
+    assert checks.unquoted_options(preset) == set()
 
 
 @pytest.mark.parametrize("name", ["grafana", "Grafana", " grafana ", "forgejo"])

@@ -107,7 +107,8 @@ def test_what_people_type_changes_no_more_than_its_value(preset: Preset, text: s
         except PresetError as error:
             assert any(one in str(error) for one in REFUSALS), str(error)
             continue
-        for block, expected in zip(blocks, usual, strict=True):
+        changed = [pair for pair in zip(blocks, usual, strict=True) if pair[0].text != pair[1].text]
+        for block, expected in changed:
             found, wanted = (shape(one.language, one.text) for one in (block, expected))
             assert found == wanted, (name, block.title, block.text)
 
