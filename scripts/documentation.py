@@ -28,6 +28,7 @@ from sso.endpoints.routes import ROUTES
 from sso.flow.scopes import OPERATOR_CLAIMS, SCOPES
 from sso.metrics.counters import Counters
 from sso.metrics.gauges import GAUGES
+from sso.presets import pages
 from sso.web.routing import PROTOCOL
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -38,6 +39,7 @@ ELSEWHERE = {
     "CONTRIBUTING.md": "project/contributing.md",
     "SECURITY.md": "project/security-policy.md",
 }
+APPLICATIONS = "applications"  # its pages are made of the presets
 _PART = re.compile(r"<!-- generated: (\w+) -->\n.*?<!-- end -->", re.DOTALL)
 _LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)#\s]+)")
 
@@ -49,7 +51,10 @@ def write(build: Path) -> None:
         target = build / "docs" / site_path(source)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(page(source))
+    pages.write(build / "docs" / APPLICATIONS)
     config = tomllib.loads((ROOT / "zensical.toml").read_text())
+    listed = [{one.title: f"{APPLICATIONS}/{one.name}.md"} for one in pages.presets()]
+    config["project"]["nav"].insert(-1, {"Applications": [f"{APPLICATIONS}/index.md", *listed]})
     (build / "zensical.toml").write_text(tomli_w.dumps(config))
 
 
@@ -131,6 +136,11 @@ def limited_events() -> str:
     return ", ".join(code(event) for event in Event if event.endswith("_limited"))
 
 
+def applications() -> str:
+    links = (f"[{one.title}](../{APPLICATIONS}/{one.name}.md)" for one in pages.presets())
+    return f"There is a page about each: {', '.join(links)}."
+
+
 def metrics() -> str:
     """The counters, whose labels prometheus_client keeps to itself, and the gauges."""
     rows = []
@@ -201,6 +211,7 @@ def _help(command: click.Command) -> str:
 
 
 PARTS: dict[str, Callable[[], str]] = {
+    "applications": applications,
     "commands": commands,
     "limited_events": limited_events,
     "metrics": metrics,

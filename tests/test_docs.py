@@ -18,6 +18,7 @@ from sso.endpoints.routes import ROUTES
 from sso.flow.scopes import ALL_CLAIMS, SCOPES
 from sso.metrics.counters import Counters
 from sso.metrics.gauges import GAUGES
+from sso.presets import loader
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("**/*.md"))]
@@ -140,3 +141,17 @@ def test_every_page_is_in_the_navigation() -> None:
     assert sorted(pages(config["project"]["nav"])) == sorted(
         documentation.site_path(source) for source in documentation.sources()
     )
+
+
+def test_every_application_has_a_page(tmp_path: Path) -> None:
+    documentation.write(tmp_path)
+    config = tomllib.loads((tmp_path / "zensical.toml").read_text())
+    (listed,) = [one["Applications"] for one in config["project"]["nav"] if "Applications" in one]
+    pages = {one if isinstance(one, str) else next(iter(one.values())) for one in listed}
+    assert pages == {"applications/index.md", *(f"applications/{one}.md" for one in loader.names())}
+    index = (tmp_path / "docs" / "applications" / "index.md").read_text()
+    connect = (tmp_path / "docs" / "how-to" / "connect.md").read_text()
+    for name in loader.names():
+        assert (tmp_path / "docs" / "applications" / f"{name}.md").is_file()
+        assert f"]({name}.md)" in index
+        assert f"](../applications/{name}.md)" in connect

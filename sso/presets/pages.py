@@ -23,12 +23,16 @@ _LABELS = {
 
 def write(folder: Path) -> None:
     """Write `NAME.md` for every preset, and `index.md`."""
-    presets = sorted(loader.every(), key=lambda one: one.title.lower())
     folder.mkdir(parents=True, exist_ok=True)
-    pages = {preset.name: page(preset) for preset in presets}
-    pages["index"] = _environment.get_template("index.md").render(presets=presets)
+    pages = {preset.name: page(preset) for preset in presets()}
+    pages["index"] = _environment.get_template("index.md").render(presets=presets())
     for name, text in pages.items():
         (folder / f"{name}.md").write_text(text, encoding="utf-8")
+
+
+def presets() -> list[Preset]:
+    """All of them, in the order in which people look for them."""
+    return sorted(loader.every(), key=lambda one: one.title.lower())
 
 
 def page(preset: Preset) -> str:
