@@ -171,8 +171,8 @@ def _way_back(old: PendingRequest) -> tuple[str, str] | None:
     if client is None or not client.check_redirect_uri(uri):
         return None
     parts = urlsplit(uri)
-    if parts.scheme not in ("http", "https"):
-        return None
+    if parts.scheme not in ("http", "https") or client.policy_at(uri).ask_each_time:
+        return None  # a program has no site
     return gettext("Back to %(client)s", client=client.name), f"{parts.scheme}://{parts.netloc}/"
 
 

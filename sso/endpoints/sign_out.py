@@ -11,10 +11,10 @@ from sso.endpoints import authorize, browser_session, page
 from sso.endpoints.forms import SignOutForm
 from sso.extensions import db
 from sso.i18n import languages
-from sso.models import Client
 from sso.oauth import authorization_server
 from sso.oauth.end_session import PARAMETERS, LogoutError, LogoutRequest, note_refusal, read
 from sso.oauth.response import ClientRedirect
+from sso.store.clients import RegisteredClient
 from sso.store.sessions import CurrentSession
 from sso.web import errors, parameters
 
@@ -111,14 +111,14 @@ def _ask(form: SignOutForm, current: CurrentSession, asked: LogoutRequest) -> Re
     )
 
 
-def _way_back(client: Client | None) -> tuple[str, str] | None:
+def _way_back(client: RegisteredClient | None) -> tuple[str, str] | None:
     """A link to the site of a client, if one of its registered URLs tells where that is."""
     if client is None:
         return None
     registered = client.client_metadata.get("post_logout_redirect_uris") or []
     for uri in (*registered, *client.redirect_uris):
         parts = urlsplit(uri)
-        if parts.scheme in ("http", "https"):
+        if parts.scheme in ("http", "https") and not client.policy_at(uri).ask_each_time:
             words = gettext("Back to %(client)s", client=client.name)
             return words, f"{parts.scheme}://{parts.netloc}/"
     return None

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sso.config.urls import add_parameters, registration_error
+from sso.config.urls import add_parameters, registration_error, without_loopback_port
 
 DANGEROUS = [
     "", "/callback", "books.example/callback", "https:///callback", "https://",
@@ -59,3 +59,27 @@ def test_what_is_added_is_read_back(text: str, raw: bytes) -> None:
     query = urlsplit(address).query
     found = parse_qsl(query, keep_blank_values=True, errors="surrogateescape")
     assert found == [("own", "1"), *parameters]
+
+
+NATIVE = "http://127.0.0.1:8000/cb?x=1"
+EDITS = st.lists(
+    st.tuples(
+        st.integers(0, len(NATIVE)),
+        st.integers(0, 3),
+        st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=3)
+        | st.sampled_from([":", "@", "/", "#", "?", "[", "\\", ".evil", "65536", ":443"]),
+    ),
+    max_size=3,
+)
+
+
+@given(EDITS)
+def test_nothing_but_the_port_of_loopback_may_differ(edits: list[tuple[int, int, str]]) -> None:
+    text = NATIVE
+    for at, removed, added in edits:
+        text = text[:at] + added + text[at + removed :]
+    if without_loopback_port(text) == without_loopback_port(NATIVE):
+        parts = urlsplit(text)
+        assert parts.port is None or 0 < parts.port <= 65535
+        assert parts.netloc == "127.0.0.1" + (f":{parts.port}" if parts.port else "")
+        assert parts._replace(netloc="127.0.0.1:8000").geturl() == NATIVE

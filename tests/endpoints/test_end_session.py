@@ -331,8 +331,11 @@ def test_two_tabs_that_confirm(browser: Browser, client: RelyingParty, user: Use
     assert browser.submit(decision="sign_out").url == BYE + "&state=two"
 
 
-def test_a_client_without_a_site_of_its_own(app: Flask, browser: Browser, user: User) -> None:
-    client = make_client(app, redirect_uris=["com.example.books:/callback"], public=True)
+@pytest.mark.parametrize("uri", ["com.example.books:/callback", "http://127.0.0.1/callback"])
+def test_a_client_without_a_site_of_its_own(
+    app: Flask, browser: Browser, user: User, uri: str
+) -> None:
+    client = make_client(app, redirect_uris=[uri], public=True)
     browser.sign_in()
     page = send(browser, "GET", client_id=client.client_id, post_logout_redirect_uri=BYE)
     assert page.status == 400

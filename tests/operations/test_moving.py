@@ -101,6 +101,7 @@ def test_there_and_back_again(
     lived_in: Flask, make_on: Callable[..., Flask], cluster: str, tmp_path: Path
 ) -> None:
     middle, last = fresh_database(cluster), f"sqlite:///{tmp_path / 'back.db'}"
+    make_client(lived_in, name="CLI", redirect_uris=["com.example.cli:/cb"], public=True)
     before = rows_of(lived_in)
     done = run(lived_in, "db", "copy", "env:TARGET", "--json", TARGET=middle)
     assert json.loads(done.stdout)["rows"] == {name: len(rows) for name, rows in before.items()}
