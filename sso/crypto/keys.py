@@ -131,8 +131,7 @@ class KeyRing:
     def sign(self, claims: Mapping[str, Any], alg: str, typ: str) -> str:
         """A JWT signed with the active key. Raises `KeyUnavailable`."""
         key = self.active(alg)
-        header = {"alg": alg, "kid": key.kid, "typ": typ}
-        return jwt.encode(header, dict(claims), key, algorithms=[alg])
+        return jwt.encode(make_header(alg, key.kid, typ), dict(claims), key, algorithms=[alg])
 
     def active(self, alg: str) -> Key:
         """The key that signs now. Raises `KeyUnavailable`."""
@@ -211,6 +210,11 @@ class KeyRing:
         except encryption.InvalidToken:
             return None
         return import_key({**json.loads(clear), "kid": row.kid})
+
+
+def make_header(alg: str, kid: str | None, typ: str) -> dict[str, Any]:
+    """The header of every token that we sign."""
+    return {"alg": alg, "kid": kid, "typ": typ}
 
 
 def _header(token: str) -> dict[str, Any]:

@@ -113,7 +113,7 @@ def validate(waiting: PendingRequest, connection: Connection) -> Validated | Res
 
 def decide(validated: Validated) -> decision.Decision:
     """Ask `flow.decision`, in its own words."""
-    session = consent = None
+    session = None
     asked, client, owner = validated.grant.request.asked, validated.client, validated.owner
     policy = client.policy_at(asked.redirect_uri)
     if owner:
@@ -127,12 +127,7 @@ def decide(validated: Validated) -> decision.Decision:
             has_factor=matters and factors.has_any(validated.connection, owner.user_id),
             decisions_used_until=owner.decisions_used_until,
         )
-    if owner and owner.consent:
-        consent = decision.Consent(
-            frozenset(owner.consent.scope.split()),
-            owner.consent.updated_at,
-            frozenset(owner.consent.declined.split()),
-        )
+    consent = decision.Consent.of(owner.consent if owner else None)
     return decision.decide(asked, session, consent, policy, clock.now())
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 from sso.flow import scopes
 from sso.flow.facts import Consent, Facts, Policy, Session
@@ -181,6 +182,15 @@ def decide(
     if not frozenset(scopes.split(request.scope)) - withheld:
         return Refuse("access_denied", "The user withholds every scope that was asked for.")
     return Answer(withheld, facts.uses)
+
+
+def granted(request: AuthorizationRequest, acr: str) -> dict[str, Any]:
+    """What a grant records of a request that is answered with a code, by field."""
+    return {
+        "scope": request.scope,
+        "claims": request.claims.stored(),
+        "acr": reached_acr(request, acr) if request.asks_for_acr else None,
+    }
 
 
 def asks_about_factors(request: AuthorizationRequest, policy: Policy) -> bool:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Protocol
 
 from sso.flow.request import AuthorizationRequest
 
@@ -26,6 +27,17 @@ class Session:
     decisions_used_until: datetime | None = None
 
 
+class ConsentRecord(Protocol):
+    """A consent as it is stored."""
+
+    @property
+    def scope(self) -> str: ...
+    @property
+    def declined(self) -> str: ...
+    @property
+    def updated_at(self) -> datetime: ...
+
+
 @dataclass(frozen=True)
 class Consent:
     """What the user allowed and declined for this client, and when last."""
@@ -33,6 +45,15 @@ class Consent:
     scope: frozenset[str]
     given_at: datetime
     declined: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, record: "ConsentRecord | None") -> "Consent | None":
+        """What is recorded of a consent."""
+        if record is None:
+            return None
+        return cls(
+            frozenset(record.scope.split()), record.updated_at, frozenset(record.declined.split())
+        )
 
 
 @dataclass(frozen=True)

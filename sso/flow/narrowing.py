@@ -19,6 +19,10 @@ NOTHING_LEFT = "No scope that was granted is allowed any more."
 _TWO_FACTORS = "mfa"  # stands in every amr whose acr is 2 (RFC 8176 §2)
 
 
+class NothingLeft(Exception):
+    """A grant gives nothing any more; `str()` is the description for the client."""
+
+
 class Registration(Protocol):
     """The part of a client's registration that limits grants."""
 
@@ -37,6 +41,8 @@ class Granted(Protocol):
 
     @property
     def scope(self) -> str: ...
+    @property
+    def claims(self) -> Mapping[str, Iterable[str]]: ...
     @property
     def amr(self) -> str: ...
     @property
@@ -86,6 +92,17 @@ def allowed(client: Registration, groups: Collection[str], grant: Granted) -> Al
     else:
         names &= frozenset(scopes.split(grant.consented))
     return Allowed(names, _refusal(client, groups, grant, names))
+
+
+def what_is_left(
+    client: Registration, groups: Collection[str], grant: Granted
+) -> tuple[str, dict[str, list[str]]]:
+    """The scope and the single claims that a grant may still give. Raises `NothingLeft`."""
+    found = allowed(client, groups, grant)
+    scope = found.scope_of(grant.scope)
+    if found.refusal or not scope:
+        raise NothingLeft(found.refusal or NOTHING_LEFT)
+    return scope, found.claims_of(grant.claims)
 
 
 def _refusal(

@@ -15,8 +15,8 @@ from authlib.oauth2.rfc6749.errors import (
 
 from sso import clock, context
 from sso.crypto import digests
+from sso.flow import decision
 from sso.flow import request as flow_request
-from sso.flow.decision import reached_acr
 from sso.flow.request import AuthorizationRequest
 from sso.oauth import response
 from sso.oauth.request import ProtocolRequest
@@ -136,11 +136,9 @@ class AuthorizationEndpoint:
             client_id=client.client_id,
             session_id=owner.session_id,
             sid=str(owner.session_id),
-            scope=asked.scope,
-            claims=asked.claims.stored(),
             auth_time=owner.auth_time,
             amr=owner.amr,
-            acr=reached_acr(asked, owner.acr) if asked.asks_for_acr else None,
+            **decision.granted(asked, owner.acr),
         )
         if grant_id is None:
             raise Overtaken

@@ -16,7 +16,7 @@ from authlib.oidc.core.grants.util import create_half_hash
 
 from sso import clock, context
 from sso.crypto import digests, keys
-from sso.flow import narrowing, scopes
+from sso.flow import narrowing, scopes, token_claims
 from sso.oauth.request import ProtocolRequest
 from sso.store import tokens
 from sso.store.clients import RegisteredClient
@@ -47,11 +47,10 @@ def family_ends_at(approved_at: datetime) -> datetime:
 
 def as_allowed_now(live_grant: LiveGrant, client: RegisteredClient) -> LiveGrant:
     """The grant, reduced to what is allowed by now. Raises `InvalidGrantError`."""
-    allowed = narrowing.allowed(client, live_grant.user.groups, live_grant)
-    scope = allowed.scope_of(live_grant.scope)
-    if allowed.refusal or not scope:
-        raise InvalidGrantError(allowed.refusal or narrowing.NOTHING_LEFT)
-    claims = allowed.claims_of(live_grant.claims)
+    try:
+        scope, claims = narrowing.what_is_left(client, live_grant.user.groups, live_grant)
+    except narrowing.NothingLeft as error:
+        raise InvalidGrantError(str(error)) from None
     if (scope, claims) == (live_grant.scope, live_grant.claims):
         return live_grant
     return replace(live_grant, scope=scope, claims=claims)
@@ -72,7 +71,10 @@ def issue(
     settings, now, jti = context.settings(), clock.now(), keys.make_jti()
     expires_at = now + timedelta(seconds=settings.access_token_lifetime)
     refresh_lifetime = timedelta(seconds=settings.refresh_token_lifetime)
-    access_token = _access_token(jti, live_grant, now, expires_at)
+    claims = token_claims.of_access_token(
+        live_grant, issuer=settings.issuer, jti=jti, issued_at=now, expires_at=expires_at
+    )
+    access_token = context.key_ring().sign(claims, keys.ACCESS_TOKEN_ALGORITHM, "at+jwt")
     request.live_grant = live_grant
     tokens.add(
         request.connection,
@@ -98,63 +100,29 @@ def issue(
         "scope": live_grant.scope,
     }
     if "openid" in scopes.split(live_grant.scope):
-        answer["id_token"] = _identity_token(live_grant, request.client, access_token, nonce, now)
+        answer["id_token"] = _id_token(live_grant, request.client, access_token, nonce, now)
     return answer
 
 
-def _access_token(
-    jti: str, live_grant: LiveGrant, issued_at: datetime, expires_at: datetime
-) -> str:
-    """The access token of a row (RFC 9068 §2.2). Its audience is this server's userinfo."""
-    issuer = context.settings().issuer
-    claims = {
-        "iss": issuer,
-        "aud": issuer,
-        "sub": str(live_grant.user_id),
-        "client_id": live_grant.client_id,
-        "jti": jti,
-        "scope": live_grant.scope,
-        "iat": clock.timestamp(issued_at),
-        "exp": clock.timestamp(expires_at),
-        "auth_time": clock.timestamp(live_grant.auth_time),
-    }
-    return context.key_ring().sign(claims, keys.ACCESS_TOKEN_ALGORITHM, "at+jwt")
-
-
-def _identity_token(
+def _id_token(
     live_grant: LiveGrant,
     client: RegisteredClient,
     access_token: str,
     nonce: str | None,
     now: datetime,
 ) -> str:
-    """OIDC Core §2, §3.1.3.6. After a refresh it has the same `auth_time`, and no nonce (§12.2)."""
-    alg = client.id_token_signed_response_alg or "RS256"
+    alg = client.id_token_signed_response_alg
     if alg not in keys.ALGORITHMS:
         raise RuntimeError(f"client {client.client_id} is registered for the algorithm {alg}")
-    requested = live_grant.claims.get("id_token", [])
-    profile = (
-        scopes.profile(live_grant.user, live_grant.scope, requested)
-        if client.id_token_has_all_claims
-        else scopes.values(live_grant.user, requested)
+    claims = token_claims.of_id_token(
+        live_grant,
+        client,
+        issuer=context.settings().issuer,
+        issued_at=now,
+        expires_at=now + timedelta(seconds=keys.ID_TOKEN_LIFETIME),
+        at_hash=create_half_hash(access_token, alg).decode(),
+        nonce=nonce,
     )
-    issued_at = clock.timestamp(now)
-    claims = {
-        **profile,
-        "iss": context.settings().issuer,
-        "sub": str(live_grant.user_id),
-        "aud": live_grant.client_id,
-        "iat": issued_at,
-        "exp": issued_at + keys.ID_TOKEN_LIFETIME,
-        "auth_time": clock.timestamp(live_grant.auth_time),
-        "sid": live_grant.sid,
-        "amr": live_grant.amr.split(),
-        "at_hash": create_half_hash(access_token, alg).decode(),
-    }
-    if live_grant.acr:
-        claims["acr"] = live_grant.acr
-    if nonce:
-        claims["nonce"] = nonce
     return context.key_ring().sign(claims, alg, "JWT")
 
 

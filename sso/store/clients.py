@@ -81,8 +81,8 @@ class RegisteredClient(ClientRegistration, ClientMixin):
         return list(self.client_metadata.get("redirect_uris", []))
 
     @property
-    def id_token_signed_response_alg(self) -> str | None:
-        return self.client_metadata.get("id_token_signed_response_alg")
+    def id_token_signed_response_alg(self) -> str:
+        return str(self.client_metadata.get("id_token_signed_response_alg") or "RS256")
 
     def get_client_id(self) -> str:
         return self.client_id
@@ -136,9 +136,8 @@ COLUMNS = prepared.columns(RegisteredClient, prepared.table(Client), "client_")
 _LABELS = [column.name for column in COLUMNS]
 _NAMES = [field.name for field in fields(RegisteredClient)]
 _METADATA = _LABELS[_NAMES.index("client_metadata")]
-_FIND_ENABLED = select(*COLUMNS).where(
-    Client.client_id == bindparam("client_id"), Client.disabled_at.is_(None)
-)
+_FIND = select(*COLUMNS).where(Client.client_id == bindparam("client_id"))
+_FIND_ENABLED = _FIND.where(Client.disabled_at.is_(None))
 
 
 def find_enabled(connection: Connection, client_id: str) -> RegisteredClient | None:
@@ -167,6 +166,12 @@ def is_origin_of_any(connection: Connection, origin: str) -> bool:
         for row in rows.mappings()
         if any(text in row[_METADATA] for text in whole)
     )
+
+
+def registered(connection: Connection, client_id: str) -> RegisteredClient | None:
+    """A client as if it were enabled."""
+    row = prepared.first(connection, _FIND, {"client_id": client_id})
+    return registered_client(row) if row else None
 
 
 _DISABLED_AT = select(Client.disabled_at).where(Client.client_id == bindparam("client_id"))
