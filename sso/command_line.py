@@ -79,6 +79,8 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, tuple[str, str]]]] = {
         "list": ("List all applications.", "sso.cli.clients:list_"),
         "show": ("Show how an application is registered, and the newest of its live grants.",
                  "sso.cli.clients:show"),
+        "preview": ("Show what an application would learn about a person who signs in now, and "
+                    "why not more.", "sso.cli.preview:preview"),
         "update": ("Change what is given, and say what changed.", "sso.cli.clients:update"),
         "rotate-secret": ("Give an application a new secret, shown once.",
                           "sso.cli.clients:rotate_secret"),

@@ -1,0 +1,249 @@
+"""`flask client preview`: what an application would learn about a person, and why not more."""
+
+import json
+import shlex
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import click
+
+from sso.cli.clients import client_argument, find_client, group
+from sso.cli.commands import json_option
+from sso.cli.output import print_json, print_line, print_record
+from sso.cli.people import brief, find_user
+from sso.flow.missing_claims import Missing, Reason
+from sso.models import User
+from sso.services import preview as previews
+from sso.services.preview import Preview, Stop, Token, Tokens
+
+_TIMES = ("exp", "iat", "auth_time", "updated_at")
+_METHODS = {"pwd": "a password", "otp": "a one-time code", "hwk": "a passkey", "swk": "a passkey"}
+_EXAMPLES = {
+    "address": """'address={"locality": "Delft"}'""",
+    "phone_number_verified": "phone_number_verified=true",
+}
+
+
+class Remark(NamedTuple):
+    """A sentence about what is not as one might wish, and what changes it."""
+
+    message: str
+    hint: str
+
+
+@group.command("preview")
+@client_argument
+@click.option("--user", "who", metavar="WHO", required=True, help="Who would sign in.")
+@click.option("--scope", help="What the application would request; by default all it may.")
+@json_option
+def preview(client_id: str, who: str, scope: str | None, as_json: bool) -> None:
+    """Show what an application would learn about a person who signs in now, and why not more.
+
+    Nobody is signed in and nothing is stored. The tokens are shown unsigned, so they open nothing.
+    """
+    client, user = find_client(client_id), find_user(who)
+    found = previews.make(client.client_id, user, scope)
+    if as_json:
+        print_json(_as_json(found, scope))
+        return
+    print_line(f"{found.client.name} ({found.client.client_id})")
+    print_line(f"for {user.name} ({user.email})")
+    if found.stops:
+        stops = [("", _of_stop(stop, found)) for stop in found.stops]
+        _print_remarks("The sign-in fails, and the application gets nothing", stops)
+    if found.tokens:
+        _print_sign_in(found)
+        _print_tokens(found.tokens)
+        missing = [(", ".join(names), remark) for names, remark in _grouped(found)]
+        _print_remarks("What the application does not get, and why", missing)
+        _print_remarks("Note", [("", remark) for remark in _notes(found, found.tokens)])
+
+
+def _print_sign_in(found: Preview) -> None:
+    print_line()
+    print_line("At the sign-in")
+    methods = dict.fromkeys(_METHODS[one] for one in found.amr if one in _METHODS)
+    if found.enrols:
+        print_line("  has to set up two-step verification first: the application requires it")
+    print_line(f"  signs in with {' and '.join(methods)}")
+    asked = f"is asked to allow: {', '.join(found.consent)}" if found.consent else ""
+    print_line(f"  {asked or 'is not asked to allow anything'}")
+    print_line()
+    print_line(f"Scope that the application gets: {found.scope}")
+
+
+def _print_tokens(tokens: Tokens) -> None:
+    if tokens.userinfo is not None:
+        _print_claims("Profile that the application can fetch (userinfo)", tokens.userinfo)
+    if tokens.id_token:
+        _print_claims("Identity token: tells the application who signed in", *tokens.id_token[::-1])
+    _print_claims(
+        "Access token: lets the application fetch the profile", *tokens.access_token[::-1]
+    )
+    print_line()
+    print_line(
+        "These are examples without signature. Times, sid, jti and at_hash differ each time."
+    )
+
+
+def _print_claims(
+    heading: str, claims: dict[str, Any], header: dict[str, Any] | None = None
+) -> None:
+    print_line()
+    print_line(heading)
+    rows = [("header", json.dumps(header))] if header else []
+    print_record((f"  {name}", value) for name, value in [*rows, *map(_readable, claims.items())])
+
+
+def _readable(claim: tuple[str, Any]) -> tuple[str, str]:
+    name, value = claim
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if name in _TIMES:
+        text += f" ({datetime.fromtimestamp(value, UTC):%Y-%m-%d %H:%M:%S} UTC)"
+    return name, text
+
+
+def _print_remarks(heading: str, remarks: Iterable[tuple[str, Remark]]) -> None:
+    listed = list(remarks)
+    if not listed:
+        return
+    print_line()
+    print_line(heading)
+    for subject, remark in listed:
+        if subject:
+            print_line(f"  {subject}")
+        indent = "    " if subject else "  "
+        print_line(f"{indent}{remark.message}")
+        print_line(f"{indent}to change it: {remark.hint}")
+
+
+def _of_stop(stop: Stop, found: Preview) -> Remark:
+    client, user, who = found.client, found.user, shlex.quote(found.user.email)
+    match stop:
+        case Stop.CLIENT_DISABLED:
+            return Remark(f"{client.name} is disabled.", f"flask client enable {client.client_id}")
+        case Stop.USER_DISABLED:
+            return Remark(f"{user.name} is disabled.", f"flask user enable {who}")
+        case Stop.CANNOT_SIGN_IN:
+            words = f"{user.name} has neither a password nor a passkey."
+            return Remark(words, f"flask user set-password {who}")
+        case Stop.NOT_A_MEMBER:
+            return Remark(
+                f"Only members of {' or '.join(client.groups)} may use {client.name}; "
+                f"{user.name} is in {', '.join(user.groups) or 'no group'}.",
+                f"flask user update {who} --add-group {shlex.quote(client.groups[0])}",
+            )
+        case Stop.INVALID_SCOPE:
+            words = "The application is registered for none of the scopes that are requested."
+            return Remark(words, f"let it request some of: {client.scope}")
+        case Stop.ALL_WITHHELD:
+            words = f"{user.name} does not allow any scope that is requested."
+            return Remark(words, _ask_again(user))
+
+
+def _of_missing(one: Missing, found: Preview) -> Remark:
+    client, user, scope = found.client, found.user, one.scope
+    match one.reason:
+        case Reason.NOT_REGISTERED:
+            return Remark(
+                f"The application is not registered for the scope {scope}.",
+                f"flask client update {client.client_id} --add-scope {scope}; "
+                "then let the application request it",
+            )
+        case Reason.NOT_REQUESTED:
+            words = f"The application does not request the scope {scope}."
+            return Remark(words, f'let the application request scope="{found.scope} {scope}"')
+        case Reason.WITHHELD:
+            return Remark(f"{user.name} does not allow the scope {scope}.", _ask_again(user))
+        case Reason.ONLY_AT_USERINFO:
+            return Remark(
+                "They are in the profile, but not in the identity token.",
+                "if the application reads the identity token alone: "
+                f"flask client update {client.client_id} --id-token-claims all",
+            )
+        case Reason.NO_VALUE:
+            update = f"flask user update {shlex.quote(user.email)}"
+            if scope == "groups":
+                return Remark(f"{user.name} is in no group.", f"{update} --add-group GROUP")
+            example = _EXAMPLES.get(one.claim, f"{one.claim}=VALUE")
+            return Remark(f"{user.name} has no such value.", f"{update} --claim {example}")
+
+
+def _ask_again(user: User) -> str:
+    return (
+        f"{user.name} removes the application's access on the account page, "
+        "or the application sends prompt=consent; then the question comes again"
+    )
+
+
+def _grouped(found: Preview) -> Iterator[tuple[list[str], Remark]]:
+    """Claims that are missing for the same reason, together."""
+
+    def cause(one: Missing) -> tuple[int, str]:
+        by_scope = one.reason is not Reason.ONLY_AT_USERINFO
+        return list(Reason).index(one.reason), one.scope if by_scope else ""
+
+    for _, same in groupby(sorted(found.missing, key=cause), cause):
+        claims = list(same)
+        yield [one.claim for one in claims], _of_missing(claims[0], found)
+
+
+def _notes(found: Preview, tokens: Tokens) -> Iterator[Remark]:
+    client = found.client
+    if found.dropped:
+        yield Remark(
+            f"Requested, but not granted: {found.dropped}.",
+            f"flask client update {client.client_id} --add-scope SCOPE, if it is a scope here",
+        )
+    if tokens.id_token is None:
+        yield Remark(
+            "There is no identity token without the scope openid.",
+            "let the application request openid",
+        )
+    if tokens.userinfo is None:
+        yield Remark(
+            "Userinfo refuses the access token: it needs openid, profile or email.",
+            "let the application request one of them",
+        )
+    if (tokens.userinfo or {}).get("email_verified") is False:
+        yield Remark(
+            "The email address is not verified; many applications then refuse the sign-in.",
+            f"flask user update {shlex.quote(found.user.email)} --email-verified, "
+            "if you know that the address is theirs",
+        )
+
+
+def _as_json(found: Preview, scope: str | None) -> dict[str, Any]:
+    tokens = found.tokens
+    return {
+        "client_id": found.client.client_id,
+        "client_name": found.client.name,
+        "user": brief(found.user),
+        "requested_scope": scope,
+        "stops": [{"reason": stop, **_of_stop(stop, found)._asdict()} for stop in found.stops],
+        "amr": list(found.amr),
+        "sets_up_second_factor": found.enrols,
+        "consent_asked": list(found.consent),
+        "scope": found.scope,
+        "dropped_scope": found.dropped,
+        "userinfo": tokens.userinfo if tokens else None,
+        "id_token": _token(tokens.id_token) if tokens else None,
+        "access_token": _token(tokens.access_token) if tokens else None,
+        "missing": [
+            {
+                "claim": one.claim,
+                "scope": one.scope,
+                "missing_in": list(one.places),
+                "reason": one.reason,
+                **_of_missing(one, found)._asdict(),
+            }
+            for one in found.missing
+        ],
+        "notes": [note._asdict() for note in _notes(found, tokens)] if tokens else [],
+    }
+
+
+def _token(token: Token | None) -> dict[str, Any] | None:
+    return {"header": token.header, "payload": token.claims} if token else None
