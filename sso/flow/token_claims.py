@@ -52,9 +52,9 @@ def of_access_token(
         "client_id": grant.client_id,
         "jti": jti,
         "scope": grant.scope,
-        "iat": int(issued_at.timestamp()),
-        "exp": int(expires_at.timestamp()),
-        "auth_time": int(grant.auth_time.timestamp()),
+        "iat": _timestamp(issued_at),
+        "exp": _timestamp(expires_at),
+        "auth_time": _timestamp(grant.auth_time),
     }
 
 
@@ -80,9 +80,9 @@ def of_id_token(
         "iss": issuer,
         "sub": str(grant.user_id),
         "aud": grant.client_id,
-        "iat": int(issued_at.timestamp()),
-        "exp": int(expires_at.timestamp()),
-        "auth_time": int(grant.auth_time.timestamp()),
+        "iat": _timestamp(issued_at),
+        "exp": _timestamp(expires_at),
+        "auth_time": _timestamp(grant.auth_time),
         "sid": grant.sid,
         "amr": grant.amr.split(),
         "at_hash": at_hash,
@@ -97,3 +97,8 @@ def of_id_token(
 def of_userinfo(user: Profile, scope: str, claims: Mapping[str, Iterable[str]]) -> Claims:
     """OIDC Core §5.3.2, for a token with one of `scopes.USERINFO_SCOPES`."""
     return scopes.profile(user, scope, claims.get("userinfo", []))
+
+
+def _timestamp(moment: datetime) -> int:
+    """RFC 7519 §2 NumericDate."""
+    return int(moment.timestamp())

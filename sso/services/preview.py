@@ -12,7 +12,7 @@ from sso import clock, context, database
 from sso.crypto import keys
 from sso.flow import decision, missing_claims, narrowing, scopes, token_claims
 from sso.flow import request as flow_request
-from sso.flow.decision import AskConsent, Consent, Forbid, Policy, SecondFactor, Session
+from sso.flow.decision import AskConsent, Consent, Forbid, SecondFactor, Session
 from sso.flow.missing_claims import Missing
 from sso.flow.request import AuthorizationRequest
 from sso.mfa import proof
@@ -168,7 +168,7 @@ def _approve(
         )
     except flow_request.InvalidRequest:
         return Stop.INVALID_SCOPE
-    policy = Policy(client.first_party, frozenset(client.groups), client.require_mfa)
+    policy = client.policy_at(asked.redirect_uri)
     session = Session(str(user.id), now - _SIGNED_IN, shown.acr, frozenset(user.groups))
     consent = Consent.of(consents.find(user.id, client.client_id))
     enrols, asked_for = False, frozenset[str]()

@@ -65,6 +65,7 @@ COMMANDS = {
     ".venv/bin/flask client create --preset grafana --url https://grafana.example.com",
     ".venv/bin/flask client list",
     ".venv/bin/flask client update ID --require-mfa",
+    ".venv/bin/flask client preview ID --user you@example.com",
     ".venv/bin/flask user update you@example.com --add-group staff --claim given_name=You",
     ".venv/bin/flask audit list --user you@example.com --since 7d",
     ".venv/bin/flask audit verify",

@@ -54,6 +54,8 @@ registrations = st.fixed_dictionaries(
         "first_party": st.booleans(),
         "require_mfa": st.booleans(),
         "disabled": st.sampled_from([False] * 9 + [True]),
+        "public": st.booleans(),
+        "redirect_uris": st.sampled_from([["https://books.example/cb"], ["http://127.0.0.1/cb"]]),
     }
 )
 people = st.fixed_dictionaries(
@@ -100,6 +102,16 @@ EVERYTHING = " ".join(SCOPES)
 @example(case=Case(NOBODY, False, {**PLAIN, "require_mfa": True}, frozenset(), frozenset(), {}))
 @example(case=Case(NOBODY, True, {**PLAIN, "first_party": True}, frozenset(), frozenset(), {}))
 @example(case=Case(NOBODY, False, PLAIN, frozenset({"openid"}), frozenset({"email"}), {}))
+@example(
+    case=Case(
+        NOBODY,
+        False,
+        {**PLAIN, "public": True, "redirect_uris": ["http://127.0.0.1/cb"], "first_party": True},
+        frozenset({"openid", "profile"}),
+        frozenset({"email"}),
+        {},
+    )
+)
 @example(case=Case(NOBODY, False, {"scope": "email"}, frozenset(), frozenset({"email"}), {}))
 @example(
     case=Case(
@@ -129,7 +141,11 @@ def test_it_equals_a_real_sign_in(app: Flask, clock: Clock, case: Case) -> None:
     with app.app_context():
         if case.allowed or case.declined:
             consents.remember(
-                audit.USER, user.id, client.client_id, case.allowed - case.declined, case.declined
+                audit.USER,
+                user.id,
+                client.client_id,
+                sorted(case.allowed - case.declined),
+                sorted(case.declined),
             )
             db.session.commit()
     clock.move(minutes=1)  # a code of the authenticator app counts once
