@@ -52,6 +52,8 @@ def write(build: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(page(source))
     pages.write(build / "docs" / APPLICATIONS)
+    shutil.copytree(ROOT / "docs" / "assets", build / "docs" / "assets")
+    shutil.copy(ROOT / "sso" / "static" / "favicon.svg", build / "docs" / "assets")
     config = tomllib.loads((ROOT / "zensical.toml").read_text())
     listed = [{one.title: f"{APPLICATIONS}/{one.name}.md"} for one in pages.presets()]
     config["project"]["nav"].insert(-1, {"Applications": [f"{APPLICATIONS}/index.md", *listed]})
@@ -166,8 +168,9 @@ def _commands() -> Iterator[str]:
         if isinstance(command, click.Group):
             context = click.Context(command, info_name=name, parent=root)
             yield f"## flask {name}\n\n{_help(command)}"
-            for child in sorted(command.commands):
-                yield _command(command.commands[child], context, child, "###")
+            for child in command.list_commands(context):
+                if not command.commands[child].hidden:
+                    yield _command(command.commands[child], context, child, "###")
         else:
             yield _command(command, root, name, "##")
 

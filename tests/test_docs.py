@@ -51,7 +51,7 @@ def commands() -> Iterator[tuple[str, click.Command]]:
     for name, command in documentation.top_level().items():
         yield name, command
         if isinstance(command, click.Group):
-            for child in command.commands:
+            for child in [one for one in command.commands if not command.commands[one].hidden]:
                 yield f"{name} {child}", documentation.loaded(command.commands[child])
 
 

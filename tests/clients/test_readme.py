@@ -81,6 +81,7 @@ _INSTALLS = "installs on a host as root; tests/production/test_shipping.py check
 _SECRET_KEY = "replaces the secret key; tests/journeys/test_secret_key.py does the same"
 NOT_RUN = {
     _DEMO: "installs from the network; tests/journeys/test_demo.py runs it",
+    "python3 -m venv .venv": "the same, line by line",
     "python3 -m venv .venv && .venv/bin/pip install -q -c constraints.txt -e '.[test]' "
     "&& .venv/bin/pytest": "installs from the network, and would run these tests within themselves",
     "$ .venv/bin/flask demo": "what the demo prints; tests/journeys/test_demo.py runs it",
