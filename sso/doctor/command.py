@@ -8,7 +8,7 @@ import click
 from sso import audit, create_app
 from sso.cli.commands import Failure, json_option
 from sso.cli.output import print_json, print_line
-from sso.config.settings import read_settings
+from sso.config.reading import read_settings
 from sso.doctor import code_flow, dependencies, machine, public_url
 from sso.doctor.finding import Finding, Findings, Status, guarded, ok, skipped, wrong
 from sso.errors import SettingsError

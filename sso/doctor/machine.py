@@ -12,7 +12,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from sso import clock, context
 from sso.audit import rows as audit_events
-from sso.config.settings import SETTINGS, Reading
+from sso.config.reading import Reading
+from sso.config.settings import SETTINGS
 from sso.crypto import keys
 from sso.database import schema as database_schema
 from sso.doctor.finding import Finding, Findings, ok, skipped, warning, wrong

@@ -24,7 +24,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 import requests
 
-from sso.config.settings import read_settings
+from sso.config.reading import read_settings
 from sso.doctor.browser import Browser as DoctorBrowser
 from sso.doctor.browser import Page
 from tests.support.actors import claims_of, pkce

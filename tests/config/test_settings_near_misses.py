@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from sso.config.settings import SETTINGS, load_settings
+from sso.config.reading import load_settings
+from sso.config.settings import SETTINGS
 from sso.errors import SettingsError
 
 
