@@ -121,9 +121,9 @@ def _connect(
     preset, base_url = installation.preset, context.settings().base_url
     switches = options.switches(given)
     client, secret = connections.connect(
-        audit.operator(), installation, base_url, options.metadata(given), switches
-    )
-    # Before the commit: an error leaves nothing registered.
+        audit.operator(), installation, base_url, options.metadata(given), switches,
+        alternative=alternative,
+    )  # fmt: skip
     blocks = connections.setup(
         client, installation, base_url, secret=secret, alternative=alternative
     )

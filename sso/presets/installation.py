@@ -172,15 +172,25 @@ def setup(
             raise PresetError([f"{label} {problem}"])
     variables = _variables(installation, base_url) | vars(credentials)
     return [
-        replace(
+        _filled(block, variables)
+        for block in preset.setup
+        if alternative is None or block.alternative in (None, alternative)
+    ]
+
+
+def _filled(block: Block, variables: Mapping[str, Any]) -> Block:
+    try:
+        return replace(
             block,
             title=templates.render(block.title, variables),
             where=templates.render(block.where, variables),
             text=templates.render(block.text, variables).strip("\n"),
         )
-        for block in preset.setup
-        if alternative is None or block.alternative in (None, alternative)
-    ]
+    except PresetError as error:
+        hint = "choose another value, or another --alternative" if block.alternative else (
+            "choose another value"
+        )  # fmt: skip
+        raise PresetError([f"{block.title}: {error}; {hint}"]) from None
 
 
 def _variables(installation: Installation, base_url: str) -> dict[str, Any]:

@@ -26,11 +26,13 @@ def connect(
     base_url: str,
     metadata: Mapping[str, Any],
     switches: Mapping[str, bool],
+    *,
+    alternative: str | None = None,
 ) -> tuple[Client, str]:
     """Register a client for an installation, and return it with its secret.
 
-    `metadata` and `switches` add to the preset or replace what it says. Raises `PresetError` and
-    `RegistrationError`.
+    `metadata` and `switches` add to the preset or replace what it says. Raises `PresetError`, also
+    where `setup` would, and `RegistrationError`.
     """
     wanted = installations.registration(installation, base_url)
     for name, value in metadata.items():
@@ -38,9 +40,15 @@ def connect(
     preset = installation.preset
     is_public = wanted["token_endpoint_auth_method"] == checks.NO_AUTH_METHOD
     if is_public != preset.registration.public:
-        needed = "has no secret" if preset.registration.public else "needs a client secret"
-        raise PresetError([f"{preset.title} {needed}; leave --public and --auth-method off"])
+        raise PresetError([
+            f"{preset.title} has no secret; leave --auth-method off" if preset.registration.public
+            else f"{preset.title} needs a client secret; leave --public off"
+        ])  # fmt: skip
     wanted.setdefault("client_name", _free_name(installation))
+    trial = Credentials(
+        "", SECRET_PLACEHOLDER, wanted["client_name"], wanted["scope"], _service_name(base_url)
+    )
+    installations.setup(installation, trial, base_url, alternative)
     require_pkce = preset.registration.require_pkce
     switches = {**switches, "require_pkce": require_pkce or switches.get("require_pkce", False)}
     return clients.register(actor, wanted, switches=switches)
@@ -82,9 +90,14 @@ def setup(
     alternative: str | None = None,
 ) -> list[Block]:
     """What the application needs. Raises `PresetError`."""
-    service_name = urlsplit(base_url).hostname or ""
-    credentials = Credentials(client.client_id, secret, client.name, client.scope, service_name)
+    credentials = Credentials(
+        client.client_id, secret, client.name, client.scope, _service_name(base_url)
+    )
     return installations.setup(installation, credentials, base_url, alternative)
+
+
+def _service_name(base_url: str) -> str:
+    return urlsplit(base_url).hostname or ""
 
 
 def _free_name(installation: Installation) -> str:

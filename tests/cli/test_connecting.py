@@ -121,6 +121,18 @@ def test_given_options_add_to_the_preset_or_replace_what_it_says(run: Run) -> No
     assert "scopes = openid email\n" in made["setup"][0]["text"]
 
 
+def test_an_application_without_a_secret(run: Run) -> None:
+    made = parsed(run("client", "create", "--preset", "kubernetes", "--json"))
+    assert "client_secret" not in made
+    assert made["token_endpoint_auth_method"] == "none"
+    assert made["require_pkce"]
+    shown = run("client", "setup", made["client_id"])
+    assert shown.exit_code == 0, shown.stderr
+    assert "secret" not in shown.stdout.partition("Good to know")[0]
+    again = parsed(run("client", "create", "--preset", "kubernetes", "--json"))
+    assert again["client_name"] == "Kubernetes 2"
+
+
 def test_two_installations_are_told_apart(run: Run) -> None:
     places = ["grafana.example.com", "grafana.example.org", "example.org/grafana"]
     made = [
@@ -178,6 +190,9 @@ def test_behind_a_sub_path(run: Run) -> None:
         ((*GRAFANA[2:], "--option", "admin_group=a", "--option", "admin_group=b"), ["given twice"]),
         ((*GRAFANA[2:], "--alternative", "helm"), ["no alternative 'helm'", "ini, env"]),
         ((*GRAFANA[2:], "--scope", "openid nonsense"), ["unknown scopes"]),
+        ((*GRAFANA[2:], "--public"), ["needs a client secret; leave --public off"]),
+        (("--preset", "kubernetes", "--auth-method", "any"), ["leave --auth-method off"]),
+        (("--preset", "kubernetes", "--url", "https://k8s.example.com"), ["leave --url off"]),
         ((*GRAFANA[2:], "--name", "a\u200bb"), ["invisible"]),
         (
             ("--preset", "grafana", "--url", "http://a.example", "--option", "x=1", "--option",
@@ -199,10 +214,18 @@ def test_what_is_wrong_is_said_at_once(
         assert db.session.query(AuditEvent).filter_by(name="client_created").count() == 0
 
 
-def test_a_value_that_a_format_cannot_hold_registers_nothing(run: Run) -> None:
-    refused(run(*GRAFANA, "--option", 'admin_group="'), "cannot be written in an INI file")
+def test_a_value_that_a_format_cannot_hold_registers_nothing(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "sso.audit")
+    refused(run(*GRAFANA, "--option", 'admin_group="'), "cannot be written in an INI file",
+            "grafana.ini: ", "another --alternative")  # fmt: skip
     assert parsed(run("client", "list", "--json")) == []
+    assert "client_created" not in caplog.text
     assert parsed(run(*GRAFANA, "--option", "admin_group=it is 100%; #1", "--json"))
+    assert "client_created" in caplog.text
+    hcl = ("--alternative", "terraform", "--json")
+    assert parsed(run(*GRAFANA, "--option", 'admin_group="', *hcl))
 
 
 @pytest.mark.parametrize("arguments", [(), ("--json",)])

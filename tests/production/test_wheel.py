@@ -46,6 +46,9 @@ def test_commands_keep_their_data_at_home(
     assert "made the first signing keys" in sso("db", "upgrade")
     assert json.loads(sso("user", "list", "--json")) == []
     assert (tmp_path / ".local" / "share" / "sso" / "sso.db").is_file()
+    assert "\ngrafana " in sso("client", "presets")
+    _run(str(installed / "python"), "-m", "sso.presets", "pages", env=environ, cwd=tmp_path)
+    assert (tmp_path / "pages" / "grafana.md").is_file()
     assert "_sso_completion" in _run(
         str(installed / "sso"), env=environ | {"_SSO_COMPLETE": "bash_source"}, cwd=tmp_path
     )
