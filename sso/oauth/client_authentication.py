@@ -95,8 +95,11 @@ def authenticate(
 
 
 def _check_public(credentials: Credentials, methods: Sequence[str]) -> None:
-    """A public client names itself, which proves nothing (RFC 6749 §3.2.1)."""
-    if credentials.method != NO_AUTH_METHOD:
+    """A public client names itself, which proves nothing (RFC 6749 §3.2.1).
+
+    An empty secret is none (§2.3.1): Go's library tries Basic with one first.
+    """
+    if credentials.client_secret:
         raise ClientAuthenticationFailed(
             "The client is public and has no secret: send its client_id alone, in the body.",
             basic=credentials.method == "client_secret_basic",
