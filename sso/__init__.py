@@ -39,7 +39,8 @@ def create_app(environ: Mapping[str, str] | None = None, instance: Path | None =
     from sso.metrics import server as metrics
     from sso.observability import tracing
     from sso.process import concurrency
-    from sso.ratelimit import device_cookie, limiting
+    from sso.ratelimit import device_cookie, limiting, refusals
+    from sso.store import refusals as stored_refusals
     from sso.store import signing_keys, users
     from sso.web import access_log, errors, headers, proxies, static_files
     from sso.web.extensions import csrf
@@ -53,6 +54,7 @@ def create_app(environ: Mapping[str, str] | None = None, instance: Path | None =
         load=signing_keys.stored,
         keep_published=max(settings.access_token_lifetime, ID_TOKEN_LIFETIME) + 600,
     )
+    refusals.init_app(app, stored_refusals.open_buffer(app).put)
     access_log.init_app(app)
     metrics.init_app(app)
     tracing.init_app(app)

@@ -134,6 +134,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "backup": ("Write everything into FILE, an SQLite database, while the service goes on.",
                "sso.cli.database:backup_command"),
     "db": ("Perform database migrations.", "sso.cli.database:group"),
+    "explain": ("Say why a request was refused, by the id on its error page or in the log; without "
+                "ID, list what was refused last.", "sso.cli.explain:explain_command"),
     "export": ("Write clients, users and their groups into FILE (TOML; mode 0600), or print them.",
                "sso.cli.declaration:export_command"),
     "purge": ("Delete what has expired and can no longer be asked about, while the service goes "

@@ -28,11 +28,13 @@ from sso.crypto import keys, passwords
 from sso.extensions import Base, db
 from sso.models import User
 from sso.process import concurrency
-from sso.store import migrating
+from sso.store import migrating, refusals
 from tests.support.actors import Browser, RelyingParty
+from tests.support.explaining import Explain
 from tests.support.factories import ensure_keys, make_client, make_user
 from tests.support.mailbox import Mailbox, MailServer, mail_server
 from tests.support.processes import SECRET_KEY as SECRET_KEY
+from tests.support.scene import Scene
 from tests.support.servers import Postgresql
 from tests.support.statements import watched
 
@@ -163,6 +165,7 @@ def application(environ: dict[str, str], instance: Path) -> Flask:
 def dispose(app: Flask) -> None:
     if ON_POSTGRESQL:  # the next test has the same database
         writer.flush(app)
+        refusals.flush(app)
     with app.app_context():
         db.engine.dispose()
 
@@ -234,6 +237,11 @@ def browser(app: Flask) -> Browser:
 
 
 @pytest.fixture
+def explain(app: Flask) -> Explain:
+    return Explain(app)
+
+
+@pytest.fixture
 def user(app: Flask) -> User:
     return make_user(app)
 
@@ -263,6 +271,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     moving = Clock()
     monkeypatch.setattr(sso_clock, "source", moving.now)
     return moving
+
+
+@pytest.fixture
+def scene(app: Flask, browser: Browser, client: RelyingParty, user: User, clock: Clock) -> Scene:
+    return Scene(app, browser, client, make_client(app, name="Other"), user, clock)
 
 
 class Statements(list[str]):

@@ -19,8 +19,8 @@ ORDER = (
     *("clock", "errors", "i18n", "process", "extensions", "flow", "config", "presets", "crypto"),
     "context",
     *("models", "observability", "database", "audit", "ratelimit", "store", "metrics", "mfa"),
-    *("services", "web", "oauth", "endpoints", "jobs", "cli", "doctor", "demo", "server"),
-    *("command_line", "core", "wsgi"),
+    *("services", "explain", "web", "oauth", "endpoints", "jobs", "cli", "doctor", "demo"),
+    *("server", "command_line", "core", "wsgi"),
 )
 LEVELS = 9  # packages in the longest chain of imports
 # Imports within functions, and why.

@@ -163,7 +163,7 @@ def _in_full(value: object) -> Any:
         return [_in_full(one) for one in value]
     if value is None or isinstance(value, bool | int):
         return value
-    return str(value).replace("\0", "").encode("utf-8", "replace").decode()
+    return storable(str(value))
 
 
 def clean(value: object, most: int) -> str:
@@ -174,7 +174,12 @@ def clean(value: object, most: int) -> str:
     return _clean_text(str(value)[: most + 600])[:most]
 
 
+def storable(text: str) -> str:
+    """The text without what a log or a database cannot hold."""
+    return text.replace("\0", "").encode("utf-8", "replace").decode()
+
+
 @lru_cache(maxsize=512)  # addresses, browsers and scopes come again and again
 def _clean_text(text: str) -> str:
-    text = text.replace("\0", "").encode("utf-8", "replace").decode()
+    text = storable(text)
     return redact(text) if len(text) > 16 else text

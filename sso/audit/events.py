@@ -113,6 +113,7 @@ class Event(StrEnum):
     CSRF_REFUSED_LIMITED = "csrf_refused_limited", _ANYWAY
     EMAILED_CODE_LIMITED = "emailed_code_limited", _ANYWAY
     END_SESSION_REFUSED_LIMITED = "end_session_refused_limited", _ANYWAY
+    ERROR_LIMITED = "error_limited", _ANYWAY
     INTROSPECTION_REFUSED_LIMITED = "introspection_refused_limited", _ANYWAY
     MAIL_LIMITED = "mail_limited", _ANYWAY
     PASSKEY_LIMITED = "passkey_limited", _ANYWAY

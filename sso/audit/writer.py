@@ -5,31 +5,19 @@ is left at the context's end goes to a buffer of the process, which a thread wri
 second, on a connection of its own, so that no request waits for it.
 """
 
-import atexit
 import json
-import logging
-import os
-import threading
-from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 from uuid import uuid4
-from weakref import WeakSet
 
 from flask import Flask, g, has_app_context
 from sqlalchemy import Connection, Engine, Uuid, column, event, insert, table
-from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from sso import audit
+from sso.database.buffer import Buffer
 from sso.extensions import UtcDateTime, db
 
-logger = logging.getLogger("sso.audit")
-
-MOST = 10_000  # events that wait in a process; beyond that the oldest are on the log alone
-AT_ONCE = 500
-PAUSE = 0.5  # seconds in which events gather
-PAUSE_AFTER_FAULT = 5.0
 _NOTED = "sso_audit"  # the events of an application context, in its `g`
 
 
@@ -61,69 +49,6 @@ def _values(event: audit.Record) -> dict[str, Any]:
     }
 
 
-class Buffer:
-    """Events of one process that belong to no transaction, on their way to the database."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._waiting: deque[audit.Record] = deque(maxlen=MOST)
-        self._lost = 0
-        self._state, self._writing = threading.Lock(), threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._process = os.getpid()
-
-    def put(self, events: Sequence[audit.Record]) -> None:
-        with self._state:
-            self._lost += max(0, len(self._waiting) + len(events) - MOST)
-            self._waiting.extend(events)
-            # A thread lives for one burst: an idle process has none, and none outlives a fork.
-            if self._thread is None or self._process != os.getpid():
-                self._process = os.getpid()
-                self._thread = threading.Thread(target=self._run, name="audit", daemon=True)
-                self._thread.start()
-
-    def flush(self) -> bool:
-        """Write what waits. False if the database does not take it; then it goes on waiting."""
-        with self._writing:
-            while batch := self._take():
-                try:
-                    with self._engine.begin() as connection:
-                        add(connection, batch)
-                except SQLAlchemyError as error:
-                    self._give_back(batch)
-                    logger.error(
-                        "audit events wait: the database does not take them (%s)",
-                        type(error).__name__,
-                    )
-                    return False
-            return True
-
-    def _run(self) -> None:
-        pause = threading.Event()
-        while True:
-            pause.wait(PAUSE)
-            if not self.flush():
-                pause.wait(PAUSE_AFTER_FAULT)
-            with self._state:
-                if not self._waiting:
-                    self._thread = None
-                    return
-
-    def _take(self) -> list[audit.Record]:
-        with self._state:
-            if self._lost:
-                logger.error("%d audit events are on the log alone", self._lost)
-                self._lost = 0
-            return [self._waiting.popleft() for _ in range(min(AT_ONCE, len(self._waiting)))]
-
-    def _give_back(self, batch: list[audit.Record]) -> None:
-        with self._state:
-            fits = max(0, MOST - len(self._waiting))
-            self._lost += max(0, len(batch) - fits)
-            self._waiting.extendleft(reversed(batch[-fits:] if fits else []))
-
-
-_buffers: WeakSet[Buffer] = WeakSet()
 _BUFFER = "sso.audit.buffer"
 
 
@@ -132,8 +57,7 @@ def init_app(app: Flask, engine: Engine) -> None:
 
     It has no pool: nothing stays open between two bursts, and a fork shares nothing.
     """
-    buffer = Buffer(engine)
-    _buffers.add(buffer)
+    buffer = Buffer(engine, add, "audit events")
     app.extensions[_BUFFER] = buffer
     app.extensions[audit.EXTENSION] = _note
     app.teardown_appcontext(lambda fault: _end_of_context(buffer, fault))
@@ -141,7 +65,7 @@ def init_app(app: Flask, engine: Engine) -> None:
 
 def flush(app: Flask) -> bool:
     """Write now what waits in this process."""
-    buffer: Buffer = app.extensions[_BUFFER]
+    buffer: Buffer[audit.Record] = app.extensions[_BUFFER]
     return buffer.flush()
 
 
@@ -188,14 +112,8 @@ def _undone(session: Session) -> None:
         undone()
 
 
-def _end_of_context(buffer: Buffer, fault: BaseException | None) -> None:
+def _end_of_context(buffer: Buffer[audit.Record], fault: BaseException | None) -> None:
     pending: list[Any] = g.pop(_NOTED, [])
     left = [one for one in pending if one.name.survives_rollback or fault is None]
     if left:
         buffer.put(left)
-
-
-@atexit.register
-def _flush_all() -> None:
-    for buffer in list(_buffers):
-        buffer.flush()

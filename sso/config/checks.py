@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
-from sso.config.urls import is_loopback, strict_url_error
+from sso.config.urls import MAX_LENGTH, is_loopback, strict_url_error
 
 
 def base_url(text: str) -> str:
@@ -53,6 +53,19 @@ def url(*schemes: str) -> Callable[[str], str]:
         return text
 
     return read
+
+
+def support_url(text: str) -> str:
+    if text.startswith("mailto:") and len(text) <= MAX_LENGTH:
+        address, _, query = text.removeprefix("mailto:").partition("?")
+        resolve_name("sso.config.email_addresses:normalized")(address)
+        if query and strict_url_error(f"https://x/?{query}"):
+            raise ValueError("percent-encode what stands behind the question mark")
+        return text
+    error = strict_url_error(text)
+    if error or not text.startswith("https://"):
+        raise ValueError("give an https URL, or mailto: and an email address")
+    return text
 
 
 def number(low: int, high: int) -> Callable[[str], int]:

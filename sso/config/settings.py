@@ -73,6 +73,11 @@ class Settings:
         "who can sign up: off, open, or a list of email domains",
         checks.sign_up,
     )
+    support_url: str | None = _setting(
+        None,
+        "where people get help, shown on error pages: an https URL or mailto:help@example.com",
+        checks.support_url,
+    )
     trusted_proxies: int = _setting(
         0, "number of reverse proxies whose X-Forwarded-* headers are trusted", number(0, 10)
     )

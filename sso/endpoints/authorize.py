@@ -22,6 +22,7 @@ from sso.flow import decision, scopes
 from sso.flow.request import ONE_FACTOR, PARAMETERS, AuthorizationRequest
 from sso.i18n import languages
 from sso.oauth import authorization_server
+from sso.oauth import response as oauth_response
 from sso.oauth.authorization import Overtaken
 from sso.oauth.grants.authorization_code import AuthorizationCodeGrant
 from sso.oauth.request import ProtocolRequest
@@ -55,8 +56,9 @@ def authorize() -> Response:
         waiting = _read()
     except parameters.ParameterFault as error:
         event, words = Event.AUTHORIZATION_REFUSED, str(error)
-        refusals.note(event, budget=event, error="invalid_request", description=words)
-        return errors.page(words, error="invalid_request", for_developers=True)
+        facts = {"parameter": error.name}
+        refusals.note(event, budget=event, facts=facts, error="invalid_request", description=words)
+        return oauth_response.invalid_page(words)
     if waiting is None:
         return stale()
     context.key_ring().refresh()
@@ -174,13 +176,11 @@ def _way_back(old: PendingRequest) -> tuple[str, str] | None:
 def as_get(endpoint: str) -> Response:
     """The equal GET, so that the browser's own cookies count (SameSite=Lax)."""
     if request.mimetype != parameters.FORM:
-        words = "A posted request has to be form-encoded."
-        return errors.page(words, error="invalid_request", for_developers=True)
+        return oauth_response.invalid_page("A posted request has to be form-encoded.")
     body = request.get_data(cache=True)
     query = b"&".join(part for part in (request.query_string, body) if part)
     if len(query) > pending_request.MAX_LENGTH:
-        words = "The request is too long."
-        return errors.page(words, error="invalid_request", for_developers=True)
+        return oauth_response.invalid_page("The request is too long.")
     safe = "".join(chr(byte) if 0x21 <= byte <= 0x7E else f"%{byte:02X}" for byte in query)
     return Response(status=303, headers={"Location": f"{url_for(endpoint)}?{safe}"})
 

@@ -130,6 +130,7 @@ def _forbidden(
     refusals.note(
         event,
         budget=event,
+        facts={"user": current.user.id},
         user=current.user.id,
         client=validated.client.client_id,
         error="access_denied",

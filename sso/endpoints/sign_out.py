@@ -12,7 +12,7 @@ from sso.endpoints.forms import SignOutForm
 from sso.extensions import db
 from sso.i18n import languages
 from sso.oauth import authorization_server
-from sso.oauth.end_session import PARAMETERS, LogoutError, LogoutRequest, note_refusal, read
+from sso.oauth.end_session import PARAMETERS, LogoutRequest, note_refusal, read
 from sso.oauth.response import ClientRedirect
 from sso.store.clients import RegisteredClient
 from sso.store.sessions import CurrentSession
@@ -69,7 +69,7 @@ def _read() -> LogoutRequest:
         parameters.check_clean(values, [name for name in PARAMETERS if name != "state"])
     except parameters.ParameterFault as error:
         note_refusal(Event.END_SESSION_REFUSED, str(error))
-        return LogoutRequest(error=LogoutError(str(error)))
+        return LogoutRequest(error=str(error))
     languages.ask_for(values.get("ui_locales"))
     return read(authorization_server(), values)
 
@@ -85,30 +85,40 @@ def _nobody(asked: LogoutRequest) -> Response:
     if asked.error is None:
         return _go_on(asked)
     return errors.page(
-        asked.error.description,
+        _words(asked),
         title=gettext("You are signed out"),
-        hint=asked.error.hint,
         error="invalid_request",
+        detail=asked.error,
+        client_name=asked.client.name if asked.client else None,
         link=_way_back(asked.client),
-        for_developers=True,
-        line=asked.error.line,
     )
 
 
 def _ask(form: SignOutForm, current: CurrentSession, asked: LogoutRequest) -> Response:
-    error, error_id = asked.error, None
-    if error:
-        error_id = errors.report(error.line or error.description, 400, "invalid_request")
+    if asked.error:
+        errors.report(asked.error, 400, "invalid_request")
     return page.render(
         "sign_out.html",
-        status=400 if error else 200,
+        status=400 if asked.error else 200,
         form=form,
         client_name=asked.client.name if asked.client else None,
         user=current.user,
-        error=error,
-        error_id=error_id,
-        back=_way_back(asked.client) if error else None,
+        error=_words(asked) if asked.error else None,
+        detail=asked.error,
+        back=_way_back(asked.client) if asked.error else None,
     )
+
+
+def _words(asked: LogoutRequest) -> str:
+    """What is wrong with a request, for the person."""
+    if asked.client and asked.is_unregistered:
+        return str(
+            gettext(
+                "%(client)s wants to send you to an address that is not registered for it.",
+                client=asked.client.name,
+            )
+        )
+    return str(gettext("The application sent a request that is not valid."))
 
 
 def _way_back(client: RegisteredClient | None) -> tuple[str, str] | None:

@@ -32,10 +32,11 @@ _UNSUPPORTED = {
 class InvalidRequest(ValueError):
     """The request cannot be accepted: a standard error code and a description with the remedy."""
 
-    def __init__(self, error: str, description: str) -> None:
+    def __init__(self, error: str, description: str, parameter: str | None = None) -> None:
         super().__init__(description)
         self.error = error
         self.description = description
+        self.parameter = parameter
 
 
 @dataclass(frozen=True)
@@ -113,16 +114,18 @@ def parse(
     """
     for name, error in _UNSUPPORTED.items():
         if name in values:
-            raise InvalidRequest(error, f"The parameter '{name}' is not supported; leave it out.")
+            description = f"The parameter '{name}' is not supported; leave it out."
+            raise InvalidRequest(error, description, name)
     if "state" not in values:
         raise InvalidRequest(
             "invalid_request",
             "The parameter 'state' is missing; send a random value and compare it on return.",
+            "state",
         )
     try:
         claims = claims_parameter.parse(values.get("claims"), registered_scope)
     except claims_parameter.InvalidClaims as error:
-        raise InvalidRequest("invalid_request", str(error)) from None
+        raise InvalidRequest("invalid_request", str(error), "claims") from None
     return AuthorizationRequest(
         client_id=values["client_id"],
         redirect_uri=values["redirect_uri"],
@@ -155,12 +158,15 @@ def _response_mode(values: Mapping[str, str]) -> str:
     mode = values.get("response_mode", "query")
     if mode not in RESPONSE_MODES:
         raise InvalidRequest(
-            "invalid_request", "The 'response_mode' is neither query nor form_post."
+            "invalid_request",
+            "The 'response_mode' is neither query nor form_post.",
+            "response_mode",
         )
     if mode == "form_post" and not can_be_posted(values["redirect_uri"], values["state"]):
         raise InvalidRequest(
             "invalid_request",
             "form_post needs an http or https redirect_uri, and a 'state' of one line of UTF-8.",
+            "response_mode",
         )
     return mode
 
@@ -181,12 +187,20 @@ def _code_challenge(values: Mapping[str, str], required: bool) -> str | None:
     if challenge is None and method is None and not required:
         return None
     if challenge is None:
-        raise InvalidRequest("invalid_request", "The parameter 'code_challenge' is missing.")
+        raise InvalidRequest(
+            "invalid_request", "The parameter 'code_challenge' is missing.", "code_challenge"
+        )
     if method != "S256":
-        raise InvalidRequest("invalid_request", "The 'code_challenge_method' has to be S256.")
+        raise InvalidRequest(
+            "invalid_request",
+            "The 'code_challenge_method' has to be S256.",
+            "code_challenge_method",
+        )
     if not _CHALLENGE.match(challenge):
         raise InvalidRequest(
-            "invalid_request", "The 'code_challenge' is not 43 characters of base64url."
+            "invalid_request",
+            "The 'code_challenge' is not 43 characters of base64url.",
+            "code_challenge",
         )
     return challenge
 
@@ -197,10 +211,11 @@ def _prompt(text: str | None) -> frozenset[str]:
         raise InvalidRequest(
             "invalid_request",
             "The 'prompt' has a value other than none, login, consent, select_account.",
+            "prompt",
         )
     if "none" in prompts and len(prompts) > 1:
         raise InvalidRequest(
-            "invalid_request", "The 'prompt' has none together with another value."
+            "invalid_request", "The 'prompt' has none together with another value.", "prompt"
         )
     return prompts
 
@@ -209,5 +224,7 @@ def _max_age(text: str | None) -> int | None:
     if text is None:
         return None
     if not _MAX_AGE.match(text):
-        raise InvalidRequest("invalid_request", "The 'max_age' is not a number of seconds.")
+        raise InvalidRequest(
+            "invalid_request", "The 'max_age' is not a number of seconds.", "max_age"
+        )
     return int(text)

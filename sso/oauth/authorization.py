@@ -18,7 +18,7 @@ from sso.crypto import digests
 from sso.flow import decision
 from sso.flow import request as flow_request
 from sso.flow.request import AuthorizationRequest
-from sso.oauth import response
+from sso.oauth import response, tokens
 from sso.oauth.request import ProtocolRequest
 from sso.ratelimit import refusals
 from sso.store import clients, codes, grants
@@ -60,7 +60,7 @@ class AuthorizationEndpoint:
         redirect_uri = self.validate_authorization_redirect_uri(request, client)
         # ---- from here on the redirect_uri is proven, and errors go to the client ----
         try:
-            self._validate_response_type(payload.response_type, client)
+            self._validate_response_type(request, client)
             request.authorization_request = self._parse(dict(payload.data), client)
         except OAuth2Error as error:
             error.redirect_uri = redirect_uri
@@ -77,11 +77,15 @@ class AuthorizationEndpoint:
             raise InvalidRequestError("The parameter 'redirect_uri' is missing.")
         if not client.check_redirect_uri(redirect_uri):
             request.details["redirect_uri"] = refusals.without_query(redirect_uri)
+            request.facts["redirect_uri"] = redirect_uri
             raise response.UnregisteredRedirectUri
         return str(redirect_uri)
 
     @staticmethod
-    def _validate_response_type(response_type: str | None, client: RegisteredClient) -> None:
+    def _validate_response_type(request: ProtocolRequest, client: RegisteredClient) -> None:
+        response_type = request.payload.response_type
+        if response_type != "code":
+            request.facts |= {"parameter": "response_type", "sent": response_type}
         if response_type is None:
             raise InvalidRequestError("The parameter 'response_type' is missing; send code.")
         if response_type != "code":
@@ -103,10 +107,13 @@ class AuthorizationEndpoint:
                 now=clock.now(),
             )
         except parameters.ParameterFault as error:
+            self.request.facts["parameter"] = error.name
             raise OAuth2Error(str(error), error="invalid_request") from None
         except flow_request.InvalidRequest as error:
             if error.error == "invalid_scope":
                 self.request.details["dropped"] = values.get("scope")
+            if error.parameter:
+                self.request.facts |= _what_was_sent(error.parameter, values)
             raise OAuth2Error(error.description, error=error.error) from None
 
     def create_authorization_response(
@@ -155,6 +162,20 @@ class AuthorizationEndpoint:
         )
 
 
+# What a program sets, and never a person or chance: no secrets.
+_SHOWN = frozenset({"code_challenge_method", "max_age", "prompt", "response_mode"})
+
+
+def _what_was_sent(name: str, values: dict[str, str]) -> dict[str, object]:
+    """About a parameter that is refused, for `flask explain`."""
+    facts: dict[str, object] = {"parameter": name}
+    if name in _SHOWN:
+        facts["sent"] = values.get(name)
+    if name == "id_token_hint":
+        facts |= tokens.facts_of_hint(values[name])
+    return facts
+
+
 def hinted_subject(id_token_hint: str | None, client: RegisteredClient) -> str | None:
     """The user that a hint names; an expired hint counts. Raises `InvalidRequest`."""
     if id_token_hint is None:
@@ -164,9 +185,12 @@ def hinted_subject(id_token_hint: str | None, client: RegisteredClient) -> str |
         raise flow_request.InvalidRequest(
             "invalid_request",
             "The 'id_token_hint' is no identity token of this server, or too old to be verified.",
+            "id_token_hint",
         )
     if claims.get("aud") != client.client_id:
         raise flow_request.InvalidRequest(
-            "invalid_request", "The 'id_token_hint' was issued to another client."
+            "invalid_request",
+            "The 'id_token_hint' was issued to another client.",
+            "id_token_hint",
         )
     return str(claims.get("sub"))

@@ -127,26 +127,28 @@ def _challenge(error: OAuth2Error) -> str:
 
 def _note_refusal(error: OAuth2Error) -> None:
     """Note for the log and the audit trail why a token is refused, and whose it is."""
-    fields: dict[str, object] = {
+    fields: dict[str, Any] = {
         "error": error.error,
         "description": error.get_error_description(),
     }
     if isinstance(error, MissingToken):
         refusals.note(None, budget=None, **fields)
         return
+    facts: dict[str, object] = {}
     if error.status_code != 400:  # there is one token, and it can be read
-        fields |= _about(presented() or "")
+        token = presented() or ""
+        jti, found = tokens.claimed_jti(token), None
+        if jti is not None:
+            with database.reader().connect() as connection:
+                found = store.refusal_reasons_of_access(connection, jti)
+        if found is None:
+            fields["reason"] = "unknown" if jti else "not a token of this server"
+        else:
+            genuine = tokens.is_genuine(token, found.digest)
+            fields["reason"] = found.reason(clock.now()) if genuine else "altered"
+            fields |= {"client": found.client_id, "user": found.user_id}
+            facts = found.facts()
+            if error.get_error_description() == narrowing.NOT_A_MEMBER:
+                facts["user"] = found.user_id
     event = Event.ACCESS_TOKEN_REFUSED
-    refusals.note(event, budget=event, **fields)
-
-
-def _about(token: str) -> dict[str, object]:
-    jti = tokens.claimed_jti(token)
-    if jti is None:
-        return {"reason": "not a token of this server"}
-    with database.reader().connect() as connection:
-        found = store.refusal_reasons_of_access(connection, jti)
-    if found is None:
-        return {"reason": "unknown"}
-    reason = found.reason(clock.now()) if tokens.is_genuine(token, found.digest) else "altered"
-    return {"client": found.client_id, "user": found.user_id, "reason": reason}
+    refusals.note(event, budget=event, facts=facts, **fields)

@@ -20,13 +20,14 @@ from sso.models.client import NO_AUTH_METHOD
 from sso.oauth.request import ProtocolRequest
 from sso.ratelimit import limiting, refusals
 from sso.store import clients
-from sso.store.clients import RegisteredClient
+from sso.store.clients import UNKNOWN_CLIENT, RegisteredClient
 from sso.web import headers, parameters
 
 SECRET_METHODS = ["client_secret_basic", "client_secret_post"]
 METHODS = [*SECRET_METHODS, NO_AUTH_METHOD]
 LONGEST_CLIENT_ID = 48  # characters of what is told; redacted whole, and cut after that
 _MISSING = "Client authentication is missing: send client_id and client_secret."
+SWAPPED = "client_id and client_secret are swapped"
 _NOBODY = digests.digest("no client has this secret")
 
 
@@ -87,6 +88,7 @@ def authenticate(
     request.client = client
     if not client.check_endpoint_auth_method(credentials.method, endpoint):
         request.details["reason"] = f"wrong method: {credentials.method}"
+        request.facts["method"] = credentials.method
         raise ClientAuthenticationFailed(
             f"The client is registered for {client.token_endpoint_auth_method} alone.", basic
         )
@@ -124,14 +126,19 @@ def _count_failure(
     attempt, seconds = limiting.ask(limiting.CLIENT_AUTHENTICATION, credentials.client_id)
     if seconds:
         raise limiting.TooManyAttempts(seconds)
+    reason = _reason(request.connection, credentials, client)
+    # The one that is in the place of the secret is no secret, and the other one is.
+    claimed = credentials.client_secret if reason == SWAPPED else credentials.client_id
     refusals.note(
         Event.CLIENT_AUTHENTICATION_FAILED,
         budget=None,  # limited just above
-        client=audit.clean(credentials.client_id, LONGEST_CLIENT_ID),
+        client=audit.clean(claimed, LONGEST_CLIENT_ID),
         error=failure.error,
         description=failure.get_error_description(),
-        reason=_reason(request.connection, credentials, client),
+        reason=reason,
+        facts={"method": credentials.method},
     )
+    request.claimed_client = claimed
     attempt.failed()
 
 
@@ -139,12 +146,17 @@ def _reason(
     connection: Connection, credentials: Credentials, client: RegisteredClient | None
 ) -> str | None:
     """Which check failed: for the log and the audit trail, never for the client."""
-    unknown = clients.why_not_enabled(
-        connection, credentials.client_id
-    )  # asked for all, so that none is slow
+    # All are asked for every client, so that none is slow.
+    client_id, secret = credentials.client_id, credentials.client_secret
+    unknown = clients.why_not_enabled(connection, client_id)
+    swapped = clients.why_not_enabled(connection, secret) != UNKNOWN_CLIENT
+    stored = client.secret_digest if client else ""
+    wrapped = digests.matches(secret.strip(" \"'"), stored)
+    previous = digests.matches(secret, (client and client.previous_secret_digest) or "")
     if client is None:
-        return unknown
-    previous = digests.matches(credentials.client_secret, client.previous_secret_digest or "")
+        return SWAPPED if swapped else unknown
+    if wrapped:
+        return "the right secret, in quotes or between spaces"
     return "a previous secret, which has expired" if previous else "wrong secret"
 
 

@@ -1,6 +1,6 @@
 """RP-Initiated Logout 1.0."""
 
-import shlex
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from authlib.oauth2.rfc6749.errors import InvalidRequestError, OAuth2Error
@@ -12,6 +12,8 @@ from flask_login import current_user
 from sso import audit, context
 from sso.audit.events import Event
 from sso.config import urls
+from sso.oauth import tokens
+from sso.oauth.client_authentication import LONGEST_CLIENT_ID
 from sso.oauth.request import ProtocolRequest
 from sso.oauth.server import AuthorizationServer
 from sso.ratelimit import refusals
@@ -20,33 +22,22 @@ from sso.store.clients import RegisteredClient
 PARAMETERS = (
     "id_token_hint", "client_id", "post_logout_redirect_uri", "state", "logout_hint", "ui_locales",
 )  # fmt: skip
-_SHOWN, _LOGGED = 500, 200  # characters of a value that a page repeats, and a line on the log
-
-
-class LogoutError(NamedTuple):
-    """What is wrong with a logout request, for a developer, and how to fix it.
-
-    `summary`: the description without what was sent, for the audit trail. `line`: with an address
-    as far as it may stand on the log.
-    """
-
-    description: str
-    hint: str | None = None
-    summary: str | None = None
-    line: str | None = None
+UNREGISTERED = "The 'post_logout_redirect_uri' is none of the registered ones, to the character."
 
 
 class LogoutRequest(NamedTuple):
     """A logout request as far as it is valid.
 
     `redirect_uri`: where the browser goes afterwards, with `state`. `names_session`: whether the
-    hint names this very browser session. With an error there is never a redirect (§4).
+    hint names this very browser session. `error`: what is wrong, for developers; then there is
+    never a redirect (§4).
     """
 
     client: RegisteredClient | None = None
     redirect_uri: str | None = None
     names_session: bool = False
-    error: LogoutError | None = None
+    error: str | None = None
+    is_unregistered: bool = False  # what is wrong is the URI alone
 
 
 class EndSessionEndpoint(AuthlibEndSessionEndpoint):
@@ -88,69 +79,58 @@ def read(server: AuthorizationServer, values: dict[str, str]) -> LogoutRequest:
     except OAuth2Error as error:
         client = server.query_client(client_id) if client_id else None
         description = error.get_error_description() or "The request is not valid."
-        note_refusal(Event.END_SESSION_REFUSED, description, client)
-        return LogoutRequest(client, error=LogoutError(description))
+        hint = values.get("id_token_hint")
+        facts = tokens.facts_of_hint(hint) if hint else {}
+        note_refusal(Event.END_SESSION_REFUSED, description, client or client_id, facts=facts)
+        return LogoutRequest(client, error=description)
     wrong = _error(values, found)
     if wrong:
         uri = values.get("post_logout_redirect_uri")
         event = Event.POST_LOGOUT_REFUSED if uri else Event.END_SESSION_REFUSED
-        note_refusal(event, wrong.summary or wrong.description, found.client, uri)
+        named = client_id or str((found.id_token_claims or {}).get("aud") or "")
+        note_refusal(event, wrong, found.client or named, uri)
     return LogoutRequest(
-        found.client, found.redirect_uri, not wrong and _names_this_session(found), wrong
+        found.client,
+        found.redirect_uri,
+        not wrong and _names_this_session(found),
+        wrong,
+        wrong == UNREGISTERED,
     )
 
 
-def _error(values: dict[str, str], found: EndSessionRequest) -> LogoutError | None:
+def _error(values: dict[str, str], found: EndSessionRequest) -> str | None:
     uri = values.get("post_logout_redirect_uri")
     if found.client is None and ("client_id" in values or found.id_token_claims):
-        return LogoutError(
-            "No client with the client_id of this request is registered and enabled.",
-            "Compare it with the output of: flask client list",
-        )
+        return "No client with the client_id of this request is registered and enabled."
     if uri is None or found.redirect_uri:
         return None
     if found.client is None:
-        return LogoutError(
+        return (
             "A post_logout_redirect_uri needs an id_token_hint or a client_id beside it, "
             "which names the client that it is registered with."
         )
-    words = "The post_logout_redirect_uri {} is not registered with the client {}."
-    logged = audit.clean(refusals.without_query(uri), _LOGGED)
-    return LogoutError(
-        words.format(_harmless(uri[:_SHOWN]), found.client.client_id),
-        _how_to_register(found.client, uri),
-        "The 'post_logout_redirect_uri' is none of the registered ones, to the character.",
-        words.format(_harmless(logged), found.client.client_id),
-    )
-
-
-def _harmless(text: str) -> str:
-    """Nothing in it may change how the rest of the line reads."""
-    return text.encode("ascii", "backslashreplace").decode()
+    return UNREGISTERED
 
 
 def note_refusal(
-    event: Event, description: str, client: RegisteredClient | None = None, uri: str | None = None
+    event: Event,
+    description: str,
+    client: RegisteredClient | str | None = None,
+    uri: str | None = None,
+    facts: Mapping[str, object] | None = None,
 ) -> None:
     """Note what is wrong, once: the post of our own page brings the request again."""
     if flask_request.method == "GET":
+        client_id = client if isinstance(client, str | None) else client.client_id
         refusals.note(
             event,
             budget=event,
-            client=client.client_id if client else None,
+            facts={"post_logout_redirect_uri": uri, **(facts or {})},
+            client=audit.clean(client_id, LONGEST_CLIENT_ID) if client_id else None,
             error="invalid_request",
             description=description,
             redirect_uri=refusals.without_query(uri) if uri else None,
         )
-
-
-def _how_to_register(client: RegisteredClient, uri: str) -> str:
-    if problem := urls.registration_error(uri, is_public=client.is_public):
-        return f"It cannot be registered: {problem}."
-    command = ["flask", "client", "update", client.client_id]
-    return "If it belongs to the application, register it, character for character: " + shlex.join(
-        [*command, "--add-post-logout-redirect-uri", uri]
-    )
 
 
 def _names_this_session(found: EndSessionRequest) -> bool:

@@ -31,6 +31,7 @@ class ProtocolRequest(OAuth2Request):
         self.live_grant: LiveGrant | None = None  # from which tokens were issued
         self.claimed_client: str | None = None  # before it has proven who it is
         self.details: dict[str, object] = {}  # of a refusal, for the log and the audit trail alone
+        self.facts: dict[str, object] = {}  # as well, for `flask explain` alone
         self.is_reported = False  # an event of its own reports the refusal
 
     @property

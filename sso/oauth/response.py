@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING
 
 from authlib.oauth2.rfc6749.errors import InvalidRequestError, OAuth2Error
 from flask import Response, render_template
+from flask_babel import gettext
 from werkzeug.datastructures import Headers
 
 from sso import audit, context
 from sso.audit.events import Event
 from sso.config import urls
+from sso.flow import decision, narrowing
 from sso.flow.request import RESPONSE_MODES, can_be_posted
 from sso.oauth import tokens
 from sso.oauth.client_authentication import LONGEST_CLIENT_ID, ClientAuthenticationFailed
 from sso.oauth.request import ProtocolRequest
 from sso.ratelimit import refusals
+from sso.store.clients import RegisteredClient
 from sso.web import errors, headers, routing
 
 if TYPE_CHECKING:
@@ -73,14 +76,36 @@ def error_to_client(request: ProtocolRequest, error: OAuth2Error) -> AuthlibAnsw
     )
 
 
-def error_here(error: OAuth2Error) -> Response:
+def error_here(error: OAuth2Error, client: RegisteredClient | None) -> Response:
     """An error that is not sent to a client: a page for browsers, JSON for backends."""
     if routing.is_protocol():
         return errors.from_oauth(error)
-    hint = _HINTS.get(error.error)
-    if hint and isinstance(error, UnregisteredRedirectUri):
-        hint = f"{hint}; add an address with: {_ADDING}"
-    return errors.page(_description(error), error=error.error, hint=hint, for_developers=True)
+    name = client.name if client else None
+    if name and isinstance(error, UnregisteredRedirectUri):
+        words = gettext(
+            "%(client)s wants to send you to an address that is not registered for it.", client=name
+        )
+    elif error.error == "invalid_client":
+        words = gettext(
+            "The application that sent you here is not registered here, or has been disabled."
+        )
+    else:
+        words = None
+    return invalid_page(_description(error), error.error, words, name)
+
+
+def invalid_page(
+    detail: str,
+    error: str = "invalid_request",
+    words: str | None = None,
+    client_name: str | None = None,
+) -> Response:
+    """The page for a request that an application made wrong."""
+    title = None
+    if client_name:
+        title = gettext("Signing in to %(client)s did not work", client=client_name)
+    words = words or gettext("The application sent a request that is not valid.")
+    return errors.page(words, title=title, error=error, detail=detail, client_name=client_name)
 
 
 def _description(error: OAuth2Error) -> str:
@@ -105,15 +130,12 @@ def response_mode_of(request_object: str) -> str | None:
     return mode if isinstance(mode, str) and mode in RESPONSE_MODES else None
 
 
-_ADDING = "flask client update CLIENT_ID --add-redirect-uri URI"
-_HINTS = {
-    "invalid_client": "Compare the client_id with the output of: flask client list",
-    "invalid_request": "Compare the request with the registration: flask client show CLIENT_ID",
-}
 # The answers to prompt=none that say no more than "not now": they must not hide others.
 _NOT_NOW = frozenset(
     {"login_required", "consent_required", "interaction_required", "account_selection_required"}
 )
+# What an operator can change at the user.
+_OF_USER = frozenset({decision.NOT_A_MEMBER, narrowing.NOT_A_MEMBER})
 
 
 def note_refusal(request: ProtocolRequest | None, error: OAuth2Error) -> None:
@@ -123,13 +145,14 @@ def note_refusal(request: ProtocolRequest | None, error: OAuth2Error) -> None:
     if isinstance(error, ClientAuthenticationFailed):
         event = Event.CLIENT_AUTHENTICATION_FAILED
     budget: str | None = f"silent_{event}" if error.error in _NOT_NOW else event
-    client = None
+    client, is_proven = None, False
     if request:
         client = request.claimed_client or request.payload.client_id
         if routing.is_protocol() and request.client:
             client = request.client.client_id
             # Anyone can name a public client.
-            budget = budget if request.client.is_public else None
+            is_proven = not request.client.is_public
+            budget = None if is_proven else budget
     fields: dict[str, object] = {
         "error": error.error,
         "description": error.get_error_description() or None,
@@ -139,4 +162,13 @@ def note_refusal(request: ProtocolRequest | None, error: OAuth2Error) -> None:
         if request.live_grant:
             fields["user"] = request.live_grant.user_id
         fields |= request.details
-    refusals.note(None if request and request.is_reported else event, budget=budget, **fields)
+        request.facts.setdefault("grant_type", request.payload.grant_type)
+        if fields["description"] in _OF_USER:
+            request.facts["user"] = request.details.get("user")
+    refusals.note(
+        None if request and request.is_reported else event,
+        budget=budget,
+        is_proven=is_proven,
+        facts=request.facts if request else None,
+        **fields,
+    )

@@ -74,7 +74,7 @@ class AuthorizationServer(AuthlibAuthorizationServer):
         response.note_refusal(request, error)
         if request and error.redirect_uri:
             return self.handle_response(*response.error_to_client(request, error))
-        return response.error_here(error)
+        return response.error_here(error, request.client if request else None)
 
     def send_signal(self, name: str, *args: Any, **kwargs: Any) -> None:
         """Nothing: security events are logged by `audit` where they happen."""

@@ -76,7 +76,13 @@ class OwnTokens:
         found = find(request.form["token"], client)
         if found is None:
             event = Event.TOKEN_REFUSED
-            refusals.note(event, budget=event, at=self.ENDPOINT_NAME, client=client.client_id)
+            refusals.note(
+                event,
+                budget=event,
+                is_proven=True,
+                at=self.ENDPOINT_NAME,
+                client=client.client_id,
+            )
         return found
 
 

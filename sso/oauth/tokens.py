@@ -143,6 +143,19 @@ def is_genuine(token: str, access_digest: str | None) -> bool:
     return digests.matches(token, access_digest)
 
 
+def facts_of_hint(token: str) -> dict[str, object]:
+    """What an `id_token_hint` that is refused claims, for `flask explain`."""
+    claims = unverified_claims(token)
+    if claims is None:
+        return {"hint": "no JWT"}
+    iat = claims.get("iat")
+    return {
+        "hint_iss": claims.get("iss"),
+        "hint_aud": claims.get("aud"),
+        "hint_iat": int(iat) if isinstance(iat, int | float) and abs(iat) < 1e12 else None,
+    }
+
+
 def unverified_claims(token: str) -> dict[str, Any] | None:
     """What a JWT claims, or `None` if it is none: only for looking something up."""
     try:

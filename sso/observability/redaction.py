@@ -11,6 +11,8 @@ import re
 HIDDEN = "…"
 LONGEST = 64 * 1024  # characters; the longest traceback that is worth reading
 
+_LONGEST_NAME = 36  # of a parameter; what is longer may be a secret
+_USER_INFO = re.compile(r"(://)[^/@]*+@")
 # A query, up to the end of the word that it stands in: codes and signed requests.
 _QUERY = re.compile(r"(?<=[\w/])\?[^\s\"']++")
 _SECRETS = re.compile(
@@ -34,6 +36,22 @@ def redact(text: str) -> str:
     if "?" in text and "=" in text:
         text = _QUERY.sub(_without_query, text)
     return _SECRETS.sub(_replacement, text)
+
+
+def redact_url(url: str) -> str:
+    """A URL that a stranger sent: its query by names alone, no fragment, no password.
+
+    Applications that send the address of their own page as the redirect_uri send codes in it.
+    """
+    head, hash_mark, _ = url[:LONGEST].partition("#")
+    head, question_mark, query = head.partition("?")
+    pairs = [part.partition("=") for part in query.split("&")] if query else []
+    shown = "&".join(
+        (name if len(name) <= _LONGEST_NAME else HIDDEN) + (equals and f"={HIDDEN}")
+        for name, equals, _ in pairs
+    )
+    head = redact(_USER_INFO.sub(rf"\1{HIDDEN}@", head))
+    return head + question_mark + shown + (hash_mark and f"#{HIDDEN}")
 
 
 def _cut(text: str) -> str:

@@ -25,6 +25,11 @@ def around(address: str | None) -> list[tuple[int, str]]:
     return [(length, _network(found, length)) for length in WIDER]
 
 
+def widest(address: str | None) -> str:
+    """The widest of these networks: an IPv4 address itself, IPv6 by /48."""
+    return around(address)[-1][1] if around(address) else of(address)
+
+
 def _read(address: str | None) -> IPv4Address | IPv6Address | None:
     """The address; IPv4 where it is only carried in an IPv6 address.
 

@@ -174,6 +174,7 @@ def registered(connection: Connection, client_id: str) -> RegisteredClient | Non
     return registered_client(row) if row else None
 
 
+UNKNOWN_CLIENT = "unknown client"
 _DISABLED_AT = select(Client.disabled_at).where(Client.client_id == bindparam("client_id"))
 
 
@@ -181,7 +182,7 @@ def why_not_enabled(connection: Connection, client_id: str) -> str | None:
     """Why `find_enabled` finds nothing, in a few words."""
     row = prepared.first(connection, _DISABLED_AT, {"client_id": client_id})
     if row is None:
-        return "unknown client"
+        return UNKNOWN_CLIENT
     return "disabled client" if row["disabled_at"] else None
 
 

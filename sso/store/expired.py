@@ -17,6 +17,7 @@ from sso.models import (
     LogoutDelivery,
     Mail,
     MailToken,
+    Refusal,
     SigningKey,
     Token,
 )
@@ -28,6 +29,7 @@ KEEP_UNREDEEMED = timedelta(minutes=10)  # the longest life of a code
 CLOCK_SKEW = timedelta(minutes=1)  # between nodes
 TOKENS_AT_ONCE = 20  # of one grant
 KEEP_DELIVERIES = timedelta(days=7)  # to look up why an application was not told
+KEEP_REFUSALS = timedelta(days=7)
 KEEP_KEYS = timedelta(days=90)
 
 
@@ -158,5 +160,6 @@ EXPIRIES = (
     ),
     Expiry(Mail, Mail.created_at, condition=_mail),
     Expiry(MailToken, MailToken.expires_at),
+    Expiry(Refusal, Refusal.at, KEEP_REFUSALS),
     Expiry(SigningKey, SigningKey.retired_at, KEEP_KEYS),
 )

@@ -37,6 +37,16 @@ class RefusalReasons:
     session_ended_at: datetime | None
     session_expires_at: datetime | None
 
+    def facts(self) -> dict[str, object]:
+        """What `flask explain` adds to the reason."""
+        return {
+            "issued_to": self.client_id,
+            "expires_at": self.expires_at,
+            "used_at": self.used_at,
+            "granted_scope": self.scope,
+            "user": self.user_id if self.user_disabled_at else None,
+        }
+
     def reason_for(self, client_id: str, now: datetime) -> str | None:
         """As `reason`, for a code or a refresh token, which a client presents."""
         if self.client_id != client_id:
@@ -74,6 +84,7 @@ def find_reasons(
     expires_at: ColumnElement[Any],
     used_at: ColumnElement[Any] | None = None,
     revoked_at: ColumnElement[Any] | None = None,
+    scope: ColumnElement[Any] = Grant.scope,  # type: ignore[assignment]
 ) -> Select[Any]:
     """Finds the `RefusalReasons` of a row of a table that belongs to a grant."""
     return (
@@ -84,7 +95,7 @@ def find_reasons(
             (null() if revoked_at is None else revoked_at).label("revoked_at"),
             Grant.client_id,
             Grant.user_id,
-            Grant.scope,
+            scope.label("scope"),
             Grant.ended_at,
             Grant.end_reason,
             User.disabled_at.label("user_disabled_at"),

@@ -222,6 +222,7 @@ _REASONS_OF_ACCESS = refusal_reasons.find_reasons(
     digest=_TOKENS.c.access_digest,
     expires_at=_TOKENS.c.expires_at,
     revoked_at=_TOKENS.c.revoked_at,
+    scope=_TOKENS.c.scope,
 )
 
 

@@ -16,7 +16,10 @@ from sso.web.routing import RoutedRequest
 
 HEADER = "X-Request-ID"
 _GIVEN = "HTTP_X_REQUEST_ID"  # the same, as WSGI names it
-_ID = re.compile(r"[A-Za-z0-9._-]{8,64}")
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{7,63}")
+# Pages show the id, and people read it out on the phone: Crockford's base 32, two digits at a time.
+_DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
+_PAIRS = [first + second for first in _DIGITS for second in _DIGITS]
 _METHODS = frozenset({"GET", "HEAD", "POST", "OPTIONS"})
 
 access = logging.getLogger("sso.access")
@@ -32,7 +35,16 @@ def _begin() -> None:
     environ = request.environ
     g.sso_started = environ.get(concurrency.ARRIVED) or perf_counter()
     given = environ.get(_GIVEN, "")
-    g.sso_request_id = given if _ID.fullmatch(given) else f"{getrandbits(64):016x}"
+    g.sso_request_id = given if _ID.fullmatch(given) else make_id()
+
+
+def make_id() -> str:
+    """A random id such as `7k3m-v9xq`. It is no secret: it opens nothing."""
+    bits = getrandbits(40)
+    return (
+        f"{_PAIRS[bits >> 30]}{_PAIRS[bits >> 20 & 1023]}-"
+        f"{_PAIRS[bits >> 10 & 1023]}{_PAIRS[bits & 1023]}"
+    )
 
 
 def _end(response: Response) -> Response:
@@ -53,7 +65,7 @@ def _end(response: Response) -> Response:
 
 def _log(request: RoutedRequest, status: int, method: str, milliseconds: float) -> None:
     """The rule instead of the path, and no query: codes, tokens and signed requests stand there."""
-    refused = refusals.settle()
+    refused = refusals.settle(status, request.route.name if request.route else None)
     if request.route:
         route = request.path
     elif request.url_rule:

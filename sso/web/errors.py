@@ -7,11 +7,11 @@ must be proven first (RFC 9700 §4.11).
 import json
 import logging
 import re
-import secrets
 from typing import Any
+from urllib.parse import quote
 
 from authlib.oauth2.rfc6749.errors import OAuth2Error
-from flask import Flask, Response, current_app, render_template, request
+from flask import Flask, Response, current_app, g, render_template, request
 from flask_babel import gettext
 from flask_wtf.csrf import CSRFError
 from sqlalchemy.exc import SQLAlchemyError
@@ -35,40 +35,55 @@ def page(
     title: str | None = None,
     hint: str | None = None,
     error: str | None = None,
+    detail: str | None = None,
+    client_name: str | None = None,
     link: tuple[str, str] | None = None,
-    for_developers: bool = False,
-    line: str | None = None,
+    is_noted: bool = True,
 ) -> Response:
-    """A page that says what is wrong; its error id is in the log, too.
+    """A page that says what is wrong. Its id is the request's, for the log and `flask explain`.
 
-    `link`: the text and the URL of a link, where there is something to try. `for_developers`:
-    message and hint are technical, in English, for the developers of the application. `line`: what
-    is logged instead of the message.
+    `detail`: the fault of an application in a sentence, in English, for its developers; then
+    `message` says to the person what that means. `link`: the text and the URL of a link, where
+    there is something to try.
     """
-    if error and for_developers:
-        refusals.note_answer(error, line or message)
-    error_id = report(line or message if for_developers else title or message, status, error)
+    title = title or gettext("This request could not be processed")
+    if error and detail:
+        refusals.note_answer(error, detail)
+    if is_noted:
+        refusals.note(None, budget=None, facts={"page": title})
+    report(detail or title, status, error)
     body = render_template(
         "error.html",
-        title=title or gettext("This request could not be processed"),
+        title=title,
         message=message,
         hint=hint,
-        for_developers=for_developers,
         error=error,
-        error_id=error_id,
+        detail=detail,
+        client_name=client_name,
         link=link,
         home_url=f"{context.settings().base_url}/account",
     )
     return Response(body, status=status, mimetype="text/html")
 
 
-def report(message: str, status: int, error: str | None) -> str:
-    """Log what a page says, under an id that both have. Returns the id."""
-    error_id = secrets.token_hex(4)
-    line = "error page %s: %s %s %s: %s"
+def report(words: str, status: int, error: str | None) -> None:
+    """Log what a page says."""
     path = refusals.shown_path(request.path)
-    logger.info(line, error_id, status, path, error or "-", message)
-    return error_id
+    logger.info("error page %s: %s %s %s: %s", error_id(), status, path, error or "-", words)
+
+
+def error_id() -> str:
+    """The id that an error page shows: that of the request, which is in the log, too."""
+    found: str = g.sso_request_id
+    return found
+
+
+def support_url() -> str | None:
+    """Where people get help; a mail has the error id in its subject."""
+    url = context.settings().support_url
+    if url and url.startswith("mailto:") and "?" not in url:
+        return f"{url}?subject={quote(gettext('Error ID'))}%20{error_id()}"
+    return url
 
 
 def as_json(
@@ -91,6 +106,7 @@ def from_oauth(error: OAuth2Error) -> Response:
 
 def init_app(app: Flask) -> None:
     """Register the answers to errors that no view handles."""
+    app.jinja_env.globals.update(error_id=error_id, support_url=support_url)
     app.register_error_handler(CSRFError, _form_expired)
     app.register_error_handler(HTTPException, _http)
     app.register_error_handler(TooManyRequests, _too_many)
@@ -165,6 +181,10 @@ def _not_here() -> Response:
 def _http(error: HTTPException) -> Response:
     status = error.code or 500
     description = error.description or error.name
+    meant = routing.meant() if status == 404 else None
+    if meant:
+        facts = {"path": refusals.shown_path(request.path), "meant": meant}
+        refusals.note(None, budget=None, facts=facts)
     if status == 404 and _OF_ISSUER.search(request.path):
         response = _not_here()
     elif routing.is_protocol():
@@ -172,7 +192,13 @@ def _http(error: HTTPException) -> Response:
         response = as_json(code, description.splitlines()[0][:200], status)
     else:
         title, words = _WORDS.get(status, (None, N_("The server does not support this request.")))
-        response = page(gettext(words), status=status, title=gettext(title) if title else None)
+        response = page(
+            gettext(words),
+            status=status,
+            title=gettext(title) if title else None,
+            # What programs try on every server is of no use to anyone.
+            is_noted=status != 404 or meant is not None,
+        )
     for name, value in error.get_headers():
         if name.lower() not in ("content-type", "content-length"):
             response.headers[name] = value

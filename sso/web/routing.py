@@ -68,6 +68,7 @@ class RoutedRequest(Request):
 @dataclass
 class _Table:
     by_path: dict[str, Route] = field(default_factory=dict)
+    by_last_segment: dict[str, str] = field(default_factory=dict)
     # An unknown path below one of these is answered as JSON.
     protocol_prefixes: tuple[str, ...] = ()
 
@@ -83,6 +84,8 @@ def register(app: Flask, routes: Iterable[Route]) -> None:
         if path in table.by_path:
             continue  # without a base path, both homes are one
         table.by_path[path] = route
+        if "/oauth2/" in path or route.name == "discovery":
+            table.by_last_segment[path.rpartition("/")[2]] = path
         blueprints[route.blueprint].add_url_rule(
             path, route.name, route.view, methods=route.methods
         )
@@ -128,6 +131,12 @@ def is_protocol() -> bool:
     if route := current():
         return route.blueprint == PROTOCOL
     return request.path.startswith(_table().protocol_prefixes)
+
+
+def meant() -> str | None:
+    """The path of the OAuth endpoint that an unknown path looks like: both end alike."""
+    last = request.path.rstrip("/").lower().rpartition("/")[2]
+    return _table().by_last_segment.get(last.removesuffix(".json"))
 
 
 def _check_csrf_token() -> None:

@@ -322,8 +322,8 @@ def test_the_error_id_of_the_page_stands_in_the_log(
 ) -> None:
     caplog.set_level("INFO", "sso")
     page = browser.authorize(client, client_id="nobody")
-    ids = re.findall(r"<code>([0-9a-f]{8})</code>", page.html)
-    assert len(ids) == 1
+    ids = re.findall(r"<code dir=\"ltr\">([0-9a-z]{4}-[0-9a-z]{4})</code>", page.html)
+    assert ids == [page.headers["X-Request-ID"]]
     assert f"error page {ids[0]}: 400 {BASE}/oauth2/authorize invalid_client" in caplog.text
 
 
@@ -341,13 +341,21 @@ def test_redirect_addresses_with_odd_but_legal_characters(
         assert client.exchange(page.code).status_code == 200
 
 
-def test_the_page_tells_how_an_address_is_registered(
-    browser: Browser, client: RelyingParty, user: User
+def test_the_page_names_the_application_and_what_is_wrong(
+    app: Flask, browser: Browser, client: RelyingParty, user: User
 ) -> None:
+    """Nothing of what is registered, of what was sent, and no command: see `flask explain`."""
     page = browser.authorize(client, redirect_uri="https://books.example/elsewhere")
+    assert "<h1>Signing in to Books did not work</h1>" in page.html
+    assert "Books wants to send you to an address that is not registered for it." in page.html
     assert "does not match any registered one exactly." in page.html
-    assert "flask client update CLIENT_ID --add-redirect-uri URI" in page.html
-    assert "--add-redirect-uri" not in browser.authorize(client, redirect_uri=None).html
+    for secret in ("callback", "elsewhere", client.client_id, "flask", "--add"):
+        assert secret not in page.html
+    unknown = browser.authorize(client, client_id="nobody").html
+    assert "is not registered here, or has been disabled." in unknown
+    app.test_cli_runner().invoke(args=["client", "disable", client.client_id])
+    disabled = browser.authorize(client).html
+    assert "Books" not in disabled
 
 
 def test_a_step_sends_an_error_to_the_letter(app: Flask, browser: Browser, user: User) -> None:

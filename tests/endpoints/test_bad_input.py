@@ -361,8 +361,8 @@ def test_pages_about_faults_are_translated(app: Flask, path: str, status: int) -
 def test_what_the_application_did_wrong_is_for_its_makers(app: Flask) -> None:
     german = {"Accept-Language": "de"}
     answer = app.test_client().get(f"{BASE}/oauth2/authorize", headers=german)
-    assert "Die Anwendung, die Sie hierher geschickt hat" in answer.text
-    assert 'role="alert" lang="en" dir="ltr">The parameter' in answer.text
+    assert "Die Anwendung hat eine Anfrage gesendet" in answer.text
+    assert '<dd lang="en" dir="ltr">The parameter' in answer.text
 
 
 @pytest.mark.parametrize("path", ["/", f"{BASE}/", BASE])

@@ -4,9 +4,7 @@ import json
 import logging
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlencode
 from uuid import uuid4
 
 import pytest
@@ -17,10 +15,9 @@ from sso.audit import writer
 from sso.extensions import db
 from sso.models import AuditEvent, User
 from sso.ratelimit import refusals
-from sso.store import clients
-from tests.conftest import Clock
 from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty, pkce
 from tests.support.factories import make_client, make_user
+from tests.support.scene import Scene
 
 GENERIC_CODE = (
     "The code is unknown, expired or used, it was issued to another client, "
@@ -64,45 +61,6 @@ def run(app: Flask) -> Callable[..., Any]:
         return json.loads(result.stdout) if "--json" in arguments else result.stdout
 
     return invoke
-
-
-@dataclass
-class Scene:
-    """Who acts in a row of the table."""
-
-    app: Flask
-    browser: Browser
-    client: RelyingParty
-    other: RelyingParty
-    user: User
-    clock: Clock
-
-    def code(self, **more: str | None) -> str:
-        return self.browser.approve(self.client, **more).code
-
-    def tokens(self, **more: str | None) -> dict[str, str]:
-        found: dict[str, str] = self.client.exchange(self.code(**more)).get_json()
-        return found
-
-    def flask(self, *arguments: str) -> None:
-        result = self.app.test_cli_runner().invoke(args=[*arguments])
-        assert result.exit_code == 0, result.output
-
-    def register(self, **metadata: object) -> None:
-        """Register the client for something else."""
-        with self.app.app_context():
-            row = clients.find(self.client.client_id)
-            assert row
-            row.set_client_metadata({**row.client_metadata, **metadata})
-            db.session.commit()
-
-    def end_session(self, **more: str) -> None:
-        self.browser.open(f"{ORIGIN}{BASE}/oauth2/end-session?{urlencode(more)}")
-
-
-@pytest.fixture
-def scene(app: Flask, browser: Browser, client: RelyingParty, user: User, clock: Clock) -> Scene:
-    return Scene(app, browser, client, make_client(app, name="Other"), user, clock)
 
 
 def _used_code(s: Scene) -> None:

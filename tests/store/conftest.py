@@ -11,6 +11,7 @@ from sqlalchemy import create_engine, text
 from sso import create_app
 from sso.audit import writer
 from sso.extensions import db
+from sso.store import refusals
 from tests.conftest import environ_of, migrate
 from tests.support.servers import postgresql
 
@@ -59,7 +60,9 @@ def migrated_database(postgresql_url: str, tmp_path_factory: pytest.TempPathFact
 def _running(environ: dict[str, str], instance: Path) -> Iterator[Flask]:
     made = create_app(environ, instance)
     yield made
-    writer.flush(made)  # before the next test has tables of the same names
+    # Before the next test has tables of the same names.
+    writer.flush(made)
+    refusals.flush(made)
     with made.app_context():
         db.session.remove()
         db.engine.dispose()

@@ -13,6 +13,7 @@ from sqlalchemy.exc import OperationalError
 from sso import audit, clock
 from sso.audit import chain, rows, writer
 from sso.audit.events import Event
+from sso.database import buffer
 from sso.extensions import db
 from sso.models import AuditEvent, User
 from tests.conftest import Clock
@@ -248,7 +249,7 @@ def test_requests_do_not_wait_for_the_seal(app: Flask) -> None:
 
 
 def test_a_database_that_is_away(app: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "PAUSE", 60)
+    monkeypatch.setattr(buffer, "PAUSE", 60)
     execute_ddl(app, "ALTER TABLE audit_events RENAME TO hidden")
     with app.app_context():
         audit.event(Event.SIGN_IN_FAILED)
@@ -266,9 +267,9 @@ def execute_ddl(app: Flask, statement: str) -> None:
 def test_the_buffer_is_bounded(
     app: Flask, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(writer, "PAUSE", 60)
+    monkeypatch.setattr(buffer, "PAUSE", 60)
     with app.app_context():
-        for number in range(writer.MOST + 50):
+        for number in range(buffer.MOST + 50):
             audit.event(Event.SIGN_IN_FAILED, number=number)
     writer.flush(app)
     assert [one.message for one in caplog.records if "alone" in one.message] == [
@@ -277,9 +278,9 @@ def test_the_buffer_is_bounded(
     with app.app_context():
         count = db.session.scalar(db.select(db.func.count()).select_from(AuditEvent))
         oldest = min(
-            int(json.loads(one.fields)["number"]) for one in rows.newest(limit=writer.MOST + 50)
+            int(json.loads(one.fields)["number"]) for one in rows.newest(limit=buffer.MOST + 50)
         )
-    assert count == writer.MOST
+    assert count == buffer.MOST
     assert oldest == 50
 
 
@@ -289,14 +290,14 @@ def test_it_is_bounded_while_the_database_is_away_too(
 ) -> None:
     """What was taken to be written goes back in front of what came meanwhile; the oldest go."""
     come = meanwhile.split()
-    monkeypatch.setattr(writer, "PAUSE", 60)
-    monkeypatch.setattr(writer, "MOST", 3)
+    monkeypatch.setattr(buffer, "PAUSE", 60)
+    monkeypatch.setattr(buffer, "MOST", 3)
     with app.app_context():
-        buffer = writer.Buffer(db.engine)
+        waiting = buffer.Buffer(db.engine, writer.add, "audit events")
 
     def put(*users: str) -> None:
         name, at = Event.SIGN_IN_FAILED, clock.now()
-        buffer.put([audit.Record(name, at, user, None, None, None, {}) for user in users])
+        waiting.put([audit.Record(name, at, user, None, None, None, {}) for user in users])
 
     def away(*_: object) -> None:
         put(*come)
@@ -304,9 +305,9 @@ def test_it_is_bounded_while_the_database_is_away_too(
 
     put("1", "2", "3")
     with monkeypatch.context() as patch:
-        patch.setattr(writer, "add", away)
-        assert not buffer.flush()
-    assert buffer.flush()
+        patch.setattr(waiting, "_write", away)
+        assert not waiting.flush()
+    assert waiting.flush()
     with app.app_context():
         users = [str(one.user_id) for one in rows.newest(limit=9)]
     assert sorted(users) == ["3", *come][-3:]

@@ -64,15 +64,25 @@ class AuthorizationCodeGrant(AuthorizationEndpoint, AuthlibAuthorizationCodeGran
 
         # 3. Compare the redirect_uri with the one of the authorization request.
         if request.payload.redirect_uri != self.code.redirect_uri:
+            request.facts |= {
+                "redirect_uri": request.payload.redirect_uri,
+                "authorized_redirect_uri": self.code.redirect_uri,
+            }
             raise InvalidGrantError(
                 "The 'redirect_uri' does not match the one of the authorization request."
             )
 
         # 4. Verify PKCE.
-        challenge = self.code.code_challenge
-        if challenge is None and client.is_public:
-            raise InvalidGrantError("The code was issued without PKCE, which this client requires.")
-        verify_code_verifier(request.form.get("code_verifier"), challenge)
+        verifier, challenge = request.form.get("code_verifier"), self.code.code_challenge
+        try:
+            if challenge is None and client.is_public:
+                raise InvalidGrantError(
+                    "The code was issued without PKCE, which this client requires."
+                )
+            verify_code_verifier(verifier, challenge)
+        except InvalidGrantError:
+            request.facts["pkce"] = _pkce_fault(verifier, challenge)
+            raise
 
         # 5. Redeem the code: of several requests, one gets past this statement.
         if not codes.redeem(request.connection, self._digest, client.client_id, clock.now()):
@@ -107,6 +117,7 @@ class AuthorizationCodeGrant(AuthorizationEndpoint, AuthlibAuthorizationCodeGran
             grants.end_one(connection, used.grant_id, "code_reuse")
             request.keep_changes = True
             request.details["user"] = used.user_id
+            request.facts["used_at"] = used.used_at
             audit.event(
                 Event.CODE_REUSED, user=used.user_id, client=client.client_id, grant=used.grant_id
             )
@@ -115,6 +126,7 @@ class AuthorizationCodeGrant(AuthorizationEndpoint, AuthlibAuthorizationCodeGran
         found = codes.refusal_reasons_of(connection, self._digest)
         request.details["reason"] = found.reason_for(client.client_id, now) if found else "unknown"
         request.details["user"] = found.user_id if found else None
+        request.facts |= found.facts() if found else {}
         raise InvalidGrantError(
             "The code is unknown, expired or used, it was issued to another client, "
             "or what the user approved with it has ended."
@@ -134,3 +146,12 @@ def verify_code_verifier(verifier: str | None, challenge: str | None) -> None:
         create_s256_code_challenge(verifier), challenge
     ):
         raise InvalidGrantError("The code_verifier does not fit the code_challenge.")
+
+
+def _pkce_fault(verifier: str | None, challenge: str | None) -> str:
+    """What is wrong, for `flask explain`."""
+    if challenge is None:
+        return "no challenge"
+    if verifier is None:
+        return "no verifier"
+    return "challenge as verifier" if verifier == challenge else "wrong verifier"

@@ -69,6 +69,10 @@ class RefreshTokenGrant(AuthlibRefreshTokenGrant):
         allowed = tokens.as_allowed_now(self.live_grant, client)
         requested = scopes.split(request.payload.scope)
         if not set(requested) <= set(scopes.split(self.live_grant.scope)):
+            request.facts |= {
+                "requested_scope": request.payload.scope,
+                "granted_scope": self.live_grant.scope,
+            }
             raise InvalidScopeError("The scope goes beyond what was granted.")
         if requested and set(requested).isdisjoint(scopes.split(allowed.scope)):
             raise InvalidScopeError("None of the scopes asked for is allowed any more.")
@@ -124,6 +128,7 @@ class RefreshTokenGrant(AuthlibRefreshTokenGrant):
         grants.end_one(request.connection, used.grant_id, "refresh_token_reuse")
         request.keep_changes = True
         request.details["user"] = used.user_id
+        request.facts["used_at"] = used.used_at
         audit.event(
             Event.REFRESH_TOKEN_REUSED,
             user=used.user_id,
@@ -162,4 +167,5 @@ class RefreshTokenGrant(AuthlibRefreshTokenGrant):
         found = store.refusal_reasons_of_refresh(self.request.connection, self._digest)
         reason = found.reason_for(client.client_id, clock.now()) if found else "unknown"
         self.request.details |= {"reason": reason, "user": found.user_id if found else None}
+        self.request.facts |= found.facts() if found else {}
         raise InvalidGrantError(description)

@@ -1,0 +1,139 @@
+"""`flask explain`: why a request was refused, and how to fix it."""
+
+import re
+from typing import Any
+from urllib.parse import urlsplit
+
+import click
+from flask.cli import with_appcontext
+
+from sso.cli.clients import find_client
+from sso.cli.commands import Command, Failure, json_option
+from sso.cli.output import harmless, iso, print_json, print_line, print_record, print_table
+from sso.explain.case import Case, Explanation
+from sso.explain.explaining import explain
+from sso.models import Refusal
+from sso.store import refusals
+from sso.store.expired import KEEP_REFUSALS
+
+_AT_ONCE = 10
+# What a person reads out for a digit (Crockford's base 32).
+_MISREAD = str.maketrans("ilo", "110")
+
+
+@click.command("explain", cls=Command)
+@click.argument("request_id", metavar="[ID]", required=False)
+@click.option("--client", "client_id", metavar="ID", help="List what was refused to this one.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
+@json_option
+@with_appcontext
+def explain_command(
+    request_id: str | None, client_id: str | None, limit: int, as_json: bool
+) -> None:
+    """Say why a request was refused, by the id on its error page or in the log; without ID, list
+    what was refused last.
+    """
+    if request_id is None:
+        client = find_client(client_id) if client_id else None
+        found = refusals.newest(client_id=client and client.client_id, limit=limit)
+        _list([explain(one) for one in found], as_json)
+        return
+    found = _find(request_id)
+    explained = [explain(one) for one in found]
+    if as_json:
+        first, *more = [_view(*one) for one in explained]
+        print_json(first | ({"more": more} if more else {}))
+        return
+    if len({one.request_id for one in found}) > 1:
+        print_line(f"Several ids begin with {request_id}.")
+    elif len(found) > 1:
+        print_line("Several requests have this id: a request may bring its own.")
+    for number, one in enumerate(explained):
+        if number or len(explained) > 1:
+            print_line()
+        _show(*one)
+
+
+def _find(request_id: str) -> list[Refusal]:
+    ours = re.sub(r"[\s-]", "", request_id.lower()).translate(_MISREAD)
+    spellings = dict.fromkeys((request_id, f"{ours[:4]}-{ours[4:]}"))
+    for spelling in spellings:
+        if found := refusals.find(spelling, limit=_AT_ONCE):
+            return list(found)
+    if len(ours) >= 4:
+        for spelling in spellings:
+            if found := refusals.find(spelling, by_beginning=True, limit=_AT_ONCE):
+                return list(found)
+    raise Failure(
+        f"no refused request with the id {request_id} is stored; they are kept for "
+        f"{KEEP_REFUSALS.days} days, and fewer of those who cause very many; see: flask explain, "
+        "or look for the id in the log"
+    )
+
+
+def _list(explained: list[tuple[Case, Explanation]], as_json: bool) -> None:
+    if as_json:
+        print_json([_view(*one) for one in explained])
+        return
+    print_table(
+        ("ID", "TIME", "CLIENT", "ENDPOINT", "CAUSE"),
+        [
+            (
+                case.refusal.request_id,
+                case.refusal.at,
+                case.client.name if case.client else case["client"],
+                case.refusal.endpoint,
+                explanation.cause,
+            )
+            for case, explanation in explained
+        ],
+        whole_last=True,
+    )
+
+
+def _show(case: Case, explanation: Explanation) -> None:
+    shown = _view(case, explanation)
+    client = shown["client"]
+    answer = " ".join(str(part) for part in (shown["status"], shown["error"]) if part)
+    pairs = [
+        ("id", shown["id"]),
+        ("time", case.refusal.at),
+        ("client", f"{client['name']} ({client['client_id']})" if client else case["client"]),
+        ("endpoint", shown["endpoint"]),
+        ("answer", f"{answer}: {shown['description']}" if shown["description"] else answer),
+        ("user", shown["user"]),
+        ("address", shown["address"]),
+        ("host", case["host"] and f"{case['host']}, not {urlsplit(case.settings.base_url).netloc}"),
+    ]
+    print_record([pair for pair in pairs if pair[1]])
+    print_line()
+    print_line(explanation.cause)
+    if comparison := explanation.comparison:
+        width = max(len(comparison.expected_label), len("received"))
+        print_line()
+        print_line(f"  {'received':{width}}  {comparison.received}")
+        print_line(f"  {'':{width}}  {comparison.marks}".rstrip())
+        print_line(f"  {comparison.expected_label:{width}}  {comparison.expected}")
+    print_line()
+    print_line(explanation.fix)
+    if explanation.command:
+        print_line()
+        print_line(f"  {harmless(explanation.command)}")
+
+
+def _view(case: Case, explanation: Explanation) -> dict[str, Any]:
+    refusal, client, user = case.refusal, case.client, case.user
+    return {
+        "id": refusal.request_id,
+        "time": iso(refusal.at),
+        "event": refusal.name,
+        "endpoint": refusal.endpoint,
+        "client": {"client_id": client.client_id, "name": client.name} if client else None,
+        "user": user.email if user else None,
+        "status": case.details.get("status"),
+        "error": case["error"] or None,
+        "description": case["description"] or None,
+        "address": case["address"] or None,
+        **explanation.as_dict(),
+        "details": case.details,
+    }

@@ -1,0 +1,188 @@
+"""What two URLs that are compared exactly differ in, in words. Knows texts, and nothing else."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
+from typing import NamedTuple
+from urllib.parse import unquote_to_bytes
+
+from sso.config.urls import is_loopback
+
+# After RFC 3986 appendix B: it matches every text, and the groups joined make the text again.
+_PARTS = re.compile(
+    r"(?P<scheme>[^:/?#]+:)?"
+    r"(?:(?P<slashes>//)(?P<user>[^/?#]*@)?"
+    r"(?P<host>\[[^/?#\]]*\]|[^/?#:]*)(?P<port>:[^/?#]*)?)?"
+    r"(?P<path>[^?#]*)(?P<query>\?[^#]*)?(?P<fragment>#.*)?",
+    re.DOTALL,
+)
+
+
+class Kind(Enum):
+    """What differs."""
+
+    SPACE = "space"
+    SCHEME = "scheme"
+    USER = "user name"
+    LOOPBACK = "name of the loopback host"
+    HOST = "host"
+    PORT = "port"
+    TRAILING_SLASH = "trailing slash"
+    CASE = "upper and lower case"
+    ENCODING = "percent-encoding"
+    PATH = "path"
+    QUERY = "query"
+    FRAGMENT = "fragment"
+
+
+# How far two URLs are from each other by each kind; what is not here is 1, a slip.
+_WEIGHTS = {Kind.PATH: 4, Kind.HOST: 8, Kind.USER: 8} | dict.fromkeys(
+    (Kind.SCHEME, Kind.LOOPBACK, Kind.PORT, Kind.QUERY, Kind.FRAGMENT), 2
+)
+
+
+class Difference(NamedTuple):
+    kind: Kind
+    words: str
+
+
+class Url(NamedTuple):
+    """The parts of a URL, each with its delimiter; joined they are the text."""
+
+    scheme: str
+    slashes: str
+    user: str
+    host: str
+    port: str
+    path: str
+    query: str
+    fragment: str
+
+
+def split(text: str) -> Url:
+    """The parts of any text, as if it was a URL."""
+    found = _PARTS.fullmatch(text)
+    assert found is not None
+    return Url(**found.groupdict(default=""))
+
+
+def differences(received: str, registered: str) -> list[Difference]:
+    """What the received URL differs in from the registered one."""
+    inner, expected = received.strip(), registered.strip()
+    found = [Difference(*one) for one in _differences(split(inner), split(expected))]
+    if (received != registered) and (received, registered) != (inner, expected):
+        found.append(Difference(Kind.SPACE, "it has spaces before or after it"))
+    return found
+
+
+def nearest(received: str, registered: Iterable[str]) -> str | None:
+    """The registered URL that differs least."""
+
+    def distance(one: str) -> tuple[int, int]:
+        weight = sum(_WEIGHTS.get(found.kind, 1) for found in differences(received, one))
+        return weight, -_common(received, one)
+
+    return min(registered, key=distance, default=None)
+
+
+def marks(received: str, registered: str) -> str:
+    """A line of carets to stand below the received URL, where it differs."""
+    line = [" "] * (len(received) + 1)
+    start = 0
+    for part, expected in zip(split(received), split(registered), strict=True):
+        if part != expected:
+            before = _common(part, expected)
+            rest, rest_expected = part[before:], expected[before:]
+            after = _common(rest[::-1], rest_expected[::-1])
+            end = start + len(part) - after
+            # Where nothing stands there, the place where something is missing.
+            for place in range(start + before, max(end, start + before + 1)):
+                line[place] = "^"
+        start += len(part)
+    return "".join(line).rstrip()
+
+
+def _common(one: str, other: str) -> int:
+    """How many characters are the same at the beginning."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def _differences(received: Url, registered: Url) -> Iterator[tuple[Kind, str]]:
+    scheme, expected = received.scheme.rstrip(":"), registered.scheme.rstrip(":")
+    if scheme.lower() != expected.lower():
+        yield Kind.SCHEME, f"the scheme is {scheme or 'missing'}, not {expected or 'empty'}"
+    elif scheme != expected:
+        yield Kind.CASE, "the scheme differs in upper and lower case"
+    elif received.slashes != registered.slashes:
+        here, there = ("//", "none") if received.slashes else ("no //", "it")
+        yield Kind.SCHEME, f"it has {here} after the scheme, the registered one has {there}"
+    if received.user != registered.user:
+        yield Kind.USER, "it has a user name before the host"
+    yield from _host(received.host, registered.host)
+    if received.port != registered.port:
+        yield Kind.PORT, _port(received, registered)
+    if received.path != registered.path:
+        yield from _path(received.path, registered.path)
+    if received.query != registered.query:
+        yield Kind.QUERY, _query(received.query, registered.query)
+    if received.fragment != registered.fragment:
+        yield Kind.FRAGMENT, "it has a fragment (#…), which no redirect URI may have"
+
+
+def _host(received: str, registered: str) -> Iterator[tuple[Kind, str]]:
+    if received == registered:
+        return
+    if received.lower() == registered.lower():
+        yield Kind.CASE, "the host differs in upper and lower case"
+    elif is_loopback(received.strip("[]").lower()) and is_loopback(registered.strip("[]").lower()):
+        yield Kind.LOOPBACK, f"it says {received}, not {registered}: the texts are compared"
+    else:
+        yield Kind.HOST, f"the host is {received or 'missing'}, not {registered or 'empty'}"
+
+
+def _port(received: Url, registered: Url) -> str:
+    number, expected = received.port[1:], registered.port[1:]
+    if not received.port:
+        return f"the port {expected} is missing"
+    default = {"https:": "443", "http:": "80"}.get(received.scheme.lower())
+    if not registered.port:
+        also = ", although it is the default" if number == default else ""
+        return f"it has the port {number}, the registered one has none{also}"
+    return f"the port is {number or 'empty'}, not {expected}"
+
+
+def _path(received: str, registered: str) -> Iterator[tuple[Kind, str]]:
+    """The slips, if without them both are the same; else simply another path."""
+    slips: dict[Kind, Callable[[bytes], bytes]] = {
+        Kind.TRAILING_SLASH: lambda path: path.rstrip(b"/"),
+        Kind.CASE: bytes.lower,
+        Kind.ENCODING: unquote_to_bytes,
+    }
+
+    def same_without(*undone: Kind) -> bool:
+        one, other = (path.encode("utf-8", "surrogatepass") for path in (received, registered))
+        for kind in (Kind.ENCODING, Kind.CASE, Kind.TRAILING_SLASH):
+            if kind in undone:
+                one, other = slips[kind](one), slips[kind](other)
+        return one == other
+
+    if not same_without(*slips):
+        yield Kind.PATH, f"the path is {received or 'empty'}, not {registered or 'empty'}"
+        return
+    needed = [kind for kind in slips if not same_without(*(slips.keys() - {kind}))]
+    for kind in needed or [Kind.ENCODING]:
+        if kind is not Kind.TRAILING_SLASH:
+            yield kind, f"the path differs in {kind.value}"
+        elif received.endswith("/"):
+            yield kind, "it has a trailing slash, the registered one has none"
+        else:
+            yield kind, "it has no trailing slash, the registered one has one"
+
+
+def _query(received: str, registered: str) -> str:
+    if not registered:
+        return f"it has a query ({received}), the registered one has none"
+    if not received:
+        return f"the query {registered} is missing"
+    return "the query differs"

@@ -1,0 +1,96 @@
+"""Rows that belong to no transaction: a thread writes them soon after, in batches."""
+
+import atexit
+import logging
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+from weakref import WeakSet
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+logger = logging.getLogger("sso.database")
+
+T = TypeVar("T")
+MOST = 10_000  # rows of a kind that wait in a process; beyond that the oldest are on the log alone
+AT_ONCE = 500
+PAUSE = 0.5  # seconds in which rows gather
+PAUSE_AFTER_FAULT = 5.0
+
+
+class Buffer(Generic[T]):
+    """Rows of one process that belong to no transaction, on their way to the database."""
+
+    def __init__(
+        self, engine: Engine, write: Callable[[Connection, list[T]], None], name: str
+    ) -> None:
+        self._engine, self._write, self._name = engine, write, name
+        self._waiting: deque[T] = deque(maxlen=MOST)
+        self._lost = 0
+        self._state, self._writing = threading.Lock(), threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._process = os.getpid()
+        _buffers.add(self)
+
+    def put(self, rows: Sequence[T]) -> None:
+        with self._state:
+            self._lost += max(0, len(self._waiting) + len(rows) - MOST)
+            self._waiting.extend(rows)
+            # A thread lives for one burst: an idle process has none, and none outlives a fork.
+            if self._thread is None or self._process != os.getpid():
+                self._process = os.getpid()
+                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                self._thread.start()
+
+    def flush(self) -> bool:
+        """Write what waits. False if the database does not take it; then it goes on waiting."""
+        with self._writing:
+            while batch := self._take():
+                try:
+                    with self._engine.begin() as connection:
+                        self._write(connection, batch)
+                except SQLAlchemyError as error:
+                    self._give_back(batch)
+                    logger.error(
+                        "%s wait: the database does not take them (%s)",
+                        self._name,
+                        type(error).__name__,
+                    )
+                    return False
+            return True
+
+    def _run(self) -> None:
+        pause = threading.Event()
+        while True:
+            pause.wait(PAUSE)
+            if not self.flush():
+                pause.wait(PAUSE_AFTER_FAULT)
+            with self._state:
+                if not self._waiting:
+                    self._thread = None
+                    return
+
+    def _take(self) -> list[T]:
+        with self._state:
+            if self._lost:
+                logger.error("%d %s are on the log alone", self._lost, self._name)
+                self._lost = 0
+            return [self._waiting.popleft() for _ in range(min(AT_ONCE, len(self._waiting)))]
+
+    def _give_back(self, batch: list[T]) -> None:
+        with self._state:
+            fits = max(0, MOST - len(self._waiting))
+            self._lost += max(0, len(batch) - fits)
+            self._waiting.extendleft(reversed(batch[-fits:] if fits else []))
+
+
+_buffers: WeakSet[Buffer[Any]] = WeakSet()
+
+
+@atexit.register
+def _flush_all() -> None:
+    for buffer in list(_buffers):
+        buffer.flush()

@@ -1,0 +1,104 @@
+"""What the checks look at, and what they answer."""
+
+import json
+import shlex
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+from sso import context
+from sso.config.settings import Settings
+from sso.config.url_differences import differences, marks
+from sso.models import Client, Refusal, User
+from sso.observability.redaction import HIDDEN, redact_url
+from sso.store import clients, users
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What was received, and beside it what it should have been."""
+
+    name: str
+    received: str
+    expected_label: str
+    expected: str
+    differences: list[str]
+    marks: str
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """`command` fixes it, and can be run as it is; without one, `fix` says where to change what."""
+
+    cause: str
+    fix: str
+    command: str | None = None
+    comparison: Comparison | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class Case:
+    """A refusal, and what is known now of its client and user."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        self.refusal = refusal
+        self.details: dict[str, Any] = json.loads(refusal.details)
+
+    def __getitem__(self, name: str) -> str:
+        """A detail as text; empty if there is none."""
+        value = self.details.get(name)
+        return "" if value is None else str(value)
+
+    def moment(self, name: str) -> datetime | None:
+        return datetime.fromisoformat(self[name]) if self[name] else None
+
+    @property
+    def reason(self) -> str:
+        return self["reason"]
+
+    @cached_property
+    def client(self) -> Client | None:
+        return clients.find(self.refusal.client_id) if self.refusal.client_id else None
+
+    @cached_property
+    def user(self) -> User | None:
+        return users.find(self.refusal.user_id) if self.refusal.user_id else None
+
+    @property
+    def settings(self) -> Settings:
+        return context.settings()
+
+    def update(self, *options: str) -> str | None:
+        """The command that changes the client so."""
+        return self.command("client", "update", *options)
+
+    def command(self, group: str, verb: str, *options: str) -> str | None:
+        client = self.client
+        return command(group, verb, client.client_id, *options) if client else None
+
+
+def command(*words: str) -> str:
+    return shlex.join(["flask", *words])
+
+
+def named(client: Client) -> str:
+    return f"{client.name} ({client.client_id})"
+
+
+def compared(name: str, received: str, label: str, expected: str) -> Comparison:
+    """Of two URLs. What is not ASCII is shown as escapes: letters may look alike."""
+    received, expected = (
+        HIDDEN.join(part.encode("ascii", "backslashreplace").decode() for part in url.split(HIDDEN))
+        for url in (received, expected)
+    )
+    kept = kept_of(expected, received)
+    found = [one.words for one in differences(received, kept)]
+    return Comparison(name, received, label, expected, found, marks(received, kept))
+
+
+def kept_of(expected: str, received: str) -> str:
+    """What would have been kept of the expected URL, if something of the received one is hidden."""
+    return redact_url(expected) if HIDDEN in received else expected

@@ -1,0 +1,128 @@
+"""Clients that are unknown or disabled, or do not prove who they are."""
+
+from difflib import get_close_matches
+
+from sso.audit import rows
+from sso.audit.events import Event
+from sso.crypto.digests import CLIENT_SECRET
+from sso.explain.case import Case, Explanation, compared, named
+from sso.store import clients
+
+_LEFT = "There is nothing left to do."
+
+
+def unknown(case: Case) -> Explanation | None:
+    """The nearest client is named: to operators alone, who may list all of them."""
+    claimed = case["client"]
+    if case.client or not claimed or case.refusal.client_id:
+        return None
+    cause = "No client has this client_id"
+    if claimed.startswith(CLIENT_SECRET):
+        return Explanation(
+            "The client_id is a client secret.",
+            "At the application, client_id and client_secret are swapped, or both are the secret.",
+        )
+    every = clients.every()
+    by_name = [one for one in every if one.name.casefold() == claimed.casefold()]
+    if by_name:
+        return Explanation(
+            f"{cause}: it is the name of one.",
+            f"Set the client_id of the application to {by_name[0].client_id}.",
+        )
+    if near := _nearest(claimed, [one.client_id for one in every]):
+        client = next(one for one in every if one.client_id == near)
+        return Explanation(
+            f"{cause}. The nearest one is that of {named(client)}.",
+            f"If that is the application, set its client_id to {near}.",
+            comparison=compared("client_id", claimed, "registered now", near),
+        )
+    deleted = rows.newest(client_id=claimed, names=[Event.CLIENT_DELETED], limit=1)
+    if deleted:
+        return Explanation(
+            f"{cause} any more: the client was deleted at {deleted[0].at:%Y-%m-%d %H:%M} UTC.",
+            "Register the application again, and give it the new client_id and secret.",
+        )
+    return Explanation(
+        f"{cause}.",
+        "Compare it with the output of: flask client list. It may be of another server.",
+    )
+
+
+def known_by_now(case: Case) -> Explanation | None:
+    if case.reason != "unknown client" or case.client is None:
+        return None
+    return Explanation("The client was unknown. It is registered now.", _LEFT)
+
+
+def disabled(case: Case) -> Explanation | None:
+    if case.reason not in ("disabled client", "client disabled") or case.client is None:
+        return None
+    if case.client.disabled_at is None:
+        return Explanation("The client was disabled. It is enabled now.", _LEFT)
+    return Explanation(
+        f"The client has been disabled since {case.client.disabled_at:%Y-%m-%d %H:%M} UTC, "
+        "and counts as unknown.",
+        "If it may be used again, enable it:",
+        case.command("client", "enable"),
+    )
+
+
+def wrong_secret(case: Case) -> Explanation | None:
+    client = case.client
+    if case.refusal.name != Event.CLIENT_AUTHENTICATION_FAILED or client is None:
+        return None
+    new = case.command("client", "rotate-secret", "--keep-old", "24")
+    lost = "If it is lost, make a new one; the present one goes on for 24 hours:"
+    if case.reason == "client_id and client_secret are swapped":
+        return Explanation(
+            "The client_id was sent as the secret, and something else as the client_id.",
+            "Swap client_id and client_secret in the settings of the application.",
+        )
+    if case.reason.startswith("the right secret,"):
+        return Explanation(
+            "The client secret is right, but it stands in quotes or between spaces.",
+            "Remove them from the settings of the application.",
+        )
+    if case.reason.startswith("a previous secret"):
+        ended = client.previous_secret_expires_at
+        return Explanation(
+            "The client secret is the one before the last rotation"
+            + (f", and ended at {ended:%Y-%m-%d %H:%M} UTC." if ended else "."),
+            f"Give the application the present secret. {lost}",
+            new,
+        )
+    if case.reason == "wrong secret":
+        rotated = rows.newest(
+            client_id=client.client_id, names=[Event.CLIENT_SECRET_ROTATED], limit=1
+        )
+        hint = f"; it was last rotated at {rotated[0].at:%Y-%m-%d %H:%M} UTC" if rotated else ""
+        return Explanation(
+            f"The client secret is wrong{hint}.",
+            f"Give the application the present secret. {lost}",
+            new,
+        )
+    return None
+
+
+def wrong_method(case: Case) -> Explanation | None:
+    client, method = case.client, case["method"]
+    if not case.reason.startswith("wrong method") or client is None:
+        return None
+    if client.check_endpoint_auth_method(method, "token"):
+        return Explanation(f"The client was not registered for {method}. It is now.", _LEFT)
+    registered = client.token_endpoint_auth_method
+    return Explanation(
+        f"The application authenticates by {method}; the client is registered for {registered} "
+        "alone.",
+        f"Set the application to {registered}, or allow both:",
+        case.update("--auth-method", "any"),
+    )
+
+
+def _nearest(claimed: str, client_ids: list[str]) -> str | None:
+    if len(claimed) >= 4:  # copied in part
+        parts = [one for one in client_ids if claimed in one or one in claimed]
+        if len(parts) == 1:
+            return parts[0]
+    same = [one for one in client_ids if one.casefold() == claimed.casefold()]
+    return next(iter(same or get_close_matches(claimed, client_ids, n=1, cutoff=0.75)), None)
