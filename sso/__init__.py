@@ -42,7 +42,7 @@ def create_app(environ: Mapping[str, str] | None = None, instance: Path | None =
     from sso.ratelimit import device_cookie, limiting, refusals
     from sso.store import refusals as stored_refusals
     from sso.store import signing_keys, users
-    from sso.web import access_log, errors, headers, proxies, static_files
+    from sso.web import access_log, error_handlers, headers, proxies, static_files
     from sso.web.extensions import csrf
 
     models.load_all()
@@ -67,7 +67,7 @@ def create_app(environ: Mapping[str, str] | None = None, instance: Path | None =
     oauth.init_app(app)
     routes.init_app(app)
     static_files.init_app(app)
-    errors.init_app(app)
+    error_handlers.init_app(app)
     headers.init_app(app)
 
     concurrency.init_app(app)
