@@ -5,6 +5,7 @@ ends at PKCE, at what is bound to another client, and at endpoints that need aut
 """
 
 import base64
+from collections.abc import Mapping
 
 import pytest
 from flask import Flask
@@ -73,7 +74,7 @@ def test_a_public_client_that_authenticates(
     assert _by_basic(public, "", form).status_code == 200
 
 
-def _by_basic(public: RelyingParty, secret: str, form: dict[str, str]) -> TestResponse:
+def _by_basic(public: RelyingParty, secret: str, form: Mapping[str, str | None]) -> TestResponse:
     pair = base64.b64encode(f"{public.client_id}:{secret}".encode()).decode()
     return public.post("/oauth2/token", form, headers={"Authorization": f"Basic {pair}"})
 
