@@ -64,100 +64,103 @@ class Lazy(click.Command):
 # By group: the group's summary, and by command its summary and where it is.
 GROUPS: Mapping[str, tuple[str, Mapping[str, tuple[str, str]]]] = {
     "audit": ("Security events.", {
-        "list": ("List the newest events that meet every condition, newest first.",
+        "list": ("List security events, newest first.",
                  "sso.cli.audit:list_"),
-        "verify": ("Seal what is new, then look for events that were changed, removed or moved.",
+        "verify": ("Check that no event was changed, removed or moved.",
                    "sso.cli.audit:verify"),
     }),
-    "client": ("Applications that people sign in to.", {
+    "client": ("Applications that users sign in to.", {
         "create": ("Register an application; its secret is shown once.",
                    "sso.cli.connecting:create"),
-        "presets": ("List the applications that are known, or show one.",
+        "presets": ("List the known applications, or show one.",
                     "sso.cli.presets:presets"),
         "setup": ("Print the configuration of an application that was registered from a preset.",
                   "sso.cli.connecting:setup"),
         "list": ("List all applications.", "sso.cli.clients:list_"),
-        "show": ("Show how an application is registered, and the newest of its live grants.",
+        "show": ("Show an application's registration and its newest grants.",
                  "sso.cli.clients:show"),
-        "preview": ("Show what an application would learn about a person who signs in now, and "
-                    "why not more.", "sso.cli.preview:preview"),
-        "update": ("Change what is given, and say what changed.", "sso.cli.clients:update"),
+        "preview": ("Show what an application would learn about a user who signs in now, and why "
+                    "not more.",
+                    "sso.cli.preview:preview"),
+        "update": ("Change a registration, and print what changed.", "sso.cli.clients:update"),
         "rotate-secret": ("Give an application a new secret, shown once.",
                           "sso.cli.clients:rotate_secret"),
-        "disable": ("Shut an application out, at once; its tokens end.",
+        "disable": ("Disable an application; its tokens end at once.",
                     "sso.cli.clients:disable"),
-        "enable": ("Let an application in again; ended tokens stay ended.",
+        "enable": ("Enable an application again; ended tokens stay ended.",
                    "sso.cli.clients:enable"),
         "delete": ("Delete an application with its tokens and consents.",
                    "sso.cli.clients:delete"),
     }),
     "key": ("Signing keys: next, active, retired.", {
         "list": ("List all signing keys, oldest first.", "sso.cli.keys:list_"),
-        "rotate": ("Take the next keys into use, and publish new ones to come after them.",
+        "rotate": ("Make the next keys active, and publish new next keys.",
                    "sso.cli.keys:rotate"),
-        "retire": ("Take a next key out of use before it is ever used, or a retired one off the "
-                   "key set at once.", "sso.cli.keys:retire"),
-        "reencrypt": ("Encrypt with SSO_SECRET_KEY what SSO_SECRET_KEY_PREVIOUS encrypted, while "
-                      "the service runs.", "sso.cli.reencryption:reencrypt"),
+        "retire": ("Replace a next key before it is used, or remove a retired key from the key "
+                   "set.",
+                   "sso.cli.keys:retire"),
+        "reencrypt": ("Encrypt stored secrets with SSO_SECRET_KEY instead of "
+                      "SSO_SECRET_KEY_PREVIOUS.",
+                      "sso.cli.reencryption:reencrypt"),
     }),
-    "user": ("People who sign in.", {
-        "create": ("Add a person; asks for the password.", "sso.cli.users:create"),
-        "list": ("List everybody.", "sso.cli.people:list_"),
-        "show": ("Show what is known of a person.", "sso.cli.people:show"),
-        "update": ("Change what is given, and say what changed; a claim with an empty value is "
-                   "removed.", "sso.cli.users:update"),
-        "invite": ("Add a person, and mail a link with which they set their password.",
+    "user": ("Users, their sessions and second factors.", {
+        "create": ("Create a user; asks for the password.", "sso.cli.users:create"),
+        "list": ("List all users.", "sso.cli.people:list_"),
+        "show": ("Show a user.", "sso.cli.people:show"),
+        "update": ("Change a user, and print what changed; an empty claim is removed.",
+                   "sso.cli.users:update"),
+        "invite": ("Create a user, and mail a link to set the password.",
                    "sso.cli.users:invite"),
-        "set-password": ("Give a person a new password; all sessions and tokens end.",
+        "set-password": ("Set a user's password; all sessions and tokens end.",
                          "sso.cli.user_access:set_password"),
-        "disable": ("Shut a person out, at once; all sessions and tokens end.",
+        "disable": ("Disable a user; all sessions and tokens end at once.",
                     "sso.cli.users:disable"),
-        "enable": ("Let a person in again; ended sessions stay ended.",
+        "enable": ("Enable a user again; ended sessions stay ended.",
                    "sso.cli.users:enable"),
-        "delete": ("Delete a person with sessions, tokens and consents.",
+        "delete": ("Delete a user with sessions, tokens and consents.",
                    "sso.cli.users:delete"),
-        "sessions": ("List the browsers on which a person is signed in.",
+        "sessions": ("List the browsers in which a user is signed in.",
                      "sso.cli.user_access:list_sessions"),
-        "sign-out": ("Sign a person out everywhere; tokens with offline_access go on, as after "
-                     "any sign-out.", "sso.cli.user_access:sign_out"),
-        "factors": ("List a person's second factors.", "sso.cli.user_access:list_factors"),
-        "reset-factors": ("Take all second factors away and end all sign-ins; the password alone "
-                          "signs in again.", "sso.cli.user_access:reset_factors"),
-        "enrolment-link": ("Make a link that lets a person without access to mail set up the first "
-                           "second factor.", "sso.cli.user_access:enrolment_link"),
+        "sign-out": ("Sign a user out everywhere; tokens with offline_access stay valid.",
+                     "sso.cli.user_access:sign_out"),
+        "factors": ("List a user's second factors.", "sso.cli.user_access:list_factors"),
+        "reset-factors": ("Remove all second factors of a user, and end all sessions.",
+                          "sso.cli.user_access:reset_factors"),
+        "enrolment-link": ("Create a link that allows a user without mail to add the first "
+                           "second factor.",
+                           "sso.cli.user_access:enrolment_link"),
     }),
 }  # fmt: skip
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
-    "apply": ("Make clients, users and their groups as FILE says, all or nothing.",
+    "apply": ("Change clients, users and groups to match FILE, all or nothing.",
               "sso.cli.apply:apply_command"),
-    "backup": ("Write everything into FILE, an SQLite database, while the service goes on.",
+    "backup": ("Back everything up to FILE, an SQLite database, while the service runs.",
                "sso.cli.database:backup_command"),
     "db": ("Perform database migrations.", "sso.cli.database:group"),
     "explain": ("Say why a request was refused, by the id on its error page or in the log; without "
                 "ID, list what was refused last.", "sso.cli.explain:explain_command"),
-    "export": ("Write clients, users and their groups into FILE (TOML; mode 0600), or print them.",
+    "export": ("Write clients, users and groups to FILE (TOML, mode 0600), or print them.",
                "sso.cli.declaration:export_command"),
-    "purge": ("Delete what has expired and can no longer be asked about, while the service goes "
-              "on.", "sso.cli.worker:purge_command"),
-    "restore": ("Fill the database, which has to be empty, from FILE, with the same "
-                "SSO_SECRET_KEY.", "sso.cli.database:restore_command"),
-    "worker": ("Do the background work until stopped: mail, logout tokens, purging, key rotation. "
-               "Run at least one.", "sso.cli.worker:worker_command"),
+    "purge": ("Delete expired rows while the service runs.", "sso.cli.worker:purge_command"),
+    "restore": ("Restore a backup into an empty database, with the same SSO_SECRET_KEY.",
+                "sso.cli.database:restore_command"),
+    "worker": ("Run the background work: mail, logout tokens, purging, key rotation.",
+               "sso.cli.worker:worker_command"),
 }  # fmt: skip
 
 # Entry points (see pyproject.toml): found without the application, so that `settings` and `doctor`
 # run when faults keep it from starting; `demo` has one of its own.
 settings_command = Lazy(
     "settings",
-    "Show every setting, its value, where it came from, and every fault.",
+    "Show every setting, its value, where it came from, and every error.",
     "sso.cli.settings:settings_command",
 )
-demo_command = Lazy("demo", "Start everything from nothing: server, demo user, sample application.",
+demo_command = Lazy("demo", "Start a demo: server, user and sample application.",
                     "sso.demo.command:demo_command")  # fmt: skip
 doctor_command = Lazy(
     "doctor",
-    "Examine this installation through its public address; a line each, with the fix.",
+    "Check this installation through its public URL, and say what to fix.",
     "sso.doctor.command:doctor_command",
 )
 

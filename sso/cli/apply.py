@@ -50,16 +50,16 @@ class Change:
 
 @click.command("apply", cls=Command)
 @click.argument("path", metavar="FILE", type=declaration.file_type)
-@click.option("--plan", "only_plan", is_flag=True, help="Say what would change; change nothing.")
-@click.option("--prune", is_flag=True, help="Delete what the file doesn't have.")
+@click.option("--plan", "only_plan", is_flag=True, help="Print what would change; change nothing.")
+@click.option("--prune", is_flag=True, help="Delete what the file does not have.")
 @yes_option
 @json_option
 @with_appcontext
 def apply_command(path: Path, only_plan: bool, prune: bool, yes: bool, as_json: bool) -> None:
-    """Make clients, users and their groups as FILE says, all or nothing.
+    """Change clients, users and groups to match FILE, all or nothing.
 
-    What an entry leaves out stays as it is. --prune deletes clients only if FILE has clients, and
-    users only if it has users.
+    Fields that an entry leaves out stay as they are. --prune deletes clients only if FILE has
+    clients, and users only if it has users.
     """
     wanted = declaration.read(path)
     with audit.dry_run():

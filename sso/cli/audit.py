@@ -44,11 +44,13 @@ class Moment(click.ParamType[datetime]):
 
 
 @group.command("list")
-@click.option("--user", "who", metavar="WHO", help="About this person.")
-@click.option("--client", "client_id", metavar="ID", help="About this application.")
+@click.option("--user", "who", metavar="WHO", help="Only events of this user.")
+@click.option("--client", "client_id", metavar="ID", help="Only events of this application.")
 @click.option("--event", "names", multiple=True, metavar="NAME", help="May be repeated.")
-@click.option("--since", type=Moment(), help="From then on: 2026-11-21T08:00 (UTC) or 12h ago.")
-@click.option("--until", type=Moment(), help="Before then.")
+@click.option(
+    "--since", type=Moment(), help="Only newer events: 2026-11-21T08:00 (UTC), or 12h, or 7d."
+)
+@click.option("--until", type=Moment(), help="Only older events.")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True)
 @json_option
 def list_(
@@ -60,7 +62,7 @@ def list_(
     limit: int,
     as_json: bool,
 ) -> None:
-    """List the newest events that meet every condition, newest first."""
+    """List security events, newest first."""
     _require_known(names)
     user = one_user(who) if who else None
     client = one_client(client_id) if client_id else None
@@ -88,10 +90,10 @@ def list_(
 @click.option("--head", metavar="NUMBER:SEAL", help="A head that an earlier run printed.")
 @json_option
 def verify(head: str | None, as_json: bool) -> None:
-    """Seal what is new, then look for events that were changed, removed or moved.
+    """Check that no event was changed, removed or moved.
 
-    Keep the head that it prints outside this database, and give it the next time: then even a
-    chain that was cut off or made again as a whole is found.
+    Store the head that it prints outside this database, and pass it next time: then a chain
+    that was truncated or rebuilt is detected, too.
     """
     seen = _head(head) if head else None
     problem = None

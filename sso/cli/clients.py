@@ -19,7 +19,7 @@ from sso.services.clients import SWITCHES
 from sso.store import clients as stored_clients
 from sso.store import grants, logout_deliveries
 
-group = Group("client", help="Applications that people sign in to.")
+group = Group("client", help="Applications that users sign in to.")
 client_argument = click.argument("client_id", metavar="ID")
 _SHOWN_GRANTS = 50
 
@@ -48,7 +48,7 @@ def list_(as_json: bool) -> None:
 @client_argument
 @json_option
 def show(client_id: str, as_json: bool) -> None:
-    """Show how an application is registered, and the newest of its live grants."""
+    """Show an application's registration and its newest grants."""
     client = find_client(client_id)
     count, newest = grants.live_at(client.client_id, limit=_SHOWN_GRANTS)
     more = {
@@ -74,7 +74,7 @@ def show(client_id: str, as_json: bool) -> None:
 @options.update_options
 @json_option
 def update(client_id: str, as_json: bool, **given: Any) -> None:
-    """Change what is given, and say what changed."""
+    """Change a registration, and print what changed."""
     switches, lists = options.switches(given), options.edits(given)
     metadata = options.metadata(given)
     if not (metadata or lists or switches):
@@ -99,7 +99,7 @@ def update(client_id: str, as_json: bool, **given: Any) -> None:
     type=click.IntRange(0, 24 * 365),
     default=0,
     metavar="HOURS",
-    help="Hours for which the old secret goes on; without it, it stops at once.",
+    help="Hours for which the old secret stays valid; by default it ends at once.",
 )
 @json_option
 def rotate_secret(client_id: str, keep_old: int, as_json: bool) -> None:
@@ -119,7 +119,7 @@ def rotate_secret(client_id: str, keep_old: int, as_json: bool) -> None:
 @client_argument
 @json_option
 def disable(client_id: str, as_json: bool) -> None:
-    """Shut an application out, at once; its tokens end."""
+    """Disable an application; its tokens end at once."""
     find_client(client_id, exactly=True)
     with _known(client_id):
         client = clients.disable(audit.operator(), client_id)
@@ -131,7 +131,7 @@ def disable(client_id: str, as_json: bool) -> None:
 @client_argument
 @json_option
 def enable(client_id: str, as_json: bool) -> None:
-    """Let an application in again; ended tokens stay ended."""
+    """Enable an application again; ended tokens stay ended."""
     client_id = find_client(client_id).client_id
     with _known(client_id):
         client = clients.enable(audit.operator(), client_id)

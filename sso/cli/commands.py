@@ -23,7 +23,7 @@ _NO_TABLE, _NO_COLUMN = "42P01", "42703"
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON value, for scripts."
 )
-yes_option = click.option("--yes", is_flag=True, help="Don't ask whether it is meant.")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 password_stdin_option = click.option(
     "--password-stdin", is_flag=True, help="Read the password from one line of standard input."
 )

@@ -27,13 +27,13 @@ _file = click.argument("path", metavar="FILE", type=click.Path(path_type=Path, d
 
 @click.command("backup", cls=Command)
 @_file
-@click.option("--force", is_flag=True, help="Write over a file that is there.")
+@click.option("--force", is_flag=True, help="Replace an existing file.")
 @json_option
 @with_appcontext
 def backup_command(path: Path, force: bool, as_json: bool) -> None:
-    """Write everything into FILE, an SQLite database, while the service goes on.
+    """Back everything up to FILE, an SQLite database, while the service runs.
 
-    SSO_SECRET_KEY is not in it: keep that elsewhere, and as safely.
+    SSO_SECRET_KEY is not in it. Store that elsewhere, as safely.
     """
     try:
         counts = backup.write(path, force)
@@ -50,10 +50,10 @@ def backup_command(path: Path, force: bool, as_json: bool) -> None:
 @json_option
 @with_appcontext
 def restore_command(path: Path, as_json: bool) -> None:
-    """Fill the database, which has to be empty, from FILE, with the same SSO_SECRET_KEY.
+    """Restore a backup into an empty database, with the same SSO_SECRET_KEY.
 
-    If there is another one now, give that of the backup as SSO_SECRET_KEY_PREVIOUS, and then run:
-    flask key reencrypt
+    If the secret key has changed since, set the backup's as SSO_SECRET_KEY_PREVIOUS, and then
+    run: flask key reencrypt
     """
     counts = backup.restore(path, context.settings().secret_keys)
     context.forget_keys()
@@ -66,9 +66,10 @@ def restore_command(path: Path, as_json: bool) -> None:
 @json_option
 @with_appcontext
 def copy_command(target: str, as_json: bool) -> None:
-    """Copy everything into another, empty database; stop the server before.
+    """Copy everything to another, empty database; stop the server first.
 
-    A URL with a password is better given by env:NAME or file:PATH: others see command lines.
+    Other users of this machine see command lines: give a URL with a password as env:NAME or
+    file:PATH.
     """
     try:
         text = resolve(target) if target.startswith(("env:", "file:")) else target
@@ -122,7 +123,7 @@ def upgrade_command(as_json: bool, **options: Any) -> None:
 @yes_option
 @with_appcontext
 def downgrade_command(yes: bool, **options: Any) -> None:
-    """Go back to an older schema. What the newer one held is lost: back up first."""
+    """Go back to an older schema; back up first, what only the newer one has is lost."""
     confirm(
         f"Take back what came after the schema {options['revision']}, with all rows of it "
         f"(the database is at {_revision()})?",

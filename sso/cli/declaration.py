@@ -82,7 +82,7 @@ def as_toml(content: Mapping[str, Any]) -> str:
 @json_option
 @with_appcontext
 def export_command(path: Path | None, as_json: bool) -> None:
-    """Write clients, users and their groups into FILE (TOML; mode 0600), or print them.
+    """Write clients, users and groups to FILE (TOML, mode 0600), or print them.
 
     No secret, password or digest is in it. With --json it is printed as JSON, which apply takes
     too, from a file whose name ends in .json.

@@ -24,7 +24,11 @@ def list_(as_json: bool) -> None:
 
 
 @group.command("rotate")
-@click.option("--force", is_flag=True, help="Now, though clients may not know the next keys yet.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Rotate now, although applications may not know the next keys yet.",
+)
 @click.option(
     "--lost-secret-key",
     is_flag=True,
@@ -33,7 +37,7 @@ def list_(as_json: bool) -> None:
 )
 @json_option
 def rotate(force: bool, lost_secret_key: bool, as_json: bool) -> None:
-    """Take the next keys into use, and publish new ones to come after them."""
+    """Make the next keys active, and publish new next keys."""
     activated = signing_keys.rotate(
         audit.operator(),
         context.settings().secret_keys,
@@ -50,9 +54,9 @@ def rotate(force: bool, lost_secret_key: bool, as_json: bool) -> None:
 @click.argument("kid")
 @json_option
 def retire(kid: str, as_json: bool) -> None:
-    """Take a next key out of use before it is ever used, or a retired one off the key set at once.
+    """Replace a next key before it is used, or remove a retired key from the key set.
 
-    After a theft: rotate --force, then retire the key that was active.
+    If a key was stolen: rotate --force, then retire the key that was active.
     """
     try:
         key = signing_keys.retire(audit.operator(), kid, context.settings().secret_keys)

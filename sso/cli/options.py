@@ -94,22 +94,22 @@ def decorated(function: Function, options: Iterable[Decorator]) -> Function:
 
 
 _SHARED = (
-    click.option("--name", "client_name", help="The name that people see."),
+    click.option("--name", "client_name", help="The name that users see."),
     click.option("--backchannel-logout-uri", metavar="URI",
-                 help="Where the server reports a sign-out to the application."),
+                 help="URL that gets a logout token when a user signs out."),
     click.option("--auth-method", "token_endpoint_auth_method", type=click.Choice(AUTH_METHODS),
-                 help="How the client shows its secret."),
+                 help="How the application sends its secret."),
     click.option("--id-token-alg", "id_token_signed_response_alg", type=click.Choice(ALGORITHMS),
-                 help="The algorithm that signs its identity tokens."),
+                 help="Algorithm that signs its identity tokens."),
     click.option("--id-token-claims", type=click.Choice(ID_TOKEN_CLAIMS),
-                 help="all: identity tokens carry what userinfo gives."),
+                 help="all: identity tokens have the claims of userinfo."),
 )  # fmt: skip
 
 _PRESET = (
     click.option("--preset", metavar="NAME",
                  help="A known application; see: flask client presets. Other options add to it or "
                       "replace what it says."),
-    click.option("--url", help="Where the application of the preset is reached."),
+    click.option("--url", help="URL of the preset's application."),
     click.option("--option", "preset_options", multiple=True, metavar="NAME=VALUE",
                  help="An option of the preset. May be repeated."),
     click.option("--alternative", metavar="NAME",
@@ -118,20 +118,20 @@ _PRESET = (
 
 _CREATE = (
     click.option("--redirect-uri", "redirect_uris", multiple=True, metavar="URI",
-                 help="A callback address, compared exactly. May be repeated."),
+                 help="A redirect URI, compared exactly. May be repeated."),
     click.option("--post-logout-redirect-uri", "post_logout_redirect_uris", multiple=True,
                  metavar="URI", help="Where the browser may go after sign-out. May be repeated."),
-    click.option("--scope", help="The scopes it may ask for, with spaces between them."),
+    click.option("--scope", help="The scopes that it can request, separated by spaces."),
     click.option("--group", "groups", multiple=True,
-                 help="Only members of one of these may use it. May be repeated."),
+                 help="Only members of one of these groups can use it. May be repeated."),
     click.option("--public", is_flag=True,
                  help="It has no secret: a native, single-page or command-line application."),
     click.option("--first-party", is_flag=True, default=None,
-                 help="Users aren't asked for consent."),
+                 help="Do not ask users for consent."),
     click.option("--require-pkce", is_flag=True, default=None,
                  help="Refuse requests without PKCE."),
     click.option("--require-mfa", is_flag=True, default=None,
-                 help="Users have to show a second factor."),
+                 help="Require a second factor."),
 )  # fmt: skip
 
 LISTS = (
@@ -148,13 +148,13 @@ LISTS = (
 
 _UPDATE = (
     click.option("--no-backchannel-logout-uri", is_flag=True,
-                 help="Take the back-channel logout address away."),
+                 help="Remove the back-channel logout URI."),
     click.option("--first-party/--no-first-party", default=None,
-                 help="Whether users are spared the consent page."),
+                 help="Whether users are not asked for consent."),
     click.option("--require-pkce/--no-require-pkce", default=None,
                  help="Whether requests without PKCE are refused."),
     click.option("--require-mfa/--no-require-mfa", default=None,
-                 help="Whether users have to show a second factor."),
+                 help="Whether a second factor is required."),
 )  # fmt: skip
 
 

@@ -10,14 +10,14 @@ from sso.cli.output import iso, print_json, print_line, print_record, print_tabl
 from sso.models import User
 from sso.store import users
 
-group = Group("user", help="People who sign in.")
+group = Group("user", help="Users, their sessions and second factors.")
 user_argument = click.argument("who", metavar="WHO")
 
 
 @group.command("list")
 @json_option
 def list_(as_json: bool) -> None:
-    """List everybody."""
+    """List all users."""
     found = users.every()
     if as_json:
         print_json([whole(user) for user in found])
@@ -36,7 +36,7 @@ def list_(as_json: bool) -> None:
 @user_argument
 @json_option
 def show(who: str, as_json: bool) -> None:
-    """Show what is known of a person."""
+    """Show a user."""
     show_user(find_user(who), as_json)
 
 

@@ -18,7 +18,7 @@ from sso.presets.schema import Preset
 @click.argument("name", required=False)
 @json_option
 def presets(name: str | None, as_json: bool) -> None:
-    """List the applications that are known, or show one."""
+    """List the known applications, or show one."""
     if name is not None:
         preset = loader.find(name)
         if as_json:

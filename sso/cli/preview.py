@@ -35,13 +35,14 @@ class Remark(NamedTuple):
 
 @group.command("preview")
 @client_argument
-@click.option("--user", "who", metavar="WHO", required=True, help="Who would sign in.")
-@click.option("--scope", help="What the application would request; by default all it may.")
+@click.option("--user", "who", metavar="WHO", required=True, help="The user who would sign in.")
+@click.option("--scope", help="The scopes of the request; by default all registered ones.")
 @json_option
 def preview(client_id: str, who: str, scope: str | None, as_json: bool) -> None:
-    """Show what an application would learn about a person who signs in now, and why not more.
+    """Show what an application would learn about a user who signs in now, and why not more.
 
-    Nobody is signed in and nothing is stored. The tokens are shown unsigned, so they open nothing.
+    Nobody is signed in and nothing is stored. The tokens are not signed, so they cannot be
+    used.
     """
     client, user = find_client(client_id), find_user(who)
     found = previews.make(client.client_id, user, scope)

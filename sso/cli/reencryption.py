@@ -24,14 +24,15 @@ SAY_EVERY = 5.0  # seconds
 @click.option(
     "--over-faults",
     is_flag=True,
-    help="Go on behind audit events that were tampered with; see flask audit verify first.",
+    help="Continue after audit events that were tampered with; run flask audit verify first.",
 )
 @json_option
 def reencrypt(over_faults: bool, as_json: bool) -> None:
-    """Encrypt with SSO_SECRET_KEY what SSO_SECRET_KEY_PREVIOUS encrypted, while the service runs.
+    """Encrypt stored secrets with SSO_SECRET_KEY instead of SSO_SECRET_KEY_PREVIOUS.
 
-    Signing keys, the secrets of authenticator apps, and the seals of the audit trail. It can be
-    interrupted and run again; when it ends with 0 everywhere, nothing needs the previous key.
+    These are signing keys, secrets of authenticator apps, and the chain of the audit trail. The
+    service keeps running. The command can be interrupted and run again; when it ends with 0
+    everywhere, nothing needs the previous key.
     """
     signing_keys.require_any_open(context.settings().secret_keys)
     report: dict[str, Count] = {

@@ -21,7 +21,7 @@ from sso.observability.redaction import redact
 @click.command("settings")
 @json_option
 def settings_command(as_json: bool) -> None:
-    """Show every setting, its value, where it came from, and every fault."""
+    """Show every setting, its value, where it came from, and every error."""
     reading = read_settings(os.environ)
     faults = _faults()
     refused = {fault.partition(":")[0].removesuffix("_FILE") for fault in faults}

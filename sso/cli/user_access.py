@@ -21,7 +21,7 @@ from sso.store.factors import Factors
 @password_stdin_option
 @json_option
 def set_password(who: str, password_stdin: bool, as_json: bool) -> None:
-    """Give a person a new password; all sessions and tokens end."""
+    """Set a user's password; all sessions and tokens end."""
     user = find_user(who, exactly=True)
     credentials.set_password(audit.operator(), user, ask_password(password_stdin))
     db.session.commit()
@@ -32,7 +32,7 @@ def set_password(who: str, password_stdin: bool, as_json: bool) -> None:
 @user_argument
 @json_option
 def list_sessions(who: str, as_json: bool) -> None:
-    """List the browsers on which a person is signed in."""
+    """List the browsers in which a user is signed in."""
     found = sessions.of_user(find_user(who).id)
     if as_json:
         print_json([_session(session) for session in found])
@@ -47,7 +47,7 @@ def list_sessions(who: str, as_json: bool) -> None:
 @user_argument
 @json_option
 def list_factors(who: str, as_json: bool) -> None:
-    """List a person's second factors."""
+    """List a user's second factors."""
     found = factors.of_user(find_user(who).id)
     shown = _factors(found)
     if as_json:
@@ -61,7 +61,7 @@ def list_factors(who: str, as_json: bool) -> None:
 @user_argument
 @json_option
 def sign_out(who: str, as_json: bool) -> None:
-    """Sign a person out everywhere; tokens with offline_access go on, as after any sign-out."""
+    """Sign a user out everywhere; tokens with offline_access stay valid."""
     user = find_user(who, exactly=True)
     count = revocation.sessions_of_user(user.id, "operator")
     db.session.commit()
@@ -72,7 +72,7 @@ def sign_out(who: str, as_json: bool) -> None:
 @user_argument
 @json_option
 def reset_factors(who: str, as_json: bool) -> None:
-    """Take all second factors away and end all sign-ins; the password alone signs in again."""
+    """Remove all second factors of a user, and end all sessions."""
     user = find_user(who, exactly=True)
     removed = credentials.reset_factors(audit.operator(), user)
     db.session.commit()
@@ -86,14 +86,14 @@ def reset_factors(who: str, as_json: bool) -> None:
     type=click.IntRange(1, 168),
     default=1,
     show_default=True,
-    help="How long the link works.",
+    help="How long the link is valid.",
 )
 @json_option
 def enrolment_link(who: str, hours: int, as_json: bool) -> None:
-    """Make a link that lets a person without access to mail set up the first second factor.
+    """Create a link that allows a user without mail to add the first second factor.
 
-    It works once, together with their password. Hand it over yourself: it stands for the code that
-    would be mailed.
+    It works once, together with the user's password. Give it to the user yourself: it replaces
+    the mailed code.
     """
     user = find_user(who, exactly=True)
     token, link = credentials.make_enrolment_link(audit.operator(), user, timedelta(hours=hours))

@@ -43,12 +43,12 @@ _claims = click.option(
 @_email
 @_name
 @password_stdin_option
-@click.option("--email-verified", is_flag=True, help="The address is known to be theirs.")
+@click.option("--email-verified", is_flag=True, help="The address belongs to the user.")
 @_groups
 @_claims
 @json_option
 def create(as_json: bool, password_stdin: bool, **given: Any) -> None:
-    """Add a person; asks for the password."""
+    """Create a user; asks for the password."""
     user = accounts.create(audit.operator(), password=ask_password(password_stdin), **given)
     db.session.commit()
     if as_json:
@@ -63,7 +63,7 @@ def create(as_json: bool, password_stdin: bool, **given: Any) -> None:
 @_groups
 @json_option
 def invite(as_json: bool, **given: Any) -> None:
-    """Add a person, and mail a link with which they set their password."""
+    """Create a user, and mail a link to set the password."""
     user = accounts.invite(audit.operator(), **given)
     db.session.commit()
     if as_json:
@@ -74,16 +74,14 @@ def invite(as_json: bool, **given: Any) -> None:
 
 @group.command("update")
 @user_argument
-@click.option(
-    "--email", help="A new address counts as unverified unless --email-verified is given."
-)
+@click.option("--email", help="The new address is unverified unless --email-verified is given.")
 @click.option("--name")
 @click.option("--email-verified/--no-email-verified", default=None)
 @with_options(_GROUPS)
 @_claims
 @json_option
 def update(who: str, as_json: bool, **options: Any) -> None:
-    """Change what is given, and say what changed; a claim with an empty value is removed."""
+    """Change a user, and print what changed; an empty claim is removed."""
     options["memberships"] = _GROUPS.edit(options)
     wanted = {name: value for name, value in options.items() if value not in (None, {})}
     if not wanted:
@@ -104,7 +102,7 @@ def update(who: str, as_json: bool, **options: Any) -> None:
 @user_argument
 @json_option
 def disable(who: str, as_json: bool) -> None:
-    """Shut a person out, at once; all sessions and tokens end."""
+    """Disable a user; all sessions and tokens end at once."""
     user = find_user(who, exactly=True)
     accounts.disable(audit.operator(), user)
     db.session.commit()
@@ -115,7 +113,7 @@ def disable(who: str, as_json: bool) -> None:
 @user_argument
 @json_option
 def enable(who: str, as_json: bool) -> None:
-    """Let a person in again; ended sessions stay ended."""
+    """Enable a user again; ended sessions stay ended."""
     user = find_user(who)
     accounts.enable(audit.operator(), user)
     db.session.commit()
@@ -127,7 +125,7 @@ def enable(who: str, as_json: bool) -> None:
 @yes_option
 @json_option
 def delete(who: str, yes: bool, as_json: bool) -> None:
-    """Delete a person with sessions, tokens and consents."""
+    """Delete a user with sessions, tokens and consents."""
     user = find_user(who, exactly=True)
     confirm(f"Delete {user.email} ({user.id})?", yes)
     accounts.delete(audit.operator(), user)

@@ -21,14 +21,12 @@ logger = logging.getLogger("sso.start")
 
 
 @click.command("worker", cls=Command)
-@click.option("--once", is_flag=True, help="Do what is due now, and end.")
+@click.option("--once", is_flag=True, help="Do what is due now, and exit.")
 @json_option
 @pass_script_info
 @with_appcontext
 def worker_command(info: ScriptInfo, once: bool, as_json: bool) -> None:
-    """Do the background work until stopped: mail, logout tokens, purging, key rotation. Run at
-    least one.
-    """
+    """Run the background work: mail, logout tokens, purging, key rotation."""
     # Mail is rendered from templates, which the application for commands does not load.
     app = info.load_app()
     if "babel" not in app.extensions:
@@ -67,12 +65,12 @@ def _where_mail_goes(app: Flask) -> str:
 @click.option(
     "--over-faults",
     is_flag=True,
-    help="Cut old audit events off although they were tampered with; see flask audit verify first.",
+    help="Delete old audit events although they were tampered with; run flask audit verify first.",
 )
 @json_option
 @with_appcontext
 def purge_command(audit_days: int | None, over_faults: bool, as_json: bool) -> None:
-    """Delete what has expired and can no longer be asked about, while the service goes on."""
+    """Delete expired rows while the service runs."""
     counts = purge.purge()
     chain.append_to_chain()
     lifetime = timedelta(seconds=context.settings().audit_lifetime)

@@ -56,17 +56,19 @@ class _Quiet(WSGIRequestHandler):
 
 
 @click.command("demo")
-@click.option("--port", default=5000, help="Port of the server; the next free one is taken.")
-@click.option("--client-port", default=8000, help="Port of the sample application, likewise.")
+@click.option("--port", default=5000, help="Port of the server, or the next free one.")
+@click.option(
+    "--client-port", default=8000, help="Port of the sample application, or the next free one."
+)
 @click.option(
     "--folder",
     type=click.Path(path_type=Path, file_okay=False),
     default=INSTANCE / "demo",
-    help="Where it keeps its data.",
+    help="Folder of its data.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON value, for scripts.")
 def demo_command(port: int, client_port: int, folder: Path, as_json: bool) -> None:
-    """Start everything from nothing: server, demo user, sample application."""
+    """Start a demo: server, user and sample application."""
     with _only_one(folder):
         _run(port, client_port, folder, as_json)
 

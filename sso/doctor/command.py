@@ -20,10 +20,10 @@ _WIDTH = 20
 @click.command("doctor")
 @json_option
 def doctor_command(as_json: bool) -> None:
-    """Examine this installation through its public address; a line each, with the fix.
+    """Check this installation through its public URL, and say what to fix.
 
-    Run it with the settings of the server, while the server runs. The throw-away user and client
-    of its code flow are deleted in the end.
+    Run it with the settings of the server, while the server runs. The temporary user and client
+    of its sign-in are deleted at the end.
     """
     findings = []
     for finding in examine(os.environ):
