@@ -55,6 +55,7 @@ RUN = {
     ".venv/bin/flask --app wiki run --port 8001",
     "format = 1",
     "SSO_BASE_URL=https://login.example.com/api/auth",
+    "$ flask explain 7k3m-v9xq",
 }
 # Run by one test, on a database with a user and a client, whose id stands where the text has ID.
 COMMANDS = {
@@ -289,6 +290,28 @@ def test_the_six_steps_by_hand(server: Server) -> None:
     assert shown.keys() <= profile.keys()
     assert all(profile[claim] is True for claim, value in shown.items() if value == "true")
     assert profile["sub"] == profile["id"] == claims_of(token["id_token"])["sub"]
+
+
+def test_a_refused_request_is_explained_as_shown(server: Server) -> None:
+    command, _, shown = block("$ flask explain 7k3m-v9xq").partition("\n")
+    client_id = credentials(server.printed)["client_id"]  # type: ignore[attr-defined]
+    asked = {
+        "response_type": "code", "client_id": client_id, "redirect_uri": f"{CALLBACK}/",
+        "state": "st4te",
+    }  # fmt: skip
+    answer = requests.get(f"{server.base_url}/oauth2/authorize", params=asked, timeout=10)
+    request_id = answer.headers["X-Request-ID"]
+    assert answer.status_code == 400
+    assert request_id in answer.text
+    wait_for(lambda: server.try_flask("explain", request_id).returncode == 0, "the refusal")
+    for example, real in (
+        (command.split()[-1], request_id), ("2kQ7mEoN0vRgq0xQxG3x4A", client_id),
+        ("198.51.100.7", "127.0.0.1"),
+    ):  # fmt: skip
+        assert example in command + shown
+        shown = shown.replace(example, real)
+    time, said = r"(?<=\ntime      )[\d :-]{19}", server.flask("explain", request_id)
+    assert re.sub(time, "…", said).split() == re.sub(time, "…", shown).split()
 
 
 @pytest.mark.parametrize("beginning", sorted(COMMANDS))
