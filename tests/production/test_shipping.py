@@ -125,7 +125,9 @@ def test_a_command_with_the_settings_of_the_units(tmp_path: Path) -> None:
     shown = json.loads(succeeds("sh", tmp_path / "sso-flask", "settings", "--json"))
     sources = {one["name"]: one["source"] for one in shown["settings"]}
     assert sources["SSO_DATABASE_URL"] == sources["SSO_SECRET_KEY"] == "environment"
-    assert succeeds("sh", tmp_path / "sso-flask", "user", "list", "--json") == "[]\n"
+    uri = ("--redirect-uri", "https://wiki.example.com/callback")
+    succeeds("sh", tmp_path / "sso-flask", "client", "create", "--name", "Wiki", *uri)
+    assert "(sudo: " in succeeds("sh", tmp_path / "sso-flask", "audit", "list")
 
 
 class Activated(Machine):
