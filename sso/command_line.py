@@ -92,6 +92,10 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, tuple[str, str]]]] = {
         "delete": ("Delete an application with its tokens and consents.",
                    "sso.cli.clients:delete"),
     }),
+    "group": ("Groups of users.", {
+        "list": ("List all groups, their members, and the applications that require them.",
+                 "sso.cli.groups:list_"),
+    }),
     "key": ("Signing keys: next, active, retired.", {
         "list": ("List all signing keys, oldest first.", "sso.cli.keys:list_"),
         "rotate": ("Make the next keys active, and publish new next keys.",
@@ -105,7 +109,7 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, tuple[str, str]]]] = {
     }),
     "user": ("Users, their sessions and second factors.", {
         "create": ("Create a user; asks for the password.", "sso.cli.users:create"),
-        "list": ("List all users.", "sso.cli.people:list_"),
+        "list": ("List users, oldest first.", "sso.cli.people:list_"),
         "show": ("Show a user.", "sso.cli.people:show"),
         "update": ("Change a user, and print what changed; an empty claim is removed.",
                    "sso.cli.users:update"),

@@ -197,6 +197,8 @@ CASES = [
     act(consents.withdraw, "consent_withdrawn", "", of("user.id"), of("client_id")),
     plain(preview.make, "", of("client_id"), user),
     plain(groups.end_lost_access, "", lambda w: [w.user], lambda w: [w.client]),
+    plain(groups.without_members, "", lambda w: ["staff"]),
+    plain(groups.not_known, "", lambda w: ["staff"], user),
     plain(revocation.session, "", of("session"), "test"),
     plain(revocation.sessions_of_user, "", of("user.id"), "test"),
     plain(revocation.surplus_of_user, "", of("user.id")),

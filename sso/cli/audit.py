@@ -18,6 +18,7 @@ from sso.cli.people import one_user
 from sso.extensions import db
 from sso.models import AuditEvent
 from sso.services import signing_keys
+from sso.store import clients, users
 
 group = Group("audit", help="Security events.")
 _AGO = re.compile(r"(\d{1,6})([smhd])")
@@ -156,14 +157,16 @@ def _view(event: AuditEvent) -> dict[str, object]:
 
 
 def _table(events: Sequence[AuditEvent]) -> None:
+    emails = users.emails({event.user_id for event in events if event.user_id})
+    names = clients.names({event.client_id for event in events if event.client_id})
     print_table(
         ("TIME", "EVENT", "USER", "CLIENT", "ADDRESS", "MORE"),
         [
             (
                 event.at,
                 event.name,
-                event.user_id,
-                event.client_id,
+                emails.get(event.user_id or "", event.user_id),
+                names.get(event.client_id or "", event.client_id),
                 event.address,
                 " ".join(_field(*field) for field in json.loads(event.fields).items()),
             )

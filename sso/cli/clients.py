@@ -14,7 +14,7 @@ from sso.cli.lookup import only, unknown
 from sso.cli.output import iso, print_changes, print_json, print_line, print_record, print_table
 from sso.extensions import db
 from sso.models import Client, Grant
-from sso.services import clients
+from sso.services import clients, groups
 from sso.services.clients import SWITCHES
 from sso.store import clients as stored_clients
 from sso.store import grants, logout_deliveries
@@ -89,7 +89,9 @@ def update(client_id: str, as_json: bool, **given: Any) -> None:
         print_json({**view(client), "changes": outcome.changes})
     else:
         _show(client, as_json)
-    print_changes(outcome.changes, outcome.notes, as_json)
+    added = outcome.changes.get("groups", {}).get("added", [])
+    notes = [*outcome.notes, *groups.without_members(added)]
+    print_changes(outcome.changes, notes, as_json)
 
 
 @group.command("rotate-secret")

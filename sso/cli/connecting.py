@@ -10,13 +10,13 @@ from sso import audit, context
 from sso.cli import options
 from sso.cli.clients import client_argument, find_client, group, show_secret, with_secret
 from sso.cli.commands import json_option
-from sso.cli.output import print_json, print_line, print_paragraph
+from sso.cli.output import print_json, print_line, print_notes, print_paragraph
 from sso.extensions import db
 from sso.presets import application_url, loader
 from sso.presets import installation as installations
 from sso.presets.installation import Installation
 from sso.presets.schema import Block, Preset
-from sso.services import clients, connections
+from sso.services import clients, connections, groups
 
 _alternative = click.option(
     "--alternative", metavar="NAME", help="Print one of several ways to set the application up."
@@ -47,6 +47,7 @@ def create(
     switches = options.switches(given)
     client, secret = clients.register(audit.operator(), options.metadata(given), switches=switches)
     db.session.commit()
+    print_notes(groups.without_members(client.groups))
     show_secret(client, secret, as_json)
     if not as_json and not client.require_pkce:
         print_line("PKCE is recommended for it, not required. To refuse requests without PKCE:")
@@ -128,6 +129,7 @@ def _connect(
         client, installation, base_url, secret=secret, alternative=alternative
     )
     db.session.commit()
+    print_notes(groups.without_members(client.groups))
     for other in connections.same_place(client):
         click.echo(
             f"{other.client_id} is registered for the same {preset.title}; if it is not needed: "

@@ -72,8 +72,7 @@ def print_record(pairs: Iterable[tuple[str, object]]) -> None:
 
 def print_changes(changes: "Differences", notes: Iterable[str], as_json: bool) -> None:
     """Print what changed; notes go to standard error, with --json, too."""
-    for note in notes:
-        click.echo(harmless(note), err=True)
+    print_notes(notes)
     if as_json:
         return
     print_line()
@@ -81,6 +80,12 @@ def print_changes(changes: "Differences", notes: Iterable[str], as_json: bool) -
         print_line("Nothing changed.")
     for line in change_lines(changes):
         print_line(line)
+
+
+def print_notes(notes: Iterable[str]) -> None:
+    """What the operator should know, on standard error."""
+    for note in notes:
+        click.echo(harmless(note), err=True)
 
 
 def change_lines(changes: "Differences") -> Iterator[str]:

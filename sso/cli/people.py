@@ -15,10 +15,15 @@ user_argument = click.argument("who", metavar="WHO")
 
 
 @group.command("list")
+@click.option("--search", metavar="TEXT", help="Only users with this text in the email or name.")
+@click.option("--group", "member_of", metavar="GROUP", help="Only members of this group.")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=100, show_default=True)
 @json_option
-def list_(as_json: bool) -> None:
-    """List all users."""
-    found = users.every()
+def list_(search: str | None, member_of: str | None, limit: int, as_json: bool) -> None:
+    """List users, oldest first."""
+    found = users.listed(search, member_of, limit + 1)
+    if is_cut := len(found) > limit:
+        found = found[:limit]
     if as_json:
         print_json([whole(user) for user in found])
     else:
@@ -30,6 +35,11 @@ def list_(as_json: bool) -> None:
                 for u in found
             ],
         )  # fmt: skip
+    if is_cut:
+        click.echo(
+            f"These are the first {limit}; there are more. Use --search, --group or --limit.",
+            err=True,
+        )
 
 
 @group.command("show")

@@ -17,10 +17,11 @@ from sso.cli.commands import (
 )
 from sso.cli.lookup import unknown
 from sso.cli.options import ListOption, with_options
-from sso.cli.output import print_changes, print_json, print_line, print_record
+from sso.cli.output import print_changes, print_json, print_line, print_notes, print_record
 from sso.cli.people import brief, done, find_user, group, show_user, user_argument, whole
 from sso.extensions import db
 from sso.services import accounts
+from sso.services import groups as memberships
 from sso.services.checks import ADDRESS, PHONE_VERIFIED
 
 _GROUPS = ListOption(
@@ -51,6 +52,7 @@ def create(as_json: bool, password_stdin: bool, **given: Any) -> None:
     """Create a user; asks for the password."""
     user = accounts.create(audit.operator(), password=ask_password(password_stdin), **given)
     db.session.commit()
+    print_notes(memberships.not_known(user.groups, user))
     if as_json:
         print_json(brief(user))
     else:
@@ -66,6 +68,7 @@ def invite(as_json: bool, **given: Any) -> None:
     """Create a user, and mail a link to set the password."""
     user = accounts.invite(audit.operator(), **given)
     db.session.commit()
+    print_notes(memberships.not_known(user.groups, user))
     if as_json:
         print_json(brief(user))
     else:
@@ -95,7 +98,8 @@ def update(who: str, as_json: bool, **options: Any) -> None:
         print_json({**whole(user), "changes": outcome.changes})
     else:
         show_user(user, as_json)
-    print_changes(outcome.changes, outcome.notes, as_json)
+    added = outcome.changes.get("groups", {}).get("added", [])
+    print_changes(outcome.changes, [*outcome.notes, *memberships.not_known(added, user)], as_json)
 
 
 @group.command("disable")

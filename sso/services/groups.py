@@ -1,9 +1,11 @@
 """Groups: membership decides which clients a user may use."""
 
 from collections.abc import Iterable
+from difflib import get_close_matches
 
 from sso.models import Client, User
 from sso.services import revocation
+from sso.store import clients, groups
 
 
 def end_lost_access(people: Iterable[User], clients: Iterable[Client]) -> None:
@@ -13,3 +15,34 @@ def end_lost_access(people: Iterable[User], clients: Iterable[Client]) -> None:
         for client in restricted:
             if not set(client.groups) & set(user.groups):
                 revocation.grants_of_user_and_client(user.id, client.client_id, "group_lost")
+
+
+def without_members(names: Iterable[str]) -> list[str]:
+    """A sentence about each of these groups that nobody is in: its client lets nobody in."""
+    wanted = list(names)
+    known = groups.with_members() if wanted else set()
+    return [
+        f"Nobody is in the group {name}{_similar(name, known)}"
+        for name in wanted
+        if name not in known
+    ]
+
+
+def not_known(names: Iterable[str], user: User) -> list[str]:
+    """A sentence about each of these groups that no client requires and no other user is in."""
+    wanted = list(names)
+    if not wanted:
+        return []
+    known = groups.with_members(except_of=user.id)
+    known.update(name for client in clients.every() for name in client.groups)
+    return [
+        f"No application requires the group {name}, and no other user is in it"
+        f"{_similar(name, known)}"
+        for name in wanted
+        if name not in known
+    ]
+
+
+def _similar(name: str, known: Iterable[str]) -> str:
+    found = get_close_matches(name, sorted(set(known) - {name}), n=1)
+    return f"; did you mean {found[0]}?" if found else "."

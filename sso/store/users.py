@@ -1,6 +1,6 @@
 """Statements about users."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -10,9 +10,10 @@ from sqlalchemy import ColumnElement, String, bindparam, cast, delete, func, sel
 
 from sso.extensions import db
 from sso.models import User
-from sso.store import prepared
+from sso.store import groups, prepared
 from sso.store.lookup import MOST, Match
 
+_MOST_VALUES = 10_000  # in a statement; SQLite takes 32,766
 _SHORTEST_ID = 8  # the part of a UUID before its first dash
 
 
@@ -124,6 +125,36 @@ def _all(condition: ColumnElement[bool]) -> Sequence[User]:
 def every() -> Sequence[User]:
     """All users, oldest first."""
     return db.session.scalars(select(User).order_by(User.created_at, User.id)).all()
+
+
+def listed(text: str | None, group: str | None, limit: int) -> Sequence[User]:
+    """The oldest users; only those with this text in their email or name, and of this group."""
+    statement = select(User).order_by(User.created_at, User.id).limit(limit)
+    if text:
+        in_email = User.email.icontains(text, autoescape=True)
+        statement = statement.where(in_email | User.name.icontains(text, autoescape=True))
+    if group is not None:
+        statement = statement.where(groups.has_member(group))
+    return db.session.scalars(statement).all()
+
+
+def emails(ids: Iterable[str]) -> dict[str, str]:
+    """Email addresses by id, as the audit trail has it; users that are gone are left out."""
+    wanted = [user_id for text in ids if (user_id := _uuid(text))]
+    found: dict[str, str] = {}
+    for start in range(0, len(wanted), _MOST_VALUES):
+        some = User.id.in_(wanted[start : start + _MOST_VALUES])
+        found |= {str(row.id): row.email for row in db.session.execute(
+            select(User.id, User.email).where(some)
+        )}  # fmt: skip
+    return found
+
+
+def _uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
 
 
 def add(user: User) -> None:
