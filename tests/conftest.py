@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 from argon2 import PasswordHasher
 from flask import Flask
@@ -37,6 +38,10 @@ from tests.support.processes import SECRET_KEY as SECRET_KEY
 from tests.support.scene import Scene
 from tests.support.servers import Postgresql
 from tests.support.statements import watched
+
+# A busy machine makes any example slow.
+hypothesis.settings.register_profile("ours", deadline=None)
+hypothesis.settings.load_profile("ours")
 
 # Tests here need a service, a browser or a server process. Files elsewhere mark themselves.
 SLOW = ("bench", "browser", "clients", "journeys", "operations", "production", "store")
