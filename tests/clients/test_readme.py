@@ -85,7 +85,6 @@ NOT_RUN = {
     "python3 -m venv .venv": "the same, line by line",
     "python3 -m venv .venv && .venv/bin/pip install -q -c constraints.txt -e '.[test]' "
     "&& .venv/bin/pytest": "installs from the network, and would run these tests within themselves",
-    "$ flask explain 7k3m-v9xq": "what it prints; tests/cli/test_explain.py runs it",
     "$ .venv/bin/flask demo": "what the demo prints; tests/journeys/test_demo.py runs it",
     ".venv/bin/python -m tests.bench  # SQLite, 2 workers on one core":
         "takes minutes; tests/bench/test_bench.py runs it with few requests",
@@ -132,6 +131,7 @@ def filled(text: str, **values: str) -> str:
 
 def test_every_block_is_run_or_there_is_a_reason() -> None:
     assert {first_line(text) for _, text in BLOCKS} == RUN | COMMANDS | NOT_RUN.keys()
+    assert not NOT_RUN.keys() & (RUN | COMMANDS)
     assert sum(text.count("```") for text in PAGES.values()) == 2 * len(BLOCKS)
 
 
