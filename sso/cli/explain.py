@@ -97,7 +97,7 @@ def _show(case: Case, explanation: Explanation) -> None:
     answer = " ".join(str(part) for part in (shown["status"], shown["error"]) if part)
     pairs = [
         ("id", shown["id"]),
-        ("time", case.refusal.at),
+        ("time", f"{case.refusal.at:%Y-%m-%d %H:%M:%S} UTC"),
         ("client", f"{client['name']} ({client['client_id']})" if client else case["client"]),
         ("endpoint", shown["endpoint"]),
         ("answer", f"{answer}: {shown['description']}" if shown["description"] else answer),

@@ -136,7 +136,7 @@ def _host(received: str, registered: str) -> Iterator[tuple[Kind, str]]:
     if received.lower() == registered.lower():
         yield Kind.CASE, "the host differs in upper and lower case"
     elif is_loopback(received.strip("[]").lower()) and is_loopback(registered.strip("[]").lower()):
-        yield Kind.LOOPBACK, f"it says {received}, not {registered}: the texts are compared"
+        yield Kind.LOOPBACK, f"it says {received}, not {registered}, and the texts are compared"
     else:
         yield Kind.HOST, f"the host is {received or 'missing'}, not {registered or 'empty'}"
 

@@ -93,12 +93,12 @@ def _fix(
             "send such a request: if you do not know the host, leave it.",
             None,
         )
-    slip = closest and all(one.kind is not Kind.PATH for one in differences(received, closest))
-    if slip:
+    if closest and all(one.kind is not Kind.PATH for one in differences(received, closest)):
         fix = f"{correct}, or register what it sends:"
+    elif closest:
+        fix = f"{correct}. If it answers at the received one, register that:"
     else:
-        fix = f"{correct}{'. ' if correct else ''}If the application answers at the received one, "\
-              "register that:"  # fmt: skip
+        fix = "If the application answers there, register it:"
     return fix, case.update(option, received)
 
 

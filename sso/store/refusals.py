@@ -71,7 +71,7 @@ def _values(refusal: Refusal) -> dict[str, object]:
 def find(request_id: str, *, by_beginning: bool = False, limit: int) -> Sequence[Refusal]:
     """The refusals of requests with this id, or with one that begins so, oldest first."""
     column = Refusal.request_id
-    found_by = column.startswith(request_id, autoescape=True) if by_beginning else None
+    found_by = column.istartswith(request_id, autoescape=True) if by_beginning else None
     statement = select(Refusal).where(column == request_id if found_by is None else found_by)
     return db.session.scalars(statement.order_by(Refusal.at, Refusal.id).limit(limit)).all()
 

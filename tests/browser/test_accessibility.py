@@ -62,6 +62,12 @@ def test_the_account_and_the_way_out(page: Page, site: Site) -> None:
     check(page)
 
 
+def test_a_page_that_names_the_application(page: Page, site: Site) -> None:
+    page.goto(site.request(redirect_uri="https://elsewhere.example/cb"))
+    assert page.locator("dd code").first.inner_text() in page.content()
+    check(page)
+
+
 @pytest.mark.parametrize("path", ["/oauth2/authorize", "/nowhere", "/sign-in?resume=x"])
 def test_pages_that_say_what_is_wrong(page: Page, site: Site, path: str) -> None:
     page.goto(f"{site.server.base_url}{path}")

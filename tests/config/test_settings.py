@@ -192,3 +192,33 @@ def test_mail_settings_that_do(tmp_path: Path) -> None:
 )
 def test_the_words_of_a_fault(name: str, text: str, words: str) -> None:
     assert read_settings({name: text}).errors == [f"{name}: {words.format('is not valid')}"]
+
+
+@pytest.mark.parametrize(
+    ("url", "good"),
+    [
+        ("https://help.example/", True),
+        ("https://help.example/?a=b#c", True),
+        ("mailto:help@example.com", True),
+        ("mailto:help@corp.local?subject=sso%20help", True),
+        ("http://help.example/", False),
+        ("https://", False),
+        ("https://help.example/a b", False),
+        ("https://me:secret@help.example/", False),
+        ("help@example.com", False),
+        ("mailto:", False),
+        ("mailto:help", False),
+        ("mailto:help@example.com?subject=a b", False),
+        ("mailto:help@example.com?subject=a\nbcc", False),
+        ("mailto:help@example.com?" + "x" * 3000, False),
+        ("javascript:alert(1)", False),
+        ("data:text/html,x", False),
+        ("//help.example/", False),
+        ("https://help.example/" + "x" * 3000, False),
+    ],
+)
+def test_where_help_is(url: str, good: bool) -> None:
+    found = read_settings({"SSO_SUPPORT_URL": url}).errors
+    assert (found == []) is good
+    if not good:
+        assert found[0].startswith("SSO_SUPPORT_URL: ")

@@ -125,9 +125,9 @@ def test_paths_that_are_alike(one: str, other: str) -> None:
     ("received", "registered", "words"),
     [
         ("http://localhost:3000/cb", "http://127.0.0.1:3000/cb",
-         ["it says localhost, not 127.0.0.1: the texts are compared"]),
+         ["it says localhost, not 127.0.0.1, and the texts are compared"]),
         ("http://[::1]/cb", "http://localhost/cb",
-         ["it says [::1], not localhost: the texts are compared"]),
+         ["it says [::1], not localhost, and the texts are compared"]),
         ("https://x.example:443/cb", "https://x.example/cb",
          ["it has the port 443, the registered one has none, although it is the default"]),
         ("https://x.example/cb", "https://x.example:8443/cb", ["the port 8443 is missing"]),

@@ -100,7 +100,7 @@ def test_localhost_and_its_number(app: Flask, browser: Browser, explain: Explain
     client = make_client(app, redirect_uris=["http://127.0.0.1:3000/cb"])
     page = browser.authorize(client, redirect_uri="http://localhost:3000/cb")
     text = explain(page)
-    assert "it says localhost, not 127.0.0.1: the texts are compared" in text
+    assert "it says localhost, not 127.0.0.1, and the texts are compared" in text
     run(app, str(command_in(text)))
     assert "It is registered now." in explain(page)
 
