@@ -55,10 +55,8 @@ def authorize() -> Response:
     try:
         waiting = _read()
     except parameters.ParameterFault as error:
-        event, words = Event.AUTHORIZATION_REFUSED, str(error)
-        facts = {"parameter": error.name}
-        refusals.note(event, budget=event, facts=facts, error="invalid_request", description=words)
-        return oauth_response.invalid_page(words)
+        oauth_response.note_fault(error, request.args.get("client_id"))
+        return oauth_response.invalid_page(str(error))
     if waiting is None:
         return stale()
     context.key_ring().refresh()

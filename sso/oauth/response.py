@@ -22,6 +22,7 @@ from sso.oauth.request import ProtocolRequest
 from sso.ratelimit import refusals
 from sso.store.clients import RegisteredClient
 from sso.web import errors, headers, routing
+from sso.web.parameters import ParameterFault
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
@@ -92,6 +93,19 @@ def error_here(error: OAuth2Error, client: RegisteredClient | None) -> Response:
     else:
         words = None
     return invalid_page(_description(error), error.error, words, name)
+
+
+def note_fault(fault: ParameterFault, client_id: str | None) -> None:
+    """Note a request whose parameters cannot be read; so its client is only a guess."""
+    event = Event.AUTHORIZATION_REFUSED
+    refusals.note(
+        event,
+        budget=event,
+        facts={"parameter": fault.name},
+        error="invalid_request",
+        description=str(fault),
+        client=audit.clean(client_id, LONGEST_CLIENT_ID) if client_id else None,
+    )
 
 
 def invalid_page(

@@ -73,7 +73,7 @@ def _allow_origin(request: Request, response: Response, cors: str) -> None:
         if not origin or not _is_registered(origin):
             return
     headers.add("Access-Control-Allow-Origin", origin)
-    headers.add("Access-Control-Expose-Headers", "WWW-Authenticate, Retry-After")
+    headers.add("Access-Control-Expose-Headers", "WWW-Authenticate, Retry-After, X-Request-ID")
     if request.method == "OPTIONS":
         headers["Access-Control-Allow-Methods"] = ", ".join(sorted(response.allow))
         headers["Access-Control-Allow-Headers"] = "Authorization, Content-Type"

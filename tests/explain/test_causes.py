@@ -456,7 +456,17 @@ def test_parameters(
 def test_a_repeated_parameter(browser: Browser, client: RelyingParty, explain: Explain) -> None:
     query = urlencode(client.parameters()) + "&scope=openid"
     page = browser.open(f"{ORIGIN}{BASE}/oauth2/authorize?{query}")
-    assert "The parameter 'scope' is repeated." in explain(page)
+    text = explain(page)
+    assert "The parameter 'scope' is repeated." in text
+    assert f"Books ({client.client_id})" in text
+
+
+def test_another_node_explains_it(
+    make_app: Callable[..., Flask], browser: Browser, client: RelyingParty, explain: Explain
+) -> None:
+    page = browser.authorize(client, redirect_uri=CALLBACK + "/")
+    assert "trailing slash" in explain(page)
+    assert Explain(make_app())(page) == explain(page)
 
 
 def test_the_person_said_no(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sso import audit
 from sso.observability import redaction
-from sso.observability.redaction import redact
+from sso.observability.redaction import redact, redact_url
 
 TOKEN = "sso_rt_" + "x" * 43
 JWT = f"eyJhbGciOiJI.{'y' * 30}.{'z' * 40}"
@@ -114,3 +114,49 @@ def test_the_audit_trail_cuts_no_secret_short(start: int) -> None:
     assert len(cleaned) <= 200
     assert "xxx" not in cleaned
     assert "yyy" not in audit.clean("w" * start + " " + JWT, 200)
+
+
+SECRETS = st.text("ABCDEFGHJKLMNP0123456789-_.~", min_size=8, max_size=60)
+
+
+@given(SECRETS, st.sampled_from(["code=", "a=b&code=", "x&y=", "code=%20"]), st.booleans())
+def test_a_url_is_kept_without_what_may_be_secret(secret: str, before: str, swap: bool) -> None:
+    for url in (
+        f"https://books.example/cb?{before}{secret}",
+        f"https://books.example/cb?a=1#{before}{secret}",
+        f"https://dana:{secret}@books.example/cb?a",
+        f"https://{secret}@books.example/cb",
+        f"https://books.example/{TOKEN if swap else JWT}/cb?{before}{secret}",
+    ):
+        kept = redact_url(url)
+        assert secret not in kept
+        assert TOKEN not in kept
+        assert JWT not in kept
+        assert kept.startswith("https://")
+        assert redact_url(kept) == kept
+
+
+@given(st.text(st.sampled_from(":/?#@&=…%a"), max_size=30) | st.text())
+def test_a_url_may_be_any_text(text: str) -> None:
+    kept = redact_url(text)
+    assert redact_url(kept) == kept
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_long_url_takes_little_time(unit: str) -> None:
+    usual = cpu(lambda: redact_url("x" * LONG))
+    assert cpu(lambda: redact_url(repeated([unit], LONG))) < 10 * usual + 0.02
+
+
+@pytest.mark.parametrize(
+    ("url", "kept"),
+    [
+        ("https://books.example/cb", "https://books.example/cb"),
+        ("https://books.example/cb/?a=1&b&c=", "https://books.example/cb/?a=…&b&c=…"),
+        ("https://books.example/cb?", "https://books.example/cb?"),
+        ("https://books.example/cb#", "https://books.example/cb#…"),
+        ("com.app:/cb?a=1", "com.app:/cb?a=…"),
+    ],
+)
+def test_what_of_a_url_is_kept(url: str, kept: str) -> None:
+    assert redact_url(url) == kept
