@@ -1,5 +1,6 @@
 """`scripts/release` stops before it changes anything that it should not."""
 
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ def clone(tmp_path: Path) -> Path:
     """A clone of the last commit, with the script of today."""
     _git(ROOT, "clone", "-q", str(ROOT), str(tmp_path / "clone"))
     folder = tmp_path / "clone"
-    (folder / "scripts" / "release").write_bytes((ROOT / "scripts" / "release").read_bytes())
+    shutil.copy(ROOT / "scripts" / "release", folder / "scripts")  # with its mode
     (folder / "CHANGELOG.md").write_text("# Changes\n\n## Unreleased\n\n- A change.\n")
     _commit(folder)
     return folder
