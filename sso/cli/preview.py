@@ -64,7 +64,7 @@ def preview(client_id: str, who: str, scope: str | None, as_json: bool) -> None:
 
 def _print_sign_in(found: Preview) -> None:
     print_line()
-    print_line("At the sign-in")
+    print_line(f"At the sign-in {found.user.name}")
     methods = dict.fromkeys(_METHODS[one] for one in found.amr if one in _METHODS)
     if found.enrols:
         print_line("  has to set up two-step verification first: the application requires it")

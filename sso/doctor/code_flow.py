@@ -2,6 +2,8 @@
 
 import secrets
 from base64 import urlsafe_b64encode
+from collections.abc import Callable
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -17,65 +19,114 @@ from sso.config import urls
 from sso.crypto import keys
 from sso.doctor.browser import TIMEOUT, Browser, LeftServer, Page
 from sso.doctor.finding import Finding, Findings, ok, warning, wrong
-from sso.doctor.probe import CALLBACK, Probe, ip_address_of, temporary_probe
+from sso.doctor.probe import CALLBACK, Person, Probe, ip_address_of, temporary_probe
+from sso.mfa import totp
 from sso.web.proxies import FORGED
 
 NAME = "code flow"
 
 
-class _Stopped(Exception):
-    """A step failed; holds the finding."""
+class Stopped(Exception):
+    """A step failed; `str()` is what was seen."""
 
     def __init__(self, seen: str, hint: str) -> None:
         super().__init__(seen)
-        self.finding = wrong(NAME, seen, hint)
+        self.hint = hint
+
+
+@dataclass(frozen=True)
+class Request:
+    """An authorization request of a client, and what it must remember."""
+
+    url: str
+    issuer: str
+    callback: str
+    state: str
+    nonce: str
+    verifier: str
+
+    @classmethod
+    def make(cls, base_url: str, client_id: str, callback: str, scope: str) -> "Request":
+        state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
+        challenge = urlsafe_b64encode(sha256(verifier.encode()).digest()).rstrip(b"=").decode()
+        values = {
+            "response_type": "code",
+            "client_id": client_id,
+            "redirect_uri": callback,
+            "scope": scope,
+            "state": state,
+            "nonce": nonce,
+            "code_challenge": challenge,
+            "code_challenge_method": "S256",
+        }
+        url = f"{base_url}/oauth2/authorize?{urlencode(values)}"
+        return cls(url, base_url, callback, state, nonce, verifier)
+
+
+def explained(name: str, walk: Callable[[], Findings]) -> Findings:
+    """The findings of a walk through the flow; a step that fails is one, too."""
+    try:
+        yield from walk()
+    except Stopped as stopped:
+        yield wrong(name, str(stopped), stopped.hint)
+    except LeftServer as error:
+        hint = "let the proxy forward Host, and set SSO_BASE_URL to the URL people use"
+        yield wrong(name, f"a redirect led away, to {error}", hint)
+    except requests.RequestException as error:
+        hint = "start the server, and check SSO_BASE_URL and the proxy"
+        yield wrong(name, f"the connection failed ({type(error).__name__})", hint)
 
 
 def code_flow() -> Findings:
     """Authorize, sign in, consent, exchange, userinfo, refresh, revoke; cookies and proxies."""
     with temporary_probe() as probe:
         browser = Browser(context.settings().base_url, CALLBACK)
-        try:
-            yield from _walk(browser, probe)
-        except _Stopped as stopped:
-            yield stopped.finding
-        except LeftServer as error:
-            hint = "let the proxy forward Host, and set SSO_BASE_URL to the URL people use"
-            yield wrong(NAME, f"a redirect led away, to {error}", hint)
-        except requests.RequestException as error:
-            hint = "start the server, and check SSO_BASE_URL and the proxy"
-            yield wrong(NAME, f"the connection failed ({type(error).__name__})", hint)
+        yield from explained(NAME, lambda: _walk(browser, probe))
 
 
 def _walk(browser: Browser, probe: Probe) -> Findings:
-    state, nonce = secrets.token_urlsafe(16), secrets.token_urlsafe(16)
-    verifier = secrets.token_urlsafe(32)
-    challenge = urlsafe_b64encode(sha256(verifier.encode()).digest()).rstrip(b"=").decode()
-    request = {
-        "response_type": "code",
-        "client_id": probe.client_id,
-        "redirect_uri": CALLBACK,
-        "scope": "openid profile email offline_access",
-        "state": state,
-        "nonce": nonce,
-        "code_challenge": challenge,
-        "code_challenge_method": "S256",
-    }
-    page = browser.open(f"{browser.base_url}/oauth2/authorize?{urlencode(request)}")
-    if "password" not in page.fields:
-        raise _Stopped(f"no sign-in page, but status {page.status}", "check the server's log")
-    credentials = {"email": probe.email, "password": probe.password}
-    page = browser.submit(page, credentials, **{"X-Forwarded-For": FORGED})
+    scope = "openid profile email offline_access"
+    request = Request.make(browser.base_url, probe.client_id, CALLBACK, scope)
+    page = authorize(browser, request)
+    page = submit_password(browser, page, probe.person)
     yield _cookie(browser)
-    if "password" in page.fields or page.status >= 400:
-        raise _Stopped(
+    require_signed_in(page)
+    yield _proxies(ip_address_of(probe.person.user_id))
+    page = allow(browser, page)
+    yield _tokens(browser, probe, code_of(page, request), request)
+
+
+def authorize(browser: Browser, request: Request) -> Page:
+    """The sign-in page. Raises `Stopped`."""
+    page = browser.open(request.url)
+    if "password" not in page.fields:
+        raise Stopped(f"no sign-in page, but status {page.status}", "check the server's log")
+    return page
+
+
+def submit_password(browser: Browser, page: Page, person: Person) -> Page:
+    """What follows the sign-in page, and the second factor if the person has one."""
+    credentials = {"email": person.email, "password": person.password}
+    page = browser.submit(page, credentials, **{"X-Forwarded-For": FORGED})
+    if person.totp_secret and "code" in page.fields:
+        page = browser.submit(page, {"code": totp.code(person.totp_secret)})
+    return page
+
+
+def require_signed_in(page: Page) -> None:
+    """Raises `Stopped`."""
+    if "password" in page.fields or "code" in page.fields or page.status >= 400:
+        raise Stopped(
             f"signing in ended with status {page.status}",
             "give commands and server the same database; let the proxy forward cookies",
         )
-    yield _proxies(ip_address_of(probe.user_id))
+
+
+def allow(browser: Browser, page: Page) -> Page:
+    """What follows the consent page, if there is one."""
     if ("decision", "allow") in page.buttons:
-        page = browser.submit(page, {"decision": "allow"})
-    yield _tokens(browser, probe, _code(page, browser.base_url, state), verifier, nonce)
+        return browser.submit(page, {"decision": "allow"})
+    return page
 
 
 def _cookie(browser: Browser) -> Finding:
@@ -111,23 +162,25 @@ def _proxies(ip_address: str | None) -> Finding:
     return ok("proxy headers", f"{trusted} trusted; a forged IP address is not believed")
 
 
-def _code(page: Page, issuer: str, state: str) -> str:
+def code_of(page: Page, request: Request) -> str:
+    """The code that came to the callback. Raises `Stopped`."""
     found = dict(parse_qsl(urlsplit(page.url).query))
-    if not page.url.startswith(CALLBACK):
-        raise _Stopped(
+    if not page.url.startswith(request.callback):
+        raise Stopped(
             f"no redirect to the client, but status {page.status}", "check the server's log"
         )
-    if found.get("state") != state or found.get("iss") != issuer or not found.get("code"):
+    expected = (request.state, request.issuer)
+    if (found.get("state"), found.get("iss")) != expected or not found.get("code"):
         error = str(found.get("error", "no code"))[:40]
-        raise _Stopped(f"the answer is not a code ({error})", "check the server's log")
+        raise Stopped(f"the answer is not a code ({error})", "check the server's log")
     return found["code"]
 
 
-def _tokens(browser: Browser, probe: Probe, code: str, verifier: str, nonce: str) -> Finding:
+def _tokens(browser: Browser, probe: Probe, code: str, request: Request) -> Finding:
     client = {"client_id": probe.client_id, "client_secret": probe.client_secret}
     tokens = _post(
         browser, "/oauth2/token", client, grant_type="authorization_code", code=code,
-        redirect_uri=CALLBACK, code_verifier=verifier,
+        redirect_uri=CALLBACK, code_verifier=request.verifier,
     )  # fmt: skip
     key_set = KeySet.import_key_set(
         requests.get(f"{browser.base_url}/oauth2/jwks", timeout=TIMEOUT).json()
@@ -135,12 +188,12 @@ def _tokens(browser: Browser, probe: Probe, code: str, verifier: str, nonce: str
     try:
         claims = jwt.decode(tokens["id_token"], key_set, algorithms=list(keys.ALGORITHMS)).claims
     except (JoseError, ValueError, KeyError):
-        raise _Stopped("the identity token does not verify", "see: flask key list") from None
+        raise Stopped("the identity token does not verify", "see: flask key list") from None
     reported = (claims["iss"], claims["sub"], claims["aud"], claims.get("nonce"))
     audience = claims["aud"] if isinstance(claims["aud"], list) else probe.client_id
-    expected = (browser.base_url, str(probe.user_id), audience, nonce)
+    expected = (browser.base_url, str(probe.person.user_id), audience, request.nonce)
     if reported != expected or probe.client_id not in claims["aud"]:
-        raise _Stopped("the identity token is for another client or user", "check the server's log")
+        raise Stopped("the identity token is for another client or user", "check the server's log")
     _userinfo(browser, tokens["access_token"], 200)
     refreshed = _post(
         browser, "/oauth2/token", client, grant_type="refresh_token",
@@ -157,7 +210,7 @@ def _post(browser: Browser, path: str, client: dict[str, str], **form: str) -> d
     )
     if response.status_code != 200:
         what = form.get("grant_type", "revocation")
-        raise _Stopped(f"{what}: {path} answers {response.status_code}", "check the log")
+        raise Stopped(f"{what}: {path} answers {response.status_code}", "check the log")
     found: dict[str, Any] = response.json() if response.content.strip() else {}
     return found
 
@@ -170,7 +223,7 @@ def _userinfo(browser: Browser, access_token: str, status: int) -> None:
         allow_redirects=False,
     )
     if response.status_code != status:
-        raise _Stopped(
+        raise Stopped(
             f"userinfo answers {response.status_code} instead of {status}",
             "let the proxy forward the Authorization header" if status == 200 else "check the log",
         )

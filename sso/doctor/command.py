@@ -1,15 +1,16 @@
 """`flask doctor`; an entry point, so that it runs even if the settings are invalid."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
 import click
 
 from sso import audit, create_app
+from sso.cli.clients import find_client
 from sso.cli.commands import Failure, json_option
 from sso.cli.output import print_json, print_line
 from sso.config.reading import read_settings
-from sso.doctor import code_flow, dependencies, machine, public_url
+from sso.doctor import code_flow, connection, dependencies, machine, public_url
 from sso.doctor.finding import Finding, Findings, Status, guarded, ok, skipped, wrong
 from sso.errors import SettingsError
 from sso.extensions import db
@@ -18,15 +19,21 @@ _WIDTH = 20
 
 
 @click.command("doctor")
+@click.option(
+    "--client",
+    "client_id",
+    metavar="ID",
+    help="Check one application instead: its addresses, and a sign-in to it.",
+)
 @json_option
-def doctor_command(as_json: bool) -> None:
+def doctor_command(client_id: str | None, as_json: bool) -> None:
     """Check this installation through its public URL, and say what to fix.
 
     Run it with the settings of the server, while the server runs. The temporary user and client
     of its sign-in are deleted at the end.
     """
     findings = []
-    for finding in examine(os.environ):
+    for finding in examine(os.environ, client_id):
         findings.append(finding)
         if not as_json:
             _print(finding)
@@ -37,8 +44,8 @@ def doctor_command(as_json: bool) -> None:
         raise Failure(f"{errors} of {len(findings)} checks failed")
 
 
-def examine(environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Every finding, in the order in which to fix them."""
+def examine(environ: Mapping[str, str], client_id: str | None = None) -> Iterator[Finding]:
+    """Every finding, in the order in which to fix them. Raises `Failure` for an unknown client."""
     try:
         app = create_app(environ)
     except SettingsError as error:
@@ -47,33 +54,72 @@ def examine(environ: Mapping[str, str]) -> Iterator[Finding]:
             yield wrong("settings", name, text)
         return
     yield ok("settings", "valid")
-    reading = read_settings(environ)
-    checks: tuple[tuple[str, Callable[[], Findings]], ...] = (
-        ("file modes", lambda: machine.file_modes(environ, reading)),
-        ("database", machine.database),
-        ("schema", machine.schema),
-        ("keys", machine.signing_key_life),
-        ("secret key", machine.secret_key),
-        ("worker", machine.worker),
-        ("redis", dependencies.rate_limits),
-        ("mail", dependencies.mail),
-        ("tls", public_url.tls),
-        ("discovery", public_url.metadata),
-    )
     with app.app_context(), audit.acting_as(audit.operator()):
-        healthy = True
         try:
-            for name, check in checks:
-                for finding in guarded(name, check):
-                    healthy &= finding.status is not Status.WRONG or name in _NOT_NEEDED
-                    yield finding
-            if healthy:
-                yield from guarded(code_flow.NAME, code_flow.code_flow)
+            if client_id is None:
+                yield from _installation(environ)
             else:
-                yield skipped(code_flow.NAME, "fix the above first")
+                yield from _connection(client_id)
         finally:
             db.session.remove()
             db.engine.dispose()
+
+
+_Checks = Iterable[tuple[str, Callable[[], Findings]]]
+
+
+def _installation(environ: Mapping[str, str]) -> Iterator[Finding]:
+    reading = read_settings(environ)
+    healthy = yield from _run(
+        [
+            ("file modes", lambda: machine.file_modes(environ, reading)),
+            ("database", machine.database),
+            ("schema", machine.schema),
+            ("keys", machine.signing_key_life),
+            ("secret key", machine.secret_key),
+            ("worker", machine.worker),
+            ("redis", dependencies.rate_limits),
+            ("mail", dependencies.mail),
+            ("tls", public_url.tls),
+            ("discovery", public_url.metadata),
+        ]
+    )
+    yield from _if_possible(healthy, code_flow.NAME, code_flow.code_flow)
+
+
+def _connection(client_id: str) -> Iterator[Finding]:
+    if not (yield from _run([("database", machine.database), ("schema", machine.schema)])):
+        return
+    client = find_client(client_id)
+    db.session.expunge(client)
+    db.session.rollback()  # no transaction waits for somebody else's server
+    yield from _run(
+        [
+            ("client", lambda: connection.registration(client)),
+            ("redirect URI", lambda: connection.redirect_uris(client)),
+            ("post-logout URI", lambda: connection.post_logout_redirect_uris(client)),
+            ("back-channel logout", lambda: connection.backchannel_logout(client)),
+        ]
+    )
+    is_enabled = client.disabled_at is None
+    yield from _if_possible(is_enabled, "sign-in", lambda: connection.sign_in(client))
+
+
+def _run(checks: _Checks) -> Generator[Finding, None, bool]:
+    """The findings; gives whether people can sign in."""
+    healthy = True
+    for name, check in checks:
+        for finding in guarded(name, check):
+            healthy &= finding.status is not Status.WRONG or name in _NOT_NEEDED
+            yield finding
+    return healthy
+
+
+def _if_possible(is_possible: bool, name: str, check: Callable[[], Findings]) -> Findings:
+    if is_possible:
+        yield from guarded(name, check)
+    else:
+        yield skipped(name, "fix the above first")
 
 
 # People can sign in even if one of these is wrong.

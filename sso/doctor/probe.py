@@ -1,17 +1,20 @@
-"""A user and a client that exist for one run of `flask doctor`."""
+"""The user and the client that exist for one run of `flask doctor`."""
 
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
+import signal
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from sso import audit, clock
 from sso.extensions import db
+from sso.mfa import totp
 from sso.services import accounts, clients
 from sso.store import clients as stored_clients
-from sso.store import sessions, users
+from sso.store import sessions, unredeemed, users
 
 # A reserved domain (RFC 2606 §2): no mail and no redirect ever reaches anyone.
 DOMAIN = "sso-doctor.example"
@@ -21,33 +24,81 @@ _LEFT_BEHIND = timedelta(minutes=10)
 
 
 @dataclass(frozen=True)
-class Probe:
-    """The user and the client to try the code flow with."""
+class Person:
+    """The user to sign in as."""
 
     user_id: UUID
     email: str
     password: str
+    totp_secret: str | None
+
+
+@dataclass(frozen=True)
+class Probe:
+    """The user and the client to try the code flow with."""
+
+    person: Person
     client_id: str
     client_secret: str
 
 
 @contextmanager
-def temporary_probe() -> Iterator[Probe]:
-    """Create a user and a client; delete them with everything that depends on them at the end."""
+def temporary_user(
+    *, groups: Iterable[str] = (), has_second_factor: bool = False
+) -> Iterator[Person]:
+    """Create a user, who gets no mail; delete it with everything that depends on it at the end."""
     _remove_left_behind()
-    name, password = f"doctor-{secrets.token_hex(8)}", secrets.token_urlsafe(24)
-    actor, email = audit.operator(by="doctor"), f"{name}@{DOMAIN}"
-    user = accounts.create(
-        actor, email=email, name="Doctor", password=password, email_verified=True
-    )
-    metadata = {"client_name": f"flask {name}", "redirect_uris": [CALLBACK]}
-    client, client_secret = clients.register(actor, metadata)
-    db.session.commit()
+    user_id, password = uuid4(), secrets.token_urlsafe(24)
+    email = f"doctor-{secrets.token_hex(8)}@{DOMAIN}"
+    secret = totp.new_secret() if has_second_factor else None
+    with _until_asked_to_end():
+        try:
+            accounts.create(
+                audit.operator(by="doctor"),
+                user_id=user_id,
+                email=email,
+                name="Doctor",
+                password=password,
+                email_verified=True,
+                groups=groups,
+            )
+            if secret:
+                # The code of the step before: each counts once, and the sign-in needs this one's.
+                totp.enrol(user_id, secret, totp.code(secret, steps=-1))
+            db.session.commit()
+            yield Person(user_id, email, password, secret)
+        finally:
+            db.session.rollback()
+            _remove_user(user_id)
+
+
+@contextmanager
+def temporary_probe() -> Iterator[Probe]:
+    """A temporary user, and a client that is deleted, too."""
+    with temporary_user() as person:
+        client_id = f"doctor-{secrets.token_hex(8)}"
+        metadata = {"client_name": f"flask {person.email}", "redirect_uris": [CALLBACK]}
+        try:
+            actor = audit.operator(by="doctor")
+            _, client_secret = clients.register(actor, metadata, client_id=client_id)
+            db.session.commit()
+            yield Probe(person, client_id, client_secret)
+        finally:
+            db.session.rollback()
+            _remove_client(client_id)
+
+
+@contextmanager
+def _until_asked_to_end() -> Iterator[None]:
+    """At SIGTERM what is to be done in the end is done, as at SIGINT."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        yield Probe(user.id, user.email, password, client.client_id, client_secret)
+        yield
     finally:
-        db.session.rollback()
-        _remove(user.id, client.client_id)
+        signal.signal(signal.SIGTERM, before)
 
 
 def ip_address_of(user_id: UUID) -> str | None:
@@ -59,19 +110,23 @@ def ip_address_of(user_id: UUID) -> str | None:
 
 def _remove_left_behind() -> None:
     before = clock.now() - _LEFT_BEHIND
-    for user in users.every():
-        if user.email.endswith(f"@{DOMAIN}") and user.created_at < before:
-            _remove(user.id, None)
     for client in stored_clients.every():
         if client.redirect_uris == [CALLBACK] and client.created_at < before:
-            _remove(None, client.client_id)
+            _remove_client(client.client_id)
+    for user in users.every():
+        if user.email.endswith(f"@{DOMAIN}") and user.created_at < before:
+            _remove_user(user.id)
 
 
-def _remove(user_id: UUID | None, client_id: str | None) -> None:
-    actor = audit.operator(by="doctor")
-    client = stored_clients.lock_to_remove(client_id) if client_id else None  # before the user
-    if user_id and (user := users.find(user_id)):
-        accounts.delete(actor, user)
-    if client:
-        clients.delete(actor, client.client_id)
+def _remove_user(user_id: UUID) -> None:
+    if user := users.lock_any(user_id):
+        # Otherwise a real application would be sent a logout token of somebody it has never met.
+        unredeemed.drop_all(user_id)
+        accounts.delete(audit.operator(by="doctor"), user)
+    db.session.commit()
+
+
+def _remove_client(client_id: str) -> None:
+    with suppress(LookupError):
+        clients.delete(audit.operator(by="doctor"), client_id)
     db.session.commit()

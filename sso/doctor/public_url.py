@@ -1,6 +1,5 @@
 """What clients see at the public URL: TLS, metadata, the key set, the time, the headers."""
 
-import os
 import socket
 import ssl
 from datetime import UTC, datetime, timedelta
@@ -14,6 +13,7 @@ from sso import clock
 from sso import context as current
 from sso.config import urls
 from sso.crypto import keys
+from sso.doctor import reach
 from sso.doctor.browser import TIMEOUT
 from sso.doctor.finding import Findings, ok, skipped, warning, wrong
 from sso.doctor.machine import clock_finding
@@ -22,7 +22,6 @@ from sso.models import KeyState
 from sso.store import clients, signing_keys
 
 MOST_SKEW = timedelta(seconds=30)
-RENEW = timedelta(days=14)
 _DISCOVERY = "/.well-known/openid-configuration"
 
 
@@ -33,9 +32,7 @@ def tls() -> Findings:
     if parts.scheme != "https":
         yield skipped("tls", "plain http, for this machine only")
         return
-    context = ssl.create_default_context()
-    if bundle := os.environ.get("REQUESTS_CA_BUNDLE"):  # as the other checks do
-        context.load_verify_locations(bundle)
+    context = reach.as_browsers()  # as `requests` in the other checks
     try:
         with (
             socket.create_connection((host, parts.port or 443), TIMEOUT) as plain,
@@ -54,7 +51,7 @@ def tls() -> Findings:
         return
     ends = ssl.cert_time_to_seconds(str(certificate["notAfter"]))
     left = datetime.fromtimestamp(ends, UTC) - clock.now()
-    if left < RENEW:
+    if left < reach.RENEW:
         yield warning("tls", f"the certificate expires in {left.days} days", "renew it")
     else:
         yield ok("tls", f"{version}; the certificate is valid for {left.days} days")

@@ -8,7 +8,7 @@ from sso import audit, clock, context
 from sso.audit.events import Event
 from sso.crypto import keys
 from sso.extensions import db
-from sso.jobs.http_post import SECONDS, PostError, post_form
+from sso.jobs.http_call import SECONDS, PostError, post_form
 from sso.models import LogoutDelivery
 from sso.store import logout_deliveries
 

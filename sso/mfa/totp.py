@@ -23,6 +23,11 @@ def new_secret() -> str:
     return pyotp.random_base32(32)
 
 
+def code(secret: str, steps: int = 0) -> str:
+    """What an app shows now, or so many steps later."""
+    return pyotp.HOTP(secret).at(clock.timestamp(clock.now()) // STEP + steps)
+
+
 def provisioning_uri(secret: str, user: User) -> str:
     """The `otpauth` URI that the QR code holds."""
     return pyotp.TOTP(secret).provisioning_uri(name=user.email, issuer_name=passkeys.rp_id())

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, bindparam, delete, exists, func, literal, select
 
+from sso.extensions import db
 from sso.models import AuthorizationCode, Grant
 from sso.store import prepared
 
@@ -69,3 +70,8 @@ def drop_oldest(connection: Connection, user_id: UUID, codes_since: datetime) ->
     ids = connection.scalars(oldest, values).all()
     connection.execute(delete(_GRANTS).where(_GRANTS.c.id.in_(ids)))
     return bool(ids)
+
+
+def drop_all(user_id: UUID) -> None:
+    """Delete a user's grants without a trace, as no application has redeemed their codes."""
+    db.session.execute(delete(_GRANTS).where(_GRANTS.c.user_id == user_id))

@@ -98,6 +98,8 @@ NOT_RUN = {
         "installs from the network; tests/operations/test_tracing.py exports traces",
     "mv instance/secret_key instance/secret_key.previous  # keeps its mode, 0600": _SECRET_KEY,
     ".venv/bin/flask key reencrypt": _SECRET_KEY,
+    ".venv/bin/flask doctor --client ID":
+        "needs a server; tests/operations/test_doctor_client.py runs it",
     "https://login.example.com/api/auth/.well-known/openid-configuration":
         "a URL; tests/endpoints/test_discovery.py reads it",
 }  # fmt: skip

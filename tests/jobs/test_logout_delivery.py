@@ -15,7 +15,7 @@ from sqlalchemy import select
 from sso import audit
 from sso.audit.events import Event
 from sso.extensions import db
-from sso.jobs import http_post, logout_delivery
+from sso.jobs import http_call, logout_delivery
 from sso.models import LogoutDelivery, User
 from sso.store import logout_deliveries
 from tests.conftest import Clock
@@ -225,8 +225,8 @@ def test_an_answer_without_end_is_cut_off() -> None:
         thread = threading.Thread(target=trickle, daemon=True)
         thread.start()
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
-        with pytest.raises(http_post.PostError):
-            http_post.post_form(url, {"a": "b"}, seconds=0.5)
+        with pytest.raises(http_call.PostError):
+            http_call.post_form(url, {"a": "b"}, seconds=0.5)
         stopped.set()
         thread.join(10)
 
@@ -242,8 +242,8 @@ def test_link_local_addresses_are_refused(peer: str, refused: bool) -> None:
             return peer, 80
 
     try:
-        http_post._check_peer(Socket())  # type: ignore[arg-type]
-    except http_post.PostError:
+        http_call._check_peer(Socket())  # type: ignore[arg-type]
+    except http_call.ForbiddenPeer:
         assert refused
     else:
         assert not refused

@@ -20,8 +20,8 @@ from sso.models import Mail, MailToken, User
 from sso.services import notifications
 from sso.store import mails
 from tests.conftest import Clock
-from tests.operations.test_doctor_elsewhere import certificate
 from tests.support.factories import make_user
+from tests.support.listeners import certificate
 from tests.support.mailbox import LINK, Mailbox, link_in, mail_server, text_of
 from tests.support.processes import free_port
 

@@ -5,56 +5,15 @@ import socketserver
 import ssl
 import subprocess
 import threading
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
+from contextlib import closing
 from pathlib import Path
 from shutil import which
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from tests.operations.test_doctor import examine
+from tests.support.listeners import certificate, listening
 from tests.support.processes import Server, free_port, require, wait_for
-
-
-def certificate(folder: Path, days: int) -> Path:
-    """A certificate for 127.0.0.1 that signs itself, with its key in the same file."""
-    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=days))
-        .add_extension(
-            x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), False
-        )
-        .sign(key, hashes.SHA256())
-    )
-    secret = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-    path = folder / f"certificate{days}.pem"
-    path.write_bytes(secret + made.public_bytes(serialization.Encoding.PEM))
-    return path
-
-
-class _Listener(socketserver.ThreadingTCPServer):
-    daemon_threads = True
-
-
-@contextmanager
-def listening(handler: type[socketserver.BaseRequestHandler], port: int) -> Iterator[None]:
-    with _Listener(("127.0.0.1", port), handler) as listener:
-        threading.Thread(target=listener.serve_forever, daemon=True).start()
-        yield
-        listener.shutdown()
 
 
 def tls_in_front_of(server: Server, pem: Path) -> type[socketserver.BaseRequestHandler]:

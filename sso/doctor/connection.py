@@ -1,0 +1,180 @@
+"""One application: do its registered URLs answer, and does a sign-in lead to its callback?"""
+
+import shlex
+from collections.abc import Iterable
+from urllib.parse import urljoin, urlsplit
+
+from sso import context
+from sso.config import urls
+from sso.doctor import code_flow, reach
+from sso.doctor.browser import Browser
+from sso.doctor.finding import Finding, Findings, ok, skipped, warning, wrong
+from sso.doctor.probe import temporary_user
+from sso.doctor.reach import Trouble
+from sso.jobs.http_call import Answer
+from sso.models import Client
+from sso.store import logout_deliveries
+
+CALLBACK = "redirect URI"
+MOST = 10  # URLs of a kind that are tried
+_UNKNOWN_PATH = (404, 410)
+_PROXY_WAITS = (502, 503, 504)
+
+
+def registration(client: Client) -> Findings:
+    """The client may act at all."""
+    seen = f"{client.name} ({client.client_id})"
+    if client.disabled_at is not None:
+        hint = f"run: flask client enable {client.client_id}"
+        yield wrong("client", f"{seen} is disabled: nobody can sign in to it", hint)
+    else:
+        yield ok("client", seen)
+
+
+def redirect_uris(client: Client) -> Findings:
+    """What answers where browsers are sent with the code. It is called without any parameter."""
+    yield from _each(CALLBACK, client, client.redirect_uris)
+
+
+def post_logout_redirect_uris(client: Client) -> Findings:
+    """What answers where browsers are sent after signing out."""
+    registered = client.client_metadata.get("post_logout_redirect_uris", [])
+    yield from _each("post-logout URI", client, registered)
+
+
+def _each(name: str, client: Client, registered: Iterable[str]) -> Findings:
+    listed = list(registered)
+    tried: dict[tuple[str, str], Answer | Trouble] = {}
+    for uri in listed[:MOST]:
+        parts = urlsplit(uri)
+        origin = parts.scheme, parts.netloc
+        before = tried.get(origin)
+        if why := _not_callable(uri, client):
+            yield skipped(name, f"{uri}: {why}")
+        elif isinstance(before, Trouble):
+            yield skipped(name, f"{uri}: same host as above")
+        else:
+            found = tried[origin] = reach.fetch("GET", uri)
+            if isinstance(found, Trouble):
+                yield _silent(name, uri, found)
+                continue
+            if before is None:
+                yield from _expiry(name, uri, found)
+            yield _answered(name, uri, found, client)
+    if len(listed) > MOST:
+        yield skipped(name, f"{len(listed) - MOST} more are not tried")
+
+
+def _not_callable(uri: str, client: Client) -> str | None:
+    parts = urlsplit(uri)
+    if parts.scheme not in ("http", "https"):
+        return "it opens a program on the user's device, and cannot be called from here"
+    if not urls.is_loopback(parts.hostname):
+        return None
+    if client.is_public:
+        return "a program on the user's device listens there, during a sign-in only"
+    if not urls.is_loopback(urlsplit(context.settings().base_url).hostname):
+        return "it is on the machine of the browser, and cannot be called from here"
+    return None
+
+
+def _silent(name: str, uri: str, trouble: Trouble) -> Finding:
+    if trouble.is_certain:
+        return wrong(name, f"{uri}: {trouble.seen}", trouble.hint)
+    hint = f"{trouble.hint}; if the address works in a browser, ignore this"
+    return warning(name, f"{uri}: {trouble.seen}", hint)
+
+
+def _expiry(name: str, uri: str, answer: Answer) -> Findings:
+    days = reach.days_left(answer)
+    if days is not None and days < reach.RENEW.days:
+        yield warning(name, f"{uri}: the certificate expires in {days} days", "renew it")
+
+
+def _answered(name: str, uri: str, answer: Answer, client: Client) -> Finding:
+    if problem := _path_problem(name, uri, answer):
+        return problem
+    target = _elsewhere(uri, answer)
+    if target is None:
+        usual = ", as it was called without a code" if name == CALLBACK else ""
+        status = f" ({answer.status}{usual})" if answer.status >= 400 else ""
+        return ok(name, f"{uri} answers{status}")
+    if name != CALLBACK:  # browsers follow
+        return ok(name, f"{uri} redirects to {target}")
+    update = f"flask client update {client.client_id} --add-redirect-uri {shlex.quote(target)}"
+    seen = f"{uri}: the application redirects to {urlsplit(target).netloc}"
+    return warning(name, seen, f"if it is used at that address: {update}")
+
+
+def _elsewhere(uri: str, answer: Answer) -> str | None:
+    """The same path where a redirect leads, unless that is the same host or this server."""
+    if not 300 <= answer.status < 400:
+        return None
+    here, ours = urlsplit(uri), urlsplit(context.settings().base_url)
+    try:
+        there = urlsplit(urljoin(uri, answer.headers.get("location", "")))
+    except ValueError:
+        return None
+    if (there.scheme, there.netloc) in ((here.scheme, here.netloc), (ours.scheme, ours.netloc)):
+        return None
+    return here._replace(scheme=there.scheme, netloc=there.netloc.rpartition("@")[2]).geturl()[:300]
+
+
+def _path_problem(name: str, uri: str, answer: Answer) -> Finding | None:
+    if answer.status in _UNKNOWN_PATH:
+        seen = f"{uri}: the application does not know this path ({answer.status})"
+        return warning(name, seen, "compare it with the application's documentation")
+    if answer.status in _PROXY_WAITS:
+        seen = f"{uri}: a proxy answers for the application ({answer.status})"
+        return warning(name, seen, "start the application, or check where its proxy looks for it")
+    return None
+
+
+def backchannel_logout(client: Client) -> Findings:
+    """Whether the worker can reach the URL for logout tokens.
+
+    OPTIONS is a safe method (RFC 9110 §9.2.1). A POST, even without a token, might sign people out.
+    """
+    name, uri = "back-channel logout", client.backchannel_logout_uri
+    if uri is None:
+        yield skipped(name, "no address is registered: the application learns of no sign-out here")
+        return
+    answer = reach.fetch("OPTIONS", uri, as_worker=True)
+    waiting = logout_deliveries.waiting_for(client.client_id)
+    queue = f"; {waiting} logout tokens are waiting" if waiting else ""
+    if isinstance(answer, Trouble):
+        yield wrong(name, f"{uri}: {answer.seen}{queue}", answer.hint)
+        return
+    methods = {one.strip().upper() for one in answer.headers.get("allow", "POST").split(",")}
+    if 300 <= answer.status < 400:
+        hint = "register the address to which it redirects: logout tokens follow no redirect"
+        yield wrong(name, f"{uri}: the application redirects", hint)
+    elif problem := _path_problem(name, uri, answer):
+        yield problem
+    elif "POST" not in methods:
+        hint = "compare the path with the application's documentation"
+        allowed = ", ".join(sorted(methods))[:80]
+        yield warning(name, f"{uri}: it takes no POST, only {allowed}", hint)
+    else:
+        yield ok(name, f"{uri} answers OPTIONS; no logout token was sent{queue}")
+
+
+def sign_in(client: Client) -> Findings:
+    """As a browser, up to the redirect to the application, which is not followed."""
+    yield from code_flow.explained("sign-in", lambda: _sign_in(client))
+
+
+def _sign_in(client: Client) -> Findings:
+    callback, groups = client.redirect_uris[0], client.groups[:1]
+    with temporary_user(groups=groups, has_second_factor=client.require_mfa) as person:
+        browser = Browser(context.settings().base_url, callback)
+        request = code_flow.Request.make(browser.base_url, client.client_id, callback, client.scope)
+        page = code_flow.submit_password(browser, code_flow.authorize(browser, request), person)
+        code_flow.require_signed_in(page)
+        code_flow.code_of(code_flow.allow(browser, page), request)
+    member = f", made a member of {groups[0]}," if groups else ""
+    yield ok(
+        "sign-in",
+        f"a temporary user{member} signs in, and is sent to {callback} with a code; "
+        "the code was not delivered",
+    )

@@ -1,0 +1,126 @@
+"""Whether an application's URL answers, and why not, in words for its operator."""
+
+import os
+import socket
+import ssl
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from http.client import HTTPException
+from urllib.parse import SplitResult, urlsplit
+
+from sso import clock
+from sso.jobs import http_call
+from sso.jobs.http_call import CONNECT_SECONDS, Answer, ForbiddenPeer
+
+RENEW = timedelta(days=14)
+_USUAL_PORTS = {"https": 443, "http": 80}
+# X509_V_ERR_… of OpenSSL's x509_vfy.h.
+_NOT_YET_VALID, _EXPIRED, _OTHER_NAMES = 9, 10, (62, 64)
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Why a URL does not answer. `is_certain`: it is the same from everywhere."""
+
+    seen: str
+    hint: str
+    is_certain: bool = False
+
+
+def as_browsers() -> ssl.SSLContext:
+    """Certificates of known authorities, and of the operator's own, as in `requests`."""
+    context = ssl.create_default_context()
+    if bundle := os.environ.get("REQUESTS_CA_BUNDLE"):
+        context.load_verify_locations(bundle)
+    return context
+
+
+def days_left(answer: Answer) -> int | None:
+    """For how many days the certificate is valid; `None` over plain http."""
+    ends = answer.certificate.get("notAfter")
+    if ends is None:
+        return None
+    moment = datetime.fromtimestamp(ssl.cert_time_to_seconds(str(ends)), UTC)
+    return (moment - clock.now()).days
+
+
+def fetch(method: str, url: str, *, as_worker: bool = False) -> Answer | Trouble:
+    """One request without cookies or a body, whose redirect is not followed.
+
+    `as_worker`: trust the certificates that `flask worker` does.
+    """
+    parts = urlsplit(url)
+    place = f"{parts.hostname}:{_port(parts)}"
+    ca_setting = "SSL_CERT_FILE, to flask worker, too" if as_worker else "REQUESTS_CA_BUNDLE"
+    try:
+        answer = http_call.call(method, url, tls=None if as_worker else as_browsers())
+    except ssl.SSLCertVerificationError as error:
+        return _bad_certificate(error, parts.hostname or "", ca_setting)
+    except ssl.SSLError as error:
+        if _answers("http", parts):
+            seen = f"port {_port(parts)} speaks plain http, but https is registered"
+            return Trouble(seen, "put a proxy with TLS in front of the application", True)
+        seen = f"no TLS connection at {place} ({error.reason})"
+        return Trouble(seen, "check the TLS settings of the application or its proxy")
+    except ForbiddenPeer:
+        return Trouble("its name leads to a link-local address", "check DNS", is_certain=True)
+    except socket.gaierror:
+        seen = f"the name {parts.hostname} is unknown on this machine"
+        return Trouble(seen, "check it for typing errors, and DNS")
+    except ConnectionRefusedError:
+        return Trouble(f"nothing listens at {place}", _where_else(parts), is_certain=True)
+    except TimeoutError:
+        return Trouble(f"{place} does not answer", "start the application, and check the firewall")
+    except (OSError, HTTPException, ValueError) as error:
+        if parts.scheme == "http" and _answers("https", parts):
+            return _https_instead(parts)
+        seen = f"{place} does not speak HTTP ({type(error).__name__})"
+        return Trouble(seen, "check host and port, and the application's log")
+    if parts.scheme == "http" and answer.status == 400 and _answers("https", parts):
+        return _https_instead(parts)
+    return answer
+
+
+def _bad_certificate(error: ssl.SSLCertVerificationError, host: str, ca_setting: str) -> Trouble:
+    seen = f"the certificate is refused: {error.verify_message}"
+    if error.verify_code in _OTHER_NAMES:
+        return Trouble(seen, f"install a certificate for {host}", is_certain=True)
+    if error.verify_code in (_EXPIRED, _NOT_YET_VALID):
+        return Trouble(seen, "renew the certificate", is_certain=True)
+    return Trouble(
+        seen,
+        "install a certificate with its whole chain; or, with a CA of your own, give that CA's "
+        f"file in {ca_setting}",
+    )
+
+
+def _https_instead(parts: SplitResult) -> Trouble:
+    seen = f"port {_port(parts)} speaks https, but http is registered"
+    return Trouble(seen, f"register {parts._replace(scheme='https').geturl()} instead", True)
+
+
+def _answers(scheme: str, parts: SplitResult) -> bool:
+    """Whether the same port speaks another scheme. The certificate does not matter here."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    try:
+        http_call.call("HEAD", f"{scheme}://{host}:{_port(parts)}/", tls=context)
+    except (OSError, HTTPException, ValueError):
+        return False
+    return True
+
+
+def _where_else(parts: SplitResult) -> str:
+    """What to do about a closed port."""
+    for scheme, port in _USUAL_PORTS.items():
+        try:
+            with socket.create_connection((parts.hostname or "", port), CONNECT_SECONDS):
+                return f"start the application; or register port {port} ({scheme}), which is open"
+        except OSError:
+            continue
+    return "start the application, or register the port on which it listens"
+
+
+def _port(parts: SplitResult) -> int:
+    return parts.port or _USUAL_PORTS[parts.scheme]
