@@ -128,7 +128,7 @@ _NOT_NEEDED = ("file modes", "redis", "mail", "worker", "secret key")
 
 def _as_json(finding: Finding) -> dict[str, object]:
     shown = {"name": finding.name, "status": finding.status, "seen": finding.seen}
-    return {**shown, "mend": finding.hint}
+    return {**shown, "hint": finding.hint}
 
 
 def _print(finding: Finding) -> None:

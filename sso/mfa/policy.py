@@ -32,7 +32,7 @@ def lock(visit: CurrentSession) -> CurrentSession | None:
     user = users.lock(visit.user.id)
     if user is None or user.password_hash != password_hash:
         return None
-    return sessions.find_live_anew(digest)
+    return sessions.find_live_fresh(digest)
 
 
 def is_fresh(visit: CurrentSession) -> bool:

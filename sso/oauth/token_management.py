@@ -92,7 +92,7 @@ class RevocationEndpoint(OwnTokens, AuthlibRevocationEndpoint):
     def revoke_token(self, token: PresentedToken, request: ProtocolRequest) -> None:
         row = token.row
         if row.grant.ended_at or (row.revoked_at and not token.is_refresh):
-            return  # already: whoever has the token may repeat this without end
+            return  # already; anyone with the token could repeat this without end
         if token.is_refresh:
             grants.end_one(db.session, row.grant_id, "revoked")
         else:

@@ -87,8 +87,8 @@ def find_live(digest: str) -> CurrentSession | None:
     return CurrentSession(row[0], row[1]) if row else None
 
 
-def find_live_anew(digest: str) -> CurrentSession | None:
-    """As `find_live`, and whatever was read of them before in this transaction is read again."""
+def find_live_fresh(digest: str) -> CurrentSession | None:
+    """As `find_live`, reading again what this transaction has read of them before."""
     fresh = _FIND_LIVE.execution_options(populate_existing=True)
     row = db.session.execute(fresh, {"digest": digest, "now": clock.now()}).first()
     return CurrentSession(row[0], row[1]) if row else None

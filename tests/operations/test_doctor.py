@@ -62,12 +62,12 @@ def test_a_second_factor_that_a_password_alone_can_add(server: Server) -> None:
     server.flask("client", "update", client, "--require-mfa")
     code, found = examine(server)
     assert (code, found["mail"]["status"]) == (0, "warning")
-    assert "SSO_SMTP_URL" in found["mail"]["mend"]
+    assert "SSO_SMTP_URL" in found["mail"]["hint"]
     server.flask("client", "delete", client, "--yes")
 
 
 @pytest.mark.parametrize(
-    ("environ", "name", "mend"),
+    ("environ", "name", "hint"),
     [
         ({"SSO_BASE_URL": "http://localhost:{port}/api/auth"}, "discovery", "same settings"),
         ({"SSO_BASE_URL": "http://127.0.0.1:{free}/api/auth"}, "discovery", "start the server"),
@@ -78,11 +78,11 @@ def test_a_second_factor_that_a_password_alone_can_add(server: Server) -> None:
         ({"SSO_COLOUR": "blue"}, "settings", "no setting has this name"),
     ],
 )
-def test_one_thing_wrong(server: Server, environ: dict[str, str], name: str, mend: str) -> None:
+def test_one_thing_wrong(server: Server, environ: dict[str, str], name: str, hint: str) -> None:
     places = {"port": server.port, "free": free_port()}
     code, found = examine(server, **{k: v.format(**places) for k, v in environ.items()})
     assert (code, found[name]["status"]) == (1, "wrong")
-    assert mend in found[name]["mend"]
+    assert hint in found[name]["hint"]
     assert "hunter2" not in json.dumps(found)
 
 
@@ -120,7 +120,7 @@ def test_a_secret_that_others_can_read(server: Server, tmp_path: Path) -> None:
     path.chmod(0o644)
     code, found = examine(server, SSO_SECRET_KEY="", SSO_SECRET_KEY_FILE=str(path))
     assert (code, found["file modes"]["status"]) == (1, "wrong")
-    assert found["file modes"]["mend"] == f"chmod 640 {path}"
+    assert found["file modes"]["hint"] == f"chmod 640 {path}"
     assert found["code flow"]["status"] == "ok"
 
 
@@ -150,7 +150,7 @@ def test_nobody_does_what_is_due(server: Server) -> None:
         db.session.commit()
         code, found = examine(server)
         assert (code, found["worker"]["status"]) == (1, "wrong")
-        assert "flask worker" in found["worker"]["mend"]
+        assert "flask worker" in found["worker"]["hint"]
         assert found["code flow"]["status"] == "ok"
         db.engine.dispose()
     server.flask("worker", "--once")
@@ -190,8 +190,8 @@ def test_a_secret_key_that_is_being_replaced(server: Server) -> None:
     code, found = examine(server, SSO_SECRET_KEY=other, SSO_SECRET_KEY_PREVIOUS=theirs)
     assert (found["keys"]["status"], found["secret key"]["status"]) == ("ok", "warning")
     assert "signing keys" in found["secret key"]["seen"]
-    assert "flask key reencrypt" in found["secret key"]["mend"]
+    assert "flask key reencrypt" in found["secret key"]["hint"]
     code, found = examine(server, SSO_SECRET_KEY_PREVIOUS=other)
     assert (code, found["secret key"]["status"]) == (0, "warning")
-    assert "remove it" in found["secret key"]["mend"]
+    assert "remove it" in found["secret key"]["hint"]
     assert examine(server)[1]["secret key"]["status"] == "ok"

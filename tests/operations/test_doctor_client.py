@@ -180,17 +180,17 @@ def test_over_tls(server: Server, tmp_path: Path) -> None:
         assert named(found, "redirect URI")["status"] == "ok"
         # The worker knows nothing of that setting.
         assert (code, named(found, "back-channel logout")["status"]) == (1, "wrong")
-        assert "SSL_CERT_FILE" in named(found, "back-channel logout")["mend"]
+        assert "SSL_CERT_FILE" in named(found, "back-channel logout")["hint"]
         code, found = examine(server, client_id, SSL_CERT_FILE=str(pem))
         assert (code, {one["status"] for one in found}) == (0, {"ok"})
         code, found = examine(server, client_id)
         refused = named(found, "redirect URI")
         assert (refused["status"], "self-signed" in refused["seen"]) == ("warning", True)
-        assert "REQUESTS_CA_BUNDLE" in refused["mend"]
+        assert "REQUESTS_CA_BUNDLE" in refused["hint"]
 
 
 @pytest.mark.parametrize(
-    ("days", "address", "status", "mend"),
+    ("days", "address", "status", "hint"),
     [
         (0, "127.0.0.1", "wrong", "renew the certificate"),
         (5, "127.0.0.1", "warning", "renew it"),
@@ -198,7 +198,7 @@ def test_over_tls(server: Server, tmp_path: Path) -> None:
     ],
 )
 def test_a_certificate(
-    server: Server, tmp_path: Path, days: int, address: str, status: str, mend: str
+    server: Server, tmp_path: Path, days: int, address: str, status: str, hint: str
 ) -> None:
     pem = certificate(tmp_path, days, address)
     with (
@@ -207,7 +207,7 @@ def test_a_certificate(
     ):
         _, found = examine(server, client_id, REQUESTS_CA_BUNDLE=str(pem))
     shown = next(one for one in found if one["name"] == "redirect URI")
-    assert (shown["status"], shown["mend"]) == (status, mend)
+    assert (shown["status"], shown["hint"]) == (status, hint)
 
 
 def test_the_other_scheme(server: Server, tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_the_other_scheme(server: Server, tmp_path: Path) -> None:
         with registered(server, f"{as_http}/callback") as client_id:
             code, found = examine(server, client_id)
             assert (code, named(found, "redirect URI")["status"]) == (1, "wrong")
-            assert f"register {secured}/callback" in named(found, "redirect URI")["mend"]
+            assert f"register {secured}/callback" in named(found, "redirect URI")["hint"]
             assert named(found, "sign-in")["status"] == "ok"
 
 
@@ -246,7 +246,7 @@ def test_what_the_application_answers(server: Server, path: str, status: str, wo
     ):
         code, found = examine(server, client_id)
     assert (code, named(found, "redirect URI")["status"]) == (0, status)
-    assert words in (named(found, "redirect URI")["mend"] or "")
+    assert words in (named(found, "redirect URI")["hint"] or "")
     assert named(found, "post-logout URI")["status"] == "ok"  # a browser follows
     assert "secret" not in json.dumps(found)
     assert application.seen == [f"GET /{path}?", "GET /moved?"]  # which the doctor does not
@@ -375,7 +375,7 @@ def test_a_disabled_client(server: Server) -> None:
         server.flask("client", "disable", client_id)
         code, found = examine(server, client_id)
     assert (code, named(found, "client")["status"]) == (1, "wrong")
-    assert named(found, "client")["mend"] == f"run: flask client enable {client_id}"
+    assert named(found, "client")["hint"] == f"run: flask client enable {client_id}"
     assert named(found, "sign-in")["status"] == "skipped"
 
 
@@ -391,7 +391,7 @@ def test_a_server_that_is_not_there(server: Server) -> None:
         elsewhere = f"http://127.0.0.1:{free_port()}/api/auth"
         code, found = examine(server, client_id, SSO_BASE_URL=elsewhere)
         assert (code, named(found, "sign-in")["status"]) == (1, "wrong")
-        assert "start the server" in named(found, "sign-in")["mend"]
+        assert "start the server" in named(found, "sign-in")["hint"]
         assert left_behind(server) == before
 
 

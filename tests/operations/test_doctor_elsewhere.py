@@ -58,7 +58,7 @@ def test_through_tls(tmp_path: Path) -> None:
             assert (code, found["tls"]["status"], found["discovery"]["status"]) == (
                 1, "wrong", "skipped",
             )  # fmt: skip
-            assert "REQUESTS_CA_BUNDLE" in found["tls"]["mend"]
+            assert "REQUESTS_CA_BUNDLE" in found["tls"]["hint"]
             assert found["code flow"]["status"] == "skipped"
         other = free_port()
         with listening(tls_in_front_of(server, short), other):
