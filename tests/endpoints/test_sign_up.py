@@ -119,7 +119,7 @@ def test_when_it_is_turned_off_links_are_dead(
 def test_an_invitation(app: Flask, browser: Browser, mailbox: Mailbox) -> None:
     arguments = ["user", "invite", "--email", "Guest@example.com", "--name", "Gus Guest"]
     done = app.test_cli_runner().invoke(args=[*arguments, "--group", "staff", "--json"])
-    made = json.loads(done.output)
+    made = json.loads(done.stdout)
     assert made["email_verified"] is False
     (told,) = events(app, "user_invited", "user_created")
     assert (told["name"], told["user"]) == ("user_invited", made["id"])
