@@ -15,7 +15,7 @@ from sso import audit, context, database
 from sso.audit.events import Event
 from sso.cli.commands import Command, Failure, confirm, json_option, resolve, yes_option
 from sso.cli.output import print_json, print_line, print_table
-from sso.config import checks
+from sso.config import database_url
 from sso.database import schema
 from sso.extensions import db
 from sso.jobs import backup
@@ -73,12 +73,12 @@ def copy_command(target: str, as_json: bool) -> None:
     """
     try:
         text = resolve(target) if target.startswith(("env:", "file:")) else target
-        url = make_url(checks.database_url(text))
+        url = make_url(database_url.checked(text))
     except ValueError as error:
         raise Failure(f"the target is not valid: {error}") from None
     if url == make_url(context.settings().database_url):
         raise Failure("the target is the database that is in use")
-    engine = database.open_engine(text)
+    engine = database.open_engine(url)
     try:
         counts = backup.copy_into(engine)
     finally:

@@ -9,9 +9,6 @@ from pkgutil import resolve_name
 from typing import Any
 from urllib.parse import urlsplit
 
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError
-
 from sso.config.urls import MAX_LENGTH, is_loopback, strict_url_error
 
 
@@ -26,16 +23,6 @@ def base_url(text: str) -> str:
         raise ValueError("it is plain http beyond loopback; give an https URL")
     if parts.scheme not in ("http", "https"):
         raise ValueError("give an https URL")
-    return text
-
-
-def database_url(text: str) -> str:
-    try:
-        url = make_url(text)
-    except ArgumentError:
-        raise ValueError("give an SQLAlchemy URL such as postgresql+psycopg://…") from None
-    if url.drivername not in ("sqlite", "postgresql+psycopg"):
-        raise ValueError("its driver is not supported; give postgresql+psycopg://… or sqlite:///…")
     return text
 
 

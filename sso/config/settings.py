@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from sso.config import checks
+from sso.config import checks, database_url
 from sso.config.checks import number
 
 DEFAULT_BASE_URL = "http://127.0.0.1:5000/api/auth"
@@ -36,7 +36,7 @@ class Settings:
     database_url: str = _setting(
         None,
         "database, as an SQLAlchemy URL; without it, an SQLite file in instance/",
-        checks.database_url,
+        database_url.checked,
         secret=True,
     )
     secret_key: str = _setting(

@@ -6,7 +6,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, cast
+from typing import Any
 from weakref import WeakSet
 
 from flask import Flask, current_app
@@ -47,9 +47,14 @@ def prepare(app: Flask) -> None:
     app.teardown_appcontext(end_session)  # goes before Flask-SQLAlchemy's own
 
 
-def reader() -> Engine:
-    """The engine for a request that asks for one row and changes nothing."""
-    return cast(Engine, current_app.extensions["sso.reader"])
+@contextmanager
+def reader() -> Iterator[Connection]:
+    """A connection for a request that asks for one row and changes nothing."""
+    engine: Engine = current_app.extensions["sso.reader"]
+    with engine.connect() as connection:
+        if postgresql.is_pooled(connection):
+            connection.begin()  # time limits hold in a transaction only
+        yield connection
 
 
 def session_connection() -> Connection:
@@ -83,9 +88,14 @@ os.register_at_fork(after_in_child=_forget_connections)
 
 def open_engine(database_url: str | URL, **options: Any) -> Engine:
     """An engine beside the application's; the caller disposes of it."""
-    engine = create_engine(database_url, hide_parameters=True, **options)
+    url = make_url(database_url)
+    if url.get_backend_name() != "sqlite":
+        options["connect_args"] = postgresql.connect_args(url)
+    engine = create_engine(url, hide_parameters=True, **options)
     if engine.dialect.name == "sqlite":
         _prepare_sqlite(engine)
+    else:
+        postgresql.prepare(engine)
     return engine
 
 

@@ -1,32 +1,63 @@
-"""The connections to PostgreSQL: a pool per worker, time limits, and restarts of the server."""
+"""The connections to PostgreSQL: a pool per worker, time limits, restarts, failover, PgBouncer.
 
+A pooler in transaction mode gives each transaction another session of the server. So no session
+keeps a setting or a prepared statement: time limits are set at the beginning of a transaction, and
+nothing is prepared. Nothing else here belongs to a session: advisory locks end with their
+transaction, and nobody listens.
+"""
+
+import re
 import select
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from sqlalchemy import URL, Engine, event
+from sqlalchemy import URL, Connection, Engine, event
+from sqlalchemy.engine import Dialect, ExceptionContext
 from sqlalchemy.exc import InvalidatePoolError
+from sqlalchemy.pool import ConnectionPoolEntry
 
+from sso.config.database_url import has_several_hosts
+from sso.database import transient_errors
 from sso.process import concurrency
 
 if TYPE_CHECKING:  # SQLAlchemy loads the driver when PostgreSQL is used
-    from psycopg import Connection
+    import psycopg
 
 # One for each concurrent request; `MORE` is for background threads. All workers of all nodes must
 # together stay below PostgreSQL's max_connections, which is 100 by default.
 POOL_SIZE = concurrency.MAX_CONCURRENT
 MORE = 2
 CONNECT_TIMEOUT = 3  # seconds
-# Milliseconds. A request waits for a lock, then for a statement, before its caller gives up.
+# As PostgreSQL shows them. A request waits for a lock, then for a statement, before its caller
+# gives up.
 LIMITS = {
-    "lock_timeout": 5_000,
-    "statement_timeout": 15_000,
-    "idle_in_transaction_session_timeout": 60_000,
+    "lock_timeout": "5s",
+    "statement_timeout": "15s",
+    "idle_in_transaction_session_timeout": "1min",
 }
+_OPTIONS = " ".join(f"-c {name}={value}" for name, value in {**LIMITS, "jit": "off"}.items())
+_IN_OPTIONS = re.compile(rf"(?:-c\s*|--)({'|'.join(LIMITS)})=(\w+)")
+# How PgBouncer and Amazon's RDS Proxy refuse `options`.
+_REFUSED = re.compile("unsupported startup parameter|command-line options")
+_PROBE = "SELECT pg_backend_pid(), " + ", ".join(f"current_setting('{name}')" for name in LIMITS)
+# What is known of a connection.
+_TOOK_WRITES = "sso.took_writes"
+_LIMITS_OF_TRANSACTION = "sso.limits_of_transaction"  # if it is pooled; may be empty
 
 
 def engine_options(url: URL) -> dict[str, Any]:
-    """Arguments for `create_engine`. What the URL's own query says takes precedence."""
-    options = " ".join(f"-c {name}={value}" for name, value in LIMITS.items())
+    """Arguments for `create_engine`, for the engine that answers requests."""
+    return {
+        "pool_size": POOL_SIZE,
+        "max_overflow": MORE,
+        "pool_timeout": 5,
+        "pool_recycle": 1800,
+        "pool_use_lifo": True,  # what is not needed stays idle, and is closed when recycled
+        "connect_args": connect_args(url, options=_OPTIONS),
+    }
+
+
+def connect_args(url: URL, **more: str) -> dict[str, Any]:
+    """Arguments for the driver. What the URL's own query says takes precedence."""
     defaults = {
         "application_name": "sso",
         "connect_timeout": CONNECT_TIMEOUT,
@@ -35,29 +66,119 @@ def engine_options(url: URL) -> dict[str, Any]:
         "keepalives_interval": 5,
         "keepalives_count": 2,
         "tcp_user_timeout": 20_000,
-        "options": f"{options} -c jit=off",
+        **({"target_session_attrs": "read-write"} if has_several_hosts(url) else {}),
+        **more,
     }
-    return {
-        "pool_size": POOL_SIZE,
-        "max_overflow": MORE,
-        "pool_timeout": 5,
-        "pool_recycle": 1800,
-        "pool_use_lifo": True,  # what is not needed stays idle, and is closed when recycled
-        "connect_args": {name: v for name, v in defaults.items() if name not in url.query},
-    }
+    return {name: value for name, value in defaults.items() if name not in url.query}
 
 
 def prepare(engine: Engine) -> None:
-    """Discard connections that the server closed while they were idle.
-
-    The socket shows it: an idle connection receives nothing but its end. So a restart of the
-    database fails no request, and checking costs no round trip (unlike `pool_pre_ping`).
-    """
+    """Hook an engine: how it connects, begins a transaction, and drops connections."""
+    connecting = _Connecting(engine.url)
+    event.listen(engine, "do_connect", connecting.connect)
 
     @event.listens_for(engine, "checkout")
-    def is_alive(connection: "Connection[Any]", _record: object, _proxy: object) -> None:
+    def is_alive(
+        connection: "psycopg.Connection[Any]", record: ConnectionPoolEntry, _proxy: object
+    ) -> None:
+        """Discard connections that the server closed while they were idle.
+
+        The socket shows it: an idle connection receives nothing but its end. So a restart of the
+        database fails no request, and checking costs no round trip (unlike `pool_pre_ping`). Nor
+        does it when the server began to refuse writes: it reports that with its answers.
+        """
         if connection.closed or _has_input(connection.fileno()):
             raise InvalidatePoolError
+        if record.info.get(_TOOK_WRITES) and _is_read_only(connection):
+            raise InvalidatePoolError
+
+    @event.listens_for(engine, "begin")
+    def set_limits(connection: Connection) -> None:
+        if limits := connection.info.get(_LIMITS_OF_TRANSACTION):
+            driver: Any = connection.connection.driver_connection
+            begin = "BEGIN; " if driver.autocommit else ""  # else the driver sends it
+            connection.exec_driver_sql(begin + limits, execution_options={"no_parameters": True})
+
+    @event.listens_for(engine, "handle_error")
+    def note_loss(context: ExceptionContext) -> None:
+        if transient_errors.is_lost(context.original_exception):
+            context.is_disconnect = True
+
+    @event.listens_for(engine, "invalidate")
+    def empty_pool(_connection: object, _record: object, error: BaseException | None) -> None:
+        """After a failover every connection of the pool leads to a server that takes no writes."""
+        if error is not None and transient_errors.is_lost(error):
+            connecting.is_pooled |= transient_errors.is_of_pooler(error)
+            engine.dispose()
+
+
+def is_pooled(connection: Connection) -> bool:
+    """Whether each transaction on this connection may run in another session of the server."""
+    return _LIMITS_OF_TRANSACTION in connection.info
+
+
+class _Connecting:
+    """How an engine connects, and whether it has met a pooler."""
+
+    def __init__(self, url: URL) -> None:
+        self.is_pooled = url.query.get("pgbouncer") == "true"
+        self.threshold = url.query.get("prepare_threshold")
+
+    def connect(
+        self,
+        dialect: Dialect,
+        record: ConnectionPoolEntry,
+        positional: list[Any],
+        named: dict[str, Any],
+    ) -> "psycopg.Connection[Any]":
+        """Connect, and find out whether a pooler stands in between.
+
+        A pooler refuses `options` or ignores them, or reports a process ID of its own. Asking costs
+        a query for each new connection. To see a pooler that is not there is safe; for one that
+        hides, the URL has `pgbouncer=true`.
+        """
+        named = {k: v for k, v in named.items() if k not in ("pgbouncer", "prepare_threshold")}
+        options = named.get("options")
+        if self.is_pooled and options == _OPTIONS:
+            del named["options"]
+        try:
+            made: Any = dialect.connect(*positional, **named)
+        except dialect.loaded_dbapi.OperationalError as error:
+            if named.get("options") != _OPTIONS or not _REFUSED.search(str(error)):
+                raise
+            del named["options"]
+            made = dialect.connect(*positional, **named)
+        try:
+            made.autocommit = True
+            pid, *in_force = made.execute(_PROBE, prepare=False).fetchone() or (None,)
+            made.autocommit = False
+        except dialect.loaded_dbapi.Error:
+            made.close()
+            raise
+        record.info[_TOOK_WRITES] = not _is_read_only(made)
+        is_as_asked = options == named.get("options") and (
+            options != _OPTIONS or in_force == [*LIMITS.values()]
+        )
+        if self.is_pooled or pid != made.info.backend_pid or not is_as_asked:
+            self.is_pooled = True
+            made.prepare_threshold = None
+            # What was not sent is set for the role or the database, and so in all sessions.
+            is_enough = "options" not in named and "0" not in in_force
+            record.info[_LIMITS_OF_TRANSACTION] = (
+                _set_local(options) if options and not is_enough else ""
+            )
+        if self.threshold:
+            made.prepare_threshold = int(str(self.threshold))
+        return cast("psycopg.Connection[Any]", made)
+
+
+def _set_local(options: str) -> str:
+    limits = {**LIMITS, "jit": "off", **dict(_IN_OPTIONS.findall(options))}
+    return "; ".join(f"SET LOCAL {name} = '{value}'" for name, value in limits.items())
+
+
+def _is_read_only(connection: "psycopg.Connection[Any]") -> bool:
+    return connection.pgconn.parameter_status(b"default_transaction_read_only") == b"on"
 
 
 def _has_input(descriptor: int) -> bool:

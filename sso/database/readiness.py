@@ -3,6 +3,7 @@
 import logging
 
 from flask import Flask
+from sqlalchemy import Connection, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from sso.crypto import keys
@@ -11,6 +12,7 @@ from sso.extensions import db
 
 logger = logging.getLogger("sso.start")
 HINT = "run: flask db upgrade"
+READ_ONLY = "the database takes no writes: it is a standby, or another server replaced it"
 
 
 def problem(key_ring: keys.KeyRing) -> str | None:
@@ -23,6 +25,10 @@ def problem(key_ring: keys.KeyRing) -> str | None:
             return f"the database has no tables yet; {HINT}"
         if revision != schema.newest() and revision in schema.known():
             return f"the schema is {revision}, older than this program; {HINT}"
+        if is_read_only(db.session.connection()):
+            db.session.remove()
+            db.engine.dispose()  # the next connections may lead to another server
+            return READ_ONLY
         for alg in keys.ALGORITHMS:
             key_ring.active(alg)
     except SQLAlchemyError:
@@ -30,6 +36,13 @@ def problem(key_ring: keys.KeyRing) -> str | None:
     except keys.KeyUnavailable as error:
         return str(error)
     return None
+
+
+def is_read_only(connection: Connection) -> bool:
+    """Whether PostgreSQL refuses to write, as a standby does."""
+    if connection.dialect.name != "postgresql":
+        return False
+    return bool(connection.scalar(text("SHOW transaction_read_only")) == "on")
 
 
 def examine(app: Flask) -> None:

@@ -15,6 +15,21 @@ OLD_SCHEMA = "the schema is not the one of this program; run: flask db upgrade"
 _OLD_SCHEMA = ("42P01", "42703")  # undefined table, undefined column
 _READ_ONLY = "25006"  # a standby, before it takes over
 _IDLE = "25P03"  # idle in transaction for too long
+# Connection exceptions, shutdowns of the server, an idle session that was ended.
+_CLOSED = ("08", "57P01", "57P02", "57P03", "57P05")
+# A prepared statement that another session has, or lacks: there is a pooler in between.
+_OF_POOLER = ("26000", "42P05")
+
+
+def is_lost(error: BaseException) -> bool:
+    """Whether the driver's error makes this connection, and those like it, useless."""
+    state = getattr(error, "sqlstate", None) or ""
+    return state.startswith((*_CLOSED, _READ_ONLY, *_OF_POOLER))
+
+
+def is_of_pooler(error: BaseException) -> bool:
+    """Whether a driver's error shows that sessions are shared."""
+    return getattr(error, "sqlstate", None) in _OF_POOLER
 
 
 def reason(error: SQLAlchemyError) -> str | None:

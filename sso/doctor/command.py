@@ -74,6 +74,7 @@ def _installation(environ: Mapping[str, str]) -> Iterator[Finding]:
         [
             ("file modes", lambda: machine.file_modes(environ, reading)),
             ("database", machine.database),
+            ("pooler", machine.pooler),
             ("schema", machine.schema),
             ("keys", machine.signing_key_life),
             ("secret key", machine.secret_key),

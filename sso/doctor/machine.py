@@ -15,6 +15,7 @@ from sso.audit import rows as audit_events
 from sso.config.reading import Reading
 from sso.config.settings import SETTINGS
 from sso.crypto import keys
+from sso.database import postgresql, readiness
 from sso.database import schema as database_schema
 from sso.doctor.finding import Finding, Findings, ok, skipped, warning, wrong
 from sso.extensions import db
@@ -64,14 +65,46 @@ def database() -> Findings:
         reported = db.session.scalar(select(func.now()))
     except SQLAlchemyError as error:
         reason = type(error).__name__
-        yield wrong("database", f"{name} cannot be reached ({reason})", "check SSO_DATABASE_URL")
+        hints = [hint for text, hint in _OF_POOLER.items() if text in str(error)]
+        hint = hints[0] if hints else "check SSO_DATABASE_URL"
+        yield wrong("database", f"{name} cannot be reached ({reason})", hint)
         return
-    yield ok("database", f"{name} answers")
+    if readiness.is_read_only(db.session.connection()):
+        hint = "name the primary, or all servers; see docs/how-to/postgresql.md"
+        yield wrong("database", readiness.READ_ONLY, hint)
+    else:
+        yield ok("database", f"{name} answers")
     db.session.rollback()
     if name == "sqlite" or not isinstance(reported, datetime):
         yield skipped("clock and database", "an SQLite file has no clock of its own")
         return
     yield clock_finding("clock and database", reported, MOST_SKEW)
+
+
+POOLED = "there is one: time limits are set in each transaction"
+_OF_POOLER = {
+    "statement pooling mode": "set pool_mode = transaction in PgBouncer's configuration",
+    "unsupported startup parameter": "take `options` out of SSO_DATABASE_URL: PgBouncer refuses "
+    "them. ALTER ROLE … SET sets them on the role",
+}
+
+
+def pooler() -> Findings:
+    """What stands between this server and PostgreSQL passes on what the URL asks for."""
+    if db.engine.dialect.name != "postgresql":
+        return
+    is_pooled = postgresql.is_pooled(db.session.connection())
+    db.session.rollback()
+    if not is_pooled:
+        yield ok("pooler", "none")
+    elif "options" in db.engine.url.query:
+        yield warning(
+            "pooler",
+            "it ignores `options` in SSO_DATABASE_URL, except for time limits",
+            "take them out; ALTER ROLE … SET sets them on the role",
+        )
+    else:
+        yield ok("pooler", POOLED)
 
 
 def clock_finding(name: str, reported: datetime, most: timedelta) -> Finding:

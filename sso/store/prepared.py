@@ -19,6 +19,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.types import TypeEngine
 
+from sso.database import transient_errors
 from sso.extensions import Base
 from sso.observability import tracing
 
@@ -120,8 +121,9 @@ def _as_sqlalchemys(
     """
     dialect = connection.dialect
     base = dialect.loaded_dbapi.Error
-    is_gone = isinstance(error, base) and dialect.is_disconnect(
-        error, connection.connection, cursor
+    is_gone = isinstance(error, base) and (
+        dialect.is_disconnect(error, connection.connection, cursor)
+        or transient_errors.is_lost(error)
     )
     made = DBAPIError.instance(
         sql,

@@ -80,6 +80,7 @@ _DEMO = (
 )
 _INSTALLS = "installs on a host as root; tests/production/test_shipping.py checks the files"
 _SECRET_KEY = "replaces the secret key; tests/journeys/test_secret_key.py does the same"
+_POOLER = "needs PgBouncer; tests/production/test_pooler.py starts it"
 NOT_RUN = {
     _DEMO: "installs from the network; tests/journeys/test_demo.py runs it",
     "python3 -m venv .venv": "the same, line by line",
@@ -102,6 +103,10 @@ NOT_RUN = {
         "needs a server; tests/operations/test_doctor_client.py runs it",
     "https://login.example.com/api/auth/.well-known/openid-configuration":
         "a URL; tests/endpoints/test_discovery.py reads it",
+    "[databases]": _POOLER,
+    "ALTER ROLE sso SET lock_timeout = '5s';": _POOLER,
+    "SSO_DATABASE_URL=postgresql://sso:PASSWORD@db1:5432,db2:5432/sso":
+        "needs two databases; tests/production/test_failover.py has them",
 }  # fmt: skip
 
 

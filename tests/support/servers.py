@@ -48,7 +48,7 @@ class Machine:
 class Postgresql(Machine):
     """A cluster of its own; SIGINT is its fast shutdown, SIGQUIT as if the power failed."""
 
-    def __init__(self, **options: str) -> None:
+    def __init__(self, standby_of: "Postgresql | None" = None, **options: str) -> None:
         # Not in pytest's folder, which is closed to other users, and so to PostgreSQL's.
         folder = Path(tempfile.mkdtemp(prefix="postgresql-"))
         super().__init__(folder)
@@ -60,9 +60,12 @@ class Postgresql(Machine):
             self.prefix = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
             shutil.chown(folder, "postgres", "postgres")
         self.data = folder / "data"
-        arguments = ["-D", str(self.data), "-A", "trust", "-U", "postgres", "--no-sync"]
-        command = [*self.prefix, self.initdb, *arguments]
-        subprocess.run(command, check=True, capture_output=True, cwd=folder)
+        common = ["-D", str(self.data), "-U", "postgres", "--no-sync"]
+        if standby_of:
+            source = ["-h", "127.0.0.1", "-p", str(standby_of.port), "-R", "-c", "fast"]
+            self.run("pg_basebackup", *common, *source)
+        else:
+            self.run("initdb", *common, "-A", "trust")
 
     @property
     def url(self) -> str:
@@ -88,6 +91,49 @@ class Postgresql(Machine):
     def remove(self) -> None:
         """Stop it at once, and forget its data."""
         self.stop(signal.SIGQUIT)
+        shutil.rmtree(self.folder)
+
+    def promote(self) -> None:
+        self.run("pg_ctl", "promote", "-w", "-D", str(self.data))
+
+    def run(self, program: str, *arguments: str) -> None:
+        """Run one of PostgreSQL's programs."""
+        path = Path(self.initdb).with_name(program)
+        command = [*self.prefix, str(path), *arguments]
+        subprocess.run(command, check=True, capture_output=True, cwd=self.folder)
+
+
+class Pgbouncer(Machine):
+    """PgBouncer before a cluster, in transaction mode as its package has it otherwise."""
+
+    def __init__(self, cluster: Postgresql, user: str = "postgres", **settings: str) -> None:
+        super().__init__(Path(tempfile.mkdtemp(prefix="pgbouncer-")))
+        self.cluster, self.prefix, self.user = cluster, cluster.prefix, user
+        self.program = require("PgBouncer", shutil.which("pgbouncer"))
+        if self.prefix:  # it refuses to run as root, too
+            shutil.chown(self.folder, "postgres", "postgres")
+        self.settings = {
+            "listen_addr": "127.0.0.1",
+            "listen_port": str(self.port),
+            "unix_socket_dir": "",
+            "auth_type": "any",
+            "pool_mode": "transaction",
+            **settings,
+        }
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://{self.user}@127.0.0.1:{self.port}/postgres"
+
+    def command(self) -> list[str]:
+        lines = [f"{name} = {value}" for name, value in self.settings.items()]
+        target = f"* = host=127.0.0.1 port={self.cluster.port} user={self.user}"
+        file = self.folder / "pgbouncer.ini"
+        file.write_text("\n".join(["[databases]", target, "[pgbouncer]", *lines, ""]))
+        return [*self.prefix, self.program, str(file)]
+
+    def remove(self) -> None:
+        self.stop()
         shutil.rmtree(self.folder)
 
 
