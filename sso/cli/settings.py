@@ -24,11 +24,13 @@ def settings_command(as_json: bool) -> None:
     """Show every setting, its value, where it came from, and every error."""
     reading = read_settings(os.environ)
     faults = _faults()
-    refused = {fault.partition(":")[0].removesuffix("_FILE") for fault in faults}
+    refused = {fault.partition(":")[0] for fault in faults}
     shown = []
     for setting in SETTINGS:
         name, value, source = setting.name, None, "refused"
-        if name not in refused:  # else what was read is the default, which would mislead
+        if (
+            not {name, f"{name}_FILE"} & refused
+        ):  # else what was read is the default, which would mislead
             value, source = _shown(reading.values[name], setting.secret), reading.sources[name]
         shown.append(
             {

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from sso.config import checks, database_url
 from sso.config.checks import number
+from sso.i18n import N_
 
 DEFAULT_BASE_URL = "http://127.0.0.1:5000/api/auth"
 DAY = 24 * 3600
@@ -73,10 +74,35 @@ class Settings:
         "who can sign up: off, open, or a list of email domains",
         checks.sign_up,
     )
+    name: str | None = _setting(
+        None,
+        "name of the company or service, on pages, in mail and in authenticator apps",
+        checks.deferred("sso.config.branding:name"),
+    )
+    logo_file: str | None = _setting(
+        None,
+        "path of a logo for all pages: PNG, JPEG, WebP or SVG, at most 256 kB",
+        checks.deferred("sso.config.branding:logo_file"),
+    )
+    accent_color: str | None = _setting(
+        None,
+        "color of buttons and links, such as #2f5bea; readable in light or dark mode by WCAG AA",
+        checks.deferred("sso.config.colors:accent"),
+    )
     support_url: str | None = _setting(
         None,
-        "where people get help, shown on error pages: an https URL or mailto:help@example.com",
+        "where people get help, linked from every page and mail: an https URL, or mailto: and an email address",
         checks.support_url,
+    )
+    privacy_url: str | None = _setting(
+        None,
+        "https URL of the privacy policy, linked from every page and mail",
+        checks.deferred("sso.config.branding:page_url"),
+    )
+    terms_url: str | None = _setting(
+        None,
+        "https URL of the terms of service, linked from every page and mail",
+        checks.deferred("sso.config.branding:page_url"),
     )
     trusted_proxies: int = _setting(
         0, "number of reverse proxies whose X-Forwarded-* headers are trusted", number(0, 10)
@@ -149,6 +175,16 @@ class Settings:
     def base_path(self) -> str:
         """The path prefix of every URL, such as `/api/auth`; may be empty."""
         return urlsplit(self.base_url).path
+
+    @property
+    def footer_links(self) -> list[tuple[str, str]]:
+        """What each page and mail links to: the text, to be translated, and the URL."""
+        links = (
+            (N_("Help"), self.support_url),
+            (N_("Privacy policy"), self.privacy_url),
+            (N_("Terms of service"), self.terms_url),
+        )
+        return [(text, url) for text, url in links if url]
 
     @property
     def is_https(self) -> bool:

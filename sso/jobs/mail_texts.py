@@ -31,7 +31,7 @@ _IGNORE = N_("If you did not request this, ignore this email. Nothing will chang
 TEXTS = {
     "verify": Text(
         N_("Please confirm your email address"),
-        (N_("Please confirm that {address} is your address at {host}."), _HOUR, _IGNORE),
+        (N_("Please confirm that {address} is your address at {service}."), _HOUR, _IGNORE),
         N_("Confirm this address"),
     ),
     "change_email": Text(
@@ -39,7 +39,7 @@ TEXTS = {
         (
             N_(
                    "Please confirm that {address} is the new address of your account at "
-                   "{host}."
+                   "{service}."
                ),
             N_("Until then your old address stays in use."),
             _HOUR,
@@ -52,17 +52,17 @@ TEXTS = {
         (
             N_(
                    "Someone, probably you, requested a new password for your account at "
-                   "{host}."
+                   "{service}."
                ),
             _HOUR,
             _IGNORE,
         ),
     ),
     "invite": Text(
-        N_("You are invited to {host}"),
+        N_("You are invited to {service}"),
         (
             N_(
-                   "An account at {host} was created for you. Set a password to start using "
+                   "An account at {service} was created for you. Set a password to start using "
                    "it."
                ),
             _UNTIL,
@@ -74,7 +74,7 @@ TEXTS = {
         N_("Finish creating your account"),
         (
             N_(
-                   "Someone, probably you, wants to create an account at {host} with this "
+                   "Someone, probably you, wants to create an account at {service} with this "
                    "address."
                ),
             _HOUR,
@@ -87,7 +87,7 @@ TEXTS = {
         (
             N_(
                    "Someone, probably you, tried to use this address for an account at "
-                   "{host}."
+                   "{service}."
                ),
             N_("There is one already. If you forgot its password, set a new one."),
             _IGNORE,
@@ -97,7 +97,7 @@ TEXTS = {
     "email_change_asked": Text(
         N_("Your email address is about to change"),
         (N_(
-                "The email address of your account at {host} is about to change to "
+                "The email address of your account at {service} is about to change to "
                 "{new_address}."
             ),
          _NOT_YOU),
@@ -105,21 +105,21 @@ TEXTS = {
     "email_changed": Text(
         N_("Your email address was changed"),
         (
-            N_("The email address of your account at {host} is now {new_address}."),
+            N_("The email address of your account at {service} is now {new_address}."),
             N_("If this was not you, contact your administrator immediately."),
         ),
         action=None,
     ),
     "password_changed": Text(
         N_("Your password was changed"),
-        (N_("The password of your account at {host} was changed."), _NOT_YOU),
+        (N_("The password of your account at {service} was changed."), _NOT_YOU),
     ),
     "new_browser": Text(
         N_("New sign-in to your account"),
         (
             N_(
 
-                    "Someone signed in to your account at {host} from a new browser: "
+                    "Someone signed in to your account at {service} from a new browser: "
                     "{browser}, from the IP address {network}, at {time}."
 
             ),
@@ -129,16 +129,16 @@ TEXTS = {
     ),
     "factor_added": Text(
         N_("A second factor was added to your account"),
-        (N_("A second factor was added to your account at {host}: {factor}."), _NOT_YOUR_FACTOR),
+        (N_("A second factor was added to your account at {service}: {factor}."), _NOT_YOUR_FACTOR),
     ),
     "factor_removed": Text(
         N_("A second factor was removed from your account"),
-        (N_("A second factor was removed from your account at {host}: {factor}."), _NOT_YOU),
+        (N_("A second factor was removed from your account at {service}: {factor}."), _NOT_YOU),
     ),
     "recovery_code_used": Text(
         N_("A recovery code was used"),
         (
-            N_("One of the recovery codes of your account at {host} was used. Codes left: {left}."),
+            N_("One of the recovery codes of your account at {service} was used. Codes left: {left}."),
             N_("If this was you, you do not need to do anything."),
             _NOT_YOUR_FACTOR,
         ),
@@ -147,7 +147,7 @@ TEXTS = {
         N_("New recovery codes were created"),
         (
             N_(
-                   "New recovery codes were created for your account at {host}. The old ones"
+                   "New recovery codes were created for your account at {service}. The old ones"
                    " no longer work."
                ),
             _NOT_YOUR_FACTOR,
@@ -158,7 +158,7 @@ TEXTS = {
         (
             N_(
 
-                    "Someone entered the password of your account at {host} but not the "
+                    "Someone entered the password of your account at {service} but not the "
                     "second factor: {browser}, from the IP address {network}, at {time}. No "
                     "one was signed in."
 
@@ -171,16 +171,16 @@ TEXTS = {
         ),
     ),
     "enrolment_code": Text(
-        N_("Your confirmation code for {host}"),
+        N_("Your confirmation code for {service}"),
         (
             N_(
                    "With this code you can turn on two-step verification for your account at"
-                   " {host}. Enter it on the page that requested it:"
+                   " {service}. Enter it on the page that requested it:"
                ),
             "{code}",
             N_(
                    "The code works once, for 10 minutes, and only in the browser that "
-                   "requested it. Do not share it: no one from {host} will ever ask you for "
+                   "requested it. Do not share it: no one from {service} will ever ask you for "
                    "it."
                ),
             N_(

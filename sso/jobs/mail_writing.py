@@ -14,7 +14,7 @@ from flask import render_template
 from flask_babel import force_locale, gettext
 
 from sso import clock, context
-from sso.config import email_addresses
+from sso.config import colors, email_addresses
 from sso.i18n import languages, user_agents
 from sso.jobs.mail_texts import TEXTS
 from sso.models import Mail, User
@@ -22,6 +22,7 @@ from sso.services import emailed_code, mail_links
 from sso.store import mail_tokens, users
 
 FORGOTTEN = "/forgotten-password"
+_BLUE = "#2f5bea"  # that of the pages
 # Kinds that carry a secret; a notice leads to the page where a new password is asked for.
 _WITH_SECRET = ("verify", "change_email", "reset", "invite", "sign_up")
 
@@ -108,7 +109,7 @@ def _render(
 ) -> tuple[str, str, str]:
     settings, meant = context.settings(), TEXTS[kind]
     known = {
-        "host": urlsplit(settings.base_url).netloc,
+        "service": settings.name or urlsplit(settings.base_url).netloc,
         "address": mail.address,
         "new_address": mail.details.get("new_address", ""),
         "code": f"{code[:4]}-{code[4:]}",
@@ -130,6 +131,9 @@ def _render(
         "direction": languages.direction(),
         "link": link,
         "base_url": settings.base_url,
+        "heading": settings.name,
+        "links": settings.footer_links,
+        "button_color": colors.light_variant(settings.accent_color or _BLUE),
     }
     text = render_template("mail/message.txt", **values)
     return subject, text, render_template("mail/message.html", **values)
@@ -139,9 +143,10 @@ def _message(mail: Mail, user: User | None, subject: str, text: str, html: str) 
     # The policy refuses line ends in headers, so that no value begins a header of its own.
     message = EmailMessage(policy=SMTP)
     message["Subject"] = subject
-    given = context.settings().mail_from
+    settings = context.settings()
+    given = settings.mail_from
     sender = email_addresses.for_smtp(given) if given else f"no-reply@{_host()}"
-    message["From"] = _address("", sender)
+    message["From"] = _address(settings.name or "", sender)
     message["To"] = _address(_name(mail, user), email_addresses.for_smtp(mail.address))
     message["Date"] = clock.now()
     # Another one at each attempt, because the link is another one.

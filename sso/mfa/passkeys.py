@@ -38,6 +38,11 @@ def rp_id() -> str:
     return urlsplit(context.settings().base_url).hostname or ""
 
 
+def rp_name() -> str:
+    """What authenticators call this service."""
+    return context.settings().name or rp_id()
+
+
 def available() -> bool:
     """Whether browsers allow passkeys here: the host has to be a name, not an address."""
     try:
@@ -52,7 +57,7 @@ def ask_to_enrol(user: User, known: list[Passkey]) -> Asked:
     challenge, text = _challenge(f"enrol {user.id}")
     options = webauthn.generate_registration_options(
         rp_id=rp_id(),
-        rp_name=rp_id(),
+        rp_name=rp_name(),
         user_id=user.id.bytes,
         user_name=user.email,
         user_display_name=user.name,

@@ -30,7 +30,8 @@ def code(secret: str, steps: int = 0) -> str:
 
 def provisioning_uri(secret: str, user: User) -> str:
     """The `otpauth` URI that the QR code holds."""
-    return pyotp.TOTP(secret).provisioning_uri(name=user.email, issuer_name=passkeys.rp_id())
+    issuer = passkeys.rp_name().replace(":", " ")  # a colon ends it
+    return pyotp.TOTP(secret).provisioning_uri(name=user.email, issuer_name=issuer)
 
 
 def qr_code(text: str) -> str:

@@ -2,6 +2,8 @@
 
 Browsers may cache a URL with the current version for a year (RFC 8246), and any other one for an
 hour. Pages are not compressed: they hold CSRF tokens.
+
+The operator's logo and accent color are among them (see `config.branding`).
 """
 
 import gzip
@@ -12,11 +14,16 @@ from pathlib import Path
 
 from flask import Flask, Response, abort, request
 
+from sso.config import branding, colors, images
+from sso.config.images import Image
 from sso.config.settings import Settings
 
 FOLDER = Path(__file__).resolve().parents[1] / "static"
-_YEAR = "public, max-age=31536000, immutable"
+YEAR = "public, max-age=31536000, immutable"
 _HOUR = "public, max-age=3600"
+# An image opened by itself is a document: SVG runs no script and loads nothing there, either.
+IMAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
+_STYLESHEET, _LOGO = "sso.css", "logo"
 
 
 @dataclass(frozen=True)
@@ -29,13 +36,33 @@ class Asset:
     mimetype: str
 
 
+@dataclass(frozen=True)
+class Brand:
+    """What templates show of the operator; without `logo` they show the icon and the name."""
+
+    name: str | None
+    logo: str | None
+    logo_has_dark_variant: bool
+    links: list[tuple[str, str]]
+
+
 def init_app(app: Flask) -> None:
     """Serve the files; `asset(filename)` in a template is a URL with the version."""
     settings: Settings = app.extensions["sso.settings"]
     path = f"{settings.base_path}/static/"
     assets = {file.name: _read(file) for file in FOLDER.iterdir()}
+    logo = images.NO_IMAGE
+    if settings.logo_file:
+        logo = images.read(Path(settings.logo_file), branding.MAX_LOGO)
+        assets[_LOGO] = _asset(logo.data, logo.media_type)
+    if settings.accent_color:
+        rules = colors.stylesheet(settings.accent_color).encode()
+        assets[_STYLESHEET] = _asset(assets[_STYLESHEET].plain + rules, "text/css")
     addresses = {name: f"{path}{name}?v={asset.version}" for name, asset in assets.items()}
     app.jinja_env.globals["asset"] = addresses.__getitem__
+    app.jinja_env.globals["brand"] = Brand(
+        settings.name, addresses.get(_LOGO), logo.has_dark_variant, settings.footer_links
+    )
 
     def static(filename: str) -> Response:
         if filename not in assets:
@@ -46,9 +73,12 @@ def init_app(app: Flask) -> None:
 
 
 def _read(file: Path) -> Asset:
-    plain = file.read_bytes()
-    version = hashlib.sha256(plain).hexdigest()[:12]
     mimetype = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
+    return _asset(file.read_bytes(), mimetype)
+
+
+def _asset(plain: bytes, mimetype: str) -> Asset:
+    version = hashlib.sha256(plain).hexdigest()[:12]
     return Asset(plain, gzip.compress(plain, mtime=0), version, mimetype)
 
 
@@ -58,8 +88,20 @@ def _answer(asset: Asset) -> Response:
     response.headers["Vary"] = "Accept-Encoding"
     if gzipped:
         response.headers["Content-Encoding"] = "gzip"
+    if asset.mimetype.startswith("image/"):
+        response.headers["Content-Security-Policy"] = IMAGE_POLICY
     response.set_etag(asset.version + ("-gzip" if gzipped else ""))
     fresh = request.args.get("v") == asset.version
-    response.headers["Cache-Control"] = _YEAR if fresh else _HOUR
+    response.headers["Cache-Control"] = YEAR if fresh else _HOUR
+    response.make_conditional(request)
+    return response
+
+
+def of_image(image: Image) -> Response:
+    """An image at a URL that changes with its content."""
+    response = Response(image.data, mimetype=image.media_type)
+    response.headers["Content-Security-Policy"] = IMAGE_POLICY
+    response.headers["Cache-Control"] = YEAR
+    response.set_etag(image.digest)
     response.make_conditional(request)
     return response
