@@ -149,6 +149,7 @@ def _client(actor: audit.Actor, entry: Entry) -> Change | None:
     given: dict[str, Any] = {
         "secret": _secret(entry),
         "switches": {name: entry[name] for name in SWITCHES if name in entry},
+        "logo": entry.get("logo"),
     }
     if found := stored_clients.find(client_id):
         if found.is_public and entry.get("public") is False:

@@ -12,12 +12,13 @@ from sso.cli import options
 from sso.cli.commands import Group, confirm, json_option, yes_option
 from sso.cli.lookup import only, unknown
 from sso.cli.output import iso, print_changes, print_json, print_line, print_record, print_table
+from sso.config import urls
 from sso.extensions import db
 from sso.models import Client, Grant
 from sso.services import clients, groups
 from sso.services.clients import SWITCHES
+from sso.store import client_logos, grants, logout_deliveries
 from sso.store import clients as stored_clients
-from sso.store import grants, logout_deliveries
 
 group = Group("client", help="Applications that users sign in to.")
 client_argument = click.argument("client_id", metavar="ID")
@@ -76,13 +77,13 @@ def show(client_id: str, as_json: bool) -> None:
 def update(client_id: str, as_json: bool, **given: Any) -> None:
     """Change a registration, and print what changed."""
     switches, lists = options.switches(given), options.edits(given)
-    metadata = options.metadata(given)
-    if not (metadata or lists or switches):
+    logo, metadata = options.logo(given), options.metadata(given)
+    if not (metadata or lists or switches or logo is not None):
         raise click.UsageError("There is nothing to change: give an option.")
     client_id = find_client(client_id).client_id
     with _known(client_id):
         client, outcome = clients.change(
-            audit.operator(), client_id, metadata, lists=lists, switches=switches
+            audit.operator(), client_id, metadata, lists=lists, switches=switches, logo=logo
         )
     db.session.commit()
     if as_json:
@@ -188,11 +189,13 @@ def _known(client_id: str) -> Iterator[None]:
 
 
 def view(client: Client) -> dict[str, Any]:
-    """What commands show of a client, by RFC 7591 names: never a secret or a digest."""
+    """What commands show of a client, by RFC 7591 names: never a secret or its digest."""
+    logo = client_logos.digest_of(client.client_id)
     return {
         "client_id": client.client_id,
         "client_id_issued_at": clock.timestamp(client.created_at),
         **client.client_metadata,
+        **({"logo_uri": urls.client_logo(context.settings().base_url, logo)} if logo else {}),
         **{name: getattr(client, name) for name in SWITCHES},
         "disabled": client.disabled_at is not None,
     }

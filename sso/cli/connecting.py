@@ -44,8 +44,10 @@ def create(
     for name, option in (("client_name", "--name"), ("redirect_uris", "--redirect-uri")):
         if not given[name]:
             raise click.UsageError(f"Missing option '{option}'.")
-    switches = options.switches(given)
-    client, secret = clients.register(audit.operator(), options.metadata(given), switches=switches)
+    switches, logo = options.switches(given), options.logo(given)
+    client, secret = clients.register(
+        audit.operator(), options.metadata(given), switches=switches, logo=logo
+    )
     db.session.commit()
     print_notes(groups.without_members(client.groups))
     show_secret(client, secret, as_json)
@@ -120,10 +122,10 @@ def _connect(
     installation: Installation, given: dict[str, Any], alternative: str | None, as_json: bool
 ) -> None:
     preset, base_url = installation.preset, context.settings().base_url
-    switches = options.switches(given)
+    switches, logo = options.switches(given), options.logo(given)
     client, secret = connections.connect(
         audit.operator(), installation, base_url, options.metadata(given), switches,
-        alternative=alternative,
+        alternative=alternative, logo=logo,
     )  # fmt: skip
     blocks = connections.setup(
         client, installation, base_url, secret=secret, alternative=alternative

@@ -22,17 +22,18 @@ from sso import audit
 from sso.audit.events import Event
 from sso.cli.commands import Command, Failure, json_option
 from sso.cli.output import print_json
+from sso.extensions import db
 from sso.services import accounts, clients
-from sso.services.checks import NO_AUTH_METHOD, RegistrationError
+from sso.services.checks import NO_AUTH_METHOD, RegistrationError, logo
+from sso.store import client_logos, users
 from sso.store import clients as stored_clients
-from sso.store import users
 
 FORMAT = 1
 HEADER = """\
 # Clients, users and their groups, for: flask apply FILE
 # Secrets are not in it. A new client needs secret = "env:NAME" or "file:PATH", of 32 random
 # characters or more, or public = true; a new user may have initial_password = "env:NAME" or
-# "file:PATH".
+# "file:PATH". A logo may also be a path, relative to this file.
 
 """
 # RFC 7591 names where there are such; what they have to be.
@@ -41,6 +42,7 @@ METADATA: Mapping[str, type] = {
     "redirect_uris": list,
     "post_logout_redirect_uris": list,
     "backchannel_logout_uri": str,
+    "home_url": str,
     "scope": str,
     "token_endpoint_auth_method": str,
     "id_token_signed_response_alg": str,
@@ -50,12 +52,13 @@ METADATA: Mapping[str, type] = {
 }
 _CLIENT: Mapping[str, type] = {
     "client_id": str, **METADATA, "first_party": bool, "require_pkce": bool, "require_mfa": bool,
-    "disabled": bool, "secret": str, "public": bool,
+    "disabled": bool, "secret": str, "public": bool, "logo": str,
 }  # fmt: skip
 _USER: Mapping[str, type] = {
     "id": str, "email": str, "name": str, "email_verified": bool, "groups": list, "claims": dict,
     "disabled": bool, "initial_password": str,
 }  # fmt: skip
+_REMOVABLE = {"backchannel_logout_uri", "home_url"}  # by an empty text
 KINDS = {"clients": (_CLIENT, "client_id"), "users": (_USER, "email")}
 _CLIENT_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._~-]{0,47}")
 _WORDS = {str: "a text", bool: "true or false", list: "a list", dict: "a table"}
@@ -68,9 +71,14 @@ def document() -> dict[str, Any]:
     """Everything that the file holds."""
     return {
         "format": FORMAT,
-        "clients": [clients.described(row) for row in stored_clients.every()],
+        "clients": [_with_logo(clients.described(row)) for row in stored_clients.every()],
         "users": [accounts.described(row) for row in users.every()],
     }
+
+
+def _with_logo(client: Entry) -> Entry:
+    found = client_logos.find(db.session.connection(), client.get("logo", ""))
+    return {**client, "logo": found.data_url} if found else client
 
 
 def as_toml(content: Mapping[str, Any]) -> str:
@@ -122,6 +130,15 @@ def read(path: Path) -> dict[str, list[Entry]]:
     for entry in found.get("clients", []):
         if entry.get("public"):
             entry["token_endpoint_auth_method"] = NO_AUTH_METHOD
+        for name in _REMOVABLE & entry.keys():
+            entry[name] = entry[name] or None
+        try:
+            if "logo" in entry:
+                entry["logo"] = logo(entry["logo"], path.parent)
+        except RegistrationError as error:
+            errors += [f"clients {entry['client_id']}: {one}" for one in error.errors]
+    if errors:
+        raise RegistrationError(errors)
     return found
 
 

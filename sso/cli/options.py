@@ -7,7 +7,9 @@ from typing import Any
 
 import click
 
+from sso.config.images import Image
 from sso.crypto.keys import ALGORITHMS
+from sso.services import checks
 from sso.services.changes import ListEdit
 from sso.services.checks import AUTH_METHODS, ID_TOKEN_CLAIMS, NO_AUTH_METHOD
 from sso.services.clients import SWITCHES
@@ -97,6 +99,10 @@ _SHARED = (
     click.option("--name", "client_name", help="The name that users see."),
     click.option("--backchannel-logout-uri", metavar="URI",
                  help="URL that gets a logout token when a user signs out."),
+    click.option("--home-url", metavar="URL",
+                 help="URL that starts the application, linked from the account page."),
+    click.option("--logo", metavar="FILE",
+                 help="Its logo: PNG, JPEG, WebP or SVG, at most 64 kB."),
     click.option("--auth-method", "token_endpoint_auth_method", type=click.Choice(AUTH_METHODS),
                  help="How the application sends its secret."),
     click.option("--id-token-alg", "id_token_signed_response_alg", type=click.Choice(ALGORITHMS),
@@ -104,6 +110,8 @@ _SHARED = (
     click.option("--id-token-claims", type=click.Choice(ID_TOKEN_CLAIMS),
                  help="all: identity tokens have the claims of userinfo."),
 )  # fmt: skip
+
+_REMOVABLE = ("backchannel_logout_uri", "home_url")
 
 _PRESET = (
     click.option("--preset", metavar="NAME",
@@ -149,6 +157,8 @@ LISTS = (
 _UPDATE = (
     click.option("--no-backchannel-logout-uri", is_flag=True,
                  help="Remove the back-channel logout URI."),
+    click.option("--no-home-url", is_flag=True, help="Remove the home URL."),
+    click.option("--remove-logo", is_flag=True, help="Remove the logo."),
     click.option("--first-party/--no-first-party", default=None,
                  help="Whether users are not asked for consent."),
     click.option("--require-pkce/--no-require-pkce", default=None,
@@ -174,15 +184,24 @@ def switches(options: dict[str, Any]) -> dict[str, bool]:
 
 def metadata(options: dict[str, Any]) -> dict[str, Any]:
     """The single values that were given. Raises `UsageError`."""
-    cleared = options.pop("no_backchannel_logout_uri", False)
+    removed = {name: None for name in _REMOVABLE if options.pop(f"no_{name}", False)}
     if options.pop("public", False):
         if options["token_endpoint_auth_method"]:
             raise click.UsageError("--public contradicts --auth-method: there is no secret.")
         options["token_endpoint_auth_method"] = NO_AUTH_METHOD
     found = {name: value for name, value in options.items() if value not in (None, ())}
-    if cleared and "backchannel_logout_uri" in found:
-        raise click.UsageError("--no-backchannel-logout-uri contradicts --backchannel-logout-uri.")
-    return found | ({"backchannel_logout_uri": None} if cleared else {})
+    for name in removed.keys() & found.keys():
+        option = name.replace("_", "-")
+        raise click.UsageError(f"--no-{option} contradicts --{option}.")
+    return found | removed
+
+
+def logo(options: dict[str, Any]) -> Image | None:
+    """Take the logo out. Raises `UsageError` and `RegistrationError`."""
+    path, is_removed = options.pop("logo"), options.pop("remove_logo", False)
+    if is_removed and path is not None:
+        raise click.UsageError("--remove-logo contradicts --logo.")
+    return checks.logo(path or "") if is_removed or path is not None else None
 
 
 def edits(options: dict[str, Any]) -> dict[str, ListEdit]:

@@ -3,8 +3,10 @@
 A file has to be whole and end where its image ends: what follows it might be read as another type.
 """
 
+import binascii
 import re
 import zlib
+from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,6 +35,10 @@ class Image:
         return sha256(self.data).hexdigest()
 
     @property
+    def data_url(self) -> str:
+        return f"data:{self.media_type};base64,{b64encode(self.data).decode()}"
+
+    @property
     def has_dark_variant(self) -> bool:
         """Whether it looks different in dark mode by itself, as an SVG can."""
         return self.media_type == svg.MEDIA_TYPE and b"prefers-color-scheme" in self.data
@@ -50,6 +56,15 @@ def read(path: Path, most: int) -> Image:
             data = file.read(most + 1)
     except OSError as error:
         raise ValueError(f"it cannot be read ({error.strerror}); check its mode") from None
+    return parse(data, most)
+
+
+def from_data_url(url: str, most: int) -> Image:
+    """What `Image.data_url` holds. Raises `ValueError` with the remedy."""
+    try:
+        data = b64decode(url.partition(";base64,")[2], validate=True)
+    except binascii.Error:
+        raise ValueError("its base64 is not valid") from None
     return parse(data, most)
 
 
@@ -78,7 +93,8 @@ def _check_size(width: int, height: int) -> None:
 
 def _png_size(data: bytes) -> tuple[int, int]:
     """PNG §5: chunks, each with its length, type and CRC."""
-    kinds, end = [], 8
+    kinds: list[bytes] = []
+    end = 8
     while kinds[-1:] != [b"IEND"]:
         length, kind = unpack_from(">I4s", data, end)
         start, end = end, end + 12 + length

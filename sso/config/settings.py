@@ -91,7 +91,7 @@ class Settings:
     )
     support_url: str | None = _setting(
         None,
-        "where people get help, linked from every page and mail: an https URL, or mailto: and an email address",
+        "where people get help, linked from every page and mail: an https or mailto: URL",
         checks.support_url,
     )
     privacy_url: str | None = _setting(

@@ -18,7 +18,7 @@ _ELEMENTS = frozenset(
     feDisplacementMap feDistantLight feDropShadow feFlood feFuncA feFuncB feFuncG feFuncR
     feGaussianBlur feMerge feMergeNode feMorphology feOffset fePointLight feSpecularLighting
     feSpotLight feTile feTurbulence
-    """.split()
+    """.split()  # noqa: SIM905 (a list would be one name a line)
 )
 # What drawing programs leave for themselves; browsers pass it over.
 _EDITORS = re.compile(
@@ -97,7 +97,9 @@ class _Checker:
         if self.open[-1] == f"{_SVG} style":
             self.style += data
 
-    def doctype(self, _name: str, _system: str, _public: str, has_subset: int) -> None:
+    def doctype(
+        self, _name: str, _system: str | None, _public: str | None, has_subset: bool
+    ) -> None:
         if has_subset:
             raise ValueError(f"it declares entities of its own; {_SIMPLER}")
 

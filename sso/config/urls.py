@@ -131,6 +131,21 @@ def registration_error(text: str, *, is_public: bool = False) -> str | None:
     return next((reason for wrong, reason in checks if wrong), None)
 
 
+def home_url_error(text: str) -> str | None:
+    """Why people cannot be sent to this URL of an application, or `None`."""
+    if error := strict_url_error(text):
+        return error
+    parts = urlsplit(text)
+    if parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname)):
+        return None
+    return "it is not https"
+
+
+def client_logo(base: str, digest: str) -> str:
+    """The URL of an application's logo."""
+    return f"{base}/client-logo?v={digest}"
+
+
 def add_parameters(url: str, parameters: list[tuple[str, str]]) -> str:
     """Add parameters to the query, and leave what is there byte for byte (RFC 6749 §3.1.2)."""
     # Authlib's add_params_to_uri re-encodes the registered query, so it is not used here.

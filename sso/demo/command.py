@@ -140,6 +140,7 @@ def _prepare(server: Flask, home: str) -> tuple[str, str, str]:
             "redirect_uris": [f"{home}callback"],
             "post_logout_redirect_uris": [home],
             "backchannel_logout_uri": f"{home}backchannel-logout",
+            "home_url": home,
         }
         client, secret = clients.register(audit.SYSTEM, metadata)
         db.session.commit()

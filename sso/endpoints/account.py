@@ -18,7 +18,7 @@ from sso.i18n.languages import LANGUAGES
 from sso.mfa import policy
 from sso.ratelimit import device_cookie
 from sso.services import consents, credentials, revocation
-from sso.store import grants, sessions, users
+from sso.store import client_logos, grants, sessions, users
 from sso.store.sessions import CurrentSession
 
 _SHOWN = ("profile", "address", "phone")
@@ -60,6 +60,10 @@ def _page(current: CurrentSession, password_form: ChangePasswordForm) -> Respons
             if name not in ("name", "updated_at", "locale")  # `locale` has a field of its own
         ],
         sessions=[(one, user_agents.name(one.browser)) for one in sessions.of_user(user.id)],
+        applications=[
+            (client, page.logo_url(digest))
+            for client, digest in client_logos.of_launchable(user.groups)
+        ],
         this_session=current.session.id,
         accesses=[(access, _titles(access.scope)) for access in grants.accesses_of(user.id)],
         form=password_form,

@@ -51,6 +51,7 @@ def consent() -> Response:
         "consent.html",
         form=form,
         client_name=validated.client.name,
+        client_logo=page.logo_of(validated.client),
         destination=_destination(validated.grant.redirect_uri),
         is_native=validated.client.policy_at(validated.grant.redirect_uri).ask_each_time,
         user=current.user,

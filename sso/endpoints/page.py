@@ -8,13 +8,16 @@ from flask import Flask, make_response, redirect, render_template, request, url_
 from werkzeug.wrappers import Response
 from wtforms import PasswordField
 
-from sso import audit, database
+from sso import audit, context, database
 from sso.audit.events import Event
+from sso.config import urls
 from sso.endpoints import authorize, browser_session
 from sso.extensions import db
 from sso.process import concurrency
 from sso.ratelimit import limiting
 from sso.services import authentication
+from sso.store import client_logos
+from sso.store.clients import RegisteredClient
 from sso.store.sessions import CurrentSession
 from sso.web import headers, routing
 from sso.web.extensions import login_manager
@@ -54,6 +57,16 @@ def render(template: str, *, status: int = 200, wait: int = 0, **context: Any) -
     if wait:
         response.headers["Retry-After"] = str(wait)
     return response
+
+
+def logo_url(digest: str | None) -> str | None:
+    """Where pages load the logo of an application from."""
+    return urls.client_logo(context.settings().base_path, digest) if digest else None
+
+
+def logo_of(client: RegisteredClient | None) -> str | None:
+    """The URL of a client's logo, if it has one."""
+    return logo_url(client_logos.digest_of(client.client_id)) if client else None
 
 
 def signed_in() -> CurrentSession:

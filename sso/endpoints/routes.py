@@ -9,6 +9,7 @@ from sso.endpoints import (
     account,
     activity,
     authorize,
+    client_logo,
     consent,
     email,
     enrolment,
@@ -62,6 +63,7 @@ ROUTES = (
     # RFC 8414 §3.1: the well-known part stands before the issuer's path.
     Route("/.well-known/oauth-authorization-server{base}", "metadata", metadata.discovery, GET,
           PROTOCOL, cors=ANY_ORIGIN, max_age=3600),
+    Route("{base}/client-logo", "client_logo", client_logo.client_logo, GET, PROTOCOL),
     # Monitoring asks every few seconds.
     Route("/healthz", "healthz", health.healthz, GET, PROTOCOL, quiet=True),
     Route("/readyz", "readyz", health.readyz, GET, PROTOCOL, quiet=True),

@@ -87,6 +87,7 @@ def _ask(
         form=form,
         error=error,
         client_name=validated.client.name if validated else None,
+        client_logo=page.logo_of(validated.client if validated else None),
         reauthenticate=again,
         notice=notice,
         can_sign_up=context.settings().sign_up != "off",
@@ -102,8 +103,13 @@ def _select_account(
             selected = str(current.user.id)
             return authorize.resume(replace(pending, selected=selected, selected_at=clock.now()))
         return redirect(url_for("pages.sign_in", resume=request.args["resume"], another=1), 303)
-    client_name = validated.client.name if validated else None
-    return page.render("select_account.html", form=form, client_name=client_name, user=current.user)
+    return page.render(
+        "select_account.html",
+        form=form,
+        client_name=validated.client.name if validated else None,
+        client_logo=page.logo_of(validated.client if validated else None),
+        user=current.user,
+    )
 
 
 def _authenticate(attempt: limiting.Attempt, email: str, password: str) -> User | None:

@@ -138,7 +138,10 @@ TEXTS = {
     "recovery_code_used": Text(
         N_("A recovery code was used"),
         (
-            N_("One of the recovery codes of your account at {service} was used. Codes left: {left}."),
+            N_(
+                   "One of the recovery codes of your account at {service} was used. "
+                   "Codes left: {left}."
+               ),
             N_("If this was you, you do not need to do anything."),
             _NOT_YOUR_FACTOR,
         ),

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from sso.models.audit_event import AuditEvent as AuditEvent
     from sso.models.authorization_code import AuthorizationCode as AuthorizationCode
     from sso.models.client import Client as Client
+    from sso.models.client_logo import ClientLogo as ClientLogo
     from sso.models.consent import Consent as Consent
     from sso.models.factors import Passkey as Passkey
     from sso.models.factors import RecoveryCode as RecoveryCode
@@ -32,6 +33,7 @@ _TABLES = {
     "audit_event": ("AuditChain", "AuditEvent"),
     "authorization_code": ("AuthorizationCode",),
     "client": ("Client",),
+    "client_logo": ("ClientLogo",),
     "consent": ("Consent",),
     "factors": ("Passkey", "RecoveryCode", "TotpSecret"),
     "grant": ("Grant",),

@@ -1,5 +1,6 @@
 """The clients table: registered applications, with RFC 7591 metadata."""
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,15 @@ class ClientRegistration:
     def groups(self) -> list[str]:
         """Only members of one of these may use the client; empty: everybody."""
         return list(self.client_metadata.get("groups", []))
+
+    def admits(self, groups: Iterable[str]) -> bool:
+        """Whether a user in these groups may use the client."""
+        return not self.groups or not set(self.groups).isdisjoint(groups)
+
+    @property
+    def home_url(self) -> str | None:
+        """Where people start the application."""
+        return str(self.client_metadata.get("home_url", "")) or None
 
     @property
     def id_token_has_all_claims(self) -> bool:

@@ -133,6 +133,7 @@ def registration(installation: Installation, base_url: str) -> dict[str, Any]:
         "redirect_uris": filled(wanted.redirect_uris),
         "post_logout_redirect_uris": filled(wanted.post_logout_redirect_uris),
         "backchannel_logout_uri": filled(wanted.backchannel_logout_uri),
+        "home_url": home_url(installation, base_url),
         "scope": filled(wanted.scope),
         "token_endpoint_auth_method": wanted.auth_method,
         "id_token_signed_response_alg": wanted.id_token_alg,

@@ -5,10 +5,12 @@ Client metadata has the names of RFC 7591.
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from sso.config.urls import registration_error, strict_url_error
+from sso.config import images
+from sso.config.urls import home_url_error, registration_error, strict_url_error
 from sso.crypto.keys import ALGORITHMS
 from sso.errors import OperatorError
 from sso.flow.scopes import OPERATOR_CLAIMS, SCOPES
@@ -20,6 +22,7 @@ ADDRESS, PHONE_VERIFIED = "address", "phone_number_verified"
 MAX_CLAIM = 2000
 MAX_TEXT = 200
 MAX_URLS = 100
+MAX_LOGO = 64 * 1024
 
 
 class RegistrationError(OperatorError, ValueError):
@@ -45,6 +48,8 @@ def metadata_errors(metadata: Mapping[str, Any], had: Collection[str] = ()) -> l
     backchannel = metadata.get("backchannel_logout_uri")
     if backchannel is not None:
         errors += _url_errors("back-channel logout address", [backchannel], _backchannel_error)
+    if (home_url := metadata.get("home_url")) is not None:
+        errors += _url_errors("home address", [home_url], home_url_error)
     errors.append(_scope_error(metadata["scope"]))
     if "preset" in metadata:
         errors.append(_preset_error(metadata["preset"]))
@@ -68,6 +73,19 @@ def text_error(label: str, text: str) -> str | None:
     if any(c < " " or "\x7f" <= c < "\xa0" or "\ud800" <= c <= "\udfff" for c in text):
         return f"{label} has control characters or is not UTF-8"
     return None
+
+
+def logo(text: str, folder: Path = Path()) -> images.Image:
+    """The logo of an application: a path, a data URL, or "" for none. Raises `RegistrationError`.
+
+    A relative path is one from the folder.
+    """
+    try:
+        if text.startswith("data:"):
+            return images.from_data_url(text, MAX_LOGO)
+        return images.read(folder / text, MAX_LOGO) if text else images.NO_IMAGE
+    except ValueError as error:
+        raise RegistrationError([f"the logo {text[:MAX_TEXT]!r} is refused: {error}"]) from None
 
 
 def group_errors(groups: Iterable[str], had: Collection[str]) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 from sso import audit, clock
 from sso.audit import Actor
 from sso.audit.events import Event
+from sso.config.images import Image
 from sso.crypto import digests
 from sso.extensions import db
 from sso.flow.scopes import DEFAULT_SCOPE
@@ -16,7 +17,7 @@ from sso.services import changes as differences
 from sso.services import checks, groups
 from sso.services.changes import ListEdit, Outcome
 from sso.services.checks import RegistrationError
-from sso.store import clients, grant_holders, grants
+from sso.store import client_logos, clients, grant_holders, grants
 
 # Metadata that nobody chooses.
 FIXED: Mapping[str, Any] = {
@@ -28,6 +29,7 @@ DEFAULTS: Mapping[str, Any] = {
     "redirect_uris": [],
     "post_logout_redirect_uris": [],
     "backchannel_logout_uri": None,
+    "home_url": None,
     "scope": DEFAULT_SCOPE,
     "token_endpoint_auth_method": "any",
     **FIXED,
@@ -42,11 +44,13 @@ HIDDEN = "(by reference)"  # stands for secrets in what is shown and recorded
 
 
 def described(client: Client) -> dict[str, Any]:
-    """A client's fields, as commands export them and the audit trail compares them."""
+    """A client's fields, as the audit trail compares them; of its logo, the digest."""
     metadata = {k: v for k, v in client.client_metadata.items() if k not in FIXED}
+    logo = client_logos.digest_of(client.client_id)
     return {
         "client_id": client.client_id,
         **metadata,
+        **({"logo": logo} if logo else {}),
         **{name: getattr(client, name) for name in SWITCHES},
         "disabled": client.disabled_at is not None,
     }
@@ -61,6 +65,7 @@ def register(
     secret: str | None = None,
     disabled: bool = False,
     switches: Mapping[str, bool] | None = None,
+    logo: Image | None = None,
 ) -> tuple[Client, str]:
     """A new client and its secret, which is stored nowhere. Raises `RegistrationError`.
 
@@ -81,6 +86,7 @@ def register(
     off = dict.fromkeys(SWITCHES, False)
     _edit(client, {**DEFAULTS, **metadata}, {**off, "require_pkce": is_public, **(switches or {})})
     clients.add(client)
+    client_logos.replace(client.client_id, logo)
     audit.event(Event.CLIENT_CREATED, by=actor.by, client=client.client_id)
     return client, secret or ""
 
@@ -95,10 +101,12 @@ def change(
     disabled: bool | None = None,
     secret: str | None = None,
     switches: Mapping[str, bool] | None = None,
+    logo: Image | None = None,
 ) -> tuple[Client, Outcome]:
     """Change what is given; `None` removes metadata. What it takes away ends at once.
 
-    `secret` replaces another one. Raises `LookupError` and `RegistrationError`.
+    `secret` and `logo` replace others; `NO_IMAGE` removes the logo. Raises `LookupError` and
+    `RegistrationError`.
     """
     client = _locked(client_id)
     before = described(client)
@@ -112,6 +120,7 @@ def change(
     _edit(client, wanted, switches or {})
     if disabled is not None and disabled != before["disabled"]:
         client.disabled_at = clock.now() if disabled else None
+    client_logos.replace(client_id, logo)
     changes = differences.between(before, described(client))
     if secret is not None and client.is_public:
         raise RegistrationError([_PUBLIC])

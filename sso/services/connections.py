@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from sso.audit import Actor
+from sso.config.images import Image
 from sso.models import Client
 from sso.presets import installation as installations
 from sso.presets import loader
@@ -28,6 +29,7 @@ def connect(
     switches: Mapping[str, bool],
     *,
     alternative: str | None = None,
+    logo: Image | None = None,
 ) -> tuple[Client, str]:
     """Register a client for an installation, and return it with its secret.
 
@@ -51,7 +53,7 @@ def connect(
     installations.setup(installation, trial, base_url, alternative)
     require_pkce = preset.registration.require_pkce
     switches = {**switches, "require_pkce": require_pkce or switches.get("require_pkce", False)}
-    return clients.register(actor, wanted, switches=switches)
+    return clients.register(actor, wanted, switches=switches, logo=logo)
 
 
 def same_place(client: Client) -> list[Client]:

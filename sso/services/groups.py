@@ -13,7 +13,7 @@ def end_lost_access(people: Iterable[User], clients: Iterable[Client]) -> None:
     restricted = [client for client in clients if client.groups]
     for user in people:
         for client in restricted:
-            if not set(client.groups) & set(user.groups):
+            if not client.admits(user.groups):
                 revocation.grants_of_user_and_client(user.id, client.client_id, "group_lost")
 
 

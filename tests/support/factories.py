@@ -45,7 +45,7 @@ def make_client(app: Flask, **more: Any) -> RelyingParty:
 
 def register_client(**given: Any) -> tuple[Client, str]:
     """A client by its metadata and all else that is known of it; not committed."""
-    apart = ("client_id", "secret", "disabled")
+    apart = ("client_id", "secret", "disabled", "logo")
     more = {name: given.pop(name) for name in apart if name in given}
     switches = {name: given.pop(name) for name in clients.SWITCHES if name in given}
     metadata = {_METADATA.get(name, name): value for name, value in given.items()}
