@@ -236,6 +236,7 @@ CONTRACT = {
     f"{BASE}/account/factors/totp": {"GET", "POST"},
     f"{BASE}/account/factors/code": {"GET", "POST"},
     f"{BASE}/account/factors/link": {"GET", "POST"},
+    f"{BASE}/client-logo": {"GET"},
     "/healthz": {"GET"},
     "/readyz": {"GET"},
 }

@@ -17,6 +17,7 @@ from sqlalchemy import select
 
 import sso.services
 from sso import audit, clock
+from sso.config import images
 from sso.extensions import db
 from sso.mfa import passkeys, proof, recovery, totp
 from sso.models import AuditEvent, BrowserSession, Client, Grant, Mail, Passkey, User
@@ -44,6 +45,7 @@ from sso.store import signing_keys as stored_keys
 from sso.store.sessions import CurrentSession
 from tests.conftest import SECRET_KEY
 from tests.support.factories import PASSWORD, make_client, make_user
+from tests.support.logos import PNG
 from tests.support.second_factors import code_of
 
 OLGA = audit.Actor("olga")
@@ -183,6 +185,8 @@ CASES = [
     act(clients.register, "client_created", "", METADATA),
     act(clients.change, "client_changed", "", of("client_id"), {"groups": ["x"]}, disabled=True),
     act(clients.change, "", "", of("client_id"), {"client_name": "Books"}),
+    act(clients.change, "client_changed", "", of("client_id"), {}, logo=images.parse(PNG, 1000)),
+    act(clients.change, "", "", of("client_id"), {}, logo=images.NO_IMAGE),
     act(clients.rotate_secret, "client_secret_rotated", "", of("client_id")),
     act(clients.disable, "client_disabled", "", of("client_id")),
     act(clients.enable, "client_enabled", "", of("client_id")),

@@ -16,7 +16,7 @@ def name(text: str) -> str:
     if len(text) > MAX_NAME:
         raise ValueError(f"it is longer than {MAX_NAME} characters; shorten it")
     if any(_is_invisible(char) for char in text):
-        raise ValueError("it has control or invisible characters, or marks of direction; remove it")
+        raise ValueError("it has invisible characters, such as marks of direction; remove them")
     if not text.strip():
         raise ValueError("it is empty; give a name, or leave the setting off")
     return text.strip()

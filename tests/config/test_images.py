@@ -1,0 +1,136 @@
+"""Logos: what is served is an image of a known type, and nothing else."""
+
+import os
+import struct
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sso.config import images
+from tests.support.logos import EVERY, JPEG, PAGE, PNG, SVG, WEBP_EXTENDED, WEBP_LOSSY, png
+
+MOST = 64 * 1024
+RASTER = [data for data, _ in EVERY.values() if data != SVG]
+
+
+def refusal(data: bytes) -> str:
+    with pytest.raises(ValueError, match=r".") as caught:
+        images.parse(data, MOST)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_the_content_decides_the_type(tmp_path: Path, name: str) -> None:
+    data, media_type = EVERY[name]
+    path = tmp_path / "logo.txt"
+    path.write_bytes(data)
+    found = images.read(path, MOST)
+    assert (found.media_type, found.data) == (media_type, data)
+    assert images.from_data_url(found.data_url, MOST) == found
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", "it is empty"),
+        (b"\0" * (MOST + 1), "larger than 64 kB"),
+        (PAGE, "neither PNG, JPEG, WebP nor SVG"),
+        (b"GIF89a" + b"\0" * 40, "neither PNG, JPEG, WebP nor SVG"),
+        (b"\0" * 100, "neither PNG, JPEG, WebP nor SVG"),
+        (PNG[:8] + PAGE * 20, "damaged"),
+        (PNG[:33] + PAGE, "damaged"),
+        (PNG[:40] + b"x" + PNG[41:], "damaged"),
+        (PNG[:8] + PNG[33:], "damaged"),
+        (JPEG[:20] + PAGE, "damaged"),
+        (JPEG[:2] + JPEG[-2:], "damaged"),
+        (WEBP_LOSSY[:12] + PAGE, "damaged"),
+        (WEBP_LOSSY.replace(b"VP8 ", b"VP9 "), "damaged"),
+        (WEBP_EXTENDED.replace(b"VP8X\x0a", b"VP8X\x0b"), "damaged"),
+        # Some kilobytes that a browser would make gigabytes of.
+        (png(30_000, 30_000, rows=1), "30000 × 30000 pixels"),  # noqa: RUF001
+        (png(4096, 4096, rows=1), "4096 × 4096 pixels"),  # noqa: RUF001
+        (png(0, 4), "0 × 4 pixels"),  # noqa: RUF001
+    ],
+)
+def test_what_is_refused(data: bytes, words: str) -> None:
+    assert words in refusal(data)
+
+
+def test_nothing_large_is_decoded_or_read(tmp_path: Path) -> None:
+    path = tmp_path / "logo.png"
+    with path.open("wb") as file:
+        file.write(PNG)
+        file.truncate(10_000_000)
+    with pytest.raises(ValueError, match="larger than 64 kB"):
+        images.read(path, MOST)
+
+
+@pytest.mark.parametrize("data", RASTER)
+def test_nothing_may_follow_an_image(data: bytes) -> None:
+    assert "after the end" in refusal(data + PAGE)
+    assert "after the end" in refusal(data + b"\0")
+
+
+@pytest.mark.parametrize("data", RASTER)
+def test_half_an_image(data: bytes) -> None:
+    for end in range(len(data)):
+        assert refusal(data[:end])
+
+
+@given(st.sampled_from([*RASTER, SVG]), st.integers(0, 400), st.binary(max_size=40))
+def test_a_changed_image_is_an_image_or_an_error(data: bytes, at: int, changed: bytes) -> None:
+    try:
+        found = images.parse(data[:at] + changed + data[at + len(changed) :], MOST)
+    except ValueError as error:
+        assert "\n" not in str(error)
+    else:
+        assert found.media_type.startswith("image/")
+
+
+@given(st.binary(max_size=60))
+def test_a_jpeg_of_anything_ends(segments: bytes) -> None:
+    with pytest.raises(ValueError, match=r"damaged|after the end|pixels"):
+        images.parse(b"\xff\xd8\xff" + segments, MOST)
+
+
+def test_a_jpeg_with_a_thumbnail_in_it_has_its_own_size() -> None:
+    thumbnail = struct.pack(">2sH", b"\xff\xe1", 2 + len(JPEG)) + JPEG
+    assert images.parse(JPEG[:20] + thumbnail + JPEG[20:], MOST)
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.png", tmp_path, Path("a\0b")):
+        with pytest.raises(ValueError, match="no such file"):
+            images.read(path, MOST)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(ValueError, match="no such file"):
+        images.read(pipe, MOST)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "logo.png"
+    path.write_bytes(PNG)
+    path.chmod(0)
+    with pytest.raises(ValueError, match="cannot be read"):
+        images.read(path, MOST)
+
+
+def test_an_error_of_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    path = tmp_path / "logo.png"
+    path.write_bytes(PNG)
+    monkeypatch.setattr(Path, "open", fail)
+    with pytest.raises(ValueError, match=r"cannot be read \(Permission denied\); check its mode"):
+        images.read(path, MOST)
+
+
+@pytest.mark.parametrize("url", ["data:", "data:image/png;base64,!", "data:image/png;base64,aGk="])
+def test_data_urls_that_are_no_image(url: str) -> None:
+    with pytest.raises(ValueError, match="it"):
+        images.from_data_url(url, MOST)
