@@ -1,6 +1,6 @@
 """logos of applications
 
-Only an addition: the version before runs on this schema.
+Only additions: the version before runs on this schema.
 
 Revision ID: 0009
 Revises: 0008
@@ -34,7 +34,16 @@ def upgrade():
         sa.PrimaryKeyConstraint("client_id", name=op.f("pk_client_logos")),
     )
     op.create_index(op.f("ix_client_logos_digest"), "client_logos", ["digest"])
+    has_home_url = sa.text("client_metadata LIKE '%\"home_url\"%'")
+    op.create_index(
+        "ix_clients_launchable",
+        "clients",
+        ["client_id"],
+        postgresql_where=has_home_url,
+        sqlite_where=has_home_url,
+    )
 
 
 def downgrade():
+    op.drop_index("ix_clients_launchable", table_name="clients")
     op.drop_table("client_logos")

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from authlib.integrations.sqla_oauth2 import OAuth2ClientMixin
-from sqlalchemy import String, false
+from sqlalchemy import Index, String, false, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from sso import clock
@@ -14,6 +14,9 @@ from sso.extensions import Base, UtcDateTime
 
 ANY_AUTH_METHOD = "any"
 NO_AUTH_METHOD = "none"  # of public clients (RFC 7591 §2)
+
+
+HAS_HOME_URL = text("clients.client_metadata LIKE '%\"home_url\"%'")
 
 
 class ClientRegistration:
@@ -84,6 +87,10 @@ class Client(Base, ClientRegistration, OAuth2ClientMixin):
     """An application. Addresses, scope and name stand in Authlib's `client_metadata`."""
 
     __tablename__ = "clients"
+    __table_args__ = (
+        Index("ix_clients_launchable", "client_id", postgresql_where=HAS_HOME_URL,
+              sqlite_where=HAS_HOME_URL),
+    )  # fmt: skip
 
     # Authlib's columns keep the secret in clear and leave client_id without a unique constraint.
     client_id: Mapped[str] = mapped_column(String(48), primary_key=True)

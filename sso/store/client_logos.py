@@ -7,7 +7,7 @@ from sqlalchemy import Connection, delete, insert, select
 from sso.config.images import Image
 from sso.extensions import db
 from sso.models import Client, ClientLogo
-from sso.store import prepared
+from sso.models.client import HAS_HOME_URL
 
 
 def find(connection: Connection, digest: str) -> Image | None:
@@ -27,10 +27,7 @@ def of_launchable(groups: Collection[str]) -> list[tuple[Client, str | None]]:
     found = db.session.execute(
         select(Client, ClientLogo.digest)
         .outerjoin(ClientLogo, ClientLogo.client_id == Client.client_id)
-        .where(
-            Client.disabled_at.is_(None),
-            prepared.table(Client).c.client_metadata.contains('"home_url"'),
-        )
+        .where(Client.disabled_at.is_(None), HAS_HOME_URL)
     )
     launchable = [(c, digest) for c, digest in found if c.home_url and c.admits(groups)]
     return sorted(launchable, key=lambda one: one[0].name.casefold())

@@ -290,7 +290,8 @@ def test_a_secret_that_is_not_utf_8(
 def test_the_file_has_all_metadata(app: Flask) -> None:
     """Metadata that is added to registration is to be added to the file, too."""
     preset = {"name": "grafana", "url": "https://books.example"}
-    made = make_client(app, backchannel_logout_uri="https://books.example/out", preset=preset)
+    more = {"home_url": "https://books.example/", "preset": preset}
+    made = make_client(app, backchannel_logout_uri="https://books.example/out", **more)
     with app.app_context():
         client = clients.find(made.client_id)
         assert client is not None

@@ -10,12 +10,14 @@ from flask import Flask
 from sqlalchemy import create_engine, inspect, text
 
 from sso import create_app
+from sso.config import images
 from sso.extensions import db
 from sso.store import migrating
 from tests.bench import seed
 from tests.conftest import SECRET_KEY
 from tests.support.actors import Browser, RelyingParty
 from tests.support.factories import ensure_keys, make_client, register_client
+from tests.support.logos import PNG
 from tests.support.second_factors import enrol_totp
 from tests.support.statements import watched
 
@@ -34,7 +36,7 @@ FACTORS_OF_OTHERS = (
     "INSERT INTO mail_tokens"
     " (id, digest, purpose, user_id, address, bound_to, created_at, expires_at)"
     " SELECT id, id, 'reset', id, email, 'x', now(), now() FROM users WHERE email <> :without",
-    "ANALYZE passkeys, totp_secrets, recovery_codes, mail_tokens",
+    "ANALYZE passkeys, totp_secrets, recovery_codes, mail_tokens, clients, client_logos",
 )
 
 Executed = list[tuple[str, Any]]
@@ -54,7 +56,9 @@ def app(postgresql_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         ensure_keys(SECRET_KEY)
         for number in range(CLIENTS):
             client, _ = register_client(
-                name=f"Client {number}", redirect_uris=["https://books.example/callback"]
+                name=f"Client {number}",
+                redirect_uris=["https://books.example/callback"],
+                logo=images.parse(PNG, 1000),
             )
         db.session.commit()
         client_id = client.client_id
