@@ -49,7 +49,7 @@ def metadata_errors(metadata: Mapping[str, Any], had: Collection[str] = ()) -> l
     if backchannel is not None:
         errors += _url_errors("back-channel logout address", [backchannel], _backchannel_error)
     if (home_url := metadata.get("home_url")) is not None:
-        errors += _url_errors("home address", [home_url], home_url_error)
+        errors += _url_errors("home URL", [home_url], home_url_error)
     errors.append(_scope_error(metadata["scope"]))
     if "preset" in metadata:
         errors.append(_preset_error(metadata["preset"]))

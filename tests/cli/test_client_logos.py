@@ -126,7 +126,7 @@ def test_logos_that_are_refused(
 def test_a_home_url_that_is_refused(run: Any) -> None:
     result = run(*CREATE, "--home-url", "javascript:alert(1)")
     assert result.exit_code == 1
-    assert "home address 'javascript:alert(1)' is refused" in result.stderr
+    assert "home URL 'javascript:alert(1)' is refused" in result.stderr
 
 
 def declare(tmp_path: Path, more: str) -> str:

@@ -153,7 +153,7 @@ def test_an_account_without_applications(app: Flask, browser: Browser) -> None:
     ],
 )
 def test_home_urls_that_are_refused(app: Flask, url: str) -> None:
-    with pytest.raises(clients.RegistrationError, match=r"the home address .* is refused: it"):
+    with pytest.raises(clients.RegistrationError, match=r"the home URL .* is refused: it"):
         make_client(app, home_url=url)
 
 
