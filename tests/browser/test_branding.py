@@ -38,7 +38,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         "SSO_PRIVACY_URL": "https://acme.example/privacy",
         "SSO_TERMS_URL": "https://acme.example/terms",
     }
-    with Server(folder, **environ).running(TORN) as running:
+    with Server(folder, 2, **environ).running(TORN) as running:
         user = ["user", "create", "--email", EMAIL, "--name", "Dana Demo"]
         running.flask(*user, "--password-stdin", stdin=PASSWORD + "\n")
         yield running

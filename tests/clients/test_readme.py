@@ -24,6 +24,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 import requests
 
+from sso.config import branding, images
 from sso.config.reading import read_settings
 from sso.doctor.browser import Browser as DoctorBrowser
 from sso.doctor.browser import Page
@@ -56,6 +57,9 @@ RUN = {
     "format = 1",
     "SSO_BASE_URL=https://login.example.com/api/auth",
     "$ flask explain 7k3m-v9xq",
+    "SSO_NAME=Acme Corp",
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 160 32">',
+    ".venv/bin/flask client update ID --logo wiki.svg --home-url https://wiki.example.com/",
 }
 # Run by one test, on a database with a user and a client, whose id stands where the text has ID.
 COMMANDS = {
@@ -348,6 +352,21 @@ def test_the_settings_of_a_host() -> None:
     text = block("SSO_BASE_URL=https://login.example.com/api/auth")
     environ = dict(line.split("=", 1) for line in text.strip().splitlines())
     assert read_settings(environ).errors == []
+
+
+def test_a_brand(prepared: tuple[Server, str], tmp_path: Path) -> None:
+    server, client_id = prepared
+    logo = tmp_path / "logo.svg"
+    logo.write_text(block('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 160 32">'))
+    assert images.read(logo, branding.MAX_LOGO).has_dark_variant
+    text = block("SSO_NAME=Acme Corp").replace("/etc/sso/logo.svg", str(logo))
+    environ = dict(line.split("=", 1) for line in text.strip().splitlines())
+    assert read_settings(environ).errors == []
+    command = block(
+        ".venv/bin/flask client update ID --logo wiki.svg --home-url https://wiki.example.com/"
+    )
+    options = command.replace("ID", client_id).replace("wiki.svg", str(logo)).split()[1:]
+    assert "home_url" in server.flask(*options, **environ)
 
 
 def test_the_file_with_clients_and_users(server: Server, tmp_path: Path) -> None:

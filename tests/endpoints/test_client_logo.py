@@ -12,6 +12,7 @@ from sso import audit
 from sso.config import images
 from sso.extensions import db
 from sso.services import clients
+from sso.services.checks import RegistrationError
 from sso.store import client_logos
 from sso.web.static_files import IMAGE_POLICY
 from tests.conftest import Statements
@@ -153,7 +154,7 @@ def test_an_account_without_applications(app: Flask, browser: Browser) -> None:
     ],
 )
 def test_home_urls_that_are_refused(app: Flask, url: str) -> None:
-    with pytest.raises(clients.RegistrationError, match=r"the home URL .* is refused: it"):
+    with pytest.raises(RegistrationError, match=r"the home URL .* is refused: it"):
         make_client(app, home_url=url)
 
 
