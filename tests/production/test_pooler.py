@@ -113,14 +113,14 @@ def test_of_many_only_one_is_served(person: Person) -> None:
 
 
 def test_background_work_and_commands(node: Node, person: Person) -> None:
+    found = findings(node)
+    assert found["pooler"] == {"status": "ok", "seen": machine.POOLED, "hint": None}
+    assert found["code flow"]["status"] == "ok", found
     token = person.exchange(person.authorize()).json()["access_token"]
     commands = [["key", "rotate", "--force"], ["worker", "--once"], *[["db", "upgrade"]] * 2]
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda command: node.flask(*command), commands))
     assert person.userinfo(token).ok
-    found = findings(node)
-    assert found["pooler"] == {"status": "ok", "seen": machine.POOLED, "hint": None}
-    assert found["code flow"]["status"] == "ok"
 
 
 def findings(node: Node, **environ: str) -> dict[str, dict[str, str | None]]:
