@@ -11,7 +11,7 @@ from sso.web import static_files
 def client_logo() -> Response:
     """The logo of an application. Its URL changes with its content."""
     digest = request.args.get("v", "")
-    with database.reader().connect() as connection:
+    with database.reader() as connection:
         logo = client_logos.find(connection, digest) if digest.isalnum() else None
     if logo is None:
         abort(404)
