@@ -134,6 +134,17 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, tuple[str, str]]]] = {
                            "second factor.",
                            "sso.cli.user_access:enrolment_link"),
     }),
+    "webhook": ("URLs that are notified of events.", {
+        "create": ("Register a webhook; its secret is shown once.", "sso.cli.webhooks:create"),
+        "list": ("List all webhooks.", "sso.cli.webhooks:list_"),
+        "update": ("Change a webhook, and print what changed.", "sso.cli.webhooks:update"),
+        "test": ("Send a test event to a webhook, and print the answer.", "sso.cli.webhooks:test"),
+        "deliveries": ("List the newest deliveries of a webhook.", "sso.cli.webhooks:deliveries"),
+        "disable": ("Stop sending to a webhook; waiting deliveries are dropped.",
+                    "sso.cli.webhooks:disable"),
+        "enable": ("Send to a webhook again, from now on.", "sso.cli.webhooks:enable"),
+        "delete": ("Delete a webhook and its deliveries.", "sso.cli.webhooks:delete"),
+    }),
 }  # fmt: skip
 
 COMMANDS: Mapping[str, tuple[str, str]] = {

@@ -20,7 +20,7 @@ from sso import audit, clock
 from sso.config import images
 from sso.extensions import db
 from sso.mfa import passkeys, proof, recovery, totp
-from sso.models import AuditEvent, BrowserSession, Client, Grant, Mail, Passkey, User
+from sso.models import AuditEvent, BrowserSession, Client, Grant, Mail, Passkey, User, Webhook
 from sso.presets import loader
 from sso.presets.installation import install
 from sso.services import (
@@ -38,6 +38,7 @@ from sso.services import (
     revocation,
     second_factors,
     signing_keys,
+    webhooks,
 )
 from sso.services.authentication import Browser
 from sso.store import factors, users
@@ -53,6 +54,7 @@ NEW = "another long password"
 HERE = Browser("192.0.2.1", "Firefox", is_known=False)
 BASE_URL = "https://id.example.com/api/auth"
 GRAFANA = install(loader.find("grafana"), "https://grafana.example.com", {})
+HOOK = "https://hooks.example/sso"
 METADATA = {"client_name": "Wiki", "redirect_uris": ["https://wiki.example/cb"]}
 
 
@@ -260,6 +262,16 @@ CASES = [
     Case(second_factors.renew_recovery_codes,
          lambda w, _: second_factors.renew_recovery_codes(OLGA, w.user, w.factors()),
          "recovery_codes_made", "recovery_codes_made", World.with_totp),
+    plain(webhooks.described, "", lambda _: _webhook()),
+    act(webhooks.create, "webhook_created", "", HOOK, lambda w: ["signed_in"]),
+    Case(webhooks.change, lambda w, id_: webhooks.change(OLGA, id_, url=f"{HOOK}/2"),
+         "webhook_changed", "", lambda _: _webhook().id),
+    Case(webhooks.disable, lambda w, id_: webhooks.disable(OLGA, id_),
+         "webhook_disabled", "", lambda _: _webhook().id),
+    Case(webhooks.enable, lambda w, id_: webhooks.enable(OLGA, id_),
+         "webhook_enabled", "", lambda _: _webhook().id),
+    Case(webhooks.delete, lambda w, id_: webhooks.delete(OLGA, id_),
+         "webhook_deleted", "", lambda _: _webhook().id),
     plain(notifications.verify, "verify", user),
     plain(notifications.invited, "invite", user),
     plain(notifications.reset_asked, "reset", "dana@example.com"),
@@ -278,6 +290,11 @@ CASES = [
 ]  # fmt: skip
 # No use cases: the transaction of a request, and pure checks and comparisons.
 APART = {"transaction", "checks", "changes"}
+
+
+def _webhook() -> Webhook:
+    with audit.dry_run():
+        return webhooks.create(OLGA, HOOK, ["signed_in"])[0]
 
 
 def _codes(world: World) -> list[str]:

@@ -52,7 +52,10 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Record:
-    """What happened; clean text without secrets."""
+    """What happened; clean text without secrets.
+
+    `gone`: email and name of a user whom the event deletes, for webhooks; not in the trail.
+    """
 
     name: Event
     at: datetime
@@ -61,21 +64,22 @@ class Record:
     address: str | None
     browser: str | None
     fields: dict[str, Any]
+    gone: Mapping[str, str] | None = None
 
 
 _as_json = json.JSONEncoder(sort_keys=True).encode
 Sink = Callable[[Record], None]
 
 
-def event(name: Event, **fields: object) -> None:
+def event(name: Event, gone: Mapping[str, str] | None = None, /, **fields: object) -> None:
     """Log and record a security event. Pass ids and reasons; never a secret, a code or a token.
 
     A mapping is what an operator changed, before and after: it is kept in full.
 
     `user` is a user's id, `client` a `client_id`. The request's address and browser, or the
-    operator at the command line, are added here.
+    operator at the command line, are added here. `gone`: see `Record`.
     """
-    _tell(name, fields, has_row=True)
+    _tell(name, fields, has_row=True, gone=gone)
 
 
 def on_log_alone(name: Event, **fields: object) -> None:
@@ -83,7 +87,13 @@ def on_log_alone(name: Event, **fields: object) -> None:
     _tell(name, fields, has_row=False)
 
 
-def _tell(name: Event, fields: Mapping[str, object], *, has_row: bool) -> None:
+def _tell(
+    name: Event,
+    fields: Mapping[str, object],
+    *,
+    has_row: bool,
+    gone: Mapping[str, str] | None = None,
+) -> None:
     if _dry_run.get():
         return
     counters.event(name)
@@ -103,7 +113,7 @@ def _tell(name: Event, fields: Mapping[str, object], *, has_row: bool) -> None:
     sink: Sink | None = current_app.extensions.get(EXTENSION) if has_app_context() else None
     if sink and has_row:
         known = {key: shown.pop(key, None) for key in ("user", "client", "address", "browser")}
-        sink(Record(name, clock.now(), fields=shown, **known))
+        sink(Record(name, clock.now(), fields=shown, gone=gone, **known))
 
 
 @contextmanager

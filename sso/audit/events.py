@@ -82,6 +82,11 @@ class Event(StrEnum):
     USER_ENABLED = "user_enabled"
     USER_INVITED = "user_invited"
     VERIFICATION_ASKED = "verification_asked"
+    WEBHOOK_CHANGED = "webhook_changed"
+    WEBHOOK_CREATED = "webhook_created"
+    WEBHOOK_DELETED = "webhook_deleted"
+    WEBHOOK_DISABLED = "webhook_disabled"
+    WEBHOOK_ENABLED = "webhook_enabled"
 
     ACCESS_TOKEN_REFUSED = "access_token_refused", _ANYWAY
     AUDIT_VERIFICATION_FAILED = "audit_verification_failed", _ANYWAY
@@ -134,3 +139,17 @@ class Event(StrEnum):
 def limited(rule: str) -> Event:
     """The event, recorded once, that the limit of a rule or the budget of an event is used up."""
     return Event(f"{rule}_limited")
+
+
+# What webhooks can subscribe to. Each is recorded before its transaction commits, and none by token
+# and userinfo requests that succeed.
+WEBHOOK_EVENTS = (
+    Event.USER_CREATED, Event.USER_INVITED, Event.SIGNED_UP, Event.INVITATION_ACCEPTED,
+    Event.USER_CHANGED, Event.USER_DISABLED, Event.USER_ENABLED, Event.USER_DELETED,
+    Event.EMAIL_CHANGED, Event.EMAIL_VERIFIED,
+    Event.PASSWORD_CHANGED, Event.PASSWORD_RESET, Event.PASSWORD_SET,
+    Event.FACTOR_ADDED, Event.FACTOR_REMOVED, Event.FACTORS_RESET,
+    Event.SIGNED_IN, Event.SESSION_ENDED,
+    Event.CONSENT_GIVEN, Event.CONSENT_WITHDRAWN,
+    Event.TOKEN_REVOKED, Event.CODE_REUSED, Event.REFRESH_TOKEN_REUSED,
+)  # fmt: skip

@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Engine, Uuid, column, event, insert, table
 from sqlalchemy.orm import Session
 
 from sso import audit
+from sso.audit import webhook_queue
 from sso.database.buffer import Buffer
 from sso.extensions import UtcDateTime, db
 
@@ -81,6 +82,8 @@ def write(connection: Connection) -> None:
     """Write what waits on the connection of a transaction that is about to be committed."""
     if pending := g.get(_NOTED):
         add(connection, pending)
+        # Only here: what belongs to no transaction may have been rolled back.
+        webhook_queue.add(connection, pending)
 
 
 def written() -> None:
@@ -97,6 +100,7 @@ def undone() -> None:
 @event.listens_for(db.session, "before_commit")
 def _write(session: Session) -> None:
     if _is_ours(session) and g.get(_NOTED):
+        session.flush()  # webhooks get users as they will be
         write(session.connection())
 
 

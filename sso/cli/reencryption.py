@@ -30,14 +30,15 @@ SAY_EVERY = 5.0  # seconds
 def reencrypt(over_faults: bool, as_json: bool) -> None:
     """Encrypt stored secrets with SSO_SECRET_KEY instead of SSO_SECRET_KEY_PREVIOUS.
 
-    These are signing keys, secrets of authenticator apps, and the chain of the audit trail. The
-    service keeps running. The command can be interrupted and run again; when it ends with 0
-    everywhere, nothing needs the previous key.
+    These are signing keys, secrets of authenticator apps and of webhooks, and the chain of the
+    audit trail. The service keeps running. The command can be interrupted and run again; when it
+    ends with 0 everywhere, nothing needs the previous key.
     """
     signing_keys.require_any_open(context.settings().secret_keys)
     report: dict[str, Count] = {
         "signing_keys": reencryption.reencrypt_signing_keys(),
         "totp_secrets": reencryption.reencrypt_totp_secrets(_progress("authenticator apps")),
+        "webhook_secrets": reencryption.reencrypt_webhook_secrets(),
         "audit_events": _reseal_audit_events(over_faults),
     }
     context.forget_keys()

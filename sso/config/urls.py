@@ -5,6 +5,8 @@ from ipaddress import ip_address
 from urllib.parse import quote, urlsplit
 
 MAX_LENGTH = 2000
+# Of the user with whom `flask doctor` signs in. Reserved (RFC 2606 §2): nothing reaches anyone.
+DOCTOR_DOMAIN = "sso-doctor.example"
 # Where applications find them, relative to the base URL.
 ENDPOINTS = {
     "authorization": "/oauth2/authorize",

@@ -79,6 +79,7 @@ def _installation(environ: Mapping[str, str]) -> Iterator[Finding]:
             ("keys", machine.signing_key_life),
             ("secret key", machine.secret_key),
             ("worker", machine.worker),
+            ("webhooks", machine.webhooks),
             ("redis", dependencies.rate_limits),
             ("mail", dependencies.mail),
             ("tls", public_url.tls),
@@ -124,7 +125,7 @@ def _if_possible(is_possible: bool, name: str, check: Callable[[], Findings]) ->
 
 
 # People can sign in even if one of these is wrong.
-_NOT_NEEDED = ("file modes", "redis", "mail", "worker", "secret key")
+_NOT_NEEDED = ("file modes", "redis", "mail", "worker", "webhooks", "secret key")
 
 
 def _as_json(finding: Finding) -> dict[str, object]:

@@ -22,10 +22,12 @@ from sso.extensions import db
 from sso.jobs import reencryption
 from sso.models import KeyState
 from sso.store import heartbeats, logout_deliveries, mails, signing_keys
+from sso.store import webhooks as stored_webhooks
 
 MOST_SKEW = timedelta(seconds=5)
 ROTATION_IS_LATE = timedelta(days=2)
 WORKER_IS_LATE = timedelta(minutes=5)
+WEBHOOK_IS_LATE = timedelta(hours=1)
 SECRETS = frozenset(setting.name for setting in SETTINGS if setting.secret)
 
 
@@ -170,6 +172,29 @@ def secret_key() -> Findings:
         yield warning("secret key", seen, hint)
     else:
         yield ok("secret key", "everything is encrypted with SSO_SECRET_KEY")
+
+
+def webhooks() -> Findings:
+    """Their receivers take what is sent."""
+    known = stored_webhooks.every()
+    db.session.rollback()
+    late = clock.now() - WEBHOOK_IS_LATE
+    failing = 0
+    for one in known:
+        hint = f"see: flask webhook deliveries {one.id}"
+        if one.disabled_at:
+            if not one.disabled_reason:
+                continue  # by an operator
+            why = f"disabled, {one.disabled_reason}"
+            hint += f"; then: flask webhook enable {one.id}"
+        elif one.failing_since and one.failing_since < late:
+            why = f"failing since {one.failing_since:%Y-%m-%d %H:%M} UTC"
+        else:
+            continue
+        failing += 1
+        yield warning("webhooks", f"{one.url}: {why}", hint)
+    if not failing:
+        yield ok("webhooks", f"{len(known)} registered, none of them fails")
 
 
 def worker() -> Findings:

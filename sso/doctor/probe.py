@@ -10,15 +10,14 @@ from datetime import timedelta
 from uuid import UUID, uuid4
 
 from sso import audit, clock
+from sso.config.urls import DOCTOR_DOMAIN
 from sso.extensions import db
 from sso.mfa import totp
 from sso.services import accounts, clients
 from sso.store import clients as stored_clients
 from sso.store import sessions, unredeemed, users
 
-# A reserved domain (RFC 2606 §2): no mail and no redirect ever reaches anyone.
-DOMAIN = "sso-doctor.example"
-CALLBACK = f"https://{DOMAIN}/callback"
+CALLBACK = f"https://{DOCTOR_DOMAIN}/callback"
 # Longer than any run takes: older ones were left behind by a run that was killed.
 _LEFT_BEHIND = timedelta(minutes=10)
 
@@ -49,7 +48,7 @@ def temporary_user(
     """Create a user, who gets no mail; delete it with everything that depends on it at the end."""
     _remove_left_behind()
     user_id, password = uuid4(), secrets.token_urlsafe(24)
-    email = f"doctor-{secrets.token_hex(8)}@{DOMAIN}"
+    email = f"doctor-{secrets.token_hex(8)}@{DOCTOR_DOMAIN}"
     secret = totp.new_secret() if has_second_factor else None
     with _until_asked_to_end():
         try:
@@ -114,7 +113,7 @@ def _remove_left_behind() -> None:
         if client.redirect_uris == [CALLBACK] and client.created_at < before:
             _remove_client(client.client_id)
     for user in users.every():
-        if user.email.endswith(f"@{DOMAIN}") and user.created_at < before:
+        if user.email.endswith(f"@{DOCTOR_DOMAIN}") and user.created_at < before:
             _remove_user(user.id)
 
 

@@ -14,7 +14,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine
 from sqlalchemy.exc import DatabaseError
 
 from sso import database
-from sso.crypto import keys
+from sso.crypto import keys, webhook_secrets
 from sso.crypto.encryption import SecretKeys
 from sso.database import schema
 from sso.errors import OperatorError
@@ -74,6 +74,14 @@ def restore(path: Path, secret_keys: SecretKeys) -> dict[str, int]:
                     "SSO_SECRET_KEY does not open the backup's signing keys; give the secret key "
                     "of the installation that it was made from, as SSO_SECRET_KEY_PREVIOUS if "
                     "there is another one now"
+                )
+            if not all(
+                webhook_secrets.can_decrypt(secret_keys, sealed)
+                for sealed in database_copy.sealed_webhook_secrets(connection)
+            ):
+                raise MoveRefused(
+                    "SSO_SECRET_KEY does not open the backup's secrets of webhooks; give the "
+                    "secret key that they were encrypted with as SSO_SECRET_KEY_PREVIOUS"
                 )
             return _fill(connection, db.engine)
     except DatabaseError as error:

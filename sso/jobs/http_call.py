@@ -1,4 +1,4 @@
-"""One request to a URL that a client registered: bounded in time and size, without redirects."""
+"""One request to a registered URL: bounded in time and size, without redirects."""
 
 import socket
 import ssl
@@ -33,29 +33,40 @@ class Answer:
     status: int
     headers: Mapping[str, str]
     certificate: Mapping[str, Any]
+    body: bytes = b""
 
 
 def post_form(url: str, fields: dict[str, str], seconds: float = SECONDS) -> None:
     """Post a form. Raises `PostError` unless the answer is 200 or 204."""
-    try:
-        answer = call("POST", url, fields, seconds=seconds)
-    except (OSError, HTTPException, ValueError) as error:
-        raise PostError(f"{type(error).__name__}: {error}"[:200]) from None
+    kind = {"Content-Type": "application/x-www-form-urlencoded"}
+    answer = post(url, urlencode(fields).encode(), kind, seconds=seconds)
     if answer.status not in (200, 204):
         raise PostError(f"it answered {answer.status}")
+
+
+def post(
+    url: str, body: bytes, headers: Mapping[str, str], *, seconds: float = SECONDS, read: int = 0
+) -> Answer:
+    """Post a body. Raises `PostError` if nothing is answered."""
+    try:
+        return call("POST", url, body, headers, seconds=seconds, read=read)
+    except (OSError, HTTPException, ValueError) as error:
+        raise PostError(f"{type(error).__name__}: {error}"[:200]) from None
 
 
 def call(
     method: str,
     url: str,
-    fields: Mapping[str, str] | None = None,
+    body: bytes | None = None,
+    headers: Mapping[str, str] | None = None,
     *,
     tls: ssl.SSLContext | None = None,
     seconds: float = SECONDS,
+    read: int = 0,
 ) -> Answer:
-    """Send a request, with a form if there are fields.
+    """Send a request, and read so many bytes of the answer's body.
 
-    Redirects are not followed and the body of the answer is not read. Link-local addresses, where
+    Redirects are not followed. Link-local addresses, where
     clouds keep their credentials, are refused after connecting: no name can be rebound in between.
 
     Raises `OSError`, `HTTPException` or `ValueError`.
@@ -68,9 +79,7 @@ def call(
         connection = HTTPSConnection(host, parts.port, timeout=CONNECT_SECONDS, context=tls)
     else:
         connection = HTTPConnection(host, parts.port, timeout=CONNECT_SECONDS)
-    headers = {"Cache-Control": "no-store", "User-Agent": "sso", "Connection": "close"}
-    if fields is not None:
-        headers["Content-Type"] = "application/x-www-form-urlencoded"
+    always = {"Cache-Control": "no-store", "User-Agent": "sso", "Connection": "close"}
     late = Event()
     deadline = Timer(seconds, _break, [connection, late])
     deadline.daemon = True
@@ -81,12 +90,13 @@ def call(
         connection.sock.settimeout(seconds)
         secured = connection.sock if isinstance(connection.sock, ssl.SSLSocket) else None
         certificate = secured.getpeercert() if secured else None
-        body = None if fields is None else urlencode(fields)
-        connection.request(method, f"{path}?{parts.query}" if parts.query else path, body, headers)
+        target = f"{path}?{parts.query}" if parts.query else path
+        connection.request(method, target, body, {**(headers or {}), **always})
         answer = connection.getresponse()
+        content = answer.read(read) if read else b""
         if not late.is_set():  # headers that break off count as complete to http.client
             found = {name.lower(): value for name, value in answer.getheaders()}
-            return Answer(answer.status, found, certificate or {})
+            return Answer(answer.status, found, certificate or {}, content)
     except (OSError, HTTPException, ValueError):
         if not late.is_set():
             raise

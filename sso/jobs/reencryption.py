@@ -12,11 +12,11 @@ from sso import audit, context
 from sso.audit import rekeying
 from sso.audit.chain import ChainBroken
 from sso.audit.events import Event
-from sso.crypto import encryption, keys
+from sso.crypto import encryption, keys, webhook_secrets
 from sso.extensions import db
 from sso.mfa import totp
 from sso.models import KeyState
-from sso.store import signing_keys, totp_secrets
+from sso.store import signing_keys, totp_secrets, webhooks
 
 BATCH = 100
 
@@ -63,6 +63,20 @@ def reencrypt_totp_secrets(progress: Callable[[int], None] = lambda _: None) -> 
     return _done("totp_secrets", changed, unreadable)
 
 
+def reencrypt_webhook_secrets() -> Count:
+    """Encrypt the secrets of webhooks with the newest secret key; commits."""
+    changed, unreadable = 0, []
+    for row in webhooks.every():
+        before = row.sealed_secret
+        try:
+            text = webhook_secrets.reencrypt(context.settings().secret_keys, before)
+        except encryption.InvalidToken:
+            unreadable.append(str(row.id))
+        else:
+            changed += bool(text and webhooks.replace_sealed(row.id, before, text))
+    return _done("webhook_secrets", changed, unreadable)
+
+
 def _done(what: str, changed: int, unreadable: list[str]) -> Count:
     if changed:
         audit.event(Event.REENCRYPTED, what=what, count=changed)
@@ -84,6 +98,8 @@ def waiting() -> list[str]:
             found.append("authenticator apps")
             break
         db.session.expunge_all()
+    if not all(webhook_secrets.can_decrypt(newest, row.sealed_secret) for row in webhooks.every()):
+        found.append("secrets of webhooks")
     try:
         if rekeying.is_due():
             found.append("the audit trail")

@@ -14,7 +14,7 @@ from sso.audit import chain
 from sso.crypto import keys
 from sso.database import transient_errors
 from sso.extensions import db
-from sso.jobs import logout_delivery, mail_delivery, purge
+from sso.jobs import logout_delivery, mail_delivery, purge, webhook_delivery
 from sso.services import signing_keys
 from sso.store import heartbeats
 from sso.store import signing_keys as stored_keys
@@ -58,6 +58,7 @@ def rotate_aged_keys() -> int:
 
 JOBS = (
     Job("deliver logout tokens", 1, logout_delivery.deliver_due),
+    Job("deliver to webhooks", 1, webhook_delivery.deliver_due),
     Job("send mails", 1, mail_delivery.deliver_due),
     Job("seal audit events", 1, chain.append_due),
     Job("purge", 3600, purge.Piecewise()),

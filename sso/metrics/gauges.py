@@ -20,7 +20,7 @@ from sso import clock
 from sso.database import schema
 from sso.extensions import db
 from sso.models import KeyState
-from sso.store import heartbeats, logout_deliveries, mails, signing_keys
+from sso.store import heartbeats, logout_deliveries, mails, signing_keys, webhooks
 from sso.store.outbox import Outbox
 
 logger = logging.getLogger("sso.metrics")
@@ -104,7 +104,11 @@ def _worker() -> Reading:
     return {(): (clock.now() - last).total_seconds()} if last else {}
 
 
-_OUTBOXES: dict[str, Outbox[Any]] = {"logout": logout_deliveries.outbox, "mail": mails.outbox}
+_OUTBOXES: dict[str, Outbox[Any]] = {
+    "logout": logout_deliveries.outbox,
+    "mail": mails.outbox,
+    "webhook": webhooks.outbox,
+}
 
 
 def _outbox_depths() -> Reading:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from sso.models.user import BrowserSession as BrowserSession
     from sso.models.user import MailToken as MailToken
     from sso.models.user import User as User
+    from sso.models.webhook import Webhook as Webhook
+    from sso.models.webhook import WebhookDelivery as WebhookDelivery
 
 _TABLES = {
     "audit_event": ("AuditChain", "AuditEvent"),
@@ -43,6 +45,7 @@ _TABLES = {
     "signing_key": ("KeyState", "SigningKey"),
     "token": ("Token",),
     "user": ("BrowserSession", "MailToken", "User"),
+    "webhook": ("Webhook", "WebhookDelivery"),
 }
 _MODULES = {name: f"sso.models.{file}" for file, names in _TABLES.items() for name in names}
 

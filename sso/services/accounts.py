@@ -156,7 +156,8 @@ def delete(actor: Actor, user: User) -> None:
     """Delete a user with sessions, grants, tokens and consents."""
     revocation.everything_of_user(user.id, "user_deleted")
     users.remove(user)
-    audit.event(Event.USER_DELETED, by=actor.by, user=user.id)
+    gone = {"email": user.email, "name": user.name}
+    audit.event(Event.USER_DELETED, gone, by=actor.by, user=user.id)
 
 
 def _add(user: User, password: str | None, *, email: str, name: str, **more: Any) -> None:

@@ -20,7 +20,7 @@ from sqlalchemy import (
 
 from sso import models
 from sso.extensions import Base
-from sso.models import Heartbeat, SigningKey
+from sso.models import Heartbeat, SigningKey, Webhook
 
 models.load_all()
 
@@ -52,6 +52,10 @@ def forget_first_rows(connection: Connection) -> None:
 def sealed_keys(connection: Connection) -> list[Any]:
     """The rows of signing_keys."""
     return list(connection.execute(select(SigningKey.__table__)))
+
+
+def sealed_webhook_secrets(connection: Connection) -> list[str]:
+    return list(connection.scalars(select(Webhook.sealed_secret)))
 
 
 def copy(

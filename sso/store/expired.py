@@ -20,6 +20,7 @@ from sso.models import (
     Refusal,
     SigningKey,
     Token,
+    WebhookDelivery,
 )
 from sso.store.statements import write
 
@@ -157,6 +158,12 @@ EXPIRIES = (
         LogoutDelivery.created_at,
         KEEP_DELIVERIES,
         lambda _: LogoutDelivery.next_attempt_at.is_(None),
+    ),
+    Expiry(
+        WebhookDelivery,
+        WebhookDelivery.created_at,
+        KEEP_DELIVERIES,
+        lambda _: WebhookDelivery.next_attempt_at.is_(None),
     ),
     Expiry(Mail, Mail.created_at, condition=_mail),
     Expiry(MailToken, MailToken.expires_at),

@@ -21,16 +21,21 @@ class Outbox(Generic[Entry]):
     """The table of one kind of entry. `options`: what is loaded with a claimed one."""
 
     def __init__(
-        self, model: type[Entry], first_pause: timedelta, *options: ExecutableOption
+        self,
+        model: type[Entry],
+        first_pause: timedelta,
+        *options: ExecutableOption,
+        give_up_after: timedelta = GIVE_UP_AFTER,
     ) -> None:
         self.model, self.first_pause, self.options = model, first_pause, options
+        self.give_up_after = give_up_after
 
-    def claim(self, limit: int, until: datetime) -> Sequence[Entry]:
+    def claim(self, limit: int, until: datetime, *which: ColumnElement[bool]) -> Sequence[Entry]:
         """Take entries that are due; until that moment no other worker takes them."""
         model = self.model
         due = (
             select(model.id)
-            .where(model.next_attempt_at <= clock.now())
+            .where(model.next_attempt_at <= clock.now(), *which)
             # New ones first: those that were refused before hold up no other.
             .order_by(model.attempts, model.next_attempt_at)
             .limit(limit)
@@ -51,23 +56,30 @@ class Outbox(Generic[Entry]):
         ).all()
 
     def next_attempt(self, created_at: datetime, attempts: int, now: datetime) -> datetime | None:
-        """When to try again after so many attempts: pauses double; a day after the first, never."""
-        pause = min(self.first_pause * 2 ** min(attempts - 1, 20), LONGEST_PAUSE)
-        return now + pause if now + pause <= created_at + GIVE_UP_AFTER else None
+        """When to try again after so many attempts; never when it is time to give up."""
+        again_at = now + self.pause(attempts)
+        return again_at if again_at <= created_at + self.give_up_after else None
 
-    def mark_sent(self, entry_id: UUID) -> None:
+    def pause(self, attempts: int) -> timedelta:
+        """How long to wait after so many attempts: pauses double."""
+        factor: int = 2 ** min(attempts - 1, 20)
+        return min(self.first_pause * factor, LONGEST_PAUSE)
+
+    def mark_sent(self, entry_id: UUID, **more: Any) -> None:
         """Note that an entry was delivered."""
         now = clock.now()
-        self._update(entry_id, delivered_at=now, next_attempt_at=None, last_fault=None)
+        self._update(entry_id, delivered_at=now, next_attempt_at=None, last_fault=None, **more)
 
     def mark_failed(
-        self, entry: Entry, error: str | None, is_final: bool = False
+        self, entry: Entry, error: str | None, is_final: bool = False, **more: Any
     ) -> datetime | None:
         """Note that an attempt failed; returns when to try again, or `None` if it is given up."""
         again_at = None
         if not is_final:
             again_at = self.next_attempt(entry.created_at, entry.attempts, clock.now())
-        self._update(entry.id, delivered_at=None, next_attempt_at=again_at, last_fault=error)
+        self._update(
+            entry.id, delivered_at=None, next_attempt_at=again_at, last_fault=error, **more
+        )
         return again_at
 
     def put_back(self, entry_id: UUID) -> None:

@@ -85,6 +85,7 @@ _DEMO = (
 _INSTALLS = "installs on a host as root; tests/production/test_shipping.py checks the files"
 _SECRET_KEY = "replaces the secret key; tests/journeys/test_secret_key.py does the same"
 _POOLER = "needs PgBouncer; tests/production/test_pooler.py starts it"
+_WEBHOOKS = "needs a receiver; tests/cli/test_webhooks.py runs all of flask webhook"
 NOT_RUN = {
     _DEMO: "installs from the network; tests/journeys/test_demo.py runs it",
     "python3 -m venv .venv": "the same, line by line",
@@ -101,6 +102,10 @@ NOT_RUN = {
         "needs containers; tests/production/test_shipping.py checks the files",
     ".venv/bin/pip install -c constraints.txt -e '.[tracing]'":
         "installs from the network; tests/operations/test_tracing.py exports traces",
+    ".venv/bin/flask webhook create --url https://hr.example.com/hooks/sso \\": _WEBHOOKS,
+    ".venv/bin/flask webhook list": _WEBHOOKS,
+    "{": "what a webhook's receiver gets; tests/jobs/test_webhook_delivery.py verifies it",
+    "from standardwebhooks import Webhook": "the same",
     "mv instance/secret_key instance/secret_key.previous  # keeps its mode, 0600": _SECRET_KEY,
     ".venv/bin/flask key reencrypt": _SECRET_KEY,
     ".venv/bin/flask doctor --client ID":

@@ -11,14 +11,17 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from sso import context
+from sso import audit, context
+from sso.crypto import webhook_secrets
 from sso.extensions import db
 from sso.jobs import reencryption
 from sso.jobs.worker import rotate_aged_keys
 from sso.models import KeyState, User
 from sso.ratelimit import device_cookie
+from sso.services import webhooks
 from sso.services.signing_keys import RotationRefused
 from sso.store import signing_keys, totp_secrets
+from sso.store import webhooks as stored_webhooks
 from tests.conftest import SECRET_KEY, Clock
 from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.support.factories import PASSWORD, ensure_keys, retire, rotate
@@ -76,6 +79,9 @@ def test_everything_goes_on(
     at(apps.old, browser, client)
     tokens = client.exchange(browser.approve(client, scope="openid offline_access").code).get_json()
     secret, _ = enrol_totp(browser)
+    with apps.old.app_context():
+        webhook, hook_secret = webhooks.create(audit.SYSTEM, "https://h.example/", ["signed_in"])
+        db.session.commit()
     waiting = Browser(apps.old)
     waiting.authorize(client, scope="openid")  # the sign-in page, with a request that waits
 
@@ -86,8 +92,11 @@ def test_everything_goes_on(
     waiting.sign_in()
     clock.move(seconds=60)
     assert waiting.submit(code=code_of(secret)).code
-    assert reencrypt(apps.both) == {"signing_keys": 6, "totp_secrets": 1, "audit_events": 0}
-    assert reencrypt(apps.both) == {"signing_keys": 0, "totp_secrets": 0, "audit_events": 0}
+    with apps.new.app_context():
+        assert "secrets of webhooks" in reencryption.waiting()
+    changed = {"signing_keys": 6, "totp_secrets": 1, "webhook_secrets": 1, "audit_events": 0}
+    assert reencrypt(apps.both) == changed
+    assert reencrypt(apps.both) == dict.fromkeys(changed, 0)
 
     at(apps.new, browser, waiting, client)
     clock.move(seconds=60)
@@ -102,6 +111,9 @@ def test_everything_goes_on(
     assert another.submit(code=code_of(secret)).code
     with apps.new.app_context():
         assert reencryption.waiting() == []
+        sealed = next(one for one in stored_webhooks.every() if one.id == webhook.id).sealed_secret
+        secret_keys = apps.new.extensions["sso.settings"].secret_keys
+        assert webhook_secrets.decrypt(secret_keys, sealed) == hook_secret
 
 
 def test_without_the_previous_key_browsers_begin_anew(

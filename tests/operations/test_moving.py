@@ -65,6 +65,7 @@ def lived_in(app: Flask) -> Flask:
         app, name="Büro “日本”", backchannel_logout_uri="https://books.example/out"
     )
     make_user(app, groups=["staff"], claims={"address": {"locality": "Delft"}})
+    run(app, "webhook", "create", "--url", "https://hooks.example/", "--event", "signed_in")
     for _ in range(2):
         run(app, "user", "sign-out", "dana@example.com")
         page = Browser(app).approve(client)
@@ -158,6 +159,9 @@ def test_what_is_refused(lived_in: Flask, make_on: Callable[..., Flask], tmp_pat
     (tmp_path / "letter").write_text("Dear Sir or Madam, " * 100)
     assert "not a backup" in run(other, "restore", str(tmp_path / "letter")).stderr
     older = sqlite3.connect(path)
+    older.execute("UPDATE webhooks SET sealed_secret = 'of another secret key'")
+    older.commit()
+    assert "secrets of webhooks" in run(make_on(empty), "restore", str(path)).stderr
     older.execute("UPDATE alembic_version SET version_num = '0000'")
     older.commit()
     older.close()

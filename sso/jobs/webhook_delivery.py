@@ -1,0 +1,158 @@
+"""Delivers events to webhooks, from the outbox."""
+
+import json
+import logging
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import NamedTuple
+from uuid import UUID, uuid4
+
+from sso import audit, clock, context
+from sso.crypto import webhook_secrets
+from sso.crypto.encryption import InvalidToken
+from sso.extensions import db
+from sso.jobs.http_call import SECONDS, Answer, PostError, post
+from sso.models import Webhook, WebhookDelivery
+from sso.services import webhooks
+from sso.store import webhooks as stored
+
+logger = logging.getLogger("sso.jobs")
+
+WEBHOOKS_AT_ONCE = 16
+DELIVERIES_AT_ONCE = 20  # of one webhook, one after the other, in this order
+# A worker that dies leaves its deliveries to others after this time.
+LEASE = timedelta(seconds=4 * SECONDS)
+DISABLED_AFTER = stored.GIVE_UP_AFTER
+_FAILURES = 20  # at least: a quiet webhook is not disabled for two failures in a week
+_GONE = 410
+_DISABLED = "the webhook is disabled"
+
+
+class _Target(NamedTuple):
+    """Where the deliveries go, or why they cannot."""
+
+    url: str
+    secret: str
+    error: str | None
+
+
+class _Attempt(NamedTuple):
+    """How one went. `error` is `None` if the receiver took it."""
+
+    status: int | None
+    error: str | None
+
+
+def deliver_due() -> int:
+    """Try what is due; a receiver that hangs holds up no other for long. Commits.
+
+    Returns how many deliveries were taken up.
+    """
+    claimed = stored.claim(WEBHOOKS_AT_ONCE, DELIVERIES_AT_ONCE, until=clock.now() + LEASE)
+    targets = [_target(webhook) for webhook, _ in claimed]
+    db.session.commit()
+    if not claimed:
+        return 0
+    with ThreadPoolExecutor(len(claimed)) as pool:
+        results = list(pool.map(_send, targets, [deliveries for _, deliveries in claimed]))
+    by_id = sorted(zip(claimed, results, strict=True), key=lambda pair: pair[0].webhook.id)
+    for (webhook, deliveries), attempts in by_id:
+        _note_webhook(webhook, attempts)
+        _note(webhook, deliveries, attempts)
+        # Each by itself: two workers that lock several webhooks could wait for each other.
+        db.session.commit()
+    return sum(len(deliveries) for _, deliveries in claimed)
+
+
+def ping(webhook: Webhook, read: int) -> Answer:
+    """Send a test event now, and read the beginning of the answer. Raises `PostError`."""
+    target = _target(webhook, even_if_disabled=True)
+    if target.error:
+        raise PostError(target.error)
+    at = clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    body = json.dumps({"type": "ping", "timestamp": at, "data": {"webhook": str(webhook.id)}})
+    return _post(target, uuid4(), body, read)
+
+
+def _target(webhook: Webhook, *, even_if_disabled: bool = False) -> _Target:
+    secret, error = "", None
+    if webhook.disabled_at is not None and not even_if_disabled:
+        error = _DISABLED
+    else:
+        try:
+            secret_keys = context.settings().secret_keys
+            secret = webhook_secrets.decrypt(secret_keys, webhook.sealed_secret)
+        except InvalidToken:
+            error = "SSO_SECRET_KEY does not decrypt the webhook's secret"
+    return _Target(webhook.url, secret, error)
+
+
+def _post(target: _Target, message_id: UUID, body: str, read: int = 0) -> Answer:
+    headers = webhook_secrets.headers(target.secret, str(message_id), clock.now(), body)
+    return post(target.url, body.encode(), headers, read=read)
+
+
+def _send(target: _Target, deliveries: Sequence[WebhookDelivery]) -> list[_Attempt]:
+    """Until one fails or time is up; those that are left count as not tried."""
+    if target.error:
+        count = len(deliveries) if target.error == _DISABLED else 1
+        return [_Attempt(None, target.error)] * count
+    attempts: list[_Attempt] = []
+    until = time.monotonic() + SECONDS
+    for delivery in deliveries:
+        attempts.append(_attempt(target, delivery))
+        if attempts[-1].error or time.monotonic() >= until:
+            break
+    return attempts
+
+
+def _attempt(target: _Target, delivery: WebhookDelivery) -> _Attempt:
+    try:
+        status = _post(target, delivery.id, delivery.body).status
+    except PostError as error:
+        return _Attempt(None, str(error))
+    if 300 <= status < 400:
+        return _Attempt(status, f"it answered {status}; redirects are not followed")
+    return _Attempt(status, None if 200 <= status < 300 else f"it answered {status}")
+
+
+def _note_webhook(webhook: Webhook, attempts: Sequence[_Attempt]) -> None:
+    """First of all, as the webhook is locked before its deliveries when it is deleted."""
+    last = attempts[-1]
+    if any(attempt.error is None for attempt in attempts):
+        stored.note_success(webhook.id)
+    if last.error is None or last.error == _DISABLED:
+        return
+    current = stored.note_failure(webhook.id)
+    if current is None or current.disabled_at is not None:
+        return
+    since = current.failing_since or clock.now()
+    is_late = clock.now() - since >= DISABLED_AFTER and current.failures >= _FAILURES
+    if last.status == _GONE or is_late:
+        why = last.error if last.status == _GONE else f"failing since {since:%Y-%m-%d %H:%M} UTC"
+        webhooks.disable(audit.SYSTEM, current.id, why)
+        logger.error("webhook %s (%s) is disabled: %s", current.id, current.url, why)
+
+
+def _note(
+    webhook: Webhook, deliveries: Sequence[WebhookDelivery], attempts: Sequence[_Attempt]
+) -> None:
+    now = clock.now()
+    for delivery, (status, error) in zip(deliveries, attempts, strict=False):
+        seen = {"last_status": status, "attempted_at": now}
+        if error is None:
+            stored.outbox.mark_sent(delivery.id, **seen)
+        elif error == _DISABLED:
+            stored.outbox.mark_failed(delivery, error, is_final=True)
+        else:
+            is_final = status == _GONE
+            again_at = stored.outbox.mark_failed(delivery, error, is_final, **seen)
+            again = f"again at {again_at:%Y-%m-%d %H:%M:%S}" if again_at else "given up"
+            logger.warning(
+                "webhook %s: %s %s: %s; attempt %d, %s",
+                webhook.id, delivery.event, delivery.id, error, delivery.attempts, again,
+            )  # fmt: skip
+    for delivery in deliveries[len(attempts) :]:
+        stored.outbox.put_back(delivery.id)

@@ -1,0 +1,132 @@
+"""Webhooks: registered, changed, disabled, deleted. `audit.webhook_queue` queues what they get."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from sso import audit, clock, context
+from sso.audit import Actor
+from sso.audit.events import WEBHOOK_EVENTS, Event
+from sso.config.urls import is_loopback, strict_url_error
+from sso.crypto import webhook_secrets
+from sso.extensions import db
+from sso.models import Webhook
+from sso.services import changes as differences
+from sso.services.changes import ListEdit, Outcome
+from sso.services.checks import RegistrationError
+from sso.store import webhooks
+
+MOST = 50  # each makes every sign-in write more
+
+
+def described(webhook: Webhook) -> dict[str, Any]:
+    """A webhook's fields, as the audit trail compares them."""
+    return {"url": webhook.url, "events": webhook.events}
+
+
+@audit.acting
+def create(actor: Actor, url: str, events: Sequence[str]) -> tuple[Webhook, str]:
+    """A new webhook and its secret, which is shown once. Raises `RegistrationError`."""
+    errors = _errors(url, events)
+    if len(webhooks.every()) >= MOST:
+        errors.append(f"there are {MOST} webhooks already; delete one first")
+    if errors:
+        raise RegistrationError(errors)
+    secret = webhook_secrets.make()
+    sealed = webhook_secrets.encrypt(context.settings().secret_keys, secret)
+    webhook = Webhook(url=url, events=_tidy(events), sealed_secret=sealed)
+    webhooks.add(webhook)
+    wanted = " ".join(webhook.events)
+    audit.event(Event.WEBHOOK_CREATED, webhook=webhook.id, url=webhook.url, events=wanted)
+    return webhook, secret
+
+
+@audit.acting
+def change(
+    actor: Actor, webhook_id: UUID, *, url: str | None = None, events: ListEdit | None = None
+) -> tuple[Webhook, Outcome]:
+    """Change what is given. Raises `LookupError` and `RegistrationError`."""
+    webhook = _locked(webhook_id)
+    before = described(webhook)
+    wanted = events.applied_to(webhook.events) if events else webhook.events
+    if errors := _errors(url or webhook.url, wanted):
+        raise RegistrationError(errors)
+    webhook.url, webhook.events = url or webhook.url, _tidy(wanted)
+    if webhook.url != before["url"]:
+        _forgive(webhook)
+    changes = differences.between(before, described(webhook))
+    if changes:
+        what = " ".join(changes)
+        audit.event(Event.WEBHOOK_CHANGED, webhook=webhook.id, what=what, changes=changes)
+    db.session.flush()
+    notes = events.without_effect(before["events"]) if events else []
+    return webhook, Outcome(changes, [f"events: {one}" for one in notes])
+
+
+@audit.acting
+def disable(actor: Actor, webhook_id: UUID, reason: str | None = None) -> Webhook:
+    """Send it nothing any more; what waits is dropped. Raises `LookupError`."""
+    webhook = _locked(webhook_id)
+    webhook.disabled_at = webhook.disabled_at or clock.now()
+    webhook.disabled_reason = reason
+    db.session.flush()
+    audit.event(Event.WEBHOOK_DISABLED, webhook=webhook.id, url=webhook.url, reason=reason)
+    return webhook
+
+
+@audit.acting
+def enable(actor: Actor, webhook_id: UUID) -> Webhook:
+    """Send it what happens from now on. Raises `LookupError`."""
+    webhook = _locked(webhook_id)
+    webhook.disabled_at = webhook.disabled_reason = None
+    _forgive(webhook)
+    db.session.flush()
+    audit.event(Event.WEBHOOK_ENABLED, webhook=webhook.id, url=webhook.url)
+    return webhook
+
+
+@audit.acting
+def delete(actor: Actor, webhook_id: UUID) -> None:
+    """Delete a webhook with what waits for it. Raises `LookupError`."""
+    webhook = _locked(webhook_id)
+    webhooks.remove(webhook.id)
+    audit.event(Event.WEBHOOK_DELETED, webhook=webhook.id, url=webhook.url)
+
+
+def _locked(webhook_id: UUID) -> Webhook:
+    webhook = webhooks.lock(webhook_id)
+    if webhook is None:
+        raise LookupError(webhook_id)
+    return webhook
+
+
+def _forgive(webhook: Webhook) -> None:
+    """The next attempt is as if none had failed."""
+    webhook.failing_since = webhook.retry_at = None
+    webhook.failures = 0
+
+
+def _tidy(events: Iterable[str]) -> list[str]:
+    wanted = set(events)
+    return [str(event) for event in WEBHOOK_EVENTS if event in wanted]
+
+
+def _errors(url: str, events: Sequence[str]) -> list[str]:
+    errors = [f"the URL {url[:200]!r} is refused: {error}"] if (error := _url_error(url)) else []
+    unknown = sorted(set(events) - set(WEBHOOK_EVENTS))
+    if unknown or not events:
+        what = f"unknown events: {', '.join(unknown)}" if unknown else "there is no event"
+        errors.append(f"{what}; known: {', '.join(WEBHOOK_EVENTS)}")
+    return errors
+
+
+def _url_error(url: str) -> str | None:
+    if error := strict_url_error(url):
+        return error
+    parts = urlsplit(url)
+    if "#" in url:
+        return "it has a fragment"
+    if parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname)):
+        return None
+    return "it is not https (http is for this machine alone)"

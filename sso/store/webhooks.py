@@ -1,0 +1,145 @@
+"""Statements about webhooks and their deliveries."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from sqlalchemy import delete, func, or_, select, update
+
+from sso import clock
+from sso.extensions import db
+from sso.models import Webhook, WebhookDelivery
+from sso.store.lookup import Match
+from sso.store.outbox import Outbox
+from sso.store.statements import write
+
+GIVE_UP_AFTER = timedelta(days=3)
+outbox = Outbox(WebhookDelivery, timedelta(seconds=5), give_up_after=GIVE_UP_AFTER)
+
+
+class Claimed(NamedTuple):
+    """A webhook, and those of its deliveries that are to be tried now."""
+
+    webhook: Webhook
+    deliveries: Sequence[WebhookDelivery]
+
+
+def claim(most_webhooks: int, most_deliveries: int, until: datetime) -> list[Claimed]:
+    """Take what is due, oldest first; until that moment no other worker takes it.
+
+    Of a webhook whose last attempt failed, it is one delivery, once in a while: a receiver that is
+    down does not hold up the others.
+    """
+    now = clock.now()
+    due = select(WebhookDelivery.webhook_id).where(WebhookDelivery.next_attempt_at <= now)
+    found = db.session.scalars(
+        select(Webhook)
+        .where(
+            Webhook.id.in_(due),
+            or_(
+                Webhook.retry_at.is_(None),
+                Webhook.retry_at <= now,
+                Webhook.disabled_at.is_not(None),
+            ),
+        )
+        .order_by(func.coalesce(Webhook.retry_at, Webhook.created_at), Webhook.id)
+        .limit(most_webhooks)
+        .execution_options(populate_existing=True)
+    ).all()
+    claimed = []
+    for webhook in found:
+        is_failing = webhook.failing_since is not None and webhook.disabled_at is None
+        rows = outbox.claim(
+            1 if is_failing else most_deliveries, until, WebhookDelivery.webhook_id == webhook.id
+        )
+        if rows:
+            claimed.append(Claimed(webhook, sorted(rows, key=lambda row: row.created_at)))
+    return claimed
+
+
+def note_success(webhook_id: UUID) -> None:
+    """The receiver took something: it is not failing."""
+    write(
+        update(Webhook)
+        .where(Webhook.id == webhook_id, Webhook.failing_since.is_not(None))
+        .values(failing_since=None, failures=0, retry_at=None)
+    )
+
+
+def note_failure(webhook_id: UUID) -> Webhook | None:
+    """An attempt failed; the webhook, locked, or `None` if it is gone."""
+    now = clock.now()
+    webhook = lock(webhook_id)
+    if webhook:
+        webhook.failing_since = webhook.failing_since or now
+        webhook.failures += 1
+        webhook.retry_at = now + outbox.pause(webhook.failures)
+        db.session.flush()
+    return webhook
+
+
+def lock(webhook_id: UUID) -> Webhook | None:
+    """A webhook as the row is now, and stays until the transaction ends.
+
+    An update instead of FOR UPDATE, which SQLite does not know.
+    """
+    return db.session.scalar(
+        update(Webhook)
+        .where(Webhook.id == webhook_id)
+        .values(failures=Webhook.failures)
+        .returning(Webhook)
+        .execution_options(populate_existing=True, synchronize_session=False)
+    )
+
+
+def every() -> Sequence[Webhook]:
+    """All webhooks, oldest first."""
+    return db.session.scalars(select(Webhook).order_by(Webhook.created_at, Webhook.id)).all()
+
+
+def matching(text: str) -> Match[Webhook]:
+    """The webhooks that an operator may mean: by id; else by URL; else by how the id begins."""
+    text = text.strip().lower()
+    known = every()
+    found = [one for one in known if str(one.id) == text]
+    if found or not text:
+        return Match(found, is_exact=True)
+    named = [one for one in known if one.url.lower() == text]
+    return Match(named or [one for one in known if str(one.id).startswith(text)])
+
+
+def add(webhook: Webhook) -> None:
+    db.session.add(webhook)
+    db.session.flush()
+
+
+def remove(webhook_id: UUID) -> None:
+    """Delete a webhook with its deliveries (by foreign key)."""
+    write(delete(Webhook).where(Webhook.id == webhook_id))
+
+
+def replace_sealed(webhook_id: UUID, before: str, after: str) -> bool:
+    """Store a secret's other encryption."""
+    meant = (Webhook.id == webhook_id, Webhook.sealed_secret == before)
+    return write(update(Webhook).where(*meant).values(sealed_secret=after)) == 1
+
+
+def newest_deliveries(webhook_id: UUID, limit: int) -> Sequence[WebhookDelivery]:
+    """The newest deliveries of a webhook, newest first."""
+    return db.session.scalars(
+        select(WebhookDelivery)
+        .where(WebhookDelivery.webhook_id == webhook_id)
+        .order_by(WebhookDelivery.created_at.desc(), WebhookDelivery.id)
+        .limit(limit)
+    ).all()
+
+
+def waiting_counts() -> Mapping[UUID, int]:
+    """How many deliveries wait, by webhook."""
+    rows: Any = db.session.execute(
+        select(WebhookDelivery.webhook_id, func.count())
+        .where(WebhookDelivery.next_attempt_at.is_not(None))
+        .group_by(WebhookDelivery.webhook_id)
+    )
+    return dict(rows.all())
