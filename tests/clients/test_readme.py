@@ -102,7 +102,8 @@ NOT_RUN = {
         "needs containers; tests/production/test_shipping.py checks the files",
     ".venv/bin/pip install -c constraints.txt -e '.[tracing]'":
         "installs from the network; tests/operations/test_tracing.py exports traces",
-    ".venv/bin/flask webhook create --url https://hr.example.com/hooks/sso \\": _WEBHOOKS,
+    ".venv/bin/flask webhook create --url https://hr.example.com/hooks/sso "
+    "--event user_created --event user_deleted": _WEBHOOKS,
     ".venv/bin/flask webhook list": _WEBHOOKS,
     "{": "what a webhook's receiver gets; tests/jobs/test_webhook_delivery.py verifies it",
     "from standardwebhooks import Webhook": "the same",

@@ -318,7 +318,9 @@ def test_a_receiver_that_is_gone_is_disabled_at_once(app: Flask, user: User) -> 
 def test_a_slow_receiver_holds_up_no_other(
     app: Flask, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(http_call.post.__kwdefaults__, "seconds", 0.5)
+    defaults = http_call.post.__kwdefaults__
+    assert defaults
+    monkeypatch.setitem(defaults, "seconds", 0.5)
     slow, endless, well = Receiver(seconds=3), Receiver(), Receiver()
     endless.endless = True
     with slow.listening() as one, endless.listening() as two, well.listening() as three:
