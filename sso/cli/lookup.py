@@ -14,15 +14,15 @@ def only(
 ) -> T | None:
     """The one that matches, or `None`. Raises `Failure` if there are several.
 
-    `exactly`: the command cannot be undone, so only a `whole` identifier will do. A name or a
-    prefix could have meant another one yesterday.
+    `exactly`: the command cannot be undone or gives rights, so only a `whole` identifier will do.
+    A name or a prefix could have meant another one yesterday, and people choose their own.
     """
     words = [describe(one) for one in match.found[:MOST]]
     if len(words) > 1:
         listed = ", ".join(words) + (", …" if len(match.found) > MOST else "")
         raise Failure(f"{text} fits several: {listed}; give {whole} in full")
     if words and exactly and not match.is_exact:
-        raise Failure(f"{text} fits {words[0]}; this cannot be undone: give {whole} in full")
+        raise Failure(f"{text} fits {words[0]}; this command needs {whole} in full")
     return match.found[0] if words else None
 
 

@@ -90,7 +90,9 @@ def update(who: str, as_json: bool, **options: Any) -> None:
     if not wanted:
         raise click.UsageError("There is nothing to change: give an option.")
     try:
-        user, outcome = accounts.update(audit.operator(), find_user(who).id, **wanted)
+        user, outcome = accounts.update(
+            audit.operator(), find_user(who, exactly=True).id, **wanted
+        )
     except LookupError:  # deleted at this moment
         raise unknown("user", who) from None
     db.session.commit()
@@ -118,7 +120,7 @@ def disable(who: str, as_json: bool) -> None:
 @json_option
 def enable(who: str, as_json: bool) -> None:
     """Enable a user again; ended sessions stay ended."""
-    user = find_user(who)
+    user = find_user(who, exactly=True)
     accounts.enable(audit.operator(), user)
     db.session.commit()
     show_user(user, as_json)

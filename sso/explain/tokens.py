@@ -1,7 +1,7 @@
 """Codes, verifiers, refresh tokens and access tokens."""
 
 from sso.audit.events import Event
-from sso.explain.case import Case, Explanation, named
+from sso.explain.case import Case, Explanation, command, named
 from sso.flow import narrowing, scopes
 from sso.store import clients
 
@@ -162,7 +162,7 @@ def _user_disabled(case: Case, what: str) -> Explanation:
     email = user.email if user else "(deleted)"
     if user and user.disabled_at is None:
         return Explanation(f"{email} was disabled, and is enabled now.", "Let them sign in again.")
-    enable = f"flask user enable {email}" if user else None
+    enable = command("user", "enable", email) if user else None
     return Explanation(
         f"The {what} is of {email}, who is disabled.", "If they may sign in again:", enable
     )

@@ -79,7 +79,7 @@ class OwnTokens:
             refusals.note(
                 event,
                 budget=event,
-                is_proven=True,
+                is_proven=not client.is_public,  # whom anyone can name
                 at=self.ENDPOINT_NAME,
                 client=client.client_id,
             )

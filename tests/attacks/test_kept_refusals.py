@@ -14,6 +14,7 @@ from urllib.parse import quote, urlencode
 import pytest
 from flask import Flask
 
+from sso import clock
 from sso.extensions import db
 from sso.models import Refusal, User
 from sso.ratelimit import refusals as noting
@@ -240,6 +241,32 @@ def test_commands_are_quoted_for_the_shell(
     found = explain.json(_id(browser.authorize(client, redirect_uri=uri)))
     if found["command"]:
         assert shlex.split(found["command"])[-1] == uri
+
+
+def test_so_are_email_addresses(scene: Scene, explain: Explain) -> None:
+    """RFC 5322 allows backticks and pipes before the @, and with sign-up strangers choose them."""
+    email = "x`id`|sh@evil.example"
+    token = scene.tokens(scope="openid")["access_token"]
+    with scene.app.app_context():  # the command would end the grant as well
+        found = db.session.get(User, scene.user.id)
+        assert found
+        found.email, found.disabled_at = email, clock.now()
+        db.session.commit()
+    command = explain.json(_id(scene.client.userinfo(token)))["command"]
+    assert shlex.split(command) == ["flask", "user", "enable", email]
+    assert "`" not in command.replace(shlex.quote(email), "")
+
+
+def test_naming_a_public_client_proves_nothing(
+    app: Flask, client: RelyingParty, explain: Explain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What strangers present in its name does not displace what authenticated clients left."""
+    monkeypatch.setattr(noting, "BUCKETS", 1)
+    public = make_client(app, redirect_uris=["com.example.app:/cb"], public=True)
+    proven = _id(client.revoke("x"))
+    for _ in range(refusals.KEPT + 1):
+        public.revoke("x")
+    assert "not one of this client's" in explain.run(proven)
 
 
 @pytest.mark.parametrize("text", ["\x1b[2Jx", "\u202ex", "\u2028x", "x\r\nid  forged", "\u200bx"])

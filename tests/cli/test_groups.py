@@ -116,9 +116,9 @@ def test_a_group_that_is_probably_a_typo(
         assert run(*create, "--group", "staff", *options).stderr == ""
     updated = run("client", "update", client.client_id, "--add-group", "staf")
     assert meant in updated.stderr
-    assert run("user", "update", "dana", "--add-group", "staf").stderr == ""  # a client knows it
+    assert run("user", "update", "dana@example.com", "--add-group", "staf").stderr == ""  # a client knows it
 
-    update = ("user", "update", "erin", "--add-group")
+    update = ("user", "update", "erin@example.org", "--add-group")
     warned = run(*update, "Staff").stderr
     assert warned == (
         "No application requires the group Staff, and no other user is in it; did you mean staff?\n"
@@ -134,7 +134,7 @@ def test_the_audit_trail_names_users_and_clients(
 ) -> None:
     run("user", "update", "dana@example.com", "--name", "Dana")
     run("client", "update", client.client_id, "--name", "Bookshop")
-    run("user", "update", "erin", "--name", "Erin")
+    run("user", "update", "erin@example.org", "--name", "Erin")
     run("user", "delete", "erin@example.org", "--yes")
     other = make_client(app)
     run("client", "delete", other.client_id, "--yes")

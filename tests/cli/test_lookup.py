@@ -99,28 +99,35 @@ def test_an_email_address_that_begins_with_somebody_elses(app: Flask, run: Any) 
     "command",
     [
         ("delete", "--yes"), ("disable",), ("set-password", "--password-stdin"), ("sign-out",),
-        ("reset-factors",), ("enrolment-link",),
+        ("reset-factors",), ("enrolment-link",), ("update", "--add-group", "staff"), ("enable",),
     ],
     ids=lambda command: command[0],
 )  # fmt: skip
 @pytest.mark.parametrize("who", ["dana", "Dana Demo"])
-def test_what_cannot_be_undone_wants_the_whole(
+def test_what_cannot_be_undone_or_gives_rights_wants_the_whole(
     app: Flask, run: Any, people: dict[str, str], command: tuple[str, ...], who: str
 ) -> None:
     name, *options = command
     done = run("user", name, who, *options)
     assert (done.exit_code, done.stdout) == (1, "")
     assert "dana@example.com (Dana Demo)" in done.stderr
-    assert "give the email or id in full" in done.stderr
-    assert events(app, "user_deleted", "user_disabled", "password_set", "factors_reset") == []
+    assert "needs the email or id in full" in done.stderr
+    assert (
+        events(app, "user_deleted", "user_disabled", "password_set", "factors_reset", "user_changed")
+        == []
+    )
     assert json.loads(run("user", "show", who, "--json").stdout)["disabled"] is False
 
 
-def test_what_can_be_undone_takes_a_prefix(run: Any, people: dict[str, str]) -> None:
-    updated = run("user", "update", "Dana", "--add-group", "staff", "--json")
-    assert json.loads(updated.stdout)["email"] == "dana@example.com"
-    run("user", "disable", "dana@example.com")
-    assert json.loads(run("user", "enable", "dana", "--json").stdout)["disabled"] is False
+def test_a_name_that_is_how_somebody_elses_email_begins(
+    app: Flask, run: Any, people: dict[str, str]
+) -> None:
+    """A whole name goes before the beginning of an email, and people choose their names."""
+    make_user(app, "mallory@example.com", name="erin")
+    given = run("user", "update", "erin", "--add-group", "admins")
+    assert given.exit_code == 1
+    assert "mallory@example.com (erin)" in given.stderr
+    assert json.loads(run("user", "show", "mallory@example.com", "--json").stdout)["groups"] == []
 
 
 def test_a_client(app: Flask, run: Any, client: RelyingParty) -> None:
@@ -159,7 +166,7 @@ def test_a_client_by_its_name(run: Any, client: RelyingParty) -> None:
 
 
 def test_the_audit_trail(app: Flask, run: Any, people: dict[str, str]) -> None:
-    run("user", "update", "dana", "--add-group", "staff")
+    run("user", "update", "dana@example.com", "--add-group", "staff")
     listed = json.loads(run("audit", "list", "--user", "dana", "--json").stdout)
     assert {one["user"] for one in listed} == {people["dana@example.com"]}
     assert "fits several" in run("audit", "list", "--user", "dan").stderr
