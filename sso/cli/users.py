@@ -90,9 +90,7 @@ def update(who: str, as_json: bool, **options: Any) -> None:
     if not wanted:
         raise click.UsageError("There is nothing to change: give an option.")
     try:
-        user, outcome = accounts.update(
-            audit.operator(), find_user(who, exactly=True).id, **wanted
-        )
+        user, outcome = accounts.update(audit.operator(), find_user(who, exactly=True).id, **wanted)
     except LookupError:  # deleted at this moment
         raise unknown("user", who) from None
     db.session.commit()

@@ -116,7 +116,9 @@ def test_a_group_that_is_probably_a_typo(
         assert run(*create, "--group", "staff", *options).stderr == ""
     updated = run("client", "update", client.client_id, "--add-group", "staf")
     assert meant in updated.stderr
-    assert run("user", "update", "dana@example.com", "--add-group", "staf").stderr == ""  # a client knows it
+    assert (
+        run("user", "update", "dana@example.com", "--add-group", "staf").stderr == ""
+    )  # a client knows it
 
     update = ("user", "update", "erin@example.org", "--add-group")
     warned = run(*update, "Staff").stderr

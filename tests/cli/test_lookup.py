@@ -113,7 +113,9 @@ def test_what_cannot_be_undone_or_gives_rights_wants_the_whole(
     assert "dana@example.com (Dana Demo)" in done.stderr
     assert "needs the email or id in full" in done.stderr
     assert (
-        events(app, "user_deleted", "user_disabled", "password_set", "factors_reset", "user_changed")
+        events(
+            app, "user_deleted", "user_disabled", "password_set", "factors_reset", "user_changed"
+        )
         == []
     )
     assert json.loads(run("user", "show", who, "--json").stdout)["disabled"] is False
