@@ -86,4 +86,4 @@ def test_an_unknown_client_gets_a_page(page: Page, site: Site) -> None:
     answer = page.goto(f"{site.server.base_url}/oauth2/authorize?client_id=nobody&state=x")
     assert answer is not None
     assert answer.status == 400
-    expect(page.get_by_role("alert")).to_contain_text("client_id")
+    expect(page.get_by_role("alert")).to_contain_text("is not registered here")
