@@ -7,23 +7,20 @@ from urllib.parse import urlencode
 
 import flask
 import pytest
-from playwright.sync_api import Browser, Locator, Page, Playwright, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 from werkzeug.serving import make_server
 
 from sso.demo.application import create_sample_application
 from tests.browser.torn import torn
-from tests.support.processes import CHROMIUM_ARGUMENTS, Server, chromium, free_port
+from tests.support.chrome import chrome as chrome
+from tests.support.chrome import playwright as playwright
+from tests.support.chrome import press as press
+from tests.support.processes import Server, free_port
 
 PASSWORD = "correct horse battery"
 EMAIL = "dana@example.com"
 TORN = "tests.browser.torn:app"
 expect.set_options(timeout=20_000)  # 5 s are little where many tests share two cores
-
-
-def press(button: Locator) -> None:
-    """Click what leads to another page, and wait for the whole of it: a click does not."""
-    with button.page.expect_navigation():
-        button.click()
 
 
 @dataclass(frozen=True)
@@ -68,19 +65,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield Site(server, f"{origin}/", f"{origin}/echo", echo["client_id"])
         sample.shutdown()
         thread.join(10)
-
-
-@pytest.fixture(scope="module")
-def playwright() -> Iterator[Playwright]:
-    with sync_playwright() as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def chrome(playwright: Playwright) -> Iterator[Browser]:
-    browser = playwright.chromium.launch(executable_path=chromium(), args=CHROMIUM_ARGUMENTS)
-    yield browser
-    browser.close()
 
 
 @pytest.fixture(params=[True, False], ids=["with scripts", "without scripts"])
