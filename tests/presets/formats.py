@@ -87,12 +87,21 @@ def _quoted(text: str) -> Any:
     return re.sub(r"[\w./:@+-]+", "", _STRINGS.sub("", text))
 
 
+def _apache(text: str) -> Any:
+    """`Require` is an expression first, which takes a layer of backslashes away."""
+    lines = (
+        re.sub(r"\\(.)", r"\1", line) if line.lstrip().startswith("Require ") else line
+        for line in text.splitlines()
+    )
+    return _quoted("\n".join(lines))
+
+
 def _xml(text: str) -> Any:
     return [one.tag for one in ElementTree.fromstring(f"<all>{text}</all>").iter()]
 
 
 _SHAPES: dict[str, Callable[[str], Any]] = {
-    "apache": _quoted,
+    "apache": _apache,
     "bash": _bash,
     "env": _env,
     "hcl": _hcl,
