@@ -44,7 +44,16 @@ hypothesis.settings.register_profile("ours", deadline=None)
 hypothesis.settings.load_profile("ours")
 
 # Tests here need a service, a browser or a server process. Files elsewhere mark themselves.
-SLOW = ("bench", "browser", "clients", "journeys", "operations", "production", "store")
+SLOW = (
+    "applications",
+    "bench",
+    "browser",
+    "clients",
+    "journeys",
+    "operations",
+    "production",
+    "store",
+)
 TESTS = Path(__file__).parent
 
 
@@ -56,7 +65,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what is slow; what takes longest comes first, so that none of it is left to the end."""
-    longest = ("production", "browser")
+    longest = ("applications", "production", "browser")
     items.sort(key=lambda item: item.path.relative_to(TESTS).parts[0] not in longest)
     for item in items:
         if item.path.relative_to(TESTS).parts[0] in SLOW:

@@ -1,0 +1,72 @@
+"""One server for all applications, an administrator and somebody else."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.applications.software import Application
+from tests.support.chrome import chrome as chrome
+from tests.support.chrome import playwright as playwright
+from tests.support.chrome import press as press
+from tests.support.processes import Server
+
+PASSWORD = "correct horse battery"
+ADMINS = 'it\'s "ops"'  # a preset that quotes badly does not work
+expect.set_options(timeout=60_000)  # applications start slowly, and several at a time
+
+Connect = Callable[..., Application]
+
+
+@dataclass(frozen=True)
+class Person:
+    name: str
+    email: str
+
+
+DANA = Person("Dana Demo", "dana@example.com")  # of the administrators' group
+SAM = Person("Sam Sample", "sam@example.com")
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with Server(tmp_path_factory.mktemp("server"), workers=1).running() as server:
+        for person, groups in ((DANA, [ADMINS, "staff"]), (SAM, ["staff"])):
+            create = ["user", "create", "--email", person.email, "--name", person.name]
+            memberships = [word for group in groups for word in ("--group", group)]
+            server.flask(
+                *create, *memberships, "--email-verified", "--password-stdin", stdin=PASSWORD
+            )
+        yield server
+
+
+@pytest.fixture
+def connect(server: Server, tmp_path: Path) -> Connect:
+    """Register an application by its preset: `connect(name, *options)`."""
+    return lambda *arguments: Application(tmp_path, server, *arguments)
+
+
+@pytest.fixture
+def page(chrome: Browser) -> Iterator[Page]:
+    context = chrome.new_context()
+    context.set_default_timeout(60_000)
+    yield context.new_page()
+    context.close()
+
+
+def sign_in(page: Page, person: Person) -> None:
+    """On the server's pages; ends at the application."""
+    page.get_by_label("Email").fill(person.email)
+    page.get_by_label("Password").fill(PASSWORD)
+    press(page.get_by_role("button", name="Sign in"))
+    allow = page.get_by_role("button", name="Allow")
+    if allow.is_visible():
+        press(allow)
+
+
+def sign_out(page: Page) -> None:
+    """On the server's page, which asks first; ends at the application."""
+    expect(page.get_by_role("heading")).to_have_text("Sign out of sso?")
+    press(page.get_by_role("button", name="Sign out"))

@@ -1,0 +1,177 @@
+"""Applications as their makers publish them: installed once from their registries, connected by a
+preset, started on 127.0.0.1.
+
+Their environments are kept in `APPLICATIONS_CACHE`, or in a folder below the user's own cache.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import requests
+
+from tests.support.processes import Server, free_port, require, wait_for
+
+LOCKS = Path(__file__).parent / "locks"
+LIMIT = 300
+
+
+def python(name: str, prepare: Callable[[Path], None] | None = None) -> Path:
+    """A virtual environment with what locks/NAME.txt lists; `prepare` runs once, at the end."""
+    lock = LOCKS / f"{name}.txt"
+    uv = require("uv", shutil.which("uv", path=Path(sys.executable).parent))
+
+    def fill(folder: Path) -> None:
+        run(uv, "venv", "--quiet", "--python", sys.executable, folder)
+        run(uv, "pip", "sync", "--quiet", "--python", folder, lock)
+        if prepare:
+            prepare(folder)
+
+    return _made(name, [lock], fill)
+
+
+def node(name: str) -> Path:
+    """A folder with node_modules, as locks/NAME/package-lock.json lists them."""
+    files = [LOCKS / name / "package.json", LOCKS / name / "package-lock.json"]
+
+    def fill(folder: Path) -> None:
+        folder.mkdir()
+        for file in files:
+            shutil.copy(file, folder)
+        programs = python("node") / "bin"
+        npm = (programs / "npm", "ci", "--silent", "--ignore-scripts", "--no-audit", "--no-fund")
+        run(*npm, cwd=folder, PATH=f"{programs}:{os.environ['PATH']}")
+
+    return _made(f"{name}-node", files, fill)
+
+
+def _made(name: str, locks: list[Path], fill: Callable[[Path], None]) -> Path:
+    """The folder, filled unless it was; another process may be at it."""
+    cache = Path(os.environ.get("APPLICATIONS_CACHE") or Path.home() / ".cache/sso-applications")
+    cache.mkdir(parents=True, exist_ok=True)
+    contents = [sys.version.encode(), *(lock.read_bytes() for lock in locks)]
+    version = hashlib.sha256(b"".join(contents)).hexdigest()[:12]
+    folder, complete = cache / f"{name}-{version}", cache / f"{name}-{version}.complete"
+    with (cache / f"{name}.lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        if not complete.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            try:
+                fill(folder)
+            except (AssertionError, subprocess.TimeoutExpired) as error:
+                require(f"{name} ({error})", None)
+            complete.touch()
+    return folder
+
+
+def run(*command: str | Path, cwd: Path | None = None, **environ: str) -> str:
+    """Run a command that ends by itself; gives its standard output."""
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        env={**_environ(), **environ},
+        timeout=LIMIT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command}:\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def _environ() -> dict[str, str]:
+    """Nothing of this server or of its tests."""
+    foreign = ("SSO_", "COV_", "PYTEST", "PYTHON", "FLASK", "VIRTUAL_ENV")
+    return {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
+
+
+class Application:
+    """One that is registered from its preset, with the configuration that the command printed."""
+
+    def __init__(self, folder: Path, server: Server, preset: str, *options: str) -> None:
+        self.folder, self.environ = folder, _environ()
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        create = ("client", "create", "--preset", preset, "--url", self.url)
+        self.registered: dict[str, Any] = json.loads(server.flask(*create, *options, "--json"))
+
+    def uses(self, *environments: Path) -> None:
+        """Put programs and modules of these environments where the application finds them."""
+        programs = []
+        for one in environments:
+            if (modules := one / "node_modules").exists():
+                (self.folder / "node_modules").symlink_to(modules)
+                programs += [modules / ".bin", python("node") / "bin"]
+            else:
+                programs.append(one / "bin")
+        self.environ["PATH"] = ":".join([*map(str, programs), self.environ["PATH"]])
+
+    def printed(self, title: str) -> str:
+        """What the command printed below this title."""
+        [text] = [one["text"] for one in self.registered["setup"] if one["title"] == title]
+        return str(text) + "\n"
+
+    def write(self, title: str, name: str | None = None, before: str = "") -> None:
+        """Write it into a file of the application, after what the application has there."""
+        with (self.folder / (name or title)).open("a") as file:
+            file.write(before + self.printed(title))
+
+    def run(self, title: str) -> str:
+        """Run the printed commands in the application's folder; gives what they print."""
+        return self.shell(self.printed(title))
+
+    def shell(self, commands: str) -> str:
+        return run("bash", "-euo", "pipefail", "-c", commands, cwd=self.folder, **self.environ)
+
+    @contextmanager
+    def running(self, *command: str, path: str = "/", seconds: float = 120) -> Iterator[None]:
+        """Start it, wait until this path answers, stop it in the end."""
+        file = self.folder / "output"
+        with file.open("w") as output:
+            process = subprocess.Popen(
+                command,
+                cwd=self.folder,
+                env=self.environ,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+        def ready() -> bool:
+            assert process.poll() is None, file.read_text()
+            try:
+                answer = requests.get(self.url + path, timeout=10, allow_redirects=False)
+            except (requests.ConnectionError, requests.Timeout):
+                return False
+            return answer.ok
+
+        try:
+            wait_for(ready, command[0], seconds)
+            yield
+        except BaseException as error:
+            error.add_note(file.read_text()[-8000:])
+            raise
+        finally:
+            _stop(process)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """It and all that it started."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, number)
+        except ProcessLookupError:
+            return
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            continue
