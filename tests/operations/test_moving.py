@@ -28,6 +28,7 @@ from sqlalchemy.pool import NullPool
 from sso import create_app, database
 from sso.audit import rows as audit_events
 from sso.audit import writer
+from sso.config import images
 from sso.extensions import Base, db
 from sso.jobs import backup
 from sso.models import Client, User
@@ -36,6 +37,7 @@ from tests.conftest import SECRET_KEY
 from tests.operations.conftest import fresh_database
 from tests.support.actors import Browser
 from tests.support.factories import make_client, make_user
+from tests.support.logos import PNG
 
 Rows = dict[str, set[Any]]
 EVENTS = ("backup_made", "backup_restored", "database_copied")
@@ -62,7 +64,10 @@ def make_on(tmp_path: Path) -> Iterator[Callable[[str], Flask]]:
 def lived_in(app: Flask) -> Flask:
     """An application in use: whatever one sign-in and one sign-out write is there."""
     client = make_client(
-        app, name="Büro “日本”", backchannel_logout_uri="https://books.example/out"
+        app,
+        name="Büro “日本”",
+        backchannel_logout_uri="https://books.example/out",
+        logo=images.parse(PNG, 1000),
     )
     make_user(app, groups=["staff"], claims={"address": {"locality": "Delft"}})
     run(app, "webhook", "create", "--url", "https://hooks.example/", "--event", "signed_in")
