@@ -48,7 +48,9 @@ def accent(text: str) -> str:
     if all(steps for steps, _ in found.values()):
         reached = " and ".join(f"{m.contrast(text):.2f}:1 in {m.name} mode" for m in found)
         remedy = " or ".join(one for _, one in found.values())
-        raise ValueError(f"its contrast is {reached}, and text needs {AA}:1 in one; give {remedy}")
+        raise ValueError(
+            f"its contrast is {reached}; text needs {AA}:1 in one of them; give {remedy}"
+        )
     return text.lower()
 
 

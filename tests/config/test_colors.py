@@ -79,6 +79,6 @@ def test_a_color_that_is_readable_in_neither_mode() -> None:
     with pytest.raises(ValueError, match="contrast") as caught:
         colors.accent("#808080")
     assert str(caught.value) == (
-        "its contrast is 3.62:1 in light mode and 3.55:1 in dark mode, and text needs 4.5:1 in "
-        "one; give #6f6f6f or #969696"
+        "its contrast is 3.62:1 in light mode and 3.55:1 in dark mode; text needs 4.5:1 in "
+        "one of them; give #6f6f6f or #969696"
     )
