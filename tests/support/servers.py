@@ -133,7 +133,7 @@ class Pgbouncer(Machine):
         return [*self.prefix, self.program, str(file)]
 
     def remove(self) -> None:
-        self.stop()
+        self.stop(signal.SIGKILL)  # at SIGTERM newer ones wait for their clients
         shutil.rmtree(self.folder)
 
 
