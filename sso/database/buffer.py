@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 from weakref import WeakSet
 
 from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DataError, SQLAlchemyError
 
 logger = logging.getLogger("sso.database")
 
@@ -46,20 +46,30 @@ class Buffer(Generic[T]):
                 self._thread.start()
 
     def flush(self) -> bool:
-        """Write what waits. False if the database does not take it; then it goes on waiting."""
+        """Write what waits. False if the database does not take it; then it goes on waiting.
+
+        A row that can never be written does not hold up the others.
+        """
+        singly = 0  # how many rows of a batch with such a one are still to be tried
         with self._writing:
-            while batch := self._take():
+            while batch := self._take(1 if singly > 0 else AT_ONCE):
+                singly -= 1
                 try:
                     with self._engine.begin() as connection:
                         self._write(connection, batch)
-                except SQLAlchemyError as error:
-                    self._give_back(batch)
-                    logger.error(
-                        "%s wait: the database does not take them (%s)",
-                        self._name,
-                        type(error).__name__,
-                    )
-                    return False
+                except Exception as error:
+                    kind = type(error).__name__
+                    if isinstance(error, SQLAlchemyError) and not isinstance(error, DataError):
+                        self._give_back(batch)
+                        logger.error("%s wait: the database does not take them (%s)",
+                                     self._name, kind)  # fmt: skip
+                        return False
+                    if len(batch) > 1:
+                        self._give_back(batch)
+                        singly = len(batch)
+                    else:
+                        logger.error("1 of the %s cannot be written, and is on the log alone (%s)",
+                                     self._name, kind)  # fmt: skip
             return True
 
     def _run(self) -> None:
@@ -73,12 +83,12 @@ class Buffer(Generic[T]):
                     self._thread = None
                     return
 
-    def _take(self) -> list[T]:
+    def _take(self, most: int) -> list[T]:
         with self._state:
             if self._lost:
                 logger.error("%d %s are on the log alone", self._lost, self._name)
                 self._lost = 0
-            return [self._waiting.popleft() for _ in range(min(AT_ONCE, len(self._waiting)))]
+            return [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
 
     def _give_back(self, batch: list[T]) -> None:
         with self._state:
