@@ -20,7 +20,6 @@ from sso.store import webhooks as stored
 
 logger = logging.getLogger("sso.jobs")
 
-WEBHOOKS_AT_ONCE = 16
 DELIVERIES_AT_ONCE = 20  # of one webhook, one after the other, in this order
 # A worker that dies leaves its deliveries to others after this time.
 LEASE = timedelta(seconds=4 * SECONDS)
@@ -50,7 +49,7 @@ def deliver_due() -> int:
 
     Returns how many deliveries were taken up.
     """
-    claimed = stored.claim(WEBHOOKS_AT_ONCE, DELIVERIES_AT_ONCE, until=clock.now() + LEASE)
+    claimed = stored.claim(DELIVERIES_AT_ONCE, until=clock.now() + LEASE)
     targets = [_target(webhook) for webhook, _ in claimed]
     db.session.commit()
     if not claimed:

@@ -18,6 +18,7 @@ _QUERY = re.compile(r"(?<=[\w/])\?[^\s\"']++")
 _SECRETS = re.compile(
     r"""
     (?P<ours>\bsso_[a-z]{2,5}_)[\w-]{40,}+                         # what digests.make gave
+  | (?P<webhook>\bwhsec_)[\w+/=-]{32,}+                           # the secret of a webhook
   | \beyJ[\w-]{8,}+(?:\.[\w-]*+)*+                                 # a JSON Web Token, or its part
   | (?P<scheme>\b(?i:Bearer|Basic)\s++)[\w.~+/=-]{16,}+            # an Authorization header
   | (?P<userinfo>://[^/\s:@]*+:)[^/\s@]++(?=@)                     # a password in a URL

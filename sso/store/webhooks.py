@@ -25,7 +25,7 @@ class Claimed(NamedTuple):
     deliveries: Sequence[WebhookDelivery]
 
 
-def claim(most_webhooks: int, most_deliveries: int, until: datetime) -> list[Claimed]:
+def claim(most_of_each: int, until: datetime) -> list[Claimed]:
     """Take what is due, oldest first; until that moment no other worker takes it.
 
     Of a webhook whose last attempt failed, it is one delivery, once in a while: a receiver that is
@@ -43,15 +43,14 @@ def claim(most_webhooks: int, most_deliveries: int, until: datetime) -> list[Cla
                 Webhook.disabled_at.is_not(None),
             ),
         )
-        .order_by(func.coalesce(Webhook.retry_at, Webhook.created_at), Webhook.id)
-        .limit(most_webhooks)
+        .order_by(Webhook.id)
         .execution_options(populate_existing=True)
     ).all()
     claimed = []
     for webhook in found:
         is_failing = webhook.failing_since is not None and webhook.disabled_at is None
         rows = outbox.claim(
-            1 if is_failing else most_deliveries, until, WebhookDelivery.webhook_id == webhook.id
+            1 if is_failing else most_of_each, until, WebhookDelivery.webhook_id == webhook.id
         )
         if rows:
             claimed.append(Claimed(webhook, sorted(rows, key=lambda row: row.created_at)))

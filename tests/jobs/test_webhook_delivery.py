@@ -388,6 +388,34 @@ def test_a_webhook_is_deleted_while_it_is_called(app: Flask, user: User) -> None
     assert rows(app) == []
 
 
+def test_webhooks_come_and_go_while_events_happen(app: Flask, user: User) -> None:
+    """No event fails because its webhook is deleted at that moment."""
+    errors: list[BaseException] = []
+    stop = threading.Event()
+
+    def rename_often() -> None:
+        try:
+            for number in range(1000):
+                if stop.is_set():
+                    break
+                rename(app, user, f"Dana {number}")
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=rename_often)
+    thread.start()
+    for _ in range(15):
+        id_, _ = add(app, "https://hooks.example/")
+        time.sleep(0.03)
+        with app.app_context():
+            webhooks.delete(audit.SYSTEM, id_)
+            db.session.commit()
+    stop.set()
+    thread.join(20)
+    assert errors == []
+    assert rows(app) == []
+
+
 def test_the_user_of_the_doctor_is_not_sent(app: Flask) -> None:
     add(app, "https://hooks.example/", *WEBHOOK_EVENTS)
     with app.app_context():

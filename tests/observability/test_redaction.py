@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sso import audit
+from sso.crypto import webhook_secrets
 from sso.observability import redaction
 from sso.observability.redaction import redact, redact_url
 
@@ -19,7 +20,7 @@ LONG = 8190  # characters of a request line
 # What each pattern begins with, and what it can be made to look at again and again.
 UNITS = [
     *("-eyJ", "eyJ", "a?", "?a", "?", "a%3F", "a=", "?a=", "://", "://a:", "://a:b", "a@", ":@"),
-    *("sso_", "sso_rt_", "-sso_rt_", "Bearer ", "Bearer", "Basic\t", "password", "password ", '"'),
+    *("sso_", "sso_rt_", "-sso_rt_", "whsec_", "Bearer ", "Bearer", "Basic\t", "password", "password ", '"'),
     *("password=", 'password": "', "password='", "client_secret", "eyJaaaaaaaa.", ".", "-", " "),
     *("a", "\\", "password=\"\\\\", "/", "\u2028", "\x00", "id_token\n", "e", "p"),
 ]  # fmt: skip
@@ -160,3 +161,8 @@ def test_a_long_url_takes_little_time(unit: str) -> None:
 )
 def test_what_of_a_url_is_kept(url: str, kept: str) -> None:
     assert redact_url(url) == kept
+
+
+def test_the_secret_of_a_webhook() -> None:
+    secret = webhook_secrets.make()
+    assert redact(f"the secret {secret}, shown") == "the secret whsec_…, shown"
