@@ -153,7 +153,7 @@ def test_the_life_of_a_user(app: Flask, run: Any) -> None:
     with receiver.listening() as url:
         _, secret = add(app, url, *WEBHOOK_EVENTS)
         run("user", "invite", "--email", "erin@example.com", "--name", "Erin")
-        run("user", "update", "erin", "--email", "new@example.com")
+        run("user", "update", "erin@example.com", "--email", "new@example.com")
         run("user", "disable", "new@example.com")
         run("user", "enable", "new@example.com")
         with app.app_context():

@@ -20,9 +20,9 @@ LONG = 8190  # characters of a request line
 # What each pattern begins with, and what it can be made to look at again and again.
 UNITS = [
     *("-eyJ", "eyJ", "a?", "?a", "?", "a%3F", "a=", "?a=", "://", "://a:", "://a:b", "a@", ":@"),
-    *("sso_", "sso_rt_", "-sso_rt_", "whsec_", "Bearer ", "Bearer", "Basic\t", "password", "password ", '"'),
+    *("sso_", "sso_rt_", "-sso_rt_", "Bearer ", "Bearer", "Basic\t", "password", "password ", '"'),
     *("password=", 'password": "', "password='", "client_secret", "eyJaaaaaaaa.", ".", "-", " "),
-    *("a", "\\", "password=\"\\\\", "/", "\u2028", "\x00", "id_token\n", "e", "p"),
+    *("a", "\\", "password=\"\\\\", "/", "\u2028", "\x00", "id_token\n", "e", "p", "whsec_"),
 ]  # fmt: skip
 
 
