@@ -111,7 +111,9 @@ def test_a_command_with_the_settings_of_the_units(tmp_path: Path) -> None:
     """`sso-flask`, with this machine's paths and this user in place of its own."""
     user = getpass.getuser()
     database = f"sqlite:///{tmp_path / 'sso.db'}?timeout=5"
-    (tmp_path / "environment").write_text(f"# a comment\n\nSSO_DATABASE_URL={database}\n")
+    (tmp_path / "environment").write_text(
+        f"# a comment\n\nSSO_DATABASE_URL={database}\nSSO_MAIL_FROM='sso@example.com'\n"
+    )
     (tmp_path / "secret_key").write_text("a secret key of thirty-two characters or more\n")
     program = (ROOT / "deploy" / "sso-flask").read_text()
     for there, here in (
@@ -124,6 +126,8 @@ def test_a_command_with_the_settings_of_the_units(tmp_path: Path) -> None:
     succeeds("sh", tmp_path / "sso-flask", "db", "upgrade")
     shown = json.loads(succeeds("sh", tmp_path / "sso-flask", "settings", "--json"))
     sources = {one["name"]: one["source"] for one in shown["settings"]}
+    assert sources["SSO_MAIL_FROM"] == "environment"
+    assert not shown["faults"]
     assert sources["SSO_DATABASE_URL"] == sources["SSO_SECRET_KEY"] == "environment"
     uri = ("--redirect-uri", "https://wiki.example.com/callback")
     succeeds("sh", tmp_path / "sso-flask", "client", "create", "--name", "Wiki", *uri)
