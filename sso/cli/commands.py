@@ -1,8 +1,11 @@
 """What commands share: options, questions, and errors as one line with exit code 1."""
 
+import logging
 import os
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from getpass import GetPassWarning
 from pathlib import Path
 from typing import Any
@@ -36,7 +39,19 @@ class Failure(click.ClickException):
         super().__init__(harmless(message))
 
 
-class Command(click.Command):
+@contextmanager
+def quiet_terminal() -> Iterator[None]:
+    """Keep audit events out of an answer on a terminal; `flask audit list` shows them."""
+    level = audit.logger.level
+    if sys.stderr and sys.stderr.isatty():
+        audit.logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        audit.logger.setLevel(level)
+
+
+class Service(click.Command):
     """A command that fails with a line instead of a traceback, and leaves nothing half done."""
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -52,6 +67,14 @@ class Command(click.Command):
         except UnicodeEncodeError:
             db.session.rollback()
             raise Failure("an argument is not valid UTF-8") from None
+
+
+class Command(Service):
+    """One whose answer people read, not its log."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with quiet_terminal():
+            return super().invoke(ctx)
 
 
 class Group(AppGroup):

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 import click
 
@@ -11,6 +12,7 @@ from sso.cli import options
 from sso.cli.clients import client_argument, find_client, group, show_secret, with_secret
 from sso.cli.commands import json_option
 from sso.cli.output import print_json, print_line, print_notes, print_paragraph
+from sso.config.urls import is_loopback
 from sso.extensions import db
 from sso.presets import application_url, loader
 from sso.presets import installation as installations
@@ -71,7 +73,9 @@ def setup(client_id: str, alternative: str | None, as_json: bool) -> None:
         return
     if not client.is_public:
         print_line(f"{connections.SECRET_PLACEHOLDER} stands for the client secret, which is shown")
-        print_line("only once. If it is lost, make a new one; the old one goes on for a day:")
+        print_line(
+            "only once. If it is lost, make a new one; the old one stays valid for 24 hours:"
+        )
         print_line(f"  flask client rotate-secret {client.client_id} --keep-old 24")
     _print_setup(installation, blocks)
 
@@ -160,10 +164,15 @@ def _print_setup(installation: Installation, blocks: Sequence[Block]) -> None:
     """Headings look like comments, which most formats ignore when they are copied with the text."""
     preset = installation.preset
     ways = list(dict.fromkeys(block.alternative for block in blocks if block.alternative))
+    base_url = context.settings().base_url
+    if _is_local(base_url) and not (installation.url and _is_local(installation.url.url)):
+        print_line()
+        print_line(f"SSO_BASE_URL is {base_url}: applications on other hosts cannot reach it.")
+        print_line("Set it to the public URL of this server before you use what follows.")
     print_line()
     if len(ways) > 1:
         print_line(f"{preset.title} can be set up in {len(ways)} ways: {', '.join(ways)}.")
-        print_line("Choose one, and do each part below that is marked with it or with nothing.")
+        print_line("Choose one. Do the parts that are marked with it, and those without a mark.")
     else:
         print_line(f"Now set {preset.title} up:")
     for block in blocks:
@@ -181,6 +190,9 @@ def _print_setup(installation: Installation, blocks: Sequence[Block]) -> None:
         for name, option in preset.options.items():
             print_paragraph(f"{name}={installation.options[name]}", "- ")
             print_paragraph(option.help, "  ")
+        if any(name.endswith("group") for name in preset.options):
+            print_line("To put someone into a group, which need not exist:")
+            print_line("  flask user update WHO --add-group NAME")
     for name in preset.requires:
         if name != "email":  # everybody has one
             given = "--email-verified" if name == "email_verified" else f"--claim {name}=…"
@@ -192,6 +204,10 @@ def _print_setup(installation: Installation, blocks: Sequence[Block]) -> None:
         print_line("Good to know:")
         for note in preset.notes:
             print_paragraph(note.text, "- ")
-    if home_url := installations.home_url(installation, context.settings().base_url):
+    if home_url := installations.home_url(installation, base_url):
         print_line()
         print_line(f"Then sign in at {home_url}")
+
+
+def _is_local(url: str) -> bool:
+    return is_loopback(urlsplit(url).hostname)

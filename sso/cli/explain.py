@@ -65,9 +65,9 @@ def _find(request_id: str) -> list[Refusal]:
             if found := refusals.find(spelling, by_beginning=True, limit=_AT_ONCE):
                 return list(found)
     raise Failure(
-        f"no refused request with the id {request_id} is stored; they are kept for "
-        f"{KEEP_REFUSALS.days} days, and fewer of those who cause very many; see: flask explain, "
-        "or look for the id in the log"
+        f"no refused request has the id {request_id}; refusals are kept for "
+        f"{KEEP_REFUSALS.days} days, and only the latest from networks that cause many. To list "
+        "them: flask explain"
     )
 
 

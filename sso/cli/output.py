@@ -57,6 +57,8 @@ def print_table(
             text + " " * (width - _width(text)) for text, width in zip(row, widths, strict=True)
         )
         print_line(line.rstrip())
+    if len(cells) == 1:
+        click.echo("(nothing to list)", err=True)
 
 
 def print_record(pairs: Iterable[tuple[str, object]]) -> None:

@@ -10,7 +10,7 @@ from flask.cli import ScriptInfo, pass_script_info, with_appcontext
 
 from sso import context, create_app
 from sso.audit import chain
-from sso.cli.commands import Command, Failure, json_option
+from sso.cli.commands import Command, Failure, Service, json_option
 from sso.cli.output import print_json, print_line, print_table
 from sso.config import smtp
 from sso.database import readiness
@@ -20,7 +20,7 @@ from sso.process import stop_signals
 logger = logging.getLogger("sso.start")
 
 
-@click.command("worker", cls=Command)
+@click.command("worker", cls=Service)
 @click.option("--once", is_flag=True, help="Do what is due now, and exit.")
 @json_option
 @pass_script_info

@@ -20,7 +20,9 @@ def base_url(text: str) -> str:
     if parts.query or parts.fragment or text.endswith("/"):
         raise ValueError("it has a query, a fragment or a final slash; leave them off")
     if parts.scheme == "http" and not is_loopback(parts.hostname):
-        raise ValueError("it is plain http beyond loopback; give an https URL")
+        raise ValueError(
+            "it is plain http, which only localhost, 127.0.0.1 and [::1] may use; give an https URL"
+        )
     if parts.scheme not in ("http", "https"):
         raise ValueError("give an https URL")
     return text

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,9 @@ def read_settings(environ: Mapping[str, str]) -> Reading:
     known = {s.name for s in SETTINGS} | {f"{s.name}_FILE" for s in SETTINGS}
     for name in sorted(set(environ)):
         if name.startswith("SSO_") and name not in known:
-            reading.errors.append(f"{name}: no setting has this name; remove or correct it")
+            meant = get_close_matches(name, sorted(known), n=1, cutoff=0.8)
+            fix = f"did you mean {meant[0]}?" if meant else "remove or correct it"
+            reading.errors.append(f"{name}: no setting has this name; {fix}")
     for setting in SETTINGS:
         _read_one(setting, environ, reading)
     return reading

@@ -116,7 +116,7 @@ def _differences(received: Url, registered: Url) -> Iterator[tuple[Kind, str]]:
         yield Kind.CASE, "the scheme differs in upper and lower case"
     elif received.slashes != registered.slashes:
         here, there = ("//", "none") if received.slashes else ("no //", "it")
-        yield Kind.SCHEME, f"it has {here} after the scheme, the registered one has {there}"
+        yield Kind.SCHEME, f"it has {here} after the scheme, the other has {there}"
     if received.user != registered.user:
         yield Kind.USER, "it has a user name before the host"
     yield from _host(received.host, registered.host)
@@ -148,7 +148,7 @@ def _port(received: Url, registered: Url) -> str:
     default = {"https:": "443", "http:": "80"}.get(received.scheme.lower())
     if not registered.port:
         also = ", although it is the default" if number == default else ""
-        return f"it has the port {number}, the registered one has none{also}"
+        return f"it has the port {number}, the other has none{also}"
     return f"the port is {number or 'empty'}, not {expected}"
 
 
@@ -175,14 +175,14 @@ def _path(received: str, registered: str) -> Iterator[tuple[Kind, str]]:
         if kind is not Kind.TRAILING_SLASH:
             yield kind, f"the path differs in {kind.value}"
         elif received.endswith("/"):
-            yield kind, "it has a trailing slash, the registered one has none"
+            yield kind, "it has a trailing slash, the other has none"
         else:
-            yield kind, "it has no trailing slash, the registered one has one"
+            yield kind, "it has no trailing slash, the other has one"
 
 
 def _query(received: str, registered: str) -> str:
     if not registered:
-        return f"it has a query ({received}), the registered one has none"
+        return f"it has a query ({received}), the other has none"
     if not received:
         return f"the query {registered} is missing"
     return "the query differs"

@@ -109,7 +109,8 @@ def registration_error(text: str, *, is_public: bool = False) -> str | None:
         (scheme in _DANGEROUS_SCHEMES, f"the scheme {scheme}: runs or reads in the browser"),
         (
             scheme == "http" and not is_loopback(parts.hostname),
-            "it is plain http beyond loopback; use https (RFC 9700 §2.6)",
+            "it is plain http, which only localhost, 127.0.0.1 and [::1] may use; "
+            "use https (RFC 9700 §2.6)",
         ),
         (
             is_public and scheme in ("http", "https") and parts.netloc != parts.netloc.lower(),

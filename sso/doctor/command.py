@@ -7,7 +7,7 @@ import click
 
 from sso import audit, create_app
 from sso.cli.clients import find_client
-from sso.cli.commands import Failure, json_option
+from sso.cli.commands import Failure, json_option, quiet_terminal
 from sso.cli.output import print_json, print_line
 from sso.config.reading import read_settings
 from sso.doctor import code_flow, connection, dependencies, machine, public_url
@@ -54,7 +54,7 @@ def examine(environ: Mapping[str, str], client_id: str | None = None) -> Iterato
             yield wrong("settings", name, text)
         return
     yield ok("settings", "valid")
-    with app.app_context(), audit.acting_as(audit.operator()):
+    with app.app_context(), audit.acting_as(audit.operator()), quiet_terminal():
         try:
             if client_id is None:
                 yield from _installation(environ)

@@ -72,7 +72,7 @@ def wrong_secret(case: Case) -> Explanation | None:
     if case.refusal.name != Event.CLIENT_AUTHENTICATION_FAILED or client is None:
         return None
     new = case.command("client", "rotate-secret", "--keep-old", "24")
-    lost = "If it is lost, make a new one; the present one goes on for 24 hours:"
+    lost = "If it is lost, make a new one; the present one stays valid for 24 hours:"
     if case.reason == "client_id and client_secret are swapped":
         return Explanation(
             "The client_id was sent as the secret, and something else as the client_id.",

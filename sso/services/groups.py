@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from shlex import quote
 
 from sso.models import Client, User
 from sso.services import revocation
@@ -22,7 +23,8 @@ def without_members(names: Iterable[str]) -> list[str]:
     wanted = list(names)
     known = groups.with_members() if wanted else set()
     return [
-        f"Nobody is in the group {name}{_similar(name, known)}"
+        f"Nobody is in the group {name}"
+        + _similar(name, known, f": flask user update WHO --add-group {quote(name)}")
         for name in wanted
         if name not in known
     ]
@@ -43,6 +45,6 @@ def not_known(names: Iterable[str], user: User) -> list[str]:
     ]
 
 
-def _similar(name: str, known: Iterable[str]) -> str:
+def _similar(name: str, known: Iterable[str], otherwise: str = ".") -> str:
     found = get_close_matches(name, sorted(set(known) - {name}), n=1)
-    return f"; did you mean {found[0]}?" if found else "."
+    return f"; did you mean {found[0]}?" if found else otherwise

@@ -2,16 +2,19 @@
 
 import ast
 import json
+import logging
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import click.testing
 import pytest
 from click.testing import Result
 from flask import Flask
 
+from sso import audit
 from sso.audit.events import Event, limited
 from sso.extensions import db
 from sso.metrics.counters import SIGN_INS
@@ -302,3 +305,24 @@ def test_every_limit_has_its_event() -> None:
     with pytest.raises(ValueError, match="nonsense"):
         limited("nonsense")
     assert set(SIGN_INS) <= set(Event)
+
+
+@pytest.mark.parametrize("at_a_terminal", [True, False])
+def test_audit_events_are_logged_but_not_to_a_terminal(
+    run: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    at_a_terminal: bool,
+) -> None:
+    stream = click.testing._NamedTextIOWrapper
+    monkeypatch.setattr(stream, "isatty", lambda _: at_a_terminal, raising=False)
+    for _ in range(2):  # and the level is restored
+        parsed(run(*CREATE, "--json"))
+    assert caplog.text.count("client_created") == (0 if at_a_terminal else 2)
+    assert audit.logger.isEnabledFor(logging.INFO)
+
+
+def test_an_empty_table_says_so(run: Any) -> None:
+    listed = run("user", "list", "--search", "nobody")
+    assert (listed.exit_code, listed.stderr) == (0, "(nothing to list)\n")
+    assert run("user", "list", "--search", "nobody", "--json").stderr == ""

@@ -214,6 +214,21 @@ def test_what_is_wrong_is_said_at_once(
         assert db.session.query(AuditEvent).filter_by(name="client_created").count() == 0
 
 
+def test_a_server_that_the_application_cannot_reach(make_app: Callable[..., Flask]) -> None:
+    """The default SSO_BASE_URL is on loopback: configuration that names it works on one host."""
+    warning = "applications on other hosts cannot reach it"
+    local = ("client", "create", "--preset", "gitea", "--url", "http://localhost:3000")
+    for base_url, command, expected in (
+        ("http://127.0.0.1:5000/api/auth", GRAFANA, True),
+        ("http://127.0.0.1:5000/api/auth", local, False),
+        ("https://login.example.com", GRAFANA, False),
+    ):
+        printed = make_app(SSO_BASE_URL=base_url).test_cli_runner().invoke(args=command)
+        assert printed.exit_code == 0, printed.stderr
+        assert (warning in printed.stdout) is expected
+        assert "flask user update WHO --add-group NAME" in printed.stdout
+
+
 def test_a_value_that_a_format_cannot_hold_registers_nothing(
     run: Run, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -42,7 +42,7 @@ def test_one_that_is_not_there(browser: Browser, client: RelyingParty, explain: 
     browser.authorize(client, client_id="nobody")
     for wrong in ("zzzz-zzzz", "", "7", "%", "____", "é" * 100, "\x1b[2J", "'; --"):
         error = explain.run(wrong, code=1)
-        assert "no refused request with the id" in error
+        assert "no refused request has the id" in error
         assert "\x1b" not in error
         assert error.count("\n") == 1
 
@@ -85,7 +85,7 @@ def test_the_latest(
         ["2026-11-21 12:01:00", "Mail", "token", "The client secret is wrong."],
         ["2026-11-21 12:00:00", "Books", "authorize",
          "The redirect_uri is not registered for the client. Compared with the nearest one: "
-         "it has a trailing slash, the registered one has none."],
+         "it has a trailing slash, the other has none."],
     ]  # fmt: skip
     assert len(explain.run("--limit", "2").splitlines()) == 3
     for named in (client.client_id, "Books"):
@@ -120,7 +120,7 @@ def test_as_json(browser: Browser, client: RelyingParty, explain: Explain, clock
         "description": "The 'redirect_uri' does not match any registered one exactly.",
         "address": "127.0.0.1",
         "cause": "The redirect_uri is not registered for the client. Compared with the nearest "
-        "one: it has a trailing slash, the registered one has none.",
+        "one: it has a trailing slash, the other has none.",
         "fix": "Make the application send the registered redirect_uri, or register what it sends:",
         "command": f"flask client update {client.client_id} --add-redirect-uri "
         "https://books.example/callback/",
@@ -129,7 +129,7 @@ def test_as_json(browser: Browser, client: RelyingParty, explain: Explain, clock
             "received": "https://books.example/callback/",
             "expected_label": "registered now",
             "expected": "https://books.example/callback",
-            "differences": ["it has a trailing slash, the registered one has none"],
+            "differences": ["it has a trailing slash, the other has none"],
             "marks": " " * 30 + "^",
         },
     }

@@ -114,6 +114,8 @@ def test_a_group_that_is_probably_a_typo(
     for options in ((), ("--json",)):
         assert run(*create, "--group", "staf", *options).stderr == meant
         assert run(*create, "--group", "staff", *options).stderr == ""
+    fix = "Nobody is in the group the cooks: flask user update WHO --add-group 'the cooks'\n"
+    assert run(*create, "--group", "the cooks").stderr == fix
     updated = run("client", "update", client.client_id, "--add-group", "staf")
     assert meant in updated.stderr
     assert (

@@ -52,7 +52,7 @@ RUN = {
     ".venv/bin/gunicorn wsgi:app",
     '.venv/bin/flask client create --name "Wiki" '
     "--redirect-uri http://localhost:8001/oauth/callback --require-pkce",
-    "from authlib.integrations.flask_client import OAuth",
+    "from authlib.integrations.flask_client import OAuth, OAuthError",
     ".venv/bin/flask --app wiki run --port 8001",
     "format = 1",
     "SSO_BASE_URL=https://login.example.com/api/auth",
@@ -247,7 +247,7 @@ def test_the_tutorial(tmp_path: Path) -> None:
     with running(server, block(".venv/bin/gunicorn wsgi:app"), ROOT, f"{server.origin}/readyz"):
         (register,) = (text for _, text in BLOCKS if "localhost:8001/oauth" in text)
         registered = credentials(typed(server, register.replace("8001", port)))
-        source = block("from authlib.integrations.flask_client import OAuth")
+        source = block("from authlib.integrations.flask_client import OAuth, OAuthError")
         source = filled(source, **registered, secret_key=secrets.token_hex())
         assert source.count("http://127.0.0.1:5000/") == 1
         source = source.replace("http://127.0.0.1:5000", server.origin)
@@ -260,6 +260,8 @@ def test_the_tutorial(tmp_path: Path) -> None:
             arrived = sign_in_and_allow(server, sent.headers["Location"], callback)
             home = browser.get(arrived.url, timeout=10)
             assert (home.url, home.text) == (f"{here}/", "Signed in as Your Name")
+            denied = requests.get(f"{callback}?error=access_denied", timeout=10)
+            assert (denied.status_code, "access_denied" in denied.text) == (400, True)
     said = "the application shows `Signed in as Your Name`"
     assert said in PAGES[TUTORIAL]
 

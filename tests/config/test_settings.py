@@ -37,6 +37,13 @@ def test_the_defaults_need_nothing(tmp_path: Path) -> None:
     assert lifetimes == (3600, 60, 2_592_000, 10, 1_209_600, 604_800, 0)
 
 
+def test_a_misspelled_name(tmp_path: Path) -> None:
+    (fault,) = faults({"SSO_BASE_ULR": "https://login.example.com"}, tmp_path)
+    assert fault == "SSO_BASE_ULR: no setting has this name; did you mean SSO_BASE_URL?"
+    (fault,) = faults({"SSO_COLOUR_OF_PAGES": "blue"}, tmp_path)
+    assert fault.endswith("remove or correct it")
+
+
 def test_every_fault_is_told_at_once(tmp_path: Path) -> None:
     found = faults(
         {

@@ -44,7 +44,7 @@ def run(app: Flask, command: str) -> None:
 
 # What is sent; what is said; whether a command registers it.
 REDIRECTS = {
-    "trailing slash": (CALLBACK + "/", "it has a trailing slash, the registered one has", True),
+    "trailing slash": (CALLBACK + "/", "it has a trailing slash, the other has", True),
     "path": ("https://books.example/oidc/cb", "the path is /oidc/cb, not /callback", True),
     "case": ("https://books.example/Callback", "the path differs in upper and lower case", True),
     "encoding": ("https://books.example/callb%61ck", "differs in percent-encoding", True),
@@ -117,7 +117,7 @@ def test_a_query_that_is_registered(app: Flask, browser: Browser, explain: Expla
     text = explain(browser.authorize(client, redirect_uri="https://b.example/cb?tenant=2"))
     assert "a value in the query differs" in text
     text = explain(browser.authorize(client, redirect_uri="https://b.example/cb/?tenant=1"))
-    assert "nearest one: it has a trailing slash, the registered one has none." in text
+    assert "nearest one: it has a trailing slash, the other has none." in text
     assert command_in(text) is None
 
 
@@ -136,7 +136,7 @@ def test_a_redirect_uri_at_the_token_endpoint(
     client = make_client(app, redirect_uris=[CALLBACK, CALLBACK + "/"])
     answer = client.exchange(browser.approve(client).code, redirect_uri=CALLBACK + "/")
     text = explain(answer)
-    assert "is not the one of the authorization request: it has a trailing slash" in text
+    assert "of the authorization request: it has a trailing slash, the other has none." in text
     assert f"authorization request  {CALLBACK}\n" in text
     assert command_in(text) is None
 
@@ -580,7 +580,7 @@ def test_an_address_that_is_nearly_right(
 def test_an_address_that_programs_try_is_not_kept(app: Flask, explain: Explain) -> None:
     answer = app.test_client().get("/wp-login.php", base_url=ORIGIN)
     error = explain.run(answer.headers["X-Request-ID"], code=1)
-    assert "no refused request with the id" in error
+    assert "no refused request has the id" in error
 
 
 @pytest.mark.parametrize(
