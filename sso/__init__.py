@@ -12,7 +12,9 @@ __all__ = ["INSTANCE", "create_app"]
 def _instance() -> Path:
     """Where the embedded defaults (database, secret key) are kept."""
     checkout = Path(__file__).resolve().parent.parent
-    if (checkout / "pyproject.toml").is_file():
+    # Some packages install a pyproject.toml of theirs among the packages.
+    is_installed = checkout.name in ("site-packages", "dist-packages")
+    if not is_installed and (checkout / "pyproject.toml").is_file():
         return checkout / "instance"
     if state := os.environ.get("STATE_DIRECTORY"):  # systemd's StateDirectory=
         return Path(state.partition(":")[0])

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import sso
 from sso import command_line
 from sso.command_line import _assignments, _read_environment_file
 
@@ -98,3 +99,16 @@ def test_the_default_file_need_not_be_there(
     _read_environment_file("")
     assert "are not used: line 2 is not NAME=value" in capsys.readouterr().err
     assert "SSO_SIGN_UP" not in environ
+
+
+@pytest.mark.parametrize("folder", ["site-packages", "dist-packages"])
+def test_another_packages_file_moves_no_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    """Some packages install a pyproject.toml beside all others: no reason for a new database."""
+    packages = tmp_path / folder
+    packages.mkdir()
+    (packages / "pyproject.toml").touch()
+    monkeypatch.setattr(sso, "__file__", str(packages / "sso" / "__init__.py"))
+    monkeypatch.setenv("STATE_DIRECTORY", "/var/lib/sso")
+    assert sso._instance() == Path("/var/lib/sso")
