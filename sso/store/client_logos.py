@@ -2,12 +2,14 @@
 
 from collections.abc import Collection
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, bindparam, delete, insert, select
 
+from sso import database
 from sso.config.images import Image
 from sso.extensions import db
 from sso.models import Client, ClientLogo
 from sso.models.client import HAS_HOME_URL
+from sso.store import prepared
 
 
 def find(connection: Connection, digest: str) -> Image | None:
@@ -17,9 +19,14 @@ def find(connection: Connection, digest: str) -> Image | None:
     return Image(*row) if row else None
 
 
+_LOGOS = prepared.table(ClientLogo)
+_DIGEST = select(_LOGOS.c.digest).where(_LOGOS.c.client_id == bindparam("client_id"))
+
+
 def digest_of(client_id: str) -> str | None:
     """The digest of a client's logo, if it has one."""
-    return db.session.scalar(select(ClientLogo.digest).where(ClientLogo.client_id == client_id))
+    row = prepared.first(database.session_connection(), _DIGEST, {"client_id": client_id})
+    return row["digest"] if row else None
 
 
 def of_launchable(groups: Collection[str]) -> list[tuple[Client, str | None]]:
