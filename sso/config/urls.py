@@ -30,6 +30,7 @@ _NO_DOMAINS = _DANGEROUS_SCHEMES | {"http", "https"}
 _ANY_PORT = re.compile(
     r"(http://(?:127\.0\.0\.1|\[::1\]|localhost))(?::([1-9][0-9]{0,4}))?(?=[/?]|\Z)"
 )
+_DOTS = re.compile(r"(\.|%2e){1,2}", re.IGNORECASE)  # also encoded (WHATWG URL §4.1)
 _PRIVATE_USE = re.compile(r"[a-z][a-z0-9-]*(\.[a-z0-9-]+)+:/", re.IGNORECASE)
 
 
@@ -127,7 +128,7 @@ def registration_error(text: str, *, is_public: bool = False) -> str | None:
             "(RFC 8252 §7.1)",
         ),
         (
-            any(part in (".", "..") for part in parts.path.split("/")),
+            any(_DOTS.fullmatch(part) for part in parts.path.split("/")),
             "its path has . or .. segments, which browsers rewrite",
         ),
     )

@@ -96,9 +96,13 @@ def _fix(
     if closest and all(one.kind is not Kind.PATH for one in differences(received, closest)):
         fix = f"{correct}, or register what it sends:"
     elif closest:
-        fix = f"{correct}. If it answers at the received one, register that:"
+        # The same host, but perhaps a page of its that redirects anywhere, or somebody else's.
+        fix = (
+            f"{correct}. Anyone can send such a request. If this path is the application's "
+            "callback, register it:"
+        )
     else:
-        fix = "If the application answers there, register it:"
+        fix = "Anyone can send such a request. If the application answers there, register it:"
     return fix, case.update(option, received)
 
 

@@ -210,6 +210,7 @@ def test_unknown_addresses_do_not_fill_it(app: Flask, client: RelyingParty) -> N
         "https://bóoks.example/callback",
         "https://books.example/callback?next=https://evil.example",
         "https://books.example/callback/../admin",
+        "https://books.example/callback/%2E%2e/admin",
         "https://books.example/callback\n  flask user delete dana@example.com --yes",
         "https://books.example/callback'; rm -rf /; '#",
         "http://books.example/callback",
@@ -229,6 +230,18 @@ def test_no_command_helps_the_attacker(
     assert not [line for line in text.splitlines() if line.startswith("  flask")]
     assert page.status == 400
     assert json.loads(explain.run(request_id, "--json"))["command"] is None
+
+
+@pytest.mark.parametrize("path", ["/redirect", "/~mallory/callback", "/uploads/x.html"])
+def test_another_path_comes_with_a_warning(
+    browser: Browser, client: RelyingParty, explain: Explain, path: str
+) -> None:
+    """A page of the same host that redirects anywhere, or holds what strangers upload, answers."""
+    found = explain.json(
+        _id(browser.authorize(client, redirect_uri=f"https://books.example{path}"))
+    )
+    assert found["command"]
+    assert "Anyone can send such a request." in found["fix"]
 
 
 @pytest.mark.parametrize(
