@@ -1,8 +1,11 @@
 """One server for all applications, an administrator and somebody else."""
 
+import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -70,3 +73,23 @@ def sign_out(page: Page) -> None:
     """On the server's page, which asks first; ends at the application."""
     expect(page.get_by_role("heading")).to_have_text("Sign out of sso?")
     press(page.get_by_role("button", name="Sign out"))
+
+
+def shown(page: Page) -> Any:
+    """The JSON that an application shows."""
+    return json.loads(page.locator("body").inner_text())
+
+
+def check_example(app: Application, page: Page) -> None:
+    """What the examples for libraries have in common: three addresses and a profile in JSON."""
+    page.goto(f"{app.url}/sign-in")
+    sign_in(page, DANA)
+    expect(page).to_have_url(f"{app.url}/")
+    user = shown(page)
+    assert user.pop("id")
+    assert user == {"name": DANA.name, "email": DANA.email, "groups": [ADMINS, "staff"]}
+    page.goto(f"{app.url}/sign-out")
+    expect(page).to_have_url(re.compile(rf"{re.escape(app.url)}/(\?state=.*)?$"))  # Authlib's
+    assert not shown(page)
+    page.goto(f"{app.url}/sign-in")
+    expect(page.get_by_label("Password")).to_be_visible()
