@@ -87,6 +87,7 @@ def _nobody(asked: LogoutRequest) -> Response:
     return errors.page(
         _words(asked),
         title=gettext("You are signed out"),
+        hint=asked.unregistered,
         error="invalid_request",
         detail=asked.error,
         client_name=asked.client.name if asked.client else None,
@@ -104,14 +105,14 @@ def _ask(form: SignOutForm, current: CurrentSession, asked: LogoutRequest) -> Re
         client_name=asked.client.name if asked.client else None,
         user=current.user,
         error=_words(asked) if asked.error else None,
-        detail=asked.error,
+        detail=_detail(asked),
         back=_way_back(asked.client) if asked.error else None,
     )
 
 
 def _words(asked: LogoutRequest) -> str:
     """What is wrong with a request, for the person."""
-    if asked.client and asked.is_unregistered:
+    if asked.client and asked.unregistered:
         return str(
             gettext(
                 "%(client)s wants to send you to an address that is not registered for it.",
@@ -119,6 +120,11 @@ def _words(asked: LogoutRequest) -> str:
             )
         )
     return str(gettext("The application sent a request that is not valid."))
+
+
+def _detail(asked: LogoutRequest) -> str | None:
+    """The same for the developers of the application; the log has it without the URI's query."""
+    return f"{asked.error} Received: {asked.unregistered}" if asked.unregistered else asked.error
 
 
 def _way_back(client: RegisteredClient | None) -> tuple[str, str] | None:

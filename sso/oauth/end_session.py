@@ -1,7 +1,9 @@
 """RP-Initiated Logout 1.0."""
 
+import string
 from collections.abc import Mapping
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from authlib.oauth2.rfc6749.errors import InvalidRequestError, OAuth2Error
 from authlib.oidc.rpinitiated import EndSessionEndpoint as AuthlibEndSessionEndpoint
@@ -22,6 +24,7 @@ from sso.store.clients import RegisteredClient
 PARAMETERS = (
     "id_token_hint", "client_id", "post_logout_redirect_uri", "state", "logout_hint", "ui_locales",
 )  # fmt: skip
+_LONGEST_SHOWN = 300  # characters
 UNREGISTERED = "The 'post_logout_redirect_uri' is none of the registered ones, to the character."
 
 
@@ -37,7 +40,7 @@ class LogoutRequest(NamedTuple):
     redirect_uri: str | None = None
     names_session: bool = False
     error: str | None = None
-    is_unregistered: bool = False  # what is wrong is the URI alone
+    unregistered: str | None = None  # what is wrong is the URI alone: as a page may show it
 
 
 class EndSessionEndpoint(AuthlibEndSessionEndpoint):
@@ -94,8 +97,13 @@ def read(server: AuthorizationServer, values: dict[str, str]) -> LogoutRequest:
         found.redirect_uri,
         not wrong and _names_this_session(found),
         wrong,
-        wrong == UNREGISTERED,
+        _shown(values["post_logout_redirect_uri"]) if wrong == UNREGISTERED else None,
     )
+
+
+def _shown(uri: str) -> str:
+    """Without characters that change what stands beside them."""
+    return quote(uri[:_LONGEST_SHOWN], safe=string.punctuation)
 
 
 def _error(values: dict[str, str], found: EndSessionRequest) -> str | None:

@@ -14,7 +14,7 @@ AIMS = {
     "code exchange": (4, 1),
     "refresh": (4, 1),
     "userinfo": (1, 0),
-    "sign-in page": (1, 0),
+    "sign-in page": (2, 0),  # the client, and whether it has a logo
 }
 
 

@@ -156,7 +156,8 @@ def test_an_unregistered_address(signed_in: Page, site: Site, evil: Evil) -> Non
         {"client_id": client["client_id"], "post_logout_redirect_uri": f"{BYE}?where=here"}
     )
     signed_in.goto(f"{site.server.base_url}/oauth2/end-session?{query}")
-    expect(signed_in.get_by_role("alert")).to_contain_text(f"{BYE}?where=here is not registered")
+    expect(signed_in.get_by_role("alert")).to_contain_text("not registered")
+    expect(signed_in.locator("dd", has_text=f"Received: {BYE}?where=here")).to_be_visible()
     # Nothing is wider than a telephone's screen.
     signed_in.set_viewport_size({"width": 320, "height": 640})
     assert signed_in.evaluate("document.documentElement.scrollWidth") <= 320

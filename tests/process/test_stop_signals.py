@@ -56,7 +56,7 @@ def started(
 def ends(process: subprocess.Popen[bytes], how: signal.Signals) -> int | None:
     process.send_signal(how)
     try:
-        return process.wait(30)
+        return process.wait(PATIENCE)
     except subprocess.TimeoutExpired:
         return None
 
