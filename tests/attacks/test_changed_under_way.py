@@ -1,7 +1,7 @@
 """Something is taken away in the instant between the decision and the grant.
 
-It ends at one statement that looks again at what the decision was made from, and writes. Whoever
-was quicker, nothing is granted of what is gone.
+It ends at one statement that looks again at what the decision was made from, and writes. However
+the race ends, nothing is granted of what is gone.
 """
 
 from collections.abc import Callable, Iterator

@@ -8,7 +8,7 @@ from tests.conftest import Clock
 from tests.support.actors import Browser, RelyingParty
 
 
-def test_whoever_comes_second_ends_it_for_both(
+def test_the_second_use_ends_it_for_both(
     clock: Clock, browser: Browser, client: RelyingParty, user: User
 ) -> None:
     stolen = client.exchange(browser.approve(client).code).get_json()["refresh_token"]

@@ -1,6 +1,6 @@
 """One browser, two people; or a browser whose cookie somebody else has planted.
 
-It ends at a sign-in that takes nothing over: the session, the tokens and the cookie of whoever
+It ends at a sign-in that takes nothing over: the session, the tokens and the cookie of the one who
 was there before are gone.
 """
 

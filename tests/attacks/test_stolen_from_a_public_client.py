@@ -82,7 +82,7 @@ def test_a_refresh_token_used_twice_ends_everything(
     user: User,
     seconds: int,
 ) -> None:
-    """Whoever comes second, however soon: no leeway hands out the successor again."""
+    """A second use, however soon, ends the grant: there is no leeway."""
     stolen = public.exchange(browser.approve(public).code).get_json()["refresh_token"]
     winner = public.refresh(stolen).get_json()
     clock.move(seconds=seconds)

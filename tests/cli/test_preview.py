@@ -107,7 +107,7 @@ def test_in_json(preview: Any, client: RelyingParty, user: User) -> None:
 
 
 def test_its_hints_help(app: Flask, run: Any, preview: Any) -> None:
-    """Whoever follows them, one after the other, gets everything into both places."""
+    """Followed one after the other, they bring everything into both places."""
     user = make_user(app, email_verified=False, disabled=True)
     client = make_client(app, scope="openid", groups=["staff room"], disabled=True)
     followed = 0

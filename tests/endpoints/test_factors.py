@@ -178,7 +178,7 @@ def test_the_commands(app: Flask, signed_in: Browser, user: User) -> None:
     assert done["factors_removed"] == 2
     assert "second factors removed: 0." in flask(app, "user", "reset-factors", user.email)
     assert Browser(app).sign_in().path.endswith("/account")
-    assert not is_signed_in(signed_in)  # it may be whoever took the factors in
+    assert not is_signed_in(signed_in)  # it may be the person who took the factors in
 
 
 def test_registering_a_client_that_requires_it(app: Flask) -> None:

@@ -91,7 +91,7 @@ def test_each_end_of_the_chain(sealed: Flask, column: str) -> None:
 
 
 @pytest.mark.parametrize("first_kept", [2, 4])
-def test_whoever_cuts_the_end_off_and_says_so(sealed: Flask, first_kept: int) -> None:
+def test_an_end_that_was_cut_off_is_seen(sealed: Flask, first_kept: int) -> None:
     """The ends are made to fit, without the key."""
     with sealed.app_context():
         rows = {

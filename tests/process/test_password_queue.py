@@ -87,7 +87,7 @@ def test_places_are_kept_for_accounts(crowd: Crowd) -> None:
 
 
 def test_one_account_has_one_place(crowd: Crowd) -> None:
-    """Whoever has an account of their own, or somebody's cookie, cannot take the places of all."""
+    """Nobody takes all places with an account of their own, or with a cookie of somebody else."""
     crowd.fill()
     crowd.check("mine", "mallory")
     with pytest.raises(passwords.Busy):

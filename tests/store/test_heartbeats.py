@@ -1,4 +1,4 @@
-"""Signs of life: the last one is told, whoever wrote it."""
+"""Heartbeats: the last one counts, from any process."""
 
 from datetime import datetime, timedelta
 
