@@ -41,7 +41,8 @@ def test_files_named_in_a_document_exist(document: Path) -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_commands_named_in_a_document_exist(document: Path) -> None:
-    for name, command in re.findall(r"`flask ([a-z]+)(?: ([a-z][a-z-]+))?", document.read_text()):
+    named = re.findall(r"`flask ([a-z][a-z-]*)(?: ([a-z][a-z-]+))?", document.read_text())
+    for name, command in named:
         assert name in GROUPS or name in COMMANDS or name in ENTRY_POINTS, name
         if name in GROUPS and command:
             assert command in GROUPS[name][1], f"{name} {command}"

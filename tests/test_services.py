@@ -25,6 +25,7 @@ from sso.presets import loader
 from sso.presets.installation import install
 from sso.services import (
     accounts,
+    api_tokens,
     authentication,
     clients,
     connections,
@@ -169,6 +170,15 @@ CASES = [
     act(accounts.enable, "user_enabled", "", user),
     act(accounts.delete, "user_deleted", "", user),
     plain(accounts.described, "", user),
+    act(api_tokens.create, "api_token_created", "", "HR", ["scim:read"]),
+    Case(api_tokens.revoke, lambda _, made: api_tokens.revoke(OLGA, made[0].id),
+         "api_token_revoked", "", lambda _: _api_token()),
+    Case(api_tokens.accept, lambda _, made: api_tokens.accept(made[1], "192.0.2.1"),
+         "", "", lambda _: _api_token()),
+    Case(api_tokens.actor_of, lambda _, made: api_tokens.actor_of(made[0], "scim"),
+         "", "", lambda _: _api_token()),
+    Case(api_tokens.allows, lambda _, made: api_tokens.allows(made[0], "scim:read"),
+         "", "", lambda _: _api_token()),
     act(credentials.request_password_reset, "reset_asked", "reset", "dana@example.com"),
     act(credentials.set_password, "password_set", "password_changed", user, NEW),
     act(credentials.change_password, "password_changed", "password_changed",
@@ -295,6 +305,11 @@ APART = {"transaction", "checks", "changes"}
 def _webhook() -> Webhook:
     with audit.dry_run():
         return webhooks.create(OLGA, HOOK, ["signed_in"])[0]
+
+
+def _api_token() -> Any:
+    with audit.dry_run():
+        return api_tokens.create(OLGA, "HR", ["scim:read"])
 
 
 def _codes(world: World) -> list[str]:

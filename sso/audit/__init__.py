@@ -35,11 +35,13 @@ class Actor:
     """Who acts: an operator by name, or else a user (whom the event names) or the system.
 
     `by`: the program that an operator uses, where that is more than one command; a use case that
-    such a program has passes it to its own event.
+    such a program has passes it to its own event. `token`: the id of the API token that a program
+    acts by; then `operator` is its name.
     """
 
     operator: str | None = None
     by: str | None = None
+    token: str | None = None
 
 
 USER = Actor()  # a person, for themselves
@@ -106,8 +108,11 @@ def _tell(
         environ = request.environ
         shown.setdefault("address", clean(environ.get("REMOTE_ADDR") or "", 45))
         shown.setdefault("browser", clean(environ.get("HTTP_USER_AGENT", ""), 200))
-    if operator_name := _actor.get().operator:
-        shown.setdefault("operator", operator_name)
+    actor = _actor.get()
+    if actor.operator:
+        shown.setdefault("operator", actor.operator)
+    if actor.token:
+        shown.setdefault("api_token", actor.token)
     text = _as_json(shown)
     logger.info("%s %s", name, text, extra={"event": name, "fields": shown})
     sink: Sink | None = current_app.extensions.get(EXTENSION) if has_app_context() else None

@@ -22,6 +22,8 @@ class Event(StrEnum):
         member.survives_rollback = survives_rollback
         return member
 
+    API_TOKEN_CREATED = "api_token_created"
+    API_TOKEN_REVOKED = "api_token_revoked"
     AUDIT_PURGED = "audit_purged"
     AUDIT_RESEALED = "audit_resealed"
     BACKUP_MADE = "backup_made"
@@ -89,6 +91,7 @@ class Event(StrEnum):
     WEBHOOK_ENABLED = "webhook_enabled"
 
     ACCESS_TOKEN_REFUSED = "access_token_refused", _ANYWAY
+    API_TOKEN_REFUSED = "api_token_refused", _ANYWAY
     AUDIT_VERIFICATION_FAILED = "audit_verification_failed", _ANYWAY
     AUTHORIZATION_REFUSED = "authorization_refused", _ANYWAY
     CLIENT_AUTHENTICATION_FAILED = "client_authentication_failed", _ANYWAY
@@ -107,6 +110,8 @@ class Event(StrEnum):
 
     # A limit is reached: that of a rule in `ratelimit.limiting`, or the budget of an event.
     ACCESS_TOKEN_REFUSED_LIMITED = "access_token_refused_limited", _ANYWAY
+    API_TOKEN_LIMITED = "api_token_limited", _ANYWAY
+    API_TOKEN_REFUSED_LIMITED = "api_token_refused_limited", _ANYWAY
     AUTHORIZATION_REFUSED_LIMITED = "authorization_refused_limited", _ANYWAY
     CLIENT_AUTHENTICATION_LIMITED = "client_authentication_limited", _ANYWAY
     CLIENT_AUTHENTICATION_FAILED_LIMITED = "client_authentication_failed_limited", _ANYWAY

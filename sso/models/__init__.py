@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sso.models.api_token import ApiToken as ApiToken
     from sso.models.audit_event import AuditChain as AuditChain
     from sso.models.audit_event import AuditEvent as AuditEvent
     from sso.models.authorization_code import AuthorizationCode as AuthorizationCode
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from sso.models.webhook import WebhookDelivery as WebhookDelivery
 
 _TABLES = {
+    "api_token": ("ApiToken",),
     "audit_event": ("AuditChain", "AuditEvent"),
     "authorization_code": ("AuthorizationCode",),
     "client": ("Client",),

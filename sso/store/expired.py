@@ -11,6 +11,7 @@ from sqlalchemy.orm import InstrumentedAttribute, aliased
 from sso import clock
 from sso.extensions import Base, db
 from sso.models import (
+    ApiToken,
     AuthorizationCode,
     BrowserSession,
     Grant,
@@ -32,6 +33,7 @@ TOKENS_AT_ONCE = 20  # of one grant
 KEEP_DELIVERIES = timedelta(days=7)  # to look up why an application was not told
 KEEP_REFUSALS = timedelta(days=7)
 KEEP_KEYS = timedelta(days=90)
+KEEP_API_TOKENS = timedelta(days=90)
 
 
 @dataclass(frozen=True)
@@ -169,4 +171,5 @@ EXPIRIES = (
     Expiry(MailToken, MailToken.expires_at),
     Expiry(Refusal, Refusal.at, KEEP_REFUSALS),
     Expiry(SigningKey, SigningKey.retired_at, KEEP_KEYS),
+    Expiry(ApiToken, ApiToken.expires_at, KEEP_API_TOKENS),
 )

@@ -1,0 +1,139 @@
+"""`flask api-token`: tokens of programs that administer the server."""
+
+import re
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import click
+
+from sso import audit, clock
+from sso.cli.audit import Moment
+from sso.cli.commands import Group, confirm, json_option, yes_option
+from sso.cli.lookup import only, unknown
+from sso.cli.output import iso, print_json, print_line, print_record, print_table
+from sso.extensions import db
+from sso.models import ApiToken
+from sso.services import api_tokens
+from sso.store import api_tokens as stored
+
+group = Group("api-token", help="Tokens of programs that administer the server.")
+_LIFETIME = re.compile(r"(\d{1,6})([hd])")
+
+
+class Lifetime(click.ParamType[timedelta]):
+    """How long something is valid: 12h, 90d."""
+
+    name = "time"
+
+    def convert(
+        self, value: str | timedelta, param: click.Parameter | None, ctx: click.Context | None
+    ) -> timedelta:
+        if isinstance(value, timedelta):
+            return value
+        found = _LIFETIME.fullmatch(value)
+        if found is None:
+            self.fail("give hours or days: 12h, 90d", param, ctx)
+        return timedelta(hours=int(found[1]) * (24 if found[2] == "d" else 1))
+
+
+@group.command("create")
+@click.option("--name", required=True, help="Which program uses it.")
+@click.option(
+    "--scope",
+    "scopes",
+    multiple=True,
+    required=True,
+    metavar="SCOPE",
+    help="May be repeated. "
+    + "; ".join(f"{name}: {meaning}" for name, meaning in api_tokens.SCOPES.items())
+    + ".",
+)
+@click.option("--expires-in", type=Lifetime(), help="How long it is valid: 12h, 90d. [365d]")
+@click.option("--expires", type=Moment(), help="When it expires: 2027-11-21, in UTC.")
+@json_option
+def create(
+    name: str,
+    scopes: Sequence[str],
+    expires_in: timedelta | None,
+    expires: datetime | None,
+    as_json: bool,
+) -> None:
+    """Create an API token; it is shown once."""
+    if expires_in and expires:
+        raise click.UsageError("--expires contradicts --expires-in.")
+    lives = expires - clock.now() if expires else expires_in or api_tokens.DEFAULT_LIFETIME
+    wanted = [scope for one in scopes for scope in one.split()]
+    token, secret = api_tokens.create(audit.operator(), name, wanted, lives)
+    db.session.commit()
+    shown = {**_view(token), "token": secret}
+    if as_json:
+        print_json(shown)
+        return
+    print_record([(name, shown[name]) for name in ("id", "name", "scope", "expires_at", "token")])
+    print_line("The token is shown this once; send it as: Authorization: Bearer TOKEN")
+
+
+@group.command("list")
+@json_option
+def list_(as_json: bool) -> None:
+    """List all API tokens."""
+    found = stored.every()
+    if as_json:
+        print_json([_view(one) for one in found])
+    else:
+        print_table(
+            ("ID", "NAME", "STATE", "SCOPE", "EXPIRES", "LAST USED", "FROM"),
+            [
+                (
+                    *(one.id, one.name, _state(one), one.scope, one.expires_at),
+                    *(one.last_used_at, one.last_used_address),
+                )
+                for one in found
+            ],
+        )
+
+
+@group.command("revoke")
+@click.argument("token_id", metavar="ID")
+@yes_option
+@json_option
+def revoke(token_id: str, yes: bool, as_json: bool) -> None:
+    """Revoke an API token; it stops at once."""
+    found = only(
+        stored.matching(token_id),
+        token_id,
+        lambda token: f"{token.id} ({token.name})",
+        "the ID",
+        exactly=True,
+    )
+    if found is None:
+        raise unknown("api-token", token_id)
+    confirm(f"Revoke the API token {found.name} ({found.id})?", yes)
+    token = api_tokens.revoke(audit.operator(), found.id)
+    db.session.commit()
+    if as_json:
+        print_json(_view(token))
+    else:
+        print_line(f"Revoked {token.name} ({token.id}).")
+
+
+def _view(token: ApiToken) -> dict[str, Any]:
+    """What commands show of a token: never the secret."""
+    return {
+        "id": str(token.id),
+        "name": token.name,
+        "scope": token.scope,
+        "state": _state(token),
+        "created_at": iso(token.created_at),
+        "expires_at": iso(token.expires_at),
+        "revoked_at": iso(token.revoked_at),
+        "last_used_at": iso(token.last_used_at),
+        "last_used_address": token.last_used_address,
+    }
+
+
+def _state(token: ApiToken) -> str:
+    if token.revoked_at:
+        return "revoked"
+    return "expired" if token.expires_at <= clock.now() else "valid"

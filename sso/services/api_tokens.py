@@ -1,0 +1,111 @@
+"""API tokens: created, revoked, accepted."""
+
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from uuid import UUID
+
+from sso import audit, clock
+from sso.audit import Actor
+from sso.audit.events import Event
+from sso.crypto import digests
+from sso.extensions import db
+from sso.models import ApiToken
+from sso.services import checks
+from sso.services.checks import RegistrationError
+from sso.store import api_tokens
+
+SCIM_READ, SCIM_WRITE = "scim:read", "scim:write"
+SCIM_INVITE, SCIM_PRIVILEGED = "scim:invite", "scim:privileged"
+CLIENTS_READ, CLIENTS_WRITE = "clients:read", "clients:write"
+SCOPES: Mapping[str, str] = {
+    SCIM_READ: "read users and groups",
+    SCIM_WRITE: "read, create, change and delete users and groups",
+    SCIM_INVITE: "mail an invitation to users that are created without a password",
+    SCIM_PRIVILEGED: "also change administrators and helpdesk members, and who they are",
+    CLIENTS_READ: "read applications",
+    CLIENTS_WRITE: "read, register, change and delete applications",
+}
+_IMPLIED = {SCIM_WRITE: SCIM_READ, CLIENTS_WRITE: CLIENTS_READ}
+# These do nothing by themselves.
+_NEEDED = {SCIM_INVITE: SCIM_WRITE, SCIM_PRIVILEGED: SCIM_WRITE}
+DEFAULT_LIFETIME, LONGEST_LIFETIME = timedelta(days=365), timedelta(days=5 * 366)
+MOST = 200  # not revoked
+
+
+class Refused(Exception):
+    """The token is not accepted; `reason` is for the log, `token` is the one that it was."""
+
+    def __init__(self, reason: str, token: ApiToken | None = None) -> None:
+        super().__init__(reason)
+        self.reason, self.token = reason, token
+
+
+@audit.acting
+def create(
+    actor: Actor, name: str, scopes: Iterable[str], lives: timedelta = DEFAULT_LIFETIME
+) -> tuple[ApiToken, str]:
+    """A new token and its secret, which is stored nowhere. Raises `RegistrationError`."""
+    wanted = [scope for scope in SCOPES if scope in (given := set(scopes))]
+    errors = [checks.text_error("the token's name", name)]
+    if unknown := sorted(given - SCOPES.keys()):
+        errors.append(f"unknown scopes: {', '.join(unknown)[:200]}; known: {', '.join(SCOPES)}")
+    elif not wanted:
+        errors.append(f"there is no scope; known: {', '.join(SCOPES)}")
+    errors += [
+        f"the scope {scope} needs {needed}"
+        for scope, needed in _NEEDED.items()
+        if scope in wanted and needed not in wanted
+    ]
+    if not timedelta(0) < lives <= LONGEST_LIFETIME:
+        errors.append(f"the token has to expire within {LONGEST_LIFETIME.days} days from now")
+    live = [one for one in api_tokens.every() if one.revoked_at is None]
+    if len(live) >= MOST:
+        errors.append(f"there are {MOST} tokens already; revoke one first")
+    if any(one.name == name for one in live):
+        errors.append(f"there is already a token with the name {name}")
+    if found := [error for error in errors if error]:
+        raise RegistrationError(found)
+    secret = digests.make(digests.API_TOKEN)
+    token = ApiToken(name=name, digest=digests.digest(secret), scope=" ".join(wanted))
+    token.expires_at = clock.now() + lives
+    api_tokens.add(token)
+    until = token.expires_at.isoformat()
+    audit.event(
+        Event.API_TOKEN_CREATED, api_token=token.id, name=name, scope=token.scope, until=until
+    )
+    return token, secret
+
+
+@audit.acting
+def revoke(actor: Actor, token_id: UUID) -> ApiToken:
+    """End a token at once; its row stays for the audit trail. Raises `LookupError`."""
+    token = api_tokens.lock(token_id)
+    if token is None:
+        raise LookupError(token_id)
+    token.revoked_at = token.revoked_at or clock.now()
+    db.session.flush()
+    audit.event(Event.API_TOKEN_REVOKED, api_token=token.id, name=token.name)
+    return token
+
+
+def accept(secret: str, address: str | None) -> ApiToken:
+    """The token that may act now; its use is noted. Raises `Refused`."""
+    token = api_tokens.find_by_digest(digests.digest(secret))
+    if token is None:
+        raise Refused("unknown")
+    if token.revoked_at is not None:
+        raise Refused("revoked", token)
+    if token.expires_at <= clock.now():
+        raise Refused("expired", token)
+    api_tokens.note_use(token, address)
+    return token
+
+
+def actor_of(token: ApiToken, by: str) -> Actor:
+    """Who acts when a program uses a token: the token, by name and id."""
+    return Actor(f"API token {token.name}", by, str(token.id))
+
+
+def allows(token: ApiToken, scope: str) -> bool:
+    """Whether a token has a scope, or one that includes it."""
+    return any(scope in (one, _IMPLIED.get(one)) for one in token.scope.split())
