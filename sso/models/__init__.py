@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from sso.models.signing_key import KeyState as KeyState
     from sso.models.signing_key import SigningKey as SigningKey
     from sso.models.token import Token as Token
+    from sso.models.used_once import UsedOnce as UsedOnce
     from sso.models.user import BrowserSession as BrowserSession
     from sso.models.user import MailToken as MailToken
     from sso.models.user import User as User
@@ -46,6 +47,7 @@ _TABLES = {
     "refusal": ("Refusal",),
     "signing_key": ("KeyState", "SigningKey"),
     "token": ("Token",),
+    "used_once": ("UsedOnce",),
     "user": ("BrowserSession", "MailToken", "User"),
     "webhook": ("Webhook", "WebhookDelivery"),
 }

@@ -21,6 +21,7 @@ from sso.models import (
     Refusal,
     SigningKey,
     Token,
+    UsedOnce,
     WebhookDelivery,
 )
 from sso.store.statements import write
@@ -169,6 +170,7 @@ EXPIRIES = (
     ),
     Expiry(Mail, Mail.created_at, condition=_mail),
     Expiry(MailToken, MailToken.expires_at),
+    Expiry(UsedOnce, UsedOnce.expires_at, CLOCK_SKEW),
     Expiry(Refusal, Refusal.at, KEEP_REFUSALS),
     Expiry(SigningKey, SigningKey.retired_at, KEEP_KEYS),
     Expiry(ApiToken, ApiToken.expires_at, KEEP_API_TOKENS),

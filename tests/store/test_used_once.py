@@ -1,0 +1,70 @@
+"""An identifier counts once, on every database and across connections."""
+
+from datetime import datetime, timedelta
+
+import pytest
+from flask import Flask
+from sqlalchemy import func, select
+
+from sso import clock
+from sso.extensions import db
+from sso.jobs import purge
+from sso.models import UsedOnce
+from sso.store import used_once
+from tests.conftest import Clock
+from tests.store.test_races import at_once
+
+LIFE = timedelta(minutes=1)
+
+
+def use(app: Flask, holder: str = "a", identifier: str = "1", life: timedelta = LIFE) -> bool:
+    now: datetime = clock.now()
+    with app.app_context(), db.engine.begin() as connection:
+        return used_once.use_once(
+            connection, "assertion", holder, identifier, now=now, expires_at=now + life
+        )
+
+
+def test_once(app: Flask) -> None:
+    assert [use(app), use(app)] == [True, False]
+    assert use(app, holder="b")
+    assert use(app, identifier="2")
+
+
+def test_what_is_rolled_back_is_free_again(app: Flask) -> None:
+    now = clock.now()
+    with app.app_context(), db.engine.connect() as connection:
+        connection.begin()
+        assert used_once.use_once(connection, "assertion", "a", "1", now=now, expires_at=now + LIFE)
+    assert use(app)
+
+
+def test_one_of_many_at_once(app: Flask) -> None:
+    assert at_once(20, lambda: use(app)).count(True) == 1
+
+
+def test_a_holder_cannot_fill_the_table(app: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(used_once, "KEPT", 2)
+    assert use(app, identifier="1")
+    assert use(app, identifier="2")
+    with pytest.raises(used_once.TooManyUsed):
+        use(app, identifier="3")
+    assert not use(app, identifier="2")  # a replay is still seen
+    assert use(app, holder="b", identifier="3")
+
+
+def test_room_again_when_they_have_expired(
+    app: Flask, monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    monkeypatch.setattr(used_once, "KEPT", 1)
+    assert use(app, identifier="1")
+    clock.move(minutes=2)
+    assert use(app, identifier="2")
+
+
+def test_purged(app: Flask, clock: Clock) -> None:
+    assert use(app, identifier="1")
+    clock.move(minutes=3)
+    with app.app_context():
+        assert purge.purge()["used_once"] == 1
+        assert not db.session.scalar(select(func.count()).select_from(UsedOnce))
