@@ -21,9 +21,9 @@ from sso.cli.declaration import METADATA, Entry
 from sso.cli.output import change_lines, print_json, print_line
 from sso.extensions import db
 from sso.models import User
-from sso.services import accounts, clients
+from sso.services import accounts, clients, profiles
 from sso.services.changes import ListEdit, Outcome, of_field
-from sso.services.checks import NO_AUTH_METHOD, RegistrationError
+from sso.services.checks import RegistrationError
 from sso.services.clients import SWITCHES
 from sso.store import clients as stored_clients
 from sso.store import users
@@ -157,7 +157,7 @@ def _client(actor: audit.Actor, entry: Entry) -> Change | None:
         disabled = entry.get("disabled")
         _, outcome = clients.change(actor, client_id, metadata, disabled=disabled, **given)
         return _updated("client", client_id, client_id, outcome)
-    if given["secret"] is None and metadata.get("token_endpoint_auth_method") != NO_AUTH_METHOD:
+    if given["secret"] is None and profiles.need_secret(metadata):
         raise RegistrationError(["it is new: give secret = env:NAME or file:PATH"])
     given["disabled"] = entry.get("disabled", False)
     row, _ = clients.register(actor, metadata, client_id=client_id, **given)

@@ -220,8 +220,8 @@ def _show(client: Client, as_json: bool) -> None:
 
 
 def with_secret(client: Client, secret: str) -> dict[str, Any]:
-    """The answer to a registration (RFC 7591 §3.2.1); a public client has no secret."""
-    issued = {} if client.is_public else {"client_secret": secret, "client_secret_expires_at": 0}
+    """The answer to a registration (RFC 7591 §3.2.1); with a secret, where the client has one."""
+    issued = {"client_secret": secret, "client_secret_expires_at": 0} if client.has_secret else {}
     return {"client_id": client.client_id, **issued, **view(client)}
 
 
@@ -230,10 +230,12 @@ def show_secret(client: Client, secret: str, as_json: bool) -> None:
     if as_json:
         print_json(with_secret(client, secret))
         return
-    issued = [] if client.is_public else [("client_secret", secret)]
+    issued = [("client_secret", secret)] if client.has_secret else []
     issuer = context.settings().issuer
     print_record([("client_id", client.client_id), *issued, ("issuer", issuer)])
     if client.is_public:
         print_line("It is public: it has no secret and has to use PKCE.")
+    elif not client.has_secret:
+        print_line("It has no secret: it signs with its private key.")
     else:
         print_line("The secret is shown this once; keep it safe.")

@@ -71,7 +71,7 @@ def setup(client_id: str, alternative: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"client_id": client.client_id, **_setup_json(installation.preset, blocks)})
         return
-    if not client.is_public:
+    if client.has_secret:
         print_line(f"{connections.SECRET_PLACEHOLDER} stands for the client secret, which is shown")
         print_line(
             "only once. If it is lost, make a new one; the old one stays valid for 24 hours:"

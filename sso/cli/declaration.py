@@ -22,9 +22,10 @@ from sso import audit
 from sso.audit.events import Event
 from sso.cli.commands import Command, Failure, json_option
 from sso.cli.output import print_json
+from sso.config.auth_methods import NO_AUTH_METHOD
 from sso.extensions import db
 from sso.services import accounts, clients
-from sso.services.checks import NO_AUTH_METHOD, RegistrationError, logo
+from sso.services.checks import RegistrationError, logo
 from sso.store import client_logos, users
 from sso.store import clients as stored_clients
 
@@ -49,6 +50,13 @@ METADATA: Mapping[str, type] = {
     "id_token_claims": str,
     "groups": list,
     "preset": dict,
+    "profile": str,
+    "jwks": dict,
+    "jwks_uri": str,
+    "token_endpoint_auth_signing_alg": str,
+    "request_object_signing_alg": str,
+    "require_pushed_authorization_requests": bool,
+    "dpop_bound_access_tokens": bool,
 }
 _CLIENT: Mapping[str, type] = {
     "client_id": str, **METADATA, "first_party": bool, "require_pkce": bool, "require_mfa": bool,
@@ -58,7 +66,11 @@ _USER: Mapping[str, type] = {
     "id": str, "email": str, "name": str, "email_verified": bool, "groups": list, "claims": dict,
     "disabled": bool, "initial_password": str,
 }  # fmt: skip
-_REMOVABLE = {"backchannel_logout_uri", "home_url"}  # by an empty text
+# By an empty text.
+_REMOVABLE = {
+    "backchannel_logout_uri", "home_url", "profile", "jwks_uri", "token_endpoint_auth_signing_alg",
+    "request_object_signing_alg",
+}  # fmt: skip
 KINDS = {"clients": (_CLIENT, "client_id"), "users": (_USER, "email")}
 _CLIENT_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._~-]{0,47}")
 _WORDS = {str: "a text", bool: "true or false", list: "a list", dict: "a table"}

@@ -3,15 +3,18 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import click
 
+from sso.config.auth_methods import AUTH_METHODS, NO_AUTH_METHOD, PRIVATE_KEY_JWT
 from sso.config.images import Image
+from sso.crypto import client_keys
 from sso.crypto.keys import ALGORITHMS
-from sso.services import checks
+from sso.services import checks, profiles
 from sso.services.changes import ListEdit
-from sso.services.checks import AUTH_METHODS, ID_TOKEN_CLAIMS, NO_AUTH_METHOD
+from sso.services.checks import ID_TOKEN_CLAIMS
 from sso.services.clients import SWITCHES
 
 Function = Callable[..., Any]
@@ -104,14 +107,32 @@ _SHARED = (
     click.option("--logo", metavar="FILE",
                  help="Its logo: PNG, JPEG, WebP or SVG, at most 64 kB."),
     click.option("--auth-method", "token_endpoint_auth_method", type=click.Choice(AUTH_METHODS),
-                 help="How the application sends its secret."),
+                 help="How the application sends its secret, or that it signs with a key."),
     click.option("--id-token-alg", "id_token_signed_response_alg", type=click.Choice(ALGORITHMS),
                  help="Algorithm that signs its identity tokens."),
     click.option("--id-token-claims", type=click.Choice(ID_TOKEN_CLAIMS),
                  help="all: identity tokens have the claims of userinfo."),
+    click.option("--profile", type=click.Choice(profiles.PROFILES),
+                 help="fapi2: FAPI 2.0 Security Profile. Needs --jwks or --jwks-uri."),
+    click.option("--jwks", metavar="FILE",
+                 help="File with the application's public keys: a JWK set."),
+    click.option("--jwks-uri", metavar="URL", help="URL of the application's public keys."),
+    click.option("--auth-alg", "token_endpoint_auth_signing_alg",
+                 type=click.Choice(client_keys.ALGORITHMS),
+                 help=f"The one algorithm for {PRIVATE_KEY_JWT}."),
+    click.option("--request-object-alg", "request_object_signing_alg",
+                 type=click.Choice(client_keys.ALGORITHMS),
+                 help="Algorithm that signs its request objects."),
 )  # fmt: skip
 
-_REMOVABLE = ("backchannel_logout_uri", "home_url")
+_REMOVABLE = (
+    "backchannel_logout_uri", "home_url", "profile", "token_endpoint_auth_signing_alg",
+    "request_object_signing_alg",
+)  # fmt: skip
+_SHORT = {
+    "token_endpoint_auth_signing_alg": "auth-alg",
+    "request_object_signing_alg": "request-object-alg",
+}
 
 _PRESET = (
     click.option("--preset", metavar="NAME",
@@ -140,6 +161,10 @@ _CREATE = (
                  help="Refuse requests without PKCE."),
     click.option("--require-mfa", is_flag=True, default=None,
                  help="Require a second factor."),
+    click.option("--require-par", "require_pushed_authorization_requests", is_flag=True,
+                 default=None, help="Refuse authorization requests that are not pushed."),
+    click.option("--require-dpop", "dpop_bound_access_tokens", is_flag=True, default=None,
+                 help="Refuse token requests without a DPoP proof."),
 )  # fmt: skip
 
 LISTS = (
@@ -165,6 +190,15 @@ _UPDATE = (
                  help="Whether requests without PKCE are refused."),
     click.option("--require-mfa/--no-require-mfa", default=None,
                  help="Whether a second factor is required."),
+    click.option("--require-par/--no-require-par", "require_pushed_authorization_requests",
+                 default=None, help="Whether authorization requests have to be pushed."),
+    click.option("--require-dpop/--no-require-dpop", "dpop_bound_access_tokens", default=None,
+                 help="Whether token requests need a DPoP proof."),
+    click.option("--no-profile", is_flag=True, help="Remove the profile; the rest stays."),
+    click.option("--no-auth-alg", "no_token_endpoint_auth_signing_alg", is_flag=True,
+                 help=f"Allow every algorithm for {PRIVATE_KEY_JWT}."),
+    click.option("--no-request-object-alg", "no_request_object_signing_alg", is_flag=True,
+                 help="Refuse request objects."),
 )  # fmt: skip
 
 
@@ -183,15 +217,17 @@ def switches(options: dict[str, Any]) -> dict[str, bool]:
 
 
 def metadata(options: dict[str, Any]) -> dict[str, Any]:
-    """The single values that were given. Raises `UsageError`."""
+    """The single values that were given. Raises `UsageError` and `RegistrationError`."""
     removed = {name: None for name in _REMOVABLE if options.pop(f"no_{name}", False)}
     if options.pop("public", False):
         if options["token_endpoint_auth_method"]:
             raise click.UsageError("--public contradicts --auth-method: there is no secret.")
         options["token_endpoint_auth_method"] = NO_AUTH_METHOD
+    if path := options.pop("jwks"):
+        options["jwks"] = checks.jwks(Path(path))
     found = {name: value for name, value in options.items() if value not in (None, ())}
     for name in removed.keys() & found.keys():
-        option = name.replace("_", "-")
+        option = _SHORT.get(name, name.replace("_", "-"))
         raise click.UsageError(f"--no-{option} contradicts --{option}.")
     return found | removed
 

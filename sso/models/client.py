@@ -9,12 +9,9 @@ from sqlalchemy import Index, String, false, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from sso import clock
+from sso.config.auth_methods import ANY_AUTH_METHOD, FAPI2, NO_AUTH_METHOD, has_secret
 from sso.crypto import digests
 from sso.extensions import Base, UtcDateTime
-
-ANY_AUTH_METHOD = "any"
-NO_AUTH_METHOD = "none"  # of public clients (RFC 7591 §2)
-
 
 HAS_HOME_URL = text("clients.client_metadata LIKE '%\"home_url\"%'")
 
@@ -67,6 +64,36 @@ class ClientRegistration:
         """Whether it has no secret (RFC 6749 §2.1): a native or single-page application."""
         return self.token_endpoint_auth_method == NO_AUTH_METHOD
 
+    @property
+    def has_secret(self) -> bool:
+        """Whether it authenticates with a client secret."""
+        return has_secret(self.token_endpoint_auth_method)
+
+    @property
+    def is_fapi2(self) -> bool:
+        """Whether FAPI 2.0 Security Profile holds for it."""
+        return bool(self.client_metadata.get("profile") == FAPI2)
+
+    @property
+    def requires_par(self) -> bool:
+        """Whether authorization requests have to be pushed (RFC 9126 §6)."""
+        return bool(self.client_metadata.get("require_pushed_authorization_requests"))
+
+    @property
+    def requires_dpop(self) -> bool:
+        """Whether its tokens have to be bound to a key (RFC 9449 §5.2)."""
+        return bool(self.client_metadata.get("dpop_bound_access_tokens"))
+
+    @property
+    def request_object_signing_alg(self) -> str | None:
+        """What signs its request objects (RFC 9101 §10.5); `None`: it may not send any."""
+        return self.client_metadata.get("request_object_signing_alg")
+
+    @property
+    def token_endpoint_auth_signing_alg(self) -> str | None:
+        """The one algorithm of its assertions; `None`: any that is allowed."""
+        return self.client_metadata.get("token_endpoint_auth_signing_alg")
+
     def get_default_redirect_uri(self) -> None:
         """None: the address is always asked for (Authlib would take the first)."""
 
@@ -80,7 +107,7 @@ class ClientRegistration:
     def check_endpoint_auth_method(self, method: str, endpoint: str) -> bool:
         """The registered method, at every endpoint (Authlib: at the token endpoint alone)."""
         registered = self.token_endpoint_auth_method
-        return method == registered or (registered == ANY_AUTH_METHOD and method != NO_AUTH_METHOD)
+        return method == registered or (registered == ANY_AUTH_METHOD and has_secret(method))
 
 
 class Client(Base, ClientRegistration, OAuth2ClientMixin):

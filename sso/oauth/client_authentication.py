@@ -15,8 +15,8 @@ from sqlalchemy import Connection
 
 from sso import audit
 from sso.audit.events import Event
+from sso.config.auth_methods import NO_AUTH_METHOD
 from sso.crypto import digests
-from sso.models.client import NO_AUTH_METHOD
 from sso.oauth.request import ProtocolRequest
 from sso.ratelimit import limiting, refusals
 from sso.store import clients

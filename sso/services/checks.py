@@ -3,6 +3,7 @@
 Client metadata has the names of RFC 7591.
 """
 
+import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -10,19 +11,20 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from sso.config import images
+from sso.config.auth_methods import AUTH_METHODS, NO_AUTH_METHOD
 from sso.config.urls import home_url_error, registration_error, strict_url_error
 from sso.crypto.keys import ALGORITHMS
 from sso.errors import OperatorError
 from sso.flow.scopes import OPERATOR_CLAIMS, SCOPES
+from sso.services import profiles
 
-AUTH_METHODS = ("any", "client_secret_post", "client_secret_basic")
-NO_AUTH_METHOD = "none"  # of public clients
 ID_TOKEN_CLAIMS = ("standard", "all")
 ADDRESS, PHONE_VERIFIED = "address", "phone_number_verified"
 MAX_CLAIM = 2000
 MAX_TEXT = 200
 MAX_URLS = 100
 MAX_LOGO = 64 * 1024
+MAX_JWKS = 64 * 1024
 
 
 class RegistrationError(OperatorError, ValueError):
@@ -54,6 +56,7 @@ def metadata_errors(metadata: Mapping[str, Any], had: Collection[str] = ()) -> l
     if "preset" in metadata:
         errors.append(_preset_error(metadata["preset"]))
     errors += group_errors(metadata["groups"], had)
+    errors += profiles.errors(metadata)
     for name, label, choices in (
         ("token_endpoint_auth_method", "authentication method", (*AUTH_METHODS, NO_AUTH_METHOD)),
         ("id_token_signed_response_alg", "identity token algorithm", ALGORITHMS),
@@ -86,6 +89,22 @@ def logo(text: str, folder: Path = Path()) -> images.Image:
         return images.read(folder / text, MAX_LOGO) if text else images.NO_IMAGE
     except ValueError as error:
         raise RegistrationError([f"the logo {text[:MAX_TEXT]!r} is refused: {error}"]) from None
+
+
+def jwks(path: Path) -> dict[str, Any]:
+    """The key set in a file; a single JWK counts as a set. Raises `RegistrationError`."""
+    try:
+        if not path.is_file():  # a pipe would be waited for
+            raise FileNotFoundError(0, "there is no such file")
+        with path.open("rb") as file:
+            found = json.loads(file.read(MAX_JWKS))
+    except OSError as error:
+        reason = f"it cannot be read: {error.strerror}"
+    except (ValueError, RecursionError):
+        reason = f"it is not JSON of at most {MAX_JWKS} bytes"
+    else:
+        return {"keys": [found]} if isinstance(found, dict) and "kty" in found else found
+    raise RegistrationError([f"the key set {str(path)[:MAX_TEXT]!r} is refused: {reason}"])
 
 
 def group_errors(groups: Iterable[str], had: Collection[str]) -> list[str]:

@@ -8,13 +8,14 @@ from typing import Any
 from sso import audit, clock
 from sso.audit import Actor
 from sso.audit.events import Event
+from sso.config.auth_methods import FAPI2, NO_AUTH_METHOD
 from sso.config.images import Image
 from sso.crypto import digests
 from sso.extensions import db
 from sso.flow.scopes import DEFAULT_SCOPE
 from sso.models import Client
 from sso.services import changes as differences
-from sso.services import checks, groups
+from sso.services import checks, groups, profiles
 from sso.services.changes import ListEdit, Outcome
 from sso.services.checks import RegistrationError
 from sso.store import client_logos, clients, grant_holders, grants
@@ -38,7 +39,7 @@ DEFAULTS: Mapping[str, Any] = {
     "groups": [],
 }
 STAYS = "a client stays public or confidential; register another one instead"
-_PUBLIC = "a public client has no secret"
+_SECRETLESS = "a public client has no secret, and neither has one with private_key_jwt"
 SWITCHES = ("first_party", "require_pkce", "require_mfa")
 HIDDEN = "(by reference)"  # stands for secrets in what is shown and recorded
 
@@ -69,22 +70,24 @@ def register(
 ) -> tuple[Client, str]:
     """A new client and its secret, which is stored nowhere. Raises `RegistrationError`.
 
-    With the authentication method "none" the client is public: its secret is "", and it requires
-    PKCE. `switches`: see `SWITCHES`. A secret that is given has to be random: its digest is a fast
-    one.
+    With the authentication method "none" the client is public, and requires PKCE. With that or
+    private_key_jwt the secret is "". `switches`: see `SWITCHES`. A secret that is given has to be
+    random: its digest is a fast one.
     """
-    is_public = metadata.get("token_endpoint_auth_method") == checks.NO_AUTH_METHOD
-    if is_public and secret:
-        raise RegistrationError([_PUBLIC])
-    if not is_public:
+    implied, more = profiles.implied(metadata, {})
+    is_public = metadata.get("token_endpoint_auth_method") == NO_AUTH_METHOD
+    if profiles.need_secret(metadata):
         secret = secret or digests.make(digests.CLIENT_SECRET)
+    elif secret:
+        raise RegistrationError([_SECRETLESS])
     client = Client(
         client_id=client_id or _client_id(),
         secret_digest=digests.digest(secret) if secret else "",
         disabled_at=clock.now() if disabled else None,
     )
     off = dict.fromkeys(SWITCHES, False)
-    _edit(client, {**DEFAULTS, **metadata}, {**off, "require_pkce": is_public, **(switches or {})})
+    wanted = {**DEFAULTS, **implied, **metadata}
+    _edit(client, wanted, {**off, "require_pkce": is_public, **more, **(switches or {})})
     clients.add(client)
     client_logos.replace(client.client_id, logo)
     audit.event(Event.CLIENT_CREATED, by=actor.by, client=client.client_id)
@@ -110,27 +113,35 @@ def change(
     """
     client = _locked(client_id)
     before = described(client)
-    wanted, notes = dict(metadata), []
+    implied, more = profiles.implied(metadata, before)
+    wanted, notes = {**implied, **metadata}, []
     for name, edit in (lists or {}).items():
         current = before.get(name, [])
         listed = current.split() if isinstance(current, str) else current
         edited = edit.applied_to(listed)
         wanted[name] = " ".join(edited) if name == "scope" else edited
         notes += [f"{name}: {one}" for one in edit.without_effect(listed)]
-    _edit(client, wanted, switches or {})
+    had_secret = client.has_secret
+    _edit(client, wanted, {**more, **(switches or {})})
+    if had_secret and not client.has_secret:
+        clients.replace_secret(client, "", None)
+        notes.append("Its secret is deleted.")
+    elif client.has_secret and not had_secret and secret is None:
+        notes.append(f"It needs a secret: flask client rotate-secret {client_id}")
     if disabled is not None and disabled != before["disabled"]:
         client.disabled_at = clock.now() if disabled else None
     client_logos.replace(client_id, logo)
     changes = differences.between(before, described(client))
-    if secret is not None and client.is_public:
-        raise RegistrationError([_PUBLIC])
+    if secret is not None and not client.has_secret:
+        raise RegistrationError([_SECRETLESS])
     if secret is not None and not digests.matches(secret, client.secret_digest):
         clients.replace_secret(client, digests.digest(secret), None)
         changes["secret"] = differences.of_field("secret", HIDDEN, HIDDEN)
     if "disabled" in changes and disabled:
         grants.end_of_client(client_id, "client_disabled")
     if "groups" in changes:
-        notes.append(_who_may_use(client))
+        only = f"Only members of {' or '.join(client.groups)} may use it."
+        notes.append(only if client.groups else "No group is left: everybody may use it.")
         groups.end_lost_access(grant_holders.with_grants_at(client_id), [client])
     if changes:
         what = " ".join(changes)
@@ -148,8 +159,8 @@ def rotate_secret(
     Raises `LookupError` and `RegistrationError`.
     """
     client = _locked(client_id)
-    if client.is_public:
-        raise RegistrationError([_PUBLIC])
+    if not client.has_secret:
+        raise RegistrationError([_SECRETLESS])
     secret = digests.make(digests.CLIENT_SECRET)
     until = clock.now() + keep_old if keep_old else None
     clients.replace_secret(client, digests.digest(secret), until)
@@ -197,17 +208,16 @@ def _locked(client_id: str) -> Client:
 
 def _edit(client: Client, changes: Mapping[str, Any], switches: Mapping[str, bool]) -> None:
     before = client.client_metadata
-    metadata = {
-        name: _tidy(name, value)
-        for name, value in {**before, **changes}.items()
-        if value is not None
-    }
+    wanted = {**before, **profiles.without_other_keys(changes), **changes}
+    metadata = {name: _tidy(name, value) for name, value in wanted.items() if value is not None}
     errors = checks.metadata_errors(metadata, before.get("groups", ()))
-    is_public = metadata["token_endpoint_auth_method"] == checks.NO_AUTH_METHOD
+    is_public = metadata["token_endpoint_auth_method"] == NO_AUTH_METHOD
     if before and is_public != client.is_public:
         errors.append(STAYS)
     if is_public and not switches.get("require_pkce", True):
         errors.append("a public client always requires PKCE")
+    if metadata.get("profile") == FAPI2 and not switches.get("require_pkce", client.require_pkce):
+        errors.append("the profile fapi2 requires --require-pkce")
     if errors:
         raise RegistrationError(errors)
     client.set_client_metadata(metadata)
@@ -226,10 +236,3 @@ def _client_id() -> str:
     while (client_id := secrets.token_urlsafe(16)).startswith("-"):
         pass
     return client_id
-
-
-def _who_may_use(client: Client) -> str:
-    """To be reported: the first group shuts users out, and removing the last one lets all in."""
-    if client.groups:
-        return f"Only members of {' or '.join(client.groups)} may use it."
-    return "No group is left: everybody may use it."

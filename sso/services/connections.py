@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from sso.audit import Actor
+from sso.config.auth_methods import NO_AUTH_METHOD
 from sso.config.images import Image
 from sso.models import Client
 from sso.presets import installation as installations
@@ -13,7 +14,7 @@ from sso.presets import loader
 from sso.presets.errors import PresetError
 from sso.presets.installation import Credentials, Installation
 from sso.presets.schema import Block
-from sso.services import checks, clients
+from sso.services import clients
 from sso.store import clients as stored_clients
 
 SECRET_PLACEHOLDER = "PUT_THE_CLIENT_SECRET_HERE"  # noqa: S105 (no secret)
@@ -40,7 +41,7 @@ def connect(
     for name, value in metadata.items():
         wanted[name] = [*wanted[name], *value] if name in _ADDED else value
     preset = installation.preset
-    is_public = wanted["token_endpoint_auth_method"] == checks.NO_AUTH_METHOD
+    is_public = wanted["token_endpoint_auth_method"] == NO_AUTH_METHOD
     if is_public != preset.registration.public:
         raise PresetError([
             f"{preset.title} has no secret; leave --auth-method off" if preset.registration.public

@@ -1,8 +1,9 @@
 """Identifiers that count only once: of client assertions, request objects and DPoP proofs."""
 
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import Connection, Integer, String, bindparam, literal_column, select
+from sqlalchemy import Connection, Integer, Select, String, bindparam, literal_column, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.dml import Insert
 
@@ -20,7 +21,7 @@ class TooManyUsed(Exception):
 
 
 def _insert(dialect: "type[postgresql.Insert] | type[sqlite.Insert]") -> Insert:
-    held = select(literal_column("1")).where(
+    held: Select[Any] = select(literal_column("1")).where(
         _TABLE.c.holder == bindparam("holder", type_=String),
         _TABLE.c.expires_at > bindparam("now", type_=UtcDateTime),
     )
@@ -55,7 +56,10 @@ def use_once(
     """
     digest = digests.digest(f"{kind}\n{holder}\n{identifier}")
     values = {
-        **{"digest": digest, "holder": holder, "now": now, "expires_at": expires_at},
+        "digest": digest,
+        "holder": holder,
+        "now": now,
+        "expires_at": expires_at,
         "others": KEPT - 1,
     }
     if prepared.changed(connection, _ADD[connection.dialect.name], values):

@@ -1,0 +1,99 @@
+"""What high-assurance clients are registered with, and profiles that ask for all of it.
+
+Names are those of RFC 7591, RFC 9126 §6, RFC 9449 §5.2 and RFC 9101 §10.5.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from sso.config.auth_methods import ANY_AUTH_METHOD, FAPI2, PRIVATE_KEY_JWT, has_secret
+from sso.config.urls import strict_url_error
+from sso.crypto import client_keys
+
+PROFILES = (FAPI2,)
+ID_TOKEN_ALGORITHMS = ("ES256", "EdDSA")  # of FAPI 2.0 Security Profile §5.4.1, those that we have
+# What the profile asks for, unless something else that fits is given.
+_IMPLIED: Mapping[str, Any] = {
+    "token_endpoint_auth_method": PRIVATE_KEY_JWT,
+    "require_pushed_authorization_requests": True,
+    "dpop_bound_access_tokens": True,
+    "id_token_signed_response_alg": "ES256",
+}
+_OPTIONS = {
+    "require_pushed_authorization_requests": "--require-par",
+    "dpop_bound_access_tokens": "--require-dpop",
+}
+
+
+def implied(
+    given: Mapping[str, Any], before: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, bool]]:
+    """The metadata and the switches that a client gets with its profile."""
+    if given.get("profile") != FAPI2 or before.get("profile") == FAPI2:
+        return {}, {}
+    algorithm = before.get("id_token_signed_response_alg")
+    kept = {"id_token_signed_response_alg": algorithm} if algorithm in ID_TOKEN_ALGORITHMS else {}
+    return {**_IMPLIED, **kept}, {"require_pkce": True}
+
+
+def need_secret(given: Mapping[str, Any]) -> bool:
+    """Whether a new client with this metadata authenticates with a secret."""
+    method = {**implied(given, {})[0], **given}.get("token_endpoint_auth_method", ANY_AUTH_METHOD)
+    return has_secret(method)
+
+
+def without_other_keys(given: Mapping[str, Any]) -> dict[str, None]:
+    """A key set replaces a JWKS URL, and the other way round."""
+    pairs = (("jwks", "jwks_uri"), ("jwks_uri", "jwks"))
+    return {other: None for one, other in pairs if given.get(one) is not None}
+
+
+def errors(metadata: Mapping[str, Any]) -> Iterable[str]:
+    """Why a client cannot have this metadata."""
+    method = metadata["token_endpoint_auth_method"]
+    jwks, jwks_uri = metadata.get("jwks"), metadata.get("jwks_uri")
+    if jwks is not None:
+        yield from client_keys.errors(jwks)
+    if jwks_uri is not None and (error := _jwks_uri_error(jwks_uri)):
+        yield f"the JWKS URL is refused: {error}"
+    if jwks is not None and jwks_uri is not None:
+        yield "it has both a key set and a JWKS URL; give one of them (RFC 7591 §2)"
+    signs = method == PRIVATE_KEY_JWT or "request_object_signing_alg" in metadata
+    if signs and jwks is None and jwks_uri is None:
+        yield "its public keys are missing: give --jwks FILE or --jwks-uri URL"
+    if "token_endpoint_auth_signing_alg" in metadata and method != PRIVATE_KEY_JWT:
+        yield f"--auth-alg needs --auth-method {PRIVATE_KEY_JWT}"
+    profile = metadata.get("profile")
+    for name, label in (
+        ("token_endpoint_auth_signing_alg", "algorithm of client assertions"),
+        ("request_object_signing_alg", "algorithm of request objects"),
+    ):
+        choices = client_keys.FAPI_ALGORITHMS if profile else client_keys.ALGORITHMS
+        if name in metadata and metadata[name] not in choices:
+            yield f"the {label} {metadata[name]!r} is none of {', '.join(choices)}"
+    if profile == FAPI2:
+        yield from _fapi2_errors(metadata)
+    elif profile is not None:
+        yield f"the profile {profile!r} is none of {', '.join(PROFILES)}"
+
+
+def _fapi2_errors(metadata: Mapping[str, Any]) -> Iterable[str]:
+    if metadata["token_endpoint_auth_method"] != PRIVATE_KEY_JWT:
+        yield f"the profile fapi2 requires --auth-method {PRIVATE_KEY_JWT}"
+    for name, option in _OPTIONS.items():
+        if metadata.get(name) is not True:
+            yield f"the profile fapi2 requires {option}"
+    if metadata["id_token_signed_response_alg"] not in ID_TOKEN_ALGORITHMS:
+        yield f"the profile fapi2 requires --id-token-alg {' or '.join(ID_TOKEN_ALGORITHMS)}"
+    keys = client_keys.usable(metadata.get("jwks"))
+    if keys and not any(set(one.algorithms) & set(client_keys.FAPI_ALGORITHMS) for one in keys):
+        yield "the profile fapi2 requires a key for PS256, ES256 or EdDSA"
+
+
+def _jwks_uri_error(text: str) -> str | None:
+    if error := strict_url_error(text):
+        return error
+    if urlsplit(text).scheme != "https":
+        return "it is not https"
+    return "it has a fragment" if "#" in text else None
