@@ -112,9 +112,8 @@ def _remove_left_behind() -> None:
     for client in stored_clients.every():
         if client.redirect_uris == [CALLBACK] and client.created_at < before:
             _remove_client(client.client_id)
-    for user in users.every():
-        if user.email.endswith(f"@{DOCTOR_DOMAIN}") and user.created_at < before:
-            _remove_user(user.id)
+    for user in users.of_domain(DOCTOR_DOMAIN, before):
+        _remove_user(user.id)
 
 
 def _remove_user(user_id: UUID) -> None:

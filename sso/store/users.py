@@ -127,6 +127,12 @@ def every() -> Sequence[User]:
     return db.session.scalars(select(User).order_by(User.created_at, User.id)).all()
 
 
+def of_domain(domain: str, before: datetime) -> Sequence[User]:
+    """The users with an email address at a domain who were created before a moment."""
+    at_domain = User.email.endswith(f"@{domain}", autoescape=True)
+    return db.session.scalars(select(User).where(at_domain, User.created_at < before)).all()
+
+
 def listed(text: str | None, group: str | None, limit: int) -> Sequence[User]:
     """The oldest users; only those with this text in their email or name, and of this group."""
     statement = select(User).order_by(User.created_at, User.id).limit(limit)

@@ -10,12 +10,16 @@ from uuid import uuid4
 
 import pytest
 from click.testing import CliRunner
-from sqlalchemy import delete, insert, update
+from flask import Flask
+from sqlalchemy import delete, event, insert, select, update
 
 from sso import clock, create_app
+from sso.config.urls import DOCTOR_DOMAIN
+from sso.doctor import probe
 from sso.doctor.command import doctor_command
 from sso.extensions import db
-from sso.models import AuditEvent, Heartbeat
+from sso.models import AuditEvent, Heartbeat, User
+from tests.support.actors import RelyingParty
 from tests.support.processes import Server, free_port
 
 
@@ -53,6 +57,26 @@ def test_it_leaves_nothing_behind(server: Server) -> None:
     told = json.loads(server.flask("audit", "list", "--json"))
     mine = [one["event"] for one in told if one["fields"].get("by") == "doctor"]
     assert {"user_created", "client_created", "user_deleted", "client_deleted"} == set(mine)
+
+
+def test_what_a_killed_run_left_behind(app: Flask, client: RelyingParty, user: User) -> None:
+    """It is deleted by the next run; a run that may still be under way loses nothing."""
+    hour = timedelta(hours=1)
+    with app.app_context():
+        for email, age in (("doctor-1", hour), ("doctor-2", 0 * hour)):
+            email += f"@{DOCTOR_DOMAIN}"
+            db.session.add(User(email=email, name="Doctor", created_at=clock.now() - age))
+        at = User(email=f"x@not-{DOCTOR_DOMAIN}", name="Dana", created_at=clock.now() - hour)
+        db.session.add(at)
+        db.session.commit()
+        loaded: list[User] = []
+        note = lambda row, _: loaded.append(row)  # noqa: E731
+        event.listen(User, "load", note)
+        with probe.temporary_user() as person:
+            names = {person.email, user.email, at.email, f"doctor-2@{DOCTOR_DOMAIN}"}
+            assert set(db.session.scalars(select(User.email))) == names
+        event.remove(User, "load", note)
+        assert user.id not in {row.id for row in loaded}
 
 
 def test_a_second_factor_that_a_password_alone_can_add(server: Server) -> None:
