@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from sso.models.authorization_code import AuthorizationCode as AuthorizationCode
     from sso.models.client import Client as Client
     from sso.models.client_logo import ClientLogo as ClientLogo
+    from sso.models.client_origin import ClientOrigin as ClientOrigin
     from sso.models.consent import Consent as Consent
     from sso.models.factors import Passkey as Passkey
     from sso.models.factors import RecoveryCode as RecoveryCode
@@ -39,6 +40,7 @@ _TABLES = {
     "authorization_code": ("AuthorizationCode",),
     "client": ("Client",),
     "client_logo": ("ClientLogo",),
+    "client_origin": ("ClientOrigin",),
     "consent": ("Consent",),
     "factors": ("Passkey", "RecoveryCode", "TotpSecret"),
     "grant": ("Grant",),

@@ -89,6 +89,7 @@ def register(
     wanted = {**DEFAULTS, **implied, **metadata}
     _edit(client, wanted, {**off, "require_pkce": is_public, **more, **(switches or {})})
     clients.add(client)
+    clients.keep_origins(client)
     client_logos.replace(client.client_id, logo)
     audit.event(Event.CLIENT_CREATED, by=actor.by, client=client.client_id)
     return client, secret or ""
@@ -139,6 +140,8 @@ def change(
         changes["secret"] = differences.of_field("secret", HIDDEN, HIDDEN)
     if "disabled" in changes and disabled:
         grants.end_of_client(client_id, "client_disabled")
+    if "redirect_uris" in changes:
+        clients.keep_origins(client)
     if "groups" in changes:
         only = f"Only members of {' or '.join(client.groups)} may use it."
         notes.append(only if client.groups else "No group is left: everybody may use it.")

@@ -40,7 +40,10 @@ FACTORS_OF_OTHERS = (
     "INSERT INTO mail_tokens"
     " (id, digest, purpose, user_id, address, bound_to, created_at, expires_at)"
     " SELECT id, id, 'reset', id, email, 'x', now(), now() FROM users WHERE email <> :without",
-    "ANALYZE passkeys, totp_secrets, recovery_codes, mail_tokens, clients, client_logos",
+    "INSERT INTO client_origins (client_id, origin)"
+    " SELECT client_id, 'https://' || client_id || '.example' FROM clients WHERE :without <> ''",
+    "ANALYZE passkeys, totp_secrets, recovery_codes, mail_tokens, clients, client_logos,"
+    " client_origins",
 )
 
 Executed = list[tuple[str, Any]]
@@ -140,6 +143,7 @@ def story(app: Flask, client: RelyingParty) -> None:
     other.open("/api/auth/sign-out")
     other.submit(decision="sign_out")
     Browser(app).open(f"/api/auth/oauth2/end-session?id_token_hint={first['id_token']}")
+    app.test_client().options("/api/auth/oauth2/token", headers={"Origin": "https://a.example"})
 
 
 def test_no_request_reads_a_table_from_end_to_end(app: Flask) -> None:

@@ -9,16 +9,17 @@ from pathlib import Path
 import pytest
 from alembic.script import ScriptDirectory
 from flask import Flask
-from sqlalchemy import inspect, text
+from sqlalchemy import inspect, select, text
 from sqlalchemy.exc import IntegrityError
 
 from sso import create_app
 from sso.crypto.keys import ALGORITHMS
 from sso.database import schema
 from sso.extensions import Base, db
-from sso.models import KeyState, SigningKey, User
+from sso.models import ClientOrigin, KeyState, SigningKey, User
 from sso.store import migrating, signing_keys
 from tests.conftest import SECRET_KEY
+from tests.support.factories import make_client
 from tests.support.processes import ROOT
 
 
@@ -37,6 +38,17 @@ def test_down_and_up_again(app: Flask) -> None:
         assert inspect(db.engine).get_table_names() == ["alembic_version"]
         migrating.upgrade()
         migrating.check()
+
+
+def test_origins_are_found_after_the_upgrade(app: Flask) -> None:
+    uris = ["https://a.example:8443/x", "http://[::1]:7/x", "https://a.example:8443/y", "b.c:/x"]
+    spa, _ = make_client(app, redirect_uris=uris, public=True), make_client(app)
+    with app.app_context():
+        migrating.downgrade(revision="0010")
+        migrating.upgrade()
+        found = {(row.client_id, row.origin) for row in db.session.scalars(select(ClientOrigin))}
+    origins = ("https://a.example:8443", "http://[::1]")
+    assert found == {(spa.client_id, origin) for origin in origins}
 
 
 def test_upgrades_at_once(empty_app: Flask, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from flask import Flask
 from werkzeug.test import TestResponse
 
 from sso import audit
+from sso.config import urls
 from sso.extensions import db
 from sso.models import User
 from sso.services import clients
@@ -97,6 +98,26 @@ def test_an_origin_goes_with_its_client(app: Flask, spa: RelyingParty) -> None:
         clients.disable(audit.SYSTEM, spa.client_id)
         db.session.commit()
     assert allowed(preflight(app, TOKENS[1], SPA)) is None
+    with app.app_context():
+        clients.delete(audit.SYSTEM, spa.client_id)
+        db.session.commit()
+    assert allowed(preflight(app, TOKENS[1], SPA)) is None
+
+
+def test_an_origin_goes_with_its_redirect_uri(app: Flask, spa: RelyingParty) -> None:
+    new = "https://new.example:8443"
+    with app.app_context():
+        uris = [f"{new}/a", f"{new}/b", "http://[::1]:9/cb"]
+        clients.change(audit.SYSTEM, spa.client_id, {"redirect_uris": uris})
+        db.session.commit()
+    found = {one: allowed(preflight(app, TOKENS[0], one)) for one in (SPA, new, "http://[::1]")}
+    assert found == {SPA: None, new: new, "http://[::1]": "http://[::1]"}
+
+
+def test_a_confidential_client_has_no_origin(app: Flask, client: RelyingParty) -> None:
+    origin = urls.origin(client.redirect_uri)
+    assert origin
+    assert allowed(preflight(app, TOKENS[0], origin)) is None
 
 
 def test_other_requests_cost_no_statement(
