@@ -1,6 +1,7 @@
 """The rules of the house, proven from its source."""
 
 import ast
+import re
 import subprocess
 from collections.abc import Iterator
 from functools import cache
@@ -204,6 +205,19 @@ def test_no_file_is_there_by_accident() -> None:
     tracked = [PACKAGE.parent / name for name in listed.stdout.splitlines()]
     empty = [path for path in tracked if path.is_file() and not path.stat().st_size]
     assert [one for one in empty if one.name not in ("__init__.py", ".gitkeep")] == []
+
+
+def test_the_migrations_form_one_line() -> None:
+    """Two that are made at the same time are numbered alike, and none of them can be applied."""
+    before = None
+    for path in sorted((PACKAGE.parent / "migrations" / "versions").glob("*.py")):
+        found = dict(
+            re.findall(r"^(revision|down_revision)(?:: .+)? = (.+)$", path.read_text(), re.M)
+        )
+        number = path.name.partition("_")[0]
+        assert found["revision"] == f'"{number}"', path.name
+        assert found["down_revision"] == (f'"{before}"' if before else "None"), path.name
+        before = number
 
 
 CONTRACT = {
