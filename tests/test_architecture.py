@@ -222,6 +222,7 @@ def test_the_migrations_form_one_line() -> None:
 
 CONTRACT = {
     f"{BASE}/oauth2/authorize": {"GET", "POST"},
+    f"{BASE}/oauth2/par": {"POST"},
     f"{BASE}/oauth2/token": {"POST"},
     f"{BASE}/oauth2/userinfo": {"GET", "POST"},
     f"{BASE}/oauth2/jwks": {"GET"},

@@ -102,6 +102,7 @@ class Event(StrEnum):
     INTROSPECTION_REFUSED = "introspection_refused", _ANYWAY
     PASSWORD_CHANGE_FAILED = "password_change_failed", _ANYWAY
     POST_LOGOUT_REFUSED = "post_logout_refused", _ANYWAY
+    PUSHED_REQUEST_REFUSED = "pushed_request_refused", _ANYWAY
     REVOCATION_REFUSED = "revocation_refused", _ANYWAY
     SECOND_FACTOR_FAILED = "second_factor_failed", _ANYWAY
     SIGN_IN_FAILED = "sign_in_failed", _ANYWAY
@@ -130,6 +131,9 @@ class Event(StrEnum):
     PASSWORD_CHECK_LIMITED = "password_check_limited", _ANYWAY
     PASSWORD_RESET_LIMITED = "password_reset_limited", _ANYWAY
     POST_LOGOUT_REFUSED_LIMITED = "post_logout_refused_limited", _ANYWAY
+    PUSHED_BY_ANYONE_LIMITED = "pushed_by_anyone_limited", _ANYWAY
+    PUSHED_REQUEST_LIMITED = "pushed_request_limited", _ANYWAY
+    PUSHED_REQUEST_REFUSED_LIMITED = "pushed_request_refused_limited", _ANYWAY
     REVOCATION_REFUSED_LIMITED = "revocation_refused_limited", _ANYWAY
     SCOPE_DROPPED_LIMITED = "scope_dropped_limited", _ANYWAY
     SECOND_FACTOR_LIMITED = "second_factor_limited", _ANYWAY

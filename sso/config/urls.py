@@ -10,6 +10,7 @@ DOCTOR_DOMAIN = "sso-doctor.example"
 # Where applications find them, relative to the base URL.
 ENDPOINTS = {
     "authorization": "/oauth2/authorize",
+    "pushed_authorization_request": "/oauth2/par",
     "token": "/oauth2/token",
     "userinfo": "/oauth2/userinfo",
     "jwks": "/oauth2/jwks",

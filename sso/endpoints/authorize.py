@@ -21,7 +21,7 @@ from sso.endpoints import browser_session
 from sso.flow import decision, scopes
 from sso.flow.request import ONE_FACTOR, PARAMETERS, AuthorizationRequest
 from sso.i18n import languages
-from sso.oauth import authorization_server
+from sso.oauth import authorization_server, pushed
 from sso.oauth import response as oauth_response
 from sso.oauth.authorization import Overtaken
 from sso.oauth.grants.authorization_code import AuthorizationCodeGrant
@@ -51,7 +51,7 @@ class Validated(NamedTuple):
 def authorize() -> Response:
     """Authorization endpoint: answers the request, or sends the browser to the next page."""
     if request.method == "POST":
-        return as_get("pages.authorize")
+        return oauth_response.as_get("pages.authorize")
     try:
         waiting = _read()
     except parameters.ParameterFault as error:
@@ -73,6 +73,9 @@ def authorize() -> Response:
             browser_session.prolong(
                 changes.connection, owner.session_id, owner.last_seen_at, owner.ends_at
             )
+        is_answer = isinstance(found, decision.Answer | decision.Refuse)
+        if is_answer and not pushed.use(changes.connection, waiting.parameters):
+            return stale(waiting)
         changes.commit()
     if owner and isinstance(found, decision.Answer):
         own_events.record(Event.CODE_ISSUED, owner.user_id, client=validated.client.client_id)
@@ -81,11 +84,18 @@ def authorize() -> Response:
 
 def validate(waiting: PendingRequest, connection: Connection) -> Validated | Response:
     """Check the request as if it came in now; a fault is answered by page or redirect."""
-    languages.ask_for(waiting.parameters.get("ui_locales"))
     server = authorization_server()
     protocol_request = ProtocolRequest(waiting.parameters)
     protocol_request.connection = connection
-    client_id = waiting.parameters.get("client_id", "")
+    try:
+        pushed.resolve(protocol_request, is_waiting=waiting.asked_at is not None)
+    except OAuth2Error as error:
+        return server.handle_error_response(protocol_request, error)
+    except pushed.Gone:
+        return stale(waiting)
+    given = protocol_request.payload.data
+    languages.ask_for(given.get("ui_locales"))
+    client_id = given.get("client_id", "")
     protocol_request.client, owner = browser_session.find_with_client(connection, client_id)
     if owner:
         protocol_request.details["user"] = owner.user_id
@@ -107,7 +117,7 @@ def validate(waiting: PendingRequest, connection: Connection) -> Validated | Res
         )
     else:
         waiting = PendingRequest(waiting.parameters, protocol_request.asked.asked_at)
-        _note_dropped(waiting.parameters.get("scope"), protocol_request.asked)
+        _note_dropped(given.get("scope"), protocol_request.asked)
     return Validated(grant, grant.client, waiting, owner, connection)
 
 
@@ -147,9 +157,9 @@ def to_step(endpoint: str, waiting: PendingRequest, **more: Any) -> Response:
     return redirect(url_for(endpoint, resume=pending_request.sign(waiting), **more), 303)
 
 
-def stale() -> Response:
-    """The sealed request of a step can't be read, or is too old: the way back to its client."""
-    old = pending_request.expired(request.args.get("resume", ""))
+def stale(old: PendingRequest | None = None) -> Response:
+    """A step's request can't be read, is too old or was answered: the way back to its client."""
+    old = old or pending_request.expired(request.args.get("resume", ""))
     return errors.page(
         gettext("This page has expired, or its address is incomplete."),
         title=gettext("Please start again"),
@@ -159,28 +169,15 @@ def stale() -> Response:
 
 
 def _way_back(old: PendingRequest) -> tuple[str, str] | None:
-    uri = old.parameters.get("redirect_uri", "")
-    client = clients.find_enabled(
-        database.session_connection(), old.parameters.get("client_id", "")
-    )
+    connection = database.session_connection()
+    uri = old.parameters.get("redirect_uri") or pushed.redirect_uri_of(connection, old.parameters)
+    client = clients.find_enabled(connection, old.parameters.get("client_id", ""))
     if client is None or not client.check_redirect_uri(uri):
         return None
     parts = urlsplit(uri)
     if parts.scheme not in ("http", "https") or client.policy_at(uri).ask_each_time:
         return None  # a program has no site
     return gettext("Back to %(client)s", client=client.name), f"{parts.scheme}://{parts.netloc}/"
-
-
-def as_get(endpoint: str) -> Response:
-    """The equal GET, so that the browser's own cookies count (SameSite=Lax)."""
-    if request.mimetype != parameters.FORM:
-        return oauth_response.invalid_page("A posted request has to be form-encoded.")
-    body = request.get_data(cache=True)
-    query = b"&".join(part for part in (request.query_string, body) if part)
-    if len(query) > pending_request.MAX_LENGTH:
-        return oauth_response.invalid_page("The request is too long.")
-    safe = "".join(chr(byte) if 0x21 <= byte <= 0x7E else f"%{byte:02X}" for byte in query)
-    return Response(status=303, headers={"Location": f"{url_for(endpoint)}?{safe}"})
 
 
 def _read() -> PendingRequest | None:
@@ -190,6 +187,8 @@ def _read() -> PendingRequest | None:
     values = parameters.single(pairs, PARAMETERS)
     # These two are looked up before the others are judged; a database takes no NUL.
     parameters.check_clean(values, ("client_id", "redirect_uri"))
+    if pushed.is_pushed(values):  # what else was sent does not count
+        return PendingRequest({name: values.get(name, "") for name in ("client_id", "request_uri")})
     return PendingRequest({name: values[name] for name in PARAMETERS if name in values})
 
 

@@ -7,11 +7,12 @@ from flask_babel import gettext
 from werkzeug.wrappers import Response
 
 from sso.audit.events import Event
-from sso.endpoints import authorize, browser_session, page
+from sso.endpoints import browser_session, page
 from sso.endpoints.forms import SignOutForm
 from sso.extensions import db
 from sso.i18n import languages
 from sso.oauth import authorization_server
+from sso.oauth import response as oauth_response
 from sso.oauth.end_session import PARAMETERS, LogoutRequest, note_refusal, read
 from sso.oauth.response import ClientRedirect
 from sso.store.clients import RegisteredClient
@@ -49,7 +50,7 @@ def end_session() -> Response:
         decision = None
     if request.method == "POST" and decision is None:
         # As at the authorization endpoint: only in a GET do the browser's cookies count.
-        return authorize.as_get("pages.end_session")
+        return oauth_response.as_get("pages.end_session")
     asked = _read()
     current = browser_session.current_session()
     if current is None:

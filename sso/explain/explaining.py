@@ -21,6 +21,7 @@ _CHECKS = (
     tokens.not_its_own,
     requests.dropped_scopes,
     requests.wider_scope,
+    requests.pushed,
     requests.hint,
     requests.parameter,
     requests.silent,

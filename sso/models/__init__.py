@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sso.models.logout_delivery import LogoutDelivery as LogoutDelivery
     from sso.models.outbox import Heartbeat as Heartbeat
     from sso.models.outbox import Mail as Mail
+    from sso.models.pushed_request import PushedRequest as PushedRequest
     from sso.models.refusal import Refusal as Refusal
     from sso.models.signing_key import KeyState as KeyState
     from sso.models.signing_key import SigningKey as SigningKey
@@ -46,6 +47,7 @@ _TABLES = {
     "grant": ("Grant",),
     "logout_delivery": ("LogoutDelivery",),
     "outbox": ("Heartbeat", "Mail"),
+    "pushed_request": ("PushedRequest",),
     "refusal": ("Refusal",),
     "signing_key": ("KeyState", "SigningKey"),
     "token": ("Token",),

@@ -29,6 +29,8 @@ class AuthorizationCode(Base, OAuth2AuthorizationCodeMixin):
     redirect_uri: Mapped[str] = mapped_column(Text)
     nonce: Mapped[str | None] = mapped_column(Text)
     code_challenge: Mapped[str | None] = mapped_column(String(43))
+    # The key that alone may redeem it (RFC 9449 §10): its thumbprint.
+    dpop_jkt: Mapped[str | None] = mapped_column(String(43))
     expires_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
     used_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
 

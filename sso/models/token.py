@@ -37,6 +37,9 @@ class Token(Base, OAuth2TokenMixin):
     scope: Mapped[str] = mapped_column(Text)
     # The client asked for less than the grant allows (RFC 6749 §6): single claims are limited, too.
     is_narrowed: Mapped[bool] = mapped_column(default=False, server_default=false())
+    # The key that the access token is bound to (RFC 9449 §6), as is the refresh token of a public
+    # client: its thumbprint.
+    dpop_jkt: Mapped[str | None] = mapped_column(String(43))
     issued_at: Mapped[datetime] = mapped_column(UtcDateTime)
     expires_at: Mapped[datetime] = mapped_column(UtcDateTime)
     revoked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)

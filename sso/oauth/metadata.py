@@ -29,6 +29,7 @@ def document(settings: Settings) -> dict[str, Any]:
         "revocation_endpoint_auth_methods_supported": client_authentication.METHODS,
         "introspection_endpoint_auth_methods_supported": client_authentication.SECRET_METHODS,
         "code_challenge_methods_supported": ["S256"],
+        "require_pushed_authorization_requests": False,  # a client can be registered for it
         "authorization_response_iss_parameter_supported": True,
         "acr_values_supported": list(request.ACR_VALUES),
         "prompt_values_supported": sorted(request.PROMPTS),

@@ -7,7 +7,7 @@ from flask import request as flask_request
 from sqlalchemy import Connection
 
 from sso import context
-from sso.flow.request import AuthorizationRequest
+from sso.flow.request import PARAMETERS, AuthorizationRequest
 from sso.store.live_grants import LiveGrant
 from sso.web import parameters
 
@@ -28,6 +28,7 @@ class ProtocolRequest(OAuth2Request):
         self.used_basic = False
         self.keep_changes = False  # commit, although the answer is an error
         self.authorization_request: AuthorizationRequest | None = None
+        self.is_pushed = False  # the parameters came from the client's backend (RFC 9126)
         self.live_grant: LiveGrant | None = None  # from which tokens were issued
         self.claimed_client: str | None = None  # before it has proven who it is
         self.details: dict[str, object] = {}  # of a refusal, for the log and the audit trail alone
@@ -50,8 +51,10 @@ class ProtocolRequest(OAuth2Request):
         return self.authorization_request
 
 
-def form_request(once: tuple[str, ...]) -> ProtocolRequest:
+def form_request(once: tuple[str, ...], clean: tuple[str, ...] | None = None) -> ProtocolRequest:
     """The request of a client's backend: parameters from the form body alone.
+
+    `clean`: those that have to be clean text already; without it, all in `once`.
 
     Raises `InvalidRequestError` (RFC 6749 §3.2: POST, form-encoded, nothing repeated).
     """
@@ -61,7 +64,7 @@ def form_request(once: tuple[str, ...]) -> ProtocolRequest:
                 "Parameters belong into the request's body, not into its address."
             )
         form = parameters.single(parameters.form_pairs(flask_request), once)
-        parameters.check_clean(form, once)
+        parameters.check_clean(form, once if clean is None else clean)
     except parameters.ParameterFault as error:
         raise InvalidRequestError(str(error)) from None
     return ProtocolRequest(form, form)
@@ -71,4 +74,5 @@ CLIENT_FIELDS = ("client_id", "client_secret")
 TOKEN_FIELDS = (
     "grant_type", "code", *CLIENT_FIELDS, "redirect_uri", "code_verifier", "refresh_token", "scope",
 )  # fmt: skip
+PUSHED_FIELDS = (*PARAMETERS, "client_secret")
 TOKEN_HINT_FIELDS = ("token", "token_type_hint", *CLIENT_FIELDS)

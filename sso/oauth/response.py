@@ -7,7 +7,8 @@ IssuerParameter covers neither errors of the validation nor form_post, and re-en
 from typing import TYPE_CHECKING
 
 from authlib.oauth2.rfc6749.errors import InvalidRequestError, OAuth2Error
-from flask import Response, render_template
+from flask import Response, render_template, url_for
+from flask import request as flask_request
 from flask_babel import gettext
 from werkzeug.datastructures import Headers
 
@@ -21,8 +22,8 @@ from sso.oauth.client_authentication import LONGEST_CLIENT_ID, ClientAuthenticat
 from sso.oauth.request import ProtocolRequest
 from sso.ratelimit import refusals
 from sso.store.clients import RegisteredClient
-from sso.web import errors, headers, routing
-from sso.web.parameters import ParameterFault
+from sso.web import errors, headers, pending_request, routing
+from sso.web.parameters import FORM, ParameterFault
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
@@ -120,6 +121,18 @@ def invalid_page(
         title = gettext("Signing in to %(client)s did not work", client=client_name)
     words = words or gettext("The application sent a request that is not valid.")
     return errors.page(words, title=title, error=error, detail=detail, client_name=client_name)
+
+
+def as_get(endpoint: str) -> Response:
+    """The equal GET, so that the browser's own cookies count (SameSite=Lax)."""
+    if flask_request.mimetype != FORM:
+        return invalid_page("A posted request has to be form-encoded.")
+    body = flask_request.get_data(cache=True)
+    query = b"&".join(part for part in (flask_request.query_string, body) if part)
+    if len(query) > pending_request.MAX_LENGTH:
+        return invalid_page("The request is too long.")
+    safe = "".join(chr(byte) if 0x21 <= byte <= 0x7E else f"%{byte:02X}" for byte in query)
+    return Response(status=303, headers={"Location": f"{url_for(endpoint)}?{safe}"})
 
 
 def _description(error: OAuth2Error) -> str:

@@ -64,7 +64,7 @@ class Guessing:
 
 @dataclass(frozen=True)
 class Flooding:
-    """What has a cost for others, and how often it may happen within an hour."""
+    """What has a cost for others or is stored, and how often it may happen within an hour."""
 
     name: str
     account: int | None
@@ -108,6 +108,8 @@ CLIENT_AUTHENTICATION = Guessing(
 PASSWORD_RESET = Flooding("password_reset", account=None, ip_address=100)
 VERIFICATION = Flooding("verification", account=None, ip_address=100)
 SIGN_UP = Flooding("sign_up", account=None, ip_address=100)
+PUSHED_REQUEST = Flooding("pushed_request", account=100_000, ip_address=200_000)
+PUSHED_BY_ANYONE = Flooding("pushed_by_anyone", account=None, ip_address=3000)
 
 
 class Attempt:
@@ -219,10 +221,8 @@ def _counters(rule: Guessing, account: str) -> list[_Counter]:
     mark, here = device_cookie.mark(account), networks.of(request.remote_addr)
     if rule.device_cookie and (browser := device_cookie.id_for(account, rule is SIGN_IN)):
         return [_Counter(f"{rule.name}/known/{mark}/{browser}", rule.device_cookie, True, mark)]
-    counters = [
-        _Counter(f"{rule.name}/pair/{mark}/{here}", rule.pair, True),
-        _Counter(f"{rule.name}/address/{here}", rule.ip_address, False),
-    ]
+    counters = [_Counter(f"{rule.name}/pair/{mark}/{here}", rule.pair, True)]
+    counters.append(_Counter(f"{rule.name}/address/{here}", rule.ip_address, False))
     for length, network in networks.around(request.remote_addr):
         wider = replace(rule.ip_address, free=rule.ip_address.free * WIDER_BUDGETS[length])
         counters.append(_Counter(f"{rule.name}/network/{network}", wider, False))

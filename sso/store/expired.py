@@ -18,12 +18,14 @@ from sso.models import (
     LogoutDelivery,
     Mail,
     MailToken,
+    PushedRequest,
     Refusal,
     SigningKey,
     Token,
     UsedOnce,
     WebhookDelivery,
 )
+from sso.store import pushed_requests
 from sso.store.statements import write
 
 # A used code or an ended session is still asked about for a while: reuse must be seen.
@@ -147,6 +149,12 @@ def _mail(now: datetime) -> ColumnElement[bool]:
     return and_(Mail.next_attempt_at.is_(None), or_(old, in_vain))
 
 
+def _pushed_request(now: datetime) -> ColumnElement[bool]:
+    # A user may be at a page of ours: what is unused waits for them.
+    waited = PushedRequest.expires_at < now - pushed_requests.WAITS - CLOCK_SKEW
+    return or_(PushedRequest.used_at.is_not(None), waited)
+
+
 # In this order: a row is deleted after those that need it.
 EXPIRIES = (
     Expiry(Token, Token.refresh_expires_at, condition=lambda now: Token.expires_at < now - KEEP),
@@ -171,6 +179,7 @@ EXPIRIES = (
     Expiry(Mail, Mail.created_at, condition=_mail),
     Expiry(MailToken, MailToken.expires_at),
     Expiry(UsedOnce, UsedOnce.expires_at, CLOCK_SKEW),
+    Expiry(PushedRequest, PushedRequest.expires_at, CLOCK_SKEW, _pushed_request),
     Expiry(Refusal, Refusal.at, KEEP_REFUSALS),
     Expiry(SigningKey, SigningKey.retired_at, KEEP_KEYS),
     Expiry(ApiToken, ApiToken.expires_at, KEEP_API_TOKENS),

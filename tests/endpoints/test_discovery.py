@@ -28,7 +28,7 @@ def test_every_advertised_address_answers(app: Flask) -> None:
     http = app.test_client()
     found = http.get(f"{BASE}/.well-known/openid-configuration").get_json()
     addresses = {name: value for name, value in found.items() if name.endswith(("endpoint", "uri"))}
-    assert len(addresses) == 7
+    assert len(addresses) == 8
     for address in addresses.values():
         assert address.startswith(ISSUER + "/")
         path = address.removeprefix(ORIGIN)
@@ -40,7 +40,7 @@ def test_nothing_is_advertised_that_is_not_there_and_the_other_way_round(app: Fl
     server = app.extensions["sso.oauth"]
     grants = {grant.GRANT_TYPE for grant, _ in server._token_grants}
     assert set(found["grant_types_supported"]) == grants
-    names = ["authorize", "token", "userinfo", "revoke", "introspect", "end-session", "jwks"]
+    names = ["authorize", "par", "token", "userinfo", "revoke", "introspect", "end-session", "jwks"]
     endpoints = {f"{ISSUER}/oauth2/{name}" for name in names}
     offered = {ORIGIN + rule.rule for rule in app.url_map.iter_rules() if "/oauth2/" in rule.rule}
     advertised = {v for k, v in found.items() if k.endswith("endpoint") or k == "jwks_uri"}
@@ -58,6 +58,8 @@ def test_nothing_is_advertised_that_is_not_there_and_the_other_way_round(app: Fl
         "end_session_endpoint",  # RP-Initiated Logout §2.1
         "backchannel_logout_supported",  # Back-Channel Logout §2.1
         "backchannel_logout_session_supported",
+        "pushed_authorization_request_endpoint",  # RFC 9126 §5
+        "require_pushed_authorization_requests",
         "prompt_values_supported",  # OpenID Connect Prompt Create §4.1
     }
     assert set(found) <= known

@@ -621,3 +621,20 @@ def test_a_body_that_is_no_form(client: RelyingParty, explain: Explain) -> None:
 def test_introspection_of_what_is_not_its_own(scene: Scene, explain: Explain) -> None:
     answer = scene.other.introspect(scene.tokens()["access_token"])
     assert "is not one of this client's" in explain(answer)
+
+
+def test_pushed_requests(
+    clock: Clock, browser: Browser, client: RelyingParty, user: User, explain: Explain
+) -> None:
+    first, second = (client.push().get_json()["request_uri"] for _ in range(2))
+    query = {"client_id": client.client_id, "request_uri": first}
+    browser.open_authorize(query)
+    browser.sign_in()
+    assert browser.allow().code
+    assert "already sent back" in explain(browser.open_authorize(query))
+    clock.move(seconds=61)
+    page = browser.open_authorize({**query, "request_uri": second})
+    assert "pushed more than 60 s before" in explain(page)
+    assert "without a request_uri among them" in explain(client.push(request_uri=second))
+    page = browser.open_authorize({**query, "request_uri": second + "x"})
+    assert "No such request was pushed" in explain(page)

@@ -125,6 +125,11 @@ class RelyingParty:
         }
         return self.post("/oauth2/token", {k: v for k, v in form.items() if v is not None})
 
+    def push(self, **more: str | None) -> TestResponse:
+        """Push an authorization request (RFC 9126); `None` leaves a field out."""
+        form = self.parameters() | self.credentials() | more
+        return self.post("/oauth2/par", {k: v for k, v in form.items() if v is not None})
+
     def refresh(self, refresh_token: str, **more: str) -> TestResponse:
         form = {"grant_type": "refresh_token", "refresh_token": refresh_token}
         return self.post("/oauth2/token", {**form, **self.credentials(), **more})
@@ -169,7 +174,11 @@ class Browser:
 
     def authorize(self, client: RelyingParty, **more: str | None) -> Page:
         """Be sent to the authorization endpoint by a client."""
-        return self.open(f"{ORIGIN}{BASE}/oauth2/authorize?{urlencode(client.parameters(**more))}")
+        return self.open_authorize(client.parameters(**more))
+
+    def open_authorize(self, query: dict[str, str]) -> Page:
+        """Be sent to the authorization endpoint with exactly these parameters."""
+        return self.open(f"{ORIGIN}{BASE}/oauth2/authorize?{urlencode(query)}")
 
     def submit(self, **values: str) -> Page:
         """Send the form of the page."""

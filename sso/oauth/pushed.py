@@ -1,0 +1,112 @@
+"""Pushed authorization requests (RFC 9126): a client's backend sends the parameters beforehand.
+
+A request URI starts one authorization: it is used up by the answer, not by the page that a browser
+loads before (FAPI 2.0 Security Profile §5.3.2.2).
+"""
+
+import json
+from typing import Any
+
+from authlib.oauth2.rfc6749.errors import InvalidRequestError, OAuth2Error
+from authlib.oauth2.rfc6749.requests import BasicOAuth2Payload
+from sqlalchemy import Connection
+
+from sso import clock
+from sso.crypto import digests
+from sso.flow.request import PARAMETERS
+from sso.oauth import client_authentication
+from sso.oauth.request import ProtocolRequest
+from sso.oauth.server import AuthorizationServer
+from sso.ratelimit import limiting
+from sso.store import clients, pushed_requests
+
+PREFIX = "urn:ietf:params:oauth:request_uri:"
+MAX_LENGTH = 10_000  # characters of all parameters together
+_SECRET = "sso_par_"  # noqa: S105 (a prefix)
+_STORED = tuple(name for name in PARAMETERS if name not in ("request", "request_uri"))
+
+
+class InvalidRequestUri(OAuth2Error):
+    """The request URI gives nothing (RFC 9101 §7)."""
+
+    error = "invalid_request_uri"
+    description = (
+        "The 'request_uri' is unknown, expired or used, or it was issued to another client; push "
+        "the request again."
+    )
+
+
+class Gone(Exception):
+    """The request that a page of ours belongs to was answered, or has waited for too long."""
+
+
+def push(server: AuthorizationServer, request: ProtocolRequest) -> dict[str, Any]:
+    """Authenticate the client, validate as the authorization endpoint does, and store (§2.1).
+
+    Gives the members of the answer (§2.2). Raises `OAuth2Error` and `TooManyAttempts`.
+    """
+    connection, data = request.connection, request.payload.data
+    client = client_authentication.authenticate(
+        request, lambda client_id: clients.find_enabled(connection, client_id), "par"
+    )
+    if "request_uri" in data:
+        request.facts["parameter"] = "request_uri"
+        raise InvalidRequestError("The parameter 'request_uri' cannot be pushed; leave it out.")
+    data["client_id"] = client.client_id  # with Basic, the body need not name it
+    request.is_pushed = True
+    server.get_consent_grant(request)
+    parameters = json.dumps({name: data[name] for name in _STORED if name in data})
+    if len(parameters) > MAX_LENGTH:
+        raise InvalidRequestError("The request is too long.", status_code=413)
+    # Each is a row until it is purged. The server of a confidential client sends those of all its
+    # users. Anyone can name a public one, whose users must not wait because of a stranger.
+    rule = limiting.PUSHED_BY_ANYONE if client.is_public else limiting.PUSHED_REQUEST
+    limiting.spend(rule, client.client_id)
+    secret = digests.make(_SECRET)
+    pushed_requests.add(
+        connection, digests.digest(secret), client.client_id, parameters, clock.now()
+    )
+    return {
+        "request_uri": PREFIX + secret,
+        "expires_in": int(pushed_requests.LIFETIME.total_seconds()),
+    }
+
+
+def is_pushed(brought: dict[str, str]) -> bool:
+    """Whether an authorization request has a request URI of this server."""
+    return brought.get("request_uri", "").startswith(PREFIX)
+
+
+def resolve(request: ProtocolRequest, *, is_waiting: bool) -> None:
+    """Put the pushed parameters in the place of their request URI; any others are ignored (§4).
+
+    `is_waiting`: the request returns from one of our pages. Raises `InvalidRequestUri` or `Gone`.
+    """
+    brought = request.payload.data
+    if not is_pushed(brought):
+        return
+    found = pushed_requests.find(request.connection, _digest(brought))
+    client_id = brought.get("client_id", "")
+    reason = found.refusal(client_id, clock.now(), is_waiting=is_waiting) if found else "unknown"
+    if found is None or reason:
+        if is_waiting:
+            raise Gone
+        request.details["reason"] = reason
+        raise InvalidRequestUri
+    request.payload = BasicOAuth2Payload({**json.loads(found.parameters), "client_id": client_id})
+    request.is_pushed = True
+
+
+def use(connection: Connection, brought: dict[str, str]) -> bool:
+    """Use up the request URI, if there is one; false if another answer was quicker."""
+    return not is_pushed(brought) or pushed_requests.use(connection, _digest(brought), clock.now())
+
+
+def redirect_uri_of(connection: Connection, brought: dict[str, str]) -> str:
+    """The redirect URI of a pushed request, even one that cannot be used; empty if it is gone."""
+    found = pushed_requests.find(connection, _digest(brought)) if is_pushed(brought) else None
+    return str(json.loads(found.parameters).get("redirect_uri", "")) if found else ""
+
+
+def _digest(brought: dict[str, str]) -> str:
+    return digests.digest(brought["request_uri"].removeprefix(PREFIX))

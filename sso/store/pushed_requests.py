@@ -1,0 +1,64 @@
+"""Statements about pushed authorization requests; single use is decided here."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection, bindparam, insert, select, update
+
+from sso.models import PushedRequest
+from sso.store import prepared
+
+LIFETIME = timedelta(seconds=60)  # until a browser brings the request URI (RFC 9126 §2.2)
+WAITS = timedelta(hours=1)  # for the user, once a browser has brought it
+
+_PUSHED = prepared.table(PushedRequest)
+
+
+@dataclass(frozen=True)
+class Pushed:
+    """A pushed request, as it is stored."""
+
+    client_id: str
+    parameters: str
+    expires_at: datetime
+    used_at: datetime | None
+
+    def refusal(self, client_id: str, now: datetime, *, is_waiting: bool) -> str | None:
+        """Why it cannot be used now; `is_waiting`: a browser brought it in time."""
+        if self.client_id != client_id:
+            return "issued to another client"
+        if self.used_at:
+            return "used before"
+        ends_at = self.expires_at + WAITS if is_waiting else self.expires_at
+        return None if now < ends_at else "expired"
+
+
+_ADD = insert(_PUSHED)
+_FIND = select(*prepared.columns(Pushed, _PUSHED)).where(_PUSHED.c.digest == bindparam("digest"))
+_USE = (
+    update(_PUSHED)
+    .where(_PUSHED.c.digest == bindparam("pushed_digest"), _PUSHED.c.used_at.is_(None))
+    .values(used_at=bindparam("now"))
+)
+
+
+def add(
+    connection: Connection, digest: str, client_id: str, parameters: str, now: datetime
+) -> None:
+    """Store a request."""
+    values = {"digest": digest, "client_id": client_id, "parameters": parameters}
+    prepared.changed(connection, _ADD, {**values, "expires_at": now + LIFETIME, "used_at": None})
+
+
+def find(connection: Connection, digest: str) -> Pushed | None:
+    """The request with this digest, whether it can be used or not."""
+    row = prepared.first(connection, _FIND, {"digest": digest})
+    return prepared.record(Pushed, row) if row else None
+
+
+def use(connection: Connection, digest: str, now: datetime) -> bool:
+    """Use a request up; false if another answer was quicker.
+
+    The last statement of its transaction: deleting the client locks this row after all others.
+    """
+    return prepared.changed(connection, _USE, {"pushed_digest": digest, "now": now})
