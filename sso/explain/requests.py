@@ -5,6 +5,7 @@ from urllib.parse import urlsplit
 from sso.audit.events import Event
 from sso.explain.case import Case, Explanation, command
 from sso.flow import decision, narrowing, scopes
+from sso.flow.request import NOT_PUSHED
 from sso.store import pushed_requests
 
 _AT_THE_APPLICATION = "Change the request in the settings or the code of the application."
@@ -94,6 +95,12 @@ _PUSHED = {
 
 
 def pushed(case: Case) -> Explanation | None:
+    if case["description"] == NOT_PUSHED:
+        return Explanation(
+            "The client is registered with --require-par, and the request was not pushed.",
+            "Turn on pushed authorization requests (PAR) at the application. If it has none:",
+            case.update("--no-require-par"),
+        )
     found = _PUSHED.get(case.reason) if case["error"] == "invalid_request_uri" else None
     return Explanation(*found) if found else None
 

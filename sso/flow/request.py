@@ -20,6 +20,10 @@ PROMPTS = frozenset({"none", "login", "consent", "select_account"})
 ONE_FACTOR, TWO_FACTORS = "1", "2"
 ACR_VALUES = (ONE_FACTOR, TWO_FACTORS)
 RESPONSE_MODES = ("query", "form_post")
+NOT_PUSHED = (
+    "This client has to push its authorization requests to /oauth2/par, and to send the "
+    "request_uri from there (RFC 9126)."
+)
 _CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}\Z")
 _MAX_AGE = re.compile(r"[0-9]{1,9}\Z")
 _UNSUPPORTED = {

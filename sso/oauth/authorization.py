@@ -26,7 +26,7 @@ from sso.store.clients import RegisteredClient
 from sso.store.sessions import ResourceOwner
 from sso.web import parameters
 
-# `state` goes back as it came, whatever it holds; it is never stored.
+# `state` goes back as it came, whatever it holds; only that of a pushed request is stored.
 _CLEAN = tuple(name for name in flow_request.PARAMETERS if name != "state")
 
 
@@ -60,6 +60,8 @@ class AuthorizationEndpoint:
         redirect_uri = self.validate_authorization_redirect_uri(request, client)
         # ---- from here on the redirect_uri is proven, and errors go to the client ----
         try:
+            if client.requires_par and not request.is_pushed:
+                raise InvalidRequestError(flow_request.NOT_PUSHED)
             self._validate_response_type(request, client)
             request.authorization_request = self._parse(dict(payload.data), client)
         except OAuth2Error as error:

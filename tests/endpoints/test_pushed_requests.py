@@ -277,3 +277,12 @@ def test_they_are_purged(
     with app.app_context():
         assert purge()["pushed_requests"] == 1
     assert count(app) == 0
+
+
+def test_a_client_that_has_to_push(app: Flask, browser: Browser, user: User) -> None:
+    client = make_client(app, require_pushed_authorization_requests=True)
+    refused = browser.authorize(client)
+    assert (refused.error, refused.is_at_server) == ("invalid_request", False)
+    bring(browser, client, client.push().get_json()["request_uri"])
+    browser.sign_in()
+    assert browser.allow().code

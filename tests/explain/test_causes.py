@@ -638,3 +638,9 @@ def test_pushed_requests(
     assert "without a request_uri among them" in explain(client.push(request_uri=second))
     page = browser.open_authorize({**query, "request_uri": second + "x"})
     assert "No such request was pushed" in explain(page)
+
+
+def test_a_request_that_was_not_pushed(app: Flask, browser: Browser, explain: Explain) -> None:
+    client = make_client(app, require_pushed_authorization_requests=True)
+    browser.authorize(client)
+    assert "--no-require-par" in explain(browser.history[-1])
