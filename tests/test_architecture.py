@@ -252,6 +252,10 @@ CONTRACT = {
     f"{BASE}/account/factors/code": {"GET", "POST"},
     f"{BASE}/account/factors/link": {"GET", "POST"},
     f"{BASE}/client-logo": {"GET"},
+    f"{BASE}/admin": {"GET"},
+    f"{BASE}/admin/people": {"GET"},
+    f"{BASE}/admin/person": {"GET"},
+    f"{BASE}/admin/person/act": {"GET", "POST"},
     "/healthz": {"GET"},
     "/readyz": {"GET"},
 }

@@ -299,7 +299,7 @@ CASES = [
     plain(notifications.enrolment_code_asked, "enrolment_code", user, of("session.id"), "x"),
 ]  # fmt: skip
 # No use cases: the transaction of a request, and pure checks and comparisons.
-APART = {"transaction", "checks", "changes", "profiles"}
+APART = {"transaction", "checks", "changes", "profiles", "staff"}
 
 
 def _webhook() -> Webhook:

@@ -36,12 +36,15 @@ class Actor:
 
     `by`: the program that an operator uses, where that is more than one command; a use case that
     such a program has passes it to its own event. `token`: the id of the API token that a program
-    acts by; then `operator` is its name.
+    acts by; then `operator` is its name. `user_id`: an operator who is signed in; such a one has no
+    rights but those of a group (see `services.staff`).
     """
 
     operator: str | None = None
     by: str | None = None
     token: str | None = None
+    user_id: UUID | None = None
+    is_helpdesk: bool = False
 
 
 USER = Actor()  # a person, for themselves
@@ -113,6 +116,8 @@ def _tell(
         shown.setdefault("operator", actor.operator)
     if actor.token:
         shown.setdefault("api_token", actor.token)
+    if actor.user_id:
+        shown.setdefault("operator_id", str(actor.user_id))
     text = _as_json(shown)
     logger.info("%s %s", name, text, extra={"event": name, "fields": shown})
     sink: Sink | None = current_app.extensions.get(EXTENSION) if has_app_context() else None

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from sso import audit
+from sso import audit, context
 from sso.cli.commands import (
     Failure,
     ask_password,
@@ -45,11 +45,14 @@ _claims = click.option(
 @_name
 @password_stdin_option
 @click.option("--email-verified", is_flag=True, help="The address belongs to the user.")
+@click.option("--admin", is_flag=True, help="May administer the server in the browser.")
 @_groups
 @_claims
 @json_option
-def create(as_json: bool, password_stdin: bool, **given: Any) -> None:
+def create(as_json: bool, password_stdin: bool, admin: bool, **given: Any) -> None:
     """Create a user; asks for the password."""
+    if admin:
+        given["groups"] = [*given["groups"], context.settings().admin_group]
     user = accounts.create(audit.operator(), password=ask_password(password_stdin), **given)
     db.session.commit()
     print_notes(memberships.not_known(user.groups, user))

@@ -94,6 +94,13 @@ def sign_up(text: str) -> str:
     return text if is_mode else str(resolve_name("sso.config.email_addresses:domains")(text))
 
 
+def group(text: str) -> str:
+    """The name of a group of users (see `services.checks.group_errors`)."""
+    if "," in text or text != text.strip() or not text.isprintable() or len(text) > 200:
+        raise ValueError("give one group, without commas, of at most 200 characters")
+    return text
+
+
 def embedded_secret_key(instance: Path) -> str:
     """The secret key in `instance/secret_key`; generated once, readable by its owner alone."""
     path = instance / "secret_key"

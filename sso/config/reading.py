@@ -71,6 +71,8 @@ def load_settings(environ: Mapping[str, str], instance: Path) -> Settings:
     given, previous = (reading.values[f"SSO_SECRET_KEY{end}"] for end in ("", "_PREVIOUS"))
     if given and given == previous:
         reading.errors.append(SAME_KEY)
+    if reading.values["SSO_ADMIN_GROUP"] == reading.values["SSO_HELPDESK_GROUP"]:
+        reading.errors.append("SSO_HELPDESK_GROUP: it is the same as SSO_ADMIN_GROUP")
     if reading.errors:
         raise SettingsError(reading.errors)
     values = {name.removeprefix("SSO_").lower(): value for name, value in reading.values.items()}

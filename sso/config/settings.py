@@ -104,6 +104,16 @@ class Settings:
         "https URL of the terms of service, linked from every page and mail",
         checks.deferred("sso.config.branding:page_url"),
     )
+    admin_group: str = _setting(
+        "sso-administrators",
+        "group whose members may administer this server in the browser",
+        checks.group,
+    )
+    helpdesk_group: str = _setting(
+        "sso-helpdesk",
+        "group whose members may help people in the browser: invitations, second factors, sessions",
+        checks.group,
+    )
     trusted_proxies: int = _setting(
         0, "number of reverse proxies whose X-Forwarded-* headers are trusted", number(0, 10)
     )

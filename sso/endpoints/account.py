@@ -17,7 +17,7 @@ from sso.i18n import N_, user_agents
 from sso.i18n.languages import LANGUAGES
 from sso.mfa import policy
 from sso.ratelimit import device_cookie
-from sso.services import consents, credentials, revocation
+from sso.services import consents, credentials, revocation, staff
 from sso.store import client_logos, grants, sessions, users
 from sso.store.sessions import CurrentSession
 
@@ -69,6 +69,7 @@ def _page(current: CurrentSession, password_form: ChangePasswordForm) -> Respons
         form=password_form,
         lacks_second_factor=policy.lacks_second_factor(current),
         languages=LANGUAGES,
+        may_administer=staff.role_of(user.groups) is not None,
         done=_DONE.get(request.args.get("done", "")),
     )
 

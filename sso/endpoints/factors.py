@@ -96,14 +96,16 @@ def _added(current: CurrentSession, added: Added, kind: str) -> Response:
 def _show_codes(codes: list[str]) -> Response:
     """The sheet of recovery codes, this once."""
     is_pending = bool(request.args.get("resume"))
-    next_url = page.step("pages.authorize") if is_pending else url_for("pages.factors")
+    next_url = page.admin_page() or url_for("pages.factors")
+    if is_pending:
+        next_url = page.step("pages.authorize")
     return page.render("recovery_codes.html", codes=codes, next_url=next_url)
 
 
 def _done(what: str) -> Response:
     if request.args.get("resume"):
         return page.to_step("pages.authorize")
-    return redirect(url_for("pages.factors", done=what), 303)
+    return redirect(page.admin_page() or url_for("pages.factors", done=what), 303)
 
 
 def _page(
@@ -135,6 +137,7 @@ def _page(
         error=error,
         done=_DONE.get(request.args.get("done", "")),
         client_name=client_name,
+        for_administration=page.admin_page() is not None,
     )
 
 

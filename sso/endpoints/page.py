@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
+from urllib.parse import parse_qsl, urlencode
 
 from flask import Flask, make_response, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
@@ -30,6 +31,7 @@ _BACK = {
     "password": "pages.account",
     "email": "pages.account_email",
     "new_email": "pages.verify_email",  # with the link's secret
+    "admin": "admin.overview",  # or the page in `at`
 }
 
 
@@ -98,9 +100,11 @@ def after_sign_in(pending: PendingRequest | None, signed_in_at: datetime | None 
     It leads to the dispatcher, to the page that asked for the sign-in, or to the account.
     """
     back = _BACK.get(request.args.get("back", ""))
-    token: dict[str, Any] = {}
-    if back and request.args.get("token"):
-        token["token"] = request.args["token"]
+    if back == _BACK["admin"]:
+        return redirect(admin_page() or url_for(back), 303)
+    token: dict[str, Any] = {
+        name: request.args[name] for name in ("token", "at") if back and request.args.get(name)
+    }
     if pending is None:
         return redirect(url_for(back or "pages.account", **token), 303)
     if signed_in_at:
@@ -138,7 +142,18 @@ def is_asked_back() -> bool:
 
 
 def _carried() -> dict[str, Any]:
-    return {name: request.args[name] for name in ("resume", "token") if request.args.get(name)}
+    names = ("resume", "token", "at")
+    return {name: request.args[name] for name in names if request.args.get(name)}
+
+
+def admin_page() -> str | None:
+    """The admin page that `at` leads back to. It leads nowhere else."""
+    path, _, query = request.args.get("at", "").partition("?")
+    route = routing.at(path)
+    if route is None or route.blueprint != routing.ADMIN or "GET" not in route.methods:
+        return None
+    query = urlencode(parse_qsl(query)[:20])
+    return f"{path}?{query}" if query else path
 
 
 def try_once(account: str) -> tuple[limiting.Attempt, int]:

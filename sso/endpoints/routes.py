@@ -27,9 +27,10 @@ from sso.endpoints import (
     token_management,
     userinfo,
 )
+from sso.endpoints.admin import access, overview, people
 from sso.ratelimit import limiting
 from sso.web import routing
-from sso.web.routing import ANY_ORIGIN, GET, POST, PROTOCOL, REGISTERED_ORIGINS, Route
+from sso.web.routing import ADMIN, ANY_ORIGIN, GET, POST, PROTOCOL, REGISTERED_ORIGINS, Route
 
 
 def home() -> Response:
@@ -98,6 +99,12 @@ ROUTES = (
     Route("{base}/account/factors/totp", "totp_setup", factors.totp_setup,
           sign_in_back="factors"),
     Route("{base}/account/factors/link", "factor_link", enrolment.factor_link),
+
+    # For administrators; to everyone else they do not exist (see `admin.access`).
+    Route("{base}/admin", "overview", overview.overview, GET, ADMIN, helpdesk=True),
+    Route("{base}/admin/people", "people", people.people, GET, ADMIN, helpdesk=True),
+    Route("{base}/admin/person", "person", people.person, GET, ADMIN, helpdesk=True),
+    Route("{base}/admin/person/act", "person_act", people.act, blueprint=ADMIN, helpdesk=True),
 )
 # fmt: on
 
@@ -105,4 +112,5 @@ ROUTES = (
 def init_app(app: Flask) -> None:
     """Register every route."""
     routing.register(app, ROUTES)
+    access.init_app(app)
     page.init_app(app)

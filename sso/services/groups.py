@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from shlex import quote
 
+from sso import context
 from sso.models import Client, User
 from sso.services import revocation
 from sso.store import clients, groups
@@ -37,6 +38,7 @@ def not_known(names: Iterable[str], user: User) -> list[str]:
         return []
     known = groups.with_members(except_of=user.id)
     known.update(name for client in clients.every() for name in client.groups)
+    known.update((context.settings().admin_group, context.settings().helpdesk_group))
     return [
         f"No application requires the group {name}, and no other user is in it"
         f"{_similar(name, known)}"

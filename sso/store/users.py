@@ -6,11 +6,12 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, String, bindparam, cast, delete, func, select, update
+from sqlalchemy import ColumnElement, Select, String, bindparam, cast, delete, func, select, update
 
 from sso.extensions import db
 from sso.models import User
 from sso.store import groups, prepared
+from sso.store.keyset import Order, begins
 from sso.store.lookup import MOST, Match
 
 _MOST_VALUES = 10_000  # in a statement; SQLite takes 32,766
@@ -131,6 +132,18 @@ def of_domain(domain: str, before: datetime) -> Sequence[User]:
     """The users with an email address at a domain who were created before a moment."""
     at_domain = User.email.endswith(f"@{domain}", autoescape=True)
     return db.session.scalars(select(User).where(at_domain, User.created_at < before)).all()
+
+
+BY_EMAIL = Order((User.email,))
+
+
+def beginning_with(text: str) -> Select[User]:
+    """The users whose email begins with this text; see `BY_EMAIL`."""
+    return select(User).where(begins(User.email, text.lower()))
+
+
+def count() -> int:
+    return db.session.scalar(select(func.count()).select_from(User)) or 0
 
 
 def listed(text: str | None, group: str | None, limit: int) -> Sequence[User]:

@@ -1,14 +1,15 @@
 """What is true of a route. The table of all routes is `endpoints.routes`.
 
-Each route belongs to one of two blueprints. `pages` are for people: they have the session cookie,
-CSRF protection, and errors as pages. `protocol` is for programs: no cookies, and errors as JSON.
+Each route belongs to one of three blueprints. `pages` are for people: they have the session cookie,
+CSRF protection, and errors as pages. `admin` are the pages of administration: to everyone else than
+administrators they do not exist. `protocol` is for programs: no cookies, and errors as JSON.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import cast
 
-from flask import Blueprint, Flask, Request, current_app, request
+from flask import Blueprint, Flask, Request, abort, current_app, g, request
 from flask.globals import request_ctx
 from werkzeug.utils import cached_property
 from werkzeug.wrappers import Response
@@ -18,7 +19,7 @@ from sso.config.settings import Settings
 from sso.ratelimit import limiting
 from sso.web.extensions import csrf
 
-PAGES, PROTOCOL = "pages", "protocol"
+PAGES, ADMIN, PROTOCOL = "pages", "admin", "protocol"
 GET, POST, BOTH = ("GET",), ("POST",), ("GET", "POST")
 ANY_ORIGIN, REGISTERED_ORIGINS = "any", "registered"
 _EXTENSION = "sso.routes"
@@ -33,7 +34,8 @@ class Route:
     (`REGISTERED_ORIGINS`: those of public clients). `quiet`: a 200 is not logged. `has_csrf`: a
     POST needs a token; protocol routes never do. `sign_in_back`: where `@login_required` leads back
     to after the sign-in (see `page.after_sign_in`). `refused`: the audit event of a refused OAuth
-    request. `guessing`, `flooding`: the limits of tries, for each account or client.
+    request. `guessing`, `flooding`: the limits of tries, for each account or client. `helpdesk`: an
+    admin page that is open to the helpdesk, too.
     """
 
     path: str
@@ -49,6 +51,7 @@ class Route:
     refused: Event = Event.AUTHORIZATION_REFUSED
     guessing: limiting.Guessing | None = None
     flooding: limiting.Flooding | None = None
+    helpdesk: bool = False
 
     @property
     def label(self) -> str:
@@ -76,9 +79,10 @@ class _Table:
 def register(app: Flask, routes: Iterable[Route]) -> None:
     """Register the routes with their blueprints."""
     settings: Settings = app.extensions["sso.settings"]
-    blueprints = {name: Blueprint(name, __name__) for name in (PAGES, PROTOCOL)}
+    blueprints = {name: Blueprint(name, __name__) for name in (PAGES, ADMIN, PROTOCOL)}
     table = app.extensions[_EXTENSION] = _Table()
     app.request_class = RoutedRequest
+    app.url_map.merge_slashes = False  # a redirect would tell outsiders that there is a page
     for route in routes:
         path = route.path.format(base=settings.base_path)
         if path in table.by_path:
@@ -89,7 +93,9 @@ def register(app: Flask, routes: Iterable[Route]) -> None:
         blueprints[route.blueprint].add_url_rule(
             path, route.name, route.view, methods=route.methods
         )
-    blueprints[PAGES].before_request(_check_csrf_token)
+    blueprints[ADMIN].before_request(_require_admission)
+    for name in (PAGES, ADMIN):
+        blueprints[name].before_request(_check_csrf_token)
     for blueprint in blueprints.values():
         app.register_blueprint(blueprint)
     table.protocol_prefixes = tuple(_protocol_prefixes(table.by_path, settings.base_path))
@@ -103,6 +109,16 @@ def this_request() -> RoutedRequest:
 def current() -> Route | None:
     """The route of this request, also where it has not the request's method."""
     return this_request().route
+
+
+def at(path: str) -> Route | None:
+    """The route of another path."""
+    return _table().by_path.get(path)
+
+
+def admit(visitor: object) -> None:
+    """Let this request open admin pages; who it comes from is in `g.sso_admitted`."""
+    g.sso_admitted = visitor
 
 
 def enter(account: str) -> limiting.Attempt:
@@ -139,6 +155,11 @@ def meant() -> str | None:
     return _table().by_last_segment.get(last.removesuffix(".json"))
 
 
+def _require_admission() -> None:
+    if g.get("sso_admitted") is None:
+        abort(404)
+
+
 def _check_csrf_token() -> None:
     route = current()
     if route is None or route.has_csrf:
@@ -152,7 +173,7 @@ def _protocol_prefixes(by_path: dict[str, Route], base_path: str) -> Iterable[st
         base = base_path if path.startswith(f"{base_path}/") else ""
         return f"{base}/" + path.removeprefix(base).split("/")[1]
 
-    of_pages = {first_segment(path) for path, one in by_path.items() if one.blueprint == PAGES}
+    of_pages = {first_segment(path) for path, one in by_path.items() if one.blueprint != PROTOCOL}
     for path, route in by_path.items():
         if route.blueprint == PROTOCOL:
             segment = first_segment(path)

@@ -1,0 +1,107 @@
+"""Who may open admin pages. One check stands before all of them; everyone else gets a 404.
+
+That answer is the one for an unknown page, made in the same way: the session is looked up for it,
+too, because it is in the language of the account.
+"""
+
+from dataclasses import dataclass
+from typing import cast
+
+from flask import Flask, abort, g, redirect, request, url_for
+from werkzeug.wrappers import Response
+
+from sso import context, database
+from sso.audit import Actor
+from sso.config import urls
+from sso.endpoints import browser_session
+from sso.extensions import db
+from sso.mfa import policy
+from sso.models import User
+from sso.services import staff as roles
+from sso.store import factors, sessions
+from sso.store.sessions import CurrentSession
+from sso.web import routing
+from sso.web.routing import Route
+
+_SAFE = ("GET", "HEAD", "OPTIONS")
+
+
+@dataclass(frozen=True)
+class Staff:
+    """Who administers: a member of the administrators' or of the helpdesk's group."""
+
+    visit: CurrentSession
+    is_admin: bool
+
+    @property
+    def user(self) -> User:
+        return self.visit.user
+
+    @property
+    def actor(self) -> Actor:
+        """Who acts, for services."""
+        return Actor(self.user.email, None, self.user.id, is_helpdesk=not self.is_admin)
+
+
+def init_app(app: Flask) -> None:
+    """Check every request for an admin page, even one with a method that the page has not."""
+    app.before_request(_check)
+
+
+def staff() -> Staff:
+    """Who opens this admin page."""
+    return cast(Staff, g.sso_admitted)
+
+
+def _check() -> Response | None:
+    route = routing.current()
+    if route is None or route.blueprint != routing.ADMIN:
+        return None
+    visit = browser_session.current_session()
+    found = _admitted(route, visit)
+    if found is None or not _is_same_site():
+        abort(404)
+    if request.method not in _SAFE:
+        # Whoever sends a form slowly may be no administrator any more when it has arrived.
+        request.get_data(cache=True)
+        db.session.rollback()
+        found = _admitted(route, sessions.find_live_fresh(found.visit.session.digest))
+        if found is None:
+            abort(404)
+    if step := _step_up(found.visit, route):
+        return step
+    routing.admit(found)
+    return None
+
+
+def _admitted(route: Route, visit: CurrentSession | None) -> Staff | None:
+    role = roles.role_of(visit.user.groups) if visit else None
+    if visit is None or role is None or not (role == roles.ADMIN or route.helpdesk):
+        return None
+    return Staff(visit, role == roles.ADMIN)
+
+
+def _step_up(visit: CurrentSession, route: Route) -> Response | None:
+    """Where a second factor is set up, or shown again; then it goes on where the person was."""
+    at = url_for("admin.overview")
+    if "GET" in route.methods:
+        at = request.full_path.rstrip("?")
+    if not factors.has_any(database.session_connection(), visit.user.id):
+        return redirect(url_for("pages.factors", at=at), 303)
+    if policy.lacks_second_factor(visit):
+        return redirect(url_for("pages.second_factor", back="admin", at=at), 303)
+    return None
+
+
+def _is_same_site() -> bool:
+    """Whether a page of ours, or the person, sends this request (Fetch Metadata).
+
+    Another site may only link here. A form needs one of the two headers: all browsers send them.
+    """
+    sent = request.headers
+    site, origin = sent.get("Sec-Fetch-Site"), sent.get("Origin")
+    if request.method not in _SAFE:
+        return site == "same-origin" if site else origin == urls.origin(context.settings().base_url)
+    if site in (None, "same-origin", "none"):
+        return True
+    return sent.get("Sec-Fetch-Mode") == "navigate" and sent.get("Sec-Fetch-Dest") == "document"

@@ -1,0 +1,133 @@
+"""What admin pages share: how one is rendered, what it is about, and what a form leads to."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from uuid import UUID
+
+from flask import abort, redirect, request, url_for
+from werkzeug.wrappers import Response
+
+from sso.endpoints import browser_session, page
+from sso.endpoints.admin import access
+from sso.endpoints.admin.forms import ConfirmForm
+from sso.extensions import db
+from sso.i18n import N_
+from sso.models import User
+from sso.store import users
+from sso.store.keyset import BadCursor, Order, Slice
+
+T = TypeVar("T")
+LONGEST = 200  # characters of what is searched for
+
+
+@dataclass(frozen=True)
+class Section:
+    """An entry of the navigation; `endpoint` without the blueprint, as the route is named."""
+
+    title: str
+    endpoint: str
+    is_for_helpdesk: bool = False
+
+
+SECTIONS = (
+    Section(N_("Overview"), "overview", is_for_helpdesk=True),
+    Section(N_("People"), "people", is_for_helpdesk=True),
+)
+
+
+def render(
+    template: str, section: str, *, status: int = 200, done: Mapping[str, str] = {}, **more: Any
+) -> Response:
+    """An admin page of a section, by its endpoint. Commits.
+
+    `done`: what `?done=…` may say was done (see `done`).
+    """
+    staff = access.staff()
+    browser_session.touch(staff.visit)
+    response = page.render(
+        template,
+        status=status,
+        staff=staff,
+        section=section,
+        sections=[one for one in SECTIONS if staff.is_admin or one.is_for_helpdesk],
+        done=done.get(request.args.get("done", "")),
+        **more,
+    )
+    # So that browsers send the Origin of a form (see `access`); it stays on this site.
+    response.headers["Referrer-Policy"] = "same-origin"
+    db.session.commit()
+    return response
+
+
+def ask(
+    section: str,
+    form: ConfirmForm,
+    *,
+    title: str,
+    question: str,
+    button: str,
+    back: str,
+    ends: Iterable[str] = (),
+    is_danger: bool = True,
+) -> Response:
+    """The page that asks before something is done, and says what it will end. Commits."""
+    return render(
+        "admin/ask.html",
+        section,
+        form=form,
+        title=title,
+        question=question,
+        button=button,
+        back=back,
+        ends=ends,
+        is_danger=is_danger,
+    )
+
+
+def done(endpoint: str, what: str | None = None, **more: str) -> Response:
+    """Commit, and show the page that says what was done."""
+    db.session.commit()
+    return redirect(url(endpoint, **({"done": what} if what else {}), **more), 303)
+
+
+def url(endpoint: str, **more: str) -> str:
+    """The URL of an admin page."""
+    values: dict[str, Any] = {**more}
+    return url_for(f"admin.{endpoint}", **values)
+
+
+def searched(name: str = "q") -> str:
+    """What a list is searched for, as clean text."""
+    text = request.args.get(name, "").strip()[:LONGEST]
+    return "".join(one for one in text if one.isprintable() and not "\ud800" <= one <= "\udfff")
+
+
+def cursor(order: Order, name: str = "page") -> str | None:
+    """The place in a list that the URL names; one that nobody has given is its beginning."""
+    given = request.args.get(name) or None
+    try:
+        order.read(given or "")
+    except BadCursor:
+        return None
+    return given
+
+
+def neighbours(found: Slice[Any], name: str = "page") -> dict[str, str]:
+    """The URLs of the pages before and after, by `previous` and `next`."""
+    endpoint = (request.endpoint or "").removeprefix("admin.")
+    kept = {key: value for key, value in request.args.items() if key not in (name, "done")}
+    return {
+        where: url(endpoint, **{**kept, name: place})
+        for where, place in (("previous", found.previous), ("next", found.next))
+        if place
+    }
+
+
+def person(name: str = "id") -> User:
+    """The user whom the URL names; 404 if there is none."""
+    try:
+        found = users.find(UUID(request.args.get(name, "")))
+    except ValueError:
+        found = None
+    return found or abort(404)

@@ -1,0 +1,127 @@
+"""Pages of long lists, by keyset: each begins behind the last row of the one before it.
+
+So a page costs the same wherever it is, and none is skipped or repeated while rows come and go.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Generic, TypeVar
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Select, literal, tuple_
+from sqlalchemy.orm import InstrumentedAttribute
+
+from sso.extensions import db
+
+T = TypeVar("T")
+PAGE = 50
+MOST = 2000  # characters of a cursor
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class BadCursor(ValueError):
+    """A cursor that no page has given, or one of another list."""
+
+
+@dataclass(frozen=True)
+class Slice(Generic[T]):
+    """One page of a list, and the cursors of its neighbours, as far as there are any."""
+
+    rows: Sequence[T]
+    next: str | None = None
+    previous: str | None = None
+
+
+@dataclass(frozen=True)
+class Order:
+    """The columns that a list is ordered by; together they are unique, and none is NULL.
+
+    All go in one direction, so that an index on them serves both ways.
+    """
+
+    columns: tuple[InstrumentedAttribute[Any], ...]
+    is_descending: bool = False
+
+    def page(self, statement: Select[T], cursor: str | None, size: int = PAGE) -> Slice[T]:
+        """One page of what is selected; the first one without a cursor. Raises `BadCursor`."""
+        backward, values = self.read(cursor) if cursor else (False, ())
+        descending = self.is_descending != backward
+        if values:
+            keys = tuple_(*self.columns)
+            columns = zip(values, self.columns, strict=True)
+            place = tuple_(*(literal(value, column.type) for value, column in columns))
+            statement = statement.where(keys < place if descending else keys > place)
+        ordered = [one.desc() if descending else one.asc() for one in self.columns]
+        found = list(db.session.scalars(statement.order_by(*ordered).limit(size + 1)))
+        more, found = len(found) > size, found[:size]
+        if backward:
+            found.reverse()
+        has_next = bool(found) if backward else more
+        has_previous = more if backward else bool(found and values)
+        return Slice(
+            found,
+            self.cursor(found[-1]) if has_next else None,
+            self.cursor(found[0], backward=True) if has_previous else None,
+        )
+
+    def cursor(self, row: object, *, backward: bool = False) -> str:
+        """The place behind a row, or before it."""
+        values = [_written(getattr(row, column.key)) for column in self.columns]
+        text = json.dumps([int(backward), *values], ensure_ascii=False, separators=(",", ":"))
+        return base64.urlsafe_b64encode(text.encode()).rstrip(b"=").decode()
+
+    def read(self, cursor: str) -> tuple[bool, tuple[Any, ...]]:
+        """Whether a cursor leads backward, and the row's values. Raises `BadCursor`."""
+        if len(cursor) > MOST:
+            raise BadCursor
+        try:
+            raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), "-_", validate=True)
+            backward, *values = json.loads(raw)
+            kinds = [column.type.python_type for column in self.columns]
+            read = tuple(_READ[kind](one) for kind, one in zip(kinds, values, strict=True))
+        except (ValueError, TypeError, OverflowError, RecursionError, binascii.Error):
+            raise BadCursor from None
+        if type(backward) is not int or backward not in (0, 1):
+            raise BadCursor
+        return bool(backward), read
+
+
+def _written(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return str((value - _EPOCH) // (datetime.resolution))
+    return str(value) if isinstance(value, UUID) else value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or "\0" in value:
+        raise BadCursor
+    value.encode()  # no half of a surrogate pair
+    return value
+
+
+def _moment(value: Any) -> datetime:
+    return _EPOCH + int(_text(value)) * datetime.resolution
+
+
+_READ: dict[type, Callable[[Any], Any]] = {
+    str: _text,
+    UUID: lambda value: UUID(_text(value)),
+    datetime: _moment,
+}
+
+
+_BEHIND = "\U0010ffff"  # no text goes on with it
+
+
+def begins(column: InstrumentedAttribute[str], text: str) -> ColumnElement[bool]:
+    """A condition that an index answers: the column begins with this text, byte by byte.
+
+    On PostgreSQL, an index whose order is that of bytes (text_pattern_ops).
+    """
+    low, high = (">=", "<") if db.engine.dialect.name == "sqlite" else ("~>=~", "~<~")
+    is_behind: ColumnElement[bool] = column.op(low, is_comparison=True)(text)
+    return is_behind & column.op(high, is_comparison=True)(text + _BEHIND)

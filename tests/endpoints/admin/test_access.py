@@ -1,0 +1,238 @@
+"""Who gets to the pages of administration, and what everyone else sees."""
+
+import re
+from io import BytesIO
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from flask import Flask
+from werkzeug.test import TestResponse
+
+from sso.endpoints.routes import ROUTES
+from sso.extensions import db
+from sso.store import users
+from sso.web.routing import ADMIN as BLUEPRINT
+from tests.conftest import Clock
+from tests.support.actors import BASE, ORIGIN, Browser
+from tests.support.administration import ADMIN, ADMINS, HELPDESK, StaffBrowser, sign_in_staff
+from tests.support.factories import PASSWORD, make_user
+from tests.support.second_factors import code_of, enrol_totp
+
+PAGES = [route for route in ROUTES if route.blueprint == BLUEPRINT]
+PATHS = [route.path.format(base=BASE) for route in PAGES]
+OF_REQUEST = re.compile(r'<code dir="ltr">[^<]*</code>')
+
+
+def told(answer: TestResponse) -> tuple[Any, ...]:
+    """All of an answer but the ids of its request."""
+    headers = [one for one in answer.headers if one[0] not in ("X-Request-ID", "Set-Cookie")]
+    return answer.status_code, headers, OF_REQUEST.sub("", answer.get_data(as_text=True))
+
+
+def ask(browser: Browser, path: str, method: str = "GET", **more: Any) -> TestResponse:
+    return browser.http.open(path, method=method, base_url=ORIGIN, **more)
+
+
+def test_every_page_below_admin_is_an_admin_page(app: Flask) -> None:
+    below = [one for one in ROUTES if one.path.startswith("{base}/admin")]
+    assert below == PAGES
+    assert all(route.has_csrf and not route.cors and not route.max_age for route in PAGES)
+    for rule in app.url_map.iter_rules():
+        is_below = rule.rule == f"{BASE}/admin" or rule.rule.startswith(f"{BASE}/admin/")
+        assert is_below == rule.endpoint.startswith("admin."), rule
+
+
+def outsiders(app: Flask, clock: Clock) -> dict[str, Browser]:
+    member = Browser(app)
+    make_user(app, "dana@example.com", groups=["staff", "sso-administrators2"])
+    member.sign_in()
+    enrol_totp(member)
+    former = sign_in_staff(app, "former@example.com")
+    with app.app_context():
+        found = users.find_by_email("former@example.com")
+        assert found
+        found.groups = []
+        db.session.commit()
+    return {"nobody": Browser(app), "member": member, "former": former}
+
+
+def test_everyone_else_gets_what_an_unknown_page_gives(app: Flask, clock: Clock) -> None:
+    for who, browser in outsiders(app, clock).items():
+        for method in ("GET", "POST", "HEAD", "PUT", "OPTIONS", "DELETE"):
+            unknown = told(ask(browser, f"{BASE}/nowhere", method))
+            assert unknown[0] == 404
+            near = (f"{BASE}//admin", f"{BASE}/admin/", f"{BASE}/admin/unknown")
+            for path in (*PATHS, *near):
+                assert told(ask(browser, path, method)) == unknown, (who, method, path)
+
+
+def test_the_404_costs_what_another_one_costs(app: Flask, clock: Clock, statements: Any) -> None:
+    for who, browser in outsiders(app, clock).items():
+        seen = []
+        for path in (f"{BASE}/nowhere", f"{BASE}/admin"):
+            with statements() as run:
+                ask(browser, path)
+            seen.append(list(run))
+        assert seen[0] == seen[1], who
+
+
+def test_the_helpdesk_gets_the_pages_that_are_for_it(app: Flask, clock: Clock) -> None:
+    browser = sign_in_staff(app, group=HELPDESK)
+    unknown = told(ask(browser, f"{BASE}/nowhere"))
+    for route, path in zip(PAGES, PATHS, strict=True):
+        if not route.helpdesk:
+            assert told(ask(browser, path)) == unknown
+    assert browser.open(ADMIN).status == 200
+
+
+def test_what_an_admin_page_says_to_browsers(app: Flask, clock: Clock) -> None:
+    browser = sign_in_staff(app)
+    page = browser.open(ADMIN)
+    assert page.status == 200
+    assert page.headers["Cache-Control"] == "no-store"
+    assert page.headers["X-Frame-Options"] == "DENY"
+    assert "frame-ancestors 'none'" in page.headers["Content-Security-Policy"]
+    assert "script-src" not in page.headers["Content-Security-Policy"]
+    assert page.headers["Referrer-Policy"] == "same-origin"
+
+
+def test_a_factor_is_asked_for_every_15_minutes_and_leads_back(app: Flask, clock: Clock) -> None:
+    browser = sign_in_staff(app)
+    clock.move(minutes=14)
+    assert browser.open(f"{ADMIN}/people?q=ada").path.endswith("/admin/people")
+    clock.move(minutes=2)
+    assert browser.open(f"{ADMIN}/people?q=ada").path.endswith("/second-factor")
+    page = browser.submit(code=code_of(browser.secret))
+    assert page.url == f"{ADMIN}/people?q=ada"
+
+
+def test_someone_without_a_factor_is_led_to_set_one_up(app: Flask, clock: Clock) -> None:
+    make_user(app, "ada@example.com", groups=[ADMINS])
+    browser = StaffBrowser(app)
+    browser.sign_in("ada@example.com")
+    page = browser.open(f"{ADMIN}/people?q=ada")
+    assert page.path.endswith("/account/factors")
+    assert "Administration requires a second factor" in page.html
+    enrol_totp(browser, page.url.replace("/factors?", "/factors/totp?"))
+    assert f'href="{BASE}/admin/people?q=ada"' in browser.page.html
+
+
+def test_after_a_long_time_the_sign_in_comes_first(app: Flask, clock: Clock) -> None:
+    make_user(app, "ada@example.com", groups=[ADMINS])
+    browser = StaffBrowser(app)
+    browser.sign_in("ada@example.com")
+    clock.move(minutes=6)
+    page = browser.open(f"{ADMIN}/people")
+    browser.open(page.url.replace("/account/factors?", "/sign-in?back=factors&"))
+    assert "password" in browser.page.fields
+    page = browser.submit(email="ada@example.com", password=PASSWORD)
+    assert page.path.endswith("/account/factors")
+    assert "at=" in page.url
+
+
+@pytest.mark.parametrize(
+    "at",
+    ["https://evil.example/", "//evil.example", f"{BASE}/account", "/x\r\nSet-Cookie: a=b", "\\x"],
+)
+def test_the_way_back_leads_to_admin_pages_alone(app: Flask, clock: Clock, at: str) -> None:
+    browser = sign_in_staff(app)
+    answer = ask(browser, f"{BASE}/second-factor", query_string={"back": "admin", "at": at})
+    assert answer.headers["Location"] == f"{BASE}/admin"
+
+
+ELSEWHERE = [
+    {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"},
+    {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"},
+    {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty"},
+]
+
+
+@pytest.mark.parametrize("headers", ELSEWHERE, ids=["image", "frame", "fetch"])
+def test_other_sites_load_no_page(app: Flask, clock: Clock, headers: dict[str, str]) -> None:
+    browser = sign_in_staff(app)
+    assert ask(browser, PATHS[0], headers=headers).status_code == 404
+
+
+def test_other_sites_may_link(app: Flask, clock: Clock) -> None:
+    link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    answer = ask(sign_in_staff(app), PATHS[0], headers={**link, "Sec-Fetch-Dest": "document"})
+    assert answer.status_code == 200
+
+
+def test_the_account_links_to_it(app: Flask, clock: Clock, browser: Browser) -> None:
+    link = f'href="{BASE}/admin"'
+    assert link in sign_in_staff(app).open(f"{ORIGIN}{BASE}/account").html
+    helper = sign_in_staff(app, "hal@example.com", HELPDESK)
+    assert link in helper.open(f"{ORIGIN}{BASE}/account").html
+    make_user(app)
+    browser.sign_in()
+    assert link not in browser.open(f"{ORIGIN}{BASE}/account").html
+
+
+ACTS = [route.path.format(base=BASE) for route in PAGES if "POST" in route.methods]
+
+
+@pytest.fixture
+def ada(app: Flask, clock: Clock) -> StaffBrowser:
+    return sign_in_staff(app)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{}, {"Origin": "null"}, {"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "same-site"},
+     {"Sec-Fetch-Site": "cross-site", "Origin": ORIGIN}, {"Sec-Fetch-Site": "none"}],
+)  # fmt: skip
+def test_only_our_own_pages_send_forms(ada: StaffBrowser, headers: dict[str, str]) -> None:
+    token = ada.open(f"{ORIGIN}{BASE}/account").fields["csrf_token"]
+    for path in ACTS:
+        form = {"csrf_token": token}
+        assert ask(ada, path, "POST", data=form, headers=headers).status_code == 404
+
+
+def test_every_form_needs_its_token(ada: StaffBrowser) -> None:
+    for path in ACTS:
+        for form in ({}, {"csrf_token": "wrong"}):
+            answer = ask(ada, path, "POST", data=form, headers={"Origin": ORIGIN})
+            assert (answer.status_code, answer.headers["Location"]) == (303, path)
+
+
+def test_a_form_that_arrives_slowly(app: Flask, ada: StaffBrowser) -> None:
+    """When the last byte has come, its sender is no administrator any more."""
+    dana = make_user(app)
+    ada.open(f"{ADMIN}/person/act?id={dana.id}&do=disable")
+
+    class Slow(BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            with app.test_request_context():
+                found = users.find_by_email("ada@example.com")
+                assert found
+                found.groups = []
+                db.session.commit()
+            return super().read(size)
+
+    body = urlencode(ada.page.fields).encode()
+    answer = ask(
+        ada, ada.page.url.removeprefix(ORIGIN), "POST", input_stream=Slow(body),
+        content_length=len(body), content_type="application/x-www-form-urlencoded",
+        headers={"Origin": ORIGIN},
+    )  # fmt: skip
+    assert answer.status_code == 404
+    with app.app_context():
+        found = users.find(dana.id)
+        assert found
+        assert found.disabled_at is None
+
+
+def test_a_factor_that_is_too_old_does_nothing(app: Flask, ada: StaffBrowser, clock: Clock) -> None:
+    dana = make_user(app)
+    ada.open(f"{ADMIN}/person/act?id={dana.id}&do=disable")
+    url = ada.page.url
+    clock.move(minutes=16)
+    assert ada.submit().path.endswith("/second-factor")
+    with app.app_context():
+        found = users.find(dana.id)
+        assert found
+        assert found.disabled_at is None
+    assert ada.submit(code=code_of(ada.secret)).url == url
+    assert "The account was disabled." in ada.submit().html
