@@ -40,7 +40,8 @@ class Staff:
     @property
     def actor(self) -> Actor:
         """Who acts, for services."""
-        return Actor(self.user.email, None, self.user.id, is_helpdesk=not self.is_admin)
+        user = self.user
+        return Actor(user.email, user_id=user.id, is_helpdesk=not self.is_admin)
 
 
 def init_app(app: Flask) -> None:
