@@ -44,7 +44,7 @@ def create_app(environ: Mapping[str, str] | None = None, instance: Path | None =
     from sso.ratelimit import device_cookie, limiting, refusals
     from sso.store import refusals as stored_refusals
     from sso.store import signing_keys, users
-    from sso.web import access_log, error_handlers, headers, proxies, static_files
+    from sso.web import access_log, cookies, error_handlers, headers, proxies, static_files
     from sso.web.extensions import csrf
 
     models.load_all()
@@ -64,7 +64,7 @@ def create_app(environ: Mapping[str, str] | None = None, instance: Path | None =
     device_cookie.init_app(app, users.find_device)
     password_strength.init_app(app, settings.base_url, settings.mail_from)
     browser_session.init_app(app)
-    languages.init_app(app, browser_session.locale)
+    languages.init_app(app, browser_session.locale, cookies.language)
     csrf.init_app(app)
     oauth.init_app(app)
     routes.init_app(app)

@@ -234,6 +234,7 @@ CONTRACT = {
     f"/.well-known/oauth-authorization-server{BASE}": {"GET"},
     "/": {"GET"},
     f"{BASE}/": {"GET"},
+    f"{BASE}/language": {"GET", "POST"},
     f"{BASE}/sign-in": {"GET", "POST"},
     f"{BASE}/sign-in/passkey": {"GET", "POST"},
     f"{BASE}/second-factor": {"GET", "POST"},

@@ -21,6 +21,10 @@ from sso.i18n import N_
 MAX_LENGTH = 256
 MIN_LENGTH = 12
 
+RULES = N_(
+    "At least 12 characters. No names, dates, keyboard patterns or leaked passwords. Four random"
+    " words work well."
+)
 TOO_SHORT = N_("The password is shorter than 12 characters.")
 TOO_LONG = N_("The password is longer than 256 characters.")
 TOO_COMMON = N_(

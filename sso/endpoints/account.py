@@ -20,6 +20,7 @@ from sso.ratelimit import device_cookie
 from sso.services import consents, credentials, revocation, staff
 from sso.store import client_logos, grants, sessions, users
 from sso.store.sessions import CurrentSession
+from sso.web import cookies
 
 _SHOWN = ("profile", "address", "phone")
 _DONE = {
@@ -41,7 +42,10 @@ def account() -> Response:
             return done
         if done:
             db.session.commit()
-            return redirect(url_for("pages.account", done=done), 303)
+            response = redirect(url_for("pages.account", done=done), 303)
+            if done == "language":
+                cookies.choose_language(response, None)  # what was chosen before the sign-in
+            return response
     browser_session.touch(current)
     response = _page(current, password_form)
     db.session.commit()

@@ -120,6 +120,13 @@ class AccountForm(PageForm):
     locale = _Text()
 
 
+class LanguageForm(PageForm):
+    """A language, and the page on which it was chosen. The route leaves the token to the form."""
+
+    language = _Text()
+    back = _Text()
+
+
 def _normalize_email(_: FlaskForm, field: Field) -> None:
     """Replace what was typed by the normalized email address."""
     try:

@@ -5,10 +5,14 @@ from flask import redirect, request, url_for
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
+from sso.crypto import digests
 from sso.endpoints import page
+from sso.ratelimit import device_cookie
 from sso.web import errors, pending_request
+from sso.web.pending_request import PendingRequest
 
 _PENDING = "waiting"
+_EMAIL, _ASKED_BY = "email", "signing_up"
 # The browser's cookie has to hold it, beside what else is in there (RFC 6265 §6.1: 4096 bytes).
 _MAX_LENGTH = 2500
 
@@ -34,7 +38,7 @@ def dead_link(another: str = "pages.forgotten_password") -> Response:
 
 
 def keep_pending() -> None:
-    """Keep the pending authorization request in this browser until `to_sign_in`.
+    """Keep the pending authorization request in this browser until `take_pending`.
 
     Called when the person submits the form, never when a page is opened: a link of another site
     would leave its request behind. An earlier one is forgotten.
@@ -60,8 +64,36 @@ def without_foreign_request() -> Response | None:
     return redirect(url_for(request.endpoint or "pages.sign_in"), 303)
 
 
-def to_sign_in(notice: str) -> Response:
-    """On to the sign-in page, with the pending request of this browser."""
-    signed = flask.session.pop(_PENDING, None)
-    resume = signed if signed and pending_request.verify(signed) else None
+def take_pending() -> PendingRequest | None:
+    """The pending request of this browser, which forgets it."""
+    return pending_request.verify(flask.session.pop(_PENDING, None) or "")
+
+
+def to_sign_in(notice: str, email: str) -> Response:
+    """On to the sign-in page, with the pending request of this browser, and the email filled in.
+
+    Not in the URL: an address does not belong into logs.
+    """
+    pending = take_pending()
+    flask.session[_EMAIL] = email
+    resume = pending_request.sign(pending) if pending else None
     return redirect(url_for("pages.sign_in", resume=resume, notice=notice), 303)
+
+
+def email_to_fill_in() -> str | None:
+    """The address for which a password was set in this browser just now."""
+    found: str | None = flask.session.get(_EMAIL)
+    return found
+
+
+def note_sign_up(email: str) -> None:
+    """Note in this browser who asks for an account in it."""
+    flask.session[_ASKED_BY] = device_cookie.mark(email)
+
+
+def is_signing_up(email: str) -> bool:
+    """Whether this address asked for an account in this very browser.
+
+    The link may be a stranger's, who wants others to use an account of his.
+    """
+    return digests.equal(flask.session.get(_ASKED_BY) or "", device_cookie.mark(email))

@@ -12,6 +12,7 @@ from wtforms import PasswordField
 from sso import audit, context, database
 from sso.audit.events import Event
 from sso.config import urls
+from sso.crypto import password_strength
 from sso.endpoints import authorize, browser_session
 from sso.extensions import db
 from sso.process import concurrency
@@ -44,16 +45,18 @@ class Answered(Exception):
 
 def init_app(app: Flask) -> None:
     """Let templates name steps, and helpers end a view."""
-    app.jinja_env.globals["step"] = step
+    app.jinja_env.globals.update(step=step, password_rules=password_strength.RULES)
     app.register_error_handler(Answered, lambda answered: answered.response)
 
 
 def render(template: str, *, status: int = 200, wait: int = 0, **context: Any) -> Response:
     """A page. `wait`: seconds after which to try again, if there have been too many tries.
 
-    `passkey` in the context: what the page asks the browser for, by a script.
+    `passkey` in the context: what the page asks the browser for, by a script. Another script shows
+    passwords.
     """
-    if context.get("passkey"):
+    form = context.get("form", ())
+    if context.get("passkey") or any(isinstance(field, PasswordField) for field in form):
         headers.allow_own_script()
     response = make_response(render_template(template, **context), 429 if wait else status)
     if wait:

@@ -74,4 +74,4 @@ def _set(secret: str, password_hash: str) -> Response:
     # it has never shown a factor, it is known at the password alone.
     shown = was_known or not factors.has_any(database.session_connection(), user.id)
     device_cookie.remember(user, at_password=not shown)
-    return mail_pages.to_sign_in("password")
+    return mail_pages.to_sign_in("password", user.email)

@@ -15,6 +15,7 @@ from sso.endpoints import (
     enrolment,
     factors,
     health,
+    language,
     metadata,
     page,
     passwords,
@@ -76,6 +77,7 @@ ROUTES = (
     # People who type only the host name want their account page. A proxy may add the base path.
     Route("{base}/", "home", home, GET),
     Route("/", "root_home", home, GET),
+    Route("{base}/language", "language", language.language, has_csrf=False),
     Route("{base}/sign-in", "sign_in", sign_in.sign_in, guessing=limiting.SIGN_IN),
     Route("{base}/sign-in/passkey", "passkey_sign_in", sign_in.passkey_sign_in,
           guessing=limiting.PASSKEY),
@@ -114,3 +116,4 @@ def init_app(app: Flask) -> None:
     routing.register(app, ROUTES)
     access.init_app(app)
     page.init_app(app)
+    app.jinja_env.globals["signed_path"] = language.here

@@ -10,7 +10,7 @@ from sso import audit, clock, context
 from sso.audit.events import Event
 from sso.config import email_addresses
 from sso.crypto import passwords
-from sso.endpoints import authorize, browser_session, page, second_factor
+from sso.endpoints import authorize, browser_session, mail_pages, page, second_factor
 from sso.endpoints.forms import DecisionForm, PasskeyForm, SignInForm
 from sso.extensions import db
 from sso.flow import decision
@@ -73,6 +73,8 @@ def _ask(
     else:
         hint = validated.grant.request.asked.login_hint if validated else None
         form.email.data = current.user.email if again and current else hint
+        if request.args.get("notice") in _NOTICES:
+            form.email.data = mail_pages.email_to_fill_in() or hint
     by_passkey = passkeys.available()
     if request.args.get("problem") == "passkey":
         words = second_factor.WRONG["passkey"]
@@ -90,7 +92,7 @@ def _ask(
         client_logo=page.logo_of(validated.client if validated else None),
         reauthenticate=again,
         notice=notice,
-        can_sign_up=context.settings().sign_up != "off",
+        can_sign_up=not again and context.settings().sign_up != "off",
     )
 
 

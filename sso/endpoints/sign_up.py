@@ -11,7 +11,7 @@ from werkzeug.wrappers import Response
 from sso import audit, context
 from sso.config import email_addresses
 from sso.crypto import passwords
-from sso.endpoints import mail_pages, page
+from sso.endpoints import browser_session, mail_pages, page
 from sso.endpoints.forms import NewAccountForm, SignUpForm
 from sso.extensions import db
 from sso.i18n import N_
@@ -36,6 +36,7 @@ def sign_up() -> Response:
             accounts.request_sign_up(audit.USER, email)
             db.session.commit()
             mail_pages.keep_pending()
+            mail_pages.note_sign_up(email)
             return redirect(url_for("pages.sign_up", sent=1), 303)
         form.email.errors = [
             N_("You cannot sign up with this address. The allowed domains are listed above.")
@@ -50,7 +51,10 @@ def sign_up() -> Response:
 
 
 def complete_sign_up() -> Response:
-    """Page of a mailed link: asks for name and password, and creates the account."""
+    """Page of a mailed link: asks for name and password, and creates the account.
+
+    The browser in which the link was requested is signed in, any other one asks for the password.
+    """
     secret = request.args.get("token", "")
     found = mail_links.find(secret, mail_links.SIGN_UP)
     if found is None or not _may(found[0].address):
@@ -85,6 +89,11 @@ def _make(secret: str, form: NewAccountForm, password_hash: str) -> Response:
     except (LookupError, RegistrationError):  # used meanwhile, or the address is taken
         db.session.rollback()
         return mail_pages.dead_link("pages.sign_up")
-    db.session.commit()
     device_cookie.remember(user)
-    return mail_pages.to_sign_in("signed_up")
+    if not mail_pages.is_signing_up(user.email):
+        db.session.commit()
+        return mail_pages.to_sign_in("signed_up", user.email)
+    pending = mail_pages.take_pending()
+    signed_in_at = browser_session.begin(user).auth_time
+    db.session.commit()
+    return page.after_sign_in(pending, signed_in_at)

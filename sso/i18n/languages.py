@@ -21,19 +21,28 @@ LANGUAGES = {
 DEFAULT = "en"
 
 
-def init_app(app: Flask, chosen_by_account: Callable[[], str | None]) -> None:
+Source = Callable[[], str | None]
+
+
+def init_app(app: Flask, of_account: Source, of_browser: Source) -> None:
     """Translate what is rendered for a request.
 
-    `chosen_by_account` returns the language that the signed-in user has chosen.
+    `of_account` returns the language that the signed-in user has chosen, and `of_browser` the one
+    that was chosen in this browser.
     """
 
     def choose() -> str:
-        return _choose(chosen_by_account)
+        return _choose(of_account, of_browser)
+
+    def to_choose_from() -> dict[str, str]:
+        return {} if _settled(of_account) else LANGUAGES
 
     app.config["BABEL_DEFAULT_LOCALE"] = DEFAULT
     Babel(app, locale_selector=choose)
     app.extensions["sso.language"] = language  # see current.language
-    app.jinja_env.globals.update(language=language, direction=direction)
+    app.jinja_env.globals.update(
+        language=language, direction=direction, languages_to_choose_from=to_choose_from
+    )
     app.jinja_env.filters.update(moment=moment, day=day)
 
 
@@ -71,12 +80,21 @@ def known(tags: Iterable[str | None]) -> str | None:
     return str(found) if found else None
 
 
-def _choose(chosen_by_account: Callable[[], str | None]) -> str:
-    """What the application asks for, the account's setting, or the browser's."""
+def _choose(of_account: Source, of_browser: Source) -> str:
+    """Signed in: what the application asks for, or the account's setting.
+
+    Without either: what was chosen in this browser, what the application asks for, or what the
+    browser prefers.
+    """
     if not has_request_context():
         return DEFAULT
-    account = None
-    with suppress(SQLAlchemyError):  # the page may be the one about the database
-        account = chosen_by_account()
-    settled = known(g.get("sso_ui_locales", [])) or known([str(account)] if account else [])
+    asked, account = known(g.get("sso_ui_locales", [])), _settled(of_account)
+    settled = asked or account if account else known([of_browser()]) or asked
     return settled or request.accept_languages.best_match(list(LANGUAGES)) or DEFAULT
+
+
+def _settled(of_account: Source) -> str | None:
+    """The account's language, if there is one."""
+    with suppress(SQLAlchemyError):  # the page may be the one about the database
+        return known([str(of_account() or "")])
+    return None

@@ -1,11 +1,15 @@
-"""The session cookie: which requests read and set it."""
+"""The session cookie: which requests read and set it. The cookie of the language."""
 
 from flask import Flask, Request, Response, request
 from flask.sessions import SecureCookieSession, SecureCookieSessionInterface, SessionMixin
 from itsdangerous import BadSignature
+from werkzeug.wrappers import Response as BaseResponse
 
+from sso import context
 from sso.ratelimit import device_cookie
 from sso.web import routing
+
+_YEAR = 365 * 24 * 3600
 
 
 class PageSessions(SecureCookieSessionInterface):
@@ -55,3 +59,27 @@ class PageSessions(SecureCookieSessionInterface):
             and sent.get("Sec-Fetch-Mode", "navigate") == "navigate"
             and sent.get("Sec-Fetch-Dest", "document") == "document"
         )
+
+
+def language() -> str | None:
+    """The language that was chosen in this browser, as it came."""
+    return None if routing.is_protocol() else request.cookies.get(_language_name())
+
+
+def choose_language(response: BaseResponse, tag: str | None) -> None:
+    """Keep a language in this browser; `None` forgets the last one."""
+    is_https = context.settings().is_https
+    response.set_cookie(
+        _language_name(),
+        tag or "",
+        max_age=_YEAR if tag else 0,
+        path="/" if is_https else context.settings().base_path or "/",
+        secure=is_https,
+        httponly=True,
+        samesite="Lax",
+    )
+
+
+def _language_name() -> str:
+    # The __Host- prefix demands Path=/ and Secure.
+    return "__Host-sso_language" if context.settings().is_https else "sso_language"

@@ -101,6 +101,12 @@ def register(app: Flask, routes: Iterable[Route]) -> None:
     table.protocol_prefixes = tuple(_protocol_prefixes(table.by_path, settings.base_path))
 
 
+def is_page(path: str) -> bool:
+    """Whether a browser can open a page of ours at exactly this path."""
+    route = _table().by_path.get(path)
+    return route is not None and route.blueprint == PAGES and "GET" in route.methods
+
+
 def this_request() -> RoutedRequest:
     """The request itself: cheaper than the proxy for code that asks it several things."""
     return cast(RoutedRequest, request_ctx.request)

@@ -37,6 +37,7 @@ def test_the_whole_way(app: Flask, client: RelyingParty, user: User, mailbox: Ma
     page = browser.submit(new_password=NEW)
     assert page.path.endswith("/sign-in")
     assert "Your password was set" in page.html
+    assert page.fields["email"] == user.email
     assert mailbox.subjects() == [(user.email, "Your password was changed")]
 
     # Everything before has ended, and the application's request goes on where it was.

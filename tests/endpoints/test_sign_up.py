@@ -10,7 +10,7 @@ from sqlalchemy import func, select
 from sso.extensions import db
 from sso.models import User
 from tests.conftest import Clock
-from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
+from tests.support.actors import BASE, ORIGIN, Browser, Page, RelyingParty
 from tests.support.events import events
 from tests.support.mailbox import Mailbox, link_in, text_of
 
@@ -43,11 +43,67 @@ def test_the_whole_way(app: Flask, client: RelyingParty, mailbox: Mailbox) -> No
     assert "12 characters" in browser.submit(name="Nia New", new_password="short").html
     assert "on one line" in browser.submit(name="Nia\nNew", new_password=PASSWORD).html
     browser.submit(name="Nia New", new_password=PASSWORD)
-    browser.sign_in("new@example.com", PASSWORD)
     tokens = client.exchange(browser.allow().code).get_json()
     profile = client.userinfo(tokens["access_token"]).get_json()
     assert (profile["name"], profile["emailVerified"]) == ("Nia New", True)
     assert mailbox.read() == []
+
+
+def complete(browser: Browser, mailbox: Mailbox) -> Page:
+    """Open the mailed link in a browser, and create the account there."""
+    browser.open(mailbox.link("new@example.com"))
+    return browser.submit(name="Nia New", new_password=PASSWORD)
+
+
+def ask(app: Flask) -> Browser:
+    allow(app, "open")
+    browser = Browser(app)
+    browser.open(SIGN_UP)
+    browser.submit(email="new@example.com")
+    return browser
+
+
+def test_it_ends_signed_in(app: Flask, mailbox: Mailbox) -> None:
+    browser = ask(app)
+    before = browser.http.get_cookie("sso_browser", "127.0.0.1", BASE)
+    assert complete(browser, mailbox).path.endswith("/account")
+    after = browser.http.get_cookie("sso_browser", "127.0.0.1", BASE)
+    assert before != after
+    assert [one["name"] for one in events(app, "signed_up", "signed_in")] == [
+        "signed_up",
+        "signed_in",
+    ]
+    assert mailbox.read() == []  # about no new browser
+
+
+def test_another_browser_is_not_signed_in(app: Flask, user: User, mailbox: Mailbox) -> None:
+    """The link may be a stranger's, who wants somebody to work in an account of his."""
+    ask(app)
+    other = Browser(app)
+    page = complete(other, mailbox)
+    assert page.path.endswith("/sign-in")
+    assert page.fields["email"] == "new@example.com"
+    assert "email" not in page.url
+    assert other.open(f"{ORIGIN}{BASE}/account").path.endswith("/sign-in")
+    assert other.page.fields["email"] == ""
+    assert other.sign_in("new@example.com", PASSWORD).path.endswith("/account")
+
+
+def test_a_browser_that_asked_for_another_address(app: Flask, mailbox: Mailbox) -> None:
+    ask(app)
+    other = Browser(app)
+    other.open(SIGN_UP)
+    other.submit(email="other@example.com")
+    assert complete(other, mailbox).path.endswith("/sign-in")
+
+
+def test_somebody_else_is_signed_in(app: Flask, user: User, mailbox: Mailbox) -> None:
+    """A link from a stranger leaves the session of its reader as it is."""
+    ask(app)
+    reader = Browser(app)
+    reader.sign_in()
+    complete(reader, mailbox)
+    assert user.email in reader.open(f"{ORIGIN}{BASE}/account").html
 
 
 def test_a_known_address_is_told_by_mail_alone(app: Flask, user: User, mailbox: Mailbox) -> None:
@@ -56,7 +112,7 @@ def test_a_known_address_is_told_by_mail_alone(app: Flask, user: User, mailbox: 
     for email in (user.email, "new@example.com"):
         browser = Browser(app)
         browser.open(SIGN_UP)
-        pages.append(browser.submit(email=email).html)
+        pages.append(browser.submit(email=email).html.partition("</main>")[0])
     assert pages[0] == pages[1]
     assert mailbox.subjects() == [
         ("dana@example.com", "You already have an account"),

@@ -10,7 +10,7 @@ from babel.messages.mofile import read_mo
 from babel.messages.pofile import read_po
 from flask import Flask
 
-from sso.crypto import passwords
+from sso.crypto import password_strength, passwords
 from sso.i18n import languages
 from sso.models import User
 from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
@@ -107,5 +107,6 @@ def test_the_account_chooses(browser: Browser, user: User) -> None:
 
 
 def test_the_words_say_the_numbers() -> None:
-    assert str(passwords.MIN_LENGTH) in passwords.TOO_SHORT
+    for text in (passwords.TOO_SHORT, password_strength.RULES):
+        assert str(passwords.MIN_LENGTH) in text
     assert str(passwords.MAX_LENGTH) in passwords.TOO_LONG

@@ -19,16 +19,20 @@ ORIGIN = "http://127.0.0.1:5000"
 
 
 class _Forms(HTMLParser):
-    """Finds the first form's action, its inputs and its buttons."""
+    """Finds the first form's action, its inputs and its buttons, up to the footer."""
 
     def __init__(self) -> None:
         super().__init__()
         self.action: str | None = None
         self.fields: dict[str, str] = {}
         self.buttons: list[tuple[str, str]] = []
+        self.ended = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         found = dict(attrs)
+        self.ended |= tag == "footer"
+        if self.ended:
+            return
         if tag == "form" and self.action is None:
             self.action = found.get("action") or ""
         elif tag == "input" and found.get("type") == "checkbox" and "checked" not in found:
