@@ -44,6 +44,8 @@ timeout = 30
 graceful_timeout = 30
 # Longer than a proxy keeps its connections to us (nginx: 60 s), so that none is closed under it.
 keepalive = 75
+# It would wait without end for a client that does not take a file.
+sendfile = False
 if Path("/dev/shm").is_dir():  # noqa: S108 (gunicorn makes a file of its own in it)
     worker_tmp_dir = "/dev/shm"  # noqa: S108 (signs of life that no busy disk delays)
 

@@ -6,7 +6,9 @@ connections, for a client that leaves its side open after the last answer.
 """
 
 import errno
+import select
 import socket
+from contextlib import suppress
 from time import monotonic
 from typing import Any
 
@@ -33,23 +35,39 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             conn.sock = TimedSocket(conn.sock)
         conn.sock.start()
         goes_on = super().handle(conn)
-        if goes_on and not conn.sock.is_late:
+        if conn.sock.flush() and goes_on and not conn.sock.is_late:
             return goes_on
         conn.sock.finish()  # here, and not in the loop that accepts connections
         return False
 
 
 class TimedSocket:
-    """A client's socket. A request that is late ends as if the client had closed."""
+    """A client's socket. A request that is late ends as if the client had closed.
+
+    Each system call lets another thread take the interpreter, so there are few: the socket itself
+    never blocks, whatever gunicorn sets, and the head of an answer is sent with the body.
+    """
 
     def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
         self._sock = sock
+        self._timeout: float | None = None
         self._deadline = 0.0
+        self._unsent = b""
         self._is_finished = self._has_answered = False
         self.is_late = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._sock, name)
+
+    def setblocking(self, flag: bool) -> None:
+        self._timeout = None if flag else 0.0
+
+    def settimeout(self, timeout: float | None) -> None:
+        self._timeout = timeout
+
+    def gettimeout(self) -> float | None:
+        return self._timeout
 
     def start(self) -> None:
         """A request begins."""
@@ -59,44 +77,58 @@ class TimedSocket:
     def recv(self, size: int) -> bytes:
         if self._is_finished or self.is_late:
             return b""
-        shortest, left = self._sock.gettimeout(), self._deadline - monotonic()
-        if shortest is not None and shortest < left:
-            return self._sock.recv(size)  # gunicorn waits for less
+        left = self._deadline - monotonic()
         if left > 0:
-            self._sock.settimeout(left)
-            try:
+            with suppress(BlockingIOError):
                 return self._sock.recv(size)
-            except TimeoutError:
-                pass
-            finally:
-                self._sock.settimeout(shortest)
+            usual = left if self._timeout is None else min(self._timeout, left)
+            if self._is_ready(select.POLLIN, usual):
+                return self._sock.recv(size)
+            if usual < left:  # gunicorn waits for less
+                raise TimeoutError
         self.is_late = True
         return b""
 
     def sendall(self, data: bytes) -> None:
+        is_head = not self._has_answered and data.endswith(b"\r\n\r\n")
         self._has_answered = True
-        usual = self._sock.gettimeout()
-        self._sock.settimeout(SENDING)
+        self._unsent += data
+        if not is_head and not self.flush():
+            raise BrokenPipeError(errno.EPIPE, "the client does not take its answer")
+
+    def flush(self) -> bool:
+        """Send what was kept back. False: the client does not take it, or is gone."""
+        data, self._unsent = memoryview(self._unsent), b""
+        end = 0.0
         try:
-            self._sock.sendall(data)
-        except TimeoutError:
-            raise BrokenPipeError(errno.EPIPE, "the client does not take its answer") from None
-        finally:
-            self._sock.settimeout(usual)
+            while data:
+                try:
+                    data = data[self._sock.send(data) :]
+                except BlockingIOError:
+                    end = end or monotonic() + SENDING
+                    left = end - monotonic()
+                    if left <= 0 or not self._is_ready(select.POLLOUT, left):
+                        return False
+        except OSError:
+            return False
+        return True
 
     def finish(self) -> None:
         """Wait for the client to close, so that it gets all of the answer (RFC 9112 §9.6)."""
         try:
             if self.is_late and not self._has_answered:
-                self._sock.settimeout(LINGER)
-                self._sock.sendall(_LATE)
+                self._sock.send(_LATE)
             self._sock.shutdown(socket.SHUT_WR)
             end, drained = monotonic() + LINGER, 0
             while drained < _MOST_DRAINED and (left := end - monotonic()) > 0:
-                self._sock.settimeout(left)
-                if not (data := self._sock.recv(4096)):
+                if not self._is_ready(select.POLLIN, left) or not (data := self._sock.recv(4096)):
                     break
                 drained += len(data)
         except OSError:
-            pass  # gone already, or not in time
+            pass  # gone already
         self._is_finished = True  # gunicorn, which closes it, has nothing to wait for
+
+    def _is_ready(self, event: int, seconds: float) -> bool:
+        waiting = select.poll()
+        waiting.register(self._sock, event)
+        return bool(waiting.poll(seconds * 1000))

@@ -137,6 +137,50 @@ def test_an_answer_that_nobody_takes_is_given_up(monkeypatch: pytest.MonkeyPatch
             answering.sendall(b"x" * 10_000_000)
 
 
+def test_the_head_of_an_answer_is_sent_with_the_body() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)  # keeps writes apart
+    with ours, theirs:
+        answering = gunicorn_worker.TimedSocket(ours)
+        for _ in range(2):
+            answering.start()
+            answering.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+            answering.sendall(b"body")
+            assert theirs.recv(100) == b"HTTP/1.1 200 OK\r\n\r\nbody"
+        answering.start()
+        answering.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
+        assert answering.flush()
+        assert theirs.recv(100) == b"HTTP/1.1 204 No Content\r\n\r\n"
+
+
+def test_a_client_that_is_gone_is_noticed_without_a_body() -> None:
+    ours, theirs = socket.socketpair()
+    with ours:
+        answering = gunicorn_worker.TimedSocket(ours)
+        answering.start()
+        answering.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
+        theirs.close()
+        assert not answering.flush()
+
+
+def test_who_waits_for_leave_to_send_a_body_gets_it(server: Server) -> None:
+    body = b"grant_type=nothing"
+    with ExitStack() as stack:
+        one = connect(server, stack)
+        head = TOKEN + FORM + b"Connection: close\r\nExpect: 100-continue\r\n"
+        one.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body))
+        assert one.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        one.sendall(body)
+        assert read_all(one).startswith(b"HTTP/1.1 4")
+
+
+def test_requests_that_are_sent_at_once_are_all_answered(server: Server) -> None:
+    get = b"GET /api/auth/oauth2/jwks HTTP/1.1\r\nHost: x\r\n"
+    with ExitStack() as stack:
+        one = connect(server, stack)
+        one.sendall(3 * (get + b"\r\n") + get + b"Connection: close\r\n\r\n")
+        assert read_all(one).count(b"HTTP/1.1 200 OK") == 4
+
+
 def test_a_slow_byte_does_not_prolong_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gunicorn_worker, "ARRIVAL", 0.3)
     ours, theirs = socket.socketpair()
