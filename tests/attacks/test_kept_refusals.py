@@ -144,6 +144,7 @@ def test_a_row_of_many_long_values() -> None:
     assert json.loads(text)["error"] == "invalid_request"
 
 
+@pytest.mark.slow
 def test_a_network_displaces_its_own_rows_alone(
     app: Flask, client: RelyingParty, explain: Explain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,6 +165,7 @@ def test_a_network_displaces_its_own_rows_alone(
     assert "No such code" in explain(proven)
 
 
+@pytest.mark.slow
 def test_no_number_of_networks_displaces_what_clients_left(
     app: Flask, client: RelyingParty, explain: Explain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,6 +194,7 @@ def test_the_table_has_a_greatest_size(app: Flask) -> None:
     assert most * noting._LONGEST_DETAILS < 128 * 1024 * 1024
 
 
+@pytest.mark.slow
 def test_unknown_addresses_do_not_fill_it(app: Flask, client: RelyingParty) -> None:
     http = app.test_client(use_cookies=False)
     for number in range(300):

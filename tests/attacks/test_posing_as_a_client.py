@@ -104,6 +104,7 @@ def test_what_was_issued_to_another_client(
         assert owner.refresh(tokens["refresh_token"]).status_code == 200
 
 
+@pytest.mark.slow
 def test_the_audit_trail_is_not_filled(
     app: Flask, browser: Browser, public: RelyingParty, user: User
 ) -> None:

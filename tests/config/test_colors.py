@@ -51,6 +51,7 @@ def test_the_contrast_is_that_of_wcag() -> None:
     assert colors.contrast("#ff0000", "#ffffff") == pytest.approx(4.0, abs=0.01)
 
 
+@pytest.mark.slow
 @given(every_color)
 def test_what_is_taken_is_readable_in_both_modes(accent: str) -> None:
     try:

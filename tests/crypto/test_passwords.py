@@ -65,6 +65,7 @@ def common_words() -> list[str]:
     return [word for word in FREQUENCY_LISTS["english_wikipedia"] if len(word) > 2][:2000]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("between", ["", " ", "-"])
 def test_any_four_random_words_do(common_words: list[str], between: str) -> None:
     for seed in range(1500):
@@ -73,6 +74,7 @@ def test_any_four_random_words_do(common_words: list[str], between: str) -> None
             assert passwords.weakness(password, ("Dana Demo", "dana@example.com")) is None, password
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "make",
     [

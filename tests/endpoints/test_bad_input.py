@@ -266,6 +266,7 @@ def test_authorization_headers(client: RelyingParty, header: str) -> None:
         assert answer.status_code == 401
 
 
+@pytest.mark.slow
 @RELAXED
 @given(st.dictionaries(st.sampled_from(PARAMETERS), st.binary(max_size=60), max_size=6))
 def test_any_bytes_at_authorize(app: Flask, client: RelyingParty, wrong: dict[str, bytes]) -> None:
@@ -277,6 +278,7 @@ def test_any_bytes_at_authorize(app: Flask, client: RelyingParty, wrong: dict[st
         assert_state(location, values["state"])
 
 
+@pytest.mark.slow
 @RELAXED
 @given(st.binary(max_size=200))
 def test_any_query_and_any_body(app: Flask, client: RelyingParty, raw: bytes) -> None:
@@ -312,6 +314,7 @@ def test_any_bytes_at_revoke_and_introspect(client: RelyingParty, wrong: dict[st
         assert answer.headers["Cache-Control"] == "no-store"
 
 
+@pytest.mark.slow
 @RELAXED
 @given(st.dictionaries(st.sampled_from(END_SESSION_PARAMETERS), st.binary(max_size=60), max_size=4))
 def test_any_bytes_at_end_session(
@@ -328,6 +331,7 @@ def test_any_bytes_at_end_session(
         check(answer, client)
 
 
+@pytest.mark.slow
 @RELAXED
 @given(st.binary(max_size=80), st.sampled_from(["sign-in", "consent", "sign-out", "account"]))
 def test_any_bytes_at_pages(app: Flask, client: RelyingParty, raw: bytes, page: str) -> None:

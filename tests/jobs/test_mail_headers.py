@@ -28,6 +28,7 @@ def _storable(text: str) -> str:
     return text.encode(errors="ignore").decode().replace("\0", "")
 
 
+@pytest.mark.slow
 @settings(
     max_examples=150,
     deadline=None,

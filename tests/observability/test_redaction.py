@@ -104,6 +104,7 @@ def test_a_password_of_several_words_goes_as_a_whole() -> None:
     assert redact('{"password": "it\'s \\"ours\\" now", "x": 1}') == '{"password": "…", "x": 1}'
 
 
+@pytest.mark.slow
 @given(st.text(max_size=300))
 def test_any_text_can_be_redacted(text: str) -> None:
     assert isinstance(redact(text), str)

@@ -181,6 +181,7 @@ def _reset(app: Flask, mailbox: Mailbox) -> Callable[[], str]:
     return lambda: browser.submit(new_password="another long password").url
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("begin", "end"),
     [

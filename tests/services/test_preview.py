@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 from uuid import uuid4
 
+import pytest
 from flask import Flask
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -92,6 +93,7 @@ NOBODY = {"email_verified": False, "groups": [], "claims": {}}
 EVERYTHING = " ".join(SCOPES)
 
 
+@pytest.mark.slow
 @settings(
     max_examples=40,
     deadline=None,
