@@ -16,6 +16,11 @@ def render_item(type_, obj, autogen_context):
     return False
 
 
+def include_object(obj, name, type_, reflected, compare_to):
+    """All but an index of PostgreSQL's, which the models lack: SQLite could not have it."""
+    return name != "ix_users_groups"
+
+
 def run_migrations_online() -> None:
     def leave_out_empty_revisions(context, revision, directives) -> None:
         if (
@@ -24,7 +29,11 @@ def run_migrations_online() -> None:
         ):
             directives[:] = []
 
-    arguments = {**extension.configure_args, "render_item": render_item}
+    arguments = {
+        **extension.configure_args,
+        "render_item": render_item,
+        "include_object": include_object,
+    }
     arguments.setdefault("process_revision_directives", leave_out_empty_revisions)
     # Another database than the application's: the target of a copy.
     engine = context.config.attributes.get("engine", extension.db.engine)

@@ -32,6 +32,7 @@ from sso.services import (
     consents,
     credentials,
     emailed_code,
+    group_editing,
     groups,
     mail_links,
     notifications,
@@ -215,6 +216,17 @@ CASES = [
     plain(groups.end_lost_access, "", lambda w: [w.user], lambda w: [w.client]),
     plain(groups.without_members, "", lambda w: ["staff"]),
     plain(groups.not_known, "", lambda w: ["staff"], user),
+    act(group_editing.create, "group_created", "", "staff"),
+    Case(group_editing.create,
+         lambda w, _: group_editing.create(OLGA, "staff", members=[w.user.id]),
+         "group_created user_changed"),
+    Case(group_editing.change, lambda _, made: group_editing.change(OLGA, made.id, name="other"),
+         "group_changed", "", lambda _: _group()),
+    Case(group_editing.change,
+         lambda w, made: group_editing.change(OLGA, made.id, added=[w.user.id]),
+         "user_changed", "", lambda _: _group()),
+    Case(group_editing.delete, lambda _, made: group_editing.delete(OLGA, made.id),
+         "group_deleted", "", lambda _: _group()),
     plain(revocation.session, "", of("session"), "test"),
     plain(revocation.sessions_of_user, "", of("user.id"), "test"),
     plain(revocation.surplus_of_user, "", of("user.id")),
@@ -310,6 +322,11 @@ def _webhook() -> Webhook:
 def _api_token() -> Any:
     with audit.dry_run():
         return api_tokens.create(OLGA, "HR", ["scim:read"])
+
+
+def _group() -> Any:
+    with audit.dry_run():
+        return group_editing.create(OLGA, "staff")
 
 
 def _codes(world: World) -> list[str]:

@@ -1,8 +1,16 @@
 """`flask group`: groups, their members, and the applications that require them."""
 
-from sso.cli.commands import Group, json_option
-from sso.cli.output import print_json, print_table
-from sso.store import clients, groups
+from typing import Any
+
+import click
+
+from sso import audit
+from sso.cli.commands import Failure, Group, confirm, json_option, yes_option
+from sso.cli.output import print_json, print_line, print_record, print_table
+from sso.extensions import db
+from sso.models import Group as NamedGroup
+from sso.services import group_editing
+from sso.store import clients, groups, named_groups
 
 group = Group("group", help="Groups of users.")
 _SHOWN_MEMBERS = 50
@@ -16,7 +24,8 @@ def list_(as_json: bool) -> None:
     found = groups.members(_SHOWN_MEMBERS if as_json else _NAMED_MEMBERS)
     every = clients.every()
     nobody = groups.Members(0, [])
-    names = sorted(found.keys() | {name for client in every for name in client.groups})
+    required = {name for client in every for name in client.groups}
+    names = sorted(found.keys() | required | named_groups.names())
     listed = [
         (name, *found.get(name, nobody), [one for one in every if name in one.groups])
         for name in names
@@ -49,3 +58,59 @@ def list_(as_json: bool) -> None:
             ],
             whole_last=True,
         )
+
+
+@group.command("create")
+@click.argument("name")
+@json_option
+def create(name: str, as_json: bool) -> None:
+    """Create a group without members."""
+    made = group_editing.create(audit.operator(), name)
+    _done(made, as_json)
+
+
+@group.command("rename")
+@click.argument("name")
+@click.argument("new_name")
+@json_option
+def rename(name: str, new_name: str, as_json: bool) -> None:
+    """Rename a group, for its members and the applications that require it."""
+    found = _find(name)
+    changed, _ = group_editing.change(audit.operator(), found.id, name=new_name)
+    _done(changed, as_json)
+
+
+@group.command("delete")
+@click.argument("name")
+@yes_option
+@json_option
+def delete(name: str, yes: bool, as_json: bool) -> None:
+    """Delete a group; its members lose it at once.
+
+    An application that requires the group lets nobody in until its registration is changed.
+    """
+    found = _find(name)
+    members = len(groups.all_members(name))
+    confirm(f"Delete the group {name}, which has {members} members?", yes)
+    group_editing.delete(audit.operator(), found.id)
+    db.session.commit()
+    if as_json:
+        print_json({"id": str(found.id), "name": name, "deleted": True})
+    else:
+        print_line(f"Deleted {name}.")
+
+
+def _find(name: str) -> NamedGroup:
+    found = named_groups.find_by_name(name)
+    if found is None:
+        raise Failure(f"there is no group {name}; see: flask group list")
+    return found
+
+
+def _done(changed: NamedGroup, as_json: bool) -> None:
+    db.session.commit()
+    shown: dict[str, Any] = {"id": str(changed.id), "name": changed.name}
+    if as_json:
+        print_json(shown)
+    else:
+        print_record(shown.items())

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sso.models.factors import RecoveryCode as RecoveryCode
     from sso.models.factors import TotpSecret as TotpSecret
     from sso.models.grant import Grant as Grant
+    from sso.models.group import Group as Group
     from sso.models.logout_delivery import LogoutDelivery as LogoutDelivery
     from sso.models.outbox import Heartbeat as Heartbeat
     from sso.models.outbox import Mail as Mail
@@ -45,6 +46,7 @@ _TABLES = {
     "consent": ("Consent",),
     "factors": ("Passkey", "RecoveryCode", "TotpSecret"),
     "grant": ("Grant",),
+    "group": ("Group",),
     "logout_delivery": ("LogoutDelivery",),
     "outbox": ("Heartbeat", "Mail"),
     "pushed_request": ("PushedRequest",),

@@ -134,3 +134,7 @@ class Client(Base, ClientRegistration, OAuth2ClientMixin):
     disabled_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
     updated_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now, onupdate=clock.now)
+    # Raised by each change, so that of two changes to what was read before, one is refused.
+    version: Mapped[int] = mapped_column(
+        default=1, server_default="1", onupdate=text("version + 1")
+    )

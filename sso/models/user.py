@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import JSON, CheckConstraint, ForeignKey, String, false
+from sqlalchemy import JSON, CheckConstraint, ForeignKey, String, false, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from sso import clock
@@ -25,12 +25,22 @@ class User(Base):
     name: Mapped[str] = mapped_column(String(200))
     password_hash: Mapped[str | None] = mapped_column(String(200))
     claims: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    # PostgreSQL finds members by the index ix_users_groups (migration 0015).
     groups: Mapped[list[str]] = mapped_column(JSON, default=list)
+    # What provisioning clients know a user by, and what they keep of one (RFC 7643 §4.1). Without
+    # a user name it is the email address.
+    user_name: Mapped[str | None] = mapped_column(String(320), unique=True, index=True)
+    external_id: Mapped[str | None] = mapped_column(String(255), index=True)
+    scim_attributes: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     # Raised to forget all browsers that the person has signed in from (`device_cookie`).
     device_version: Mapped[int] = mapped_column(default=0, server_default="0")
     disabled_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
     updated_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now, onupdate=clock.now)
+    # Raised by each change, so that of two changes to what was read before, one is refused.
+    version: Mapped[int] = mapped_column(
+        default=1, server_default="1", onupdate=text("version + 1")
+    )
 
     def get_user_id(self) -> str:
         """What Authlib asks a resource owner for."""

@@ -17,7 +17,10 @@ from sso.services import changes as differences
 from sso.services import checks, groups, notifications, revocation
 from sso.services.changes import ListEdit, Outcome
 from sso.services.checks import RegistrationError
-from sso.store import clients, users
+from sso.store import clients, named_groups, users
+
+# What a provisioning client keeps of a user; nothing here depends on it.
+PROVISIONED = ("user_name", "external_id", "scim_attributes")
 
 
 def described(user: User) -> dict[str, Any]:
@@ -46,13 +49,16 @@ def create(
     claims: Mapping[str, Any] | None = None,
     user_id: UUID | None = None,
     is_invited: bool = False,
+    provisioned: Mapping[str, Any] | None = None,
 ) -> User:
     """A new user, who is mailed a link to verify the address, or to set the first password.
 
-    Without a password nobody can sign in as the user yet. Raises `RegistrationError`.
+    Without a password nobody can sign in as the user yet. `provisioned`: see `PROVISIONED`. Raises
+    `RegistrationError`.
     """
     user = User(id=user_id or uuid4(), email_verified=email_verified, claims={}, groups=[])
     user.disabled_at = clock.now() if disabled else None
+    _provision(user, provisioned)
     _add(user, password, email=email, name=name, groups=groups, claims=claims)
     if is_invited:
         notifications.invited(user)
@@ -100,6 +106,7 @@ def update(
     name: str | None = None,
     memberships: ListEdit | None = None,
     claims: Mapping[str, Any] | None = None,
+    provisioned: Mapping[str, Any] | None = None,
 ) -> tuple[User, Outcome]:
     """Change what is given, by an operator; what it takes away ends at once.
 
@@ -109,21 +116,24 @@ def update(
     user = users.lock_any(user_id)
     if user is None:
         raise LookupError(user_id)
-    before = described(user)
+    before = {**described(user), **_provisioned(user)}
     members = memberships.applied_to(user.groups) if memberships else None
+    _provision(user, provisioned)
     _edit(user, email=email, name=name, groups=members, claims=claims)
     _flush(user)
     if user.email != before["email"]:
         user.email_changed_at = None  # an operator answers for it
         notifications.email_changed(user, before["email"])
-        notifications.verify(user)
+        if not email_verified:
+            notifications.verify(user)
         user.email_verified = False
     if email_verified is not None:
         user.email_verified = email_verified
     if disabled is not None and disabled != before["disabled"]:
         user.disabled_at = clock.now() if disabled else None
-    changes = differences.between(before, described(user))
+    changes = differences.between(before, {**described(user), **_provisioned(user)})
     if "groups" in changes:
+        named_groups.touch(changes["groups"]["added"] + changes["groups"]["removed"])
         groups.end_lost_access([user], clients.every())
     if "disabled" in changes and disabled:
         revocation.everything_of_user(user.id, "user_disabled")
@@ -156,6 +166,7 @@ def delete(actor: Actor, user: User) -> None:
     """Delete a user with sessions, grants, tokens and consents."""
     revocation.everything_of_user(user.id, "user_deleted")
     users.remove(user)
+    named_groups.touch(user.groups)
     gone = {"email": user.email, "name": user.name}
     audit.event(Event.USER_DELETED, gone, by=actor.by, user=user.id)
 
@@ -171,6 +182,7 @@ def _add(user: User, password: str | None, *, email: str, name: str, **more: Any
         raise RegistrationError(errors)
     user.password_hash = None if password is None else passwords.hash_password(password)
     _flush(user)
+    named_groups.touch(user.groups)
 
 
 def _edit(
@@ -203,6 +215,15 @@ def _edit(
     user.name = user.name if name is None else name
     merged = {**user.claims, **(claims or {})}
     user.claims = {key: value for key, value in merged.items() if value is not None}
+
+
+def _provision(user: User, provisioned: Mapping[str, Any] | None) -> None:
+    for name in PROVISIONED if provisioned is not None else ():
+        setattr(user, name, (provisioned or {}).get(name))
+
+
+def _provisioned(user: User) -> dict[str, Any]:
+    return {name: getattr(user, name) for name in PROVISIONED}
 
 
 def _flush(user: User) -> None:

@@ -18,7 +18,7 @@ from sso.services import changes as differences
 from sso.services import checks, groups, profiles
 from sso.services.changes import ListEdit, Outcome
 from sso.services.checks import RegistrationError
-from sso.store import client_logos, clients, grant_holders, grants
+from sso.store import client_logos, clients, grant_holders, grants, named_groups
 
 # Metadata that nobody chooses.
 FIXED: Mapping[str, Any] = {
@@ -90,6 +90,7 @@ def register(
     _edit(client, wanted, {**off, "require_pkce": is_public, **more, **(switches or {})})
     clients.add(client)
     clients.keep_origins(client)
+    named_groups.ensure(client.groups)
     client_logos.replace(client.client_id, logo)
     audit.event(Event.CLIENT_CREATED, by=actor.by, client=client.client_id)
     return client, secret or ""
@@ -143,6 +144,7 @@ def change(
     if "redirect_uris" in changes:
         clients.keep_origins(client)
     if "groups" in changes:
+        named_groups.ensure(client.groups)
         only = f"Only members of {' or '.join(client.groups)} may use it."
         notes.append(only if client.groups else "No group is left: everybody may use it.")
         groups.end_lost_access(grant_holders.with_grants_at(client_id), [client])

@@ -49,7 +49,11 @@ def lock(client_id: str) -> Client | None:
     return db.session.scalar(
         update(Client)
         .where(Client.client_id == client_id)
-        .values(require_pkce=Client.require_pkce, updated_at=Client.updated_at)
+        .values(
+            require_pkce=Client.require_pkce,
+            updated_at=Client.updated_at,
+            version=Client.version,
+        )
         .returning(Client)
         .execution_options(populate_existing=True, synchronize_session=False)
     )

@@ -1,13 +1,29 @@
 """Statements about groups, which exist as long as a user or a client names them."""
 
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, cast
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, String, func, select, true
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    String,
+    Table,
+    Text,
+    bindparam,
+    func,
+    literal_column,
+    select,
+    true,
+    update,
+)
+from sqlalchemy import cast as type_cast
 from sqlalchemy.sql.selectable import NamedFromClause
 
 from sso.extensions import db
 from sso.models import User
+
+MOST_VALUES = 10_000  # in a statement; SQLite takes 32,766
 
 
 class Members(NamedTuple):
@@ -47,13 +63,80 @@ def with_members(except_of: UUID | None = None) -> set[str]:
 
 def has_member(group: str) -> ColumnElement[bool]:
     """A condition on users: they are in this group."""
+    if _is_postgresql():  # by the index of that expression
+        wanted = func.jsonb_build_array(type_cast(group, Text))
+        return literal_column("users.groups::jsonb").bool_op("@>")(wanted)
     listed, name = _memberships()
     return select(1).select_from(listed).where(name == group).correlate(User).exists()
 
 
+def _is_postgresql() -> bool:
+    return db.engine.dialect.name == "postgresql"
+
+
 def _memberships() -> tuple[NamedFromClause, ColumnElement[str]]:
     """The elements of a user's list of groups, and the column that holds them."""
-    is_postgresql = db.engine.dialect.name == "postgresql"
-    function = func.json_array_elements_text if is_postgresql else func.json_each
+    function = func.json_array_elements_text if _is_postgresql() else func.json_each
     listed = function(User.groups).table_valued("value", name="membership", joins_implicitly=True)
     return listed, listed.c.value.cast(String)
+
+
+class Member(NamedTuple):
+    """A user who is in a group, or may come into one."""
+
+    id: UUID
+    name: str
+    groups: list[str]
+
+
+_MEMBER = select(User.id, User.name, User.groups)
+
+
+def all_members(group: str) -> Sequence[Member]:
+    """Everybody in a group, by id."""
+    return _members(_MEMBER.where(has_member(group)).order_by(User.id))
+
+
+def lock_users(ids: Collection[UUID]) -> Sequence[Member]:
+    """Those of these users who exist; locked until the transaction ends.
+
+    SQLite locks nothing here: the caller has written before.
+    """
+    found: list[Member] = []
+    wanted = sorted(ids)
+    for start in range(0, len(wanted), MOST_VALUES):
+        some = _MEMBER.where(User.id.in_(wanted[start : start + MOST_VALUES])).order_by(User.id)
+        found += _members(some.with_for_update())
+    return found
+
+
+def lock_members(members: Iterable[Member]) -> Sequence[Member]:
+    """The same people as they are now; locked until the transaction ends."""
+    return lock_users({one.id for one in members})
+
+
+def users(ids: Collection[UUID]) -> Iterator[User]:
+    """The users as the rows are now."""
+    wanted = list(ids)
+    for start in range(0, len(wanted), MOST_VALUES):
+        some = select(User).where(User.id.in_(wanted[start : start + MOST_VALUES]))
+        yield from db.session.scalars(some.execution_options(populate_existing=True))
+
+
+def replace_groups(groups: Mapping[UUID, list[str]]) -> None:
+    """Give each of these users another list of groups."""
+    if not groups:
+        return
+    table = cast(Table, User.__table__)
+    changed = (
+        update(table)
+        .where(table.c.id == bindparam("user_id"))
+        .values(groups=bindparam("names", type_=table.c.groups.type))
+    )
+    db.session.connection().execute(
+        changed, [{"user_id": user_id, "names": names} for user_id, names in groups.items()]
+    )
+
+
+def _members(statement: Select[*tuple[Any, ...]]) -> list[Member]:
+    return [Member(row.id, row.name, row.groups) for row in db.session.execute(statement)]

@@ -54,7 +54,7 @@ def _locked(*conditions: ColumnElement[bool]) -> User | None:
     return db.session.scalar(
         update(User)
         .where(*conditions)
-        .values(email=User.email, updated_at=User.updated_at)
+        .values(email=User.email, updated_at=User.updated_at, version=User.version)
         .returning(User)
         .execution_options(populate_existing=True, synchronize_session=False)
     )
@@ -69,7 +69,11 @@ def forget_devices(user_id: UUID) -> None:
     db.session.scalar(
         update(User)
         .where(User.id == user_id)
-        .values(device_version=User.device_version + 1, updated_at=User.updated_at)
+        .values(
+            device_version=User.device_version + 1,
+            updated_at=User.updated_at,
+            version=User.version,
+        )
         .returning(User)
         .execution_options(populate_existing=True, synchronize_session=False)
     )

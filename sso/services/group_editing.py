@@ -1,0 +1,172 @@
+"""Groups: created, renamed, deleted, and given other members."""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy.exc import IntegrityError
+
+from sso import audit, clock
+from sso.audit import Actor
+from sso.audit.events import Event
+from sso.extensions import db
+from sso.models import Group
+from sso.services import changes as differences
+from sso.services import checks, clients, groups
+from sso.services.changes import ListEdit, Outcome
+from sso.services.checks import RegistrationError
+from sso.store import clients as stored_clients
+from sso.store import groups as memberships
+from sso.store import named_groups
+from sso.store.groups import Member
+
+MOST_MEMBERS = 5000  # changed at once
+
+
+@audit.acting
+def create(
+    actor: Actor, name: str, *, external_id: str | None = None, members: Collection[UUID] = ()
+) -> Group:
+    """A new group. Raises `RegistrationError`."""
+    group = Group(name=name, external_id=external_id)
+    _check_name(group, name)
+    _flush(group)
+    audit.event(Event.GROUP_CREATED, by=actor.by, group=group.id, name=name)
+    if members:
+        _edit_members(actor, group, added=members)
+    return group
+
+
+@audit.acting
+def change(
+    actor: Actor,
+    group_id: UUID,
+    *,
+    name: str | None = None,
+    provisioned: Mapping[str, str | None] | None = None,
+    added: Collection[UUID] = (),
+    removed: Collection[UUID] = (),
+    whole: Collection[UUID] | None = None,
+) -> tuple[Group, Outcome]:
+    """Change what is given; `whole` replaces all members. What it takes away ends at once.
+
+    Another name counts for the members and for the clients that require the group. `provisioned`
+    may have an `external_id`. Raises `LookupError` and `RegistrationError`.
+    """
+    group = _locked(group_id)
+    before = _described(group)
+    if name is not None and name != group.name:
+        _rename(actor, group, name)
+    if provisioned:
+        group.external_id = provisioned.get("external_id", group.external_id)
+    if whole is not None:
+        current = {member.id for member in memberships.all_members(group.name)}
+        added, removed = set(whole) - current, current - set(whole)
+    if _edit_members(actor, group, added, removed):
+        group.version += 1
+    changes = differences.between(before, _described(group))
+    if changes:
+        group.version += 1
+        what = " ".join(changes)
+        audit.event(
+            Event.GROUP_CHANGED, by=actor.by, group=group.id, name=group.name, what=what,
+            changes=changes,
+        )  # fmt: skip
+    if changes or db.session.is_modified(group):
+        group.updated_at = clock.now()
+    db.session.flush()
+    return group, Outcome(changes)
+
+
+@audit.acting
+def delete(actor: Actor, group_id: UUID) -> None:
+    """Delete a group. Its members lose it; a client that requires it lets nobody in.
+
+    Raises `LookupError`.
+    """
+    group = _locked(group_id)
+    _edit_members(actor, group, removed={one.id for one in memberships.all_members(group.name)})
+    named_groups.remove(group)
+    audit.event(Event.GROUP_DELETED, by=actor.by, group=group.id, name=group.name)
+
+
+def _locked(group_id: UUID) -> Group:
+    group = named_groups.lock(group_id)
+    if group is None:
+        raise LookupError(group_id)
+    return group
+
+
+def _described(group: Group) -> dict[str, Any]:
+    return {"name": group.name, "external_id": group.external_id}
+
+
+def _check_name(group: Group, name: str) -> None:
+    errors = checks.group_errors([name], ())
+    other = None if errors else named_groups.find_by_name(name)
+    if other and other is not group:
+        errors.append(_taken(name))
+    if errors:
+        raise RegistrationError(errors)
+
+
+def _taken(name: str) -> str:
+    return f"there is already a group with the name {name}"
+
+
+def _flush(group: Group) -> None:
+    name = group.name
+    try:
+        named_groups.add(group)
+    except IntegrityError:  # another process was quicker
+        db.session.rollback()
+        raise RegistrationError([_taken(name)]) from None
+
+
+def _rename(actor: Actor, group: Group, name: str) -> None:
+    """First the members: nobody may lose what the clients' change would take away."""
+    _check_name(group, name)
+    old = group.name
+    requiring = [one.client_id for one in stored_clients.every() if old in one.groups]
+    for client_id in sorted(requiring):
+        stored_clients.lock(client_id)  # before users are locked (see there)
+    people = memberships.lock_members(memberships.all_members(old))
+    _replace(actor, people, ListEdit(added=(name,), removed=(old,)))
+    group.name = name
+    _flush(group)
+    for client_id in requiring:
+        edit = ListEdit(added=(name,), removed=(old,))
+        clients.change(actor, client_id, {}, lists={"groups": edit})
+
+
+def _edit_members(
+    actor: Actor, group: Group, added: Collection[UUID] = (), removed: Collection[UUID] = ()
+) -> bool:
+    """Whether it changed anybody's groups. Raises `RegistrationError` for unknown users."""
+    if len(added) + len(removed) > MOST_MEMBERS:
+        raise RegistrationError([f"more than {MOST_MEMBERS} members change at once"])
+    people = memberships.lock_users({*added, *removed})
+    known = {one.id for one in people}
+    if unknown := [user_id for user_id in added if user_id not in known]:
+        raise RegistrationError([f"there is no user {unknown[0]}"])
+    joining = [one for one in people if one.id in set(added) and group.name not in one.groups]
+    leaving = [one for one in people if one.id in set(removed) and group.name in one.groups]
+    _replace(actor, joining, ListEdit(added=(group.name,)))
+    _replace(actor, leaving, ListEdit(removed=(group.name,)))
+    if leaving:
+        ids = [one.id for one in leaving]
+        requiring = [one for one in stored_clients.every() if group.name in one.groups]
+        if requiring:
+            groups.end_lost_access(memberships.users(ids), requiring)
+    return bool(joining or leaving)
+
+
+def _replace(actor: Actor, people: Iterable[Member], edit: ListEdit) -> None:
+    """Give people the edited list of groups, by one statement."""
+    edited = [(one, edit.applied_to(one.groups)) for one in people]
+    memberships.replace_groups({one.id: names for one, names in edited})
+    for one, names in edited:
+        change = differences.of_field("groups", one.groups, names)
+        audit.event(
+            Event.USER_CHANGED, by=actor.by, user=one.id, what="groups", changes={"groups": change}
+        )

@@ -1,0 +1,73 @@
+"""Statements about the groups themselves. Who is in them: see `groups`."""
+
+from collections.abc import Collection, Iterable, Sequence
+from uuid import UUID, uuid4
+
+from sqlalchemy import delete, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from sso import clock
+from sso.extensions import db
+from sso.models import Group
+from sso.store.statements import write
+
+
+def find(group_id: UUID) -> Group | None:
+    return db.session.scalar(select(Group).where(Group.id == group_id))
+
+
+def find_by_name(name: str) -> Group | None:
+    return db.session.scalar(select(Group).where(Group.name == name))
+
+
+def of_names(names: Collection[str]) -> Sequence[Group]:
+    """The groups with these names, in their order."""
+    found = select(Group).where(Group.name.in_(list(names))).order_by(Group.name)
+    return db.session.scalars(found).all() if names else ()
+
+
+def names() -> set[str]:
+    """Every group, also those without members."""
+    return set(db.session.scalars(select(Group.name)))
+
+
+def lock(group_id: UUID) -> Group | None:
+    """A group as the row is now, and stays until the transaction ends."""
+    # An update instead of FOR UPDATE, which SQLite does not know.
+    return db.session.scalar(
+        update(Group)
+        .where(Group.id == group_id)
+        .values(name=Group.name)
+        .returning(Group)
+        .execution_options(populate_existing=True, synchronize_session=False)
+    )
+
+
+def ensure(names: Iterable[str]) -> None:
+    """Add the groups that are not there yet; several transactions may do so at once."""
+    if not (missing := set(names) - {one.name for one in of_names(set(names))}):
+        return
+    insert = postgresql.insert if db.engine.dialect.name == "postgresql" else sqlite.insert
+    now = clock.now()
+    rows = [
+        {"id": uuid4(), "name": name, "version": 1, "created_at": now, "updated_at": now}
+        for name in sorted(missing)
+    ]
+    db.session.execute(insert(Group).values(rows).on_conflict_do_nothing())
+
+
+def touch(names: Iterable[str]) -> None:
+    """Note that who is in these groups has changed; add those that are not there yet."""
+    for name in sorted(set(names)):  # in one order: two transactions never wait for each other
+        changed = update(Group).where(Group.name == name)
+        if not write(changed.values(version=Group.version + 1, updated_at=clock.now())):
+            ensure([name])
+
+
+def add(group: Group) -> None:
+    db.session.add(group)
+    db.session.flush()
+
+
+def remove(group: Group) -> None:
+    db.session.execute(delete(Group).where(Group.id == group.id))

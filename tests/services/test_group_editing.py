@@ -1,0 +1,105 @@
+"""Groups with members: what renaming and deleting one does to users and clients."""
+
+from uuid import uuid4
+
+import pytest
+from flask import Flask
+
+from sso import audit
+from sso.extensions import db
+from sso.models import Client, Group, User
+from sso.services import accounts, clients, group_editing
+from sso.services.changes import ListEdit
+from sso.services.checks import RegistrationError
+from sso.store import groups, named_groups
+from tests.support.events import events
+from tests.support.factories import make_client, make_user
+
+OLGA = audit.Actor("olga")
+
+
+def group(name: str) -> Group:
+    found = named_groups.find_by_name(name)
+    assert found is not None
+    db.session.refresh(found)
+    return found
+
+
+def test_a_group_outlives_its_last_member(app: Flask) -> None:
+    dana = make_user(app, groups=["staff"])
+    with app.app_context():
+        before = group("staff").version
+        accounts.update(OLGA, dana.id, memberships=ListEdit(removed=("staff",)))
+        db.session.commit()
+        assert group("staff").version == before + 1
+        assert groups.all_members("staff") == []
+
+
+def test_renamed_for_members_and_clients(app: Flask) -> None:
+    dana, erin = (make_user(app, f"{name}@example.com", groups=[name, "staff"]) for name in "de")
+    books = make_client(app, groups=["staff", "other"])
+    with app.app_context():
+        versions = {one.id: one.version for one in groups.users([dana.id, erin.id])}
+        found = group("staff")
+        group_editing.change(OLGA, found.id, name="Büro Nord")
+        db.session.commit()
+        client = db.session.get(Client, books.client_id)
+        assert client is not None
+        assert client.groups == ["other", "Büro Nord"]
+        for one in groups.users([dana.id, erin.id]):
+            assert one.groups[-1] == "Büro Nord"
+            assert "staff" not in one.groups
+            assert one.version == versions[one.id] + 1
+        assert named_groups.find_by_name("staff") is None
+    (event,) = events(app, "group_changed")
+    assert event["changes"]["name"] == {"before": "staff", "after": "Büro Nord"}
+    assert len(events(app, "user_changed")) == 2
+
+
+def test_another_name_is_refused_if_it_is_taken(app: Flask) -> None:
+    make_user(app, groups=["staff", "other"])
+    with app.app_context():
+        for name, words in (("other", "already a group"), ("a, b", "comma"), (" ", "empty")):
+            with pytest.raises(RegistrationError, match=words):
+                group_editing.change(OLGA, group("staff").id, name=name)
+            db.session.rollback()
+        with pytest.raises(RegistrationError, match="already a group"):
+            group_editing.create(OLGA, "staff")
+
+
+def test_who_is_in_it_is_replaced(app: Flask) -> None:
+    people = [make_user(app, f"{name}@example.com") for name in "abc"]
+    with app.app_context():
+        made = group_editing.create(OLGA, "staff", members=[one.id for one in people[:2]])
+        group_editing.change(OLGA, made.id, whole=[one.id for one in people[1:]])
+        db.session.commit()
+        found = {one.id for one in groups.all_members("staff")}
+        assert found == {one.id for one in people[1:]}
+        version = group("staff").version
+        group_editing.change(OLGA, made.id, whole=found)
+        db.session.commit()
+        assert group("staff").version == version  # nothing changed
+        with pytest.raises(RegistrationError, match="there is no user"):
+            group_editing.change(OLGA, made.id, added=[uuid4()])
+
+
+def test_a_client_that_requires_a_deleted_group_lets_nobody_in(app: Flask) -> None:
+    dana = make_user(app, groups=["staff"])
+    books = make_client(app, groups=["staff"])
+    with app.app_context():
+        group_editing.delete(OLGA, group("staff").id)
+        db.session.commit()
+        client, user = db.session.get(Client, books.client_id), db.session.get(User, dana.id)
+        assert client is not None
+        assert user is not None
+        assert user.groups == []
+        assert not client.admits(user.groups)
+
+
+def test_a_group_that_a_client_requires_is_there(app: Flask) -> None:
+    books = make_client(app, groups=["staff"])
+    with app.app_context():
+        assert group("staff").version == 1
+        clients.change(OLGA, books.client_id, {"groups": ["other"]})
+        db.session.commit()
+        assert named_groups.names() == {"staff", "other"}
