@@ -61,11 +61,11 @@ def connect_args(url: URL, **more: str) -> dict[str, Any]:
     defaults = {
         "application_name": "sso",
         "connect_timeout": CONNECT_TIMEOUT,
-        # A machine that vanished silently is noticed after some 20 seconds.
-        "keepalives_idle": 10,
-        "keepalives_interval": 5,
-        "keepalives_count": 2,
-        "tcp_user_timeout": 20_000,
+        # A machine that vanished silently is noticed after 6 seconds. Its standby takes over later.
+        "keepalives_idle": 3,
+        "keepalives_interval": 1,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 6_000,
         **({"target_session_attrs": "read-write"} if has_several_hosts(url) else {}),
         **more,
     }
@@ -123,6 +123,7 @@ class _Connecting:
     def __init__(self, url: URL) -> None:
         self.is_pooled = url.query.get("pgbouncer") == "true"
         self.threshold = url.query.get("prepare_threshold")
+        self.last = ("", "")  # host and port that took writes
 
     def connect(
         self,
@@ -138,6 +139,7 @@ class _Connecting:
         hides, the URL has `pgbouncer=true`.
         """
         named = {k: v for k, v in named.items() if k not in ("pgbouncer", "prepare_threshold")}
+        self._put_last_first(named)
         options = named.get("options")
         if self.is_pooled and options == _OPTIONS:
             del named["options"]
@@ -155,6 +157,7 @@ class _Connecting:
         except dialect.loaded_dbapi.Error:
             made.close()
             raise
+        self.last = made.info.host, str(made.info.port)
         record.info[_TOOK_WRITES] = not _is_read_only(made)
         is_as_asked = options == named.get("options") and (
             options != _OPTIONS or in_force == [*LIMITS.values()]
@@ -170,6 +173,13 @@ class _Connecting:
         if self.threshold:
             made.prepare_threshold = int(str(self.threshold))
         return cast("psycopg.Connection[Any]", made)
+
+    def _put_last_first(self, named: dict[str, Any]) -> None:
+        """Try the host of the last connection first: one that is gone costs its time limit."""
+        hosts, ports = (str(named.get(name, "")).split(",") for name in ("host", "port"))
+        if len(hosts) > 1 and len(hosts) == len(ports) and "hostaddr" not in named:
+            pairs = sorted(zip(hosts, ports, strict=True), key=lambda pair: pair != self.last)
+            named["host"], named["port"] = (",".join(parts) for parts in zip(*pairs, strict=True))
 
 
 def _set_local(options: str) -> str:

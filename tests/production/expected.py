@@ -41,12 +41,14 @@ class Expected:
     seen: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
     latencies: list[tuple[float, float]] = field(default_factory=list)
+    unavailable: list[float] = field(default_factory=list)  # when the answer was 503
 
     def merge(self, other: "Expected") -> None:
         self.families += other.families
         self.seen += other.seen
         self.faults += other.faults
         self.latencies += other.latencies
+        self.unavailable += other.unavailable
 
 
 def jti_of(access_token: str) -> str:
@@ -105,9 +107,11 @@ class Customer:
             self._revoke(family)
 
     def _exchange(self, family: Family) -> None:
+        began = time.monotonic()
         answers, doubt = self._ask(
             "exchange", lambda: self.person.exchange(family.code), twice=self.random.random() < 0.2
         )
+        doubt |= len(answers) > 1 and time.monotonic() - began > 1
         for answer in answers:
             if answer.status_code == 200:
                 family.answered += 1
@@ -180,8 +184,10 @@ class Customer:
         self.expected.seen[f"{what} {answer.status_code}"] += 1
         if answer.status_code >= 500 and answer.status_code != 503:
             self._fault(what, answer)
-        if answer.status_code == 503 and "Retry-After" not in answer.headers:
-            self._fault(f"{what} without Retry-After", answer)
+        if answer.status_code == 503:
+            self.expected.unavailable.append(time.monotonic())
+            if "Retry-After" not in answer.headers:
+                self._fault(f"{what} without Retry-After", answer)
 
     def _fault(self, what: str, answer: requests.Response) -> None:
         self.expected.faults.append(f"{what}: {answer.status_code} {answer.text[:200]}")

@@ -1,5 +1,7 @@
 """A standby takes over: 503 for a moment, and then the other server, without a restart of ours."""
 
+import socket
+import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +11,11 @@ from signal import SIGQUIT
 import psycopg
 import pytest
 import requests
+from sqlalchemy import text
+from sqlalchemy.pool import NullPool
 
+from sso import database
+from sso.config.database_url import checked
 from tests.production.people import Person, Unfinished
 from tests.production.seeding import a_person, migrate
 from tests.support.servers import Node, Postgresql
@@ -85,6 +91,20 @@ def test_standbys_take_over(
         assert person.exchange(person.authorize()).ok
     assert node.readiness().ok
     assert "unexpected error" not in node.log
+
+
+def test_a_host_that_is_gone_is_waited_for_once(cluster: Postgresql) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        gone = silent.getsockname()[1]
+        url = checked(f"postgres://postgres@127.0.0.1:{gone},127.0.0.1:{cluster.port}/postgres")
+        engine = database.open_engine(url, poolclass=NullPool)
+        took = []
+        for _ in range(2):
+            began = time.monotonic()
+            with engine.connect() as connection:
+                assert connection.scalar(text("SELECT 1")) == 1
+            took.append(time.monotonic() - began)
+    assert took[0] > 1 > took[1]
 
 
 def fill_pools(person: Person) -> None:

@@ -44,7 +44,7 @@ def test_origins_are_found_after_the_upgrade(app: Flask) -> None:
     uris = ["https://a.example:8443/x", "http://[::1]:7/x", "https://a.example:8443/y", "b.c:/x"]
     spa, _ = make_client(app, redirect_uris=uris, public=True), make_client(app)
     with app.app_context():
-        migrating.downgrade(revision="0010")
+        migrating.downgrade(revision="0012")
         migrating.upgrade()
         found = {(row.client_id, row.origin) for row in db.session.scalars(select(ClientOrigin))}
     origins = ("https://a.example:8443", "http://[::1]")
