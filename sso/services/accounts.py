@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 from sqlalchemy.exc import IntegrityError
 
 from sso import audit, clock
-from sso.audit import Actor
+from sso.audit import Actor, own_events
 from sso.audit.events import Event
 from sso.config import email_addresses
 from sso.crypto import passwords
@@ -147,6 +147,17 @@ def update(
 
 
 @audit.acting
+def rename(actor: Actor, user: User, name: str) -> None:
+    """Change the name, by the user. Raises `RegistrationError`. The caller has locked the user."""
+    if unfit := checks.text_error("the name", name):
+        raise RegistrationError([unfit])
+    if changes := differences.between({"name": user.name}, {"name": name}):
+        user.name = name
+        db.session.flush()
+        own_events.record(Event.NAME_CHANGED, user.id, changes=changes)
+
+
+@audit.acting
 def disable(actor: Actor, user: User) -> None:
     """Lock a user out at once: all sessions and grants end."""
     user.disabled_at = user.disabled_at or clock.now()
@@ -162,13 +173,19 @@ def enable(actor: Actor, user: User) -> None:
 
 
 @audit.acting
-def delete(actor: Actor, user: User) -> None:
-    """Delete a user with sessions, grants, tokens and consents."""
+def delete(actor: Actor, user: User, *, is_own: bool = False) -> None:
+    """Delete a user with sessions, grants, tokens and consents.
+
+    `is_own`: the user does it, and is mailed a confirmation.
+    """
     revocation.everything_of_user(user.id, "user_deleted")
     users.remove(user)
     named_groups.touch(user.groups)
+    if is_own:
+        notifications.account_deleted(user)
     gone = {"email": user.email, "name": user.name}
-    audit.event(Event.USER_DELETED, gone, by=actor.by, user=user.id)
+    what = "own account" if is_own else None
+    audit.event(Event.USER_DELETED, gone, by=actor.by, user=user.id, what=what)
 
 
 def _add(user: User, password: str | None, *, email: str, name: str, **more: Any) -> None:
