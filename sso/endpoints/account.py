@@ -17,7 +17,7 @@ from sso.i18n import N_, user_agents
 from sso.i18n.languages import LANGUAGES
 from sso.mfa import policy
 from sso.ratelimit import device_cookie
-from sso.services import accounts, consents, credentials, revocation, staff
+from sso.services import consents, credentials, revocation, staff
 from sso.store import client_logos, factors, grants, sessions, users
 from sso.store.sessions import CurrentSession
 from sso.web import cookies
@@ -168,7 +168,7 @@ def _change_name(current: CurrentSession, form: ChangeNameForm) -> str | None:
     if users.lock(current.user.id) is None:
         db.session.rollback()
         return "ended"
-    accounts.rename(audit.USER, current.user, form.name.data or "")
+    credentials.rename(audit.USER, current.user, form.name.data or "")
     return "name"
 
 

@@ -91,11 +91,15 @@ class SecondFactorForm(PasskeyForm):
 
 
 class FactorsForm(PasskeyForm):
-    """What to do with the factors. `name`: of a new passkey; `passkey`: the id of one."""
+    """What to do with the factors. `name`: of a new passkey; `passkey`: the id of one.
+
+    `sheet`: the recovery codes that were shown, signed.
+    """
 
     action = _Text()
     name = _Text()
     passkey = _Text()
+    sheet = _Text()
 
 
 class TotpForm(PageForm):
@@ -103,12 +107,6 @@ class TotpForm(PageForm):
 
     setup = _Text()
     code = _Text()
-
-
-class RecoveryCodesForm(PageForm):
-    """The sheet that was shown, signed."""
-
-    sheet = _Text()
 
 
 class EmailedCodeForm(PageForm):

@@ -11,7 +11,7 @@ from werkzeug.wrappers import Response
 
 from sso import clock
 from sso.endpoints import page
-from sso.endpoints.forms import RecoveryCodesForm
+from sso.endpoints.forms import FactorsForm
 from sso.i18n import times
 from sso.mfa import passkeys, signed_values
 from sso.store.sessions import CurrentSession
@@ -27,7 +27,7 @@ def show(current: CurrentSession, codes: list[str]) -> Response:
         next_url = page.step("pages.authorize")
     return page.render(
         "recovery_codes.html",
-        form=RecoveryCodesForm(),
+        form=FactorsForm(),
         codes=codes,
         sheet=signed_values.sign(codes, _purpose(current)),
         next_url=next_url,
@@ -38,7 +38,7 @@ def show(current: CurrentSession, codes: list[str]) -> Response:
 def download() -> Response:
     """The codes of the page that shows them, as a text file."""
     current = page.signed_in()
-    found = signed_values.verify(RecoveryCodesForm().sheet.data, _purpose(current), _LIFETIME)
+    found = signed_values.verify(FactorsForm().sheet.data, _purpose(current), _LIFETIME)
     if found is None:
         return redirect(url_for("pages.factors"), 303)
     lines = (

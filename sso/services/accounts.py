@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 from sqlalchemy.exc import IntegrityError
 
 from sso import audit, clock
-from sso.audit import Actor, own_events
+from sso.audit import Actor
 from sso.audit.events import Event
 from sso.config import email_addresses
 from sso.crypto import passwords
@@ -144,17 +144,6 @@ def update(
     db.session.flush()
     notes = memberships.without_effect(before["groups"]) if memberships else []
     return user, Outcome(changes, [f"groups: {one}" for one in notes])
-
-
-@audit.acting
-def rename(actor: Actor, user: User, name: str) -> None:
-    """Change the name, by the user. Raises `RegistrationError`. The caller has locked the user."""
-    if unfit := checks.text_error("the name", name):
-        raise RegistrationError([unfit])
-    if changes := differences.between({"name": user.name}, {"name": name}):
-        user.name = name
-        db.session.flush()
-        own_events.record(Event.NAME_CHANGED, user.id, changes=changes)
 
 
 @audit.acting
