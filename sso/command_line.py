@@ -6,13 +6,10 @@ seconds to load.
 
 import gc
 import os
-import shlex
-import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from pathlib import Path
 from typing import Any, cast
 
 import click
@@ -21,6 +18,7 @@ from flask.cli import AppGroup, FlaskGroup
 
 from sso.command_table import COMMANDS as COMMANDS
 from sso.command_table import GROUPS as GROUPS
+from sso.config import environment_file
 
 
 @contextmanager
@@ -93,15 +91,14 @@ def init_app(app: Flask) -> None:
     app.cli.add_command(settings_command)
 
 
-ENVIRONMENT_FILE = "/etc/sso/environment"
-
-
 def main() -> None:
     """`sso …`: the same commands as `flask …`, from any folder.
 
     Settings that the environment does not have come from the file in SSO_ENV_FILE.
     """
-    _read_environment_file(os.environ.pop("SSO_ENV_FILE", ""))
+    given = os.environ.pop("SSO_ENV_FILE", "")
+    if _needs_settings(sys.argv[1:]):
+        environment_file.read(given)
     group = FlaskGroup(
         name="sso",
         help="A single sign-on server that you run yourself.",
@@ -114,36 +111,6 @@ def main() -> None:
     group.main(prog_name="sso")
 
 
-def _read_environment_file(given: str) -> None:
-    path = Path(given or ENVIRONMENT_FILE)
-    try:
-        with path.open(encoding="utf-8") as file:
-            if os.fstat(file.fileno()).st_mode & stat.S_IROTH:
-                click.echo(f"Warning: {path} is readable by everyone: chmod o-r {path}", err=True)
-            values = _assignments(file.read())
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        if given:
-            raise SystemExit(f"Error: SSO_ENV_FILE: {path}: {reason}") from None
-        if not isinstance(error, FileNotFoundError):
-            click.echo(f"Warning: the settings in {path} are not used: {reason}", err=True)
-        return
-    for name, value in values.items():
-        os.environ.setdefault(name, value)
-
-
-def _assignments(text: str) -> dict[str, str]:
-    """The lines NAME=value of a file that systemd reads, too (EnvironmentFile=).
-
-    Raises `ValueError` for what is none.
-    """
-    found = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        name, mark, value = line.strip().partition("=")
-        if not name or name[0] in "#;":
-            continue
-        if not mark or not name.isidentifier():
-            raise ValueError(f"line {number} is not NAME=value")
-        quoted = value.startswith(("'", '"'))
-        found[name] = "".join(shlex.split(value)) if quoted else value.strip()
-    return found
+def _needs_settings(arguments: list[str]) -> bool:
+    is_asking = not arguments or {"--help", "--version"} & set(arguments)
+    return not is_asking and "_SSO_COMPLETE" not in os.environ

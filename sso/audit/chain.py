@@ -27,6 +27,7 @@ from sso.crypto import encryption
 from sso.errors import OperatorError
 from sso.extensions import db
 from sso.models import AuditChain, AuditEvent
+from sso.process.program import COMMAND
 
 logger = logging.getLogger("sso.jobs")
 
@@ -35,7 +36,7 @@ SAY_EVERY = 60.0  # seconds between two lines on the log about a broken chain
 _say_again_at = float("-inf")
 HALF_RESEALED = (
     "the audit chain is being sealed with another secret key; to finish that, run: "
-    "flask key reencrypt with the same SSO_SECRET_KEY_PREVIOUS"
+    f"{COMMAND} key reencrypt with the same SSO_SECRET_KEY_PREVIOUS"
 )
 
 
@@ -53,7 +54,7 @@ class Keys:
         if not found:
             raise ChainBroken(
                 "the ends of the audit chain are forged, or SSO_SECRET_KEY is not the one of this "
-                "chain; run: flask audit verify"
+                f"chain; run: {COMMAND} audit verify"
             )
         self.ends: bytes = found[0]
         others = [key for key in known if key != self.ends]
@@ -140,7 +141,7 @@ def purge(keep: timedelta, at_most: int = 5000, over_faults: bool = False) -> in
         is_whole = event.number == number and before == seal_of(key, event, number, before_it)
         number = event.number or number
         if not is_whole and not over_faults:
-            raise ChainBroken(f"event {number} was changed or removed; run: flask audit verify")
+            raise ChainBroken(f"event {number} was changed or removed; run: {COMMAND} audit verify")
     chain.anchor_number, chain.anchor_seal = number, before
     chain.seal = seal_of_ends(key, chain)
     count = rows.remove_up_to(chain.anchor_number)

@@ -14,6 +14,7 @@ from sso.audit.chain import ChainBroken, Keys, is_equal, keys, seal_of, seal_of_
 from sso.audit.events import Event
 from sso.extensions import db
 from sso.models import AuditChain
+from sso.process.program import COMMAND
 
 BATCH = 500
 
@@ -93,7 +94,7 @@ def _seal_batch(chain: AuditChain, old: bytes, new: bytes, over_faults: bool) ->
         number = event.number or 0
         is_whole = number == expected and is_equal(found, seal_of(old, event, number, before))
         if not is_whole and not over_faults:
-            raise ChainBroken(f"event {number} was changed or removed; run: flask audit verify")
+            raise ChainBroken(f"event {number} was changed or removed; run: {COMMAND} audit verify")
         new_before = seal_of(new, event, number, new_before) if is_whole else found
         before = found
         sealed.append((event.id, number, new_before))
@@ -112,7 +113,7 @@ def _finish(chain: AuditChain, over_faults: bool) -> None:
         chain.head_seal = chain.resealed_new_seal or ""
         audit.event(Event.AUDIT_RESEALED, old_head=old_head)
     elif not over_faults:
-        raise ChainBroken("the last events were removed; run: flask audit verify")
+        raise ChainBroken(f"the last events were removed; run: {COMMAND} audit verify")
     else:  # the end stays as it is, and is still reported as missing
         audit.event(Event.AUDIT_RESEALED, fault="the last events were removed")
     chain.resealed_number = chain.resealed_old_seal = chain.resealed_new_seal = None

@@ -8,6 +8,7 @@ from sso.audit import rows
 from sso.audit.chain import HALF_RESEALED, ChainBroken, Keys, is_equal, keys, seal_of
 from sso.extensions import db
 from sso.models import AuditChain, AuditEvent
+from sso.process.program import COMMAND
 
 MOST_FAULTS = 100
 
@@ -94,7 +95,7 @@ class _Walk:
         if not self.has_seen:
             yield (
                 "the head that you noted is not in this chain: it was cut off or made again (after "
-                "a change of the secret key see: flask audit list --event audit_resealed)"
+                f"a change of the secret key see: {COMMAND} audit list --event audit_resealed)"
             )
 
 

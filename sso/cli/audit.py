@@ -17,6 +17,7 @@ from sso.cli.output import harmless, iso, print_json, print_line, print_table
 from sso.cli.people import one_user
 from sso.extensions import db
 from sso.models import AuditEvent
+from sso.process.program import COMMAND
 from sso.services import signing_keys
 from sso.store import clients, users
 
@@ -132,7 +133,7 @@ def _require_known(names: Sequence[str]) -> None:
             meant = " or ".join(get_close_matches(name, sorted({*Event, *happened}), cutoff=0.5))
             raise Failure(
                 f"there is no event {name}; "
-                + (f"is it {meant}?" if meant else "see the column EVENT of: flask audit list")
+                + (f"is it {meant}?" if meant else f"see the column EVENT of: {COMMAND} audit list")
             )
 
 

@@ -19,6 +19,7 @@ from sso.cli.output import harmless
 from sso.database import schema
 from sso.errors import OperatorError
 from sso.extensions import db
+from sso.process.program import COMMAND
 
 # SQLSTATE of PostgreSQL: undefined table, undefined column.
 _NO_TABLE, _NO_COLUMN = "42P01", "42703"
@@ -168,8 +169,8 @@ def _schema_words() -> str:
     found = schema.revision(db.session.connection())
     db.session.rollback()
     if found is None:
-        return "the database has no tables yet; run: flask db upgrade"
+        return f"the database has no tables yet; run: {COMMAND} db upgrade"
     return (
         f"the database is older than this program: its schema is {found}, not {schema.newest()}; "
-        "run: flask db upgrade"
+        f"run: {COMMAND} db upgrade"
     )

@@ -18,6 +18,7 @@ from sso.presets import application_url, loader
 from sso.presets import installation as installations
 from sso.presets.installation import Installation
 from sso.presets.schema import Block, Preset
+from sso.process.program import COMMAND
 from sso.services import clients, connections, groups
 
 _alternative = click.option(
@@ -55,7 +56,7 @@ def create(
     show_secret(client, secret, as_json)
     if not as_json and not client.require_pkce:
         print_line("PKCE is recommended for it, not required. To refuse requests without PKCE:")
-        print_line(f"  flask client update {client.client_id} --require-pkce")
+        print_line(f"  {COMMAND} client update {client.client_id} --require-pkce")
 
 
 @group.command("setup")
@@ -76,7 +77,7 @@ def setup(client_id: str, alternative: str | None, as_json: bool) -> None:
         print_line(
             "only once. If it is lost, make a new one; the old one stays valid for 24 hours:"
         )
-        print_line(f"  flask client rotate-secret {client.client_id} --keep-old 24")
+        print_line(f"  {COMMAND} client rotate-secret {client.client_id} --keep-old 24")
     _print_setup(installation, blocks)
 
 
@@ -139,7 +140,7 @@ def _connect(
     for other in connections.same_place(client):
         click.echo(
             f"{other.client_id} is registered for the same {preset.title}; if it is not needed: "
-            f"flask client delete {other.client_id}", err=True,
+            f"{COMMAND} client delete {other.client_id}", err=True,
         )  # fmt: skip
     if as_json:
         print_json({**with_secret(client, secret), **_setup_json(preset, blocks)})
@@ -150,7 +151,7 @@ def _connect(
     _print_setup(installation, blocks)
     print_line()
     print_line("To print this again, without the secret:")
-    print_line(f"  flask client setup {client.client_id}")
+    print_line(f"  {COMMAND} client setup {client.client_id}")
 
 
 def _setup_json(preset: Preset, blocks: Iterable[Block]) -> dict[str, Any]:
@@ -192,13 +193,13 @@ def _print_setup(installation: Installation, blocks: Sequence[Block]) -> None:
             print_paragraph(option.help, "  ")
         if any(name.endswith("group") for name in preset.options):
             print_line("To put someone into a group, which need not exist:")
-            print_line("  flask user update WHO --add-group NAME")
+            print_line(f"  {COMMAND} user update WHO --add-group NAME")
     for name in preset.requires:
         if name != "email":  # everybody has one
             given = "--email-verified" if name == "email_verified" else f"--claim {name}=…"
             print_line()
             print_line(f"Everyone who uses {preset.title} needs {name}; operators can set it:")
-            print_line(f"  flask user update WHO {given}")
+            print_line(f"  {COMMAND} user update WHO {given}")
     if preset.notes:
         print_line()
         print_line("Good to know:")

@@ -52,8 +52,8 @@ def backup_command(path: Path, force: bool, as_json: bool) -> None:
 def restore_command(path: Path, as_json: bool) -> None:
     """Restore a backup into an empty database, with the same SSO_SECRET_KEY.
 
-    If the secret key has changed since, set the backup's as SSO_SECRET_KEY_PREVIOUS, and then
-    run: flask key reencrypt
+    If the secret key has changed since, set the backup's as SSO_SECRET_KEY_PREVIOUS, and run `key
+    reencrypt` afterwards.
     """
     counts = backup.restore(path, context.settings().secret_keys)
     context.forget_keys()

@@ -24,14 +24,15 @@ from sso.cli.commands import Command, Failure, json_option
 from sso.cli.output import print_json
 from sso.config.auth_methods import NO_AUTH_METHOD
 from sso.extensions import db
+from sso.process.program import COMMAND
 from sso.services import accounts, clients
 from sso.services.checks import RegistrationError, logo
 from sso.store import client_logos, users
 from sso.store import clients as stored_clients
 
 FORMAT = 1
-HEADER = """\
-# Clients, users and their groups, for: flask apply FILE
+HEADER = f"""\
+# Clients, users and their groups, for: {COMMAND} apply FILE
 # Secrets are not in it. A new client needs secret = "env:NAME" or "file:PATH", of 32 random
 # characters or more, or public = true; a new user may have initial_password = "env:NAME" or
 # "file:PATH". A logo may also be a path, relative to this file.

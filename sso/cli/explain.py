@@ -13,6 +13,7 @@ from sso.cli.output import harmless, iso, print_json, print_line, print_record, 
 from sso.explain.case import Case, Explanation
 from sso.explain.explaining import explain
 from sso.models import Refusal
+from sso.process.program import COMMAND
 from sso.store import refusals
 from sso.store.expired import KEEP_REFUSALS
 
@@ -67,7 +68,7 @@ def _find(request_id: str) -> list[Refusal]:
     raise Failure(
         f"no refused request has the id {request_id}; refusals are kept for "
         f"{KEEP_REFUSALS.days} days, and only the latest from networks that cause many. To list "
-        "them: flask explain"
+        f"them: {COMMAND} explain"
     )
 
 

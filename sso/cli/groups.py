@@ -9,6 +9,7 @@ from sso.cli.commands import Failure, Group, confirm, json_option, yes_option
 from sso.cli.output import print_json, print_line, print_record, print_table
 from sso.extensions import db
 from sso.models import Group as NamedGroup
+from sso.process.program import COMMAND
 from sso.services import group_editing
 from sso.store import clients, groups, named_groups
 
@@ -103,7 +104,7 @@ def delete(name: str, yes: bool, as_json: bool) -> None:
 def _find(name: str) -> NamedGroup:
     found = named_groups.find_by_name(name)
     if found is None:
-        raise Failure(f"there is no group {name}; see: flask group list")
+        raise Failure(f"there is no group {name}; see: {COMMAND} group list")
     return found
 
 

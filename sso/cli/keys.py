@@ -10,6 +10,7 @@ from sso.cli.commands import Failure, Group, json_option
 from sso.cli.output import iso, print_json, print_table
 from sso.extensions import db
 from sso.models import SigningKey
+from sso.process.program import COMMAND
 from sso.services import signing_keys
 from sso.store import signing_keys as stored_keys
 
@@ -61,7 +62,7 @@ def retire(kid: str, as_json: bool) -> None:
     try:
         key = signing_keys.retire(audit.operator(), kid, context.settings().secret_keys)
     except LookupError:
-        raise Failure(f"there is no key {kid}; see: flask key list") from None
+        raise Failure(f"there is no key {kid}; see: {COMMAND} key list") from None
     db.session.commit()
     context.forget_keys()
     if as_json:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from sso.cli.commands import Failure
+from sso.process.program import COMMAND
 from sso.store.lookup import MOST, Match
 
 T = TypeVar("T")
@@ -27,4 +28,4 @@ def only(
 
 
 def unknown(kind: str, text: str) -> Failure:
-    return Failure(f"there is no {kind} {text}; see: flask {kind} list")
+    return Failure(f"there is no {kind} {text}; see: {COMMAND} {kind} list")

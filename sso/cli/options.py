@@ -12,6 +12,7 @@ from sso.config.auth_methods import AUTH_METHODS, NO_AUTH_METHOD, PRIVATE_KEY_JW
 from sso.config.images import Image
 from sso.crypto import client_keys
 from sso.crypto.keys import ALGORITHMS
+from sso.process.program import COMMAND
 from sso.services import checks, profiles
 from sso.services.changes import ListEdit
 from sso.services.checks import ID_TOKEN_CLAIMS
@@ -136,8 +137,8 @@ _SHORT = {
 
 _PRESET = (
     click.option("--preset", metavar="NAME",
-                 help="A known application; see: flask client presets. Other options add to it or "
-                      "replace what it says."),
+                 help=f"A known application; see: {COMMAND} client presets. Other options add "
+                      "to it or replace what it says."),
     click.option("--url", help="URL of the preset's application."),
     click.option("--option", "preset_options", multiple=True, metavar="NAME=VALUE",
                  help="An option of the preset. May be repeated."),

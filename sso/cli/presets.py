@@ -12,6 +12,7 @@ from sso.cli.output import print_json, print_line, print_paragraph, print_record
 from sso.presets import installation as installations
 from sso.presets import loader
 from sso.presets.schema import Preset
+from sso.process.program import COMMAND
 
 
 @group.command("presets")
@@ -36,7 +37,7 @@ def presets(name: str | None, as_json: bool) -> None:
     )
     print_line()
     print_line("run: we run it against the application itself; not run: only its documentation or")
-    print_line("code was read. To see what an application needs:  flask client presets NAME")
+    print_line(f"code was read. To see what an application needs:  {COMMAND} client presets NAME")
 
 
 def _as_json(preset: Preset) -> dict[str, Any]:

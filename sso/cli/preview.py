@@ -15,6 +15,7 @@ from sso.cli.output import print_json, print_line, print_record
 from sso.cli.people import brief, find_user
 from sso.flow.missing_claims import Missing, Reason
 from sso.models import User
+from sso.process.program import COMMAND
 from sso.services import preview as previews
 from sso.services.preview import Preview, Stop, Token, Tokens
 
@@ -41,8 +42,7 @@ class Remark(NamedTuple):
 def preview(client_id: str, who: str, scope: str | None, as_json: bool) -> None:
     """Show what an application would learn about a user who signs in now, and why not more.
 
-    Nobody is signed in and nothing is stored. The tokens are not signed, so they cannot be
-    used.
+    Nobody is signed in and nothing is stored. The tokens are not signed: they cannot be used.
     """
     client, user = find_client(client_id), find_user(who)
     found = previews.make(client.client_id, user, scope)
@@ -124,24 +124,24 @@ def _of_stop(stop: Stop, found: Preview) -> Remark:
     client, user, who = found.client, found.user, shlex.quote(found.user.email)
     match stop:
         case Stop.CLIENT_DISABLED:
-            return Remark(f"{client.name} is disabled.", f"flask client enable {client.client_id}")
+            fix = f"{COMMAND} client enable {client.client_id}"
+            return Remark(f"{client.name} is disabled.", fix)
         case Stop.USER_DISABLED:
-            return Remark(f"{user.name} is disabled.", f"flask user enable {who}")
+            return Remark(f"{user.name} is disabled.", f"{COMMAND} user enable {who}")
         case Stop.CANNOT_SIGN_IN:
             words = f"{user.name} has neither a password nor a passkey."
-            return Remark(words, f"flask user set-password {who}")
+            return Remark(words, f"{COMMAND} user set-password {who}")
         case Stop.NOT_A_MEMBER:
             return Remark(
                 f"Only members of {' or '.join(client.groups)} may use {client.name}; "
                 f"{user.name} is in {', '.join(user.groups) or 'no group'}.",
-                f"flask user update {who} --add-group {shlex.quote(client.groups[0])}",
+                f"{COMMAND} user update {who} --add-group {shlex.quote(client.groups[0])}",
             )
         case Stop.INVALID_SCOPE:
             words = "The application is registered for none of the scopes that are requested."
             return Remark(words, f"let it request some of: {client.scope}")
         case Stop.ALL_WITHHELD:
-            words = f"{user.name} does not allow any scope that is requested."
-            return Remark(words, _ask_again(user))
+            return Remark(f"{user.name} does not allow any requested scope.", _ask_again(user))
 
 
 def _of_missing(one: Missing, found: Preview) -> Remark:
@@ -150,7 +150,7 @@ def _of_missing(one: Missing, found: Preview) -> Remark:
         case Reason.NOT_REGISTERED:
             return Remark(
                 f"The application is not registered for the scope {scope}.",
-                f"flask client update {client.client_id} --add-scope {scope}; "
+                f"{COMMAND} client update {client.client_id} --add-scope {scope}; "
                 "then let the application request it",
             )
         case Reason.NOT_REQUESTED:
@@ -162,10 +162,10 @@ def _of_missing(one: Missing, found: Preview) -> Remark:
             return Remark(
                 "They are in the profile, but not in the identity token.",
                 "if the application reads the identity token alone: "
-                f"flask client update {client.client_id} --id-token-claims all",
+                f"{COMMAND} client update {client.client_id} --id-token-claims all",
             )
         case Reason.NO_VALUE:
-            update = f"flask user update {shlex.quote(user.email)}"
+            update = f"{COMMAND} user update {shlex.quote(user.email)}"
             if scope == "groups":
                 return Remark(f"{user.name} is in no group.", f"{update} --add-group GROUP")
             example = _EXAMPLES.get(one.claim, f"{one.claim}=VALUE")
@@ -196,7 +196,7 @@ def _notes(found: Preview, tokens: Tokens) -> Iterator[Remark]:
     if found.dropped:
         yield Remark(
             f"Requested, but not granted: {found.dropped}.",
-            f"flask client update {client.client_id} --add-scope SCOPE, if it is a scope here",
+            f"{COMMAND} client update {client.client_id} --add-scope SCOPE, if it is a scope here",
         )
     if tokens.id_token is None:
         yield Remark(
@@ -211,7 +211,7 @@ def _notes(found: Preview, tokens: Tokens) -> Iterator[Remark]:
     if (tokens.userinfo or {}).get("email_verified") is False:
         yield Remark(
             "The email address is not verified; many applications then refuse the sign-in.",
-            f"flask user update {shlex.quote(found.user.email)} --email-verified, "
+            f"{COMMAND} user update {shlex.quote(found.user.email)} --email-verified, "
             "if you know that the address is theirs",
         )
 

@@ -14,6 +14,7 @@ from sso.cli.output import print_json, print_line, print_table
 from sso.extensions import db
 from sso.jobs import reencryption
 from sso.jobs.reencryption import Count
+from sso.process.program import COMMAND
 from sso.services import signing_keys
 
 PAUSE = 0.02  # seconds between two batches, in which SQLite lets servers write
@@ -24,7 +25,7 @@ SAY_EVERY = 5.0  # seconds
 @click.option(
     "--over-faults",
     is_flag=True,
-    help="Continue after audit events that were tampered with; run flask audit verify first.",
+    help=f"Continue after audit events that were tampered with; run {COMMAND} audit verify first.",
 )
 @json_option
 def reencrypt(over_faults: bool, as_json: bool) -> None:
@@ -73,8 +74,9 @@ def _reseal_audit_events(over_faults: bool) -> Count:
         return Count(0)
     if not over_faults and (faults := verification.verify().faults):
         raise Failure(
-            f"the audit trail is not whole: {faults[0]}; all else is encrypted again. See: flask "
-            "audit verify; then go on with --over-faults, which leaves the traces as they are"
+            f"the audit trail is not whole: {faults[0]}; all else is encrypted again. See: "
+            f"{COMMAND} audit verify; then go on with --over-faults, which leaves the traces as "
+            "they are"
         )
     sealed, report = 0, _progress("audit events")
     while not (step := rekeying.step(over_faults)).is_last or step.sealed:

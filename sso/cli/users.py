@@ -20,6 +20,7 @@ from sso.cli.options import ListOption, with_options
 from sso.cli.output import print_changes, print_json, print_line, print_notes, print_record
 from sso.cli.people import brief, done, find_user, group, show_user, user_argument, whole
 from sso.extensions import db
+from sso.process.program import COMMAND
 from sso.services import accounts
 from sso.services import groups as memberships
 from sso.services.checks import ADDRESS, PHONE_VERIFIED
@@ -75,7 +76,7 @@ def invite(as_json: bool, **given: Any) -> None:
     if as_json:
         print_json(brief(user))
     else:
-        print_line(f"{user.email} ({user.id}): invited; flask worker sends the mail.")
+        print_line(f"{user.email} ({user.id}): invited; {COMMAND} worker sends the mail.")
 
 
 @group.command("update")

@@ -16,6 +16,7 @@ from sso.config import smtp
 from sso.database import readiness
 from sso.jobs import purge, worker
 from sso.process import stop_signals
+from sso.process.program import COMMAND
 
 logger = logging.getLogger("sso.start")
 
@@ -65,7 +66,8 @@ def _where_mail_goes(app: Flask) -> str:
 @click.option(
     "--over-faults",
     is_flag=True,
-    help="Delete old audit events although they were tampered with; run flask audit verify first.",
+    help="Delete old audit events although they were tampered with; "
+    f"run {COMMAND} audit verify first.",
 )
 @json_option
 @with_appcontext

@@ -21,6 +21,7 @@ from sso import clock
 from sso.crypto import encryption
 from sso.crypto.encryption import SecretKeys
 from sso.errors import OperatorError
+from sso.process.program import COMMAND
 
 # OIDC applications know the name EdDSA; RFC 9864 renames it to Ed25519.
 warnings.filterwarnings("ignore", message=".*EdDSA.*", category=SecurityWarning)
@@ -50,11 +51,11 @@ class StoredKey(Protocol):
     def retired_at(self) -> datetime | None: ...
 
 
-NO_ACTIVE_KEY = "there is no active signing key; run: flask db upgrade"
+NO_ACTIVE_KEY = f"there is no active signing key; run: {COMMAND} db upgrade"
 WRONG_SECRET_KEY = (
-    "SSO_SECRET_KEY does not open the signing keys of this database; set it to the one that the "  # noqa: S105 (a message)
+    "SSO_SECRET_KEY does not open the signing keys of this database; set it to the one that the "
     "database was used with or, to replace that one, give it as SSO_SECRET_KEY_PREVIOUS and run: "
-    "flask key reencrypt"
+    f"{COMMAND} key reencrypt"
 )
 
 

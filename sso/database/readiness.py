@@ -9,9 +9,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from sso.crypto import keys
 from sso.database import schema
 from sso.extensions import db
+from sso.process.program import COMMAND
 
 logger = logging.getLogger("sso.start")
-HINT = "run: flask db upgrade"
+HINT = f"run: {COMMAND} db upgrade"
 READ_ONLY = "the database takes no writes: it is a standby, or another server replaced it"
 
 

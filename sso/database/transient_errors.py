@@ -9,7 +9,9 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-OLD_SCHEMA = "the schema is not the one of this program; run: flask db upgrade"
+from sso.process.program import COMMAND
+
+OLD_SCHEMA = f"the schema is not the one of this program; run: {COMMAND} db upgrade"
 
 # SQLSTATE of PostgreSQL.
 _OLD_SCHEMA = ("42P01", "42703")  # undefined table, undefined column

@@ -21,6 +21,7 @@ from sso.doctor.browser import TIMEOUT, Browser, LeftServer, Page
 from sso.doctor.finding import Finding, Findings, ok, warning, wrong
 from sso.doctor.probe import CALLBACK, Person, Probe, ip_address_of, temporary_probe
 from sso.mfa import totp
+from sso.process.program import COMMAND
 from sso.web.proxies import FORGED
 
 NAME = "code flow"
@@ -188,7 +189,7 @@ def _tokens(browser: Browser, probe: Probe, code: str, request: Request) -> Find
     try:
         claims = jwt.decode(tokens["id_token"], key_set, algorithms=list(keys.ALGORITHMS)).claims
     except (JoseError, ValueError, KeyError):
-        raise Stopped("the identity token does not verify", "see: flask key list") from None
+        raise Stopped("the identity token does not verify", f"see: {COMMAND} key list") from None
     reported = (claims["iss"], claims["sub"], claims["aud"], claims.get("nonce"))
     audience = claims["aud"] if isinstance(claims["aud"], list) else probe.client_id
     expected = (browser.base_url, str(probe.person.user_id), audience, request.nonce)

@@ -13,6 +13,7 @@ from sso.doctor.probe import temporary_user
 from sso.doctor.reach import Trouble
 from sso.jobs.http_call import Answer
 from sso.models import Client
+from sso.process.program import COMMAND
 from sso.store import logout_deliveries
 
 CALLBACK = "redirect URI"
@@ -25,7 +26,7 @@ def registration(client: Client) -> Findings:
     """The client may act at all."""
     seen = f"{client.name} ({client.client_id})"
     if client.disabled_at is not None:
-        hint = f"run: flask client enable {client.client_id}"
+        hint = f"run: {COMMAND} client enable {client.client_id}"
         yield wrong("client", f"{seen} is disabled: nobody can sign in to it", hint)
     else:
         yield ok("client", seen)
@@ -101,7 +102,7 @@ def _answered(name: str, uri: str, answer: Answer, client: Client) -> Finding:
         return ok(name, f"{uri} answers{status}")
     if name != CALLBACK:  # browsers follow
         return ok(name, f"{uri} redirects to {target}")
-    update = f"flask client update {client.client_id} --add-redirect-uri {shlex.quote(target)}"
+    update = f"{COMMAND} client update {client.client_id} --add-redirect-uri {shlex.quote(target)}"
     seen = f"{uri}: the application redirects to {urlsplit(target).netloc}"
     return warning(name, seen, f"if it is used at that address: {update}")
 

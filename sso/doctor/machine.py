@@ -21,6 +21,7 @@ from sso.doctor.finding import Finding, Findings, ok, skipped, warning, wrong
 from sso.extensions import db
 from sso.jobs import reencryption
 from sso.models import KeyState
+from sso.process.program import COMMAND
 from sso.store import heartbeats, logout_deliveries, mails, signing_keys
 from sso.store import webhooks as stored_webhooks
 
@@ -127,7 +128,9 @@ def schema() -> Findings:
         yield ok("schema", "current")
     else:
         yield wrong(
-            "schema", "the database schema does not match this version", "run: flask db upgrade"
+            "schema",
+            "the database schema does not match this version",
+            f"run: {COMMAND} db upgrade",
         )
     db.session.rollback()
 
@@ -139,7 +142,7 @@ def signing_key_life() -> Findings:
     for alg in keys.ALGORITHMS:
         for state in (KeyState.ACTIVE, KeyState.NEXT):
             if not any(row.alg == alg and row.state == state for row in rows):
-                hint = "run: flask db upgrade"
+                hint = f"run: {COMMAND} db upgrade"
                 yield wrong("keys", f"there is no {state} key of {alg}", hint)
                 return
     if not all(keys.can_decrypt(context.settings().secret_keys, row) for row in rows):
@@ -152,7 +155,7 @@ def signing_key_life() -> Findings:
         return
     age = max(clock.now() - (r.activated_at or r.created_at) for r in rows if r.state == "active")
     if age > timedelta(seconds=context.settings().key_lifetime) + ROTATION_IS_LATE:
-        hint = "flask worker rotates them by SSO_KEY_LIFETIME: check that it runs"
+        hint = f"{COMMAND} worker rotates them by SSO_KEY_LIFETIME: check that it runs"
         yield warning("keys", f"in use for {age.days} days", hint)
     else:
         yield ok("keys", f"active and next of {', '.join(keys.ALGORITHMS)}; in use {age.days} days")
@@ -164,7 +167,7 @@ def secret_key() -> Findings:
     has_previous = context.settings().secret_key_previous is not None
     if waiting:
         seen = f"still encrypted with another secret key: {', '.join(waiting)}"
-        hint = "run: flask key reencrypt, with SSO_SECRET_KEY_PREVIOUS set"
+        hint = f"run: {COMMAND} key reencrypt, with SSO_SECRET_KEY_PREVIOUS set"
         yield (warning if has_previous else wrong)("secret key", seen, hint)
     elif has_previous:
         seen = "nothing at rest needs SSO_SECRET_KEY_PREVIOUS any more"
@@ -181,12 +184,12 @@ def webhooks() -> Findings:
     late = clock.now() - WEBHOOK_IS_LATE
     failing = 0
     for one in known:
-        hint = f"see: flask webhook deliveries {one.id}"
+        hint = f"see: {COMMAND} webhook deliveries {one.id}"
         if one.disabled_at:
             if not one.disabled_reason:
                 continue  # by an operator
             why = f"disabled, {one.disabled_reason}"
-            hint += f"; then: flask webhook enable {one.id}"
+            hint += f"; then: {COMMAND} webhook enable {one.id}"
         elif one.failing_since and one.failing_since < late:
             why = f"failing since {one.failing_since:%Y-%m-%d %H:%M} UTC"
         else:
@@ -210,12 +213,12 @@ def worker() -> Findings:
     since, what = min(late, default=(clock.now(), ""))
     if clock.now() - since > WORKER_IS_LATE:
         seen = f"{what} has been due since {since:%Y-%m-%d %H:%M} UTC, and nothing handles it"
-        yield wrong("worker", seen, "start: flask worker")
+        yield wrong("worker", seen, f"start: {COMMAND} worker")
     elif last is None:
         seen = "none has ever run: no mail or logout token is sent, nothing is purged"
-        yield warning("worker", seen, "start: flask worker")
+        yield warning("worker", seen, f"start: {COMMAND} worker")
     elif clock.now() - last > WORKER_IS_LATE:
         seen = f"none has run since {last:%Y-%m-%d %H:%M} UTC"
-        yield warning("worker", seen, "start: flask worker")
+        yield warning("worker", seen, f"start: {COMMAND} worker")
     else:
         yield ok("worker", "runs, and nothing has been due for long")

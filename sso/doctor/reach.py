@@ -11,6 +11,7 @@ from urllib.parse import SplitResult, urlsplit
 from sso import clock
 from sso.jobs import http_call
 from sso.jobs.http_call import CONNECT_SECONDS, Answer, ForbiddenPeer
+from sso.process.program import COMMAND
 
 RENEW = timedelta(days=14)
 _USUAL_PORTS = {"https": 443, "http": 80}
@@ -51,7 +52,7 @@ def fetch(method: str, url: str, *, as_worker: bool = False) -> Answer | Trouble
     """
     parts = urlsplit(url)
     place = f"{parts.hostname}:{_port(parts)}"
-    ca_setting = "SSL_CERT_FILE, to flask worker, too" if as_worker else "REQUESTS_CA_BUNDLE"
+    ca_setting = f"SSL_CERT_FILE, to {COMMAND} worker, too" if as_worker else "REQUESTS_CA_BUNDLE"
     try:
         answer = http_call.call(method, url, tls=None if as_worker else as_browsers())
     except ssl.SSLCertVerificationError as error:

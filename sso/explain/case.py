@@ -12,6 +12,7 @@ from sso.config.settings import Settings
 from sso.config.url_differences import differences, marks
 from sso.models import Client, Refusal, User
 from sso.observability.redaction import HIDDEN, redact_url
+from sso.process.program import COMMAND
 from sso.store import clients, users
 
 
@@ -81,7 +82,7 @@ class Case:
 
 
 def command(*words: str) -> str:
-    return shlex.join(["flask", *words])
+    return shlex.join([COMMAND, *words])
 
 
 def named(client: Client) -> str:

@@ -8,6 +8,7 @@ from sso.config.url_differences import Kind, differences, nearest, split
 from sso.explain.case import Case, Explanation, compared, kept_of, named
 from sso.models import Client
 from sso.observability.redaction import HIDDEN
+from sso.process.program import COMMAND
 from sso.store import clients
 from sso.store.clients import RegisteredClient
 
@@ -89,8 +90,8 @@ def _fix(
         host = urlsplit(received).netloc or urlsplit(received).scheme
         return (
             f"{f'{correct}. ' if correct else ''}If {host} belongs to the application, register "
-            f"its address with: flask client update {client.client_id} {option} URI. Anyone can "
-            "send such a request: if you do not know the host, leave it.",
+            f"its address with: {COMMAND} client update {client.client_id} {option} URI. Anyone "
+            "can send such a request: if you do not know the host, leave it.",
             None,
         )
     if closest and all(one.kind is not Kind.PATH for one in differences(received, closest)):

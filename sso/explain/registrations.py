@@ -6,6 +6,7 @@ from sso.audit import rows
 from sso.audit.events import Event
 from sso.crypto.digests import CLIENT_SECRET
 from sso.explain.case import Case, Explanation, compared, named
+from sso.process.program import COMMAND
 from sso.store import clients
 
 _LEFT = "There is nothing left to do."
@@ -44,7 +45,7 @@ def unknown(case: Case) -> Explanation | None:
         )
     return Explanation(
         f"{cause}.",
-        "Compare it with the output of: flask client list. It may be of another server.",
+        f"Compare it with the output of: {COMMAND} client list. It may be of another server.",
     )
 
 

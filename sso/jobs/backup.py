@@ -19,6 +19,7 @@ from sso.crypto.encryption import SecretKeys
 from sso.database import schema
 from sso.errors import OperatorError
 from sso.extensions import db
+from sso.process.program import COMMAND
 from sso.store import database_copy, migrating
 
 
@@ -65,7 +66,7 @@ def restore(path: Path, secret_keys: SecretKeys) -> dict[str, int]:
             if found != schema.newest():
                 raise MoveRefused(
                     f"the backup has the schema {found}, this program {schema.newest()}; on a copy "
-                    "of it run: SSO_DATABASE_URL=sqlite:///COPY flask db upgrade"
+                    f"of it run: SSO_DATABASE_URL=sqlite:///COPY {COMMAND} db upgrade"
                 )
             if not all(
                 keys.can_decrypt(secret_keys, row) for row in database_copy.sealed_keys(connection)
@@ -96,7 +97,9 @@ def copy_into(target: Engine) -> dict[str, int]:
     """Copy every row of our database into another, empty one. Raises `MoveRefused`."""
     with database.snapshot(db.engine) as source:
         if schema.revision(source) != schema.newest():
-            raise MoveRefused("the database is not that of this program; run: flask db upgrade")
+            raise MoveRefused(
+                f"the database is not that of this program; run: {COMMAND} db upgrade"
+            )
         return _fill(source, target)
 
 

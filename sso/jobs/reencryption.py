@@ -16,6 +16,7 @@ from sso.crypto import encryption, keys, webhook_secrets
 from sso.extensions import db
 from sso.mfa import totp
 from sso.models import KeyState
+from sso.process.program import COMMAND
 from sso.store import signing_keys, totp_secrets, webhooks
 
 BATCH = 100
@@ -104,6 +105,6 @@ def waiting() -> list[str]:
         if rekeying.is_due():
             found.append("the audit trail")
     except ChainBroken:
-        found.append("the audit trail (see: flask audit verify)")
+        found.append(f"the audit trail (see: {COMMAND} audit verify)")
     db.session.rollback()
     return found

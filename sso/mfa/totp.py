@@ -10,6 +10,7 @@ from sso import clock, context
 from sso.crypto import digests, encryption
 from sso.mfa import passkeys
 from sso.models import TotpSecret, User
+from sso.process.program import COMMAND
 from sso.store import totp_secrets
 
 logger = logging.getLogger("sso.factors")
@@ -75,7 +76,8 @@ def accept(user_id: UUID, code: str) -> bool:
     except encryption.InvalidToken:
         logger.error(
             "SSO_SECRET_KEY does not open the authenticator app's secret of user %s; run: "
-            "flask key reencrypt with SSO_SECRET_KEY_PREVIOUS, or flask user reset-factors",
+            f"{COMMAND} key reencrypt with SSO_SECRET_KEY_PREVIOUS, or "
+            f"{COMMAND} user reset-factors",
             user_id,
         )
         return False

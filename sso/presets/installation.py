@@ -13,6 +13,7 @@ from sso.presets import application_url, checks, templates
 from sso.presets.application_url import ApplicationUrl
 from sso.presets.errors import PresetError
 from sso.presets.schema import Block, Preset
+from sso.process.program import COMMAND
 
 MAX_OPTION = 200
 _HARMLESS = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./:@+=-]*")
@@ -222,7 +223,7 @@ def example(preset: Preset) -> Installation:
 def command(installation: Installation) -> str:
     """The command that registers it."""
     preset = installation.preset
-    words = ["flask", "client", "create", "--preset", preset.name]
+    words = [COMMAND, "client", "create", "--preset", preset.name]
     if installation.url:
         words += ["--url", installation.url.url]
     for name, option in preset.options.items():

@@ -8,6 +8,7 @@ from importlib import resources
 from sso.presets import checks, schema
 from sso.presets.errors import PresetError
 from sso.presets.schema import Preset
+from sso.process.program import COMMAND
 
 
 def names() -> list[str]:
@@ -28,7 +29,7 @@ def find(name: str) -> Preset:
                 return preset
             known[one] = preset.name
     near = dict.fromkeys(known[one] for one in get_close_matches(wanted, known, n=5, cutoff=0.6))
-    hint = f"did you mean {' or '.join(near)}?" if near else "see: flask client presets"
+    hint = f"did you mean {' or '.join(near)}?" if near else f"see: {COMMAND} client presets"
     raise PresetError([f"there is no preset {name[:100]!r}; {hint}"])
 
 

@@ -162,19 +162,13 @@ def enable(actor: Actor, user: User) -> None:
 
 
 @audit.acting
-def delete(actor: Actor, user: User, *, is_own: bool = False) -> None:
-    """Delete a user with sessions, grants, tokens and consents.
-
-    `is_own`: the user does it, and is mailed a confirmation.
-    """
+def delete(actor: Actor, user: User) -> None:
+    """Delete a user with sessions, grants, tokens and consents."""
     revocation.everything_of_user(user.id, "user_deleted")
     users.remove(user)
     named_groups.touch(user.groups)
-    if is_own:
-        notifications.account_deleted(user)
     gone = {"email": user.email, "name": user.name}
-    what = "own account" if is_own else None
-    audit.event(Event.USER_DELETED, gone, by=actor.by, user=user.id, what=what)
+    audit.event(Event.USER_DELETED, gone, by=actor.by, user=user.id)
 
 
 def _add(user: User, password: str | None, *, email: str, name: str, **more: Any) -> None:

@@ -14,6 +14,7 @@ from sso.crypto import digests
 from sso.extensions import db
 from sso.flow.scopes import DEFAULT_SCOPE
 from sso.models import Client
+from sso.process.program import COMMAND
 from sso.services import changes as differences
 from sso.services import checks, groups, profiles
 from sso.services.changes import ListEdit, Outcome
@@ -129,7 +130,7 @@ def change(
         clients.replace_secret(client, "", None)
         notes.append("Its secret is deleted.")
     elif client.has_secret and not had_secret and secret is None:
-        notes.append(f"It needs a secret: flask client rotate-secret {client_id}")
+        notes.append(f"It needs a secret: {COMMAND} client rotate-secret {client_id}")
     if disabled is not None and disabled != before["disabled"]:
         client.disabled_at = clock.now() if disabled else None
     client_logos.replace(client_id, logo)

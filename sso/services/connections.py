@@ -14,6 +14,7 @@ from sso.presets import loader
 from sso.presets.errors import PresetError
 from sso.presets.installation import Credentials, Installation
 from sso.presets.schema import Block
+from sso.process.program import COMMAND
 from sso.services import clients
 from sso.store import clients as stored_clients
 
@@ -75,7 +76,7 @@ def installation_of(client: Client) -> Installation:
     kept = client.client_metadata.get("preset")
     if kept is None:
         raise PresetError([
-            f"{client.client_id} was not registered from a preset; see: flask client presets"
+            f"{client.client_id} was not registered from a preset; see: {COMMAND} client presets"
         ])  # fmt: skip
     preset = loader.find(kept["name"])
     known = {

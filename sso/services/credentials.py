@@ -1,32 +1,21 @@
-"""Name, password, email address and second factors of an account: set, changed, reset."""
+"""Passwords, email addresses and second factors of an account: set, changed, reset."""
 
 from datetime import timedelta
 from uuid import UUID
 
 from sso import audit, clock, database
-from sso.audit import Actor, own_events
+from sso.audit import Actor
 from sso.audit.events import Event
 from sso.crypto import passwords
 from sso.errors import OperatorError
 from sso.extensions import db
 from sso.models import MailToken, User
-from sso.services import changes as differences
-from sso.services import checks, mail_links, notifications, revocation
+from sso.process.program import COMMAND
+from sso.services import mail_links, notifications, revocation
 from sso.services.checks import RegistrationError
 from sso.store import factors, users
 
 ALL_FACTORS = "All second factors"  # what the mail says was removed
-
-
-@audit.acting
-def rename(actor: Actor, user: User, name: str) -> None:
-    """Change the name, by the user. Raises `RegistrationError`. The caller has locked the user."""
-    if unfit := checks.text_error("the name", name):
-        raise RegistrationError([unfit])
-    if changes := differences.between({"name": user.name}, {"name": name}):
-        user.name = name
-        db.session.flush()
-        own_events.record(Event.NAME_CHANGED, user.id, changes=changes)
 
 
 @audit.acting
@@ -134,10 +123,10 @@ def make_enrolment_link(actor: Actor, user: User, lives: timedelta) -> tuple[Mai
     Raises `OperatorError` for a user who is disabled or has a factor.
     """
     if user.disabled_at is not None:
-        raise OperatorError(f"{user.email} is disabled; see: flask user enable")
+        raise OperatorError(f"{user.email} is disabled; see: {COMMAND} user enable")
     users.lock(user.id)  # nobody adds a factor meanwhile
     if factors.has_any(database.session_connection(), user.id):
-        raise OperatorError(f"{user.email} has a second factor; see: flask user reset-factors")
+        raise OperatorError(f"{user.email} has a second factor; see: {COMMAND} user reset-factors")
     token, link = mail_links.make(mail_links.ENROLMENT, user.email, user, lives)
     until = token.expires_at.isoformat()
     audit.event(Event.ENROLMENT_LINK_MADE, user=user.id, until=until)

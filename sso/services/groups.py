@@ -6,6 +6,7 @@ from shlex import quote
 
 from sso import context
 from sso.models import Client, User
+from sso.process.program import COMMAND
 from sso.services import revocation
 from sso.store import clients, groups
 
@@ -25,7 +26,7 @@ def without_members(names: Iterable[str]) -> list[str]:
     known = groups.with_members() if wanted else set()
     return [
         f"Nobody is in the group {name}"
-        + _similar(name, known, f": flask user update WHO --add-group {quote(name)}")
+        + _similar(name, known, f": {COMMAND} user update WHO --add-group {quote(name)}")
         for name in wanted
         if name not in known
     ]

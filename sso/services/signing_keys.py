@@ -13,6 +13,7 @@ from sso.crypto.encryption import SecretKeys
 from sso.errors import OperatorError
 from sso.extensions import db
 from sso.models import KeyState, SigningKey
+from sso.process.program import COMMAND
 from sso.store import signing_keys
 
 
@@ -78,7 +79,7 @@ def rotate(
         if active := kids.get((alg, KeyState.ACTIVE)):
             _move(active, KeyState.ACTIVE, KeyState.RETIRED)
         if not (following := kids.get((alg, KeyState.NEXT))):
-            raise RotationRefused("there are no keys yet; run: flask db upgrade")
+            raise RotationRefused(f"there are no keys yet; run: {COMMAND} db upgrade")
         if following in closed:
             _move(following, KeyState.NEXT, KeyState.RETIRED)
             following = fresh[alg].kid
@@ -100,7 +101,7 @@ def retire(actor: Actor, kid: str, secret_keys: SecretKeys) -> SigningKey:
     if key is None:
         raise LookupError(kid)
     if key.state == KeyState.ACTIVE:
-        raise RotationRefused("this is the active key; run: flask key rotate")
+        raise RotationRefused(f"this is the active key; run: {COMMAND} key rotate")
     if key.state == KeyState.NEXT:
         _require_open(secret_keys, signing_keys.every())
         key = _move(kid, KeyState.NEXT, KeyState.RETIRED)
@@ -137,7 +138,7 @@ def _move(kid: str, state: KeyState, to: KeyState) -> SigningKey:
     key = signing_keys.move(kid, state, to, clock.now())
     if key is None:
         db.session.rollback()
-        raise RotationRefused("another process is changing the keys; see: flask key list")
+        raise RotationRefused(f"another process is changing the keys; see: {COMMAND} key list")
     return key
 
 

@@ -34,6 +34,7 @@ from tests.support.processes import CONFIGURATION, ROOT, Server, free_port, wait
 PAGES = {
     path.relative_to(ROOT).as_posix(): path.read_text()
     for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))
+    if path.parent != ROOT / "docs/deploy"  # see tests/production/test_deploy_pages.py
 }
 # A block may be indented, as part of a list.
 BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
@@ -55,7 +56,6 @@ RUN = {
     "from authlib.integrations.flask_client import OAuth, OAuthError",
     ".venv/bin/flask --app wiki run --port 8001",
     "format = 1",
-    "SSO_BASE_URL=https://login.example.com/api/auth",
     "$ flask explain 7k3m-v9xq",
     "SSO_NAME=Acme Corp",
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 160 32">',
@@ -82,7 +82,6 @@ _DEMO = (
     "python3 -m venv .venv && .venv/bin/pip install -q -c constraints.txt -e . "
     "&& .venv/bin/flask demo"
 )
-_INSTALLS = "installs on a host as root; tests/production/test_shipping.py checks the files"
 _SECRET_KEY = "replaces the secret key; tests/journeys/test_secret_key.py does the same"
 _POOLER = "needs PgBouncer; tests/production/test_pooler.py starts it"
 _WEBHOOKS = "needs a receiver; tests/cli/test_webhooks.py runs all of flask webhook"
@@ -94,12 +93,6 @@ NOT_RUN = {
     "$ .venv/bin/flask demo": "what the demo prints; tests/journeys/test_demo.py runs it",
     ".venv/bin/python -m tests.bench  # SQLite, 2 workers on one core":
         "takes minutes; tests/bench/test_bench.py runs it with few requests",
-    "cd /opt/sso": _INSTALLS,
-    "useradd --system --home-dir /opt/sso --shell /usr/sbin/nologin sso": _INSTALLS,
-    "cp deploy/systemd/* /etc/systemd/system/": _INSTALLS,
-    "sso-flask doctor": "tests/production/test_shipping.py runs sso-flask",
-    "docker compose up -d --build --wait":
-        "needs containers; tests/production/test_shipping.py checks the files",
     ".venv/bin/pip install -c constraints.txt -e '.[tracing]'":
         "installs from the network; tests/operations/test_tracing.py exports traces",
     ".venv/bin/flask webhook create --url https://hr.example.com/hooks/sso "
@@ -356,12 +349,6 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Server, str]:
     return server, credentials(printed)["client_id"]
 
 
-def test_the_settings_of_a_host() -> None:
-    text = block("SSO_BASE_URL=https://login.example.com/api/auth")
-    environ = dict(line.split("=", 1) for line in text.strip().splitlines())
-    assert read_settings(environ).errors == []
-
-
 def test_a_brand(prepared: tuple[Server, str], tmp_path: Path) -> None:
     server, client_id = prepared
     logo = tmp_path / "logo.svg"
@@ -408,7 +395,7 @@ def test_the_file_with_clients_and_users(server: Server, tmp_path: Path) -> None
     ],
 )
 def test_where_gunicorn_listens(base_url: str, bind: str) -> None:
-    told = PAGES["docs/how-to/deploy.md"]
+    told = (ROOT / "docs/deploy/index.md").read_text()
     assert "at that port of `127.0.0.1`" in told
     assert "With an https `SSO_BASE_URL` it listens at `127.0.0.1:8000`" in told
     shown = subprocess.run(

@@ -1,18 +1,14 @@
-"""Upgrades: the program before the newest migration serves on while, and after, it is applied."""
+"""Upgrades: the last release serves on while, and after, newer migrations are applied."""
 
-import os
 import subprocess
 import sys
-import tarfile
 import time
 from collections.abc import Callable
-from io import BytesIO
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
 import pytest
-from alembic.script import ScriptDirectory
 
 from sso.extensions import db
 from sso.store import migrating
@@ -20,7 +16,8 @@ from tests.production.audit import audit
 from tests.production.expected import Customer, Expected
 from tests.production.people import CALLBACK, EMAIL, PASSWORD, Person
 from tests.production.seeding import application
-from tests.support.processes import ROOT, wait_for
+from tests.support import releases
+from tests.support.processes import wait_for
 from tests.support.servers import Node, Postgresql
 
 # The installed project must not lend the old one its newer modules and commands.
@@ -39,27 +36,11 @@ GUNICORN = f"""{ALONE}
 from gunicorn.app.wsgiapp import run
 run()
 """
-SCRIPTS = ScriptDirectory(str(ROOT / "migrations"))
-
-
-def git(*arguments: str) -> bytes:
-    return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True).stdout
 
 
 @pytest.fixture(scope="module")
 def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The project as it was before the newest migration was added to it."""
-    if not (ROOT / ".git").exists():
-        if os.environ.get("CI"):
-            pytest.fail("CI needs the history")
-        pytest.skip("there is no history here")
-    newest = SCRIPTS.get_revision("head").path
-    added = git("log", "--diff-filter=A", "--format=%H", "-1", "--", newest).decode().strip()
-    folder = tmp_path_factory.mktemp("before")
-    archive = git("archive", f"{added}~1" if added else "HEAD")
-    with tarfile.open(fileobj=BytesIO(archive)) as tree:
-        tree.extractall(folder, filter="data")
-    return folder
+    return releases.previous(tmp_path_factory.mktemp("before"))
 
 
 class OldNode(Node):
@@ -150,7 +131,7 @@ def test_nobody_notices(
 
 def test_a_start_on_an_older_schema_says_what_to_do(make_node: Callable[..., Node]) -> None:
     node = make_node(1)
-    older = SCRIPTS.get_revision("head").down_revision
+    older = releases.MIGRATIONS.get_revision("head").down_revision
     assert isinstance(older, str)
     app = application(node)
     with app.app_context():
