@@ -58,6 +58,7 @@ METADATA: Mapping[str, type] = {
     "request_object_signing_alg": str,
     "require_pushed_authorization_requests": bool,
     "dpop_bound_access_tokens": bool,
+    "require_dpop_nonce": bool,
 }
 _CLIENT: Mapping[str, type] = {
     "client_id": str, **METADATA, "first_party": bool, "require_pkce": bool, "require_mfa": bool,

@@ -166,6 +166,8 @@ _CREATE = (
                  default=None, help="Refuse authorization requests that are not pushed."),
     click.option("--require-dpop", "dpop_bound_access_tokens", is_flag=True, default=None,
                  help="Refuse token requests without a DPoP proof."),
+    click.option("--require-dpop-nonce", is_flag=True, default=None,
+                 help="Refuse DPoP proofs without a nonce of this server."),
 )  # fmt: skip
 
 LISTS = (
@@ -195,6 +197,8 @@ _UPDATE = (
                  default=None, help="Whether authorization requests have to be pushed."),
     click.option("--require-dpop/--no-require-dpop", "dpop_bound_access_tokens", default=None,
                  help="Whether token requests need a DPoP proof."),
+    click.option("--require-dpop-nonce/--no-require-dpop-nonce", default=None,
+                 help="Whether DPoP proofs need a nonce of this server."),
     click.option("--no-profile", is_flag=True, help="Remove the profile; the rest stays."),
     click.option("--no-auth-alg", "no_token_endpoint_auth_signing_alg", is_flag=True,
                  help=f"Allow every algorithm for {PRIVATE_KEY_JWT}."),

@@ -137,6 +137,11 @@ class Settings:
         "seconds from the approval until its refresh tokens end, even if used",
         number(1, 10 * YEAR),
     )
+    dpop_nonce: str = _setting(
+        "optional",
+        "required: every DPoP proof needs a nonce of this server",
+        checks.one_of("optional", "required"),
+    )
     session_lifetime: int = _setting(
         14 * DAY, "seconds from the last use until a browser session ends", number(60, YEAR)
     )

@@ -1,6 +1,8 @@
 """URLs: which may be registered, and how parameters are added without changing the rest."""
 
 import re
+import string
+from functools import lru_cache
 from ipaddress import ip_address
 from urllib.parse import quote, urlsplit
 
@@ -31,6 +33,8 @@ _NO_DOMAINS = _DANGEROUS_SCHEMES | {"http", "https"}
 _ANY_PORT = re.compile(
     r"(http://(?:127\.0\.0\.1|\[::1\]|localhost))(?::([1-9][0-9]{0,4}))?(?=[/?]|\Z)"
 )
+_UNRESERVED = frozenset(f"{string.ascii_letters}{string.digits}-._~")  # RFC 3986 §2.3
+_ESCAPE = re.compile("%([0-9A-Fa-f]{2})")
 _DOTS = re.compile(r"(\.|%2e){1,2}", re.IGNORECASE)  # also encoded (WHATWG URL §4.1)
 _PRIVATE_USE = re.compile(r"[a-z][a-z0-9-]*(\.[a-z0-9-]+)+:/", re.IGNORECASE)
 
@@ -72,6 +76,31 @@ def origin(url: str) -> str | None:
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     is_usual = parts.port in (None, 443 if parts.scheme == "https" else 80)
     return f"{parts.scheme}://{host}" + ("" if is_usual else f":{parts.port}")
+
+
+@lru_cache(maxsize=128)
+def normalized(url: str) -> str | None:
+    """An http or https URL without query and fragment, as RFC 3986 §6.2.2 and §6.2.3 compare it.
+
+    `None` if it is not such a URL.
+    """
+    if strict_url_error(url) or (base := origin(url)) is None:
+        return None
+    path = _ESCAPE.sub(_unescaped, urlsplit(url).path)
+    segments: list[str] = []
+    for segment in path.split("/")[1:]:
+        if segment == "..":
+            del segments[-1:]
+        elif segment != ".":
+            segments.append(segment)
+    if path.endswith(("/.", "/..")):
+        segments.append("")
+    return f"{base}/{'/'.join(segments)}"
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    character = chr(int(found[1], 16))
+    return character if character in _UNRESERVED else found[0].upper()
 
 
 def strict_url_error(text: str) -> str | None:

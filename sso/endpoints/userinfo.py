@@ -8,11 +8,16 @@ from flask import Response
 
 from sso.flow import scopes, token_claims
 from sso.oauth.bearer import require_oauth
+from sso.services import transaction
 
 
 @require_oauth(list(scopes.USERINFO_SCOPES))
 def userinfo() -> Response:
     """Userinfo: the claims that the token's scope and the `claims` parameter allow."""
     token = current_token
+    if token.dpop_jkt:
+        with transaction.begin() as changes:
+            require_oauth.use_proof(changes.connection)
+            changes.commit()
     profile = token_claims.of_userinfo(token.user, token.scope, token.grant.claims)
     return Response(json.dumps(profile), headers=default_json_headers)

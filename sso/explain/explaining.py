@@ -1,6 +1,6 @@
 """From a stored refusal to its explanation: the first check that knows the cause."""
 
-from sso.explain import redirects, registrations, requests, tokens
+from sso.explain import proofs, redirects, registrations, requests, tokens
 from sso.explain.case import Case, Explanation
 from sso.models import Refusal
 
@@ -14,6 +14,7 @@ _CHECKS = (
     redirects.another_at_the_token_endpoint,
     requests.not_a_member,
     tokens.pkce,
+    proofs.dpop,
     tokens.narrowed,
     tokens.presented,
     tokens.scope_of_userinfo,
@@ -21,7 +22,7 @@ _CHECKS = (
     tokens.not_its_own,
     requests.dropped_scopes,
     requests.wider_scope,
-    requests.pushed,
+    proofs.pushed,
     requests.hint,
     requests.parameter,
     requests.silent,

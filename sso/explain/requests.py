@@ -5,8 +5,6 @@ from urllib.parse import urlsplit
 from sso.audit.events import Event
 from sso.explain.case import Case, Explanation, command
 from sso.flow import decision, narrowing, scopes
-from sso.flow.request import NOT_PUSHED
-from sso.store import pushed_requests
 
 _AT_THE_APPLICATION = "Change the request in the settings or the code of the application."
 
@@ -70,39 +68,6 @@ def hint(case: Case) -> Explanation | None:
     return Explanation(
         cause, "Make the application send the id_token that it got last for this client."
     )
-
-
-_PUSHED = {
-    "unknown": (
-        "No such request was pushed here, or it was used or expired some time ago.",
-        "Look in the application for a request_uri that is cut or reused, or of another server.",
-    ),
-    "used before": (
-        "The user was already sent back to the application for this request_uri.",
-        "Make the application push a new request for each sign-in. The user may also have used "
-        "the back button.",
-    ),
-    "expired": (
-        f"The request was pushed more than {round(pushed_requests.LIFETIME.total_seconds())} s "
-        "before the browser came with it.",
-        "Make the application redirect the browser as soon as it has pushed the request.",
-    ),
-    "issued to another client": (
-        "The request was pushed by another client.",
-        "Make the application use the same client_id for pushing and in the redirect.",
-    ),
-}
-
-
-def pushed(case: Case) -> Explanation | None:
-    if case["description"] == NOT_PUSHED:
-        return Explanation(
-            "The client is registered with --require-par, and the request was not pushed.",
-            "Turn on pushed authorization requests (PAR) at the application. If it has none:",
-            case.update("--no-require-par"),
-        )
-    found = _PUSHED.get(case.reason) if case["error"] == "invalid_request_uri" else None
-    return Explanation(*found) if found else None
 
 
 _PARAMETERS = {

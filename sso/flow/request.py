@@ -13,7 +13,7 @@ PARAMETERS = (
     "response_type", "client_id", "redirect_uri", "state", "scope", "code_challenge",
     "code_challenge_method", "nonce", "prompt", "max_age", "login_hint", "id_token_hint",
     "ui_locales", "acr_values", "claims", "response_mode", "display", "request", "request_uri",
-    "registration",
+    "registration", "dpop_jkt",
 )  # fmt: skip
 
 PROMPTS = frozenset({"none", "login", "consent", "select_account"})
@@ -25,6 +25,7 @@ NOT_PUSHED = (
     "request_uri from there (RFC 9126)."
 )
 _CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}\Z")
+_THUMBPRINT = _CHALLENGE  # both are a SHA-256
 _MAX_AGE = re.compile(r"[0-9]{1,9}\Z")
 _UNSUPPORTED = {
     "request": "request_not_supported",
@@ -61,6 +62,7 @@ class AuthorizationRequest:
     response_mode: str = "query"
     nonce: str | None = None
     code_challenge: str | None = None
+    dpop_jkt: str | None = None
     prompt: frozenset[str] = frozenset()
     max_age: int | None = None
     login_hint: str | None = None
@@ -139,6 +141,7 @@ def parse(
         response_mode=_response_mode(values),
         nonce=values.get("nonce"),
         code_challenge=_code_challenge(values, require_pkce),
+        dpop_jkt=_dpop_jkt(values.get("dpop_jkt")),
         prompt=_prompt(values.get("prompt")),
         max_age=_max_age(values.get("max_age")),
         login_hint=values.get("login_hint"),
@@ -207,6 +210,15 @@ def _code_challenge(values: Mapping[str, str], required: bool) -> str | None:
             "code_challenge",
         )
     return challenge
+
+
+def _dpop_jkt(text: str | None) -> str | None:
+    """The key that the code will be bound to (RFC 9449 §10): its thumbprint."""
+    if text is not None and not _THUMBPRINT.match(text):
+        raise InvalidRequest(
+            "invalid_request", "The 'dpop_jkt' is not 43 characters of base64url.", "dpop_jkt"
+        )
+    return text
 
 
 def _prompt(text: str | None) -> frozenset[str]:

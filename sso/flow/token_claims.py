@@ -42,10 +42,19 @@ class Grant(Protocol):
 
 
 def of_access_token(
-    grant: Grant, *, issuer: str, jti: str, issued_at: datetime, expires_at: datetime
+    grant: Grant,
+    *,
+    issuer: str,
+    jti: str,
+    issued_at: datetime,
+    expires_at: datetime,
+    dpop_jkt: str | None = None,
 ) -> Claims:
-    """RFC 9068 §2.2. The audience is this server's userinfo."""
-    return {
+    """RFC 9068 §2.2. The audience is this server's userinfo.
+
+    `dpop_jkt`: the thumbprint of the key that the token is bound to (RFC 9449 §6.1).
+    """
+    claims = {
         "iss": issuer,
         "aud": issuer,
         "sub": str(grant.user_id),
@@ -56,6 +65,7 @@ def of_access_token(
         "exp": _timestamp(expires_at),
         "auth_time": _timestamp(grant.auth_time),
     }
+    return {**claims, "cnf": {"jkt": dpop_jkt}} if dpop_jkt else claims
 
 
 def of_id_token(

@@ -85,6 +85,11 @@ class ClientRegistration:
         return bool(self.client_metadata.get("dpop_bound_access_tokens"))
 
     @property
+    def requires_dpop_nonce(self) -> bool:
+        """Whether its DPoP proofs need a nonce of this server (RFC 9449 §8)."""
+        return bool(self.client_metadata.get("require_dpop_nonce"))
+
+    @property
     def request_object_signing_alg(self) -> str | None:
         """What signs its request objects (RFC 9101 §10.5); `None`: it may not send any."""
         return self.client_metadata.get("request_object_signing_alg")

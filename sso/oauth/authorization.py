@@ -159,6 +159,7 @@ class AuthorizationEndpoint:
                 redirect_uri=asked.redirect_uri,
                 nonce=asked.nonce,
                 code_challenge=asked.code_challenge,
+                dpop_jkt=asked.dpop_jkt,
                 expires_at=now + lifetime,
             ),
         )

@@ -1,4 +1,4 @@
-"""Bearer tokens (RFC 6750): where they may stand, and how their errors are answered."""
+"""Access tokens at userinfo (RFC 6750, RFC 9449 §7): where they may stand, and their errors."""
 
 from dataclasses import replace
 from typing import Any, NoReturn
@@ -9,17 +9,22 @@ from authlib.oauth2.rfc6750 import BearerTokenValidator as AuthlibBearerTokenVal
 from authlib.oauth2.rfc6750 import InvalidTokenError
 from flask import abort, g
 from flask import request as flask_request
+from sqlalchemy import Connection
 
 from sso import clock, database
 from sso.audit.events import Event
 from sso.flow import narrowing, scopes
-from sso.oauth import tokens
+from sso.oauth import dpop, tokens
 from sso.ratelimit import refusals
 from sso.store import tokens as store
 from sso.store.tokens import AccessToken
 from sso.web import errors, headers, parameters
 
 REALM = "sso"
+_BOUND = "The access token is bound to a key: send it with the scheme DPoP and a proof."
+_UNBOUND = "The access token is not bound to a key: send it with the scheme Bearer."
+_MUST_BE_BOUND = "The access token is not bound to a key, which this client requires by now."
+_ANOTHER_KEY = "The access token is bound to another key than that of the DPoP proof."
 
 
 class MissingToken(OAuth2Error):
@@ -30,10 +35,15 @@ class MissingToken(OAuth2Error):
     status_code = 401
 
 
+class NeedsKey(InvalidTokenError):
+    """A token that is sent as Bearer, and may not be (RFC 9449 §7.2)."""
+
+
 class BearerTokenValidator(AuthlibBearerTokenValidator):
     """A token is good when its row, found by `jti`, vouches for it."""
 
     def authenticate_token(self, token_string: str) -> AccessToken | None:
+        """The token. Raises `OAuth2Error` if its key and that of the request are not the same."""
         jti = tokens.claimed_jti(token_string)
         if jti is None:
             return None
@@ -44,7 +54,28 @@ class BearerTokenValidator(AuthlibBearerTokenValidator):
         headers.allow_origins_of(found.client)
         if found.is_expired() or found.is_revoked():
             return found  # Authlib refuses it
+        _check_key(found, token_string)
         return _as_allowed_now(found)
+
+
+def _check_key(token: AccessToken, text: str) -> None:
+    """Check the scheme, and the proof that goes with DPoP. Raises `OAuth2Error`."""
+    by_dpop = _scheme() == "dpop"
+    if by_dpop != (token.dpop_jkt is not None):
+        raise InvalidTokenError(_UNBOUND) if by_dpop else NeedsKey(_BOUND)
+    if not by_dpop:
+        if token.client.requires_dpop:
+            raise NeedsKey(_MUST_BE_BOUND)
+        return
+    header = flask_request.environ.get("HTTP_DPOP")
+    try:
+        proof = dpop.verify(header, token.client, "userinfo", text)
+    except dpop.RefusedProof as error:
+        error.status_code = 401
+        raise
+    if proof.thumbprint != token.dpop_jkt:
+        raise InvalidTokenError(_ANOTHER_KEY)
+    g.sso_proof = proof
 
 
 def _as_allowed_now(token: AccessToken) -> AccessToken:
@@ -78,10 +109,18 @@ class ResourceProtector(AuthlibResourceProtector):
         g.authlib_server_oauth2_token = token
         return token
 
+    def use_proof(self, connection: Connection) -> None:
+        """Use the proof that came with the token. Ends the request if it was used before."""
+        try:
+            dpop.use(connection, g.sso_proof)
+        except dpop.RefusedProof as error:
+            error.status_code = 401
+            self.raise_error_response(error)
+
     def raise_error_response(self, error: OAuth2Error) -> NoReturn:
         """Answer as §3 says."""
         _note_refusal(error)
-        challenge = {"WWW-Authenticate": _challenge(error)} if error.status_code != 400 else None
+        challenge = {"WWW-Authenticate": _challenges(error)} if error.status_code != 400 else None
         abort(
             errors.as_json(error.error, error.get_error_description(), error.status_code, challenge)
         )
@@ -101,8 +140,13 @@ def presented() -> str | None:
 
 
 def _from_header() -> str | None:
-    scheme, _, token = flask_request.environ.get("HTTP_AUTHORIZATION", "").partition(" ")
-    return token.strip() or None if scheme.lower() == "bearer" else None
+    token = flask_request.environ.get("HTTP_AUTHORIZATION", "").partition(" ")[2]
+    return token.strip() or None if _scheme() in ("bearer", "dpop") else None
+
+
+def _scheme() -> str:
+    scheme: str = flask_request.environ.get("HTTP_AUTHORIZATION", "").partition(" ")[0]
+    return scheme.lower()
 
 
 def _from_body() -> str | None:
@@ -115,14 +159,14 @@ def _from_body() -> str | None:
         raise InvalidRequestError(str(error)) from None
 
 
-def _challenge(error: OAuth2Error) -> str:
-    """The `WWW-Authenticate` header of an error (§3)."""
+def _challenges(error: OAuth2Error) -> list[str]:
+    """The `WWW-Authenticate` headers of an error (RFC 6750 §3, RFC 9449 §7.1)."""
+    bearer, by_dpop = f'Bearer realm="{REALM}"', f'DPoP realm="{REALM}", algs="{dpop.ALGORITHMS}"'
     if isinstance(error, MissingToken):
-        return f'Bearer realm="{REALM}"'
-    return (
-        f'Bearer realm="{REALM}", error="{error.error}", '
-        f'error_description="{error.get_error_description()}"'
-    )
+        return [bearer, by_dpop]
+    is_dpop = _scheme() == "dpop" or isinstance(error, NeedsKey)
+    what = f'error="{error.error}", error_description="{error.get_error_description()}"'
+    return [f"{by_dpop if is_dpop else bearer}, {what}"]
 
 
 def _note_refusal(error: OAuth2Error) -> None:
@@ -135,6 +179,8 @@ def _note_refusal(error: OAuth2Error) -> None:
         refusals.note(None, budget=None, **fields)
         return
     facts: dict[str, object] = {}
+    if isinstance(error, dpop.RefusedProof):
+        facts |= error.facts
     if error.status_code != 400:  # there is one token, and it can be read
         token = presented() or ""
         jti, found = tokens.claimed_jti(token), None
@@ -147,7 +193,7 @@ def _note_refusal(error: OAuth2Error) -> None:
             genuine = tokens.is_genuine(token, found.digest)
             fields["reason"] = found.reason(clock.now()) if genuine else "altered"
             fields |= {"client": found.client_id, "user": found.user_id}
-            facts = found.facts()
+            facts |= found.facts()
             if error.get_error_description() == narrowing.NOT_A_MEMBER:
                 facts["user"] = found.user_id
     event = Event.ACCESS_TOKEN_REFUSED

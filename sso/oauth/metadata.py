@@ -4,7 +4,7 @@ from typing import Any
 
 from sso.config.settings import Settings
 from sso.config.urls import ENDPOINTS
-from sso.crypto import keys
+from sso.crypto import dpop, keys
 from sso.flow import request, scopes
 from sso.i18n.languages import LANGUAGES
 from sso.oauth import client_authentication
@@ -30,6 +30,7 @@ def document(settings: Settings) -> dict[str, Any]:
         "introspection_endpoint_auth_methods_supported": client_authentication.SECRET_METHODS,
         "code_challenge_methods_supported": ["S256"],
         "require_pushed_authorization_requests": False,  # a client can be registered for it
+        "dpop_signing_alg_values_supported": list(dpop.ALGORITHMS),
         "authorization_response_iss_parameter_supported": True,
         "acr_values_supported": list(request.ACR_VALUES),
         "prompt_values_supported": sorted(request.PROMPTS),

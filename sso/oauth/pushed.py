@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from sso import clock
 from sso.crypto import digests
 from sso.flow.request import PARAMETERS
-from sso.oauth import client_authentication
+from sso.oauth import client_authentication, dpop
 from sso.oauth.request import ProtocolRequest
 from sso.oauth.server import AuthorizationServer
 from sso.ratelimit import limiting
@@ -54,6 +54,9 @@ def push(server: AuthorizationServer, request: ProtocolRequest) -> dict[str, Any
         raise InvalidRequestError("The parameter 'request_uri' cannot be pushed; leave it out.")
     data["client_id"] = client.client_id  # with Basic, the body need not name it
     request.is_pushed = True
+    dpop.read(request, "pushed_authorization_request", is_needed=False)
+    if request.dpop_jkt and data.setdefault("dpop_jkt", request.dpop_jkt) != request.dpop_jkt:
+        raise dpop.RefusedProof("The 'dpop_jkt' is not that of the DPoP proof's key.", "dpop_jkt")
     server.get_consent_grant(request)
     parameters = json.dumps({name: data[name] for name in _STORED if name in data})
     if len(parameters) > MAX_LENGTH:
@@ -62,6 +65,7 @@ def push(server: AuthorizationServer, request: ProtocolRequest) -> dict[str, Any
     # users. Anyone can name a public one, whose users must not wait because of a stranger.
     rule = limiting.PUSHED_BY_ANYONE if client.is_public else limiting.PUSHED_REQUEST
     limiting.spend(rule, client.client_id)
+    dpop.use(connection, request.proof)
     secret = digests.make(_SECRET)
     pushed_requests.add(
         connection, digests.digest(secret), client.client_id, parameters, clock.now()

@@ -7,6 +7,7 @@ from flask import request as flask_request
 from sqlalchemy import Connection
 
 from sso import context
+from sso.crypto.dpop import Proof
 from sso.flow.request import PARAMETERS, AuthorizationRequest
 from sso.store.live_grants import LiveGrant
 from sso.web import parameters
@@ -29,6 +30,7 @@ class ProtocolRequest(OAuth2Request):
         self.keep_changes = False  # commit, although the answer is an error
         self.authorization_request: AuthorizationRequest | None = None
         self.is_pushed = False  # the parameters came from the client's backend (RFC 9126)
+        self.proof: Proof | None = None  # of a key that the client has (RFC 9449)
         self.live_grant: LiveGrant | None = None  # from which tokens were issued
         self.claimed_client: str | None = None  # before it has proven who it is
         self.details: dict[str, object] = {}  # of a refusal, for the log and the audit trail alone
@@ -42,6 +44,11 @@ class ProtocolRequest(OAuth2Request):
     @property
     def args(self) -> dict[str, str]:
         return {}
+
+    @property
+    def dpop_jkt(self) -> str | None:
+        """The thumbprint of the key that the client has proven to have."""
+        return self.proof.thumbprint if self.proof else None
 
     @property
     def asked(self) -> AuthorizationRequest:

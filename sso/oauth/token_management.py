@@ -119,6 +119,8 @@ class IntrospectionEndpoint(OwnTokens, AuthlibIntrospectionEndpoint):
         found = super().authenticate_token(request, client)
         if found is None:
             return None
+        if client.requires_dpop and not (found.is_refresh or found.row.dpop_jkt):
+            return None
         live_grant = live_grants.find(request.connection, found.row.grant_id, client.client_id)
         if live_grant is None:
             return None
@@ -139,5 +141,11 @@ class IntrospectionEndpoint(OwnTokens, AuthlibIntrospectionEndpoint):
             "exp": clock.timestamp(token.expires_at),
         }
         if not token.is_refresh:
-            members |= {"token_type": "Bearer", "jti": row.jti, "aud": members["iss"]}
+            members |= {
+                "token_type": tokens.token_type(row.dpop_jkt),
+                "jti": row.jti,
+                "aud": members["iss"],
+            }
+            if row.dpop_jkt:
+                members["cnf"] = {"jkt": row.dpop_jkt}
         return members

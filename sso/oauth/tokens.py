@@ -72,7 +72,12 @@ def issue(
     expires_at = now + timedelta(seconds=settings.access_token_lifetime)
     refresh_lifetime = timedelta(seconds=settings.refresh_token_lifetime)
     claims = token_claims.of_access_token(
-        live_grant, issuer=settings.issuer, jti=jti, issued_at=now, expires_at=expires_at
+        live_grant,
+        issuer=settings.issuer,
+        jti=jti,
+        issued_at=now,
+        expires_at=expires_at,
+        dpop_jkt=request.dpop_jkt,
     )
     access_token = context.key_ring().sign(claims, keys.ACCESS_TOKEN_ALGORITHM, "at+jwt")
     request.live_grant = live_grant
@@ -84,6 +89,7 @@ def issue(
             grant_id=live_grant.id,
             scope=live_grant.scope,
             is_narrowed=is_narrowed,
+            dpop_jkt=request.dpop_jkt,
             issued_at=now,
             expires_at=expires_at,
             refresh_digest=refresh_token.digest,
@@ -94,7 +100,7 @@ def issue(
     )
     answer = {
         "access_token": access_token,
-        "token_type": "Bearer",
+        "token_type": token_type(request.dpop_jkt),
         "expires_in": settings.access_token_lifetime,
         "refresh_token": refresh_token.secret,
         "scope": live_grant.scope,
@@ -102,6 +108,11 @@ def issue(
     if "openid" in scopes.split(live_grant.scope):
         answer["id_token"] = _id_token(live_grant, request.client, access_token, nonce, now)
     return answer
+
+
+def token_type(dpop_jkt: str | None) -> str:
+    """How an access token is to be presented, by the key that it is bound to (RFC 9449 §5)."""
+    return "DPoP" if dpop_jkt else "Bearer"
 
 
 def _id_token(

@@ -24,6 +24,7 @@ class NewCode:
     redirect_uri: str
     nonce: str | None
     code_challenge: str | None
+    dpop_jkt: str | None
     expires_at: datetime
 
 
@@ -34,6 +35,7 @@ class PresentedCode:
     redirect_uri: str
     nonce: str | None
     code_challenge: str | None
+    dpop_jkt: str | None
     expires_at: datetime
     used_at: datetime | None
 

@@ -40,6 +40,7 @@ class AccessToken:
     access_digest: str | None
     scope: str
     is_narrowed: bool
+    dpop_jkt: str | None
     expires_at: datetime
     revoked_at: datetime | None
     grant: GrantOfToken
@@ -94,6 +95,7 @@ class NewToken:
     grant_id: UUID
     scope: str
     is_narrowed: bool
+    dpop_jkt: str | None
     issued_at: datetime
     expires_at: datetime
     refresh_digest: str | None
@@ -134,7 +136,7 @@ def find_by_refresh_digest(digest: str) -> Token | None:
 
 
 _FIND_WITH_CLIENT = live_grants.join_live_grant(
-    select(*clients.COLUMNS, *live_grants.LIVE_GRANT)
+    select(*clients.COLUMNS, *live_grants.LIVE_GRANT, _TOKENS.c.dpop_jkt.label("bound_to"))
     .select_from(Client)
     .outerjoin(_TOKENS, _TOKENS.c.refresh_digest == bindparam("digest")),
     _TOKENS.c.grant_id,
@@ -143,13 +145,14 @@ _FIND_WITH_CLIENT = live_grants.join_live_grant(
 
 def find_with_client(
     connection: Connection, client_id: str, digest: str, now: datetime
-) -> tuple[RegisteredClient | None, LiveGrant | None]:
-    """In one statement: the enabled client, and what the refresh token stands for, used or not."""
+) -> tuple[RegisteredClient | None, LiveGrant | None, str | None]:
+    """In one statement: the enabled client; what the refresh token, used or not, stands for; the
+    thumbprint of the key that came with it."""
     values = {"client": client_id, "digest": digest, "now": now}
     row = prepared.first(connection, _FIND_WITH_CLIENT, values)
     if row is None:
-        return None, None
-    return clients.registered_client(row), live_grants.live_grant_of(row)
+        return None, None, None
+    return clients.registered_client(row), live_grants.live_grant_of(row), row["bound_to"]
 
 
 _REDEEM_REFRESH = (

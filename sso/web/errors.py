@@ -6,6 +6,7 @@ must be proven first (RFC 9700 §4.11).
 
 import json
 import logging
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -78,7 +79,11 @@ def support_url() -> str | None:
 
 
 def as_json(
-    error: str, description: str, status: int, headers: dict[str, str] | None = None, **more: str
+    error: str,
+    description: str,
+    status: int,
+    headers: Mapping[str, str | list[str]] | None = None,
+    **more: str,
 ) -> Response:
     """An error as RFC 6749 §5.2 writes it, with more members."""
     refusals.note_answer(error, description)

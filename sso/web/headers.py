@@ -16,6 +16,7 @@ _POLICY = (
     "default-src 'none'; style-src 'self'; img-src 'self'; {script}"
     "base-uri 'none'; frame-ancestors 'none'"
 )
+_EXPOSED = "WWW-Authenticate, DPoP-Nonce, Retry-After, X-Request-ID"
 PAGE_POLICY = _POLICY.format(script="")
 SCRIPT_POLICY = _POLICY.format(script="script-src 'self'; ")
 
@@ -73,10 +74,10 @@ def _allow_origin(request: Request, response: Response, cors: str) -> None:
         if not origin or not _is_registered(origin):
             return
     headers.add("Access-Control-Allow-Origin", origin)
-    headers.add("Access-Control-Expose-Headers", "WWW-Authenticate, Retry-After, X-Request-ID")
+    headers.add("Access-Control-Expose-Headers", _EXPOSED)
     if request.method == "OPTIONS":
         headers["Access-Control-Allow-Methods"] = ", ".join(sorted(response.allow))
-        headers["Access-Control-Allow-Headers"] = "Authorization, Content-Type"
+        headers["Access-Control-Allow-Headers"] = "Authorization, Content-Type, DPoP"
         headers["Access-Control-Max-Age"] = "3600"
 
 

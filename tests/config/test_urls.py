@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sso.config import urls
 from sso.config.urls import add_parameters, registration_error, without_loopback_port
 
 DANGEROUS = [
@@ -85,3 +86,64 @@ def test_nothing_but_the_port_of_loopback_may_differ(edits: list[tuple[int, int,
         assert parts.port is None or 0 < parts.port <= 65535
         assert parts.netloc == "127.0.0.1" + (f":{parts.port}" if parts.port else "")
         assert parts._replace(netloc="127.0.0.1:8000").geturl() == NATIVE
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("https://sso.example/token", "HTTPS://SSO.example:443/token?x=1#y"),
+        ("http://[::1]:5000/a", "http://[::1]:5000/a"),
+        ("https://sso.example", "https://sso.example/"),
+        ("https://sso.example/a/%7Eb", "https://sso.example/a/~b"),
+        ("https://sso.example/a%2fb", "https://sso.example/a%2Fb"),
+        ("https://sso.example/a/./b/../c", "https://sso.example/a/c"),
+        ("https://sso.example/a/..", "https://sso.example/"),
+    ],
+)
+def test_urls_that_are_the_same(one: str, other: str) -> None:
+    assert urls.normalized(one) == urls.normalized(other) is not None
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("https://sso.example/a", "https://sso.example/a/"),
+        ("https://sso.example/a", "https://sso.example/A"),
+        ("https://sso.example/a", "http://sso.example/a"),
+        ("https://sso.example/a", "https://sso.example:8443/a"),
+        ("https://sso.example/a", "https://sso.example./a"),
+        ("https://sso.example/a/b", "https://sso.example/a%2Fb"),
+        ("https://sso.example/a", "https://sso.example//a"),
+    ],
+)
+def test_urls_that_differ(one: str, other: str) -> None:
+    assert urls.normalized(one) != urls.normalized(other)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "a", "/a", "ftp://a/b", "https://", "https://u@a/", "https://a/é", "https://a:x/", "h:a"],
+)
+def test_what_is_not_normalized(url: str) -> None:
+    assert urls.normalized(url) is None
+
+
+@pytest.mark.slow
+@given(
+    st.sampled_from(["http", "HTTPS"]),
+    st.from_regex(r"[A-Za-z0-9.-]{1,20}(:[0-9]{1,4})?", fullmatch=True),
+    st.text("abAB./%27eEfF~;=?#", max_size=20),
+)
+def test_normalizing_twice_changes_nothing(scheme: str, host: str, rest: str) -> None:
+    once = urls.normalized(f"{scheme}://{host}/{rest}")
+    assert once is not None
+    assert urls.normalized(once) == once
+    assert "/../" not in once
+    assert not set("?#") & set(once)
+
+
+@pytest.mark.slow
+@given(st.text())
+def test_normalizing_never_fails(url: str) -> None:
+    urls.normalized(url)
+    urls.normalized(f"https://sso.example/{url}")

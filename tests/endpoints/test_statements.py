@@ -8,6 +8,7 @@ import pytest
 from sso.models import User
 from tests.conftest import Statements
 from tests.support.actors import Browser, RelyingParty
+from tests.support.proofs import DPoP
 
 Count = Callable[[], AbstractContextManager[Statements]]
 
@@ -46,6 +47,34 @@ def test_userinfo(browser: Browser, client: RelyingParty, statements: Count) -> 
     with statements() as seen:
         assert client.userinfo(tokens["access_token"]).status_code == 200
     assert (len(seen), seen.commits) == (1, 0)
+
+
+def test_with_dpop_it_is_one_more(
+    browser: Browser, client: RelyingParty, statements: Count
+) -> None:
+    key, code = DPoP(), browser.authorize(client).code
+    with statements() as seen:
+        tokens = client.exchange(code, key.header()).get_json()
+    assert (len(seen), seen.commits) == (4, 1)
+    with statements() as seen:
+        assert client.refresh(tokens["refresh_token"], key.header()).status_code == 200
+    assert (len(seen), seen.commits) == (4, 1)
+    with statements() as seen:
+        assert key.userinfo(client, tokens["access_token"]).status_code == 200
+    assert (len(seen), seen.commits) == (2, 1)
+
+
+def test_pushed_requests(browser: Browser, client: RelyingParty, statements: Count) -> None:
+    with statements() as seen:
+        uri = client.push().get_json()["request_uri"]
+    assert (len(seen), seen.commits) == (2, 1)
+    query = {"client_id": client.client_id, "request_uri": uri}
+    with statements() as seen:
+        assert browser.open_authorize(query).code
+    assert (len(seen), seen.commits) == (5, 1)  # it is read, and used up
+    with statements() as seen:
+        client.push(DPoP().header("/oauth2/par"))
+    assert (len(seen), seen.commits) == (3, 1)
 
 
 def test_an_anonymous_request_writes_nothing(client: RelyingParty, statements: Count) -> None:

@@ -183,6 +183,10 @@ CAUSES: dict[str, tuple[Callable[[Scene, Clock], object], str]] = {
         lambda s, _: s.flask("client", "update", s.client.client_id, "--require-mfa"),
         f"{TOKENS}; logout tokens: 0",
     ),
+    "client requires DPoP": (
+        lambda s, _: s.flask("client", "update", s.client.client_id, "--require-dpop"),
+        f"{TOKENS}; logout tokens: 0",
+    ),
     "scope taken from the client": (
         lambda s, _: s.flask(
             "client", "update", s.client.client_id, "--set-scopes", "openid profile offline_access"

@@ -19,6 +19,7 @@ from tests.conftest import Clock
 from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty, claims_of, pkce
 from tests.support.explaining import Explain
 from tests.support.factories import make_client
+from tests.support.proofs import DPoP
 from tests.support.scene import Scene
 
 CALLBACK = "https://books.example/callback"
@@ -644,3 +645,22 @@ def test_a_request_that_was_not_pushed(app: Flask, browser: Browser, explain: Ex
     client = make_client(app, require_pushed_authorization_requests=True)
     browser.authorize(client)
     assert "--no-require-par" in explain(browser.history[-1])
+
+
+def test_dpop(
+    app: Flask, browser: Browser, client: RelyingParty, user: User, explain: Explain
+) -> None:
+    key, code = DPoP(), browser.approve(client).code
+    proxied = client.exchange(code, key.header(htu="http://10.0.0.1:8000/oauth2/token?x=1"))
+    text = explain(proxied)
+    assert "The DPoP proof was made for another URL." in text
+    assert "http://10.0.0.1:8000/oauth2/token" in text
+    assert f"{ORIGIN}{BASE}/oauth2/token" in text
+    assert "more than a minute off" in explain(client.exchange(code, key.header(iat=1)))
+    assert "Update the application" in explain(client.exchange(code, key.header(htm="GET")))
+    bound = client.exchange(code, key.header()).get_json()["access_token"]
+    assert "more than a minute off" in explain(key.userinfo(client, bound, iat=1))
+    strict = make_client(app, dpop_bound_access_tokens=True)
+    assert "--require-dpop" in explain(strict.exchange("x"))
+    code = browser.approve(client, dpop_jkt=key.jkt).code
+    assert "keep one key" in explain(client.exchange(code, DPoP().header()))

@@ -63,7 +63,7 @@ class Held:
             assert registered
             on = db.session.connection()
             row, _, of_code = codes.find_with_client(on, client_id, self.code, now)
-            row_too, of_token = tokens.find_with_client(on, client_id, self.refresh, now)
+            row_too, of_token, _ = tokens.find_with_client(on, client_id, self.refresh, now)
             # Each by itself: what one does not find must not hide what another one does.
             each = (
                 row and of_code,

@@ -117,7 +117,9 @@ class RelyingParty:
         pair = f"{self.client_id}:{client_secret or self.client_secret}"
         return {"Authorization": "Basic " + base64.b64encode(pair.encode()).decode()}
 
-    def exchange(self, code: str, **more: str | None) -> TestResponse:
+    def exchange(
+        self, code: str, headers: dict[str, str] | None = None, /, **more: str | None
+    ) -> TestResponse:
         """Trade a code for tokens; `None` leaves a field out."""
         form = {
             "grant_type": "authorization_code",
@@ -127,16 +129,20 @@ class RelyingParty:
             **self.credentials(),
             **more,
         }
-        return self.post("/oauth2/token", {k: v for k, v in form.items() if v is not None})
+        given = {k: v for k, v in form.items() if v is not None}
+        return self.post("/oauth2/token", given, headers=headers)
 
-    def push(self, **more: str | None) -> TestResponse:
+    def push(self, headers: dict[str, str] | None = None, /, **more: str | None) -> TestResponse:
         """Push an authorization request (RFC 9126); `None` leaves a field out."""
         form = self.parameters() | self.credentials() | more
-        return self.post("/oauth2/par", {k: v for k, v in form.items() if v is not None})
+        given = {k: v for k, v in form.items() if v is not None}
+        return self.post("/oauth2/par", given, headers=headers)
 
-    def refresh(self, refresh_token: str, **more: str) -> TestResponse:
+    def refresh(
+        self, refresh_token: str, headers: dict[str, str] | None = None, /, **more: str
+    ) -> TestResponse:
         form = {"grant_type": "refresh_token", "refresh_token": refresh_token}
-        return self.post("/oauth2/token", {**form, **self.credentials(), **more})
+        return self.post("/oauth2/token", {**form, **self.credentials(), **more}, headers=headers)
 
     def revoke(self, token: str, **more: str) -> TestResponse:
         return self.post("/oauth2/revoke", {"token": token, **self.credentials(), **more})

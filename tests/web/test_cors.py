@@ -55,7 +55,7 @@ def test_a_preflight_of_a_registered_origin(app: Flask, spa: RelyingParty, path:
         answer = preflight(app, path, origin)
         assert answer.status_code == 200
         assert allowed(answer) == origin
-        assert answer.headers["Access-Control-Allow-Headers"] == "Authorization, Content-Type"
+        assert answer.headers["Access-Control-Allow-Headers"] == "Authorization, Content-Type, DPoP"
         assert "POST" in answer.headers["Access-Control-Allow-Methods"]
         assert answer.headers["Vary"] == "Origin"
 

@@ -19,7 +19,7 @@ from authlib.oauth2.rfc7636 import create_s256_code_challenge
 from sso import audit, clock
 from sso.audit.events import Event
 from sso.crypto import digests
-from sso.oauth import client_authentication, tokens
+from sso.oauth import client_authentication, dpop, tokens
 from sso.oauth.authorization import AuthorizationEndpoint
 from sso.oauth.request import ProtocolRequest
 from sso.store import codes, grants
@@ -52,6 +52,7 @@ class AuthorizationCodeGrant(AuthorizationEndpoint, AuthlibAuthorizationCodeGran
         client = client_authentication.authenticate(request, self._find, "token")
         if not client.check_grant_type(self.GRANT_TYPE):
             raise UnauthorizedClientError(f"The client may not use grant_type={self.GRANT_TYPE}.")
+        dpop.read(request, "token", is_needed=client.requires_dpop)
 
         # 2. Find the code.
         if "code" not in request.form:
@@ -72,7 +73,7 @@ class AuthorizationCodeGrant(AuthorizationEndpoint, AuthlibAuthorizationCodeGran
                 "The 'redirect_uri' does not match the one of the authorization request."
             )
 
-        # 4. Verify PKCE.
+        # 4. Verify PKCE, and the key that the code is bound to.
         verifier, challenge = request.form.get("code_verifier"), self.code.code_challenge
         try:
             if challenge is None and client.is_public:
@@ -83,6 +84,11 @@ class AuthorizationCodeGrant(AuthorizationEndpoint, AuthlibAuthorizationCodeGran
         except InvalidGrantError:
             request.facts["pkce"] = _pkce_fault(verifier, challenge)
             raise
+        if self.code.dpop_jkt not in (None, request.dpop_jkt):
+            request.facts["dpop"] = "code"
+            raise InvalidGrantError(
+                "The code is bound to another key than that of a DPoP proof in this request."
+            )
 
         # 5. Redeem the code: of several requests, one gets past this statement.
         if not codes.redeem(request.connection, self._digest, client.client_id, clock.now()):
@@ -96,6 +102,7 @@ class AuthorizationCodeGrant(AuthorizationEndpoint, AuthlibAuthorizationCodeGran
 
         # 6. Issue what the grant still allows.
         live_grant = tokens.as_allowed_now(live_grant, request.client)
+        dpop.use(request.connection, request.proof)
         answer = tokens.issue(request, live_grant, tokens.new_refresh_token(), nonce=code.nonce)
         return 200, answer, self.TOKEN_RESPONSE_HEADER
 

@@ -16,7 +16,7 @@ from sso import audit, clock, context
 from sso.audit.events import Event
 from sso.crypto import digests, encryption
 from sso.flow import narrowing, scopes
-from sso.oauth import client_authentication, tokens
+from sso.oauth import client_authentication, dpop, tokens
 from sso.oauth.request import ProtocolRequest
 from sso.store import grants
 from sso.store import tokens as store
@@ -36,6 +36,7 @@ class RefreshTokenGrant(AuthlibRefreshTokenGrant):
     INCLUDE_NEW_REFRESH_TOKEN = True
 
     live_grant: LiveGrant | None = None
+    bound_to: str | None = None  # the thumbprint of a key
     successor: str | None = None
     is_retry = False
 
@@ -47,10 +48,19 @@ class RefreshTokenGrant(AuthlibRefreshTokenGrant):
         client = client_authentication.authenticate(request, self._find, "token")
         if not client.check_grant_type(self.GRANT_TYPE):
             raise UnauthorizedClientError(f"The client may not use grant_type={self.GRANT_TYPE}.")
+        dpop.read(request, "token", is_needed=client.requires_dpop)
 
         # 2. Redeem the refresh token: of several requests, one gets past this statement.
         if "refresh_token" not in request.form:
             raise InvalidRequestError("The parameter 'refresh_token' is missing.")
+        if client.is_public and self.bound_to not in (None, request.dpop_jkt):
+            # Not its reuse, either: without the key, the token is of no use to a thief (RFC 9449
+            # §5). What a confidential client has is bound by its authentication.
+            request.facts["dpop"] = "refresh token"
+            raise InvalidGrantError(
+                "The refresh token is bound to another key than that of a DPoP proof in this "
+                "request."
+            )
         if not store.redeem_refresh(connection, self._digest, client.client_id, clock.now()):
             # 3. A token used before is a retry, or a reuse, which ends its grant.
             self.is_retry = self._check_retry(client)
@@ -94,6 +104,7 @@ class RefreshTokenGrant(AuthlibRefreshTokenGrant):
         refresh_token = tokens.RefreshToken(
             successor, None if self.is_retry else digests.digest(successor)
         )
+        dpop.use(request.connection, request.proof)
         answer = tokens.issue(request, live_grant, refresh_token, is_narrowed=is_narrowed)
         return 200, answer, self.TOKEN_RESPONSE_HEADER
 
@@ -102,7 +113,7 @@ class RefreshTokenGrant(AuthlibRefreshTokenGrant):
         return digests.digest(self.request.form.get("refresh_token", ""))
 
     def _find(self, client_id: str) -> RegisteredClient | None:
-        client, self.live_grant = store.find_with_client(
+        client, self.live_grant, self.bound_to = store.find_with_client(
             self.request.connection, client_id, self._digest, clock.now()
         )
         return client

@@ -1,0 +1,174 @@
+"""DPoP proofs (RFC 9449 §4): a JWT by which a client shows that it has a key."""
+
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from hashlib import sha256
+from typing import Any
+
+from joserfc import jws
+from joserfc.errors import JoseError
+from joserfc.jwk import Key
+
+from sso.crypto import client_keys, digests
+
+# Ed25519 is what new libraries call EdDSA (RFC 9864).
+ALGORITHMS = (*client_keys.FAPI_ALGORITHMS, "Ed25519")
+MAX_LENGTH = 4096
+MAX_JTI = 200
+OLDEST = timedelta(seconds=60)
+AHEAD = timedelta(seconds=60)  # the client's clock may be wrong
+_NONCE_STEP = 60  # seconds; a nonce is taken for two to three of these
+
+
+class InvalidProof(ValueError):
+    """A proof is refused; `str()` is the description for the client, free of what was sent.
+
+    `fault` names the wrong part.
+    """
+
+    def __init__(self, fault: str, description: str) -> None:
+        super().__init__(description)
+        self.fault = fault
+
+
+@dataclass(frozen=True)
+class Proof:
+    """A proof whose signature fits its key. The rest is checked in `oauth.dpop`."""
+
+    thumbprint: str  # of the key (RFC 7638)
+    htu: str
+    jti: str
+    issued_at: datetime
+    nonce: str | None
+
+
+def verify(text: str, *, method: str, now: datetime, access_token: str | None = None) -> Proof:
+    """Check what a proof says by itself (§4.3): all but `htu`, `jti` and `nonce`.
+
+    Raises `InvalidProof`.
+    """
+    if len(text) > MAX_LENGTH:
+        raise InvalidProof("jwt", f"The DPoP proof is longer than {MAX_LENGTH} characters.")
+    if "," in text:
+        raise InvalidProof("jwt", "There is more than one DPoP header.")
+    segments = text.split(".")
+    if not text.isascii() or len(segments) != 3:
+        raise InvalidProof("jwt", "The DPoP proof is not a signed JWT.")
+    alg, key, thumbprint = _header(segments[0])
+    try:
+        jws.deserialize_compact(text, key, registry=_REGISTRIES[alg])
+    except (JoseError, ValueError, TypeError):
+        raise InvalidProof(
+            "signature", "The signature of the DPoP proof does not fit its jwk."
+        ) from None
+    claims = _object(segments[1], "claims")
+    jti, htu, nonce = (_text(claims, name) for name in ("jti", "htu", "nonce"))
+    if jti is None or len(jti) > MAX_JTI:
+        raise InvalidProof("jti", f"The DPoP proof has no jti of at most {MAX_JTI} characters.")
+    if _text(claims, "htm") != method:
+        raise InvalidProof("htm", "The htm of the DPoP proof is not the method of the request.")
+    if htu is None:
+        raise InvalidProof("htu", "The DPoP proof has no htu.")
+    issued_at = _times(claims, now)
+    if access_token is not None:
+        ath = urlsafe_b64encode(sha256(access_token.encode()).digest()).rstrip(b"=").decode()
+        if not digests.equal(_text(claims, "ath") or "", ath):
+            raise InvalidProof("ath", "The ath of the DPoP proof is not that of the access token.")
+    return Proof(thumbprint, htu, jti, issued_at, nonce)
+
+
+def make_nonce(key: bytes, now: datetime, steps: int = 0) -> str:
+    """What a server hands out for its proofs (§8); every node makes the same."""
+    step = int(now.timestamp()) // _NONCE_STEP + steps
+    return digests.derive("", f"{step}", key)
+
+
+def is_recent(nonce: str, key: bytes, now: datetime) -> bool:
+    """Whether a nonce was made recently, or by a node whose clock is a little ahead."""
+    return any(digests.equal(nonce, make_nonce(key, now, steps)) for steps in (0, -1, -2, 1))
+
+
+@lru_cache(maxsize=256)  # most proofs of a client begin alike
+def _header(segment: str) -> tuple[str, Key, str]:
+    """The algorithm, the key and its thumbprint. Raises `InvalidProof`."""
+    header = _object(segment, "header")
+    if header.get("typ") != "dpop+jwt":
+        raise InvalidProof("typ", "The typ of the DPoP proof is not dpop+jwt.")
+    if "crit" in header or "b64" in header:
+        raise InvalidProof("crit", "The DPoP proof has a crit that is not supported.")
+    alg = header.get("alg")
+    if not isinstance(alg, str) or alg not in ALGORITHMS:
+        raise InvalidProof(
+            "alg", f"The alg of the DPoP proof is not one of {', '.join(ALGORITHMS)}."
+        )
+    try:
+        found = client_keys.parse(header.get("jwk"))
+    except client_keys.UnusableKey as error:
+        raise InvalidProof("jwk", f"The jwk of the DPoP proof is refused: {error}.") from None
+    keys = client_keys.fitting([found], None, alg)
+    if not keys:
+        raise InvalidProof("alg", "The alg of the DPoP proof does not fit its jwk.")
+    return alg, keys[0], keys[0].thumbprint()
+
+
+def _registry(alg: str) -> jws.JWSRegistry:
+    # Members of the header that nobody knows are ignored (RFC 7515 §4).
+    registry = jws.JWSRegistry(algorithms=[alg], strict_check_header=False)
+    registry.max_header_length = MAX_LENGTH
+    return registry
+
+
+_REGISTRIES = {alg: _registry(alg) for alg in ALGORITHMS}
+
+
+def _object(segment: str, name: str) -> dict[str, Any]:
+    try:
+        raw = urlsafe_b64decode(segment + "=" * (-len(segment) % 4))
+        found = json.loads(raw.decode(), object_pairs_hook=_once)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise InvalidProof("jwt", f"The {name} of the DPoP proof can't be read.")
+    return found
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a member is repeated")
+    return found
+
+
+def _text(claims: dict[str, Any], name: str) -> str | None:
+    value = claims.get(name)
+    if value is not None and not (isinstance(value, str) and value.isascii()):
+        raise InvalidProof(name, f"The {name} of the DPoP proof is not a text in ASCII.")
+    return value or None
+
+
+def _times(claims: dict[str, Any], now: datetime) -> datetime:
+    issued_at, expires_at, not_before = (_moment(claims, name) for name in ("iat", "exp", "nbf"))
+    if issued_at is None:
+        raise InvalidProof("iat", "The DPoP proof has no iat.")
+    if not now - OLDEST <= issued_at <= now + AHEAD:
+        which = "old" if issued_at < now else "far ahead"
+        raise InvalidProof(
+            "iat", f"The iat of the DPoP proof is too {which}; check the clock of the client."
+        )
+    if expires_at and expires_at <= now:
+        raise InvalidProof("exp", "The DPoP proof has expired.")
+    if not_before and not_before > now + AHEAD:
+        raise InvalidProof("nbf", "The nbf of the DPoP proof is too far ahead.")
+    return issued_at
+
+
+def _moment(claims: dict[str, Any], name: str) -> datetime | None:
+    value = claims.get(name)
+    if value is None and name not in claims:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e11:
+        raise InvalidProof(name, f"The {name} of the DPoP proof is not a number of seconds.")
+    return datetime.fromtimestamp(value, UTC)

@@ -1,0 +1,133 @@
+"""DPoP (RFC 9449): which key a request shows, and what its proof has to fulfil here.
+
+Proofs come with token requests, pushed authorization requests and userinfo requests. Their `htu` is
+compared with the published address, never with one that headers make.
+"""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+from authlib.oauth2.rfc6749.errors import OAuth2Error
+from flask import Response, after_this_request
+from flask import request as flask_request
+from sqlalchemy import Connection
+
+from sso import clock, context
+from sso.config import urls
+from sso.config.urls import ENDPOINTS
+from sso.crypto import dpop, encryption
+from sso.crypto.dpop import Proof
+from sso.oauth.request import ProtocolRequest
+from sso.ratelimit import limiting
+from sso.store import used_once
+from sso.store.clients import RegisteredClient
+
+ALGORITHMS = " ".join(dpop.ALGORITHMS)
+MISSING = "The header DPoP is missing; this client's requests need a DPoP proof."
+_NONCES = "DPoP nonces"
+_SHARDS = 16
+
+
+class RefusedProof(OAuth2Error):
+    """RFC 9449 §5, §7.1; `facts` are for `flask explain`."""
+
+    error = "invalid_dpop_proof"
+
+    def __init__(self, description: str, fault: str, **facts: str) -> None:
+        super().__init__(description)
+        self.facts: dict[str, object] = {"dpop": fault, **facts}
+
+
+class UseNonce(RefusedProof):
+    """RFC 9449 §8: the answer has the nonce to use."""
+
+    error = "use_dpop_nonce"
+
+    def __init__(self) -> None:
+        super().__init__("The DPoP proof needs the nonce of the header DPoP-Nonce.", "nonce")
+
+
+def read(request: ProtocolRequest, endpoint: str, *, is_needed: bool) -> None:
+    """Note the proof that an authenticated client sends, if any, for `use`.
+
+    Raises `RefusedProof`, also if there is none and it `is_needed`.
+    """
+    text = flask_request.environ.get("HTTP_DPOP")
+    if text is None and not is_needed:
+        return
+    try:
+        request.proof = verify(text, request.client, endpoint)
+    except RefusedProof as error:
+        request.facts |= error.facts
+        raise
+
+
+def verify(
+    text: str | None, client: RegisteredClient, endpoint: str, access_token: str | None = None
+) -> Proof:
+    """The proof of a client's request to an endpoint, or with an access token to userinfo.
+
+    Raises `RefusedProof`.
+    """
+    if text is None:
+        raise RefusedProof(MISSING, "missing")
+    url, now = context.settings().base_url + ENDPOINTS[endpoint], clock.now()
+    try:
+        proof = dpop.verify(text, method=flask_request.method, now=now, access_token=access_token)
+    except dpop.InvalidProof as error:
+        raise RefusedProof(str(error), error.fault) from None
+    if urls.normalized(proof.htu) != urls.normalized(url):
+        raise RefusedProof(
+            "The htu of the DPoP proof is not the URL of the request.",
+            "htu",
+            htu_uri=proof.htu,
+            expected_uri=url,
+        )
+    _check_nonce(proof, client)
+    return proof
+
+
+def use(connection: Connection, proof: Proof | None) -> None:
+    """Use a proof; it counts if the transaction is committed.
+
+    Raises `RefusedProof` for one that was used before, on whichever node, and `TooManyAttempts`.
+    """
+    if proof is None:
+        return
+    # A busy server has one key for all its users, and each proof counts those of its holder.
+    shard = sum(proof.jti.encode()) % _SHARDS
+    try:
+        is_first = used_once.use_once(
+            connection,
+            "dpop proof",
+            f"{proof.thumbprint}/{shard}",
+            proof.jti,
+            now=clock.now(),
+            expires_at=proof.issued_at + dpop.OLDEST + timedelta(seconds=1),
+        )
+    except used_once.TooManyUsed:
+        raise limiting.TooManyAttempts(int(dpop.OLDEST.total_seconds())) from None
+    if not is_first:
+        raise RefusedProof("The DPoP proof was used before; make a new one each time.", "jti")
+
+
+def _check_nonce(proof: Proof, client: RegisteredClient) -> None:
+    is_needed = client.requires_dpop_nonce or context.settings().dpop_nonce == "required"
+    if not is_needed and proof.nonce is None:
+        return
+    keys = encryption.derive_keys(context.settings().secret_keys, _NONCES)
+    newest = dpop.make_nonce(keys[0], clock.now())
+    if proof.nonce != newest:
+        after_this_request(_with_nonce(newest))
+    if proof.nonce is None or not any(
+        dpop.is_recent(proof.nonce, key, clock.now()) for key in keys
+    ):
+        raise UseNonce
+
+
+def _with_nonce(nonce: str) -> Callable[[Response], Response]:
+    def add(response: Response) -> Response:
+        response.headers["DPoP-Nonce"] = nonce
+        return response
+
+    return add
