@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, cast
 
@@ -78,8 +79,25 @@ doctor_command = Lazy(
 )
 
 
+class _Commands(AppGroup):
+    """The application's commands. An unknown one gets a suggestion.
+
+    click makes one of the commands of a group, but those of an application are not in Flask's.
+    """
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        found = super().get_command(ctx, cmd_name)
+        if found is None and not ctx.resilient_parsing and isinstance(ctx.command, click.Group):
+            near = get_close_matches(cmd_name, ctx.command.list_commands(ctx))
+            if near:
+                meant = " or ".join(f"'{name}'" for name in near)
+                ctx.fail(f"No such command {cmd_name!r}. Did you mean {meant}?")
+        return found
+
+
 def init_app(app: Flask) -> None:
     """Give the application its commands."""
+    app.cli = _Commands(app.name)
     for name, (summary, commands) in GROUPS.items():
         group = AppGroup(name, help=summary)
         for command, (help_line, target) in commands.items():

@@ -11,8 +11,9 @@ from typing import Any
 
 import click.testing
 import pytest
-from click.testing import Result
+from click.testing import CliRunner, Result
 from flask import Flask
+from flask.cli import FlaskGroup
 
 from sso import audit
 from sso.audit.events import Event, limited
@@ -93,6 +94,21 @@ def test_a_failure_is_one_line_and_exit_code_1(run: Any, arguments: tuple[str, .
 def test_wrong_usage_is_exit_code_2(run: Any) -> None:
     assert run("client", "create").exit_code == 2
     assert run("client", "create", "--nonsense").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        (["usr"], "No such command 'usr'. Did you mean 'user'?"),
+        (["rotes"], "No such command 'rotes'. Did you mean 'routes'?"),  # Flask's own
+        (["user", "crate"], "No such command 'crate'. Did you mean 'create'?"),
+        (["xyzzy"], "No such command 'xyzzy'."),
+    ],
+    ids=lambda value: value[-1] if isinstance(value, list) else "",
+)
+def test_a_mistyped_command(app: Flask, typed: list[str], meant: str) -> None:
+    done = CliRunner().invoke(FlaskGroup(create_app=lambda: app), typed)
+    assert (done.exit_code, done.stderr.splitlines()[-1]) == (2, f"Error: {meant}")
 
 
 def test_rotating_a_secret(app: Flask, run: Any, client: RelyingParty) -> None:
