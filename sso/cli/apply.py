@@ -4,8 +4,8 @@ It is done twice: first to show what would change, and rolled back; then for goo
 users are locked before anything is changed, clients first, as everywhere.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -14,38 +14,22 @@ import click
 from flask.cli import with_appcontext
 
 from sso import audit
-from sso.cli import declaration
+from sso.cli import declaration, plan
 from sso.cli.commands import BrokenReference, Command, Failure, confirm, json_option, yes_option
 from sso.cli.commands import resolve as resolved
 from sso.cli.declaration import METADATA, Entry
-from sso.cli.output import change_lines, print_json, print_line
+from sso.cli.output import print_json, print_line
+from sso.cli.plan import Change
 from sso.extensions import db
 from sso.models import User
 from sso.services import accounts, clients, profiles
-from sso.services.changes import ListEdit, Outcome, of_field
+from sso.services.changes import ListEdit, Outcome
 from sso.services.checks import RegistrationError
 from sso.services.clients import SWITCHES
 from sso.store import clients as stored_clients
-from sso.store import users
+from sso.store import sessions, users
 
 MIN_SECRET = 32
-_SIGNS = {"create": "+", "update": "~", "delete": "-"}
-
-
-@dataclass(frozen=True)
-class Change:
-    """One line of a plan; `fields` has before and after by name, never a secret."""
-
-    action: str  # create, update, delete
-    kind: str
-    name: str
-    id: str
-    fields: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
-
-    @property
-    def has_new_id(self) -> bool:
-        """Whether it is a new user whose id is not in the file."""
-        return self.kind == "user" and self.action == "create" and "id" not in self.fields
 
 
 @click.command("apply", cls=Command)
@@ -66,7 +50,7 @@ def apply_command(path: Path, only_plan: bool, prune: bool, yes: bool, as_json: 
         changes = carry_out(wanted, lock(wanted, prune))
     db.session.rollback()  # no lock is held while a person reads
     if not as_json:
-        _show(changes)
+        plan.show(changes)
     if not only_plan:
         deleted = [change.name for change in changes if change.action == "delete"]
         if deleted:
@@ -77,7 +61,7 @@ def apply_command(path: Path, only_plan: bool, prune: bool, yes: bool, as_json: 
         changes = carry_out(wanted, surplus)
         db.session.commit()
     if as_json:
-        shown = [_json(one, applied=not only_plan) for one in changes]
+        shown = [plan.as_json(one, applied=not only_plan) for one in changes]
         print_json({"applied": not only_plan, "changes": shown})
     elif only_plan and changes:
         print_line("Nothing is changed yet.")
@@ -89,24 +73,30 @@ def apply_command(path: Path, only_plan: bool, prune: bool, yes: bool, as_json: 
 
 
 def lock(wanted: Mapping[str, list[Entry]], prune: bool) -> list[Change]:
-    """Lock all that the file names; returns what it does not name, locked to be deleted."""
-    surplus = []
+    """Lock all that the file names; returns what it does not name, locked to be deleted.
+
+    A sign-out holds a session, and then refers to clients. So sessions come before the stronger
+    locks of clients that are going to be deleted.
+    """
     kept = {entry["client_id"] for entry in wanted.get("clients", [])}
-    for client_id in sorted(kept):
-        stored_clients.lock(client_id)
+    others: set[str] = set()
     if prune and "clients" in wanted:
-        others = [row.client_id for row in stored_clients.every() if row.client_id not in kept]
-        locked = [stored_clients.lock_to_remove(client_id) for client_id in others]
-        surplus += [
-            Change("delete", "client", row.client_id, row.client_id) for row in locked if row
-        ]
+        others = {row.client_id for row in stored_clients.every()} - kept
+    for client_id in sorted(kept | others):
+        stored_clients.lock(client_id)
     known = {user.id for entry in wanted.get("users", []) if (user := _find_user(entry))}
-    for user_id in sorted(known):
-        users.lock_any(user_id)
+    unknown: set[UUID] = set()
     if prune and "users" in wanted:
-        unknown = [users.lock_any(row.id) for row in users.every() if row.id not in known]
-        surplus += [Change("delete", "user", row.email, str(row.id)) for row in unknown if row]
-    return surplus
+        unknown = {row.id for row in users.every()} - known
+    locked = {user_id: users.lock_any(user_id) for user_id in sorted(known | unknown)}
+    sessions.lock_of_users([*locked])
+    surplus = [
+        Change("delete", "client", client_id, client_id)
+        for client_id in sorted(others)
+        if stored_clients.lock_to_remove(client_id)
+    ]
+    leaving = [row for user_id, row in locked.items() if row and user_id in unknown]
+    return surplus + [Change("delete", "user", row.email, str(row.id)) for row in leaving]
 
 
 def carry_out(wanted: Mapping[str, list[Entry]], surplus: Iterable[Change]) -> list[Change]:
@@ -118,29 +108,31 @@ def carry_out(wanted: Mapping[str, list[Entry]], surplus: Iterable[Change]) -> l
     changes: list[Change | None] = []
     errors: list[str] = []
     for kind, entries in sorted(wanted.items()):
-        make = _client if kind == "clients" else _user
-        for entry in entries:
-            name = entry[declaration.KINDS[kind][1]]
+        key = declaration.KINDS[kind][1]
+        work: list[tuple[str, Entry | Change]] = [(entry[key], entry) for entry in entries]
+        work += [(one.id, one) for one in surplus if f"{one.kind}s" == kind]
+        if kind == "clients":
+            work.sort(key=itemgetter(0))  # as `grants.end` locks
+        for name, one in work:
             try:
-                changes.append(make(actor, entry))
+                changes.append(_carry_out(actor, kind, one))
             except RegistrationError as error:
-                errors += [f"{kind} {name}: {one}" for one in error.errors]
+                errors += [f"{kind} {name}: {reason}" for reason in error.errors]
             except BrokenReference as error:
                 errors.append(f"{kind} {name}: {error}")
-        for change in surplus:
-            if f"{change.kind}s" == kind:
-                _delete(actor, change)
-                changes.append(change)
     if errors:
         raise RegistrationError(errors)
     return [change for change in changes if change]
 
 
-def _delete(actor: audit.Actor, change: Change) -> None:
-    if change.kind == "client":
-        clients.delete(actor, change.id)
-    elif user := users.find(UUID(change.id)):
+def _carry_out(actor: audit.Actor, kind: str, wanted: Entry | Change) -> Change | None:
+    if not isinstance(wanted, Change):
+        return _client(actor, wanted) if kind == "clients" else _user(actor, wanted)
+    if kind == "clients":
+        clients.delete(actor, wanted.id)
+    elif user := users.find(UUID(wanted.id)):
         accounts.delete(actor, user)
+    return wanted
 
 
 def _client(actor: audit.Actor, entry: Entry) -> Change | None:
@@ -227,24 +219,3 @@ def _find_user(entry: Entry) -> User | None:
 def _updated(kind: str, name: str, row_id: str, outcome: Outcome) -> Change | None:
     fields = {name: (one["before"], one["after"]) for name, one in outcome.changes.items()}
     return Change("update", kind, name, row_id, fields) if fields else None
-
-
-def _show(changes: Sequence[Change]) -> None:
-    for change in changes:
-        print_line(f"{_SIGNS[change.action]} {change.kind} {change.name}")
-        for name, (before, after) in change.fields.items():
-            if change.action == "create" and after not in (None, "", [], {}, False):
-                print_line(f"    {name}: {after}")
-            elif change.action == "update":
-                for line in change_lines({name: of_field(name, before, after)}):
-                    print_line(f"    {line}")
-    if not changes:
-        print_line("Everything is as the file says.")
-
-
-def _json(change: Change, applied: bool) -> dict[str, Any]:
-    pairs = {**change.fields}
-    if applied and change.has_new_id:
-        pairs["id"] = (None, change.id)
-    fields = {k: {"before": before, "after": after} for k, (before, after) in pairs.items()}
-    return {"action": change.action, "kind": change.kind, "name": change.name, "fields": fields}

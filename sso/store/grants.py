@@ -203,11 +203,14 @@ def end(
 ) -> None:
     """End the grants that meet the conditions; their codes and tokens end with them.
 
-    A session writes first what waits in it, so that rows are locked in the order of `add`.
+    A session writes first what waits in it, so that rows are locked in the order of `add`. Grants
+    are locked client by client, as by somebody who changes several.
     """
+    live = and_(Grant.ended_at.is_(None), *conditions)
+    in_order = select(Grant.id).where(live).order_by(Grant.client_id, Grant.id)
     on.execute(
         update(Grant)
-        .where(Grant.ended_at.is_(None), *conditions)
+        .where(Grant.id.in_(in_order.with_for_update(key_share=True)), Grant.ended_at.is_(None))
         .values(ended_at=clock.now(), end_reason=reason)
         .execution_options(synchronize_session=False)
     )

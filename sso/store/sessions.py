@@ -13,6 +13,7 @@ from sso.extensions import db
 from sso.models import BrowserSession, Client, Consent, User
 from sso.store import clients, prepared
 from sso.store.clients import RegisteredClient
+from sso.store.groups import MOST_VALUES
 
 
 class CurrentSession(NamedTuple):
@@ -143,6 +144,18 @@ def use_decisions(
     """Note up to when sign-ins and consents have been used; only one of several requests can."""
     values = {"session_id": session_id, "before": before, "until": until}
     return prepared.changed(connection, _USE_DECISIONS, values)
+
+
+def lock_of_users(user_ids: Sequence[UUID]) -> None:
+    """Lock the live sessions of users, who are locked already, before their grants end."""
+    for start in range(0, len(user_ids), MOST_VALUES):
+        of_some = BrowserSession.user_id.in_(user_ids[start : start + MOST_VALUES])
+        db.session.execute(
+            select(BrowserSession.id)
+            .where(of_some, BrowserSession.ended_at.is_(None))
+            .order_by(BrowserSession.id)
+            .with_for_update(key_share=True)
+        )
 
 
 def end(*conditions: ColumnElement[bool]) -> Sequence[UUID]:

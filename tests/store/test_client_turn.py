@@ -13,8 +13,9 @@ from flask import Flask
 from sqlalchemy import text
 
 from sso.cli import apply
+from sso.cli.plan import Change
 from sso.extensions import db
-from sso.services import revocation
+from sso.services import clients, revocation
 from sso.store import codes, logout_deliveries
 from tests.support.actors import Browser, RelyingParty
 from tests.support.factories import make_client, make_user
@@ -126,7 +127,7 @@ def test_a_file_locks_clients_before_users(
     )
     asking, calls, carry_out = [], [], apply.carry_out
 
-    def carry_out_later(*what: Any) -> list[apply.Change]:
+    def carry_out_later(*what: Any) -> list[Change]:
         calls.append(what)
         if len(calls) == 2:  # the first call only tells what would be changed
             asking.append(pool.submit(browser.authorize, client))
@@ -163,3 +164,102 @@ def test_a_deletion_waits_for_who_refers_to_the_client(
         revocation.everything_of_user(user.id, "user_disabled")
         db.session.commit()
     assert deleting[0].result(5).exit_code == 0
+
+
+def signed_in(app: Flask, email: str, *at: RelyingParty) -> Browser:
+    """A browser in which the user is signed in, and has given each client a grant."""
+    make_user(app, email)
+    browser = Browser(app)
+    browser.sign_in(email)
+    for client in at:
+        assert browser.authorize(client).code
+    return browser
+
+
+def signed_out_while(
+    app: Flask,
+    browser: Browser,
+    pool: ThreadPoolExecutor,
+    monkeypatch: pytest.MonkeyPatch,
+    command: list[str],
+) -> Result:
+    """The command, begun when the sign-out has ended the session, but not yet its grants."""
+    run, owe = app.test_cli_runner().invoke, logout_deliveries.enqueue
+    running: list[Future[Result]] = []
+
+    def wait_and_owe(*meant: Any) -> None:
+        if not running:
+            running.append(pool.submit(run, args=command))
+            until_somebody_waits(app)
+        owe(*meant)
+
+    monkeypatch.setattr(logout_deliveries, "enqueue", wait_and_owe)
+    browser.open("/api/auth/sign-out")
+    browser.submit(decision="sign_out")
+    assert browser.page.status == 200
+    return running[0].result(5)
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_a_file_that_locks_out_a_client_and_its_user(
+    app: Flask,
+    pool: ThreadPoolExecutor,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    is_named: bool,
+) -> None:
+    """Disabled or, if the file does not name them, deleted."""
+    uris = {"backchannel_logout_uri": "https://books.example/out"}
+    client = make_client(app, first_party=True, **uris)
+    browser = signed_in(app, "dana@example.com", client)
+    client_id = client.client_id if is_named else make_client(app).client_id
+    if not is_named:
+        make_user(app, "erin@example.com")
+    email = "dana@example.com" if is_named else "erin@example.com"
+    file = tmp_path / "all.toml"
+    file.write_text(
+        f'format = 1\n[[clients]]\nclient_id = "{client_id}"\ndisabled = true\n'
+        f'[[users]]\nemail = "{email}"\ndisabled = true\n'
+    )
+    command = ["apply", str(file), "--prune", "--yes"]
+    result = signed_out_while(app, browser, pool, monkeypatch, command)
+    assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_file_that_locks_out_two_clients(
+    app: Flask,
+    pool: ThreadPoolExecutor,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    order: int,
+) -> None:
+    """A user whom the file does not name has grants at both, and signs out."""
+    both = [make_client(app, first_party=True) for _ in range(2)]
+    browser = signed_in(app, "dana@example.com", *both)
+    file = tmp_path / "all.toml"
+    file.write_text(
+        "format = 1\n"
+        + "".join(
+            f'[[clients]]\nclient_id = "{one.client_id}"\ndisabled = true\n'
+            for one in both[::order]
+        )
+    )
+    calls: list[str] = []
+    asking: list[Future[Any]] = []
+    change = clients.change
+
+    def change_and_wait(actor: Any, client_id: str, *given: Any, **more: Any) -> Any:
+        done = change(actor, client_id, *given, **more)
+        calls.append(client_id)
+        if len(calls) == 3:  # of the two that are for good the first
+            asking.append(pool.submit(browser.submit, decision="sign_out"))
+            until_somebody_waits(app)
+        return done
+
+    browser.open("/api/auth/sign-out")
+    monkeypatch.setattr(clients, "change", change_and_wait)
+    result = app.test_cli_runner().invoke(args=["apply", str(file)])
+    assert result.exit_code == 0, result.output
+    asking[0].result(5)
+    assert browser.page.status == 200
