@@ -69,7 +69,9 @@ def test_headings(branded: Flask) -> None:
     browser = Browser(branded)
     make_user(branded)
     assert f"<h1>Sign in to <bdi>{ESCAPED}</bdi></h1>" in browser.open(f"{BASE}/sign-in").html
-    assert f"<h1>Create your <bdi>{ESCAPED}</bdi> account</h1>" in browser.open(f"{BASE}/sign-up").html
+    assert (
+        f"<h1>Create your <bdi>{ESCAPED}</bdi> account</h1>" in browser.open(f"{BASE}/sign-up").html
+    )
     browser.sign_in()
     assert f"<h1>Your {ESCAPED} account</h1>" in browser.open(f"{BASE}/account").html
     assert f"<h1>Sign out of <bdi>{ESCAPED}</bdi>?</h1>" in browser.open(f"{BASE}/sign-out").html
