@@ -1,6 +1,5 @@
 """`flask explain`: why a request was refused, and how to fix it."""
 
-import re
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -10,16 +9,13 @@ from flask.cli import with_appcontext
 from sso.cli.clients import find_client
 from sso.cli.commands import Command, Failure, json_option
 from sso.cli.output import harmless, iso, print_json, print_line, print_record, print_table
+from sso.explain import finding
 from sso.explain.case import Case, Explanation
 from sso.explain.explaining import explain
 from sso.models import Refusal
 from sso.process.program import COMMAND
 from sso.store import refusals
 from sso.store.expired import KEEP_REFUSALS
-
-_AT_ONCE = 10
-# What a person reads out for a digit (Crockford's base 32).
-_MISREAD = str.maketrans("ilo", "110")
 
 
 @click.command("explain", cls=Command)
@@ -56,15 +52,8 @@ def explain_command(
 
 
 def _find(request_id: str) -> list[Refusal]:
-    ours = re.sub(r"[\s-]", "", request_id.lower()).translate(_MISREAD)
-    spellings = dict.fromkeys((request_id, f"{ours[:4]}-{ours[4:]}"))
-    for spelling in spellings:
-        if found := refusals.find(spelling, limit=_AT_ONCE):
-            return list(found)
-    if len(ours) >= 4:
-        for spelling in spellings:
-            if found := refusals.find(spelling, by_beginning=True, limit=_AT_ONCE):
-                return list(found)
+    if found := finding.find(request_id):
+        return list(found)
     raise Failure(
         f"no refused request has the id {request_id}; refusals are kept for "
         f"{KEEP_REFUSALS.days} days, and only the latest from networks that cause many. To list "

@@ -28,7 +28,14 @@ from sso.endpoints import (
     token_management,
     userinfo,
 )
-from sso.endpoints.admin import access, overview, people
+from sso.endpoints.admin import (
+    access,
+    applications,
+    overview,
+    people,
+    registering,
+    troubleshooting,
+)
 from sso.ratelimit import limiting
 from sso.web import routing
 from sso.web.routing import ADMIN, ANY_ORIGIN, GET, POST, PROTOCOL, REGISTERED_ORIGINS, Route
@@ -106,6 +113,24 @@ ROUTES = (
     Route("{base}/admin", "overview", overview.overview, GET, ADMIN, helpdesk=True),
     Route("{base}/admin/people", "people", people.people, GET, ADMIN, helpdesk=True),
     Route("{base}/admin/person", "person", people.person, GET, ADMIN, helpdesk=True),
+    Route("{base}/admin/applications", "applications", applications.applications, GET, ADMIN),
+    Route("{base}/admin/application", "application", applications.application, GET, ADMIN),
+    Route("{base}/admin/application/act", "application_act", applications.act, blueprint=ADMIN),
+    Route("{base}/admin/application/secret", "application_rotate", applications.rotate,
+          blueprint=ADMIN),
+    Route("{base}/admin/application/logo", "application_logo", applications.logo,
+          blueprint=ADMIN),
+    Route("{base}/admin/application/new", "application_new", registering.new, GET, ADMIN),
+    Route("{base}/admin/application/by-hand", "application_by_hand", registering.by_hand,
+          blueprint=ADMIN),
+    Route("{base}/admin/application/preset", "application_preset", registering.from_preset,
+          blueprint=ADMIN),
+    Route("{base}/admin/application/edit", "application_edit", registering.edit,
+          blueprint=ADMIN),
+    Route("{base}/admin/application/setup", "application_setup", registering.setup, GET, ADMIN),
+    Route("{base}/admin/application/preview", "application_preview", troubleshooting.preview,
+          GET, ADMIN),
+    Route("{base}/admin/refusals", "refusals", troubleshooting.refused, GET, ADMIN),
     Route("{base}/admin/person/act", "person_act", people.act, blueprint=ADMIN, helpdesk=True),
 )
 # fmt: on

@@ -1,5 +1,7 @@
 """Administrators, and what they do in a browser."""
 
+from collections import defaultdict
+from html.parser import HTMLParser
 from typing import Any
 
 from flask import Flask
@@ -21,6 +23,48 @@ class StaffBrowser(Browser):
         if method == "POST":
             more = {"headers": {"Origin": ORIGIN, "Sec-Fetch-Site": "same-origin"}, **more}
         return super().open(url, method, **more)
+
+    def send(self, **values: str) -> Page:
+        """Send the page's form with all that stands in it, and these values."""
+        forms = _WholeForm()
+        forms.feed(self.page.html)
+        return self.open(self.page.url, "POST", data={**forms.values, **values})
+
+
+class _WholeForm(HTMLParser):
+    """What a browser sends for the first form that is posted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.values: dict[str, list[str]] = defaultdict(list)
+        self._is_in = self._is_over = False
+        self._name: str | None = None  # of the list or text that is being read
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = {name: value or "" for name, value in attrs}
+        if tag == "form" and not self._is_over:
+            self._is_in = found.get("method") == "post"
+        if not self._is_in:
+            return
+        is_ticked = found.get("type") != "checkbox" or "checked" in found
+        if tag == "input" and found.get("name") and found.get("type") != "file" and is_ticked:
+            self.values[found["name"]].append(found.get("value", ""))
+        elif tag in ("textarea", "select"):
+            name = self._name = found["name"]
+            if tag == "textarea":
+                self.values[name].append("")
+        elif tag == "option" and self._name is not None and "selected" in found:
+            self.values[self._name].append(found["value"])
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "form" and self._is_in:
+            self._is_in, self._is_over = False, True
+        elif tag in ("textarea", "select"):
+            self._name = None
+
+    def handle_data(self, data: str) -> None:
+        if self._is_in and self._name and (self.get_starttag_text() or "").startswith("<textarea"):
+            self.values[self._name][-1] += data
 
 
 def sign_in_staff(app: Flask, email: str = "ada@example.com", group: str = ADMINS) -> StaffBrowser:

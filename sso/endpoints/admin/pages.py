@@ -13,8 +13,8 @@ from sso.endpoints.admin import access
 from sso.endpoints.admin.forms import ConfirmForm
 from sso.extensions import db
 from sso.i18n import N_
-from sso.models import User
-from sso.store import users
+from sso.models import Client, User
+from sso.store import clients, users
 from sso.store.keyset import BadCursor, Order, Slice
 
 T = TypeVar("T")
@@ -33,6 +33,8 @@ class Section:
 SECTIONS = (
     Section(N_("Overview"), "overview", is_for_helpdesk=True),
     Section(N_("People"), "people", is_for_helpdesk=True),
+    Section(N_("Applications"), "applications"),
+    Section(N_("Refused requests"), "refusals"),
 )
 
 
@@ -131,3 +133,10 @@ def person(name: str = "id") -> User:
     except ValueError:
         found = None
     return found or abort(404)
+
+
+def application(name: str = "id") -> Client:
+    """The client that the URL names; 404 if there is none."""
+    client_id = request.args.get(name, "")
+    is_clean = client_id.isascii() and client_id.isprintable()
+    return (clients.find(client_id) if is_clean else None) or abort(404)

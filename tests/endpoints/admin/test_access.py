@@ -21,12 +21,14 @@ from tests.support.second_factors import code_of, enrol_totp
 
 PAGES = [route for route in ROUTES if route.blueprint == BLUEPRINT]
 PATHS = [route.path.format(base=BASE) for route in PAGES]
-OF_REQUEST = re.compile(r'<code dir="ltr">[^<]*</code>')
+# The id, and where the form of the languages leads back to.
+OF_REQUEST = re.compile(r'<code dir="ltr">[^<]*</code>|name="(?:csrf_token|back)" value="[^"]*"')
 
 
 def told(answer: TestResponse) -> tuple[Any, ...]:
-    """All of an answer but the ids of its request."""
-    headers = [one for one in answer.headers if one[0] not in ("X-Request-ID", "Set-Cookie")]
+    """All of an answer but what names its request."""
+    naming = ("X-Request-ID", "Set-Cookie", "Content-Length")
+    headers = [one for one in answer.headers if one[0] not in naming]
     return answer.status_code, headers, OF_REQUEST.sub("", answer.get_data(as_text=True))
 
 

@@ -1,0 +1,171 @@
+"""Applications are registered, from a preset or by hand, and changed."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from flask import abort, request
+from flask_babel import gettext
+from werkzeug.wrappers import Response
+
+from sso import context
+from sso.endpoints.admin import access, pages
+from sso.endpoints.admin.application_forms import CLAIMS_TITLES, ClientForm, PresetForm
+from sso.extensions import db
+from sso.i18n import N_
+from sso.models import Client
+from sso.presets import application_url, installation, loader
+from sso.presets.errors import PresetError
+from sso.presets.installation import Installation
+from sso.presets.schema import Block, Preset
+from sso.services import clients, connections
+from sso.services.checks import RegistrationError
+
+_MISSING = N_("This is needed.")
+# The errors of registrations are for technicians, as those of the commands, and not translated.
+Errors = Sequence[str]
+
+
+def new() -> Response:
+    """Choose a known application, or register one by hand."""
+    return pages.render(
+        "admin/application_new.html",
+        "applications",
+        presets=sorted(loader.every(), key=lambda preset: preset.title.casefold()),
+    )
+
+
+def by_hand() -> Response:
+    """Register a client."""
+    form, errors = ClientForm(), []
+    if form.validate_on_submit():
+        try:
+            client, secret = clients.register(
+                access.staff().actor, form.metadata, switches=form.switches
+            )
+            return _registered(client, secret)
+        except RegistrationError as error:
+            errors = error.errors
+            db.session.rollback()
+    return _form(form, None, errors)
+
+
+def edit() -> Response:
+    """Change a registration."""
+    client = pages.application()
+    form, errors = ClientForm(client), []
+    if form.validate_on_submit():
+        try:
+            clients.change(
+                access.staff().actor, client.client_id, form.metadata, switches=form.switches
+            )
+            return pages.done("application", "changed", id=client.client_id)
+        except LookupError:
+            abort(404)
+        except RegistrationError as error:
+            errors = error.errors
+            db.session.rollback()
+            client = pages.application()
+    return _form(form, client, errors)
+
+
+def from_preset() -> Response:
+    """Register a known application, and show how to set it up."""
+    preset = _preset()
+    form, errors = PresetForm.of(preset), []
+    form.client_name.description = preset.title
+    if form.validate_on_submit() and (found := _installation(form, preset)):
+        metadata = {
+            "client_name": (form.client_name.data or "").strip(),
+            "groups": [one.strip() for one in (form.groups.data or "").splitlines() if one.strip()],
+        }
+        try:
+            client, secret = connections.connect(
+                access.staff().actor,
+                found,
+                context.settings().base_url,
+                {name: value for name, value in metadata.items() if value},
+                {},
+            )
+            return _registered(client, secret)
+        except (PresetError, RegistrationError) as error:
+            errors = error.errors
+            db.session.rollback()
+    return pages.render(
+        "admin/application_preset.html", "applications", preset=preset, form=form, errors=errors
+    )
+
+
+def setup() -> Response:
+    """How a client that was registered from a preset is set up, without its secret."""
+    client = pages.application()
+    try:
+        found = connections.installation_of(client)
+        blocks = _blocks(client, found, connections.SECRET_PLACEHOLDER)
+    except PresetError:
+        abort(404)
+    return pages.render(
+        "admin/application_setup.html",
+        "applications",
+        client=client,
+        preset=found.preset,
+        blocks=blocks,
+    )
+
+
+def _registered(client: Client, secret: str) -> Response:
+    """The one page that shows a new secret. Commits."""
+    shown: dict[str, Any] = {}
+    if "preset" in client.client_metadata:
+        found = connections.installation_of(client)
+        blocks = _blocks(client, found, secret or connections.SECRET_PLACEHOLDER)
+        others = connections.same_place(client)
+        shown = {"preset": found.preset, "blocks": blocks, "others": others}
+    return pages.render(
+        "admin/application_secret.html",
+        "applications",
+        client=client,
+        secret=secret,
+        issuer=context.settings().issuer,
+        is_new=True,
+        **shown,
+    )
+
+
+def _blocks(client: Client, found: Installation, secret: str) -> list[Block]:
+    return connections.setup(client, found, context.settings().base_url, secret=secret)
+
+
+def _form(form: ClientForm, client: Client | None, errors: Errors) -> Response:
+    return pages.render(
+        "admin/application_edit.html",
+        "applications",
+        form=form,
+        client=client,
+        errors=errors,
+        claims_titles=CLAIMS_TITLES,
+    )
+
+
+def _preset() -> Preset:
+    name = request.args.get("preset", "")
+    return loader.load(name) if name in loader.names() else abort(404)
+
+
+def _installation(form: PresetForm, preset: Preset) -> Installation | None:
+    """What was entered; what is wrong with it stands at the fields."""
+    url = (form.url.data or "").strip() or None
+    options = {name: (field.data or "").strip() for name, field in form.options.items()}
+    options = {name: value for name, value in options.items() if value}
+    for name in installation.missing(preset, url, options):
+        (form.url if name == "url" else form.options[name]).errors = [gettext(_MISSING)]
+    if url and preset.url is not None:
+        try:
+            application_url.parse(url)
+        except ValueError as error:
+            form.url.errors = [str(error)]
+    for name, value in options.items():
+        if problem := installation.option_problem(preset, name, value):
+            form.options[name].errors = [problem]
+    if any(field.errors for field in form):
+        return None
+    return installation.install(preset, url if preset.url is not None else None, options)

@@ -1,0 +1,105 @@
+"""Why a request was refused, and what an application would learn about a person."""
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from flask import abort, request
+from werkzeug.wrappers import Response
+
+from sso.endpoints.admin import pages
+from sso.explain import finding
+from sso.explain.case import Case, Explanation
+from sso.explain.explaining import explain
+from sso.flow.missing_claims import Missing, Reason
+from sso.i18n import N_
+from sso.models import User
+from sso.services import preview as previews
+from sso.services.preview import Stop
+from sso.store import clients, refusals, users
+
+_SHOWN = 50
+STOPS = {
+    Stop.CLIENT_DISABLED: N_("The application is disabled."),
+    Stop.USER_DISABLED: N_("This person's account is disabled."),
+    Stop.CANNOT_SIGN_IN: N_("This person has neither a password nor a passkey."),
+    Stop.NOT_A_MEMBER: N_("This person is in none of the groups that may use the application."),
+    Stop.INVALID_SCOPE: N_("The application may request none of these scopes."),
+    Stop.ALL_WITHHELD: N_("This person has allowed none of these scopes."),
+}
+REASONS = {
+    Reason.NOT_REGISTERED: N_("The application may not request the scope %(scope)s."),
+    Reason.NOT_REQUESTED: N_("The application does not request the scope %(scope)s."),
+    Reason.WITHHELD: N_("This person does not allow the scope %(scope)s."),
+    Reason.NO_VALUE: N_("This person has no such value."),
+    Reason.ONLY_AT_USERINFO: N_("It is in the profile alone, not in the identity token."),
+}
+Explained = tuple[Case, Explanation]
+
+
+def newest(client_id: str | None, limit: int) -> list[Explained]:
+    """What was refused last, of one client or of all."""
+    return [explain(one) for one in refusals.newest(client_id=client_id, limit=limit)]
+
+
+def refused() -> Response:
+    """What was refused last; or what happened at one error ID, which is read out or mistyped."""
+    text, client_id = pages.searched(), request.args.get("client")
+    client = clients.find(client_id) if client_id else None
+    if client_id and client is None:
+        abort(404)
+    if text:
+        found = [explain(one) for one in finding.find(text)]
+    else:
+        found = newest(client and client.client_id, _SHOWN)
+    return pages.render(
+        "admin/refusals.html",
+        "refusals",
+        found=found,
+        text=text,
+        client=client,
+        is_whole=bool(text) and len(found) == 1,
+    )
+
+
+def preview() -> Response:
+    """What an application would learn about a person who signs in now. Nothing is stored."""
+    client, who = pages.application(), pages.searched("who")
+    scope = pages.searched("scope") or None
+    user, found = _person(who), None
+    if user:
+        found = previews.make(client.client_id, user, scope)
+    missing: dict[tuple[Reason, str], list[Missing]] = {}
+    for one in found.missing if found else ():
+        by_scope = one.reason in (Reason.NO_VALUE, Reason.ONLY_AT_USERINFO)
+        missing.setdefault((one.reason, "" if by_scope else one.scope), []).append(one)
+    return pages.render(
+        "admin/application_preview.html",
+        "applications",
+        client=client,
+        who=who,
+        scope=scope,
+        found=found,
+        stops=STOPS,
+        reasons=REASONS,
+        missing=missing,
+        parts=_parts(found) if found and found.tokens else (),
+    )
+
+
+def _parts(found: previews.Preview) -> Sequence[tuple[str, dict[str, Any]]]:
+    tokens = found.tokens
+    assert tokens
+    parts = [
+        (N_("Profile that the application can fetch"), tokens.userinfo),
+        (N_("Identity token"), tokens.id_token and tokens.id_token.claims),
+        (N_("Access token"), tokens.access_token.claims),
+    ]
+    return [(title, claims) for title, claims in parts if claims is not None]
+
+
+def _person(who: str) -> User | None:
+    try:
+        return users.find(UUID(who))
+    except ValueError:
+        return users.find_by_email(who)

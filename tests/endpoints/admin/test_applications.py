@@ -1,0 +1,236 @@
+"""Applications are registered, changed and explained in the browser."""
+
+import io
+import re
+
+import pytest
+from flask import Flask
+
+from sso.models import Client
+from sso.store import client_logos, clients, refusals
+from tests.conftest import Clock
+from tests.support.actors import BASE, Browser, Page, RelyingParty
+from tests.support.administration import ADMIN, HELPDESK, StaffBrowser, sign_in_staff
+from tests.support.events import events
+from tests.support.factories import make_client, make_user
+from tests.support.logos import png
+
+MARKUP = "<script>alert(1)</script>"
+
+
+@pytest.fixture
+def staff(app: Flask, clock: Clock) -> StaffBrowser:
+    return sign_in_staff(app)
+
+
+def by_name(name: str) -> Client:
+    return next(one for one in clients.every() if one.name == name)
+
+
+def secret_in(page: Page) -> str:
+    found = re.search(r"Client secret</dt><dd><code dir=\"ltr\">([^<]+)</code>", page.html)
+    assert found, page.html
+    return found[1]
+
+
+def test_it_is_registered_by_hand_and_works(app: Flask, staff: StaffBrowser) -> None:
+    staff.open(f"{ADMIN}/application/by-hand")
+    done = staff.send(
+        client_name="Wiki",
+        redirect_uris="https://wiki.example/a\r\nhttps://wiki.example/b\r\n",
+        home_url="https://wiki.example/",
+    )
+    assert "The application is registered." in done.html
+    with app.app_context():
+        client = by_name("Wiki")
+        assert client.redirect_uris == ["https://wiki.example/a", "https://wiki.example/b"]
+        assert client.scope == "openid profile email"
+        assert client.home_url == "https://wiki.example/"
+        assert client.check_client_secret(secret_in(done))
+    again = staff.open(f"{ADMIN}/application?id={client.client_id}")
+    assert secret_in(done) not in again.html
+
+
+def test_what_is_wrong_is_said_at_once_and_nothing_is_lost(app: Flask, staff: StaffBrowser) -> None:
+    staff.open(f"{ADMIN}/application/by-hand")
+    answer = staff.send(
+        client_name=MARKUP, redirect_uris="http://wiki.example/a#b", home_url="javascript:1"
+    )
+    assert answer.status == 200
+    assert answer.html.count("<li>") >= 2
+    assert MARKUP not in answer.html
+    assert "&lt;script&gt;" in answer.html
+    with app.app_context():
+        assert not clients.every()
+
+
+def test_a_preset_shows_the_setup_with_the_secret_in_place(app: Flask, staff: StaffBrowser) -> None:
+    assert "Grafana" in staff.open(f"{ADMIN}/application/new").html
+    staff.open(f"{ADMIN}/application/preset?preset=grafana")
+    done = staff.send(url="https://grafana.example")
+    secret = secret_in(done)
+    assert done.html.count(secret) >= 2, "in the configuration, too"
+    with app.app_context():
+        client = by_name("Grafana")
+    setup = staff.open(f"{ADMIN}/application/setup?id={client.client_id}")
+    assert "PUT_THE_CLIENT_SECRET_HERE" in setup.html
+    assert secret not in setup.html
+
+
+@pytest.mark.parametrize("url", ["", "not a url", "https://user@grafana.example", "ftp://x"])
+def test_a_preset_asks_for_what_it_needs(app: Flask, staff: StaffBrowser, url: str) -> None:
+    staff.open(f"{ADMIN}/application/preset?preset=grafana")
+    answer = staff.send(url=url)
+    assert 'id="url-error"' in answer.html
+    with app.app_context():
+        assert not clients.every()
+
+
+@pytest.mark.parametrize("name", ["", "../grafana", "nothing", "x" * 5000, "\0"])
+def test_there_is_no_such_preset(staff: StaffBrowser, name: str) -> None:
+    answer = staff.http.get(f"{BASE}/admin/application/preset", query_string={"preset": name})
+    assert answer.status_code == 404
+
+
+def test_it_is_changed(app: Flask, staff: StaffBrowser, client: RelyingParty) -> None:
+    page = staff.open(f"{ADMIN}/application/edit?id={client.client_id}")
+    with app.app_context():
+        before = clients.find(client.client_id)
+        assert before
+        metadata = before.client_metadata
+    assert all(uri in page.html for uri in metadata["redirect_uris"])
+    staff.send(client_name="Renamed", require_mfa="y", groups="staff\nit staff")
+    with app.app_context():
+        after = clients.find(client.client_id)
+        assert after
+        assert (after.name, after.require_mfa) == ("Renamed", True)
+        assert after.groups == ["staff", "it staff"]
+        kept = {
+            k: v for k, v in after.client_metadata.items() if k not in ("client_name", "groups")
+        }
+        assert kept == {k: v for k, v in metadata.items() if k not in ("client_name", "groups")}
+
+
+@pytest.mark.parametrize("do", ["disable", "delete"])
+def test_it_asks_before_it_ends_what_the_application_has(
+    app: Flask,
+    staff: StaffBrowser,
+    browser: Browser,
+    client: RelyingParty,
+    user: object,
+    do: str,
+) -> None:
+    tokens = client.exchange(browser.approve(client).code).get_json()
+    url = f"{ADMIN}/application/act?id={client.client_id}&do={do}"
+    question = staff.open(url)
+    assert "All access and refresh tokens of this application" in question.html
+    assert client.userinfo(tokens["access_token"]).status_code == 200
+    staff.send()
+    assert client.userinfo(tokens["access_token"]).status_code == 401
+    with app.app_context():
+        found = clients.find(client.client_id)
+        assert (found is None) == (do == "delete")
+
+
+def test_a_secret_is_rotated(app: Flask, staff: StaffBrowser, client: RelyingParty) -> None:
+    staff.open(f"{ADMIN}/application/secret?id={client.client_id}")
+    done = staff.send(hours="24")
+    with app.app_context():
+        found = clients.find(client.client_id)
+        assert found
+        assert found.check_client_secret(secret_in(done))
+        assert found.check_client_secret(client.client_secret)
+
+
+def test_logos(app: Flask, staff: StaffBrowser, client: RelyingParty) -> None:
+    url = f"{ADMIN}/application/logo?id={client.client_id}"
+    page = staff.open(url)
+    token = page.fields["csrf_token"]
+
+    def send(data: bytes) -> Page:
+        return staff.open(
+            url,
+            "POST",
+            data={"csrf_token": token, "logo": (io.BytesIO(data), "logo.png")},
+            content_type="multipart/form-data",
+        )
+
+    bad = send(b"<svg onload='alert(1)'></svg>")
+    assert 'role="alert"' in bad.html
+    for data, is_there in ((png(), True), (b"", False)):
+        send(data)
+        with app.app_context():
+            assert (client_logos.digest_of(client.client_id) is not None) == is_there
+
+
+def test_preview(app: Flask, staff: StaffBrowser, client: RelyingParty) -> None:
+    make_user(app, "dana@example.com", name=MARKUP)
+    url = f"{ADMIN}/application/preview?id={client.client_id}"
+    page = staff.open(f"{url}&who=dana@example.com")
+    assert "dana@example.com" in page.html
+    assert MARKUP not in page.html
+    assert "Nobody was found." in staff.open(f"{url}&who=nobody").html
+    assert "Nobody was found." in staff.open(f"{url}&who=%00%ff").html
+
+
+def test_a_refused_request_is_explained(
+    app: Flask, staff: StaffBrowser, browser: Browser, client: RelyingParty
+) -> None:
+    refused = browser.authorize(client, redirect_uri="https://evil.example/<b>")
+    found = re.search(r'<code dir="ltr">([0-9a-z]{4}-[0-9a-z]{4})</code>', refused.html)
+    assert found
+    refusals.flush(app)
+    page = staff.open(f"{ADMIN}/refusals?q={found[1]}")
+    assert "evil.example" in page.html
+    assert "<b>" not in page.html
+    assert found[1] in staff.open(f"{ADMIN}/refusals").html
+    assert found[1] in staff.open(f"{ADMIN}/application?id={client.client_id}").html
+    for text in ("zzzz-zzzz", "%00zz", "x" * 3000, "%ff%fe"):
+        assert "No refused request has this ID." in staff.open(f"{ADMIN}/refusals?q={text}").html
+
+
+def test_applications_are_found(app: Flask, staff: StaffBrowser) -> None:
+    for name in ("Wiki", "Chat", MARKUP):
+        make_client(app, name=name)
+    page = staff.open(f"{ADMIN}/applications?q=WIK")
+    assert "Wiki" in page.html
+    assert "Chat" not in page.html
+    assert MARKUP not in staff.open(f"{ADMIN}/applications").html
+
+
+@pytest.mark.parametrize("path", ["applications", "application", "application/by-hand", "refusals"])
+def test_the_helpdesk_sees_no_applications(
+    app: Flask, clock: Clock, client: RelyingParty, path: str
+) -> None:
+    helper = sign_in_staff(app, "helper@example.com", HELPDESK)
+    assert helper.open(f"{ADMIN}/{path}?id={client.client_id}").status == 404
+    assert "Applications" not in helper.open(ADMIN).html
+
+
+@pytest.mark.parametrize(
+    "path", ["", "/act?do=delete", "/edit", "/secret", "/logo", "/preview", "/setup"]
+)
+@pytest.mark.parametrize("client_id", ["", "nobody", "\0", "é", "x" * 5000, "' OR 1=1 --"])
+def test_there_is_no_such_application(staff: StaffBrowser, path: str, client_id: str) -> None:
+    path, _, query = path.partition("?")
+    given = {"id": client_id} | dict([query.split("=")] if query else [])
+    assert staff.http.get(f"{BASE}/admin/application{path}", query_string=given).status_code == 404
+
+
+def test_every_change_names_the_administrator(app: Flask, staff: StaffBrowser) -> None:
+    staff.open(f"{ADMIN}/application/by-hand")
+    staff.send(client_name="Wiki", redirect_uris="https://wiki.example/a")
+    with app.app_context():
+        client = by_name("Wiki")
+    url = f"{ADMIN}/application{{}}id={client.client_id}"
+    staff.open(url.format("/edit?"))
+    staff.send(client_name="Wiki 2")
+    staff.open(url.format("/secret?"))
+    staff.send()
+    for do in ("disable", "enable", "delete"):
+        staff.open(url.format("/act?") + f"&do={do}")
+        staff.send()
+    names = ("created", "changed", "secret_rotated", "disabled", "enabled", "deleted")
+    found = events(app, *(f"client_{name}" for name in names))
+    assert [one["name"] for one in found] == [f"client_{name}" for name in names]
+    assert {one["operator"] for one in found} == {"ada@example.com"}
