@@ -71,7 +71,7 @@ CLAIMS: list[tuple[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "value"), CLAIMS, ids=repr)
+@pytest.mark.parametrize(("name", "value"), CLAIMS)
 def test_claims(name: str, value: Any) -> None:
     assert fault(proof(**{name: value})) == name
 
