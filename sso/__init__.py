@@ -43,7 +43,15 @@ def create_app(environ: Mapping[str, str] | None = None, instance: Path | None =
     from sso.ratelimit import device_cookie, limiting, refusals
     from sso.store import refusals as stored_refusals
     from sso.store import signing_keys, users
-    from sso.web import access_log, cookies, error_handlers, headers, proxies, static_files
+    from sso.web import (
+        access_log,
+        cookies,
+        error_handlers,
+        headers,
+        proxies,
+        static_files,
+        templates,
+    )
     from sso.web.extensions import csrf
 
     models.load_all()
@@ -68,6 +76,7 @@ def create_app(environ: Mapping[str, str] | None = None, instance: Path | None =
     oauth.init_app(app)
     routes.init_app(app)
     static_files.init_app(app)
+    templates.init_app(app)
     error_handlers.init_app(app)
     headers.init_app(app)
 

@@ -15,6 +15,7 @@ from sso import audit, context, database
 from sso.audit.events import Event
 from sso.cli.commands import Command, Failure, confirm, json_option, resolve, yes_option
 from sso.cli.output import print_json, print_line, print_table
+from sso.cli.progress import progress_bar
 from sso.config import database_url
 from sso.database import schema
 from sso.extensions import db
@@ -36,7 +37,8 @@ def backup_command(path: Path, force: bool, as_json: bool) -> None:
     SSO_SECRET_KEY is not in it. Store that elsewhere, as safely.
     """
     try:
-        counts = backup.write(path, force)
+        with progress_bar("Backing up", as_json) as report:
+            counts = backup.write(path, force, report)
     except OSError as error:
         raise Failure(f"{path} cannot be written: {error.strerror}") from None
     audit.event(Event.BACKUP_MADE, file=path)
@@ -55,7 +57,8 @@ def restore_command(path: Path, as_json: bool) -> None:
     If the secret key has changed since, set the backup's as SSO_SECRET_KEY_PREVIOUS, and run `key
     reencrypt` afterwards.
     """
-    counts = backup.restore(path, context.settings().secret_keys)
+    with progress_bar("Restoring", as_json) as report:
+        counts = backup.restore(path, context.settings().secret_keys, report)
     context.forget_keys()
     audit.event(Event.BACKUP_RESTORED, file=path)
     _show({"file": str(path), "rows": counts}, counts, as_json)
@@ -80,7 +83,8 @@ def copy_command(target: str, as_json: bool) -> None:
         raise Failure("the target is the database that is in use")
     engine = database.open_engine(url)
     try:
-        counts = backup.copy_into(engine)
+        with progress_bar("Copying", as_json) as report:
+            counts = backup.copy_into(engine, report)
     finally:
         engine.dispose()
     shown = url.render_as_string(hide_password=True)

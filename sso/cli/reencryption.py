@@ -1,7 +1,6 @@
 """`flask key reencrypt`: another secret key for all that is encrypted."""
 
 import time
-from collections.abc import Callable
 
 import click
 
@@ -11,6 +10,7 @@ from sso.audit.chain import ChainBroken
 from sso.cli.commands import Failure, json_option
 from sso.cli.keys import group
 from sso.cli.output import print_json, print_line, print_table
+from sso.cli.progress import Report, progress_bar
 from sso.extensions import db
 from sso.jobs import reencryption
 from sso.jobs.reencryption import Count
@@ -18,7 +18,6 @@ from sso.process.program import COMMAND
 from sso.services import signing_keys
 
 PAUSE = 0.02  # seconds between two batches, in which SQLite lets servers write
-SAY_EVERY = 5.0  # seconds
 
 
 @group.command("reencrypt")
@@ -36,12 +35,12 @@ def reencrypt(over_faults: bool, as_json: bool) -> None:
     ends with 0 everywhere, nothing needs the previous key.
     """
     signing_keys.require_any_open(context.settings().secret_keys)
-    report: dict[str, Count] = {
-        "signing_keys": reencryption.reencrypt_signing_keys(),
-        "totp_secrets": reencryption.reencrypt_totp_secrets(_progress("authenticator apps")),
-        "webhook_secrets": reencryption.reencrypt_webhook_secrets(),
-        "audit_events": _reseal_audit_events(over_faults),
-    }
+    report: dict[str, Count] = {"signing_keys": reencryption.reencrypt_signing_keys()}
+    with progress_bar("Authenticator apps", as_json) as done:
+        report["totp_secrets"] = reencryption.reencrypt_totp_secrets(done)
+    report["webhook_secrets"] = reencryption.reencrypt_webhook_secrets()
+    with progress_bar("Audit events", as_json) as done:
+        report["audit_events"] = _reseal_audit_events(over_faults, done)
     context.forget_keys()
     if as_json:
         print_json({name: {"changed": one.changed, "unreadable": list(one.unreadable)}
@@ -61,7 +60,7 @@ def reencrypt(over_faults: bool, as_json: bool) -> None:
         )
 
 
-def _reseal_audit_events(over_faults: bool) -> Count:
+def _reseal_audit_events(over_faults: bool, report: Report | None) -> Count:
     """Rekey in batches; tampering is reported before anything is changed."""
     try:
         is_due = rekeying.is_due()
@@ -78,22 +77,10 @@ def _reseal_audit_events(over_faults: bool) -> Count:
             f"{COMMAND} audit verify; then go on with --over-faults, which leaves the traces as "
             "they are"
         )
-    sealed, report = 0, _progress("audit events")
+    sealed = 0
     while not (step := rekeying.step(over_faults)).is_last or step.sealed:
         sealed += step.sealed
-        report(sealed)
+        if report:
+            report(step.sealed, sealed + step.left)
         time.sleep(PAUSE)
     return Count(sealed)
-
-
-def _progress(what: str) -> Callable[[int], None]:
-    """Prints on standard error how far it is, every few seconds."""
-    last = time.monotonic()
-
-    def report(done: int) -> None:
-        nonlocal last
-        if time.monotonic() - last >= SAY_EVERY:
-            last = time.monotonic()
-            click.echo(f"{what}: {done} done", err=True)
-
-    return report

@@ -15,10 +15,10 @@ from sso.cli.options import ListOption, with_options
 from sso.cli.output import iso, print_changes, print_json, print_line, print_record, print_table
 from sso.extensions import db
 from sso.jobs import webhook_delivery
-from sso.jobs.http_call import PostError
 from sso.models import Webhook, WebhookDelivery
 from sso.services import webhooks
 from sso.store import webhooks as stored
+from sso.web.http_call import PostError
 
 group = Group("webhook", help="URLs that are notified of events.")
 webhook_argument = click.argument("webhook_id", metavar="ID")

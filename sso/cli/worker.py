@@ -12,6 +12,7 @@ from sso import context, create_app
 from sso.audit import chain
 from sso.cli.commands import Command, Failure, Service, json_option
 from sso.cli.output import print_json, print_line, print_table
+from sso.cli.progress import progress_bar
 from sso.config import smtp
 from sso.database import readiness
 from sso.jobs import purge, worker
@@ -73,11 +74,16 @@ def _where_mail_goes(app: Flask) -> str:
 @with_appcontext
 def purge_command(audit_days: int | None, over_faults: bool, as_json: bool) -> None:
     """Delete expired rows while the service runs."""
-    counts = purge.purge()
-    chain.append_to_chain()
     lifetime = timedelta(seconds=context.settings().audit_lifetime)
     keep = timedelta(days=audit_days) if audit_days else lifetime
-    counts["audit_events"] = sum(iter(lambda: chain.purge(keep, over_faults=over_faults), 0))
+    with progress_bar("Deleting expired rows", as_json) as report:
+        counts = purge.purge(report=report)
+        chain.append_to_chain()
+        counts["audit_events"] = 0
+        while deleted := chain.purge(keep, over_faults=over_faults):
+            counts["audit_events"] += deleted
+            if report:
+                report(deleted)
     if as_json:
         print_json(counts)
     else:

@@ -12,6 +12,14 @@ from urllib.parse import urlsplit
 from sso.config.urls import MAX_LENGTH, is_loopback, strict_url_error
 
 
+class ManyErrors(ValueError):
+    """Several faults in one setting: each becomes a line of its own."""
+
+    def __init__(self, errors: list[str]) -> None:
+        super().__init__("; ".join(errors))
+        self.errors = errors
+
+
 def base_url(text: str) -> str:
     error = strict_url_error(text)
     parts = urlsplit(text) if error is None else None

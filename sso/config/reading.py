@@ -56,6 +56,8 @@ def _read_one(setting: Setting, environ: Mapping[str, str], reading: Reading) ->
     reading.sources[name] = f"{name}_FILE" if path else "environment"
     try:
         reading.values[name] = setting.read(text)
+    except checks.ManyErrors as error:
+        reading.errors.extend(f"{name}: {one}" for one in error.errors)
     except ValueError as error:
         shown = "the value" if setting.secret else repr(text)
         reading.errors.append(f"{name}: {shown} is not valid: {error}")

@@ -89,6 +89,11 @@ class Settings:
         "color of buttons and links, such as #2f5bea; readable in light or dark mode by WCAG AA",
         checks.deferred("sso.config.colors:accent"),
     )
+    templates_dir: str | None = _setting(
+        None,
+        "folder with blocks of pages and texts of mail to show instead of the built-in ones",
+        checks.deferred("sso.config.overrides:checked"),
+    )
     support_url: str | None = _setting(
         None,
         "where people get help, linked from every page and mail: an https or mailto: URL",

@@ -55,7 +55,7 @@ def parse(jwk: Any) -> ClientKey:
     except (JoseError, UnsupportedAlgorithm, ArithmeticError, LookupError, TypeError, ValueError):
         raise UnusableKey("it is not RSA of 2048 to 4096 bits, P-256 or Ed25519") from None
     if alg is not None:
-        algorithms = [one for one in algorithms if one == _usual(alg)]
+        algorithms = [one for one in algorithms if isinstance(alg, str) and one == usual(alg)]
         if not algorithms:
             raise UnusableKey(f"its alg is not one of {', '.join(ALGORITHMS)} that fits its type")
     return ClientKey(kid, tuple(algorithms), key)
@@ -71,7 +71,8 @@ def _algorithms_of(jwk: Mapping[str, str]) -> Iterable[str]:
     raise ValueError("RSA numbers of an unusual size")
 
 
-def _usual(alg: Any) -> Any:
+def usual(alg: str) -> str:
+    """The name of an algorithm that OIDC applications know."""
     return "EdDSA" if alg == "Ed25519" else alg  # two names of one (RFC 9864)
 
 
@@ -107,5 +108,5 @@ def usable(jwks: Any) -> tuple[ClientKey, ...]:
 
 def fitting(keys: Iterable[ClientKey], kid: str | None, alg: str) -> list[Key]:
     """The keys that a signature with this header may have been made with."""
-    alg = _usual(alg)
+    alg = usual(alg)
     return [one.key for one in keys if alg in one.algorithms and kid in (None, one.kid)]

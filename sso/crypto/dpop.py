@@ -20,7 +20,8 @@ MAX_LENGTH = 4096
 MAX_JTI = 200
 OLDEST = timedelta(seconds=60)
 AHEAD = timedelta(seconds=60)  # the client's clock may be wrong
-_NONCE_STEP = 60  # seconds; a nonce is taken for two to three of these
+_NONCE_STEP = 60  # seconds
+NONCE_LIFETIME = timedelta(seconds=4 * _NONCE_STEP)  # the longest; see `is_recent`
 
 
 class InvalidProof(ValueError):
@@ -46,7 +47,7 @@ class Proof:
 
 
 def verify(text: str, *, method: str, now: datetime, access_token: str | None = None) -> Proof:
-    """Check what a proof says by itself (§4.3): all but `htu`, `jti` and `nonce`.
+    """Check what a proof says by itself (§4.3): all but `htu`, `jti`, `iat` and `nonce`.
 
     Raises `InvalidProof`.
     """
@@ -78,6 +79,15 @@ def verify(text: str, *, method: str, now: datetime, access_token: str | None = 
         if not digests.equal(_text(claims, "ath") or "", ath):
             raise InvalidProof("ath", "The ath of the DPoP proof is not that of the access token.")
     return Proof(thumbprint, htu, jti, issued_at, nonce)
+
+
+def check_age(proof: Proof, now: datetime) -> None:
+    """Check `iat`, by the clock of the client. Raises `InvalidProof`."""
+    if not now - OLDEST <= proof.issued_at <= now + AHEAD:
+        which = "old" if proof.issued_at < now else "far ahead"
+        raise InvalidProof(
+            "iat", f"The iat of the DPoP proof is too {which}; check the clock of the client."
+        )
 
 
 def make_nonce(key: bytes, now: datetime, steps: int = 0) -> str:
@@ -153,11 +163,6 @@ def _times(claims: dict[str, Any], now: datetime) -> datetime:
     issued_at, expires_at, not_before = (_moment(claims, name) for name in ("iat", "exp", "nbf"))
     if issued_at is None:
         raise InvalidProof("iat", "The DPoP proof has no iat.")
-    if not now - OLDEST <= issued_at <= now + AHEAD:
-        which = "old" if issued_at < now else "far ahead"
-        raise InvalidProof(
-            "iat", f"The iat of the DPoP proof is too {which}; check the clock of the client."
-        )
     if expires_at and expires_at <= now:
         raise InvalidProof("exp", "The DPoP proof has expired.")
     if not_before and not_before > now + AHEAD:

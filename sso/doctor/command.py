@@ -10,7 +10,7 @@ from sso.cli.clients import find_client
 from sso.cli.commands import Failure, json_option, quiet_terminal
 from sso.cli.output import print_json, print_line
 from sso.config.reading import read_settings
-from sso.doctor import code_flow, connection, dependencies, machine, public_url
+from sso.doctor import code_flow, connection, dependencies, machine, public_url, templates
 from sso.doctor.finding import Finding, Findings, Status, guarded, ok, skipped, wrong
 from sso.errors import SettingsError
 from sso.extensions import db
@@ -80,6 +80,7 @@ def _installation(environ: Mapping[str, str]) -> Iterator[Finding]:
             ("secret key", machine.secret_key),
             ("worker", machine.worker),
             ("webhooks", machine.webhooks),
+            ("templates", templates.templates),
             ("redis", dependencies.rate_limits),
             ("mail", dependencies.mail),
             ("tls", public_url.tls),
@@ -125,7 +126,7 @@ def _if_possible(is_possible: bool, name: str, check: Callable[[], Findings]) ->
 
 
 # People can sign in even if one of these is wrong.
-_NOT_NEEDED = ("file modes", "redis", "mail", "worker", "webhooks", "secret key")
+_NOT_NEEDED = ("file modes", "redis", "mail", "worker", "webhooks", "secret key", "templates")
 
 
 def _as_json(finding: Finding) -> dict[str, object]:

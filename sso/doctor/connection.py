@@ -11,10 +11,10 @@ from sso.doctor.browser import Browser
 from sso.doctor.finding import Finding, Findings, ok, skipped, warning, wrong
 from sso.doctor.probe import temporary_user
 from sso.doctor.reach import Trouble
-from sso.jobs.http_call import Answer
 from sso.models import Client
 from sso.process.program import COMMAND
 from sso.store import logout_deliveries
+from sso.web.http_call import Answer
 
 CALLBACK = "redirect URI"
 MOST = 10  # URLs of a kind that are tried

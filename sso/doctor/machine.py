@@ -52,6 +52,12 @@ def file_modes(environ: Mapping[str, str], reading: Reading) -> Findings:
         errors += [
             warning("file modes", seen, hint) for seen, hint in _too_open(Path(url.database), 0o007)
         ]
+    if folder := context.settings().templates_dir:
+        errors += [
+            warning("file modes", seen, hint)
+            for path in (Path(folder), *Path(folder).rglob("*"))
+            for seen, hint in _too_open(path, 0o022)
+        ]
     yield from errors or [ok("file modes", "secrets are closed to others")]
 
 

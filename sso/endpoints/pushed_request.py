@@ -8,7 +8,7 @@ from authlib.oauth2.rfc6749.errors import OAuth2Error
 from flask import Response
 
 from sso import context
-from sso.oauth import authorization_server, pushed
+from sso.oauth import authorization_server, client_assertion, pushed
 from sso.oauth.request import CLIENT_FIELDS, PUSHED_FIELDS, ProtocolRequest, form_request
 from sso.services import transaction
 
@@ -22,6 +22,7 @@ def pushed_request() -> Response:
     except OAuth2Error as error:
         return refuse(None, error)
     context.key_ring().refresh()
+    client_assertion.examine(request, "pushed_authorization_request")
     with transaction.begin() as changes:
         request.connection = changes.connection
         try:

@@ -10,6 +10,8 @@ _CHECKS = (
     registrations.disabled,
     registrations.wrong_secret,
     registrations.wrong_method,
+    registrations.refused_assertion,
+    registrations.unread_key_set,
     redirects.unregistered,
     redirects.another_at_the_token_endpoint,
     requests.not_a_member,

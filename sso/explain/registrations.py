@@ -4,6 +4,7 @@ from difflib import get_close_matches
 
 from sso.audit import rows
 from sso.audit.events import Event
+from sso.config.auth_methods import PRIVATE_KEY_JWT
 from sso.crypto.digests import CLIENT_SECRET
 from sso.explain.case import Case, Explanation, compared, named
 from sso.process.program import COMMAND
@@ -112,12 +113,63 @@ def wrong_method(case: Case) -> Explanation | None:
     if client.check_endpoint_auth_method(method, "token"):
         return Explanation(f"The client was not registered for {method}. It is now.", _LEFT)
     registered = client.token_endpoint_auth_method
+    cause = f"The application authenticates by {method}; the client is registered for {registered}"
+    if PRIVATE_KEY_JWT in (method, registered):  # needs a key, or a secret
+        return Explanation(f"{cause}.", f"Set the application to {registered}.")
     return Explanation(
-        f"The application authenticates by {method}; the client is registered for {registered} "
-        "alone.",
+        f"{cause} alone.",
         f"Set the application to {registered}, or allow both:",
         case.update("--auth-method", "any"),
     )
+
+
+def refused_assertion(case: Case) -> Explanation | None:
+    client = case.client
+    if client is None or not case.reason.startswith("assertion: "):
+        return None
+    fault = case.reason.removeprefix("assertion: ")
+    cause = f"The client assertion was refused: {fault}."
+    if "aud" in fault.split():
+        expected = case.settings.issuer
+        seen = compared("aud", case["aud"], "expected", expected) if case["aud"] else None
+        return Explanation(
+            cause, "Set its audience to the issuer, in the application.", comparison=seen
+        )
+    if "clock" in fault or "ahead" in fault:
+        return Explanation(cause + _clock(case["ahead"]), "Set the clocks, for example by NTP.")
+    if "used before" in fault:
+        return Explanation(cause, "The application has to make a new one for each request.")
+    if "not signed" in fault:
+        kid = f" It names the key {case['kid']}." if case["kid"] else ""
+        source = client.client_metadata.get("jwks_uri")
+        return Explanation(
+            cause + kid,
+            f"Its public keys have to be at {source}, with a kid." if source else
+            f"Register its public keys: {COMMAND} client update {client.client_id} --jwks FILE",
+        )  # fmt: skip
+    return Explanation(cause, "Change the assertion that the application makes (RFC 7523 §3).")
+
+
+def unread_key_set(case: Case) -> Explanation | None:
+    client = case.client
+    if client is None or not case.reason.startswith("key set: "):
+        return None
+    url = client.client_metadata.get("jwks_uri")
+    fault = case.reason.removeprefix("key set: ")
+    return Explanation(
+        f"The public keys of the client could not be read from {url}: {fault}.",
+        "The URL has to give a JWK set over https, within 5 seconds, at a public address. For one "
+        "in a private network, register the keys themselves: "
+        f"{COMMAND} client update {client.client_id} --jwks FILE",
+    )
+
+
+def _clock(ahead: str) -> str:
+    """What the time of an assertion tells of a clock."""
+    seconds = int(ahead or 0)
+    if abs(seconds) < 5:
+        return ""
+    return f" It was made {abs(seconds)} seconds {'in the future' if seconds > 0 else 'ago'}."
 
 
 def _nearest(claimed: str, client_ids: list[str]) -> str | None:

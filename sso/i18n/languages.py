@@ -7,6 +7,7 @@ from datetime import datetime
 from babel import Locale, negotiate_locale
 from flask import Flask, g, has_request_context, request
 from flask_babel import Babel, format_date, format_datetime, get_locale
+from markupsafe import Markup
 from sqlalchemy.exc import SQLAlchemyError
 
 # By their own names, as a person looks for them.
@@ -43,7 +44,7 @@ def init_app(app: Flask, of_account: Source, of_browser: Source) -> None:
     app.jinja_env.globals.update(
         language=language, direction=direction, languages_to_choose_from=to_choose_from
     )
-    app.jinja_env.filters.update(moment=moment, day=day)
+    app.jinja_env.filters.update(moment=moment, day=day, isolate=isolate)
 
 
 def ask_for(ui_locales: str | None) -> None:
@@ -61,6 +62,11 @@ def direction() -> str:
     """`ltr` or `rtl`, for HTML."""
     found = get_locale() or Locale.parse(DEFAULT)
     return str(found.text_direction)
+
+
+def isolate(name: str) -> Markup:
+    """A name as HTML, whose direction and marks do not reach the text around it."""
+    return Markup("<bdi>{}</bdi>").format(name)
 
 
 def moment(time: datetime) -> str:

@@ -7,6 +7,7 @@ can be read by any SQLite tool, and restores into either database.
 import os
 import secrets
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
 
@@ -22,12 +23,14 @@ from sso.extensions import db
 from sso.process.program import COMMAND
 from sso.store import database_copy, migrating
 
+Report = Callable[[int, int], None]  # rows copied since the last call, and all
+
 
 class MoveRefused(OperatorError):
     """The rows stay where they are; `str()` says why and what to do."""
 
 
-def write(path: Path, replace: bool = False) -> dict[str, int]:
+def write(path: Path, replace: bool = False, report: Report | None = None) -> dict[str, int]:
     """Write every row into a new file, mode 0600, whole or not at all. Raises `MoveRefused`.
 
     `SSO_SECRET_KEY` is not in it, and without that the sealed keys in it are worth nothing.
@@ -39,7 +42,7 @@ def write(path: Path, replace: bool = False) -> dict[str, int]:
     try:
         engine = database.open_engine(URL.create("sqlite", database=str(partial)))
         try:
-            counts = copy_into(engine)
+            counts = copy_into(engine, report)
             with engine.connect() as connection:
                 # One file, without a log beside it.
                 connection.exec_driver_sql("PRAGMA journal_mode = DELETE")
@@ -54,7 +57,7 @@ def write(path: Path, replace: bool = False) -> dict[str, int]:
     return counts
 
 
-def restore(path: Path, secret_keys: SecretKeys) -> dict[str, int]:
+def restore(path: Path, secret_keys: SecretKeys, report: Report | None = None) -> dict[str, int]:
     """Fill our empty database from a backup. Raises `MoveRefused`."""
     if not path.is_file():
         raise MoveRefused(f"there is no file {path}")
@@ -84,7 +87,7 @@ def restore(path: Path, secret_keys: SecretKeys) -> dict[str, int]:
                     "SSO_SECRET_KEY does not open the backup's secrets of webhooks; give the "
                     "secret key that they were encrypted with as SSO_SECRET_KEY_PREVIOUS"
                 )
-            return _fill(connection, db.engine)
+            return _fill(connection, db.engine, report)
     except DatabaseError as error:
         if "file is not a database" in str(error.orig):
             raise MoveRefused(f"{path} is not a backup") from None
@@ -93,17 +96,17 @@ def restore(path: Path, secret_keys: SecretKeys) -> dict[str, int]:
         source.dispose()
 
 
-def copy_into(target: Engine) -> dict[str, int]:
+def copy_into(target: Engine, report: Report | None = None) -> dict[str, int]:
     """Copy every row of our database into another, empty one. Raises `MoveRefused`."""
     with database.snapshot(db.engine) as source:
         if schema.revision(source) != schema.newest():
             raise MoveRefused(
                 f"the database is not that of this program; run: {COMMAND} db upgrade"
             )
-        return _fill(source, target)
+        return _fill(source, target, report)
 
 
-def _fill(source: Connection, target: Engine) -> dict[str, int]:
+def _fill(source: Connection, target: Engine, report: Report | None) -> dict[str, int]:
     """One transaction: all rows, or none."""
     with target.connect() as connection:
         is_new = not database_copy.has_tables(connection)
@@ -115,7 +118,7 @@ def _fill(source: Connection, target: Engine) -> dict[str, int]:
         if taken := database_copy.occupied(connection):
             raise MoveRefused(f"the target is not empty: it has {', '.join(taken)}")
         database_copy.forget_first_rows(connection)
-        return database_copy.copy(source, connection)
+        return database_copy.copy(source, connection, report=report)
 
 
 def _sync(path: Path) -> None:

@@ -10,13 +10,13 @@ from email.policy import SMTP, compat32
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from flask import render_template
+from flask import current_app, render_template
 from flask_babel import force_locale, gettext
 
 from sso import clock, context
 from sso.config import colors, email_addresses
 from sso.i18n import languages, user_agents
-from sso.jobs.mail_texts import TEXTS
+from sso.jobs.mail_texts import TEXTS, Text
 from sso.models import Mail, User
 from sso.services import emailed_code, mail_links
 from sso.store import mail_tokens, users
@@ -107,7 +107,7 @@ def _render(
     until: datetime | None,
     code: str,
 ) -> tuple[str, str, str]:
-    settings, meant = context.settings(), TEXTS[kind]
+    settings, meant = context.settings(), _text(kind)
     known = {
         "service": settings.name or urlsplit(settings.base_url).netloc,
         "address": mail.address,
@@ -120,23 +120,30 @@ def _render(
         "time": _time(mail.details.get("time")),
         "until": languages.moment(until) if until else "",
     }
-    subject = gettext(meant.subject).format(**known)
+    subject = meant.subject.format(**known)
     values = {
         "subject": subject,
         # Never a name that a stranger typed: that would be a way to send anybody anything.
         "name": _name(mail, user),
-        "paragraphs": [gettext(one).format(**known) for one in meant.paragraphs],
-        "action": gettext(meant.action) if meant.action else None,
-        "language": languages.language(),
-        "direction": languages.direction(),
+        "paragraphs": [one.format(**known) for one in meant.paragraphs],
+        "action": meant.action,
         "link": link,
         "base_url": settings.base_url,
-        "heading": settings.name,
-        "links": settings.footer_links,
         "button_color": colors.light_variant(settings.accent_color or _BLUE),
     }
     text = render_template("mail/message.txt", **values)
     return subject, text, render_template("mail/message.html", **values)
+
+
+def _text(kind: str) -> Text:
+    """What this kind of mail says, in the language in use: built in, or the operator's."""
+    meant = TEXTS[kind]
+    own = current_app.extensions["sso.mail_texts"].get((kind, languages.language()), {})
+    return Text(
+        own.get("subject") or gettext(meant.subject),
+        tuple(own.get("paragraphs") or map(gettext, meant.paragraphs)),
+        (own.get("action") or gettext(meant.action)) if meant.action else None,
+    )
 
 
 def _message(mail: Mail, user: User | None, subject: str, text: str, html: str) -> EmailMessage:

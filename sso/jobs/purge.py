@@ -1,7 +1,7 @@
 """Deletes what has expired, in batches short enough that nothing has to wait for them."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from sso.extensions import db
 from sso.store import expired
@@ -32,11 +32,13 @@ def batches(size: int = BATCH) -> Iterator[tuple[str, int]]:
                 break
 
 
-def purge(size: int = BATCH) -> dict[str, int]:
+def purge(size: int = BATCH, report: Callable[[int], None] | None = None) -> dict[str, int]:
     """Purge the whole database; returns how many rows of each table."""
     counts = dict.fromkeys((expiry.name for expiry in expired.EXPIRIES), 0)
     for name, deleted in batches(size):
         counts[name] += deleted
+        if report:
+            report(deleted)
     return counts
 
 

@@ -44,9 +44,13 @@ def reencrypt_signing_keys() -> Count:
     return _done("signing_keys", changed, unreadable)
 
 
-def reencrypt_totp_secrets(progress: Callable[[int], None] = lambda _: None) -> Count:
-    """Encrypt the secrets of authenticator apps with the newest secret key; commits in batches."""
-    changed, unreadable, seen, last = 0, [], 0, None
+def reencrypt_totp_secrets(report: Callable[[int, int], None] | None = None) -> Count:
+    """Encrypt the secrets of authenticator apps with the newest secret key; commits in batches.
+
+    `report` gets the number of secrets since its last call, and of all.
+    """
+    changed, unreadable, last = 0, [], None
+    total = totp_secrets.count() if report else 0
     while rows := totp_secrets.batch(last, BATCH):
         last = rows[-1].user_id
         for row in rows:
@@ -59,8 +63,8 @@ def reencrypt_totp_secrets(progress: Callable[[int], None] = lambda _: None) -> 
                 changed += bool(text and totp_secrets.replace_sealed(row.user_id, before, text))
         db.session.commit()
         db.session.expunge_all()
-        seen += len(rows)
-        progress(seen)
+        if report:
+            report(len(rows), total)
     return _done("totp_secrets", changed, unreadable)
 
 

@@ -15,20 +15,23 @@ from sqlalchemy import Connection
 
 from sso import audit
 from sso.audit.events import Event
-from sso.config.auth_methods import NO_AUTH_METHOD
+from sso.config.auth_methods import NO_AUTH_METHOD, PRIVATE_KEY_JWT
 from sso.crypto import digests
-from sso.oauth.request import ProtocolRequest
+from sso.oauth.request import Examined, ProtocolRequest
 from sso.ratelimit import limiting, refusals
 from sso.store import clients
 from sso.store.clients import UNKNOWN_CLIENT, RegisteredClient
 from sso.web import headers, parameters
 
-SECRET_METHODS = ["client_secret_basic", "client_secret_post"]
-METHODS = [*SECRET_METHODS, NO_AUTH_METHOD]
+CONFIDENTIAL_METHODS = ["client_secret_basic", "client_secret_post", PRIVATE_KEY_JWT]
+METHODS = [*CONFIDENTIAL_METHODS, NO_AUTH_METHOD]
 LONGEST_CLIENT_ID = 48  # characters of what is told; redacted whole, and cut after that
 _MISSING = "Client authentication is missing: send client_id and client_secret."
 SWAPPED = "client_id and client_secret are swapped"
 _NOBODY = digests.digest("no client has this secret")
+
+
+QueryClient = Callable[[str], RegisteredClient | None]
 
 
 class Credentials(NamedTuple):
@@ -55,11 +58,13 @@ class ClientAuthenticationFailed(InvalidClientError):
 
 def authenticate(
     request: ProtocolRequest,
-    query_client: Callable[[str], RegisteredClient | None],
+    query_client: QueryClient,
     endpoint: str,
     methods: Sequence[str] = METHODS,
 ) -> RegisteredClient:
     """The client that sent the request. Raises `ClientAuthenticationFailed`."""
+    if request.examined:
+        return _by_assertion(request, request.examined, query_client)
     credentials = read_credentials(request)
     request.claimed_client = credentials.client_id
     client = query_client(credentials.client_id)
@@ -82,8 +87,10 @@ def authenticate(
         failure = ClientAuthenticationFailed(
             "The client is unknown or disabled, or its secret is wrong.", basic
         )
-        request.is_reported = True
-        _count_failure(request, credentials, client, failure)
+        reason = _reason(request.connection, credentials, client)
+        # The one that is in the place of the secret is no secret, and the other one is.
+        claimed = credentials.client_secret if reason == SWAPPED else credentials.client_id
+        _count_failure(request, credentials.client_id, failure, reason, credentials.method, claimed)
         raise failure
     request.client = client
     if not client.check_endpoint_auth_method(credentials.method, endpoint):
@@ -112,23 +119,42 @@ def _check_public(credentials: Credentials, methods: Sequence[str]) -> None:
         )
 
 
+def _by_assertion(
+    request: ProtocolRequest, found: Examined, query_client: QueryClient
+) -> RegisteredClient:
+    """The client of an assertion that was examined before the transaction began."""
+    request.claimed_client, method = found.client_id, PRIVATE_KEY_JWT
+    if found.client_id and isinstance(found.failure, ClientAuthenticationFailed):
+        request.facts |= found.facts
+        _count_failure(request, found.client_id, found.failure, found.reason, method)
+    if found.failure:
+        request.details["reason"] = found.reason
+        raise found.failure
+    client = query_client(found.client_id)
+    if client is None or found.client is None or client.updated_at != found.client.updated_at:
+        raise ClientAuthenticationFailed("The client has just been changed; try again.", False)
+    request.client, request.auth_method = client, method
+    return client
+
+
 def _count_failure(
     request: ProtocolRequest,
-    credentials: Credentials,
-    client: RegisteredClient | None,
+    client_id: str,
     failure: ClientAuthenticationFailed,
+    reason: str | None,
+    method: str,
+    claimed: str | None = None,
 ) -> None:
     """Tell and count it. Raises `TooManyAttempts`.
 
     The right secret is let in before anything is asked here: it is random, so no pause protects
     it, and a pause would let a stranger who knows a client's id and address shut the client out.
     """
-    attempt, seconds = limiting.ask(limiting.CLIENT_AUTHENTICATION, credentials.client_id)
+    request.is_reported = True
+    claimed = claimed or client_id
+    attempt, seconds = limiting.ask(limiting.CLIENT_AUTHENTICATION, client_id)
     if seconds:
         raise limiting.TooManyAttempts(seconds)
-    reason = _reason(request.connection, credentials, client)
-    # The one that is in the place of the secret is no secret, and the other one is.
-    claimed = credentials.client_secret if reason == SWAPPED else credentials.client_id
     refusals.note(
         Event.CLIENT_AUTHENTICATION_FAILED,
         budget=None,  # limited just above
@@ -136,7 +162,7 @@ def _count_failure(
         error=failure.error,
         description=failure.get_error_description(),
         reason=reason,
-        facts={"method": credentials.method},
+        facts={"method": method, **request.facts},
     )
     request.claimed_client = claimed
     attempt.failed()
@@ -155,6 +181,8 @@ def _reason(
     previous = digests.matches(secret, (client and client.previous_secret_digest) or "")
     if client is None:
         return SWAPPED if swapped else unknown
+    if not client.has_secret:
+        return f"wrong method: {credentials.method}"
     if wrapped:
         return "the right secret, in quotes or between spaces"
     return "a previous secret, which has expired" if previous else "wrong secret"

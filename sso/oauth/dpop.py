@@ -83,7 +83,11 @@ def verify(
             htu_uri=proof.htu,
             expected_uri=url,
         )
-    _check_nonce(proof, client)
+    if not _has_nonce(proof, client):
+        try:
+            dpop.check_age(proof, now)
+        except dpop.InvalidProof as error:
+            raise RefusedProof(str(error), error.fault) from None
     return proof
 
 
@@ -94,6 +98,7 @@ def use(connection: Connection, proof: Proof | None) -> None:
     """
     if proof is None:
         return
+    now = clock.now()
     # A busy server has one key for all its users, and each proof counts those of its holder.
     shard = sum(proof.jti.encode()) % _SHARDS
     try:
@@ -102,8 +107,10 @@ def use(connection: Connection, proof: Proof | None) -> None:
             "dpop proof",
             f"{proof.thumbprint}/{shard}",
             proof.jti,
-            now=clock.now(),
-            expires_at=proof.issued_at + dpop.OLDEST + timedelta(seconds=1),
+            now=now,
+            expires_at=now + dpop.NONCE_LIFETIME
+            if proof.nonce
+            else proof.issued_at + dpop.OLDEST + timedelta(seconds=1),
         )
     except used_once.TooManyUsed:
         raise limiting.TooManyAttempts(int(dpop.OLDEST.total_seconds())) from None
@@ -111,10 +118,13 @@ def use(connection: Connection, proof: Proof | None) -> None:
         raise RefusedProof("The DPoP proof was used before; make a new one each time.", "jti")
 
 
-def _check_nonce(proof: Proof, client: RegisteredClient) -> None:
+def _has_nonce(proof: Proof, client: RegisteredClient) -> bool:
+    """Whether it has a nonce of this server, by which it is as new as by an `iat`, whatever the
+    clock of the client. Raises `UseNonce`.
+    """
     is_needed = client.requires_dpop_nonce or context.settings().dpop_nonce == "required"
     if not is_needed and proof.nonce is None:
-        return
+        return False
     keys = encryption.derive_keys(context.settings().secret_keys, _NONCES)
     newest = dpop.make_nonce(keys[0], clock.now())
     if proof.nonce != newest:
@@ -123,6 +133,7 @@ def _check_nonce(proof: Proof, client: RegisteredClient) -> None:
         dpop.is_recent(proof.nonce, key, clock.now()) for key in keys
     ):
         raise UseNonce
+    return True
 
 
 def _with_nonce(nonce: str) -> Callable[[Response], Response]:

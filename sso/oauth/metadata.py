@@ -4,7 +4,7 @@ from typing import Any
 
 from sso.config.settings import Settings
 from sso.config.urls import ENDPOINTS
-from sso.crypto import dpop, keys
+from sso.crypto import client_keys, dpop, keys
 from sso.flow import request, scopes
 from sso.i18n.languages import LANGUAGES
 from sso.oauth import client_authentication
@@ -27,7 +27,11 @@ def document(settings: Settings) -> dict[str, Any]:
         "id_token_signing_alg_values_supported": list(keys.ALGORITHMS),
         "token_endpoint_auth_methods_supported": client_authentication.METHODS,
         "revocation_endpoint_auth_methods_supported": client_authentication.METHODS,
-        "introspection_endpoint_auth_methods_supported": client_authentication.SECRET_METHODS,
+        "introspection_endpoint_auth_methods_supported": client_authentication.CONFIDENTIAL_METHODS,
+        **{
+            f"{name}_endpoint_auth_signing_alg_values_supported": list(client_keys.ALGORITHMS)
+            for name in ("token", "revocation", "introspection")
+        },
         "code_challenge_methods_supported": ["S256"],
         "require_pushed_authorization_requests": False,  # a client can be registered for it
         "dpop_signing_alg_values_supported": list(dpop.ALGORITHMS),

@@ -1,7 +1,9 @@
 """Authlib's view of a request, made from strictly read parameters."""
 
+from dataclasses import dataclass, field
+
 from authlib.oauth2.rfc6749 import OAuth2Request
-from authlib.oauth2.rfc6749.errors import InvalidRequestError
+from authlib.oauth2.rfc6749.errors import InvalidRequestError, OAuth2Error
 from authlib.oauth2.rfc6749.requests import BasicOAuth2Payload
 from flask import request as flask_request
 from sqlalchemy import Connection
@@ -9,8 +11,20 @@ from sqlalchemy import Connection
 from sso import context
 from sso.crypto.dpop import Proof
 from sso.flow.request import PARAMETERS, AuthorizationRequest
+from sso.store.clients import RegisteredClient
 from sso.store.live_grants import LiveGrant
 from sso.web import parameters
+
+
+@dataclass
+class Examined:
+    """What is known of the assertion of a request: the client that it proves, or why not."""
+
+    client_id: str = ""
+    client: RegisteredClient | None = None
+    failure: OAuth2Error | None = None
+    reason: str | None = None  # for the log and the audit trail
+    facts: dict[str, object] = field(default_factory=dict)  # for `flask explain`
 
 
 class ProtocolRequest(OAuth2Request):
@@ -27,6 +41,7 @@ class ProtocolRequest(OAuth2Request):
         self.payload = BasicOAuth2Payload(values)
         self.form_values = form or {}
         self.used_basic = False
+        self.examined: Examined | None = None  # the assertion of the client
         self.keep_changes = False  # commit, although the answer is an error
         self.authorization_request: AuthorizationRequest | None = None
         self.is_pushed = False  # the parameters came from the client's backend (RFC 9126)
@@ -77,9 +92,9 @@ def form_request(once: tuple[str, ...], clean: tuple[str, ...] | None = None) ->
     return ProtocolRequest(form, form)
 
 
-CLIENT_FIELDS = ("client_id", "client_secret")
+CLIENT_FIELDS = ("client_id", "client_secret", "client_assertion", "client_assertion_type")
 TOKEN_FIELDS = (
     "grant_type", "code", *CLIENT_FIELDS, "redirect_uri", "code_verifier", "refresh_token", "scope",
 )  # fmt: skip
-PUSHED_FIELDS = (*PARAMETERS, "client_secret")
+PUSHED_FIELDS = (*PARAMETERS, *CLIENT_FIELDS[1:])
 TOKEN_HINT_FIELDS = ("token", "token_type_hint", *CLIENT_FIELDS)

@@ -111,7 +111,7 @@ class IntrospectionEndpoint(OwnTokens, AuthlibIntrospectionEndpoint):
     A public client cannot ask: the endpoint needs authentication (§2.1).
     """
 
-    CLIENT_AUTH_METHODS = client_authentication.SECRET_METHODS
+    CLIENT_AUTH_METHODS = client_authentication.CONFIDENTIAL_METHODS
 
     def authenticate_token(
         self, request: ProtocolRequest, client: RegisteredClient

@@ -4,8 +4,9 @@ The ORM's session would cost as much as two statements. What runs there takes th
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
@@ -13,6 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sso.audit import writer
 from sso.extensions import db
 
+Result = TypeVar("Result")
 logger = logging.getLogger("sso.database")
 
 
@@ -42,6 +44,14 @@ def begin() -> Iterator[Transaction]:
         if not transaction.is_committed:
             writer.undone()
         _close(connection)
+
+
+def committed(act: Callable[[Connection], Result]) -> Result:
+    """What is done in a transaction of its own, which counts whatever happens afterwards."""
+    with begin() as transaction:
+        result = act(transaction.connection)
+        transaction.commit()
+    return result
 
 
 def _close(connection: Connection) -> None:

@@ -3,6 +3,7 @@
 Generic over the metadata, so that a table added later is included by itself.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from sqlalchemy import (
@@ -59,10 +60,19 @@ def sealed_webhook_secrets(connection: Connection) -> list[str]:
 
 
 def copy(
-    source: Connection, target: Connection, metadata: MetaData = Base.metadata
+    source: Connection,
+    target: Connection,
+    metadata: MetaData = Base.metadata,
+    report: Callable[[int, int], None] | None = None,
 ) -> dict[str, int]:
-    """Copy every row; tells how many of each table. The target's tables are there and empty."""
-    counts = {}
+    """Copy every row; tells how many of each table. The target's tables are there and empty.
+
+    `report` gets the number of rows that were copied since its last call, and of all.
+    """
+    counts, total = {}, 0
+    if report:
+        count = select(func.count())
+        total = sum(source.scalar(count.select_from(t)) or 0 for t in metadata.sorted_tables)
     for table in metadata.sorted_tables:
         columns = list(table.columns)
         statement = insert(table).values(
@@ -75,6 +85,8 @@ def copy(
                 statement, [{f"v{n}": value for n, value in enumerate(row)} for row in batch]
             )
             counts[table.name] += len(batch)
+            if report:
+                report(len(batch), total)
         _continue_numbering(target, table.autoincrement_column)
     return counts
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import delete, func, select, update
 
 from sso.extensions import db
 from sso.models import TotpSecret
@@ -21,6 +21,10 @@ def batch(after: UUID | None, limit: int) -> Sequence[TotpSecret]:
     if after is not None:
         statement = statement.where(TotpSecret.user_id > after)
     return db.session.scalars(statement).all()
+
+
+def count() -> int:
+    return db.session.scalar(select(func.count()).select_from(TotpSecret)) or 0
 
 
 def replace_sealed(user_id: UUID, before: str, after: str) -> bool:

@@ -54,6 +54,11 @@ def node(name: str) -> Path:
     return _made(f"{name}-node", files, fill)
 
 
+def node_program() -> Path:
+    """What runs JavaScript."""
+    return _programs_of_node() / "node"
+
+
 def _programs_of_node() -> Path:
     """Where node and npm are."""
 

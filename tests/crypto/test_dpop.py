@@ -56,7 +56,6 @@ CLAIMS: list[tuple[str, Any]] = [
     *((name, LEFT_OUT) for name in ("jti", "htm", "htu", "iat")),
     *((name, value) for name in ("jti", "htm", "htu") for value in NO_TEXTS),
     *(("iat", value) for value in NO_TIMES),
-    *(("iat", IAT + seconds) for seconds in (-300, 300, -61, 61)),
     ("jti", "x" * 201),
     ("jti", "é"),
     ("htm", "post"),
@@ -76,10 +75,12 @@ def test_claims(name: str, value: Any) -> None:
     assert fault(proof(**{name: value})) == name
 
 
-@pytest.mark.parametrize("seconds", [-60, -30, -10, 10, 30, 60])
-def test_clocks_that_are_a_little_off(seconds: int) -> None:
-    moment = NOW + timedelta(seconds=seconds)
-    assert verify(proof(iat=moment.timestamp())).issued_at == moment
+def test_clocks_that_are_off() -> None:
+    for seconds in (-60, -30, -10, 10, 30, 60):
+        dpop.check_age(verify(proof(iat=IAT + seconds)), NOW)
+    for seconds in (-300, 300, -61, 61):
+        with pytest.raises(dpop.InvalidProof):
+            dpop.check_age(verify(proof(iat=IAT + seconds)), NOW)
 
 
 def test_exp_and_nbf_are_optional() -> None:

@@ -147,7 +147,7 @@ def test_without_a_path_the_root_is_the_place(make_app: Callable[..., Flask]) ->
 
 def test_public_clients_are_told_which_endpoints_they_may_use(app: Flask) -> None:
     found = app.test_client().get(f"{BASE}/.well-known/openid-configuration").get_json()
-    methods = ["client_secret_basic", "client_secret_post"]
+    methods = ["client_secret_basic", "client_secret_post", "private_key_jwt"]
     assert found["token_endpoint_auth_methods_supported"] == [*methods, "none"]
     assert found["revocation_endpoint_auth_methods_supported"] == [*methods, "none"]
     assert found["introspection_endpoint_auth_methods_supported"] == methods

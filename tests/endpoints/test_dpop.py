@@ -297,7 +297,11 @@ def test_nonces(
     assert (refused.status_code, refused.get_json()["error"]) == (401, "use_dpop_nonce")
     assert 'error="use_dpop_nonce"' in refused.headers["WWW-Authenticate"]
     assert refused.headers["DPoP-Nonce"] == nonce
+    # The nonce shows that the proof is new, whatever the clock of the client.
+    slow = key.proof("/oauth2/userinfo", token=token, nonce=nonce, iat=1)
+    assert [key.userinfo(client, token, proof=slow).status_code for _ in range(2)] == [200, 401]
     clock.move(seconds=90)
+    assert key.userinfo(client, token, proof=slow).status_code == 401
     old = key.userinfo(client, token, nonce=nonce)
     assert old.status_code == 200
     assert old.headers["DPoP-Nonce"] != nonce

@@ -122,7 +122,7 @@ def _signed_in(browser: Browser, public: RelyingParty) -> Any:
 def test_the_page_says_that_a_program_asks(app: Flask, browser: Browser, user: User) -> None:
     for uri, shown in ((APP, "com.example.app"), ("http://127.0.0.1:8000/cb", "127.0.0.1:8000")):
         page = _signed_in(browser, make_client(app, redirect_uris=[uri], public=True))
-        assert f"<strong>{shown}</strong>" in page.html
+        assert f"<strong><bdi>{shown}</bdi></strong>" in page.html
         assert "an application on this device" in page.html
     page = _signed_in(browser, make_client(app, redirect_uris=[SPA], public=True))
     assert "on this device" not in page.html

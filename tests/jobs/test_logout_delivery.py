@@ -15,9 +15,10 @@ from sqlalchemy import select
 from sso import audit
 from sso.audit.events import Event
 from sso.extensions import db
-from sso.jobs import http_call, logout_delivery
+from sso.jobs import logout_delivery
 from sso.models import LogoutDelivery, User
 from sso.store import logout_deliveries
+from sso.web import http_call
 from tests.conftest import Clock
 from tests.support.actors import BASE, ISSUER, ORIGIN, Browser, claims_of, header_of
 from tests.support.factories import make_client
@@ -229,24 +230,6 @@ def test_an_answer_without_end_is_cut_off() -> None:
             http_call.post_form(url, {"a": "b"}, seconds=0.5)
         stopped.set()
         thread.join(10)
-
-
-@pytest.mark.parametrize(
-    ("peer", "refused"),
-    [("169.254.169.254", True), ("fe80::1%eth0", True), ("::ffff:169.254.1.1", True),
-     ("10.0.0.7", False), ("127.0.0.1", False), ("203.0.113.9", False)],
-)  # fmt: skip
-def test_link_local_addresses_are_refused(peer: str, refused: bool) -> None:
-    class Socket:
-        def getpeername(self) -> tuple[str, int]:
-            return peer, 80
-
-    try:
-        http_call._check_peer(Socket())  # type: ignore[arg-type]
-    except http_call.ForbiddenPeer:
-        assert refused
-    else:
-        assert not refused
 
 
 def test_only_clients_that_were_used_and_ask_for_it_are_told(app: Flask, user: User) -> None:

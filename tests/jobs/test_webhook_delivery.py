@@ -20,11 +20,12 @@ from sso.audit import writer
 from sso.audit.events import WEBHOOK_EVENTS
 from sso.doctor import machine
 from sso.extensions import db
-from sso.jobs import http_call, purge, webhook_delivery
+from sso.jobs import purge, webhook_delivery
 from sso.models import User, Webhook, WebhookDelivery
 from sso.services import accounts, webhooks
 from sso.store import users
 from sso.store import webhooks as stored
+from sso.web import http_call
 from tests.conftest import Clock
 from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.support.factories import make_client, make_user

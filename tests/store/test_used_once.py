@@ -1,6 +1,10 @@
 """An identifier counts once, on every database and across connections."""
 
+import subprocess
+import sys
+from collections import Counter
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from flask import Flask
@@ -13,6 +17,8 @@ from sso.models import UsedOnce
 from sso.store import used_once
 from tests.conftest import Clock
 from tests.store.test_races import at_once
+from tests.support.processes import ROOT
+from tests.support.signing import make_keyed_client
 
 LIFE = timedelta(minutes=1)
 
@@ -68,3 +74,50 @@ def test_purged(app: Flask, clock: Clock) -> None:
     with app.app_context():
         assert purge.purge()["used_once"] == 1
         assert not db.session.scalar(select(func.count()).select_from(UsedOnce))
+
+
+def test_one_assertion_at_many_requests(app: Flask) -> None:
+    bank = make_keyed_client(app)
+    credentials = bank.credentials()
+    answers = at_once(8, lambda: bank.post("/oauth2/introspect", {"token": "t", **credentials}))
+    assert Counter(answer.status_code for answer in answers) == {200: 1, 401: 7}
+
+
+_USE = """
+import sys, time
+from datetime import datetime, timedelta, UTC
+from sso import database
+from sso.store.used_once import use_once
+engine = database.open_engine(sys.argv[1])
+now = datetime.fromtimestamp(float(sys.argv[2]), UTC)
+engine.connect().close()
+first = 0
+print("ready", flush=True)
+sys.stdin.readline()
+for number in range(300)[:: int(sys.argv[3])]:
+    with engine.begin() as connection:
+        life = timedelta(minutes=1)
+        first += use_once(
+            connection, "assertion", "a", str(number), now=now, expires_at=now + life
+        )
+print(first)
+"""
+
+
+@pytest.mark.slow
+def test_two_processes(app: Flask) -> None:
+    with app.app_context():
+        url = db.engine.url.render_as_string(hide_password=False)
+    command = [sys.executable, "-c", _USE, url, str(clock.now().timestamp())]
+    both: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    nodes = [subprocess.Popen([*command, step], cwd=ROOT, **both) for step in ("1", "-1")]
+    for node in nodes:
+        assert node.stdout
+        assert node.stdout.readline() == "ready\n"
+    for node in nodes:
+        assert node.stdin
+        node.stdin.write("\n")
+        node.stdin.flush()
+    counts = [int(node.communicate(timeout=60)[0]) for node in nodes]
+    assert sum(counts) == 300
+    assert all(counts), counts

@@ -68,11 +68,13 @@ def test_every_page_has_them(branded: Flask, path: str) -> None:
 def test_headings(branded: Flask) -> None:
     browser = Browser(branded)
     make_user(branded)
-    assert f"<h1>Sign in to {ESCAPED}</h1>" in browser.open(f"{BASE}/sign-in").html
-    assert f"<h1>Create your {ESCAPED} account</h1>" in browser.open(f"{BASE}/sign-up").html
+    assert f"<h1>Sign in to <bdi>{ESCAPED}</bdi></h1>" in browser.open(f"{BASE}/sign-in").html
+    assert (
+        f"<h1>Create your <bdi>{ESCAPED}</bdi> account</h1>" in browser.open(f"{BASE}/sign-up").html
+    )
     browser.sign_in()
     assert f"<h1>Your {ESCAPED} account</h1>" in browser.open(f"{BASE}/account").html
-    assert f"<h1>Sign out of {ESCAPED}?</h1>" in browser.open(f"{BASE}/sign-out").html
+    assert f"<h1>Sign out of <bdi>{ESCAPED}</bdi>?</h1>" in browser.open(f"{BASE}/sign-out").html
 
 
 def test_without_the_settings(app: Flask, browser: Browser) -> None:
@@ -158,7 +160,7 @@ def test_the_way_to_an_application(branded: Flask) -> None:
     client: RelyingParty = make_client(branded, name="<i>Wiki</i>")
     make_user(branded)
     browser = Browser(branded)
-    assert "to continue to <strong>&lt;i&gt;Wiki" in browser.authorize(client).html
+    assert "to continue to <strong><bdi>&lt;i&gt;Wiki" in browser.authorize(client).html
     assert browser.sign_in().path.endswith("/consent")
     assert 'class="logo plate"' in browser.page.html
     assert browser.allow().code

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from threading import Event, Timer
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 CONNECT_SECONDS = 3.0
+MOST_ADDRESSES = 4  # of a name
+_NAT64 = IPv6Network("64:ff9b::/96")  # RFC 6052
 SECONDS = 8.0  # for the whole, however slowly the answer trickles
 
 
@@ -63,11 +65,13 @@ def call(
     tls: ssl.SSLContext | None = None,
     seconds: float = SECONDS,
     read: int = 0,
+    only_public: bool = False,
 ) -> Answer:
     """Send a request, and read so many bytes of the answer's body.
 
-    Redirects are not followed. Link-local addresses, where
-    clouds keep their credentials, are refused after connecting: no name can be rebound in between.
+    Redirects are not followed. Link-local addresses, where clouds keep their credentials, are
+    refused; with `only_public`, private and loopback addresses are, too. The name is resolved once,
+    and the connection goes to the address that was checked.
 
     Raises `OSError`, `HTTPException` or `ValueError`.
     """
@@ -76,20 +80,22 @@ def call(
     connection: HTTPConnection
     if parts.scheme == "https":
         tls = tls or ssl.create_default_context()
-        connection = HTTPSConnection(host, parts.port, timeout=CONNECT_SECONDS, context=tls)
+        connection = HTTPSConnection(host, parts.port, context=tls)
     else:
-        connection = HTTPConnection(host, parts.port, timeout=CONNECT_SECONDS)
+        tls = None
+        connection = HTTPConnection(host, parts.port)
     always = {"Cache-Control": "no-store", "User-Agent": "sso", "Connection": "close"}
     late = Event()
     deadline = Timer(seconds, _break, [connection, late])
     deadline.daemon = True
     deadline.start()
     try:
-        connection.connect()
-        _check_peer(connection.sock)
+        connection.sock = _connected(host, connection.port, only_public)
+        certificate = None
+        if tls:
+            connection.sock = secured = tls.wrap_socket(connection.sock, server_hostname=host)
+            certificate = secured.getpeercert()
         connection.sock.settimeout(seconds)
-        secured = connection.sock if isinstance(connection.sock, ssl.SSLSocket) else None
-        certificate = secured.getpeercert() if secured else None
         target = f"{path}?{parts.query}" if parts.query else path
         connection.request(method, target, body, {**(headers or {}), **always})
         answer = connection.getresponse()
@@ -106,11 +112,37 @@ def call(
     raise TimeoutError(f"it took longer than {seconds:g} s")
 
 
-def _check_peer(sock: socket.socket) -> None:
-    peer = ip_address(str(sock.getpeername()[0]).partition("%")[0])
-    peer = getattr(peer, "ipv4_mapped", None) or peer
+def _connected(host: str, port: int, only_public: bool) -> socket.socket:
+    """A connection to the first address that is allowed and answers."""
+    trouble: OSError = OSError("its name has no address")
+    for family, kind, protocol, _, address in socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM
+    )[:MOST_ADDRESSES]:
+        if reason := _forbidden(str(address[0]), only_public):
+            trouble = ForbiddenPeer(f"its name leads to a {reason} address")
+            continue
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.settimeout(CONNECT_SECONDS)
+            sock.connect(address)
+        except OSError as error:
+            sock.close()
+            trouble = error
+        else:
+            return sock
+    raise trouble
+
+
+def _forbidden(address: str, only_public: bool) -> str | None:
+    """What kind of address it is, if it must not be called."""
+    peer = ip_address(address.partition("%")[0])
+    if isinstance(peer, IPv6Address):
+        embedded = int(peer) & 0xFFFFFFFF if peer in _NAT64 else None
+        inner = peer.ipv4_mapped or peer.sixtofour
+        peer = inner or (peer if embedded is None else IPv4Address(embedded))
     if peer.is_link_local or peer.is_multicast or peer.is_unspecified:
-        raise ForbiddenPeer("its name leads to a link-local address")
+        return "link-local"
+    return "private" if only_public and not peer.is_global else None
 
 
 def _break(connection: HTTPConnection, late: Event) -> None:

@@ -1,0 +1,47 @@
+"""The operator's own templates and texts: which there are, and whether they are still right."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from sso import context
+from sso.config import overrides
+from sso.config.overrides import BUILT_IN, TEXTS, Overrides
+from sso.doctor.finding import Finding, Findings, ok, warning
+from sso.jobs import mail_texts
+
+_NAME = "templates"
+
+
+def templates() -> Findings:
+    """Each was made for the built-in text that this version has."""
+    folder = context.settings().templates_dir
+    if folder is None:
+        yield ok(_NAME, "all are built in")
+        return
+    own = overrides.read(Path(folder))
+    yield from _compared(own)
+    if not (own.templates or own.texts):
+        yield warning(_NAME, f"there is none in {folder}", "remove SSO_TEMPLATES_DIR, or add some")
+
+
+def _compared(own: Overrides) -> Iterator[Finding]:
+    for name, source in own.templates.items():
+        blocks = own.blocks[name]
+        current = overrides.fingerprint(name, blocks)
+        yield _finding(f"{name} ({', '.join(blocks)})", source, current, str(BUILT_IN / name))
+    if own.texts:
+        kinds = sorted({kind for kind, _ in own.texts})
+        current = overrides.digest(*(repr(mail_texts.TEXTS[kind]) for kind in kinds))
+        place = mail_texts.__file__
+        yield _finding(f"{TEXTS} ({', '.join(kinds)})", own.texts_source, current, place)
+
+
+def _finding(what: str, source: str, current: str, place: str) -> Finding:
+    made_for = overrides.made_for(source)
+    if made_for == current:
+        return ok(_NAME, f"{what}: made for this version")
+    mark = f"# made for {current}"
+    mark = mark if what.startswith(TEXTS) else f"{{{mark} #}}"
+    seen = "what is built in has changed since" if made_for else "it does not say what it is for"
+    hint = f"compare it with {place}, then let its first line be: {mark}"
+    return warning(_NAME, f"{what}: {seen}", hint)

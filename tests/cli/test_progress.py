@@ -1,0 +1,115 @@
+"""Long work on a terminal, in a pipe, and for scripts."""
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import insert
+
+from sso import clock, create_app
+from sso.extensions import db
+from sso.mfa import totp
+from sso.models import Mail
+from sso.store import prepared
+from tests.support.factories import make_user
+from tests.support.processes import ROOT
+
+pytestmark = pytest.mark.slow
+
+ROWS = 1500
+NEW, OLD = "a new secret key for tests, and for tests alone", "the secret key that was used before"
+PROGRAM = """
+import sys
+from sso.cli import progress
+progress.AFTER = 0
+sys.argv[0] = "flask"
+from flask.cli import main
+main()
+"""
+
+
+@pytest.fixture(scope="module")
+def environ(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A database with something to do for each command."""
+    folder = tmp_path_factory.mktemp("progress")
+    url = f"sqlite:///{folder / 'sso.db'}"
+    app = create_app({"SSO_SECRET_KEY": OLD, "SSO_DATABASE_URL": url}, folder)
+    assert app.test_cli_runner().invoke(args=["db", "upgrade"]).exit_code == 0
+    user = make_user(app, "dana@example.com")
+    old = clock.now() - timedelta(days=30)
+    mail = {"kind": "new_browser", "attempts": 1, "next_attempt_at": None, "details": {}}
+    with app.app_context():
+        secret = totp.new_secret()
+        totp.enrol(user.id, secret, totp.code(secret))
+        mails = [
+            {**mail, "id": uuid4(), "address": f"p{n}@example.com", "created_at": old}
+            for n in range(ROWS)
+        ]
+        db.session.execute(insert(prepared.table(Mail)), mails)
+        db.session.commit()
+        db.engine.dispose()
+    secrets = {"SSO_SECRET_KEY": NEW, "SSO_SECRET_KEY_PREVIOUS": OLD}
+    return {"PATH": os.environ["PATH"], "SSO_DATABASE_URL": url, **secrets}
+
+
+def command(environ: dict[str, str], *arguments: str, error: int) -> str:
+    """Run a command that succeeds; gives its standard output."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *arguments],
+        cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=error, text=True, check=True,
+    )  # fmt: skip
+    return done.stdout
+
+
+def on_terminal(environ: dict[str, str], *arguments: str) -> tuple[str, str]:
+    """Standard output, and what is seen on the terminal to which standard error goes."""
+    ours, theirs = pty.openpty()
+    try:
+        out = command(environ, *arguments, error=theirs)
+    finally:
+        os.close(theirs)
+    return out, b"".join(_until_closed(ours)).decode()
+
+
+def _until_closed(terminal: int) -> Iterator[bytes]:
+    try:
+        while seen := os.read(terminal, 4096):
+            yield seen
+    except OSError:  # how Linux says that nobody has it open any more
+        os.close(terminal)
+
+
+def test_on_a_terminal(environ: dict[str, str], tmp_path: Path) -> None:
+    backup, copy, empty = (tmp_path / name for name in ("backup", "copy.db", "empty.db"))
+    other = {**environ, "SSO_DATABASE_URL": f"sqlite:///{empty}"}
+    for settings, label, arguments in (
+        (environ, "Backing up", ["backup", str(backup)]),
+        (other, "Restoring", ["restore", str(backup)]),
+        (environ, "Copying", ["db", "copy", f"sqlite:///{copy}"]),
+        (environ, "Authenticator apps", ["key", "reencrypt"]),
+        (environ, "Deleting expired rows", ["purge"]),
+    ):
+        out, seen = on_terminal(settings, *arguments)
+        shown = re.sub(r"\x1b\[[?0-9;]*[a-zA-Z]", "", seen)
+        bars = [line for line in re.split("[\r\n]+", shown) if line.startswith(f"{label}  [")]
+        assert bars, (label, seen)
+        assert f"{ROWS}" in bars[-1] if label.startswith("Deleting") else "100%" in bars[-1]
+        assert label not in out
+
+
+def test_elsewhere_it_is_quiet(environ: dict[str, str], tmp_path: Path) -> None:
+    out, seen = on_terminal(environ, "backup", str(tmp_path / "one"), "--json")
+    assert (json.loads(out)["rows"]["users"], seen) == (1, "")
+    reading, writing = os.pipe()
+    command(environ, "backup", str(tmp_path / "two"), error=writing)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        assert "Backing up" not in pipe.read()
