@@ -111,6 +111,7 @@ def parse(
     *,
     registered_scope: str,
     require_pkce: bool,
+    require_state: bool = True,
     hinted_subject: str | None,
     now: datetime,
 ) -> AuthorizationRequest:
@@ -122,7 +123,7 @@ def parse(
         if name in values:
             description = f"The parameter '{name}' is not supported; leave it out."
             raise InvalidRequest(error, description, name)
-    if "state" not in values:
+    if require_state and "state" not in values:
         raise InvalidRequest(
             "invalid_request",
             "The parameter 'state' is missing; send a random value and compare it on return.",
@@ -135,7 +136,7 @@ def parse(
     return AuthorizationRequest(
         client_id=values["client_id"],
         redirect_uri=values["redirect_uri"],
-        state=values["state"],
+        state=values.get("state", ""),
         scope=_scope(values.get("scope"), registered_scope),
         asked_at=now,
         response_mode=_response_mode(values),
@@ -169,7 +170,7 @@ def _response_mode(values: Mapping[str, str]) -> str:
             "The 'response_mode' is neither query nor form_post.",
             "response_mode",
         )
-    if mode == "form_post" and not can_be_posted(values["redirect_uri"], values["state"]):
+    if mode == "form_post" and not can_be_posted(values["redirect_uri"], values.get("state", "")):
         raise InvalidRequest(
             "invalid_request",
             "form_post needs an http or https redirect_uri, and a 'state' of one line of UTF-8.",

@@ -29,6 +29,8 @@ from sso.web import parameters
 # `state` goes back as it came, whatever it holds; only that of a pushed request is stored.
 _CLEAN = tuple(name for name in flow_request.PARAMETERS if name != "state")
 
+MAX_FAPI_CODE_LIFETIME = 60  # seconds (FAPI 2.0 Security Profile §5.3.2.1)
+
 
 class Overtaken(Exception):
     """What the decision was made from has changed meanwhile: decide again."""
@@ -105,6 +107,8 @@ class AuthorizationEndpoint:
                 values,
                 registered_scope=client.scope,
                 require_pkce=client.require_pkce or client.is_public,
+                # With PKCE and `iss`, nothing depends on it (FAPI 2.0 Security Profile §5.3.2.2).
+                require_state=not client.is_fapi2,
                 hinted_subject=hinted_subject(values.get("id_token_hint"), client),
                 now=clock.now(),
             )
@@ -134,7 +138,10 @@ class AuthorizationEndpoint:
         """Store one approval and its code. Raises `Overtaken`."""
         asked, client, now = request.asked, request.client, clock.now()
         owner: ResourceOwner = request.user
-        lifetime = timedelta(seconds=context.settings().authorization_code_lifetime)
+        seconds = context.settings().authorization_code_lifetime
+        if client.is_fapi2:
+            seconds = min(seconds, MAX_FAPI_CODE_LIFETIME)
+        lifetime = timedelta(seconds=seconds)
         grant_id = grants.add(
             request.connection,
             client.updated_at,

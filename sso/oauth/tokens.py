@@ -70,7 +70,6 @@ def issue(
     """
     settings, now, jti = context.settings(), clock.now(), keys.make_jti()
     expires_at = now + timedelta(seconds=settings.access_token_lifetime)
-    refresh_lifetime = timedelta(seconds=settings.refresh_token_lifetime)
     claims = token_claims.of_access_token(
         live_grant,
         issuer=settings.issuer,
@@ -93,7 +92,7 @@ def issue(
             issued_at=now,
             expires_at=expires_at,
             refresh_digest=refresh_token.digest,
-            refresh_expires_at=min(now + refresh_lifetime, family_ends_at(live_grant.created_at))
+            refresh_expires_at=refresh_expiry(live_grant.created_at, now)
             if refresh_token.digest
             else None,
         ),
@@ -108,6 +107,12 @@ def issue(
     if "openid" in scopes.split(live_grant.scope):
         answer["id_token"] = _id_token(live_grant, request.client, access_token, nonce, now)
     return answer
+
+
+def refresh_expiry(granted_at: datetime, now: datetime) -> datetime:
+    """When a refresh token expires that is used now."""
+    lifetime = timedelta(seconds=context.settings().refresh_token_lifetime)
+    return min(now + lifetime, family_ends_at(granted_at))
 
 
 def token_type(dpop_jkt: str | None) -> str:

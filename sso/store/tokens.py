@@ -146,8 +146,7 @@ _FIND_WITH_CLIENT = live_grants.join_live_grant(
 def find_with_client(
     connection: Connection, client_id: str, digest: str, now: datetime
 ) -> tuple[RegisteredClient | None, LiveGrant | None, str | None]:
-    """In one statement: the enabled client; what the refresh token, used or not, stands for; the
-    thumbprint of the key that came with it."""
+    """In one statement: the enabled client, what the refresh token stands for, and its key."""
     values = {"client": client_id, "digest": digest, "now": now}
     row = prepared.first(connection, _FIND_WITH_CLIENT, values)
     if row is None:
@@ -155,26 +154,27 @@ def find_with_client(
     return clients.registered_client(row), live_grants.live_grant_of(row), row["bound_to"]
 
 
-_REDEEM_REFRESH = (
-    update(_TOKENS)
-    .where(
-        _TOKENS.c.refresh_digest == bindparam("digest"),
-        _TOKENS.c.refresh_used_at.is_(None),
-        _TOKENS.c.refresh_expires_at > bindparam("now"),
-        exists().where(
-            Grant.id == _TOKENS.c.grant_id,
-            Grant.client_id == bindparam("client"),
-            Grant.ended_at.is_(None),
-        ),
-    )
-    .values(refresh_used_at=bindparam("now"))
+_LIVE_REFRESH = update(_TOKENS).where(
+    _TOKENS.c.refresh_digest == bindparam("digest"),
+    _TOKENS.c.refresh_used_at.is_(None),
+    _TOKENS.c.refresh_expires_at > bindparam("now"),
+    exists().where(
+        Grant.id == _TOKENS.c.grant_id,
+        Grant.client_id == bindparam("client"),
+        Grant.ended_at.is_(None),
+    ),
 )
+_REDEEM_REFRESH = _LIVE_REFRESH.values(refresh_used_at=bindparam("now"))
+_PROLONG_REFRESH = _LIVE_REFRESH.values(refresh_expires_at=bindparam("until"))
 
 
-def redeem_refresh(connection: Connection, digest: str, client_id: str, now: datetime) -> bool:
-    """Redeem a refresh token, if it is unused, unexpired and this client's: one statement."""
-    values = {"digest": digest, "client": client_id, "now": now}
-    return prepared.changed(connection, _REDEEM_REFRESH, values)
+def redeem_refresh(
+    connection: Connection, digest: str, client: str, now: datetime, until: datetime | None = None
+) -> bool:
+    """Redeem a refresh token, or let it live `until` then, if it is unused and this client's."""
+    statement, more = (_PROLONG_REFRESH, {"until": until}) if until else (_REDEEM_REFRESH, {})
+    values = {"digest": digest, "client": client, "now": now, **more}
+    return prepared.changed(connection, statement, values)
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ def refusal_reasons_of_refresh(connection: Connection, digest: str) -> RefusalRe
 
 
 def refusal_reasons_of_access(connection: Connection, jti: str) -> RefusalReasons | None:
-    """Why an access token may have been refused; `None`: there is no such token."""
+    """As `refusal_reasons_of_refresh`, of an access token."""
     row = prepared.first(connection, _REASONS_OF_ACCESS, {"jti": jti})
     return prepared.record(RefusalReasons, row) if row else None
 

@@ -11,11 +11,13 @@ from flask import Flask
 from joserfc import jws
 from joserfc.jwk import ECKey, Key, OKPKey, RSAKey
 from joserfc.util import urlsafe_b64encode
+from werkzeug.test import TestResponse
 
 from sso import clock
 from sso.config.auth_methods import PRIVATE_KEY_JWT
-from tests.support.actors import ISSUER, RelyingParty, pkce
+from tests.support.actors import ISSUER, Browser, Page, RelyingParty, pkce
 from tests.support.factories import make_client
+from tests.support.proofs import DPoP
 
 ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 EC, OTHER_EC = ECKey.generate_key("P-256"), ECKey.generate_key("P-256")
@@ -77,3 +79,41 @@ def make_keyed_client(app: Flask, alg: str = "ES256", **more: Any) -> KeyedParty
         given.setdefault("jwks", {"keys": [public(key)]})
     made = make_client(app, **given)
     return KeyedParty(app, made.client_id, "", made.redirect_uri, pkce()[0], key, alg)
+
+
+@dataclass
+class FapiParty(KeyedParty):
+    """As FAPI 2.0 Security Profile wants it: it pushes its requests, and has a DPoP key."""
+
+    dpop: DPoP = field(default_factory=DPoP)
+
+    def send(self, browser: Browser, **more: str | None) -> Page:
+        """Push a request, and send the browser with its URI."""
+        answer = self.push(**more)
+        assert answer.status_code == 201, answer.text
+        uri = answer.get_json()["request_uri"]
+        return browser.open_authorize({"client_id": self.client_id, "request_uri": uri})
+
+    def approve(self, browser: Browser, **more: str | None) -> Page:
+        """The whole way to the code."""
+        page = self.send(browser, **more)
+        if "password" in page.fields:
+            page = browser.sign_in()
+        return browser.allow() if ("decision", "allow") in page.buttons else page
+
+    def exchange(
+        self, code: str, headers: dict[str, str] | None = None, /, **more: str | None
+    ) -> TestResponse:
+        return super().exchange(code, self.dpop.header() if headers is None else headers, **more)
+
+    def refresh(
+        self, refresh_token: str, headers: dict[str, str] | None = None, /, **more: str
+    ) -> TestResponse:
+        given = self.dpop.header() if headers is None else headers
+        return super().refresh(refresh_token, given, **more)
+
+
+def make_fapi_client(app: Flask, alg: str = "ES256", **more: Any) -> FapiParty:
+    """A client of the profile fapi2."""
+    made = make_keyed_client(app, alg, profile="fapi2", **more)
+    return FapiParty(app, made.client_id, "", made.redirect_uri, made.verifier, made.key, alg)

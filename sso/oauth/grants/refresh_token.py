@@ -1,7 +1,7 @@
 """The refresh token grant (RFC 6749 §6) with rotation (RFC 9700 §4.14.2), from top to bottom."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, NoReturn
 
 from authlib.oauth2.rfc6749.errors import (
@@ -61,7 +61,8 @@ class RefreshTokenGrant(AuthlibRefreshTokenGrant):
                 "The refresh token is bound to another key than that of a DPoP proof in this "
                 "request."
             )
-        if not store.redeem_refresh(connection, self._digest, client.client_id, clock.now()):
+        until, now = self._kept_until(client), clock.now()
+        if not store.redeem_refresh(connection, self._digest, client.client_id, now, until):
             # 3. A token used before is a retry, or a reuse, which ends its grant.
             self.is_retry = self._check_retry(client)
             if not self.is_retry:
@@ -100,10 +101,13 @@ class RefreshTokenGrant(AuthlibRefreshTokenGrant):
         is_narrowed = len(given) < len(allowed)
         claims = narrowing.within(live_grant.claims, given) if is_narrowed else live_grant.claims
         live_grant = replace(live_grant, scope=" ".join(given), claims=claims)
-        successor = self.successor or self._successors()[0]
-        refresh_token = tokens.RefreshToken(
-            successor, None if self.is_retry else digests.digest(successor)
-        )
+        if request.client.is_fapi2 and not self.is_retry:
+            refresh_token = tokens.RefreshToken(request.form["refresh_token"], None)
+        else:
+            successor = self.successor or self._successors()[0]
+            refresh_token = tokens.RefreshToken(
+                successor, None if self.is_retry else digests.digest(successor)
+            )
         dpop.use(request.connection, request.proof)
         answer = tokens.issue(request, live_grant, refresh_token, is_narrowed=is_narrowed)
         return 200, answer, self.TOKEN_RESPONSE_HEADER
@@ -117,6 +121,15 @@ class RefreshTokenGrant(AuthlibRefreshTokenGrant):
             self.request.connection, client_id, self._digest, clock.now()
         )
         return client
+
+    def _kept_until(self, client: RegisteredClient) -> datetime | None:
+        """The new end of a refresh token that is not replaced (FAPI 2.0 Security Profile §5.3.2.1).
+
+        It is of use with the client's key alone, and a new one that got lost would lock it out.
+        """
+        if not client.is_fapi2 or self.live_grant is None:
+            return None
+        return tokens.refresh_expiry(self.live_grant.created_at, clock.now())
 
     def _check_retry(self, client: RegisteredClient) -> bool:
         """Whether this is a retry: a used token within the leeway, whose successor is unused.

@@ -1,0 +1,102 @@
+"""The profile fapi2: what it switches on, and what it leaves to others."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+
+import pytest
+from flask import Flask
+
+from sso.models import User
+from tests.conftest import Clock, Statements
+from tests.support.actors import Browser, RelyingParty, claims_of, header_of
+from tests.support.signing import FapiParty, make_fapi_client
+
+Count = Callable[[], AbstractContextManager[Statements]]
+
+
+@pytest.fixture
+def bank(app: Flask) -> FapiParty:
+    return make_fapi_client(app)
+
+
+def test_the_whole_flow(browser: Browser, bank: FapiParty, user: User) -> None:
+    page = bank.approve(browser)
+    assert page.parameters.keys() == {"code", "state", "iss"}
+    tokens = bank.exchange(page.code).get_json()
+    assert tokens["token_type"] == "DPoP"
+    assert claims_of(tokens["access_token"])["cnf"] == {"jkt": bank.dpop.jkt}
+    assert header_of(tokens["id_token"])["alg"] == "ES256"
+    assert bank.dpop.userinfo(bank, tokens["access_token"]).get_json()["email"] == user.email
+
+
+def test_state_is_optional(browser: Browser, bank: FapiParty, user: User) -> None:
+    page = bank.approve(browser, state=None)
+    assert page.parameters.keys() == {"code", "iss"}
+    page = bank.send(browser, state=None, prompt="none", max_age="0")
+    assert (page.error, "state" in page.parameters) == ("login_required", False)
+    page = bank.approve(browser, state=None, response_mode="form_post")
+    assert page.fields.keys() == {"code", "iss"}
+
+
+def test_others_need_a_state(browser: Browser, client: RelyingParty, user: User) -> None:
+    assert browser.authorize(client, state=None).error == "invalid_request"
+
+
+def test_refresh_tokens_stay(
+    clock: Clock, app: Flask, browser: Browser, user: User, statements: Count
+) -> None:
+    bank = make_fapi_client(app, scope="openid offline_access")
+    tokens = bank.exchange(bank.approve(browser, scope="openid offline_access").code).get_json()
+    kept = tokens["refresh_token"]
+    for _ in range(3):
+        clock.move(days=20)  # each use prolongs it
+        assert bank.refresh(kept).get_json()["refresh_token"] == kept
+    with statements() as seen:
+        assert bank.refresh(kept).status_code == 200
+    # Two more for the assertion, and one for the DPoP proof.
+    assert (len(seen), seen.commits) == (6, 2)
+    clock.move(days=31)
+    assert bank.refresh(kept).get_json()["error"] == "invalid_grant"
+
+
+def test_refresh_tokens_of_a_grant_that_has_ended(
+    browser: Browser, bank: FapiParty, user: User
+) -> None:
+    kept = bank.exchange(bank.approve(browser).code).get_json()["refresh_token"]
+    bank.revoke(kept)
+    assert bank.refresh(kept).get_json()["error"] == "invalid_grant"
+
+
+def test_a_refresh_token_that_was_replaced_before(
+    app: Flask, browser: Browser, bank: FapiParty, user: User, clock: Clock
+) -> None:
+    """A client that joins the profile: what it used before stays used."""
+    update = ["client", "update", bank.client_id]
+    assert app.test_cli_runner().invoke(args=[*update, "--no-profile"]).exit_code == 0
+    old = bank.exchange(bank.approve(browser).code).get_json()["refresh_token"]
+    new = bank.refresh(old).get_json()["refresh_token"]
+    assert new != old
+    assert app.test_cli_runner().invoke(args=[*update, "--profile", "fapi2"]).exit_code == 0
+    assert bank.refresh(new).get_json()["refresh_token"] == new
+    clock.move(minutes=1)
+    assert bank.refresh(old).get_json()["error"] == "invalid_grant"
+    assert bank.refresh(new).get_json()["error"] == "invalid_grant"  # it was stolen: all has ended
+
+
+def test_codes_live_for_a_minute_at_most(
+    app: Flask, clock: Clock, browser: Browser, bank: FapiParty, user: User
+) -> None:
+    settings = app.extensions["sso.settings"]
+    app.extensions["sso.settings"] = replace(settings, authorization_code_lifetime=600)
+    code = bank.approve(browser).code
+    clock.move(seconds=61)
+    assert bank.exchange(code).get_json()["error"] == "invalid_grant"
+
+
+def test_what_is_refused(browser: Browser, bank: FapiParty, user: User) -> None:
+    assert browser.authorize(bank).error == "invalid_request"  # it was not pushed
+    assert bank.push(code_challenge=None).get_json()["error"] == "invalid_request"
+    assert bank.push(code_challenge_method="plain").get_json()["error"] == "invalid_request"
+    assert bank.push(response_type="token").get_json()["error"] == "unsupported_response_type"
+    assert bank.exchange(bank.approve(browser).code, {}).status_code == 400  # without a proof
