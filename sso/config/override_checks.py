@@ -13,6 +13,7 @@ from jinja2 import Environment, TemplateSyntaxError, nodes
 FUNCTIONS = ("_", "super", "language", "direction", "support_url")
 FILTERS = ("e", "escape", "upper", "lower", "capitalize", "title", "trim")
 BRAND = ("name", "logo")
+_OF_BRAND = tuple(f"brand.{one}" for one in BRAND)
 
 
 def _names(text: str) -> frozenset[str]:
@@ -61,7 +62,7 @@ def errors_in(
             continue
         defined.append(block.name)
         for node in block.body:
-            yield from _errors_of(node, (*variables, "brand"))
+            yield from _errors_of(node, variables)
         if not name.endswith(".txt"):
             yield from _html_errors(name, block)
 
@@ -83,16 +84,15 @@ def _errors_of(node: nodes.Node, variables: Sequence[str]) -> Iterator[str]:
     if isinstance(node, nodes.Name):
         if node.name in FUNCTIONS:
             yield f"{at} {node.name} is a function: write {node.name}()"
-        elif node.name not in variables:
-            known = ", ".join((*variables, *(f"{one}()" for one in FUNCTIONS)))
+        elif node.name not in (*variables, "brand"):
+            known = ", ".join((*variables, *_OF_BRAND, *(f"{one}()" for one in FUNCTIONS)))
             yield f"{at} {node.name} is not known here; known: {known}"
         elif node.name == "brand":
-            yield f"{at} write {' or '.join(f'brand.{one}' for one in BRAND)}"
+            yield f"{at} write {' or '.join(_OF_BRAND)}"
         return
     if isinstance(node, nodes.Getattr):
         if not (_is_named(node.node, "brand") and node.attr in BRAND):
-            known = " and ".join(f"brand.{one}" for one in BRAND)
-            yield f"{at} .{node.attr} is not known; only {known} have a dot"
+            yield f"{at} .{node.attr} is not known; only {' and '.join(_OF_BRAND)} have a dot"
         return
     if isinstance(node, nodes.Call):
         name = node.node.name if isinstance(node.node, nodes.Name) else "this"
@@ -176,9 +176,7 @@ class _Html(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag not in self.allowed:
-            self.errors.append(
-                f"<{tag}> cannot be used here; use {', '.join(sorted(self.allowed))}"
-            )
+            self.errors.append(f"<{tag}> cannot be used here")
         if _UNQUOTED.search(self.get_starttag_text() or ""):
             self.errors.append(f"put the value in <{tag}> into quotes")
         for attribute, value in attrs:

@@ -219,13 +219,17 @@ def made_for(source: str) -> str | None:
 
 
 def fingerprint(name: str, blocks: list[str]) -> str:
-    """A digest of these blocks as they are built in: it differs once one of them changes."""
+    """A digest of these blocks as they are built in: it differs once one of them changes.
+
+    "" if they are all empty.
+    """
     source = (BUILT_IN / name).read_text()
     bodies = (
         re.search(rf"{{% block {block} %}}(.*?){{% endblock %}}", source, re.DOTALL)
         for block in sorted(blocks)
     )
-    return digest(*(found[1] if found else "" for found in bodies))
+    texts = [found[1] if found else "" for found in bodies]
+    return digest(*texts) if any(texts) else ""
 
 
 def digest(*texts: str) -> str:

@@ -38,10 +38,14 @@ def _compared(own: Overrides) -> Iterator[Finding]:
 
 def _finding(what: str, source: str, current: str, place: str) -> Finding:
     made_for = overrides.made_for(source)
+    if not current:
+        return ok(_NAME, f"{what}: replaces nothing that is built in")
     if made_for == current:
         return ok(_NAME, f"{what}: made for this version")
     mark = f"# made for {current}"
     mark = mark if what.startswith(TEXTS) else f"{{{mark} #}}"
-    seen = "what is built in has changed since" if made_for else "it does not say what it is for"
+    seen = (
+        "what is built in has changed since" if made_for else "it does not say what it was made for"
+    )
     hint = f"compare it with {place}, then let its first line be: {mark}"
     return warning(_NAME, f"{what}: {seen}", hint)

@@ -133,12 +133,17 @@ def test_what_doctor_says(own: Flask, tmp_path: Path, monkeypatch: pytest.Monkey
             path = tmp_path / "own" / name
             path.write_text(f"{mark}\n{path.read_text()}")
         assert {one.status for one in templates.templates()} == {Status.OK}
+        write(tmp_path / "own", "error.html", help="x")
+        seen = [one.seen for one in templates.templates()]
+        assert "error.html (help): replaces nothing that is built in" in seen
+        (tmp_path / "own" / "error.html").unlink()
         changed = {**mail_texts.TEXTS, "reset": mail_texts.TEXTS["invite"]}
         monkeypatch.setattr(mail_texts, "TEXTS", changed)
         monkeypatch.setattr(overrides, "BUILT_IN", tmp_path / "built_in")
         for name in ("base.html", "sign_in.html", "mail/message.html", "mail/message.txt"):
             path = tmp_path / "built_in" / name
             path.parent.mkdir(exist_ok=True, parents=True)
-            path.write_text("{% block help %}other words{% endblock %}")
+            blocks = ("heading", "footer", "header")
+            path.write_text("".join(f"{{% block {one} %}}new{{% endblock %}}" for one in blocks))
         seen = [one.seen for one in templates.templates()]
         assert all(one.endswith("what is built in has changed since") for one in seen), seen
