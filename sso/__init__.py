@@ -30,13 +30,13 @@ def create_app(environ: Mapping[str, str] | None = None, instance: Path | None =
     """
     # Imported here, because every import of a part of this package runs this file first: commands
     # must not wait until all pages are loaded.
-    from sso import core, models, oauth
+    from sso import clock, core, models, oauth
     from sso.config.for_flask import flask_config
     from sso.config.settings import Settings
     from sso.crypto import password_strength
     from sso.crypto.keys import ID_TOKEN_LIFETIME, KeyRing
     from sso.endpoints import browser_session, routes
-    from sso.i18n import languages
+    from sso.i18n import languages, times
     from sso.metrics import server as metrics
     from sso.observability import tracing
     from sso.process import concurrency
@@ -72,6 +72,7 @@ def create_app(environ: Mapping[str, str] | None = None, instance: Path | None =
     password_strength.init_app(app, settings.base_url, settings.mail_from)
     browser_session.init_app(app)
     languages.init_app(app, browser_session.locale, cookies.language)
+    times.init_app(app, settings.time_zone, browser_session.zoneinfo, clock.now)
     csrf.init_app(app)
     oauth.init_app(app)
     routes.init_app(app)

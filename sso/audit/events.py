@@ -62,6 +62,7 @@ class Event(StrEnum):
     LOGOUT_GIVEN_UP = "logout_given_up"
     MAIL_GIVEN_UP = "mail_given_up"
     MAIL_SENT = "mail_sent"
+    NAME_CHANGED = "name_changed"
     PASSWORD_ACCEPTED = "password_accepted"
     PASSWORD_CHANGED = "password_changed"
     PASSWORD_RESET = "password_reset"
@@ -95,6 +96,7 @@ class Event(StrEnum):
 
     ACCESS_TOKEN_REFUSED = "access_token_refused", _ANYWAY
     API_TOKEN_REFUSED = "api_token_refused", _ANYWAY
+    ACCOUNT_DELETION_FAILED = "account_deletion_failed", _ANYWAY
     AUDIT_VERIFICATION_FAILED = "audit_verification_failed", _ANYWAY
     AUTHORIZATION_REFUSED = "authorization_refused", _ANYWAY
     CLIENT_AUTHENTICATION_FAILED = "client_authentication_failed", _ANYWAY
@@ -130,6 +132,7 @@ class Event(StrEnum):
     ERROR_LIMITED = "error_limited", _ANYWAY
     INTROSPECTION_REFUSED_LIMITED = "introspection_refused_limited", _ANYWAY
     MAIL_LIMITED = "mail_limited", _ANYWAY
+    NAME_CHANGED_LIMITED = "name_changed_limited", _ANYWAY
     PASSKEY_LIMITED = "passkey_limited", _ANYWAY
     PASSWORD_CHECK_LIMITED = "password_check_limited", _ANYWAY
     PASSWORD_RESET_LIMITED = "password_reset_limited", _ANYWAY
@@ -158,7 +161,7 @@ def limited(rule: str) -> Event:
 WEBHOOK_EVENTS = (
     Event.USER_CREATED, Event.USER_INVITED, Event.SIGNED_UP, Event.INVITATION_ACCEPTED,
     Event.USER_CHANGED, Event.USER_DISABLED, Event.USER_ENABLED, Event.USER_DELETED,
-    Event.EMAIL_CHANGED, Event.EMAIL_VERIFIED,
+    Event.NAME_CHANGED, Event.EMAIL_CHANGED, Event.EMAIL_VERIFIED,
     Event.PASSWORD_CHANGED, Event.PASSWORD_RESET, Event.PASSWORD_SET,
     Event.FACTOR_ADDED, Event.FACTOR_REMOVED, Event.FACTORS_RESET,
     Event.SIGNED_IN, Event.SESSION_ENDED,

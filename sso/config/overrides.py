@@ -55,6 +55,7 @@ PLACEHOLDERS: dict[str, tuple[str, ...]] = {
     "known_address": (),
     "email_change_asked": ("new_address",),
     "email_changed": ("new_address",),
+    "account_deleted": (),
     "password_changed": (),
     "new_browser": ("browser", "network", "time"),
     "factor_added": ("factor",),

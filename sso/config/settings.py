@@ -74,6 +74,9 @@ class Settings:
         "who can sign up: off, open, or a list of email domains",
         checks.sign_up,
     )
+    account_deletion: str = _setting(
+        "off", "whether people can delete their own accounts: on or off", checks.one_of("on", "off")
+    )
     name: str | None = _setting(
         None,
         "name of the company or service, on pages, in mail and in authenticator apps",
@@ -118,6 +121,11 @@ class Settings:
         "sso-helpdesk",
         "group whose members may help people in the browser: invitations, second factors, sessions",
         checks.group,
+    )
+    time_zone: str = _setting(
+        "UTC",
+        "time zone of pages and mail for people without the claim zoneinfo, such as Europe/Berlin",
+        checks.deferred("sso.i18n.times:zone_name"),
     )
     trusted_proxies: int = _setting(
         0, "number of reverse proxies whose X-Forwarded-* headers are trusted", number(0, 10)

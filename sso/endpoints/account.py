@@ -5,11 +5,11 @@ from flask_babel import gettext
 from flask_login import login_required
 from werkzeug.wrappers import Response
 
-from sso import audit
+from sso import audit, context
 from sso.audit.events import Event
 from sso.crypto import passwords
 from sso.endpoints import browser_session, page
-from sso.endpoints.forms import AccountForm, ChangePasswordForm
+from sso.endpoints.forms import AccountForm, ChangeNameForm, ChangePasswordForm
 from sso.extensions import db
 from sso.flow import scopes
 from sso.flow.scopes import CLAIM_NAMES
@@ -18,7 +18,7 @@ from sso.i18n.languages import LANGUAGES
 from sso.mfa import policy
 from sso.ratelimit import device_cookie
 from sso.services import consents, credentials, revocation, staff
-from sso.store import client_logos, grants, sessions, users
+from sso.store import client_logos, factors, grants, sessions, users
 from sso.store.sessions import CurrentSession
 from sso.web import cookies
 
@@ -28,16 +28,17 @@ _DONE = {
     "sessions": N_("All other sessions were ended."),
     "withdrawn": N_("The application no longer has access."),
     "password": N_("Your password was changed, and all other sessions were ended."),
+    "name": N_("Your name was changed."),
     "language": N_("The language was changed."),
 }
 
 
 @login_required
 def account() -> Response:
-    """The user's sessions and applications; a POST ends some or changes the password."""
-    current, password_form = page.signed_in(), ChangePasswordForm()
+    """The user's sessions and applications; a POST ends some, or changes name or password."""
+    current, password_form, name_form = page.signed_in(), ChangePasswordForm(), ChangeNameForm()
     if request.method == "POST":
-        done = _act(AccountForm(), password_form, current)
+        done = _act(AccountForm(), password_form, name_form, current)
         if isinstance(done, Response):
             return done
         if done:
@@ -47,12 +48,14 @@ def account() -> Response:
                 cookies.choose_language(response, None)  # what was chosen before the sign-in
             return response
     browser_session.touch(current)
-    response = _page(current, password_form)
+    response = _page(current, password_form, name_form)
     db.session.commit()
     return response
 
 
-def _page(current: CurrentSession, password_form: ChangePasswordForm) -> Response:
+def _page(
+    current: CurrentSession, password_form: ChangePasswordForm, name_form: ChangeNameForm
+) -> Response:
     user = current.user
     claims = scopes.values(user, scopes.claims_of(_SHOWN))
     return page.render(
@@ -71,6 +74,10 @@ def _page(current: CurrentSession, password_form: ChangePasswordForm) -> Respons
         this_session=current.session.id,
         accesses=[(access, _titles(access.scope)) for access in grants.accesses_of(user.id)],
         form=password_form,
+        name_form=name_form,
+        opened=request.args.get("open"),
+        known=factors.of_user(user.id),
+        can_delete=context.settings().account_deletion == "on",
         lacks_second_factor=policy.lacks_second_factor(current),
         languages=LANGUAGES,
         may_administer=staff.role_of(user.groups) is not None,
@@ -83,7 +90,10 @@ def _titles(scope: str) -> list[str]:
 
 
 def _act(
-    form: AccountForm, password_form: ChangePasswordForm, current: CurrentSession
+    form: AccountForm,
+    password_form: ChangePasswordForm,
+    name_form: ChangeNameForm,
+    current: CurrentSession,
 ) -> Response | str | None:
     """Do what a button asks for. Gives what was done, by its key in `_DONE`."""
     user_id = current.user.id
@@ -109,6 +119,8 @@ def _act(
             return "withdrawn"
         case "change_password":
             return _change_password(current, password_form)
+        case "change_name":
+            return _change_name(current, name_form)
         case "choose_language":
             return _choose_language(current, form.locale.data)
     return None
@@ -148,6 +160,16 @@ def _change_password(current: CurrentSession, form: ChangePasswordForm) -> Respo
     device_cookie.remember(user)
     browser_session.renew(current)
     return "password"
+
+
+def _change_name(current: CurrentSession, form: ChangeNameForm) -> str | None:
+    if not form.validate():
+        return None
+    if users.lock(current.user.id) is None:
+        db.session.rollback()
+        return "ended"
+    credentials.rename(audit.USER, current.user, form.name.data or "")
+    return "name"
 
 
 def _choose_language(current: CurrentSession, tag: str) -> str:

@@ -30,6 +30,8 @@ WORDS: Mapping[Event, str] = {
     Event.PASSWORD_SET: N_("Password set by an operator"),
     Event.PASSWORD_RESET: N_("Password reset by a link from an email"),
     Event.INVITATION_ACCEPTED: N_("Password set by invitation"),
+    Event.NAME_CHANGED: N_("Name changed"),
+    Event.ACCOUNT_DELETION_FAILED: N_("Deleting the account failed: wrong password"),
     Event.EMAIL_CHANGE_ASKED: N_("Requested another email address"),
     Event.EMAIL_CHANGE_FAILED: N_("Changing the email address failed: wrong password"),
     Event.EMAIL_CHANGED: N_("Email address changed"),
@@ -69,7 +71,7 @@ def activity() -> Response:
     return response
 
 
-def _details(event: AuditEvent, names: dict[str, str]) -> str:
+def _details(event: AuditEvent, names: dict[str, str]) -> list[str]:
     """The application, and where it came from, as far as that is known."""
     by_operator = "operator" in json.loads(event.fields)
     parts = [
@@ -78,4 +80,4 @@ def _details(event: AuditEvent, names: dict[str, str]) -> str:
         user_agents.name(event.browser) if event.browser and not by_operator else None,
         event.address,
     ]
-    return " · ".join(part for part in parts if part)
+    return [part for part in parts if part]

@@ -81,6 +81,12 @@ def locale() -> str | None:
     return found
 
 
+def zoneinfo() -> object:
+    """The time zone of the account that is signed in on this browser, as it was typed."""
+    current = current_session()
+    return current.user.claims.get("zoneinfo") if current else None
+
+
 def browser(user: User) -> authentication.Browser:
     """The browser that this request of a user comes from."""
     return authentication.Browser(
@@ -114,6 +120,7 @@ def renew(current: CurrentSession) -> None:
 
 def _put_into_cookie(new: authentication.NewSecret) -> None:
     flask.session.clear()
+    g.pop("csrf_token", None)  # a page of this answer needs one of the new cookie
     flask.session.permanent = new.current.session.remembered
     user = SessionUser(new.secret)
     user.current_session = new.current
@@ -132,6 +139,13 @@ def sign_out(reason: str = "sign_out") -> None:
     revocation.session(current.session, reason)
     if not current.session.remembered:
         device_cookie.forget(current.user)
+    logout_user()
+    flask.session.clear()
+
+
+def forget(user: User) -> None:
+    """Sign out a user who is gone; this browser no longer knows them."""
+    device_cookie.forget(user)
     logout_user()
     flask.session.clear()
 

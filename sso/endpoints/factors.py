@@ -8,7 +8,7 @@ from sqlalchemy.exc import IntegrityError
 from werkzeug.wrappers import Response
 
 from sso import audit
-from sso.endpoints import authorize, browser_session, page
+from sso.endpoints import authorize, browser_session, page, recovery_codes
 from sso.endpoints.forms import FactorsForm, TotpForm
 from sso.extensions import db
 from sso.flow import decision
@@ -77,7 +77,7 @@ def _act(form: FactorsForm, current: CurrentSession, known: Factors) -> Response
         case "new_codes":
             codes = second_factors.renew_recovery_codes(audit.USER, user, known)
             db.session.commit()
-            return _show_codes(codes)
+            return recovery_codes.show(current, codes)
         case _:
             return None
     db.session.commit()
@@ -90,16 +90,7 @@ def _added(current: CurrentSession, added: Added, kind: str) -> Response:
         device_cookie.remember(current.user)  # all browsers were forgotten
     browser_session.step_up(current, added.methods)
     db.session.commit()
-    return _show_codes(added.codes) if added.codes else _done(kind)
-
-
-def _show_codes(codes: list[str]) -> Response:
-    """The sheet of recovery codes, this once."""
-    is_pending = bool(request.args.get("resume"))
-    next_url = page.admin_page() or url_for("pages.factors")
-    if is_pending:
-        next_url = page.step("pages.authorize")
-    return page.render("recovery_codes.html", codes=codes, next_url=next_url)
+    return recovery_codes.show(current, added.codes) if added.codes else _done(kind)
 
 
 def _done(what: str) -> Response:
@@ -180,10 +171,12 @@ def _set_up(form: TotpForm, current: CurrentSession) -> Response:
 
 
 def _totp_page(form: TotpForm, current: CurrentSession, secret: str, error: str | None) -> Response:
+    uri = totp.provisioning_uri(secret, current.user)
     return page.render(
         "totp_setup.html",
         form=form,
-        qr_code=totp.qr_code(totp.provisioning_uri(secret, current.user)),
+        qr_code=totp.qr_code(uri),
+        uri=uri,
         secret=" ".join(secret[at : at + 4] for at in range(0, len(secret), 4)),
         setup=signed_values.sign(secret, _purpose(current)),
         error=error,

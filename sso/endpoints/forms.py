@@ -14,6 +14,7 @@ from sso.crypto import passwords
 from sso.flow.scopes import SCOPES
 from sso.i18n import N_
 from sso.ratelimit import refusals
+from sso.services import checks
 
 TOO_LONG = N_("This is too long.")
 
@@ -90,11 +91,15 @@ class SecondFactorForm(PasskeyForm):
 
 
 class FactorsForm(PasskeyForm):
-    """What to do with the factors. `name`: of a new passkey; `passkey`: the id of one."""
+    """What to do with the factors. `name`: of a new passkey; `passkey`: the id of one.
+
+    `sheet`: the recovery codes that were shown, signed.
+    """
 
     action = _Text()
     name = _Text()
     passkey = _Text()
+    sheet = _Text()
 
 
 class TotpForm(PageForm):
@@ -149,6 +154,12 @@ def _normalize_name(_: FlaskForm, field: Field) -> None:
         raise ValidationError(N_("Enter your name on one line."))
 
 
+def _name_field() -> StringField:
+    most = Length(max=checks.MAX_TEXT, message=TOO_LONG)
+    missing = DataRequired(N_("Enter your name."))
+    return StringField(lazy_gettext("Your name"), [missing, most, _normalize_name])
+
+
 def _check_strength(form: "_WithNewPassword", field: Field) -> None:
     if weakness := passwords.weakness(field.data or "", form.about):
         raise ValidationError(weakness)
@@ -177,6 +188,18 @@ class ChangePasswordForm(PageForm):
 
     old_password = _password_field(lazy_gettext("Old password"), N_("Enter your old password."))
     new_password = _password_field(lazy_gettext("New password"), N_("Enter a new password."))
+
+
+class ChangeNameForm(PageForm):
+    """The name that applications see."""
+
+    name = _name_field()
+
+
+class DeleteAccountForm(PageForm):
+    """The password proves that it is still the same person."""
+
+    password = _password_field(lazy_gettext("Your password"), N_("Enter your password."))
 
 
 class ChangeEmailForm(PageForm):
@@ -221,10 +244,7 @@ class NewPasswordForm(_WithNewPassword):
 class NewAccountForm(_WithNewPassword):
     """What an account needs besides its verified email address."""
 
-    name = StringField(
-        lazy_gettext("Your name"),
-        [DataRequired(N_("Enter your name.")), Length(max=200), _normalize_name],
-    )
+    name = _name_field()
     new_password = PasswordField(
         lazy_gettext("Password"), [DataRequired(N_("Enter a password.")), _check_strength]
     )

@@ -30,6 +30,7 @@ _BACK = {
     "factors": "pages.factors",
     "factor_code": "pages.factor_code",
     "password": "pages.account",
+    "delete": "pages.delete_account",
     "email": "pages.account_email",
     "new_email": "pages.verify_email",  # with the link's secret
     "admin": "admin.overview",  # or the page in `at`
@@ -105,14 +106,16 @@ def after_sign_in(pending: PendingRequest | None, signed_in_at: datetime | None 
     back = _BACK.get(request.args.get("back", ""))
     if back == _BACK["admin"]:
         return redirect(admin_page() or url_for(back), 303)
-    token: dict[str, Any] = {
+    more: dict[str, Any] = {
         name: request.args[name] for name in ("token", "at") if back and request.args.get(name)
     }
+    if back == "pages.account":
+        more["open"] = request.args["back"]  # the form that waits
     if pending is None:
-        return redirect(url_for(back or "pages.account", **token), 303)
+        return redirect(url_for(back or "pages.account", **more), 303)
     if signed_in_at:
         pending = replace(pending, signed_in_at=signed_in_at)
-    return authorize.to_step(back or "pages.authorize", pending, **token)
+    return authorize.to_step(back or "pages.authorize", pending, **more)
 
 
 def step(endpoint: str, **more: str) -> str:

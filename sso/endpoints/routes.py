@@ -7,9 +7,11 @@ from sso.audit.events import Event
 from sso.crypto import keys
 from sso.endpoints import (
     account,
+    account_deletion,
     activity,
     authorize,
     client_logo,
+    confirmation,
     consent,
     email,
     enrolment,
@@ -20,6 +22,7 @@ from sso.endpoints import (
     page,
     passwords,
     pushed_request,
+    recovery_codes,
     second_factor,
     sign_in,
     sign_out,
@@ -101,12 +104,16 @@ ROUTES = (
     Route("{base}/account", "account", account.account, guessing=limiting.PASSWORD_CHECK),
     Route("{base}/account/email", "account_email", email.account_email,
           guessing=limiting.PASSWORD_CHECK, flooding=limiting.VERIFICATION),
+    Route("{base}/account/confirm", "confirm", confirmation.confirm, GET),
+    Route("{base}/account/delete", "delete_account", account_deletion.delete_account,
+          guessing=limiting.PASSWORD_CHECK),
     Route("{base}/account/activity", "activity", activity.activity, GET),
     Route("{base}/account/factors", "factors", factors.factors, sign_in_back="factors"),
     Route("{base}/account/factors/code", "factor_code", enrolment.factor_code,
           sign_in_back="factors", guessing=limiting.EMAILED_CODE, flooding=limiting.VERIFICATION),
     Route("{base}/account/factors/totp", "totp_setup", factors.totp_setup,
           sign_in_back="factors"),
+    Route("{base}/account/factors/recovery-codes", "recovery_codes", recovery_codes.download, POST),
     Route("{base}/account/factors/link", "factor_link", enrolment.factor_link),
 
     # For administrators; to everyone else they do not exist (see `admin.access`).

@@ -2,11 +2,10 @@
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from datetime import datetime
 
 from babel import Locale, negotiate_locale
 from flask import Flask, g, has_request_context, request
-from flask_babel import Babel, format_date, format_datetime, get_locale
+from flask_babel import Babel, get_locale
 from markupsafe import Markup
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -44,7 +43,7 @@ def init_app(app: Flask, of_account: Source, of_browser: Source) -> None:
     app.jinja_env.globals.update(
         language=language, direction=direction, languages_to_choose_from=to_choose_from
     )
-    app.jinja_env.filters.update(moment=moment, day=day, isolate=isolate)
+    app.jinja_env.filters.update(isolate=isolate)
 
 
 def ask_for(ui_locales: str | None) -> None:
@@ -67,16 +66,6 @@ def direction() -> str:
 def isolate(name: str) -> Markup:
     """A name as HTML, whose direction and marks do not reach the text around it."""
     return Markup("<bdi>{}</bdi>").format(name)
-
-
-def moment(time: datetime) -> str:
-    """A time in words, in UTC."""
-    return f"{format_datetime(time, 'medium', rebase=False)} UTC"
-
-
-def day(time: datetime) -> str:
-    """A date in words, in UTC."""
-    return str(format_date(time, "medium", rebase=False))
 
 
 def known(tags: Iterable[str | None]) -> str | None:

@@ -110,6 +110,17 @@ TEXTS = {
         ),
         action=None,
     ),
+    "account_deleted": Text(
+        N_("Your account was deleted"),
+        (
+            N_(
+                   "Your account at {service} was deleted, as requested on its account page. You "
+                   "are signed out everywhere, and applications no longer have access."
+               ),
+            N_("If this was not you, contact your administrator immediately."),
+        ),
+        action=None,
+    ),
     "password_changed": Text(
         N_("Your password was changed"),
         (N_("The password of your account at {service} was changed."), _NOT_YOU),

@@ -15,7 +15,7 @@ from flask_babel import force_locale, gettext
 
 from sso import clock, context
 from sso.config import colors, email_addresses
-from sso.i18n import languages, user_agents
+from sso.i18n import languages, times, user_agents
 from sso.jobs.mail_texts import TEXTS, Text
 from sso.models import Mail, User
 from sso.services import emailed_code, mail_links
@@ -77,6 +77,8 @@ def _addressee(mail: Mail) -> tuple[str, User | None] | None:
         return ("reset", owner) if owner and owner.disabled_at is None else None
     if mail.kind == "sign_up":
         return ("known_address", owner) if owner else ("sign_up", None)
+    if mail.kind == "account_deleted":
+        return mail.kind, None
     user = users.find(mail.user_id) if mail.user_id else None
     if user is None or user.disabled_at is not None:
         return None
@@ -108,6 +110,7 @@ def _render(
     code: str,
 ) -> tuple[str, str, str]:
     settings, meant = context.settings(), _text(kind)
+    at, zone = _time(mail.details.get("time")), times.zone_for(user and user.claims.get("zoneinfo"))
     known = {
         "service": settings.name or urlsplit(settings.base_url).netloc,
         "address": mail.address,
@@ -117,8 +120,8 @@ def _render(
         "factor": _line(mail.details.get("factor", "")),
         "browser": user_agents.name(mail.details.get("browser", "")),
         "network": mail.details.get("network") or "unknown",
-        "time": _time(mail.details.get("time")),
-        "until": languages.moment(until) if until else "",
+        "time": times.moment(at, zone) if at else "",
+        "until": times.moment(until, zone) if until else "",
     }
     subject = meant.subject.format(**known)
     values = {
@@ -204,5 +207,5 @@ def _line(text: str) -> str:
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:200]
 
 
-def _time(text: str | None) -> str:
-    return languages.moment(datetime.fromisoformat(text)) if text else ""
+def _time(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None

@@ -162,13 +162,19 @@ def enable(actor: Actor, user: User) -> None:
 
 
 @audit.acting
-def delete(actor: Actor, user: User) -> None:
-    """Delete a user with sessions, grants, tokens and consents."""
+def delete(actor: Actor, user: User, *, is_own: bool = False) -> None:
+    """Delete a user with sessions, grants, tokens and consents.
+
+    `is_own`: the user does it, and is mailed a confirmation.
+    """
     revocation.everything_of_user(user.id, "user_deleted")
     users.remove(user)
     named_groups.touch(user.groups)
+    if is_own:
+        notifications.account_deleted(user)
     gone = {"email": user.email, "name": user.name}
-    audit.event(Event.USER_DELETED, gone, by=actor.by, user=user.id)
+    what = "own account" if is_own else None
+    audit.event(Event.USER_DELETED, gone, by=actor.by, user=user.id, what=what)
 
 
 def _add(user: User, password: str | None, *, email: str, name: str, **more: Any) -> None:

@@ -1,21 +1,33 @@
-"""Passwords, email addresses and second factors of an account: set, changed, reset."""
+"""Name, password, email address and second factors of an account: set, changed, reset."""
 
 from datetime import timedelta
 from uuid import UUID
 
 from sso import audit, clock, database
-from sso.audit import Actor
+from sso.audit import Actor, own_events
 from sso.audit.events import Event
 from sso.crypto import passwords
 from sso.errors import OperatorError
 from sso.extensions import db
 from sso.models import MailToken, User
 from sso.process.program import COMMAND
-from sso.services import mail_links, notifications, revocation
+from sso.services import changes as differences
+from sso.services import checks, mail_links, notifications, revocation
 from sso.services.checks import RegistrationError
 from sso.store import factors, users
 
 ALL_FACTORS = "All second factors"  # what the mail says was removed
+
+
+@audit.acting
+def rename(actor: Actor, user: User, name: str) -> None:
+    """Change the name, by the user. Raises `RegistrationError`. The caller has locked the user."""
+    if unfit := checks.text_error("the name", name):
+        raise RegistrationError([unfit])
+    if changes := differences.between({"name": user.name}, {"name": name}):
+        user.name = name
+        db.session.flush()
+        own_events.record(Event.NAME_CHANGED, user.id, changes=changes)
 
 
 @audit.acting

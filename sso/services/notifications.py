@@ -53,6 +53,11 @@ def email_changed(user: User, before: str) -> None:
     _enqueue("email_changed", before, user, new_address=user.email)
 
 
+def account_deleted(user: User) -> None:
+    """Confirm to a user who is gone by now that the account was deleted."""
+    _enqueue("account_deleted", user.email)
+
+
 def password_changed(user: User) -> None:
     _enqueue("password_changed", user.email, user)
 

@@ -51,10 +51,20 @@ def test_the_account_and_the_way_out(page: Page, site: Site) -> None:
     page.goto(f"{base}/sign-in")
     fill(page)
     check(page)
+    for width in (320, 1280):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+    # By keyboard: the form opens at its row.
+    page.locator("#password summary").focus()
+    page.keyboard.press("Enter")
+    assert page.locator("#old_password").is_visible()
     page.locator("button[value=change_password]").evaluate(
         "button => button.form.noValidate = true"
     )
     press(page.locator("button[value=change_password]"))
+    assert page.locator("#old_password-error").is_visible()
+    check(page)
+    page.goto(f"{base}/account/confirm?action=end_all_sessions")
     check(page)
     page.goto(f"{base}/sign-out")
     check(page)

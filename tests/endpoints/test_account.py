@@ -9,6 +9,7 @@ from sso.models import User
 from sso.store import grants
 from tests.conftest import Clock
 from tests.support.actors import BASE, ORIGIN, Browser, Page, RelyingParty
+from tests.support.events import events
 from tests.support.factories import PASSWORD, make_client, make_user
 
 ACCOUNT = f"{ORIGIN}{BASE}/account"
@@ -139,6 +140,34 @@ def test_a_password_that_does_not_do(
     page = act(browser, action="change_password", old_password=old, new_password=new)
     assert 'aria-invalid="true"' in page.html
     assert Browser(app).sign_in(password=PASSWORD).path.endswith("/account")
+
+
+def test_the_own_name_is_changed(
+    app: Flask, browser: Browser, client: RelyingParty, page: Page, user: User, clock: Clock
+) -> None:
+    tokens = client.exchange(browser.approve(client).code).get_json()
+    clock.move(minutes=1)
+    page = act(browser, action="change_name", name="  Dana <Else> ")
+    assert 'role="status"' in page.html
+    assert "Dana &lt;Else&gt;" in page.html
+    profile = client.userinfo(tokens["access_token"]).get_json()
+    assert profile["name"] == "Dana <Else>"
+    assert profile["updated_at"] == int(clock.time.timestamp())
+    (event,) = events(app, "name_changed")
+    assert event["user"] == str(user.id)
+    assert event["changes"]["name"]["before"] == "Dana Demo"
+    clock.move(minutes=1)
+    act(browser, action="change_name", name="Dana <Else>")  # no change
+    assert len(events(app, "name_changed")) == 1
+    assert client.userinfo(tokens["access_token"]).get_json() == profile
+
+
+@pytest.mark.parametrize("name", ["", "   ", "a\nb", "x" * 201, "a\u202eb", "\x00"])
+def test_a_name_that_does_not_do(app: Flask, browser: Browser, page: Page, name: str) -> None:
+    page = act(browser, action="change_name", name=name)
+    assert 'aria-invalid="true"' in page.html
+    assert events(app, "name_changed") == []
+    assert "Dana Demo" in browser.open(ACCOUNT).html
 
 
 def test_every_action_needs_the_csrf_token(browser: Browser, page: Page, user: User) -> None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -102,6 +103,13 @@ def _code_reuse(scene: Scene, clock: Clock) -> None:
     scene.client.exchange(scene.here.code)
 
 
+def _delete_account(scene: Scene) -> None:
+    settings = scene.app.extensions["sso.settings"]
+    scene.app.extensions["sso.settings"] = replace(settings, account_deletion="on")
+    scene.here.browser.open(f"{ACCOUNT}/delete")
+    scene.here.browser.submit(password=PASSWORD)
+
+
 def _untick(scene: Scene) -> None:
     browser = scene.here.browser
     page = browser.authorize(scene.client, scope=SCOPE, prompt="consent")
@@ -159,6 +167,7 @@ CAUSES: dict[str, tuple[Callable[[Scene, Clock], object], str]] = {
     ),
     "user disabled": (lambda s, _: s.flask("user", "disable", s.user.email), ALL),
     "user deleted": (lambda s, _: s.flask("user", "delete", s.user.email, "--yes"), ALL),
+    "own account deleted": (lambda s, _: _delete_account(s), ALL),
     "client disabled": (
         lambda s, _: s.flask("client", "disable", s.client.client_id),
         f"{TOKENS}; logout tokens: 0",

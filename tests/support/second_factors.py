@@ -1,5 +1,6 @@
 """What a person does with second factors."""
 
+import html
 import re
 
 import pyotp
@@ -53,13 +54,22 @@ def enrol_totp(browser: Browser, url: str = f"{FACTORS}/totp") -> tuple[str, lis
 
 
 def codes_of(page: Page) -> list[str]:
-    return re.findall(r"<li><code>([^<]*)</code>", page.html)
+    sheet = re.search(r'<textarea id="codes"[^>]*>([^<]*)</textarea>', page.html)
+    return sheet[1].split() if sheet else []
 
 
 def enrol_passkey(browser: Browser, authenticator: Authenticator, **more: bool) -> Page:
     page = browser.open(FACTORS)
     answer = authenticator.create(options_of(page), **more)
     return browser.submit(action="add_passkey", name="my laptop", credential=answer)
+
+
+def remove_passkey(browser: Browser) -> Page:
+    """Remove the only passkey: its link leads to a question, which is answered."""
+    page = browser.open(FACTORS)
+    (link,) = re.findall(r'href="([^"]*action=remove_passkey[^"]*)"', page.html)
+    browser.open(html.unescape(link))
+    return browser.submit(action="remove_passkey")
 
 
 def sign_in_by_passkey(browser: Browser, authenticator: Authenticator, **more: object) -> Page:
