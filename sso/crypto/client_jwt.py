@@ -15,7 +15,7 @@ from sso.crypto.client_keys import ClientKey
 AHEAD = 60  # seconds that the clock of a client may be ahead (FAPI 2.0 Security Profile §5.3.2.1)
 MAX_LIFETIME = 3600
 MAX_ID = 255
-LATEST = 1 << 40  # beyond any moment that is meant
+LATEST = 1 << 37  # beyond any moment that is meant, and a date
 
 
 class InvalidJwt(ValueError):
@@ -47,7 +47,7 @@ def read(text: str) -> ClientJwt:
     """Take a JWT apart. Raises `InvalidJwt`."""
     try:
         header, claims, _ = text.split(".")
-        return ClientJwt(text, _object(header), _object(claims))
+        return ClientJwt(text, read_object(header), read_object(claims))
     except (ValueError, RecursionError):
         raise InvalidJwt("it is not a signed JWT") from None
 
@@ -79,7 +79,7 @@ def verify(
 
 def expiry(claims: Mapping[str, Any], now: float) -> float:
     """The moment when a JWT expires, once its times are checked. Raises `InvalidJwt`."""
-    exp = _moment(claims, "exp")
+    exp = moment(claims, "exp")
     if exp is None:
         raise InvalidJwt("it has no exp")
     if exp <= now:
@@ -87,18 +87,19 @@ def expiry(claims: Mapping[str, Any], now: float) -> float:
     if exp > now + MAX_LIFETIME + AHEAD:
         raise InvalidJwt("its exp is more than an hour ahead")
     for name in ("iat", "nbf"):
-        if (_moment(claims, name) or 0) > now + AHEAD:
+        if (moment(claims, name) or 0) > now + AHEAD:
             raise InvalidJwt(f"its {name} is in the future; check the clock of the client")
     return exp
 
 
 def age(claims: Mapping[str, Any], name: str, now: float) -> float | None:
     """The seconds since a moment that it names, if it does."""
-    moment = _moment(claims, name)
-    return None if moment is None else now - moment
+    named = moment(claims, name)
+    return None if named is None else now - named
 
 
-def _moment(claims: Mapping[str, Any], name: str) -> float | None:
+def moment(claims: Mapping[str, Any], name: str) -> float | None:
+    """A moment that is named. Raises `InvalidJwt`."""
     value = claims.get(name)
     if value is None and name not in claims:
         return None
@@ -107,7 +108,8 @@ def _moment(claims: Mapping[str, Any], name: str) -> float | None:
     raise InvalidJwt(f"its {name} is not a number of seconds")
 
 
-def _object(segment: str) -> dict[str, Any]:
+def read_object(segment: str) -> dict[str, Any]:
+    """The JSON object in a part of a JWT. Raises `ValueError` and `RecursionError`."""
     found = json.loads(
         urlsafe_b64decode(segment.encode("ascii")),
         object_pairs_hook=_without_duplicates,

@@ -1,7 +1,6 @@
 """DPoP proofs (RFC 9449 §4): a JWT by which a client shows that it has a key."""
 
-import json
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import urlsafe_b64encode
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -12,7 +11,7 @@ from joserfc import jws
 from joserfc.errors import JoseError
 from joserfc.jwk import Key
 
-from sso.crypto import client_keys, digests
+from sso.crypto import client_jwt, client_keys, digests
 
 # Ed25519 is what new libraries call EdDSA (RFC 9864).
 ALGORITHMS = (*client_keys.FAPI_ALGORITHMS, "Ed25519")
@@ -136,20 +135,9 @@ _REGISTRIES = {alg: _registry(alg) for alg in ALGORITHMS}
 
 def _object(segment: str, name: str) -> dict[str, Any]:
     try:
-        raw = urlsafe_b64decode(segment + "=" * (-len(segment) % 4))
-        found = json.loads(raw.decode(), object_pairs_hook=_once)
+        return client_jwt.read_object(segment)
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise InvalidProof("jwt", f"The {name} of the DPoP proof can't be read.")
-    return found
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a member is repeated")
-    return found
+        raise InvalidProof("jwt", f"The {name} of the DPoP proof can't be read.") from None
 
 
 def _text(claims: dict[str, Any], name: str) -> str | None:
@@ -171,9 +159,9 @@ def _times(claims: dict[str, Any], now: datetime) -> datetime:
 
 
 def _moment(claims: dict[str, Any], name: str) -> datetime | None:
-    value = claims.get(name)
-    if value is None and name not in claims:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e11:
-        raise InvalidProof(name, f"The {name} of the DPoP proof is not a number of seconds.")
-    return datetime.fromtimestamp(value, UTC)
+    try:
+        value = client_jwt.moment(claims, name)
+    except client_jwt.InvalidJwt:
+        fault = f"The {name} of the DPoP proof is not a number of seconds."
+        raise InvalidProof(name, fault) from None
+    return None if value is None else datetime.fromtimestamp(value, UTC)

@@ -16,8 +16,6 @@ def userinfo() -> Response:
     """Userinfo: the claims that the token's scope and the `claims` parameter allow."""
     token = current_token
     if token.dpop_jkt:
-        with transaction.begin() as changes:
-            require_oauth.use_proof(changes.connection)
-            changes.commit()
+        transaction.committed(require_oauth.use_proof)
     profile = token_claims.of_userinfo(token.user, token.scope, token.grant.claims)
     return Response(json.dumps(profile), headers=default_json_headers)

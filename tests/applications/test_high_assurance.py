@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from joserfc.jwk import ECKey
 
 from tests.applications.conftest import DANA
 from tests.applications.software import node, node_program, python
@@ -38,6 +39,14 @@ def sign_in_by(command: list[str | Path], **environ: str) -> dict[str, Any]:
     return found
 
 
+def openid_client(folder: Path) -> list[str | Path]:
+    """The program, where it finds its modules."""
+    (folder / "node_modules").symlink_to(node("express") / "node_modules")
+    program = folder / "program.mjs"
+    program.write_text((PROGRAMS / "openid_client.mjs").read_text())
+    return [node_program(), program]
+
+
 def check(found: dict[str, Any]) -> None:
     assert [one.lower() for one in found["types"]] == ["dpop", "dpop"]
     assert found["profile"]["email"] == DANA.email
@@ -50,10 +59,8 @@ def check(found: dict[str, Any]) -> None:
 )
 def test_openid_client(server: Server, tmp_path: Path, alg: str, options: list[str]) -> None:
     registered = server.register("Bank", CALLBACK, "--require-par", "--require-dpop", *options)
-    (tmp_path / "node_modules").symlink_to(node("express") / "node_modules")
-    program = tmp_path / "program.mjs"
-    program.write_text((PROGRAMS / "openid_client.mjs").read_text())
-    found = sign_in_by([node_program(), program], ALG=alg, **environ_of(server, registered))
+    environ = environ_of(server, registered)
+    found = sign_in_by(openid_client(tmp_path), ALG=alg, **environ)
     check(found)
     assert found["asBearer"] == "dpop"
 
@@ -67,10 +74,22 @@ def test_requests_oauth2client(server: Server, options: list[str]) -> None:
     check(sign_in_by([interpreter, program], ALG="ES256", **environ_of(server, registered)))
 
 
+def test_openid_client_with_the_profile_fapi2(server: Server, tmp_path: Path) -> None:
+    jwk = ECKey.generate_key("P-256").as_dict(private=True)
+    public = {name: jwk[name] for name in ("kty", "crv", "x", "y")}
+    (tmp_path / "jwks.json").write_text(json.dumps({"keys": [{**public, "kid": "k1"}]}))
+    options = ["--profile", "fapi2", "--jwks", str(tmp_path / "jwks.json"), NONCE]
+    registered = server.register("Bank", CALLBACK, *options)
+    key = json.dumps({**jwk, "kid": "k1"})
+    environ = environ_of(server, registered)
+    found = sign_in_by(openid_client(tmp_path), PRIVATE_JWK=key, ALG="ES256", **environ)
+    check(found)
+
+
 def environ_of(server: Server, registered: dict[str, Any]) -> dict[str, str]:
     return {
         "ISSUER": server.base_url,
         "CLIENT_ID": registered["client_id"],
-        "CLIENT_SECRET": registered["client_secret"],
+        "CLIENT_SECRET": registered.get("client_secret", ""),
         "REDIRECT_URI": CALLBACK,
     }

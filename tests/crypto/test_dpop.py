@@ -51,7 +51,7 @@ def test_a_good_one() -> None:
 
 
 NO_TEXTS: tuple[Any, ...] = (None, "", 5, ["x"], {})
-NO_TIMES: tuple[Any, ...] = (None, "1", True, [], -1, 1e300, float("nan"))
+NO_TIMES: tuple[Any, ...] = (None, "1", True, [], -1, 1e300)
 CLAIMS: list[tuple[str, Any]] = [
     *((name, LEFT_OUT) for name in ("jti", "htm", "htu", "iat")),
     *((name, value) for name in ("jti", "htm", "htu") for value in NO_TEXTS),

@@ -4,11 +4,19 @@ import { createInterface } from "node:readline/promises";
 import { env, stdin } from "node:process";
 import * as client from "openid-client";
 
+const EC = { name: "ECDSA", namedCurve: "P-256" };
+const jwk = env.PRIVATE_JWK && JSON.parse(env.PRIVATE_JWK);
+const authentication = jwk
+  ? client.PrivateKeyJwt({
+      key: await crypto.subtle.importKey("jwk", jwk, EC, false, ["sign"]),
+      kid: jwk.kid,
+    })
+  : client.ClientSecretBasic(env.CLIENT_SECRET);
 const config = await client.discovery(
   new URL(env.ISSUER),
   env.CLIENT_ID,
-  undefined,
-  client.ClientSecretBasic(env.CLIENT_SECRET),
+  { id_token_signed_response_alg: jwk ? "ES256" : "RS256" },
+  authentication,
   { execute: [client.allowInsecureRequests] },
 );
 const DPoP = client.getDPoPHandle(config, await client.randomDPoPKeyPair(env.ALG));
