@@ -1,4 +1,4 @@
-"""`python -m tests.bench`: measures the five scenarios on this machine."""
+"""`python -m tests.bench`: measures the scenarios on this machine."""
 
 import argparse
 import contextlib

@@ -11,10 +11,15 @@ from tests.support.processes import ROOT
 # Statements and commits of one request, at the most.
 AIMS = {
     "authorize": (3, 1),
-    "code exchange": (4, 1),
-    "refresh": (4, 1),
+    "code exchange": (3, 1),
+    "refresh": (3, 1),
     "userinfo": (1, 0),
     "sign-in page": (2, 0),  # the client, and whether it has a logo
+    "push": (2, 1),
+    "authorize, pushed": (5, 1),
+    "code exchange, DPoP": (4, 1),
+    "refresh, DPoP": (4, 1),
+    "userinfo, DPoP": (2, 1),
 }
 
 
