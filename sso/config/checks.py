@@ -42,16 +42,6 @@ def secret_key(text: str) -> str:
     return text
 
 
-def url(*schemes: str) -> Callable[[str], str]:
-    def read(text: str) -> str:
-        parts = urlsplit(text)
-        if parts.scheme not in schemes or not parts.hostname:
-            raise ValueError(f"give an address such as {schemes[0]}://host:port")
-        return text
-
-    return read
-
-
 def support_url(text: str) -> str:
     if text.startswith("mailto:") and len(text) <= MAX_LENGTH:
         address, _, query = text.removeprefix("mailto:").partition("?")

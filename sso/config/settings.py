@@ -54,8 +54,8 @@ class Settings:
     )
     redis_url: str | None = _setting(
         None,
-        "Redis, which shares rate limits; without it, each process counts separately",
-        checks.url("redis", "rediss"),
+        "Redis or Valkey, which shares rate limits; without it, each process counts separately",
+        checks.deferred("sso.config.redis_url:checked"),
         secret=True,
     )
     smtp_url: str | None = _setting(

@@ -2,12 +2,14 @@
 
 import smtplib
 import ssl
+from contextlib import suppress
 
 import redis
 
 from sso import context
 from sso.config import smtp
 from sso.doctor.finding import Findings, ok, skipped, warning, wrong
+from sso.ratelimit import storage
 from sso.store import clients
 
 TIMEOUT = 10  # seconds
@@ -19,14 +21,21 @@ def rate_limits() -> Findings:
     if url is None:
         yield skipped("redis", "SSO_REDIS_URL is not set: each process limits rates by itself")
         return
-    connection = redis.Redis.from_url(url, socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT)
+    is_replica = False
+    connection: redis.Redis = storage.connect(url, TIMEOUT).storage
     try:
         connection.ping()
+        with suppress(redis.ResponseError):  # the user may not ask
+            is_replica = connection.role()[0] in (b"slave", "slave")
     except redis.RedisError as error:
         reason = type(error).__name__
         yield wrong("redis", f"no answer ({reason})", "check SSO_REDIS_URL and that Redis runs")
     else:
-        yield ok("redis", "answers")
+        if is_replica:
+            hint = "give the URL of the primary, or redis+sentinel://host:26379/service"
+            yield wrong("redis", "it is a replica, which takes no writes", hint)
+        else:
+            yield ok("redis", "answers")
     finally:
         connection.close()
 

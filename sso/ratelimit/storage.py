@@ -8,9 +8,11 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from limits.storage import MemoryStorage, RedisStorage
+from limits.storage import MemoryStorage, RedisSentinelStorage, RedisStorage
+
+from sso.config import redis_url
 
 logger = logging.getLogger("sso.limits")
 
@@ -25,9 +27,9 @@ T = TypeVar("T")
 class LimitStorage:
     """Counters that expire. Never raises because Redis is away."""
 
-    def __init__(self, redis_url: str | None) -> None:
+    def __init__(self, url: str | None) -> None:
         self._local = MemoryStorage()
-        self._redis = _connect(redis_url) if redis_url else None
+        self._redis = connect(url) if url else None
         self._errors = _errors(self._redis)
         self._away_until = self._log_again_at = float("-inf")
         self._state = threading.Lock()
@@ -54,6 +56,9 @@ class LimitStorage:
                 return work(self._redis)
             except self._errors as error:
                 self._is_away(error)
+                # So that it is found again where it is by then, and takes writes.
+                pool: Any = self._redis.storage.connection_pool
+                pool.disconnect(inuse_connections=False)
         return work(self._local)
 
     def _is_away(self, error: Exception) -> None:
@@ -79,18 +84,25 @@ class LimitStorage:
             self._local.clear(key)
 
 
-def _connect(url: str) -> RedisStorage:
+def connect(url: str, timeout: float = TIMEOUT) -> RedisStorage:
     """Nothing is sent yet. A connection that went stale is made again once."""
     # Here, because a server without Redis has no use for these 6 MB.
     from redis.backoff import NoBackoff
     from redis.retry import Retry
 
-    return RedisStorage(
-        url,
+    limits: dict[str, Any] = {"socket_timeout": timeout, "socket_connect_timeout": timeout}
+    limits["retry"] = Retry(NoBackoff(), 1)
+    once: dict[str, Any] = {"retry": Retry(NoBackoff(), 0)}
+    found = redis_url.sentinels(url)
+    if found is None:
+        return RedisStorage(url, key_prefix=_PREFIX, **limits)
+    return RedisSentinelStorage(
+        found.uri,
         key_prefix=_PREFIX,
-        socket_timeout=TIMEOUT,
-        socket_connect_timeout=TIMEOUT,
-        retry=Retry(NoBackoff(), 1),  # type: ignore[arg-type]  # limits passes it on to redis
+        use_replicas=False,  # they may lag behind
+        sentinel_kwargs={**found.sentinel_options, **limits, **once},
+        **found.options,
+        **limits,
     )
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from sso.extensions import db
 from sso.models import AuditEvent, Heartbeat, User
 from tests.support.actors import RelyingParty
 from tests.support.processes import Server, free_port
+from tests.support.servers import Redis
 
 
 def examine(server: Server, **environ: str) -> tuple[int, dict[str, dict[str, Any]]]:
@@ -108,6 +110,16 @@ def test_one_thing_wrong(server: Server, environ: dict[str, str], name: str, hin
     assert (code, found[name]["status"]) == (1, "wrong")
     assert hint in found[name]["hint"]
     assert "hunter2" not in json.dumps(found)
+
+
+def test_a_redis_that_takes_no_writes(server: Server, tmp_path: Path) -> None:
+    primary = Redis(tmp_path / "primary")
+    replica = Redis(tmp_path / "replica", primary=primary)
+    with ExitStack() as stack:
+        for one, status in ((primary, "ok"), (replica, "wrong")):
+            stack.callback(one.stop)
+            one.start()
+            assert examine(server, SSO_REDIS_URL=one.url)[1]["redis"]["status"] == status
 
 
 def test_another_database_than_the_servers(server: Server, tmp_path: Path) -> None:

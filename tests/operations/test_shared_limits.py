@@ -1,4 +1,4 @@
-"""Limits that two processes share through a real Redis, and Redis that goes away."""
+"""Limits that two processes share through a real Redis or Valkey, which goes away."""
 
 import re
 import socket
@@ -50,10 +50,11 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, 
         yield one, two, port
 
 
-def test_two_nodes_count_together(servers: tuple[Server, Server, int]) -> None:
+@pytest.mark.parametrize("kind", ["redis", "valkey"])
+def test_two_nodes_count_together(servers: tuple[Server, Server, int], kind: str) -> None:
     one, two, port = servers
-    with redis_server(port):
-        answers = [guess(node, "dana@example.com") for node in (one, two) * FREE]
+    with redis_server(port, kind=kind):
+        answers = [guess(node, f"{kind}@example.com") for node in (one, two) * FREE]
     statuses = [answer.status_code for answer in answers]
     assert statuses[:FREE] == [200] * FREE
     assert 429 in statuses
@@ -62,7 +63,7 @@ def test_two_nodes_count_together(servers: tuple[Server, Server, int]) -> None:
     assert "Please wait" in refused.text
 
 
-def test_redis_is_killed_in_the_middle(servers: tuple[Server, Server, int]) -> None:
+def test_it_is_killed_in_the_middle(servers: tuple[Server, Server, int]) -> None:
     one, _, port = servers
     with redis_server(port):
         assert guess(one, "erin@example.com").status_code == 200

@@ -89,11 +89,13 @@ def wait_for(ready: Callable[[], bool], what: str, seconds: float = 30) -> None:
 
 
 @contextmanager
-def redis_server(port: int, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Redis on this port, with nothing on the disk."""
+def redis_server(
+    port: int, *arguments: str, kind: str = "redis"
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Redis or Valkey on this port, with nothing on the disk."""
     process = subprocess.Popen(
         [
-            *(require("Redis", shutil.which("redis-server")), "--port", str(port)),
+            *(require(kind, shutil.which(f"{kind}-server")), "--port", str(port)),
             *("--bind", "127.0.0.1", "--save", "", *arguments),
         ],
         stdout=subprocess.DEVNULL,

@@ -1,5 +1,6 @@
 """Machines that a test starts, stops and kills: PostgreSQL, Redis, gunicorn."""
 
+import json
 import os
 import shutil
 import signal
@@ -149,17 +150,50 @@ def postgresql() -> Iterator[str]:
 
 
 class Redis(Machine):
+    """Redis, which may follow another one."""
+
+    def __init__(self, folder: Path, password: str = "", primary: "Redis | None" = None) -> None:
+        super().__init__(folder)
+        self.password, self.primary = password, primary
+
     @property
     def url(self) -> str:
-        return f"redis://127.0.0.1:{self.port}/0"
+        return f"redis://:{self.password}@127.0.0.1:{self.port}/0"
 
     def command(self) -> list[str]:
         server = require("Redis", shutil.which("redis-server"))
-        return [server, "--port", str(self.port), "--bind", "127.0.0.1", "--save", ""]
+        command = [server, "--port", str(self.port), "--bind", "127.0.0.1", "--save", ""]
+        command += ["--repl-diskless-sync-delay", "0"]
+        if self.password:
+            command += ["--requirepass", self.password, "--masterauth", self.password]
+        if self.primary:
+            command += ["--replicaof", "127.0.0.1", str(self.primary.port)]
+        return command
 
-    def answers(self) -> bool:
-        asked = ["redis-cli", "-p", str(self.port), "ping"]
-        return subprocess.run(asked, check=False, capture_output=True).stdout == b"PONG\n"
+
+class Sentinel(Redis):
+    """Promotes a replica of its primary as soon as that is away."""
+
+    def command(self) -> list[str]:
+        server, name = require("Redis", shutil.which("redis-server")), "limits"
+        assert self.primary
+        lines = [
+            f"port {self.port}",
+            "bind 127.0.0.1",
+            f"sentinel monitor {name} 127.0.0.1 {self.primary.port} 1",
+            f"sentinel down-after-milliseconds {name} 500",
+            f"sentinel failover-timeout {name} 2000",
+            *([f"sentinel auth-pass {name} {self.password}"] if self.password else []),
+        ]
+        file = self.folder / "sentinel.conf"
+        file.write_text("\n".join([*lines, ""]))
+        return [server, str(file), "--sentinel"]
+
+    def replicas(self) -> set[int]:
+        """The ports of those that could be promoted."""
+        asked = ["redis-cli", "-p", str(self.port), "--json", "sentinel", "replicas", "limits"]
+        done = subprocess.run(asked, check=True, capture_output=True)
+        return {int(one["port"]) for one in json.loads(done.stdout)}
 
 
 class Node(Server):

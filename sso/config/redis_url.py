@@ -1,0 +1,101 @@
+"""SSO_REDIS_URL: Redis or Valkey, one server or those that Sentinel watches.
+
+    redis://user:password@host:6379/0      rediss:// with TLS
+    redis+sentinel://user:password@host1:26379,host2:26379/service      rediss+sentinel:// with TLS
+
+The user and the password are those of Redis; for Sentinel itself there are `?sentinel_username=`
+and `?sentinel_password=`. Valkey has the same URLs, and `valkey://`, `valkeys://` and so on.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+_SENTINEL_PORT = 26379
+_VALKEY = re.compile(r"valkey(s?)(?=(\+sentinel)?://)")
+_SCHEMES = ("redis", "rediss", "redis+sentinel", "rediss+sentinel")
+_TLS = {
+    *("ssl_cert_reqs", "ssl_check_hostname", "ssl_ca_certs", "ssl_ca_path", "ssl_certfile"),
+    *("ssl_keyfile", "ssl_password"),
+}
+# Of redis-py, which would fail with any other one when it connects.
+_KNOWN = _TLS | {
+    *("db", "client_name", "protocol", "timeout", "max_connections", "health_check_interval"),
+    *("socket_timeout", "socket_connect_timeout", "socket_keepalive", "retry_on_timeout"),
+}
+_OF_SENTINEL = ("sentinel_username", "sentinel_password")
+
+
+@dataclass(frozen=True)
+class Sentinels:
+    """Where Sentinel is asked which server of a service takes writes, and how both are opened."""
+
+    uri: str  # as `limits` reads it
+    options: dict[str, Any]
+    sentinel_options: dict[str, Any]
+
+
+def checked(text: str) -> str:
+    """The URL as redis-py takes it, or that of Sentinel. Raises `ValueError` with the remedy."""
+    url = _VALKEY.sub(r"redis\1", text, count=1)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # whose text may show a part of the password
+        parts = SplitResult("", "", "", "", "")
+    if parts.scheme not in _SCHEMES:
+        raise ValueError("give an address such as redis://host:port")
+    if parts.scheme.endswith("+sentinel"):
+        sentinels(url)
+        return url
+    try:
+        is_complete = parts.hostname and parts.port != 0
+    except ValueError:
+        is_complete = False
+    if not is_complete:
+        raise ValueError("give an address such as redis://host:port")
+    _query(parts, _KNOWN)
+    return url
+
+
+def sentinels(url: str) -> Sentinels | None:
+    """What a URL of Sentinel says; `None`: the URL is that of a server. Raises `ValueError`."""
+    parts = urlsplit(url)
+    if not parts.scheme.endswith("+sentinel"):
+        return None
+    user, _, hosts = parts.netloc.rpartition("@")
+    service = parts.path.strip("/")
+    try:
+        found = [urlsplit(f"//{host}") for host in hosts.split(",")]
+        named = [(one.hostname, one.port or _SENTINEL_PORT) for one in found]
+    except ValueError:
+        named = []
+    if not named or not all(host for host, _ in named) or not service or "/" in service:
+        raise ValueError("give redis+sentinel://host1:26379,host2:26379/service")
+    query = _query(parts, {"db", *_TLS, *_OF_SENTINEL})
+    name, _, password = (unquote(part) for part in user.partition(":"))
+    tls: dict[str, Any] = {key: value for key, value in query.items() if key in _TLS}
+    if parts.scheme.startswith("rediss"):
+        tls["ssl"] = True
+    locations = ",".join(f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
+                         for host, port in named)  # fmt: skip
+    return Sentinels(
+        f"redis+sentinel://{locations}/{service}",
+        {
+            "username": name or None,
+            "password": password or None,
+            "db": int(query.get("db", 0)),
+            **tls,
+        },
+        # Named even if there is none: `limits` would send that of Redis.
+        {key.removeprefix("sentinel_"): query.get(key) for key in _OF_SENTINEL} | tls,
+    )
+
+
+def _query(parts: SplitResult, known: set[str]) -> dict[str, Any]:
+    query: dict[str, Any] = dict(parse_qsl(parts.query, keep_blank_values=True))
+    if unknown := sorted(query.keys() - known):
+        raise ValueError(f"the parameter {unknown[0]} is not known; leave it out")
+    if not re.fullmatch("[0-9]{1,4}", query.get("db", "0")):
+        raise ValueError("db is not a whole number")
+    return query
