@@ -20,7 +20,7 @@ ORDER = (
     *("clock", "errors", "i18n", "process", "extensions", "flow", "config", "presets", "crypto"),
     "context",
     *("models", "observability", "database", "audit", "ratelimit", "store", "metrics", "mfa"),
-    *("services", "explain", "web", "oauth", "endpoints", "jobs", "cli", "doctor", "demo"),
+    *("services", "explain", "web", "oauth", "scim", "endpoints", "jobs", "cli", "doctor", "demo"),
     *("server", "command_table", "command_line", "core", "wsgi"),
 )
 LEVELS = 9  # packages in the longest chain of imports
@@ -255,6 +255,7 @@ CONTRACT = {
     f"{BASE}/account/factors/totp": {"GET", "POST"},
     f"{BASE}/account/factors/code": {"GET", "POST"},
     f"{BASE}/account/factors/link": {"GET", "POST"},
+    f"{BASE}/scim/v2/<path:path>": {"GET", "POST", "PUT", "PATCH", "DELETE"},
     f"{BASE}/client-logo": {"GET"},
     f"{BASE}/admin": {"GET"},
     f"{BASE}/admin/people": {"GET"},

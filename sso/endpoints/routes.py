@@ -23,6 +23,7 @@ from sso.endpoints import (
     passwords,
     pushed_request,
     recovery_codes,
+    scim,
     second_factor,
     sign_in,
     sign_out,
@@ -41,7 +42,7 @@ from sso.endpoints.admin import (
 )
 from sso.ratelimit import limiting
 from sso.web import routing
-from sso.web.routing import ADMIN, ANY_ORIGIN, GET, POST, PROTOCOL, REGISTERED_ORIGINS, Route
+from sso.web.routing import ADMIN, ANY, ANY_ORIGIN, GET, POST, PROTOCOL, REGISTERED_ORIGINS, Route
 
 
 def home() -> Response:
@@ -80,6 +81,7 @@ ROUTES = (
     Route("/.well-known/oauth-authorization-server{base}", "metadata", metadata.discovery, GET,
           PROTOCOL, cors=ANY_ORIGIN, max_age=3600),
     Route("{base}/client-logo", "client_logo", client_logo.client_logo, GET, PROTOCOL),
+    Route("{base}/scim/v2/<path:path>", "scim", scim.scim, ANY, PROTOCOL),
     # Monitoring asks every few seconds.
     Route("/healthz", "healthz", health.healthz, GET, PROTOCOL, quiet=True),
     Route("/readyz", "readyz", health.readyz, GET, PROTOCOL, quiet=True),

@@ -100,10 +100,10 @@ EMAILED_CODE = Guessing("emailed_code", Pauses(5, 900), _OFFICE, Pauses(10, 900)
 # Nothing to guess, but each failure is a row in the audit trail.
 PASSKEY = Guessing("passkey", pair=_OFFICE, ip_address=_OFFICE)
 CLIENT_AUTHENTICATION = Guessing(
-    "client_authentication",
-    pair=Pauses(free=20, longest=60, forget=HOUR),
-    ip_address=Pauses(free=300, longest=60, forget=HOUR),
+    "client_authentication", pair=Pauses(20, 60, HOUR), ip_address=Pauses(300, 60, HOUR)
 )
+# The same: nothing can be guessed.
+API_TOKEN = replace(CLIENT_AUTHENTICATION, name="api_token")
 
 PASSWORD_RESET = Flooding("password_reset", account=None, ip_address=100)
 VERIFICATION = Flooding("verification", account=None, ip_address=100)

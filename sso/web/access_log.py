@@ -20,7 +20,7 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{7,63}")
 # Pages show the id, and people read it out on the phone: Crockford's base 32, two digits at a time.
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
 _PAIRS = [first + second for first in _DIGITS for second in _DIGITS]
-_METHODS = frozenset({"GET", "HEAD", "POST", "OPTIONS"})
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 access = logging.getLogger("sso.access")
 
@@ -67,7 +67,8 @@ def _log(request: RoutedRequest, status: int, method: str, milliseconds: float) 
     """The rule instead of the path, and no query: codes, tokens and signed requests stand there."""
     refused = refusals.settle(status, request.route.name if request.route else None)
     if request.route:
-        route = request.path
+        is_exact = "<" not in request.route.path
+        route = request.path if is_exact else refusals.shown_path(request.path)
     elif request.url_rule:
         route = request.url_rule.rule
     else:

@@ -139,6 +139,10 @@ def _too_many(error: TooManyRequests) -> Response:
 def _busy(_: passwords.Busy) -> Response:
     database.end_session()
     concurrency.delay_refusal()
+    if routing.is_protocol():
+        response = as_json("temporarily_unavailable", "Too many passwords are being set.", 503)
+        response.headers["Retry-After"] = "5"
+        return response
     response = page(
         gettext("Too many people are signing in right now."),
         status=503,

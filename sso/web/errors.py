@@ -88,7 +88,11 @@ def as_json(
     """An error as RFC 6749 §5.2 writes it, with more members."""
     refusals.note_answer(error, description)
     body: dict[str, Any] = {"error": error, "error_description": description, **more}
-    response = Response(json.dumps(body), status=status, mimetype="application/json")
+    media_type = "application/json"
+    if shape := g.get("sso_error_shape"):  # of another protocol
+        make, media_type = shape
+        body = make(status, description)
+    response = Response(json.dumps(body), status=status, mimetype=media_type)
     response.headers.update({"Cache-Control": "no-store", "Pragma": "no-cache", **(headers or {})})
     return response
 

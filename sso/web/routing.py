@@ -21,6 +21,7 @@ from sso.web.extensions import csrf
 
 PAGES, ADMIN, PROTOCOL = "pages", "admin", "protocol"
 GET, POST, BOTH = ("GET",), ("POST",), ("GET", "POST")
+ANY = ("GET", "POST", "PUT", "PATCH", "DELETE")
 ANY_ORIGIN, REGISTERED_ORIGINS = "any", "registered"
 _EXTENSION = "sso.routes"
 
@@ -40,7 +41,7 @@ class Route:
 
     path: str
     name: str
-    view: Callable[[], Response]
+    view: Callable[..., Response]
     methods: tuple[str, ...] = BOTH
     blueprint: str = PAGES
     max_age: int | None = None
@@ -65,12 +66,17 @@ class RoutedRequest(Request):
 
     @cached_property
     def route(self) -> Route | None:
-        return _table().by_path.get(self.path)
+        table, path = _table(), self.path
+        if found := table.by_path.get(path):
+            return found
+        return next((one for begin, one in table.below if path.startswith(begin)), None)
 
 
 @dataclass
 class _Table:
     by_path: dict[str, Route] = field(default_factory=dict)
+    # Those whose path goes on with a variable, by what stands before it.
+    below: list[tuple[str, Route]] = field(default_factory=list)
     by_last_segment: dict[str, str] = field(default_factory=dict)
     # An unknown path below one of these is answered as JSON.
     protocol_prefixes: tuple[str, ...] = ()
@@ -87,8 +93,12 @@ def register(app: Flask, routes: Iterable[Route]) -> None:
         path = route.path.format(base=settings.base_path)
         if path in table.by_path:
             continue  # without a base path, both homes are one
-        table.by_path[path] = route
-        if "/oauth2/" in path or route.name == "discovery":
+        before, variable, _ = path.partition("<")
+        if variable:
+            table.below.append((before, route))
+        else:
+            table.by_path[path] = route
+        if (not variable and "/oauth2/" in path) or route.name == "discovery":
             table.by_last_segment[path.rpartition("/")[2]] = path
         blueprints[route.blueprint].add_url_rule(
             path, route.name, route.view, methods=route.methods
@@ -98,7 +108,8 @@ def register(app: Flask, routes: Iterable[Route]) -> None:
         blueprints[name].before_request(_check_csrf_token)
     for blueprint in blueprints.values():
         app.register_blueprint(blueprint)
-    table.protocol_prefixes = tuple(_protocol_prefixes(table.by_path, settings.base_path))
+    found = [*table.by_path.items(), *table.below]
+    table.protocol_prefixes = tuple(_protocol_prefixes(found, settings.base_path))
 
 
 def is_page(path: str) -> bool:
@@ -172,15 +183,15 @@ def _check_csrf_token() -> None:
         csrf.protect()
 
 
-def _protocol_prefixes(by_path: dict[str, Route], base_path: str) -> Iterable[str]:
+def _protocol_prefixes(found: list[tuple[str, Route]], base_path: str) -> Iterable[str]:
     """Each protocol path, and its first segment where no page has the same one."""
 
     def first_segment(path: str) -> str:
         base = base_path if path.startswith(f"{base_path}/") else ""
         return f"{base}/" + path.removeprefix(base).split("/")[1]
 
-    of_pages = {first_segment(path) for path, one in by_path.items() if one.blueprint != PROTOCOL}
-    for path, route in by_path.items():
+    of_pages = {first_segment(path) for path, one in found if one.blueprint != PROTOCOL}
+    for path, route in found:
         if route.blueprint == PROTOCOL:
             segment = first_segment(path)
             yield path if segment in of_pages else segment

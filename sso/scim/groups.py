@@ -1,0 +1,63 @@
+"""Groups as SCIM resources, and what a resource says as the arguments of a service."""
+
+from collections.abc import Iterable
+from typing import Any
+from uuid import UUID
+
+from scim2_models import InvalidValueException, Resource
+
+from sso.models import Group
+from sso.scim.resources import Group as GroupResource
+from sso.scim.users import meta
+from sso.store import named_groups
+from sso.store.groups import Member
+
+_LONGEST_ID = 255
+
+
+def resource(group: Group, members: Iterable[Member] | None) -> Resource[Any]:
+    """A group as SCIM shows one; `None`: without saying who is in it."""
+    found = None
+    if members is not None:
+        found = [
+            {"value": str(one.id), "$ref": f"Users/{one.id}", "type": "User"} for one in members
+        ]
+    return GroupResource.model_validate(
+        {
+            "id": str(group.id),
+            "externalId": group.external_id,
+            "displayName": group.name,
+            "members": found,
+            "meta": meta(group),
+        }
+    )
+
+
+def find(text: str, *, is_locked: bool) -> Group | None:
+    """The group with this id."""
+    try:
+        group_id = UUID(text)
+    except ValueError:
+        return None
+    return named_groups.lock(group_id) if is_locked else named_groups.find(group_id)
+
+
+def member_id(text: Any) -> UUID:
+    """The user that a member names. Raises `InvalidValueException`."""
+    try:
+        return UUID(text)
+    except (AttributeError, TypeError, ValueError):
+        raise InvalidValueException(detail="a member is not the id of a user") from None
+
+
+def member_ids(members: Iterable[Any]) -> set[UUID]:
+    return {member_id(one.value) for one in members}
+
+
+def external_id(wanted: Any) -> str | None:
+    """Raises `InvalidValueException`."""
+    text: str | None = wanted.external_id
+    if text is not None and not (text.isprintable() and 0 < len(text) <= _LONGEST_ID):
+        detail = f"externalId is no printable text of at most {_LONGEST_ID} characters"
+        raise InvalidValueException(detail=detail)
+    return text

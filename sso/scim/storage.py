@@ -1,0 +1,219 @@
+"""Where the library reads and writes: users and groups, by the services of this package."""
+
+from collections.abc import Collection
+from typing import Any
+from uuid import UUID
+
+from scim2_models import (
+    ForbiddenException,
+    InvalidValueException,
+    NotFoundException,
+    NotImplementedException,
+    PreconditionFailedException,
+    Resource,
+    ResourceType,
+    ResponseParameters,
+    SCIMException,
+    SearchRequest,
+    UniquenessException,
+)
+from scim2_server.storage import ScimStorage, SearchPage
+
+from sso.models import ApiToken, Group, User
+from sso.scim import filters, groups, users
+from sso.services import accounts, api_tokens, group_editing, staff
+from sso.services.checks import RegistrationError
+from sso.store import directory, named_groups
+from sso.store import groups as memberships
+
+
+class Storage(ScimStorage):
+    """What one request may do: that of its token.
+
+    `is_writing`: rows that are read are locked, so that what is decided about them still holds when
+    they are written.
+    """
+
+    def __init__(self, token: ApiToken, *, is_writing: bool) -> None:
+        self.actor = api_tokens.actor_of(token, "scim")
+        self.invites = api_tokens.allows(token, api_tokens.SCIM_INVITE)
+        self.is_privileged = api_tokens.allows(token, api_tokens.SCIM_PRIVILEGED)
+        self.is_writing = is_writing
+        self.has_members = True  # whether a group is to be given with its members
+        self.is_patch = False
+        self._before: Any = None
+
+    def get(
+        self,
+        resource_type: ResourceType,
+        resource_id: str,
+        *,
+        response_parameters: "ResponseParameters[Any] | None" = None,
+    ) -> Any:
+        if _is_user(resource_type):
+            found = self._user(resource_id)
+            if self.is_writing:  # the library changes the one that it is given
+                self._before = self._shown(found)
+            return self._shown(found)
+        has_members = self.has_members and _asks_for_members(response_parameters)
+        return self._shown_group(self._group(resource_id), has_members)
+
+    def search(
+        self,
+        resource_types: list[ResourceType],
+        search_request: "SearchRequest[Any]",
+        *,
+        position: Any = None,
+    ) -> SearchPage:
+        if len(resource_types) != 1:
+            raise NotImplementedException(detail="search /Users or /Groups")
+        wanted = str(search_request.filter) if search_request.filter else None
+        offset, limit = search_request.start_index_0 or 0, search_request.count or 0
+        if _is_user(resource_types[0]):
+            condition = filters.condition(User, wanted)
+            total, people = directory.users(condition, offset, limit)
+            rows = {one.name: one for one in named_groups.of_names(_all_groups(people))}
+            return SearchPage(total, [users.resource(one, rows) for one in people])
+        condition = filters.condition(Group, wanted)
+        total, listed = directory.named_groups(condition, offset, limit)
+        has_members = _asks_for_members(search_request)
+        return SearchPage(total, [self._shown_group(one, has_members) for one in listed])
+
+    def create(self, resource_type: ResourceType, resource: Any) -> Any:
+        try:
+            if _is_user(resource_type):
+                self._check_free(resource.user_name or "")
+                return self._shown(users.create(self.actor, resource, is_invited=self.invites))
+            self._check_group(resource.display_name)
+            made = group_editing.create(
+                self.actor,
+                resource.display_name or "",
+                external_id=groups.external_id(resource),
+                members=groups.member_ids(resource.members or ()),
+            )
+        except RegistrationError as error:
+            raise _as_scim(error) from None
+        return self._shown_group(made, True)
+
+    def update(
+        self,
+        resource_type: ResourceType,
+        resource: Any,
+        *,
+        expected_version: str | None = None,
+    ) -> Any:
+        resource_id = resource.id or ""
+        try:
+            if _is_user(resource_type):
+                user = self._user(resource_id, expected_version)
+                self._check_free(resource.user_name or "", user.id)
+                return self._shown(
+                    users.update(self.actor, user, self._before, resource, is_patch=self.is_patch)
+                )
+            group = self._group(resource_id, expected_version)
+            self._check_group(resource.display_name)
+            whole = None
+            # A PUT that says nothing of members leaves them alone (RFC 7644 §3.5.1).
+            if self.has_members and (self.is_patch or resource.members is not None):
+                whole = groups.member_ids(resource.members or ())
+            changed, _ = group_editing.change(
+                self.actor,
+                group.id,
+                name=resource.display_name,
+                provisioned={"external_id": groups.external_id(resource)},
+                whole=whole,
+            )
+        except RegistrationError as error:
+            raise _as_scim(error) from None
+        return self._shown_group(changed, self.has_members)
+
+    def delete(
+        self,
+        resource_type: ResourceType,
+        resource_id: str,
+        *,
+        expected_version: str | None = None,
+    ) -> None:
+        if _is_user(resource_type):
+            accounts.delete(self.actor, self._user(resource_id, expected_version))
+        else:
+            group_editing.delete(self.actor, self._group(resource_id, expected_version).id)
+
+    def change_members(
+        self, group_id: str, added: Collection[UUID], removed: Collection[UUID]
+    ) -> Resource[Any]:
+        """Add and remove members without looking at the others."""
+        group = self._group(group_id)
+        try:
+            changed, _ = group_editing.change(self.actor, group.id, added=added, removed=removed)
+        except RegistrationError as error:
+            raise _as_scim(error) from None
+        return self._shown_group(changed, False)
+
+    def _user(self, user_id: str, version: str | None = None) -> User:
+        user = users.find(user_id, is_locked=self.is_writing)
+        if user is None:
+            raise NotFoundException(detail=f"there is no user {user_id[:100]}")
+        if self.is_writing and not self.is_privileged and staff.role_of(user.groups):
+            raise ForbiddenException(
+                detail="administrators and the helpdesk are changed only by a token with the "
+                f"scope {api_tokens.SCIM_PRIVILEGED}"
+            )
+        if version is not None and version != f'W/"{user.version}"':
+            raise PreconditionFailedException
+        return user
+
+    def _group(self, group_id: str, version: str | None = None) -> Group:
+        group = groups.find(group_id, is_locked=self.is_writing)
+        if group is None:
+            raise NotFoundException(detail=f"there is no group {group_id[:100]}")
+        if self.is_writing:
+            self._check_group(group.name)
+        if version is not None and version != f'W/"{group.version}"':
+            raise PreconditionFailedException
+        return group
+
+    def _check_group(self, name: str | None) -> None:
+        if not self.is_privileged and staff.role_of([name or ""]):
+            raise ForbiddenException(
+                detail=f"the group {name} gives rights on this server: a token needs the scope "
+                f"{api_tokens.SCIM_PRIVILEGED} to change it"
+            )
+
+    def _check_free(self, user_name: str, user_id: UUID | None = None) -> None:
+        other = directory.find_user(user_name.strip())
+        if other and other.id != user_id:
+            raise UniquenessException(detail="there is already a user with this userName")
+
+    def _shown(self, user: User) -> Any:
+        rows = {one.name: one for one in named_groups.of_names(user.groups)}
+        return users.resource(user, rows)
+
+    def _shown_group(self, group: Group, has_members: bool) -> Resource[Any]:
+        members = memberships.all_members(group.name) if has_members else None
+        return groups.resource(group, members)
+
+
+def _is_user(resource_type: ResourceType) -> bool:
+    return resource_type.name == "User"
+
+
+def _all_groups(people: Collection[User]) -> set[str]:
+    return {name for one in people for name in one.groups}
+
+
+def _asks_for_members(parameters: "ResponseParameters[Any] | None") -> bool:
+    """Whether an answer has to say who is in a group."""
+    if parameters is None:
+        return True
+    excluded = [str(path).casefold() for path in parameters.excluded_attributes or ()]
+    included = [str(path).casefold() for path in parameters.attributes or ()]
+    if included and not any("members" in path for path in included):
+        return False
+    return not any(path.endswith("members") for path in excluded)
+
+
+def _as_scim(error: RegistrationError) -> SCIMException:
+    if "there is already a" in str(error):
+        return UniquenessException(detail=str(error))
+    return InvalidValueException(detail=str(error))

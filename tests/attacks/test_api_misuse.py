@@ -1,0 +1,252 @@
+"""Programs that want more from the API than their token gives, or that burn its time."""
+
+import json
+import time
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from flask import Flask
+
+from sso import audit
+from sso.extensions import db
+from sso.services import api_tokens
+from sso.store import api_tokens as stored
+from sso.store import users
+from tests.conftest import Clock
+from tests.scim.conftest import GROUP, PATCH, USER, Provisioner, make_token, scim
+from tests.support.actors import BASE
+from tests.support.events import events
+from tests.support.factories import make_user
+
+__all__ = ["scim"]
+ADMINS = "sso-administrators"
+
+
+def test_without_a_token(app: Flask) -> None:
+    for headers in ({}, {"Authorization": "Basic eDp5"}, {"Authorization": "Bearer "}):
+        answer = app.test_client().get(f"{BASE}/scim/v2/Users", headers=headers)
+        assert answer.status_code == 401
+        assert answer.headers["WWW-Authenticate"] == 'Bearer realm="sso"'
+        assert answer.content_type == "application/scim+json"
+        assert answer.get_json()["status"] == "401"
+
+
+def test_after_its_end(app: Flask, clock: Clock) -> None:
+    secret = make_token(app, "scim:read")
+    scim = Provisioner(app, secret)
+    assert scim("GET", "/Users").status_code == 200
+    clock.move(days=365)
+    expired = scim("GET", "/Users")
+    with app.app_context():
+        api_tokens.revoke(audit.SYSTEM, stored.every()[0].id)
+        db.session.commit()
+    revoked = scim("GET", "/Users")
+    unknown = Provisioner(app, "sso_api_" + "x" * 43)("GET", "/Users")
+    for answer in (expired, revoked, unknown):
+        assert answer.status_code == 401
+        assert 'error="invalid_token"' in answer.headers["WWW-Authenticate"]
+        assert answer.get_json() == unknown.get_json()  # no stranger learns why
+    noted = events(app, "api_token_refused")
+    assert [one["reason"] for one in noted] == ["expired", "revoked", "unknown"]
+    assert secret not in str(noted)
+
+
+def test_outside_its_scope(app: Flask) -> None:
+    reading = Provisioner(app, make_token(app, "scim:read"))
+    other = Provisioner(app, make_token(app, "clients:write", name="Clients"))
+    dana = make_user(app)
+    body = {"schemas": [USER], "userName": "x@example.com"}
+    for answer, scope in (
+        (reading("POST", "/Users", body), "scim:write"),
+        (reading("DELETE", f"/Users/{dana.id}"), "scim:write"),
+        (reading.patch(f"/Users/{dana.id}", {"op": "remove", "path": "title"}), "scim:write"),
+        (reading("POST", "/Users/.search/../x", body), "scim:write"),
+        (other("GET", "/Users"), "scim:read"),
+        (other("POST", "/Users/.search", {"count": 1}), "scim:read"),
+    ):
+        assert answer.status_code == 403
+        challenge = answer.headers["WWW-Authenticate"]
+        assert 'error="insufficient_scope"' in challenge
+        assert f'scope="{scope}"' in challenge
+    assert reading("POST", "/Users/.search", {"count": 1}).status_code == 200
+
+
+def test_in_a_url(app: Flask) -> None:
+    secret = make_token(app, "scim:read")
+    for query in (f"access_token={secret}", f"filter={secret}"):
+        for headers in ({}, {"Authorization": f"Bearer {secret}"}):
+            answer = app.test_client().get(f"{BASE}/scim/v2/Users?{query}", headers=headers)
+            assert answer.status_code == 400
+            assert "revoke" in answer.get_json()["detail"]
+    assert secret not in str(events(app, "api_token_refused"))
+
+
+def test_failures_are_limited_and_nobody_is_shut_out(app: Flask) -> None:
+    wrong, right = Provisioner(app, "sso_api_x"), Provisioner(app, make_token(app, "scim:read"))
+    codes = [wrong("GET", "/Users").status_code for _ in range(30)]
+    assert codes[:20] == [401] * 20
+    assert 429 in codes
+    assert "Retry-After" in wrong("GET", "/Users").headers
+    assert right("GET", "/Users").status_code == 200
+
+
+def test_rights_are_not_given(app: Flask, scim: Provisioner) -> None:
+    """Nobody becomes an administrator by a token that may only provision."""
+    boss, dana = make_user(app, "boss@example.com", groups=[ADMINS]), make_user(app)
+    staff = scim.group("staff", str(dana.id))
+    admins = scim.get("/Groups", filter=f'displayName eq "{ADMINS}"')["Resources"][0]
+    member = [{"value": str(dana.id)}]
+    path, group = f"/Users/{boss.id}", {"schemas": [GROUP], "displayName": ADMINS}
+    for answer in (
+        scim.patch(f"/Groups/{admins['id']}", {"op": "add", "path": "members", "value": member}),
+        scim("PUT", f"/Groups/{admins['id']}", {**group, "members": member}),
+        scim("DELETE", f"/Groups/{admins['id']}"),
+        scim("POST", "/Groups", {**group, "displayName": "sso-helpdesk", "members": member}),
+        scim.patch(f"/Groups/{staff['id']}", {"op": "replace", "value": {"displayName": ADMINS}}),
+        scim("PUT", f"/Groups/{staff['id']}", group),
+        # Nor by the account of one.
+        scim.patch(path, {"op": "replace", "path": "password", "value": "a long pass phrase"}),
+        scim.patch(path, {"op": "replace", "path": "userName", "value": "me@example.com"}),
+        scim.patch(path, {"op": "replace", "path": "active", "value": False}),
+        scim("PUT", path, {"schemas": [USER], "userName": "me@example.com"}),
+        scim("DELETE", path),
+    ):
+        assert answer.status_code == 403, answer.text
+        assert "scim:privileged" in answer.get_json()["detail"]
+    with app.app_context():
+        found = users.find(dana.id)
+        assert found is not None
+        assert found.groups == ["staff"]
+    trusted = Provisioner(app, make_token(app, "scim:write", "scim:privileged", name="Trusted"))
+    added = {"op": "add", "path": "members", "value": member}
+    assert trusted.patch(f"/Groups/{admins['id']}", added).status_code == 204
+
+
+def test_what_no_client_sets(app: Flask, scim: Provisioner) -> None:
+    """Mass assignment: columns, claims and read-only attributes."""
+    gid = scim.group("staff")["id"]
+    dana = make_user(app)
+    before = scim.get(f"/Users/{dana.id}")
+    made = scim.user(
+        id=str(dana.id),
+        groups=[{"value": gid}],
+        meta={"version": 'W/"99"', "created": "2000-01-01T00:00:00Z"},
+        email_verified=False, passwordHash="x", password_hash="x", claims={"website": "x"},
+        disabled_at="2020-01-01", device_version=7, version=99,
+    )  # fmt: skip
+    assert made["id"] != str(dana.id)
+    assert "groups" not in made
+    assert made["meta"]["version"] == 'W/"1"'
+    with app.app_context():
+        (row,) = [one for one in users.every() if one.email == "erin@example.com"]
+        assert (row.claims, row.groups, row.password_hash, row.device_version) == ({}, [], None, 0)
+        assert row.scim_attributes is not None
+        assert set(row.scim_attributes) == {"displayName", "emails"}
+    for operation in (
+        {"op": "replace", "path": "id", "value": str(dana.id)},
+        {"op": "add", "path": "groups", "value": [{"value": gid}]},
+        {"op": "replace", "path": "meta.version", "value": "1"},
+    ):
+        assert scim.patch(f"/Users/{made['id']}", operation).status_code == 400
+    assert scim.get(f"/Users/{dana.id}") == before
+
+
+def test_ids_of_others(app: Flask, scim: Provisioner) -> None:
+    gid, uid = scim.group("staff")["id"], make_user(app).id
+    for path in (f"/Users/{gid}", f"/Groups/{uid}", f"/Users/{uuid4()}", "/Users/%00",
+                 "/Users/1' OR '1'='1", f"/Users/{uid}/groups", "/Tokens/1"):  # fmt: skip
+        for method in ("GET", "DELETE"):
+            assert scim(method, path).status_code in (404, 405), path
+
+
+def test_two_users_of_one_name(app: Flask, scim: Provisioner) -> None:
+    scim.user()
+    second = scim.user(userName="frida@example.com")
+    for answer in (
+        scim("POST", "/Users", {"schemas": [USER], "userName": "ERIN@example.com "}),
+        scim.patch(f"/Users/{second['id']}",
+                   {"op": "replace", "path": "userName", "value": "erin@example.com"}),
+        scim.patch(f"/Users/{second['id']}", {"op": "replace", "path": "emails",
+                   "value": [{"value": "erin@example.com"}]}),
+    ):  # fmt: skip
+        assert (answer.status_code, answer.get_json()["scimType"]) == (409, "uniqueness")
+
+
+def deep(depth: int) -> bytes:
+    return b'{"schemas":' + b"[" * depth + b"]" * depth + b"}"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b"\xff\xfe",
+        b'{"schemas": null}',
+        b'{"schemas": ["x"], "Operations": {}}',
+        deep(50_000),
+        json.dumps({"schemas": [PATCH], "Operations": [{"op": "add"}]}).encode(),
+        json.dumps({"schemas": [PATCH], "Operations": [{"op": "burn", "path": "x"}]}).encode(),
+        json.dumps({"schemas": [PATCH], "Operations": [7, None]}).encode(),
+        json.dumps(
+            {"schemas": [PATCH], "Operations": [{"op": "add", "path": ["x"], "value": 1}]}
+        ).encode(),
+    ],
+    ids=range(12),
+)
+def test_bodies_that_are_none(app: Flask, scim: Provisioner, body: bytes) -> None:
+    dana = make_user(app)
+    for method, path in (("POST", "/Users"), ("PATCH", f"/Users/{dana.id}"),
+                         ("PUT", f"/Users/{dana.id}"), ("POST", "/Users/.search"),
+                         ("POST", "/Groups")):  # fmt: skip
+        answer = scim(method, path, body)
+        expected = (200, 400) if path.endswith(".search") else (400,)
+        assert answer.status_code in expected, (method, path, answer.text)
+
+
+def many(count: int, **operation: Any) -> dict[str, Any]:
+    return {"schemas": [PATCH], "Operations": [operation] * count}
+
+
+@pytest.mark.slow
+def test_nothing_burns_time(app: Flask, scim: Provisioner) -> None:
+    """Each within a second or two, though it is as long as a request may be."""
+    dana = make_user(app)
+    user, group = f"/Users/{dana.id}", f"/Groups/{scim.group('staff')['id']}"
+    scim.get("/ServiceProviderConfig")
+    emails = [{"value": f"{n}@x.ch"} for n in range(5000)]
+    names = ",".join(f"name.x{n}" for n in range(800))
+    attempts: list[tuple[str, str, Any, tuple[int, ...]]] = [
+        ("POST", "/Users", b" " * 300_000, (413,)),
+        ("POST", "/Users", {"schemas": [USER], "userName": "a@b.ch", "emails": emails}, (400,)),
+        ("POST", "/Users", {"userName": "a@b.ch", "title": "x" * 200_000}, (400,)),
+        ("POST", "/Users", {"schemas": [USER], "userName": "a" * 250_000}, (400,)),
+        ("POST", "/Users", {f"x{n}": n for n in range(15_000)}, (400,)),
+        ("PATCH", user, many(100, op="add", path="emails", value=emails[:40]), (400,)),
+        ("PATCH", user, many(5000, op="add", path="title", value="x"), (400,)),
+        ("PATCH", user, many(2, op="add", path="emails[" + "(" * 100_000, value="x"), (400,)),
+        ("PATCH", user, {"schemas": [PATCH], "Operations": [
+            {"op": "add", "value": {f"x{n}[": 1 for n in range(9000)}}]}, (400,)),
+        ("PATCH", group, many(1000, op="remove", path='members[value eq "x"]'), (400,)),
+        ("PATCH", group, many(1000, op="add", path="members", value=[{"value": str(dana.id)}]),
+         (204,)),
+        ("PATCH", group, many(900, op="replace", value={"displayName": "x"}), (400,)),
+        ("PATCH", group, many(1, op="add", path="members",
+                              value=[{"value": str(uuid4())} for _ in range(4500)]), (400,)),
+        ("PATCH", group, many(1, op="remove", path="members",
+                              value=[{"value": str(uuid4())} for _ in range(4500)]), (204,)),
+        ("GET", f"/Users?attributes={names}", None, (400,)),
+        ("POST", "/Users/.search", {"attributes": ["name.x"] * 20_000}, (400,)),
+        ("POST", "/Users/.search", {"sortBy": "(" * 200_000}, (400, 501)),
+        ("POST", "/Users/.search", {"filter": "not (" * 40_000}, (400,)),
+    ]  # fmt: skip
+    for method, path, body, expected in attempts:
+        began = time.process_time()
+        answer = scim(method, path, body)
+        spent = time.process_time() - began
+        what = (method, path[:60], str(body)[:80], answer.text[:300])
+        assert answer.status_code in expected, what
+        assert spent < 2, (spent, what)

@@ -1,0 +1,104 @@
+"""Groups by SCIM: empty ones, members, and clients that require them."""
+
+from typing import Any
+
+import pytest
+from flask import Flask
+
+from tests.scim.conftest import GROUP, Provisioner
+from tests.support.factories import make_user
+from tests.support.scene import Scene
+
+
+@pytest.fixture
+def people(app: Flask) -> list[str]:
+    return [str(make_user(app, f"{name}@example.com").id) for name in "abc"]
+
+
+def members(scim: Provisioner, group: Any) -> set[str]:
+    found = scim.get(f"/Groups/{group['id']}").get("members", [])
+    return {one["value"] for one in found}
+
+
+def value(*ids: str) -> list[dict[str, str]]:
+    return [{"value": one} for one in ids]
+
+
+def test_an_empty_group_is_kept(app: Flask, scim: Provisioner) -> None:
+    made = scim.group("staff")
+    assert scim.get("/Groups", filter='displayName eq "STAFF"')["Resources"] == [made]
+    assert "staff" in app.test_cli_runner().invoke(args=["group", "list"]).stdout
+    again = scim("POST", "/Groups", {"schemas": [GROUP], "displayName": "staff"})
+    assert (again.status_code, again.get_json()["scimType"]) == (409, "uniqueness")
+    bad = scim("POST", "/Groups", {"schemas": [GROUP], "displayName": "a, b"})
+    assert (bad.status_code, bad.get_json()["scimType"]) == (400, "invalidValue")
+
+
+def test_members_come_and_go(scim: Provisioner, people: list[str]) -> None:
+    a, b, c = people
+    made = scim.group("staff", a)
+    path = f"/Groups/{made['id']}"
+    steps: list[tuple[list[Any], set[str]]] = [
+        ([{"op": "Add", "path": "members", "value": value(b, c)}], {a, b, c}),
+        ([{"op": "Remove", "path": f'members[value eq "{b}"]'}], {a, c}),
+        ([{"op": "Remove", "path": "members", "value": value(a)}], {c}),
+        ([{"op": "remove", "path": "members"}], set()),
+        ([{"op": "replace", "path": "members", "value": value(a, b)}], {a, b}),
+        ([{"op": "replace", "value": {"members": value(c)}}], {c}),
+        ([{"op": "add", "value": {"members": value(a)}}], {a, c}),
+        ([{"op": "remove", "path": "members", "value": value(a)},
+          {"op": "add", "path": "members", "value": value(a, b)}], {a, b, c}),
+        ([{"op": "replace", "value": {"id": made["id"], "displayName": "Staff"}}], {a, b, c}),
+        ([{"op": "replace", "path": "displayName", "value": "People"},
+          {"op": "remove", "path": f'members[value eq "{a}"]'}], {b, c}),
+        ([{"op": "add", "path": "externalId", "value": "7"}], {b, c}),
+    ]  # fmt: skip
+    for operations, expected in steps:
+        before = scim.get(path)["meta"]["version"]
+        changed = scim.patch(path, *operations)
+        assert changed.status_code == 204, changed.text
+        assert members(scim, made) == expected
+        assert scim.get(path)["meta"]["version"] == changed.headers["ETag"] != before
+    found = scim.get(path)
+    assert (found["displayName"], found["externalId"]) == ("People", "7")
+    user = scim.get(f"/Users/{b}")
+    assert [one["display"] for one in user["groups"]] == ["People"]
+    assert scim.get("/Users", filter=f'groups.value eq "{made["id"]}"')["totalResults"] == 2
+    assert scim.get("/Groups", filter=f'members[value eq "{b}"]')["totalResults"] == 1
+    assert "members" not in scim.get(path, excludedAttributes="members")
+    assert scim("DELETE", path).status_code == 204
+    assert "groups" not in scim.get(f"/Users/{b}")
+
+
+def test_a_put_without_members_leaves_them(scim: Provisioner, people: list[str]) -> None:
+    made = scim.group("staff", *people)
+    path, body = f"/Groups/{made['id']}", {"schemas": [GROUP], "displayName": "People"}
+    assert scim("PUT", path, body).status_code == 200
+    assert members(scim, made) == set(people)
+    assert scim("PUT", path, {**body, "members": value(people[0])}).status_code == 200
+    assert members(scim, made) == {people[0]}
+    assert scim("PUT", path, {**body, "members": []}).status_code == 200
+    assert members(scim, made) == set()
+
+
+def test_who_leaves_loses_the_client_at_once(scene: Scene, scim: Provisioner) -> None:
+    made = scim.group("staff", str(scene.user.id))
+    scene.register(groups=["staff"])
+    tokens = scene.tokens()
+    scim.patch(f"/Groups/{made['id']}", {"op": "remove", "path": "members"})
+    assert scene.client.userinfo(tokens["access_token"]).status_code == 401
+    assert scene.client.refresh(tokens["refresh_token"]).status_code == 400
+
+
+def test_members_have_to_be_users(scim: Provisioner, people: list[str]) -> None:
+    made = scim.group("staff")
+    path = f"/Groups/{made['id']}"
+    unknown = "00000000-0000-4000-8000-000000000000"
+    refused = scim.patch(path, {"op": "add", "path": "members", "value": value(people[0], unknown)})
+    assert (refused.status_code, refused.get_json()["scimType"]) == (400, "invalidValue")
+    assert members(scim, made) == set()  # all or nothing
+    for bad in ("dana", None, 7, {"value": 1}, "' OR 1=1 --"):
+        refused = scim.patch(path, {"op": "add", "path": "members", "value": [{"value": bad}]})
+        assert refused.status_code == 400, bad
+    removed = scim.patch(path, {"op": "remove", "path": f'members[value eq "{unknown}"]'})
+    assert removed.status_code == 204

@@ -1,0 +1,84 @@
+"""Two provisioning clients at once, on every database."""
+
+from collections.abc import Callable
+from threading import Barrier, Thread
+from typing import Any
+
+from flask import Flask
+
+from tests.scim.conftest import GROUP, USER, Provisioner, make_token
+from tests.support.factories import make_user
+
+
+def at_once(app: Flask, secret: str, *calls: Callable[[Provisioner], Any]) -> list[Any]:
+    """What each call gives; all begin together."""
+    barrier, results = Barrier(len(calls)), [None] * len(calls)
+
+    def run(number: int) -> None:
+        scim = Provisioner(app, secret)
+        barrier.wait(10)
+        results[number] = calls[number](scim)
+
+    threads = [Thread(target=run, args=(number,)) for number in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    return results
+
+
+def test_of_two_patches_with_an_etag_one_is_refused(app: Flask) -> None:
+    secret = make_token(app, "scim:write")
+    scim = Provisioner(app, secret)
+    for number in range(5):
+        made = scim.user(userName=f"u{number}@example.com")
+        version, path = made["meta"]["version"], f"/Users/{made['id']}"
+
+        def patch(scim: Provisioner, name: str, path: str = path, version: str = version) -> Any:
+            rename = {"op": "replace", "path": "displayName", "value": name}
+            return scim.patch(path, rename, If_Match=version).status_code
+
+        found = at_once(app, secret, lambda s: patch(s, "One"), lambda s: patch(s, "Two"))
+        assert sorted(found) == [200, 412]
+        assert scim.get(path)["displayName"] == ("One", "Two")[found.index(200)]
+
+
+def test_without_an_etag_no_patch_is_lost(app: Flask) -> None:
+    secret = make_token(app, "scim:write")
+    scim = Provisioner(app, secret)
+    path = f"/Users/{scim.user()['id']}"
+    values = {"nickName": "N", "title": "T", "locale": "de", "displayName": "D"}
+    calls = [
+        lambda s, name=name, value=value: (
+            s.patch(path, {"op": "add", "path": name, "value": value}).status_code
+        )
+        for name, value in values.items()
+    ]
+    assert at_once(app, secret, *calls) == [200] * 4
+    found = scim.get(path)
+    assert {name: found.get(name) for name in values} == values
+
+
+def test_one_of_two_equal_users_and_groups_is_made(app: Flask) -> None:
+    secret = make_token(app, "scim:write")
+    for path, body in (
+        ("/Users", {"schemas": [USER], "userName": "erin@example.com"}),
+        ("/Groups", {"schemas": [GROUP], "displayName": "staff"}),
+    ):
+        calls = [lambda s, path=path, body=body: s("POST", path, body).status_code] * 3
+        assert sorted(at_once(app, secret, *calls)) == [201, 409, 409]
+
+
+def test_members_that_come_at_once_all_come(app: Flask) -> None:
+    secret = make_token(app, "scim:write")
+    scim = Provisioner(app, secret)
+    path = f"/Groups/{scim.group('staff')['id']}"
+    people = [str(make_user(app, f"u{number}@example.com").id) for number in range(4)]
+
+    def add(scim: Provisioner, user: str) -> int:
+        value = [{"value": user}]
+        return scim.patch(path, {"op": "add", "path": "members", "value": value}).status_code
+
+    calls = [lambda s, user=user: add(s, user) for user in people]
+    assert at_once(app, secret, *calls) == [204] * 4
+    assert {one["value"] for one in scim.get(path)["members"]} == set(people)
