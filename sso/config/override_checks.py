@@ -1,7 +1,7 @@
-"""What a template of the operator's may hold: few expressions, and HTML that pages can show.
+"""What an operator's template can hold: few expressions, and HTML that pages can show.
 
-A name that does not exist, a script that the content security policy stops, or a tag that is left
-open would only be seen by the person who signs in.
+Otherwise the people who sign in would be the first to meet an unknown name, a script that the
+content security policy blocks, or an unclosed tag.
 """
 
 import re

@@ -1,10 +1,11 @@
-"""Templates and mail texts of the operator's own, from the folder in SSO_TEMPLATES_DIR.
+"""The operator's own templates and mail texts, from the folder in SSO_TEMPLATES_DIR.
 
-What can be replaced is a contract (docs/reference/templates.md): blocks of pages and mails, and the
-variables in them. Everything is read and checked once, at the start.
+Blocks, variables and placeholders are a stable contract (docs/reference/templates.md). Everything is
+read and checked once, at the start.
 """
 
 import hashlib
+import os
 import re
 import stat
 import tomllib
@@ -114,15 +115,24 @@ def read(folder: Path) -> Overrides:
 
 
 def _unsafe(folder: Path) -> Iterator[str]:
-    """Who can write here can ask for passwords: the folder is as trusted as the program."""
+    """Anyone who can write here can ask for passwords: it must be as safe as the program."""
     if not folder.is_dir():
         yield "it is not a folder that this user can read; give the path of one"
         return
     real = folder.resolve()
     for one in (real, *real.parents):
-        mode = one.stat().st_mode
-        if mode & stat.S_IWOTH and (one == real or not mode & stat.S_ISVTX):
+        is_sticky = one.stat().st_mode & stat.S_ISVTX
+        if _is_open(one) and (one == real or not is_sticky):
             yield f"everyone can write to {one}; run: chmod o-w {one}"
+
+
+def is_read_only(path: Path) -> bool:
+    """Whether it is mounted so, as a ConfigMap of Kubernetes is, whose modes say otherwise."""
+    return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+
+
+def _is_open(path: Path) -> bool:
+    return bool(path.stat().st_mode & stat.S_IWOTH) and not is_read_only(path)
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -141,7 +151,7 @@ def _unsafe_file(path: Path, folder: Path) -> Iterator[str]:
         yield "it is not a file"
     elif real.stat().st_size > _MAX_SIZE:
         yield f"it is larger than {_MAX_SIZE // 1024} kB"
-    elif any(one.stat().st_mode & stat.S_IWOTH for one in (real, real.parent)):
+    elif _is_open(real) or _is_open(real.parent):
         yield f"everyone can write to it; run: chmod -R o-w {folder}"
 
 

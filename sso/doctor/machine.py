@@ -12,6 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from sso import clock, context
 from sso.audit import rows as audit_events
+from sso.config import overrides
 from sso.config.reading import Reading
 from sso.config.settings import SETTINGS
 from sso.crypto import keys
@@ -52,7 +53,8 @@ def file_modes(environ: Mapping[str, str], reading: Reading) -> Findings:
         errors += [
             warning("file modes", seen, hint) for seen, hint in _too_open(Path(url.database), 0o007)
         ]
-    if folder := context.settings().templates_dir:
+    folder = context.settings().templates_dir
+    if folder and not overrides.is_read_only(Path(folder)):
         errors += [
             warning("file modes", seen, hint)
             for path in (Path(folder), *Path(folder).rglob("*"))

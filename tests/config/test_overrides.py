@@ -182,7 +182,7 @@ def test_every_error_at_once(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_what_others_can_write_to(tmp_path: Path) -> None:
+def test_what_others_can_write_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "own"
     folder.mkdir()
     assert errors(folder, block("x")) == []
@@ -195,6 +195,9 @@ def test_what_others_can_write_to(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     assert f"chmod o-w {tmp_path}" in errors(folder)[0]
     tmp_path.chmod(0o1777)
+    assert errors(folder) == []
+    folder.chmod(0o777)
+    monkeypatch.setattr(overrides, "is_read_only", lambda _: True)
     assert errors(folder) == []
 
 
