@@ -1,7 +1,7 @@
 """The operator's own templates and mail texts, from the folder in SSO_TEMPLATES_DIR.
 
-Blocks, variables and placeholders are a stable contract (docs/reference/templates.md). Everything is
-read and checked once, at the start.
+Blocks, variables and placeholders are a stable contract (docs/reference/templates.md). Everything
+is read and checked once, at the start.
 """
 
 import hashlib
