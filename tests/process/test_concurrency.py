@@ -275,7 +275,7 @@ def _sign_up(app: Flask, mailbox: Mailbox) -> str:
         (_change_password, "done=password"),
         (_change_email, "done=asked"),
         (_reset_password, "notice=password"),
-        (_sign_up, "notice=signed_up"),
+        (_sign_up, "/account"),
     ],
 )
 def test_no_transaction_waits_for_a_check(
