@@ -9,10 +9,10 @@ from flask import Response, g, request
 from scim2_server.requests import ScimRequest
 
 from sso import context
+from sso.endpoints import api
 from sso.extensions import db
 from sso.ratelimit import refusals
 from sso.services import api_tokens
-from sso.web import api
 
 _ERROR = "urn:ietf:params:scim:api:messages:2.0:Error"
 _MEDIA_TYPE = "application/scim+json"
