@@ -6,6 +6,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Event, Thread
@@ -21,10 +22,11 @@ from sso.extensions import db
 from tests.production.audit import audit
 from tests.production.expected import Customer, Expected
 from tests.production.nginx import Inner, Nginx
-from tests.production.people import EMAIL, PASSWORD, Person, Unfinished
+from tests.production.people import CALLBACK, EMAIL, PASSWORD, Person, Unfinished
 from tests.production.seeding import a_person, application, migrate
 from tests.support.actors import _Forms
 from tests.support.processes import wait_for
+from tests.support.proofs import DPoP
 from tests.support.servers import Node, Postgresql, Redis
 
 
@@ -161,6 +163,48 @@ def test_sign_in_on_one_node_and_go_on_at_the_other(site: Site) -> None:
     renewed = patient(lambda: person.refresh(tokens.json()["refresh_token"]))
     assert renewed.status_code == 200, renewed.text
     assert person.userinfo(renewed.json()["access_token"]).status_code == 200
+
+
+def test_a_proof_and_a_pushed_request_work_once_on_both_nodes(site: Site) -> None:
+    person, key = site.person(), DPoP()
+    nodes = [f"{node.origin}/api/auth" for node in (site.one, site.two)] * 4
+
+    def proof(path: str, **more: Any) -> dict[str, str]:
+        return key.header(path, htu=person.base_url + path, **more)
+
+    codes = [person.authorize() for _ in nodes]
+    same = proof("/oauth2/token")
+    form = {
+        "grant_type": "authorization_code", "redirect_uri": CALLBACK,
+        "client_id": person.client_id, "client_secret": person.client_secret,
+    }  # fmt: skip
+    with ThreadPoolExecutor(len(nodes)) as pool:
+        answers = list(pool.map(
+            lambda node, code: requests.post(
+                f"{node}/oauth2/token", data={**form, "code": code}, headers=same, timeout=60
+            ),
+            nodes, codes,
+        ))  # fmt: skip
+    assert sorted(one.status_code for one in answers) == [200] + [400] * 7
+    [token] = [one.json()["access_token"] for one in answers if one.ok]
+    headers = {"Authorization": f"DPoP {token}", **proof("/oauth2/userinfo", token=token)}
+    with ThreadPoolExecutor(len(nodes)) as pool:
+        told = list(pool.map(
+            lambda node: requests.get(f"{node}/oauth2/userinfo", headers=headers, timeout=60),
+            nodes,
+        ))  # fmt: skip
+    assert sorted(one.status_code for one in told) == [200] + [401] * 7
+
+    request = {
+        **form, "response_type": "code", "state": "st4te", "scope": "openid profile email",
+    }  # fmt: skip
+    pushed = requests.post(f"{nodes[0]}/oauth2/par", data=request, timeout=60).json()["request_uri"]
+    query = {"client_id": person.client_id, "request_uri": pushed}
+    url = f"{person.base_url}/oauth2/authorize"
+    assert person.go_on("GET", url, params=query)
+    with pytest.raises(Unfinished) as again:
+        person.go_on("GET", url, params=query)
+    assert "invalid_request_uri" in again.value.answer.text
 
 
 def test_a_node_dies_while_somebody_types_the_password(site: Site) -> None:
