@@ -15,6 +15,7 @@ REFRESH_TOKEN = "sso_rt_"  # noqa: S105 (a prefix)
 CLIENT_SECRET = "sso_cs_"  # noqa: S105 (a prefix)
 SESSION = "sso_sid_"
 MAIL = "sso_ml_"
+REQUEST_URI = "sso_par_"
 API_TOKEN = "sso_api_"  # noqa: S105 (a prefix)
 
 

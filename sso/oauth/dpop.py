@@ -55,11 +55,7 @@ def read(request: ProtocolRequest, endpoint: str, *, is_needed: bool) -> None:
     text = flask_request.environ.get("HTTP_DPOP")
     if text is None and not is_needed:
         return
-    try:
-        request.proof = verify(text, request.client, endpoint)
-    except RefusedProof as error:
-        request.facts |= error.facts
-        raise
+    request.proof = verify(text, request.client, endpoint)
 
 
 def verify(

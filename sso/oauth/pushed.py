@@ -22,7 +22,6 @@ from sso.store import clients, pushed_requests
 
 PREFIX = "urn:ietf:params:oauth:request_uri:"
 MAX_LENGTH = 10_000  # characters of all parameters together
-_SECRET = "sso_par_"  # noqa: S105 (a prefix)
 _STORED = tuple(name for name in PARAMETERS if name not in ("request", "request_uri"))
 
 
@@ -66,7 +65,7 @@ def push(server: AuthorizationServer, request: ProtocolRequest) -> dict[str, Any
     rule = limiting.PUSHED_BY_ANYONE if client.is_public else limiting.PUSHED_REQUEST
     limiting.spend(rule, client.client_id)
     dpop.use(connection, request.proof)
-    secret = digests.make(_SECRET)
+    secret = digests.make(digests.REQUEST_URI)
     pushed_requests.add(
         connection, digests.digest(secret), client.client_id, parameters, clock.now()
     )

@@ -19,6 +19,7 @@ from sso.flow import decision, narrowing
 from sso.flow.request import RESPONSE_MODES, can_be_posted
 from sso.oauth import tokens
 from sso.oauth.client_authentication import LONGEST_CLIENT_ID, ClientAuthenticationFailed
+from sso.oauth.dpop import RefusedProof
 from sso.oauth.request import ProtocolRequest
 from sso.ratelimit import refusals
 from sso.store.clients import RegisteredClient
@@ -189,6 +190,8 @@ def note_refusal(request: ProtocolRequest | None, error: OAuth2Error) -> None:
         if request.live_grant:
             fields["user"] = request.live_grant.user_id
         fields |= request.details
+        if isinstance(error, RefusedProof):
+            request.facts |= error.facts
         request.facts.setdefault("grant_type", request.payload.grant_type)
         if fields["description"] in _OF_USER:
             request.facts["user"] = request.details.get("user")

@@ -662,5 +662,8 @@ def test_dpop(
     assert "more than a minute off" in explain(key.userinfo(client, bound, iat=1))
     strict = make_client(app, dpop_bound_access_tokens=True)
     assert "--require-dpop" in explain(strict.exchange("x"))
+    used = key.header(jti="1")
+    assert client.exchange(browser.approve(client).code, used).status_code == 200
+    assert "was used before" in explain(client.exchange(browser.approve(client).code, used))
     code = browser.approve(client, dpop_jkt=key.jkt).code
     assert "keep one key" in explain(client.exchange(code, DPoP().header()))
