@@ -273,6 +273,8 @@ CONTRACT = {
     f"{BASE}/admin/application/preview": {"GET"},
     f"{BASE}/admin/refusals": {"GET"},
     f"{BASE}/admin/person/act": {"GET", "POST"},
+    f"{BASE}/admin/person/invite": {"GET", "POST"},
+    f"{BASE}/admin/person/edit": {"GET", "POST"},
     "/healthz": {"GET"},
     "/readyz": {"GET"},
 }

@@ -11,7 +11,7 @@ from sso.cli.output import iso, print_json, print_line, print_table
 from sso.cli.people import done, find_user, group, user_argument
 from sso.extensions import db
 from sso.models import BrowserSession, Passkey, TotpSecret
-from sso.services import credentials, revocation
+from sso.services import credentials, helping
 from sso.store import factors, sessions
 from sso.store.factors import Factors
 
@@ -63,7 +63,7 @@ def list_factors(who: str, as_json: bool) -> None:
 def sign_out(who: str, as_json: bool) -> None:
     """Sign a user out everywhere; tokens with offline_access stay valid."""
     user = find_user(who, exactly=True)
-    count = revocation.sessions_of_user(user.id, "operator")
+    count = helping.sign_out(audit.operator(), user)
     db.session.commit()
     done(user, as_json, f"{count} sessions ended", sessions_ended=count)
 

@@ -37,6 +37,8 @@ from sso.endpoints.admin import (
     applications,
     overview,
     people,
+    person_actions,
+    person_editing,
     registering,
     troubleshooting,
 )
@@ -140,7 +142,11 @@ ROUTES = (
     Route("{base}/admin/application/preview", "application_preview", troubleshooting.preview,
           GET, ADMIN),
     Route("{base}/admin/refusals", "refusals", troubleshooting.refused, GET, ADMIN),
-    Route("{base}/admin/person/act", "person_act", people.act, blueprint=ADMIN, helpdesk=True),
+    Route("{base}/admin/person/act", "person_act", person_actions.act, blueprint=ADMIN,
+          helpdesk=True),
+    Route("{base}/admin/person/invite", "invite", person_editing.invite, blueprint=ADMIN,
+          helpdesk=True),
+    Route("{base}/admin/person/edit", "edit_person", person_editing.edit, blueprint=ADMIN),
 )
 # fmt: on
 

@@ -16,7 +16,7 @@ from sso.endpoints.forms import NewAccountForm, SignUpForm
 from sso.extensions import db
 from sso.i18n import N_
 from sso.ratelimit import device_cookie
-from sso.services import accounts, mail_links
+from sso.services import accounts, credentials, mail_links
 from sso.services.checks import RegistrationError
 from sso.web import routing
 
@@ -33,7 +33,7 @@ def sign_up() -> Response:
         email = form.email.data or ""
         if _may(email):
             routing.spend(email)
-            accounts.request_sign_up(audit.USER, email)
+            credentials.request_sign_up(audit.USER, email)
             db.session.commit()
             mail_pages.keep_pending()
             mail_pages.note_sign_up(email)

@@ -55,6 +55,7 @@ _TABLES = {
     "token": ("Token",),
     "used_once": ("UsedOnce",),
     "user": ("BrowserSession", "MailToken", "User"),
+    "user_indexes": (),
     "webhook": ("Webhook", "WebhookDelivery"),
 }
 _MODULES = {name: f"sso.models.{file}" for file, names in _TABLES.items() for name in names}
@@ -68,5 +69,5 @@ def __getattr__(name: str) -> Any:
 
 def load_all() -> None:
     """Load every table, before `Base.metadata` is asked for all of them."""
-    for module in _MODULES.values():
-        import_module(module)
+    for file in _TABLES:
+        import_module(f"sso.models.{file}")

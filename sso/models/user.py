@@ -1,11 +1,12 @@
 """The tables of people: users, their browser sessions, and the secrets mailed to them."""
 
+import unicodedata
 from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
 
 from sqlalchemy import JSON, CheckConstraint, ForeignKey, String, false, text
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy.orm import Mapped, mapped_column, validates
 
 from sso import clock
 from sso.extensions import Base, UtcDateTime
@@ -15,6 +16,7 @@ class User(Base):
     """A person; `id` is the subject identifier (`sub`, OIDC Core §2) and never changes."""
 
     __tablename__ = "users"
+    # For indexes see `user_indexes`.
     __table_args__ = (CheckConstraint("email = lower(email)", name="email_is_lower_case"),)
 
     id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
@@ -23,6 +25,8 @@ class User(Base):
     # When the user changed the email address; an operator's change leaves it alone.
     email_changed_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     name: Mapped[str] = mapped_column(String(200))
+    # The name as it is searched for; kept by `_fold_name`.
+    name_key: Mapped[str] = mapped_column(String(200), default="", server_default="")
     password_hash: Mapped[str | None] = mapped_column(String(200))
     claims: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
     # PostgreSQL finds members by the index ix_users_groups (migration 0015).
@@ -42,9 +46,20 @@ class User(Base):
         default=1, server_default="1", onupdate=text("version + 1")
     )
 
+    @validates("name")
+    def _fold_name(self, _: str, name: str) -> str:
+        self.name_key = folded(name)
+        return name
+
     def get_user_id(self) -> str:
         """What Authlib asks a resource owner for."""
         return str(self.id)
+
+
+def folded(name: str) -> str:
+    """A name as it is searched for: in small letters, without accents."""
+    parts = unicodedata.normalize("NFKD", name.casefold())
+    return "".join(one for one in parts if not unicodedata.combining(one))[:200]
 
 
 class BrowserSession(Base):

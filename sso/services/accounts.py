@@ -14,11 +14,12 @@ from sso.crypto import passwords
 from sso.extensions import db
 from sso.models import User
 from sso.services import changes as differences
-from sso.services import checks, groups, notifications, revocation
+from sso.services import checks, groups, notifications, revocation, staff
 from sso.services.changes import ListEdit, Outcome
 from sso.services.checks import RegistrationError
 from sso.store import clients, named_groups, users
 
+TAKEN = "there is already a user with the email address {}"
 # What a provisioning client keeps of a user; nothing here depends on it.
 PROVISIONED = ("user_name", "external_id", "scim_attributes")
 
@@ -53,9 +54,9 @@ def create(
 ) -> User:
     """A new user, who is mailed a link to verify the address, or to set the first password.
 
-    Without a password nobody can sign in as the user yet. `provisioned`: see `PROVISIONED`. Raises
-    `RegistrationError`.
+    Without a password nobody can sign in as the user yet. `provisioned`: see `PROVISIONED`.
     """
+    staff.require_admin(actor)
     user = User(id=user_id or uuid4(), email_verified=email_verified, claims={}, groups=[])
     user.disabled_at = clock.now() if disabled else None
     _provision(user, provisioned)
@@ -71,19 +72,14 @@ def create(
 
 @audit.acting
 def invite(actor: Actor, *, email: str, name: str, groups: Iterable[str] = ()) -> User:
-    """A new user, who is mailed a link to set the first password. Raises `RegistrationError`."""
+    """A new user, who is mailed a link to set the first password; the helpdesk gives no groups."""
+    if groups := list(groups):
+        staff.require_admin(actor)
     user = User(id=uuid4(), email_verified=False, claims={}, groups=[])
     _add(user, None, email=email, name=name, groups=groups)
     notifications.invited(user)
     audit.event(Event.USER_INVITED, user=user.id)
     return user
-
-
-@audit.acting
-def request_sign_up(actor: Actor, email: str) -> None:
-    """Mail a link for a new account, or a notice if there is one; the caller cannot tell."""
-    notifications.sign_up_asked(email)
-    audit.event(Event.SIGN_UP_ASKED)
 
 
 @audit.acting
@@ -107,17 +103,23 @@ def update(
     memberships: ListEdit | None = None,
     claims: Mapping[str, Any] | None = None,
     provisioned: Mapping[str, Any] | None = None,
+    seen: Mapping[str, Any] | None = None,
 ) -> tuple[User, Outcome]:
     """Change what is given, by an operator; what it takes away ends at once.
 
     A claim of `None` is removed. Another address counts as unverified unless `email_verified`
-    says otherwise. Raises `LookupError` if there is no such user, and `RegistrationError`.
+    says otherwise. `seen`: fields of `described` as the operator saw them. Raises `LookupError`,
+    `RegistrationError`, `NotAllowed` and `Changed`.
     """
+    staff.require_admin(actor)
     user = users.lock_any(user_id)
     if user is None:
         raise LookupError(user_id)
-    before = {**described(user), **_provisioned(user)}
+    before = _whole(user)
+    differences.require_unchanged(seen, before)
     members = memberships.applied_to(user.groups) if memberships else None
+    if disabled or (members is not None and staff.role_of(members) != staff.ADMIN):
+        staff.keep_administrators(actor, [user])
     _provision(user, provisioned)
     _edit(user, email=email, name=name, groups=members, claims=claims)
     _flush(user)
@@ -131,24 +133,24 @@ def update(
         user.email_verified = email_verified
     if disabled is not None and disabled != before["disabled"]:
         user.disabled_at = clock.now() if disabled else None
-    changes = differences.between(before, {**described(user), **_provisioned(user)})
+    changes = differences.between(before, _whole(user))
     if "groups" in changes:
         named_groups.touch(changes["groups"]["added"] + changes["groups"]["removed"])
         groups.end_lost_access([user], clients.every())
     if "disabled" in changes and disabled:
         revocation.everything_of_user(user.id, "user_disabled")
     if changes:
-        audit.event(
-            Event.USER_CHANGED, by=actor.by, user=user.id, what=" ".join(changes), changes=changes
-        )
+        what = " ".join(changes)
+        audit.event(Event.USER_CHANGED, by=actor.by, user=user.id, what=what, changes=changes)
     db.session.flush()
-    notes = memberships.without_effect(before["groups"]) if memberships else []
-    return user, Outcome(changes, [f"groups: {one}" for one in notes])
+    left = memberships.without_effect(before["groups"]) if memberships else []
+    return user, Outcome(changes, [f"groups: {one}" for one in left])
 
 
 @audit.acting
 def disable(actor: Actor, user: User) -> None:
-    """Lock a user out at once: all sessions and grants end."""
+    """Lock a user out at once: all sessions and grants end. Raises `NotAllowed`."""
+    _lock(actor, user, keeps_access=False)
     user.disabled_at = user.disabled_at or clock.now()
     revocation.everything_of_user(user.id, "user_disabled")
     audit.event(Event.USER_DISABLED, user=user.id)
@@ -156,34 +158,40 @@ def disable(actor: Actor, user: User) -> None:
 
 @audit.acting
 def enable(actor: Actor, user: User) -> None:
-    """Let a user sign in again; what was ended stays ended."""
+    """Let a user sign in again; what was ended stays ended. Raises `NotAllowed`."""
+    _lock(actor, user)
     user.disabled_at = None
     audit.event(Event.USER_ENABLED, user=user.id)
 
 
 @audit.acting
 def delete(actor: Actor, user: User, *, is_own: bool = False) -> None:
-    """Delete a user with sessions, grants, tokens and consents.
-
-    `is_own`: the user does it, and is mailed a confirmation.
-    """
+    """Delete a user with sessions, grants, tokens and consents; `is_own` is confirmed by mail."""
+    _lock(actor, user, keeps_access=False)
     revocation.everything_of_user(user.id, "user_deleted")
     users.remove(user)
     named_groups.touch(user.groups)
     if is_own:
         notifications.account_deleted(user)
-    gone = {"email": user.email, "name": user.name}
-    what = "own account" if is_own else None
+    gone, what = {"email": user.email, "name": user.name}, "own account" if is_own else None
     audit.event(Event.USER_DELETED, gone, by=actor.by, user=user.id, what=what)
 
 
+def _lock(actor: Actor, user: User, *, keeps_access: bool = True) -> None:
+    staff.require_admin(actor)
+    if users.lock_any(user.id) is None:
+        raise LookupError(user.id)  # deleted at this moment
+    if not keeps_access:
+        staff.keep_administrators(actor, [user])
+
+
 def _add(user: User, password: str | None, *, email: str, name: str, **more: Any) -> None:
-    weakness = passwords.weakness(password, (name, email)) if password is not None else None
+    weakness = password is not None and passwords.weakness(password, (name, email))
     errors = [weakness] if weakness else []
     try:
         _edit(user, email=email, name=name, **more)
     except RegistrationError as error:
-        raise RegistrationError([*error.errors, *errors]) from None
+        errors = [*error.errors, *errors]
     if errors:
         raise RegistrationError(errors)
     user.password_hash = None if password is None else passwords.hash_password(password)
@@ -209,12 +217,11 @@ def _edit(
         else:
             other = users.find_by_email(address)
             if other and other.id != user.id:
-                errors.append(_taken(address))
+                errors.append(TAKEN.format(address))
     if name is not None and (unfit := checks.text_error("the name", name)):
         errors.append(unfit)
     members = list(dict.fromkeys(groups)) if groups is not None else user.groups
-    errors += checks.group_errors(members, user.groups)
-    errors += checks.claim_errors(claims or {})
+    errors += checks.group_errors(members, user.groups) + checks.claim_errors(claims or {})
     if errors:
         raise RegistrationError(errors)
     user.email, user.groups = address, members
@@ -223,13 +230,13 @@ def _edit(
     user.claims = {key: value for key, value in merged.items() if value is not None}
 
 
+def _whole(user: User) -> dict[str, Any]:
+    return {**described(user), **{name: getattr(user, name) for name in PROVISIONED}}
+
+
 def _provision(user: User, provisioned: Mapping[str, Any] | None) -> None:
     for name in PROVISIONED if provisioned is not None else ():
         setattr(user, name, (provisioned or {}).get(name))
-
-
-def _provisioned(user: User) -> dict[str, Any]:
-    return {name: getattr(user, name) for name in PROVISIONED}
 
 
 def _flush(user: User) -> None:
@@ -238,8 +245,4 @@ def _flush(user: User) -> None:
         users.add(user)
     except IntegrityError:  # another process was quicker
         db.session.rollback()
-        raise RegistrationError([_taken(email)]) from None
-
-
-def _taken(email: str) -> str:
-    return f"there is already a user with the email address {email}"
+        raise RegistrationError([TAKEN.format(email)]) from None

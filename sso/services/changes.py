@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sso.errors import OperatorError
+
 Differences = dict[str, dict[str, Any]]
 _SETS = frozenset({"scope"})  # a text by RFC 7591, but a list of words
 
@@ -37,6 +39,21 @@ class ListEdit:
             *(f"{value} is there already." for value in self.added if value in current),
             *(f"{value} is not there." for value in self.removed if value not in current),
         ]
+
+
+class Changed(OperatorError):
+    """Somebody has changed the same thing meanwhile: `differences`, from what was seen to now."""
+
+    def __init__(self, differences: Differences) -> None:
+        super().__init__("it was changed meanwhile; look at it again")
+        self.differences = differences
+
+
+def require_unchanged(seen: Mapping[str, Any] | None, now: Mapping[str, Any]) -> None:
+    """Raise `Changed` unless these fields are still as they were seen. Call it under the lock."""
+    seen = seen or {}
+    if found := between(seen, {name: now.get(name) for name in seen}):
+        raise Changed(found)
 
 
 def between(before: Mapping[str, Any], after: Mapping[str, Any]) -> Differences:

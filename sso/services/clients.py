@@ -108,14 +108,16 @@ def change(
     secret: str | None = None,
     switches: Mapping[str, bool] | None = None,
     logo: Image | None = None,
+    seen: Mapping[str, Any] | None = None,
 ) -> tuple[Client, Outcome]:
     """Change what is given; `None` removes metadata. What it takes away ends at once.
 
-    `secret` and `logo` replace others; `NO_IMAGE` removes the logo. Raises `LookupError` and
-    `RegistrationError`.
+    `secret` and `logo` replace others; `NO_IMAGE` removes the logo. `seen`: fields of `described`
+    as the operator saw them. Raises `LookupError`, `RegistrationError` and `Changed`.
     """
     client = _locked(client_id)
     before = described(client)
+    differences.require_unchanged(seen, before)
     implied, more = profiles.implied(metadata, before)
     wanted, notes = {**implied, **metadata}, []
     for name, edit in (lists or {}).items():

@@ -12,7 +12,7 @@ from sso.extensions import db
 from sso.models import MailToken, User
 from sso.process.program import COMMAND
 from sso.services import changes as differences
-from sso.services import checks, mail_links, notifications, revocation
+from sso.services import checks, mail_links, notifications, revocation, staff
 from sso.services.checks import RegistrationError
 from sso.store import factors, users
 
@@ -31,6 +31,13 @@ def rename(actor: Actor, user: User, name: str) -> None:
 
 
 @audit.acting
+def request_sign_up(actor: Actor, email: str) -> None:
+    """Mail a link for a new account, or a notice if there is one; the caller cannot tell."""
+    notifications.sign_up_asked(email)
+    audit.event(Event.SIGN_UP_ASKED)
+
+
+@audit.acting
 def request_password_reset(actor: Actor, email: str) -> None:
     """Mail a link to set a new password, if there is an account; the caller cannot tell."""
     notifications.reset_asked(email)
@@ -40,6 +47,7 @@ def request_password_reset(actor: Actor, email: str) -> None:
 @audit.acting
 def set_password(actor: Actor, user: User, password: str) -> None:
     """A new password by an operator. Raises `RegistrationError` if it is weak."""
+    staff.require_admin(actor)
     if weakness := passwords.weakness(password, (user.name, user.email)):
         raise RegistrationError([weakness])
     fresh = passwords.hash_password(password)
@@ -101,7 +109,8 @@ def change_email(actor: Actor, user: User, email: str) -> None:
 
 @audit.acting
 def request_verification(actor: Actor, user: User) -> None:
-    """Mail the link that verifies the address once more."""
+    """Mail the link that verifies the address once more. Raises `NotAllowed`."""
+    staff.require_may_help(actor, user)
     notifications.verify(user)
     audit.event(Event.VERIFICATION_ASKED, user=user.id)
 
@@ -116,7 +125,11 @@ def verify_email(actor: Actor, user: User) -> None:
 
 @audit.acting
 def reset_factors(actor: Actor, user: User) -> int:
-    """Remove all second factors, and end all sessions. Returns how many factors there were."""
+    """Remove all second factors, and end all sessions. Returns how many factors there were.
+
+    Raises `NotAllowed`.
+    """
+    staff.require_may_help(actor, user)
     users.lock(user.id)  # nobody signs in with a factor, or adds another, meanwhile
     removed = factors.of_user(user.id).count
     revocation.sessions_of_user(user.id, "factors_reset")
@@ -134,6 +147,7 @@ def make_enrolment_link(actor: Actor, user: User, lives: timedelta) -> tuple[Mai
 
     Raises `OperatorError` for a user who is disabled or has a factor.
     """
+    staff.require_admin(actor)
     if user.disabled_at is not None:
         raise OperatorError(f"{user.email} is disabled; see: {COMMAND} user enable")
     users.lock(user.id)  # nobody adds a factor meanwhile

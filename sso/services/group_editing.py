@@ -12,7 +12,7 @@ from sso.audit.events import Event
 from sso.extensions import db
 from sso.models import Group
 from sso.services import changes as differences
-from sso.services import checks, clients, groups
+from sso.services import checks, clients, groups, staff
 from sso.services.changes import ListEdit, Outcome
 from sso.services.checks import RegistrationError
 from sso.store import clients as stored_clients
@@ -27,7 +27,8 @@ MOST_MEMBERS = 5000  # changed at once
 def create(
     actor: Actor, name: str, *, external_id: str | None = None, members: Collection[UUID] = ()
 ) -> Group:
-    """A new group. Raises `RegistrationError`."""
+    """A new group. Raises `RegistrationError` and `NotAllowed`."""
+    staff.require_admin(actor)
     group = Group(name=name, external_id=external_id)
     _check_name(group, name)
     _flush(group)
@@ -51,8 +52,9 @@ def change(
     """Change what is given; `whole` replaces all members. What it takes away ends at once.
 
     Another name counts for the members and for the clients that require the group. `provisioned`
-    may have an `external_id`. Raises `LookupError` and `RegistrationError`.
+    may have an `external_id`. Raises `LookupError`, `RegistrationError` and `NotAllowed`.
     """
+    staff.require_admin(actor)
     group = _locked(group_id)
     before = _described(group)
     if name is not None and name != group.name:
@@ -82,8 +84,9 @@ def change(
 def delete(actor: Actor, group_id: UUID) -> None:
     """Delete a group. Its members lose it; a client that requires it lets nobody in.
 
-    Raises `LookupError`.
+    Raises `LookupError` and `NotAllowed`.
     """
+    staff.require_admin(actor)
     group = _locked(group_id)
     _edit_members(actor, group, removed={one.id for one in memberships.all_members(group.name)})
     named_groups.remove(group)
@@ -161,9 +164,15 @@ def _edit_members(
     return bool(joining or leaving)
 
 
+def _is_admin(member: Member) -> bool:
+    return staff.role_of(member.groups) == staff.ADMIN
+
+
 def _replace(actor: Actor, people: Iterable[Member], edit: ListEdit) -> None:
     """Give people the edited list of groups, by one statement."""
     edited = [(one, edit.applied_to(one.groups)) for one in people]
+    going = [one for one, names in edited if staff.role_of(names) != staff.ADMIN]
+    staff.keep_administrators(actor, memberships.users([one.id for one in going if _is_admin(one)]))
     memberships.replace_groups({one.id: names for one, names in edited})
     for one, names in edited:
         change = differences.of_field("groups", one.groups, names)

@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, Select, String, bindparam, cast, delete, f
 
 from sso.extensions import db
 from sso.models import User
+from sso.models.user import folded
 from sso.store import groups, prepared
 from sso.store.keyset import Order, begins
 from sso.store.lookup import MOST, Match
@@ -139,11 +140,37 @@ def of_domain(domain: str, before: datetime) -> Sequence[User]:
 
 
 BY_EMAIL = Order((User.email,))
+BY_NAME = Order((User.name_key, User.id))
 
 
-def beginning_with(text: str) -> Select[User]:
-    """The users whose email begins with this text; see `BY_EMAIL`."""
-    return select(User).where(begins(User.email, text.lower()))
+def with_email(beginning: str) -> Select[User]:
+    """The users whose email begins so; see `BY_EMAIL`."""
+    return select(User).where(begins(User.email, beginning.lower()))
+
+
+def with_name(beginning: str) -> Select[User]:
+    """The users whose name begins so, but for those of `with_email`; see `BY_NAME`."""
+    found = select(User).where(begins(User.name_key, folded(beginning)))
+    return found.where(~begins(User.email, beginning.lower()))
+
+
+def containing(text: str) -> Select[User]:
+    """The users with this text anywhere in their email or name. It reads all of them."""
+    in_name = User.name_key.contains(folded(text), autoescape=True)
+    return select(User).where(in_name | User.email.contains(text.lower(), autoescape=True))
+
+
+# By partial indexes.
+def is_disabled() -> ColumnElement[bool]:
+    return User.disabled_at.is_not(None)
+
+
+def is_invited() -> ColumnElement[bool]:
+    return User.password_hash.is_(None) & User.disabled_at.is_(None)
+
+
+def is_unverified() -> ColumnElement[bool]:
+    return ~User.email_verified
 
 
 def count() -> int:

@@ -11,6 +11,7 @@ from flask import Flask
 from sqlalchemy import select
 
 from sso.extensions import db
+from sso.flow import endings
 from sso.models import LogoutDelivery, User
 from tests.conftest import Clock
 from tests.support.actors import BASE, ORIGIN, Browser
@@ -230,3 +231,17 @@ def test_the_documented_table_is_this_one() -> None:
     text = (ROOT / "docs" / "explanation" / "revocation.md").read_text()
     rows = dict(re.findall(r"^\| (.+?) \| (.+; logout tokens: \d) \|$", text, re.MULTILINE))
     assert rows == {cause: effect for cause, (_, effect) in CAUSES.items()}
+
+
+KINDS = {
+    endings.SESSIONS: "session here",
+    endings.TOKENS: "tokens here",
+    endings.OFFLINE: "offline tokens here",
+    endings.NOTIFIED: "logout tokens: 2",
+}
+
+
+@pytest.mark.parametrize("cause", endings.ENDS)
+def test_admin_pages_say_the_same(cause: str) -> None:
+    parts = re.split("[,;] ", CAUSES[cause][1])
+    assert endings.ENDS[cause] == tuple(one for one, part in KINDS.items() if part in parts)

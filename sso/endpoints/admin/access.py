@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from flask import Flask, abort, g, redirect, request, url_for
+from flask_babel import gettext
 from werkzeug.wrappers import Response
 
 from sso import context, database
@@ -20,7 +21,7 @@ from sso.models import User
 from sso.services import staff as roles
 from sso.store import factors, sessions
 from sso.store.sessions import CurrentSession
-from sso.web import routing
+from sso.web import errors, routing
 from sso.web.routing import Route
 
 _SAFE = ("GET", "HEAD", "OPTIONS")
@@ -47,6 +48,17 @@ class Staff:
 def init_app(app: Flask) -> None:
     """Check every request for an admin page, even one with a method that the page has not."""
     app.before_request(_check)
+    app.register_error_handler(roles.NotAllowed, _not_allowed)
+
+
+def _not_allowed(error: roles.NotAllowed) -> Response:
+    db.session.rollback()
+    return errors.page(
+        gettext(error.reason),
+        status=403,
+        title=gettext("This is not allowed"),
+        link=(gettext("Back"), request.full_path.rstrip("?")),
+    )
 
 
 def staff() -> Staff:

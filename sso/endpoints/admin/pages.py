@@ -115,10 +115,10 @@ def cursor(order: Order, name: str = "page") -> str | None:
     return given
 
 
-def neighbours(found: Slice[Any], name: str = "page") -> dict[str, str]:
+def neighbours(found: Slice[Any], name: str = "page", *without: str) -> dict[str, str]:
     """The URLs of the pages before and after, by `previous` and `next`."""
-    endpoint = (request.endpoint or "").removeprefix("admin.")
-    kept = {key: value for key, value in request.args.items() if key not in (name, "done")}
+    endpoint, left_out = (request.endpoint or "").removeprefix("admin."), (name, "done", *without)
+    kept = {key: value for key, value in request.args.items() if key not in left_out}
     return {
         where: url(endpoint, **{**kept, name: place})
         for where, place in (("previous", found.previous), ("next", found.next))

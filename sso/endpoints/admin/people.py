@@ -1,99 +1,105 @@
-"""People: found, shown, invited, changed."""
+"""People: found and shown. For what is done to them see `person_actions` and `person_editing`."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from uuid import UUID
 
-from flask import abort, request
-from flask_babel import gettext
+from flask import redirect, request
+from sqlalchemy import ColumnElement, Select
 from werkzeug.wrappers import Response
 
-from sso.audit import Actor
-from sso.endpoints.admin import access, pages
-from sso.endpoints.admin.forms import ConfirmForm
-from sso.i18n import N_
+from sso.audit import rows
+from sso.endpoints.admin import events, pages, person_actions
+from sso.flow.scopes import CLAIM_NAMES
+from sso.i18n import N_, user_agents
 from sso.models import User
-from sso.services import accounts
-from sso.store import users
+from sso.services import staff
+from sso.store import factors, grants, groups, sessions, users
+from sso.store.keyset import Order
 
-
-@dataclass(frozen=True)
-class Action:
-    """What a button on a person's page does: asked about first, then one service call."""
-
-    label: str
-    question: str
-    done: str
-    run: Callable[[Actor, User], Any]
-    applies: Callable[[User], bool] = lambda _: True
-    is_for_helpdesk: bool = False
-
-
-ACTIONS = {
-    "disable": Action(
-        N_("Disable the account"),
-        N_("%(name)s will be signed out everywhere, and cannot sign in until you enable it again."),
-        N_("The account was disabled."),
-        accounts.disable,
-        lambda user: user.disabled_at is None,
-    ),
-    "enable": Action(
-        N_("Enable the account"),
-        N_("%(name)s will be able to sign in again. What was ended stays ended."),
-        N_("The account was enabled."),
-        accounts.enable,
-        lambda user: user.disabled_at is not None,
-    ),
+STATES: dict[str, tuple[str, Callable[[], ColumnElement[bool]]]] = {
+    "disabled": (N_("disabled"), users.is_disabled),
+    "invited": (N_("invited"), users.is_invited),
+    "unverified": (N_("not verified"), users.is_unverified),
 }
-_DONE = {name: action.done for name, action in ACTIONS.items()}
+_NEWEST = 10
 
 
 def people() -> Response:
-    """All users, by email."""
-    order = users.BY_EMAIL
-    found = order.page(users.beginning_with(pages.searched()), pages.cursor(order))
+    """Users: all of them, or those that are searched for."""
+    text, group, anywhere = pages.searched(), pages.searched("group"), "anywhere" in request.args
+    state = request.args.get("state", "")
+    if found := _by_id(text):
+        return redirect(pages.url("person", id=str(found.id)), 303)
+    conditions = [STATES[state][1]()] if state in STATES else []
+    if group:
+        conditions.append(groups.has_member(group))
     return pages.render(
         "admin/people.html",
         "people",
-        people=found.rows,
-        text=pages.searched(),
-        pages=pages.neighbours(found),
+        lists=[
+            (title, found.rows, pages.neighbours(found, name, other))
+            for title, order, statement, name, other in _lists(text, anywhere)
+            if other not in request.args or name in request.args
+            for found in [order.page(statement.where(*conditions), pages.cursor(order, name))]
+        ],
+        text=text,
+        group=group,
+        state=state,
+        anywhere=anywhere,
+        states=[(name, title) for name, (title, _) in STATES.items()],
+        state_of=state_of,
+        done=person_actions.DONE,
     )
+
+
+_List = tuple[str | None, Order, Select[User], str, str]
+
+
+def _lists(text: str, anywhere: bool) -> list[_List]:
+    """Each list: its title, order and rows, and the names of its cursor and of the other one's."""
+    if not text or anywhere:
+        return [(None, users.BY_EMAIL, users.containing(text), "page", "names")]
+    return [
+        (N_("By email"), users.BY_EMAIL, users.with_email(text), "page", "names"),
+        (N_("By name"), users.BY_NAME, users.with_name(text), "names", "page"),
+    ]
+
+
+def _by_id(text: str) -> User | None:
+    try:
+        return users.find(UUID(text))
+    except ValueError:
+        return None
+
+
+def state_of(user: User) -> list[str]:
+    """What is special about an account, in a few words each."""
+    return [
+        title
+        for name, title in (
+            (user.disabled_at, N_("disabled")),
+            (user.password_hash is None and not user.disabled_at, N_("invited")),
+            (not user.email_verified, N_("not verified")),
+        )
+        if name
+    ]
 
 
 def person() -> Response:
-    """One user."""
+    """One user: profile, factors, sessions, applications, events, and what can be done."""
     found = pages.person()
+    known = factors.of_user(found.id)
     return pages.render(
         "admin/person.html",
         "people",
-        done=_DONE,
+        done=person_actions.DONE,
         person=found,
-        actions=[
-            (name, action.label) for name, action in ACTIONS.items() if _offered(action, found)
-        ],
+        role=staff.role_of(found.groups),
+        states=state_of(found),
+        claims=[(CLAIM_NAMES.get(name, name), value) for name, value in found.claims.items()],
+        known=known,
+        sessions=[(one, user_agents.name(one.browser)) for one in sessions.of_user(found.id)],
+        accesses=grants.accesses_of(found.id),
+        events=events.shown(rows.newest(user_id=str(found.id), limit=_NEWEST)),
+        actions=person_actions.offered(found),
     )
-
-
-def act() -> Response:
-    """Asks before one of the actions, and does it."""
-    user, name = pages.person(), request.args.get("do", "")
-    action = ACTIONS.get(name)
-    if action is None or not _offered(action, user):
-        abort(404)
-    form = ConfirmForm()
-    if form.validate_on_submit():
-        action.run(access.staff().actor, user)
-        return pages.done("person", name, id=str(user.id))
-    return pages.ask(
-        "people",
-        form,
-        title=gettext(action.label),
-        question=gettext(action.question, name=user.name),
-        button=gettext(action.label),
-        back=pages.url("person", id=str(user.id)),
-    )
-
-
-def _offered(action: Action, user: User) -> bool:
-    return (access.staff().is_admin or action.is_for_helpdesk) and action.applies(user)

@@ -1,0 +1,134 @@
+"""What is done to a person by one button: asked about first, then one service call."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from flask import abort, request
+from flask_babel import gettext
+from werkzeug.wrappers import Response
+
+from sso.audit import Actor
+from sso.endpoints.admin import access, pages
+from sso.endpoints.admin.forms import ConfirmForm
+from sso.flow.endings import ENDS
+from sso.i18n import N_
+from sso.models import User
+from sso.services import accounts, credentials, helping, staff
+
+
+@dataclass(frozen=True)
+class Action:
+    """`cause`: what it ends, of `endings.ENDS`. `applies`: whether it makes sense for a user."""
+
+    label: str
+    question: str
+    done: str
+    run: Callable[[Actor, User], Any]
+    cause: str | None = None
+    applies: Callable[[User], bool] = lambda _: True
+    is_for_helpdesk: bool = False
+
+
+ACTIONS = {
+    "invite": Action(
+        N_("Send the invitation again"),
+        N_("%(name)s gets another email with a link to set the password."),
+        N_("The invitation will be sent."),
+        helping.invite_again,
+        applies=lambda user: user.password_hash is None and user.disabled_at is None,
+        is_for_helpdesk=True,
+    ),
+    "verify": Action(
+        N_("Send the confirmation of the address again"),
+        N_("%(name)s gets another email with a link to confirm the address."),
+        N_("The email will be sent."),
+        credentials.request_verification,
+        applies=lambda user: not user.email_verified and user.disabled_at is None,
+        is_for_helpdesk=True,
+    ),
+    "password": Action(
+        N_("Send a link for a new password"),
+        N_("%(name)s gets an email with a link to set a new password."),
+        N_("The email will be sent."),
+        helping.mail_password_reset,
+        applies=lambda user: user.password_hash is not None and user.disabled_at is None,
+        is_for_helpdesk=True,
+    ),
+    "factors": Action(
+        N_("Reset the second factors"),
+        N_("All second factors of %(name)s are removed. Make sure that it is really them who ask."),
+        N_("The second factors were removed."),
+        credentials.reset_factors,
+        cause="second factors reset by an operator",
+        is_for_helpdesk=True,
+    ),
+    "sign-out": Action(
+        N_("End all sessions"),
+        N_("%(name)s is signed out everywhere."),
+        N_("All sessions were ended."),
+        helping.sign_out,
+        cause="sign-out by an operator",
+        is_for_helpdesk=True,
+    ),
+    "disable": Action(
+        N_("Disable the account"),
+        N_("%(name)s cannot sign in until you enable the account again."),
+        N_("The account was disabled."),
+        accounts.disable,
+        cause="user disabled",
+        applies=lambda user: user.disabled_at is None,
+    ),
+    "enable": Action(
+        N_("Enable the account"),
+        N_("%(name)s will be able to sign in again. What was ended stays ended."),
+        N_("The account was enabled."),
+        accounts.enable,
+        applies=lambda user: user.disabled_at is not None,
+    ),
+    "delete": Action(
+        N_("Delete the account"),
+        N_("%(name)s is deleted, with all that belongs to the account. This cannot be undone."),
+        N_("The account was deleted."),
+        accounts.delete,
+        cause="user deleted",
+    ),
+}  # fmt: skip
+DONE = {name: action.done for name, action in ACTIONS.items()} | {
+    "invited": N_("The account was created, and the invitation will be sent."),
+    "edited": N_("The changes were saved."),
+}
+
+
+def offered(user: User) -> Iterator[tuple[str, Action]]:
+    """What whoever looks at the page may do to this person, by name."""
+    is_admin = access.staff().is_admin
+    if is_admin or staff.role_of(user.groups) is None:
+        for name, action in ACTIONS.items():
+            if (is_admin or action.is_for_helpdesk) and action.applies(user):
+                yield name, action
+
+
+def act() -> Response:
+    """Asks before one of the actions, and does it."""
+    user, name = pages.person(), request.args.get("do", "")
+    action = dict(offered(user)).get(name)
+    if action is None:
+        abort(404)
+    form = ConfirmForm()
+    if form.validate_on_submit():
+        action.run(access.staff().actor, user)
+        if name == "delete":
+            return pages.done("people", name)
+        return pages.done("person", name, id=str(user.id))
+    label = gettext(action.label)
+    return pages.ask(
+        "people",
+        form,
+        title=f"{label}: {user.name}",
+        question=gettext(action.question, name=f"{user.name} ({user.email})"),
+        button=label,
+        back=pages.url("person", id=str(user.id)),
+        ends=ENDS[action.cause] if action.cause else (),
+        is_danger=action.cause is not None,
+    )

@@ -1,0 +1,311 @@
+"""People in the administration: found, invited, edited, and what is done to them."""
+
+import json
+from typing import Any
+from urllib.parse import quote
+from uuid import uuid4
+
+import pytest
+from flask import Flask
+from sqlalchemy import select
+
+from sso.endpoints.admin.person_actions import ACTIONS
+from sso.extensions import db
+from sso.models import AuditEvent, Mail, User
+from sso.store import users
+from tests.conftest import Clock
+from tests.support.actors import ORIGIN, Browser
+from tests.support.administration import ADMIN, ADMINS, HELPDESK, StaffBrowser, sign_in_staff
+from tests.support.factories import make_user
+from tests.support.second_factors import enrol_totp, is_signed_in
+
+MARKUP = "\"'><script>alert(1)</script>{{7*7}}"
+
+
+@pytest.fixture
+def ada(app: Flask, clock: Clock) -> StaffBrowser:
+    return sign_in_staff(app)
+
+
+@pytest.fixture
+def dana(app: Flask) -> User:
+    return make_user(app)
+
+
+def row(app: Flask, user: User) -> User | None:
+    with app.app_context():
+        return users.find(user.id)
+
+
+def newest(app: Flask) -> tuple[str, dict[str, Any]]:
+    with app.app_context():
+        found = db.session.scalars(
+            select(AuditEvent)
+            .where(AuditEvent.name.startswith("user_") | AuditEvent.name.endswith("_reset")
+                   | AuditEvent.name.endswith("_asked"))
+            .order_by(AuditEvent.at.desc())
+        ).first()  # fmt: skip
+        assert found
+        return found.name, {"user": found.user_id, **json.loads(found.fields)}
+
+
+def mails(app: Flask) -> list[str]:
+    with app.app_context():
+        return list(db.session.scalars(select(Mail.kind)))
+
+
+def act(browser: Browser, user: User, name: str) -> Any:
+    page = browser.open(f"{ADMIN}/person/act?id={user.id}&do={name}")
+    return browser.submit() if page.status == 200 else page
+
+
+def test_disable_enable_delete(app: Flask, ada: StaffBrowser, dana: User, browser: Browser) -> None:
+    browser.sign_in()
+    page = ada.open(f"{ADMIN}/person/act?id={dana.id}&do=disable")
+    assert "All sessions of this person" in page.html
+    assert "offline access" in page.html
+    page = ada.submit()
+    assert (page.path, page.status) == (ADMIN.removeprefix(ORIGIN) + "/person", 200)
+    assert "The account was disabled." in page.html
+    assert not is_signed_in(browser)
+    name, fields = newest(app)
+    assert (name, fields["user"], fields["operator"]) == (
+        "user_disabled", str(dana.id), "ada@example.com")  # fmt: skip
+    with app.app_context():
+        me = users.find_by_email("ada@example.com")
+        assert me
+        assert fields["operator_id"] == str(me.id)
+    assert act(ada, dana, "disable").status == 404  # it is done already
+    assert "The account was enabled." in act(ada, dana, "enable").html
+    assert "The account was deleted." in act(ada, dana, "delete").html
+    assert row(app, dana) is None
+    assert ada.open(f"{ADMIN}/person?id={dana.id}").status == 404
+
+
+def test_factors_and_sessions(app: Flask, ada: StaffBrowser, dana: User, browser: Browser) -> None:
+    browser.sign_in()
+    enrol_totp(browser)
+    assert "The second factors were removed." in act(ada, dana, "factors").html
+    assert newest(app)[0] == "factors_reset"
+    assert not is_signed_in(browser)
+    browser.sign_in()
+    assert "All sessions were ended." in act(ada, dana, "sign-out").html
+    assert not is_signed_in(browser)
+
+
+def test_mails(app: Flask, ada: StaffBrowser, dana: User) -> None:
+    act(ada, dana, "password")
+    new = make_user(app, "new@example.com", password=None, email_verified=False)
+    act(ada, new, "invite")
+    act(ada, new, "verify")
+    assert {"reset", "invite", "verify"} <= set(mails(app))
+    assert newest(app)[1]["user"] == str(new.id)
+    assert act(ada, new, "password").status == 404
+    assert act(ada, dana, "invite").status == 404
+
+
+def test_inviting(app: Flask, ada: StaffBrowser) -> None:
+    ada.open(f"{ADMIN}/person/invite")
+    page = ada.submit(
+        email=" New@Example.com ", name=" New Person ", groups="staff\n\n wiki \nstaff"
+    )
+    assert "The account was created" in page.html
+    with app.app_context():
+        found = users.find_by_email("new@example.com")
+        assert found
+        assert (found.name, found.groups) == ("New Person", ["staff", "wiki"])
+    assert newest(app)[0] == "user_invited"
+    ada.open(f"{ADMIN}/person/invite")
+    page = ada.submit(email="new@example.com", name="Else")
+    assert "there is already a user" in page.html
+    page = ada.submit(email="x", name="\n", groups="a,b")
+    assert page.html.count('class="fault"') == 3
+
+
+def edit(browser: Browser, user: User, **values: str) -> Any:
+    browser.open(f"{ADMIN}/person/edit?id={user.id}")
+    return browser.submit(**text_areas(browser), **values)
+
+
+def text_areas(browser: Browser) -> dict[str, str]:
+    """What the test's browser, which knows no textarea, would leave out."""
+    seen = json.loads(browser.page.fields["seen"])
+    address = seen["claims"].get("address")
+    return {
+        "groups": "\n".join(seen["groups"]),
+        "claim_address": json.dumps(address) if address else "",
+    }
+
+
+def test_editing(app: Flask, ada: StaffBrowser, dana: User) -> None:
+    ada.open(f"{ADMIN}/person/edit?id={dana.id}")
+    page = ada.submit(
+        name="Dana Else", groups="staff", claim_given_name="Dana",
+        claim_address='{"locality": "Delft"}',
+    )  # fmt: skip
+    assert "The changes were saved." in page.html
+    found = row(app, dana)
+    assert found
+    assert (found.name, found.groups) == ("Dana Else", ["staff"])
+    assert found.claims == {"given_name": "Dana", "address": {"locality": "Delft"}}
+    assert found.email_verified
+    name, fields = newest(app)
+    assert name == "user_changed"
+    assert set(fields["changes"]) == {"name", "groups", "claims"}
+    page = edit(ada, dana, claim_given_name="", email="dana@else.example")
+    found = row(app, dana)
+    assert found
+    assert (found.email, found.claims) == (
+        "dana@else.example", {"address": {"locality": "Delft"}})  # fmt: skip
+    assert {"verify", "email_changed"} <= set(mails(app))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("claim_address", "[1]"), ("claim_address", "{" * 900), ("claim_locale", "\x00x"),
+     ("email", "nobody"), ("name", " "), ("groups", "a, b"), ("seen", "["), ("seen", "{}")],
+)  # fmt: skip
+def test_what_cannot_be_saved(
+    app: Flask, ada: StaffBrowser, dana: User, field: str, value: str
+) -> None:
+    page = edit(ada, dana, **{field: value}) if field not in ("groups", "claim_address") else None
+    if page is None:
+        ada.open(f"{ADMIN}/person/edit?id={dana.id}")
+        page = ada.submit(**{**text_areas(ada), field: value})
+    assert page.status == 200
+    assert ("Nothing was changed" in page.html) == (field != "seen")
+    found = row(app, dana)
+    assert found
+    assert (found.name, found.email, found.claims) == (dana.name, dana.email, {})
+
+
+def test_two_administrators_who_edit_the_same_person(
+    app: Flask, ada: StaffBrowser, dana: User
+) -> None:
+    bob = sign_in_staff(app, "bob@example.com")
+    for one in (ada, bob):
+        one.open(f"{ADMIN}/person/edit?id={dana.id}")
+    areas = text_areas(ada)
+    bob.submit(**{**areas, "groups": "staff"}, name="By Bob", claim_nickname="D")
+    page = ada.submit(**areas, claim_given_name="By Ada", name="By Ada")
+    assert page.status == 409
+    for text in ("Somebody else has changed this", "<bdi>Dana Demo</bdi>", "<bdi>By Bob</bdi>"):
+        assert text in page.html
+    # Mine is kept in the fields, theirs where I changed nothing.
+    assert page.fields["name"] == "By Ada"
+    assert page.fields["claim_given_name"] == "By Ada"
+    assert page.fields["claim_nickname"] == "D"
+    assert ">\nstaff</textarea>" in page.html
+    found = row(app, dana)
+    assert found
+    assert found.name == "By Bob"
+    assert "The changes were saved." in ada.submit(groups="staff", claim_address="").html
+    found = row(app, dana)
+    assert found
+    assert (found.name, found.groups) == ("By Ada", ["staff"])
+    assert found.claims == {"given_name": "By Ada", "nickname": "D"}
+
+
+def test_nobody_removes_the_last_administrator(app: Flask, ada: StaffBrowser) -> None:
+    with app.app_context():
+        me = users.find_by_email("ada@example.com")
+        assert me
+    for name in ("disable", "delete"):
+        page = act(ada, me, name)
+        assert page.status == 403
+        assert "your own administration" in page.html
+    ada.open(f"{ADMIN}/person/edit?id={me.id}")
+    assert ada.submit(groups="", claim_address="").status == 403
+    found = row(app, me)
+    assert found
+    assert (found.groups, found.disabled_at) == ([ADMINS], None)
+
+
+def test_the_helpdesk(app: Flask, clock: Clock, dana: User) -> None:
+    hal = sign_in_staff(app, "hal@example.com", HELPDESK)
+    admin = make_user(app, "ada@example.com", groups=[ADMINS])
+    with app.app_context():
+        me = users.find_by_email("hal@example.com")
+        assert me
+    for name, action in ACTIONS.items():
+        for other in (admin, me):
+            assert act(hal, other, name).status == 404
+        if not action.is_for_helpdesk:
+            assert act(hal, dana, name).status == 404
+    assert act(hal, dana, "sign-out").status == 200
+    assert hal.open(f"{ADMIN}/person/edit?id={me.id}").status == 404
+    hal.open(f"{ADMIN}/person/invite")
+    assert 'name="groups"' not in hal.page.html
+    hal.submit(email="new@example.com", name="New", groups=ADMINS)
+    with app.app_context():
+        found = users.find_by_email("new@example.com")
+        assert found
+        assert found.groups == []
+
+
+def test_a_former_administrator_with_an_open_tab(app: Flask, ada: StaffBrowser, dana: User) -> None:
+    ada.open(f"{ADMIN}/person/act?id={dana.id}&do=delete")
+    with app.app_context():
+        me = users.find_by_email("ada@example.com")
+        assert me
+        me.groups = []
+        db.session.commit()
+    assert ada.submit().status == 404
+    assert row(app, dana)
+
+
+def test_markup_is_text(app: Flask, ada: StaffBrowser) -> None:
+    made = make_user(
+        app,
+        name=MARKUP,
+        groups=[MARKUP],
+        claims={"nickname": MARKUP, "address": {"locality": MARKUP}},
+    )
+    browser = Browser(app)
+    browser.http.environ_base["HTTP_USER_AGENT"] = MARKUP
+    browser.sign_in()
+    browser.sign_in(password=MARKUP)
+    where = quote(MARKUP)
+    for path in ("people", f"people?q={where}&group={where}", f"person?id={made.id}",
+                 f"person/edit?id={made.id}", f"person/act?id={made.id}&do=delete"):  # fmt: skip
+        page = ada.open(f"{ADMIN}/{path}")
+        assert page.status == 200
+        assert "<script>" not in page.html
+        assert "alert(1)" in page.html
+        assert "{{7*7}}" in page.html
+
+
+@pytest.mark.parametrize(
+    "bad", ["", "x", str(uuid4()), "\0", "%ff", "a" * 9000, "../..", "1 OR 1=1"]
+)
+def test_ids_that_are_none(ada: StaffBrowser, bad: str) -> None:
+    for path in ("person?id=", "person/edit?id=", "person/act?do=delete&id="):
+        assert ada.open(f"{ADMIN}/{path}{quote(bad)}").status == 404
+    for path in ("people?page=", "people?q=a&names=", "people?state=", "people?group="):
+        assert ada.open(f"{ADMIN}/{path}{quote(bad)}").status == 200
+
+
+def found_by(browser: Browser, query: str) -> list[str]:
+    html = browser.open(f"{ADMIN}/people?{query}").html
+    return [part.split("<")[0] for part in html.split('<th scope="row">')[1:]
+            for part in [part.split(">")[1]]]  # fmt: skip
+
+
+def test_searching(app: Flask, ada: StaffBrowser) -> None:
+    make_user(app, "zoe@example.com", name="Zoë Müller", groups=["a,b"[:1]])
+    off = make_user(app, "off@example.com", name="Émile", disabled=True)
+    make_user(app, "new@example.com", name="zoe2", password=None, email_verified=False)
+    everyone = ["ada@example.com", "new@example.com", "off@example.com", "zoe@example.com"]
+    assert found_by(ada, "") == everyone
+    assert found_by(ada, "q=ZO") == ["zoe@example.com", "new@example.com"]
+    assert found_by(ada, "q=zoe+mu") == ["zoe@example.com"]
+    assert found_by(ada, "q=emi") == ["off@example.com"]
+    assert found_by(ada, "q=muller") == []
+    assert found_by(ada, "q=muller&anywhere=1") == ["zoe@example.com"]
+    assert found_by(ada, "q=%25&anywhere=1") == []
+    assert found_by(ada, "state=disabled") == ["off@example.com"]
+    assert found_by(ada, "state=invited") == ["new@example.com"]
+    assert found_by(ada, "state=unverified&q=n") == ["new@example.com"]
+    assert found_by(ada, "group=a") == ["zoe@example.com"]
+    assert found_by(ada, f"group={ADMINS}&q=z") == []
+    assert ada.open(f"{ADMIN}/people?q={off.id}").path.endswith("/admin/person")
