@@ -21,11 +21,12 @@ from sso.endpoints import browser_session
 from sso.flow import decision, scopes
 from sso.flow.request import ONE_FACTOR, PARAMETERS, AuthorizationRequest
 from sso.i18n import languages
-from sso.oauth import authorization_server, pushed
+from sso.oauth import authorization_server, pushed, request_objects
 from sso.oauth import response as oauth_response
 from sso.oauth.authorization import Overtaken
 from sso.oauth.grants.authorization_code import AuthorizationCodeGrant
 from sso.oauth.request import ProtocolRequest
+from sso.oauth.request_objects import Signed
 from sso.ratelimit import refusals
 from sso.services import transaction
 from sso.store import clients, factors, sessions
@@ -60,8 +61,9 @@ def authorize() -> Response:
     if waiting is None:
         return stale()
     context.key_ring().refresh()
+    signed = request_objects.examine(waiting.parameters)
     with transaction.begin() as changes:
-        validated = validate(waiting, changes.connection)
+        validated = validate(waiting, changes.connection, signed)
         if isinstance(validated, Response):
             return validated
         found, owner = decide(validated), validated.owner
@@ -82,7 +84,9 @@ def authorize() -> Response:
     return response
 
 
-def validate(waiting: PendingRequest, connection: Connection) -> Validated | Response:
+def validate(
+    waiting: PendingRequest, connection: Connection, signed: Signed | None = None
+) -> Validated | Response:
     """Check the request as if it came in now; a fault is answered by page or redirect."""
     server = authorization_server()
     protocol_request = ProtocolRequest(waiting.parameters)
@@ -100,6 +104,8 @@ def validate(waiting: PendingRequest, connection: Connection) -> Validated | Res
     if owner:
         protocol_request.details["user"] = owner.user_id
     try:
+        if waiting.asked_at is None and not protocol_request.is_pushed:
+            request_objects.apply(protocol_request, signed)
         grant: AuthorizationCodeGrant = server.get_consent_grant(protocol_request)
     except OAuth2Error as error:
         return server.handle_error_response(protocol_request, error)
@@ -116,7 +122,9 @@ def validate(waiting: PendingRequest, connection: Connection) -> Validated | Res
             turned_away=waiting.turned_away,
         )
     else:
-        waiting = PendingRequest(waiting.parameters, protocol_request.asked.asked_at)
+        given = protocol_request.payload.data
+        kept = given if signed else waiting.parameters  # what is within an object, but no object
+        waiting = PendingRequest(kept, protocol_request.asked.asked_at)
         _note_dropped(given.get("scope"), protocol_request.asked)
     return Validated(grant, grant.client, waiting, owner, connection)
 

@@ -42,7 +42,9 @@ def document(settings: Settings) -> dict[str, Any]:
         "claim_types_supported": ["normal"],
         "claims_supported": [*scopes.ALL_CLAIMS, *_PROTOCOL_CLAIMS],
         "claims_parameter_supported": True,
-        "request_parameter_supported": False,
+        "request_parameter_supported": True,  # of clients that are registered for it
+        "request_object_signing_alg_values_supported": list(client_keys.ALGORITHMS),
+        "require_signed_request_object": False,
         "request_uri_parameter_supported": False,
     }
 

@@ -14,8 +14,9 @@ from sqlalchemy import Connection
 from sso import clock
 from sso.crypto import digests
 from sso.flow.request import PARAMETERS
-from sso.oauth import client_authentication, dpop
+from sso.oauth import client_authentication, dpop, request_objects
 from sso.oauth.request import ProtocolRequest
+from sso.oauth.request_objects import Signed
 from sso.oauth.server import AuthorizationServer
 from sso.ratelimit import limiting
 from sso.store import clients, pushed_requests
@@ -39,10 +40,13 @@ class Gone(Exception):
     """The request that a page of ours belongs to was answered, or has waited for too long."""
 
 
-def push(server: AuthorizationServer, request: ProtocolRequest) -> dict[str, Any]:
+def push(
+    server: AuthorizationServer, request: ProtocolRequest, signed: Signed | None
+) -> dict[str, Any]:
     """Authenticate the client, validate as the authorization endpoint does, and store (§2.1).
 
-    Gives the members of the answer (§2.2). Raises `OAuth2Error` and `TooManyAttempts`.
+    `signed`: of its request object. Gives the members of the answer (§2.2). Raises `OAuth2Error`
+    and `TooManyAttempts`.
     """
     connection, data = request.connection, request.payload.data
     client = client_authentication.authenticate(
@@ -51,6 +55,8 @@ def push(server: AuthorizationServer, request: ProtocolRequest) -> dict[str, Any
     if "request_uri" in data:
         request.facts["parameter"] = "request_uri"
         raise InvalidRequestError("The parameter 'request_uri' cannot be pushed; leave it out.")
+    request_objects.apply(request, signed)
+    data = request.payload.data
     data["client_id"] = client.client_id  # with Basic, the body need not name it
     request.is_pushed = True
     dpop.read(request, "pushed_authorization_request", is_needed=False)

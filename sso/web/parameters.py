@@ -74,6 +74,11 @@ def single(pairs: Pairs, once: Iterable[str]) -> dict[str, str]:
     return values
 
 
+def is_text(value: str) -> bool:
+    """Whether it can be written in UTF-8, as what JSON escapes need not be."""
+    return not any("\ud800" <= character <= "\udfff" for character in value)
+
+
 def fault_of(name: str, value: str) -> str | None:
     """Why a value is no clean text of sensible length, or `None`."""
     if len(value) > MAX_LENGTH:

@@ -1,0 +1,140 @@
+"""Signed request objects (RFC 9101): by value, at the authorization endpoint and when pushed.
+
+A client that is registered with an algorithm has to sign all its requests; then the parameters
+inside count, and those outside do not. FAPI 2.0 Message Signing §5.3.1 has the rules. An object is
+verified before the transaction of its request begins, as the keys may have to be read from a URL.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from authlib.oauth2.rfc6749.errors import OAuth2Error
+from authlib.oauth2.rfc6749.requests import BasicOAuth2Payload
+
+from sso import clock, context, database
+from sso.crypto import client_jwt
+from sso.crypto.client_jwt import ClientJwt, InvalidJwt
+from sso.flow.request import PARAMETERS
+from sso.oauth import key_sets
+from sso.oauth.key_sets import KeySetUnavailable
+from sso.oauth.request import ProtocolRequest
+from sso.store import clients
+from sso.store.clients import RegisteredClient
+from sso.web.parameters import is_text
+
+MAX_LENGTH = 16_000
+_TYPE = "oauth-authz-req+jwt"
+_OUTSIDE = ("request", "request_uri")  # may not be within
+UNSIGNED = "This client has to sign its authorization requests (RFC 9101)."
+
+
+class InvalidRequestObject(OAuth2Error):
+    """RFC 9101 §7."""
+
+    error = "invalid_request_object"
+
+
+@dataclass(frozen=True)
+class Signed:
+    """What a request object says, once it is verified; or why it is not."""
+
+    client: RegisteredClient | None = None
+    parameters: Mapping[str, str] | None = None
+    fault: str = ""
+
+
+def examine(values: Mapping[str, str]) -> Signed | None:
+    """Verify the request object among these parameters, for `apply`. No transaction may be open.
+
+    `None`: there is none, or its client may not send any.
+    """
+    if "request" not in values:
+        return None
+    try:
+        if len(values["request"]) > MAX_LENGTH:
+            raise InvalidJwt(f"it is longer than {MAX_LENGTH} characters")
+        jwt = client_jwt.read(values["request"])
+        client = _find(jwt.claims.get("client_id"), values.get("client_id"))
+        if client is None or client.request_object_signing_alg is None:
+            return None
+        _verify(jwt, client, client.request_object_signing_alg)
+        return Signed(client, _parameters(jwt.claims))
+    except InvalidJwt as error:
+        return Signed(fault=f"The request object is refused: {error}.")
+    except KeySetUnavailable:
+        return Signed(fault="The key set of the client could not be read from its jwks_uri.")
+
+
+def apply(request: ProtocolRequest, signed: Signed | None) -> None:
+    """Put the parameters of the request object in the place of those outside.
+
+    Raises `InvalidRequestObject`, also if the client has to send one.
+    """
+    client: RegisteredClient | None = request.client
+    if client is None or client.request_object_signing_alg is None:
+        return
+    if signed and signed.parameters is not None and _is_of(signed.client, client):
+        request.payload = BasicOAuth2Payload({**signed.parameters})
+        return
+    fault = UNSIGNED
+    if "request" in request.payload.data:
+        fault = (signed and signed.fault) or "The request object is of another client."
+    redirect_uri = request.payload.redirect_uri
+    is_proven = redirect_uri and client.check_redirect_uri(redirect_uri)
+    raise InvalidRequestObject(fault, redirect_uri=redirect_uri if is_proven else None)
+
+
+def _is_of(signer: RegisteredClient | None, client: RegisteredClient) -> bool:
+    """Whether it is the same client, and has not been changed since."""
+    if signer is None or signer.client_id != client.client_id:
+        return False
+    return signer.updated_at == client.updated_at
+
+
+def _find(inside: Any, outside: str | None) -> RegisteredClient | None:
+    """The client that the object names, which has to be the one that is named outside (§5)."""
+    if not isinstance(inside, str) or not inside.isascii() or not inside.isprintable():
+        inside = outside or ""
+    elif outside not in (None, inside):
+        raise InvalidJwt("its client_id is not the one outside")
+    with database.reader() as connection:
+        return clients.find_enabled(connection, inside)
+
+
+def _verify(jwt: ClientJwt, client: RegisteredClient, alg: str) -> None:
+    claims, now = jwt.claims, clock.now().timestamp()
+    types = (_TYPE,) if client.is_fapi2 else (_TYPE, "jwt", None)
+    client_jwt.verify(jwt, key_sets.of(client, jwt.kid), [alg], types)
+    if claims.get("client_id") != client.client_id or claims.get("iss") != client.client_id:
+        raise InvalidJwt("its client_id and iss are not the client_id")
+    if claims.get("sub") == client.client_id:
+        raise InvalidJwt("it has a sub, which only client assertions have")  # RFC 9101 §10.8
+    audience, issuer = claims.get("aud"), context.settings().issuer
+    if audience != issuer and not (isinstance(audience, list) and issuer in audience):
+        raise InvalidJwt("its aud is not the issuer")
+    client_jwt.expiry(claims, now)
+    age = client_jwt.age(claims, "nbf", now)
+    if age is None and client.is_fapi2:
+        raise InvalidJwt("it has no nbf")
+    if age is not None and age > client_jwt.MAX_LIFETIME:
+        raise InvalidJwt("its nbf is more than an hour ago")
+
+
+def _parameters(claims: Mapping[str, Any]) -> dict[str, str]:
+    if any(name in claims for name in _OUTSIDE):
+        raise InvalidJwt("it has request or request_uri within")
+    found = {name: _text(name, claims[name]) for name in PARAMETERS if name in claims}
+    return {name: value for name, value in found.items() if value}
+
+
+def _text(name: str, value: Any) -> str:
+    """A parameter as it would be outside; numbers and objects are JSON there (RFC 9101 §4)."""
+    if name == "claims" and isinstance(value, dict):
+        value = json.dumps(value)
+    elif name == "max_age" and isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    if isinstance(value, str) and is_text(value):
+        return value
+    raise InvalidJwt(f"its {name} is not a text")
