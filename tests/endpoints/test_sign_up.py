@@ -229,7 +229,7 @@ def test_how_long_an_invitation_lives(
     assert app.test_cli_runner().invoke(args=arguments).exit_code == 0
     (mail,) = mailbox.read()
     text = text_of(mail)
-    assert "The link works once, until Nov 28, 2026" in text
+    assert "The link works once, until November 28, 2026" in text
     assert "hour" not in text
     clock.move(seconds=seconds)
     assert browser.open(link_in(mail)).status == status
