@@ -27,6 +27,7 @@ from sso.extensions import db
 from sso.process.program import COMMAND
 from sso.services import accounts, clients
 from sso.services.checks import RegistrationError, logo
+from sso.services.registration import METADATA as METADATA
 from sso.store import client_logos, users
 from sso.store import clients as stored_clients
 
@@ -38,28 +39,6 @@ HEADER = f"""\
 # "file:PATH". A logo may also be a path, relative to this file.
 
 """
-# RFC 7591 names where there are such; what they have to be.
-METADATA: Mapping[str, type] = {
-    "client_name": str,
-    "redirect_uris": list,
-    "post_logout_redirect_uris": list,
-    "backchannel_logout_uri": str,
-    "home_url": str,
-    "scope": str,
-    "token_endpoint_auth_method": str,
-    "id_token_signed_response_alg": str,
-    "id_token_claims": str,
-    "groups": list,
-    "preset": dict,
-    "profile": str,
-    "jwks": dict,
-    "jwks_uri": str,
-    "token_endpoint_auth_signing_alg": str,
-    "request_object_signing_alg": str,
-    "require_pushed_authorization_requests": bool,
-    "dpop_bound_access_tokens": bool,
-    "require_dpop_nonce": bool,
-}
 _CLIENT: Mapping[str, type] = {
     "client_id": str, **METADATA, "first_party": bool, "require_pkce": bool, "require_mfa": bool,
     "disabled": bool, "secret": str, "public": bool, "logo": str,

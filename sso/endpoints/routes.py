@@ -10,6 +10,7 @@ from sso.endpoints import (
     account_deletion,
     activity,
     authorize,
+    client_api,
     client_logo,
     confirmation,
     consent,
@@ -19,6 +20,7 @@ from sso.endpoints import (
     health,
     language,
     metadata,
+    openapi,
     page,
     passwords,
     pushed_request,
@@ -44,7 +46,17 @@ from sso.endpoints.admin import (
 )
 from sso.ratelimit import limiting
 from sso.web import routing
-from sso.web.routing import ADMIN, ANY, ANY_ORIGIN, GET, POST, PROTOCOL, REGISTERED_ORIGINS, Route
+from sso.web.routing import (
+    ADMIN,
+    ANY,
+    ANY_ORIGIN,
+    BOTH,
+    GET,
+    POST,
+    PROTOCOL,
+    REGISTERED_ORIGINS,
+    Route,
+)
 
 
 def home() -> Response:
@@ -83,6 +95,13 @@ ROUTES = (
     Route("/.well-known/oauth-authorization-server{base}", "metadata", metadata.discovery, GET,
           PROTOCOL, cors=ANY_ORIGIN, max_age=3600),
     Route("{base}/client-logo", "client_logo", client_logo.client_logo, GET, PROTOCOL),
+    Route("{base}/oauth2/register", "registrations", client_api.registrations, BOTH, PROTOCOL),
+    Route("{base}/oauth2/register/<client_id>", "registered_client",
+          client_api.registered_client, ("GET", "PUT", "DELETE"), PROTOCOL),
+    Route("{base}/oauth2/register/<client_id>/secret", "client_secret",
+          client_api.client_secret, POST, PROTOCOL),
+    Route("{base}/openapi.json", "openapi", openapi.openapi, GET, PROTOCOL, cors=ANY_ORIGIN,
+          max_age=3600),
     Route("{base}/scim/v2/<path:path>", "scim", scim.scim, ANY, PROTOCOL),
     # Monitoring asks every few seconds.
     Route("/healthz", "healthz", health.healthz, GET, PROTOCOL, quiet=True),

@@ -45,7 +45,8 @@ def create(
     actor: Actor, name: str, scopes: Iterable[str], lives: timedelta = DEFAULT_LIFETIME
 ) -> tuple[ApiToken, str]:
     """A new token and its secret, which is stored nowhere. Raises `RegistrationError`."""
-    wanted = [scope for scope in SCOPES if scope in (given := set(scopes))]
+    given = set(scopes)
+    wanted = [scope for scope in SCOPES if scope in given]
     errors = [checks.text_error("the token's name", name)]
     if unknown := sorted(given - SCOPES.keys()):
         errors.append(f"unknown scopes: {', '.join(unknown)[:200]}; known: {', '.join(SCOPES)}")

@@ -1,0 +1,32 @@
+"""The OpenAPI document: valid, and what it names exists."""
+
+from flask import Flask
+from openapi_spec_validator import validate
+
+from tests.support.actors import BASE
+from tests.test_architecture import CONTRACT
+
+
+def test_it_is_valid_and_complete(app: Flask) -> None:
+    answer = app.test_client().get(f"{BASE}/openapi.json")
+    assert answer.headers["Access-Control-Allow-Origin"] == "*"
+    found = answer.get_json()
+    validate(found)
+    assert found["servers"] == [{"url": f"http://127.0.0.1:5000{BASE}"}]
+    registrations = {
+        f"{BASE}{path.replace('{', '<').replace('}', '>')}": {name.upper() for name in methods}
+        for path, methods in found["paths"].items()
+        if path.startswith("/oauth2/")
+    }
+    assert registrations == {
+        path: methods for path, methods in CONTRACT.items() if "/oauth2/register" in path
+    }
+
+
+def test_each_operation_exists(app: Flask) -> None:
+    """Without a token each is 401; what does not exist is 404 or 405."""
+    http = app.test_client()
+    for path, methods in http.get(f"{BASE}/openapi.json").get_json()["paths"].items():
+        for method in methods:
+            url = BASE + path.replace("{id}", "x").replace("{client_id}", "x")
+            assert http.open(url, method=method.upper()).status_code == 401, (method, path)
