@@ -24,7 +24,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 import requests
 
-from sso.config import branding, images
+from sso.config import branding, images, overrides
 from sso.config.reading import read_settings
 from sso.doctor.browser import Browser as DoctorBrowser
 from sso.doctor.browser import Page
@@ -58,6 +58,8 @@ RUN = {
     "format = 1",
     "$ flask explain 7k3m-v9xq",
     "SSO_NAME=Acme Corp",
+    '{% extends "sso/sign_in.html" %}',
+    "[invite.en]",
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 160 32">',
     ".venv/bin/flask client update ID --logo wiki.svg --home-url https://wiki.example.com/",
 }
@@ -106,6 +108,8 @@ NOT_RUN = {
         "needs a server; tests/operations/test_doctor_client.py runs it",
     "https://login.example.com/api/auth/.well-known/openid-configuration":
         "a URL; tests/endpoints/test_discovery.py reads it",
+    "bootstrap:": "needs Patroni; tests/production/test_patroni.py has it",
+    "/etc/sso/templates/": "a listing; the files in it are read by a test here",
     "[databases]": _POOLER,
     "ALTER ROLE sso SET lock_timeout = '5s';": _POOLER,
     "SSO_DATABASE_URL=postgresql://sso:PASSWORD@db1:5432,db2:5432/sso":
@@ -362,6 +366,15 @@ def test_a_brand(prepared: tuple[Server, str], tmp_path: Path) -> None:
     )
     options = command.replace("ID", client_id).replace("wiki.svg", str(logo)).split()[1:]
     assert "home_url" in server.flask(*options, **environ)
+
+
+def test_own_words(tmp_path: Path) -> None:
+    (tmp_path / "mail").mkdir()
+    (tmp_path / "sign_in.html").write_text(block('{% extends "sso/sign_in.html" %}'))
+    (tmp_path / "mail" / "texts.toml").write_text(block("[invite.en]"))
+    found = overrides.read(tmp_path)
+    assert found.blocks == {"sign_in.html": ["help"]}
+    assert list(found.texts) == [("invite", "en")]
 
 
 def test_the_file_with_clients_and_users(server: Server, tmp_path: Path) -> None:
