@@ -61,6 +61,7 @@ def show(client_id: str, as_json: bool) -> None:
         print_json({**view(client), **more})
         return
     _show(client, as_json)
+    more["live_grants"] = f"{count} or more" if count == grants.MOST_COUNTED else count
     print_record([(name, more[name]) for name in ("live_grants", "logout_tokens_waiting")])
     if newest:
         print_line()

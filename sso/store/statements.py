@@ -2,9 +2,15 @@
 
 from typing import Any, cast
 
-from sqlalchemy import CursorResult, Delete, Update
+from sqlalchemy import CursorResult, Delete, Update, text
 
 from sso.extensions import db
+
+
+def without_time_limit() -> None:
+    """For the rest of this transaction, a statement may take as long as its many rows need."""
+    if db.engine.dialect.name == "postgresql":
+        db.session.execute(text("SET LOCAL statement_timeout = 0"))
 
 
 def write(statement: Update | Delete) -> int:

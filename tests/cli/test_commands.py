@@ -3,6 +3,7 @@
 import ast
 import json
 import logging
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from sso.extensions import db
 from sso.metrics.counters import SIGN_INS
 from sso.models import User
 from sso.ratelimit import limiting
-from sso.store import clients
+from sso.store import clients, grants
 from tests.support.actors import Browser, RelyingParty
 from tests.support.factories import make_client
 from tests.support.processes import ROOT
@@ -342,3 +343,13 @@ def test_an_empty_table_says_so(run: Any) -> None:
     listed = run("user", "list", "--search", "nobody")
     assert (listed.exit_code, listed.stderr) == (0, "(nothing to list)\n")
     assert run("user", "list", "--search", "nobody", "--json").stderr == ""
+
+
+def test_grants_are_counted_up_to_a_number(
+    app: Flask, run: Any, client: RelyingParty, user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grants, "MOST_COUNTED", 2)
+    for expected in ("1", "2 or more", "2 or more"):
+        client.exchange(Browser(app).approve(client).code)
+        shown = run("client", "show", client.client_id).stdout
+        assert re.search(rf"live_grants +{expected}$", shown, re.MULTILINE), shown

@@ -12,8 +12,10 @@ from click.testing import Result
 from flask import Flask
 from sqlalchemy import text
 
+from sso import audit
 from sso.cli import apply
 from sso.cli.plan import Change
+from sso.database.postgresql import LIMITS
 from sso.extensions import db
 from sso.services import clients, revocation
 from sso.store import codes, logout_deliveries
@@ -263,3 +265,15 @@ def test_a_file_that_locks_out_two_clients(
     assert result.exit_code == 0, result.output
     asking[0].result(5)
     assert browser.page.status == 200
+
+
+def test_all_grants_of_a_client_may_take_longer(app: Flask) -> None:
+    client = make_client(app)
+    with app.app_context():
+        shown = []
+        for _ in range(2):
+            shown.append(db.session.scalar(text("SHOW statement_timeout")))
+            clients.disable(audit.SYSTEM, client.client_id)
+            shown.append(db.session.scalar(text("SHOW statement_timeout")))
+            db.session.commit()
+    assert shown == [LIMITS["statement_timeout"], "0"] * 2

@@ -105,7 +105,7 @@ def application() -> Response:
         client=client,
         logo=page.logo_url(client_logos.digest_of(client.client_id)),
         auth_title=AUTH_TITLES[client.token_endpoint_auth_method],
-        live_grants=count,
+        live_grants=f"{count}+" if count == grants.MOST_COUNTED else count,
         refusals=troubleshooting.newest(client.client_id, _SHOWN_REFUSALS),
         actions=[(name, one) for name, one in ACTIONS.items() if one.applies(client)],
     )
