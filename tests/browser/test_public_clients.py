@@ -62,6 +62,66 @@ work.then(found => { if (found) document.getElementById("result").textContent =
 </script>"""
 
 
+DPOP = """<!doctype html><title>SPA</title><pre id="result"></pre><script>
+const base = "%(base)s", client_id = "%(client_id)s", redirect_uri = location.origin + "/spa";
+const EC = {name: "ECDSA", namedCurve: "P-256"}, utf8 = new TextEncoder();
+const text = bytes => btoa(String.fromCharCode(...new Uint8Array(bytes)))
+  .replace(/\\+/g, "-").replace(/\\//g, "_").replace(/=+$/, "");
+const json = value => text(utf8.encode(JSON.stringify(value)));
+const hash = async value => text(await crypto.subtle.digest("SHA-256", utf8.encode(value)));
+const nonces = [];
+
+async function proof(htm, path, token) {
+  const jwk = JSON.parse(sessionStorage.key), {kty, crv, x, y} = jwk;
+  const key = await crypto.subtle.importKey("jwk", jwk, EC, false, ["sign"]);
+  const header = {typ: "dpop+jwt", alg: "ES256", jwk: {kty, crv, x, y}};
+  const claims = {jti: crypto.randomUUID(), htm, htu: base + path,
+    iat: Math.floor(Date.now() / 1000), nonce: nonces.at(-1), ath: token && await hash(token)};
+  const signed = json(header) + "." + json(claims);
+  const signature = await crypto.subtle.sign({...EC, hash: "SHA-256"}, key, utf8.encode(signed));
+  return signed + "." + text(signature);
+}
+
+async function call(method, path, fields, token) {
+  const headers = {DPoP: await proof(method, path, token)};
+  if (token) headers.Authorization = "DPoP " + token;
+  const body = fields && new URLSearchParams({client_id, ...fields});
+  const answer = await fetch(base + path, {method, headers, body});
+  const nonce = answer.headers.get("DPoP-Nonce");
+  if (nonce) nonces.push(nonce);
+  const found = await answer.json();
+  return found.error === "use_dpop_nonce" ? call(method, path, fields, token) : found;
+}
+
+async function start() {
+  const pair = await crypto.subtle.generateKey(EC, true, ["sign"]);
+  sessionStorage.key = JSON.stringify(await crypto.subtle.exportKey("jwk", pair.privateKey));
+  sessionStorage.verifier = text(crypto.getRandomValues(new Uint8Array(32)));
+  const {request_uri} = await call("POST", "/oauth2/par", {redirect_uri, response_type: "code",
+    scope: "openid email", state: "s", code_challenge: await hash(sessionStorage.verifier),
+    code_challenge_method: "S256"});
+  location = base + "/oauth2/authorize?" + new URLSearchParams({client_id, request_uri});
+}
+
+async function finish(code) {
+  const fields = {grant_type: "authorization_code", code, redirect_uri,
+    code_verifier: sessionStorage.verifier};
+  const first = await call("POST", "/oauth2/token", fields);
+  const next = await call("POST", "/oauth2/token",
+    {grant_type: "refresh_token", refresh_token: first.refresh_token});
+  const user = await call("GET", "/oauth2/userinfo", null, next.access_token);
+  const bearer = await fetch(base + "/oauth2/userinfo",
+    {headers: {Authorization: "Bearer " + next.access_token}});
+  return {user, types: [first.token_type, next.token_type], nonces: nonces.length,
+    bearer: bearer.headers.get("WWW-Authenticate")};
+}
+
+const code = new URLSearchParams(location.search).get("code");
+(code ? finish(code) : start()).then(found => { if (found)
+  document.getElementById("result").textContent = JSON.stringify(found); });
+</script>"""
+
+
 @contextmanager
 def serving(page: Callable[[], str]) -> Iterator[int]:
     """Give the same page at every path of a free port."""
@@ -187,3 +247,25 @@ def test_a_single_page_application(site: Site, page: Page) -> None:
         assert json.loads(result.inner_text()) == {
             "open": 200, "simple": "refused", "preflighted": "refused"
         }  # fmt: skip
+
+
+@pytest.mark.parametrize("scripts", [True], indirect=True, ids=["with scripts"])
+def test_a_single_page_application_with_a_key(site: Site, page: Page) -> None:
+    """Pushed requests and DPoP with nonces, by nothing but what browsers have."""
+    values = {"base": site.server.base_url}
+    with serving(lambda: DPOP % values) as port:
+        uri = f"http://127.0.0.1:{port}/spa"
+        options = ("--public", "--require-par", "--require-dpop", "--require-dpop-nonce")
+        values["client_id"] = site.server.register("Keyed", uri, *options)["client_id"]
+        page.goto(uri)
+        page.wait_for_url(f"{site.server.base_url}/sign-in**")
+        fill(page, PASSWORD)
+        press(page.locator("button[value=allow]"))
+        page.wait_for_url(f"{uri}?code=**")
+        result = page.locator("#result")
+        expect(result).not_to_be_empty()
+        found = json.loads(result.inner_text())
+        assert found["user"]["email"] == EMAIL
+        assert found["types"] == ["DPoP", "DPoP"]
+        assert found["nonces"] >= 1
+        assert found["bearer"].startswith("DPoP ")
