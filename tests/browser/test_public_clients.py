@@ -72,7 +72,7 @@ const hash = async value => text(await crypto.subtle.digest("SHA-256", utf8.enco
 const nonces = [];
 
 async function proof(htm, path, token) {
-  const jwk = JSON.parse(sessionStorage.key), {kty, crv, x, y} = jwk;
+  const jwk = JSON.parse(sessionStorage.jwk), {kty, crv, x, y} = jwk;
   const key = await crypto.subtle.importKey("jwk", jwk, EC, false, ["sign"]);
   const header = {typ: "dpop+jwt", alg: "ES256", jwk: {kty, crv, x, y}};
   const claims = {jti: crypto.randomUUID(), htm, htu: base + path,
@@ -95,7 +95,7 @@ async function call(method, path, fields, token) {
 
 async function start() {
   const pair = await crypto.subtle.generateKey(EC, true, ["sign"]);
-  sessionStorage.key = JSON.stringify(await crypto.subtle.exportKey("jwk", pair.privateKey));
+  sessionStorage.jwk = JSON.stringify(await crypto.subtle.exportKey("jwk", pair.privateKey));
   sessionStorage.verifier = text(crypto.getRandomValues(new Uint8Array(32)));
   const {request_uri} = await call("POST", "/oauth2/par", {redirect_uri, response_type: "code",
     scope: "openid email", state: "s", code_challenge: await hash(sessionStorage.verifier),
@@ -117,7 +117,7 @@ async function finish(code) {
 }
 
 const code = new URLSearchParams(location.search).get("code");
-(code ? finish(code) : start()).then(found => { if (found)
+(code ? finish(code) : start()).catch(String).then(found => { if (found)
   document.getElementById("result").textContent = JSON.stringify(found); });
 </script>"""
 
@@ -265,6 +265,7 @@ def test_a_single_page_application_with_a_key(site: Site, page: Page) -> None:
         result = page.locator("#result")
         expect(result).not_to_be_empty()
         found = json.loads(result.inner_text())
+        assert not isinstance(found, str), found
         assert found["user"]["email"] == EMAIL
         assert found["types"] == ["DPoP", "DPoP"]
         assert found["nonces"] >= 1
