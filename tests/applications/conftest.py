@@ -62,7 +62,7 @@ def page(chrome: Browser) -> Iterator[Page]:
 def sign_in(page: Page, person: Person) -> None:
     """On the server's pages; ends at the application."""
     page.get_by_label("Email").fill(person.email)
-    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_label("Password", exact=True).fill(PASSWORD)
     press(page.get_by_role("button", name="Sign in"))
     allow = page.get_by_role("button", name="Allow")
     if allow.is_visible():
@@ -92,4 +92,4 @@ def check_example(app: Application, page: Page) -> None:
     expect(page).to_have_url(re.compile(rf"{re.escape(app.url)}/(\?state=.*)?$"))  # Authlib's
     assert not shown(page)
     page.goto(f"{app.url}/sign-in")
-    expect(page.get_by_label("Password")).to_be_visible()
+    expect(page.get_by_label("Password", exact=True)).to_be_visible()

@@ -74,7 +74,7 @@ def test_apache(connect: Connect, page: Page, tmp_path: Path, behind: str, serve
             f"Groups: {ADMINS},staff",
         ]
         page.goto(app.printed("Sign-out link").strip())
-        expect(page.get_by_label("Password")).to_be_visible()
+        expect(page.get_by_label("Password", exact=True)).to_be_visible()
         sign_in(page, DANA)
         page.goto(f"{server.base_url}/sign-out")
         press(page.get_by_role("button", name="Sign out"))

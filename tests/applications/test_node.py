@@ -74,7 +74,7 @@ def test_authjs(connect: Connect, page: Page) -> None:
         assert shown(page) is None
         page.goto(f"{app.url}/auth/signin")
         press(page.get_by_role("button", name="Sign in with"))
-        expect(page.get_by_label("Password")).to_be_visible()
+        expect(page.get_by_label("Password", exact=True)).to_be_visible()
 
 
 def test_better_auth(connect: Connect, page: Page) -> None:
@@ -99,4 +99,4 @@ def test_better_auth(connect: Connect, page: Page) -> None:
         assert shown(page) is None
         page.goto(app.url)
         page.goto(page.evaluate(POST, ["/sign-in/social", enter])["url"])
-        expect(page.get_by_label("Password")).to_be_visible()
+        expect(page.get_by_label("Password", exact=True)).to_be_visible()

@@ -54,7 +54,7 @@ def evil() -> Iterator[Evil]:
 def signed_in(page: Page, site: Site) -> Page:
     page.goto(f"{site.server.base_url}/sign-in")
     page.get_by_label("Email").fill(EMAIL)
-    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_label("Password", exact=True).fill(PASSWORD)
     press(page.get_by_role("button", name="Sign in"))
     expect(page.get_by_role("heading", level=1)).to_have_text("Your account")
     return page
@@ -147,7 +147,7 @@ def test_a_logout_form_of_a_client(signed_in: Page, site: Site, evil: Evil, tmp_
     press(signed_in.get_by_role("button", name="Sign out"))
     assert signed_in.url == f"{bye}?{urlencode({'state': state}).replace('+', '%20')}"
     signed_in.goto(f"{site.server.base_url}/account")
-    expect(signed_in.get_by_label("Password")).to_be_visible()
+    expect(signed_in.get_by_label("Password", exact=True)).to_be_visible()
 
 
 def test_an_unregistered_address(signed_in: Page, site: Site, evil: Evil) -> None:

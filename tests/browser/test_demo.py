@@ -16,7 +16,7 @@ def test_a_passkey_in_the_demo(chrome: Browser, tmp_path: Path) -> None:
         session, authenticator = plug_in(page, PHONE)
         page.goto(told["server"] + "/sign-in")
         page.get_by_label("Email").fill(told["email"])
-        page.get_by_label("Password").fill(told["password"])
+        page.get_by_label("Password", exact=True).fill(told["password"])
         press(page.get_by_role("button", name="Sign in", exact=True))
         page.goto(told["server"] + "/account/factors")
         page.get_by_label("Name of the passkey").fill("My laptop")

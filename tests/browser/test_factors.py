@@ -73,7 +73,7 @@ def plug_in(page: Page, kind: dict[str, Any]) -> tuple[CDPSession, str]:
 def sign_in(page: Page, server: Server, email: str) -> None:
     page.goto(f"{server.base_url}/sign-in")
     page.get_by_label("Email").fill(email)
-    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_label("Password", exact=True).fill(PASSWORD)
     press(page.get_by_role("button", name="Sign in", exact=True))
 
 
@@ -141,7 +141,7 @@ def test_a_person_who_presses_cancel(page: Page, server: Server, email: str) -> 
     button.click()
     expect(page.get_by_role("alert")).to_contain_text("did not provide a passkey")
     press(page.get_by_role("button", name="Cancel"))
-    expect(page.get_by_label("Password")).to_be_visible()
+    expect(page.get_by_label("Password", exact=True)).to_be_visible()
 
 
 def test_axe_finds_nothing(chrome: Browser, server: Server, email: str) -> None:

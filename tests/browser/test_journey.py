@@ -11,7 +11,7 @@ from tests.browser.conftest import EMAIL, PASSWORD, Site, press
 
 def fill(page: Page, password: str) -> None:
     page.get_by_label("Email").fill(EMAIL)
-    page.get_by_label("Password").fill(password)
+    page.get_by_label("Password", exact=True).fill(password)
     press(page.get_by_role("button", name="Sign in"))
 
 
@@ -20,7 +20,7 @@ def test_sign_in_to_the_sample_application(page: Page, site: Site) -> None:
     press(page.locator("#sign-in"))
     fill(page, "not the password")
     expect(page.get_by_role("alert")).to_be_visible()
-    expect(page.get_by_label("Password")).to_have_value("")
+    expect(page.get_by_label("Password", exact=True)).to_have_value("")
     fill(page, PASSWORD)
     allow = page.get_by_role("button", name="Allow")
     if allow.is_visible():  # the second time, the consent is remembered
@@ -37,7 +37,7 @@ def test_sign_in_to_the_sample_application(page: Page, site: Site) -> None:
     press(page.get_by_role("button", name="Sign out"))
     expect(page.get_by_role("heading")).to_have_text("You are signed out")
     page.goto(f"{site.server.base_url}/account")
-    expect(page.get_by_label("Password")).to_be_visible()
+    expect(page.get_by_label("Password", exact=True)).to_be_visible()
 
 
 @pytest.mark.parametrize("button", ["Allow", "Cancel"])

@@ -28,7 +28,7 @@ def page(chrome: Browser) -> Iterator[Page]:
 
 def fill(page: Page) -> None:
     page.get_by_label("Email").fill(EMAIL)
-    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_label("Password", exact=True).fill(PASSWORD)
     press(page.get_by_role("button", name="Sign in"))
 
 

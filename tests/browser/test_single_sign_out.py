@@ -108,7 +108,7 @@ def test_the_story(chrome: Browser, server: Server) -> None:
     log = (server.folder / "worker.log").read_text()
     assert log.count("logout_delivered") == 3
     page.goto(f"{server.base_url}/account")
-    expect(page.get_by_label("Password")).to_be_visible()
+    expect(page.get_by_label("Password", exact=True)).to_be_visible()
     page.context.close()
 
 
@@ -117,7 +117,7 @@ def enter(page: Page, sample: Sample, password: bool = False) -> None:
     press(page.locator("#sign-in"))
     if password:
         page.get_by_label("Email").fill(EMAIL)
-        page.get_by_label("Password").fill(PASSWORD)
+        page.get_by_label("Password", exact=True).fill(PASSWORD)
         press(page.get_by_role("button", name="Sign in"))
     press(page.get_by_role("button", name="Allow"))
     expect(page.locator("#profile-email")).to_have_text(EMAIL)
