@@ -11,7 +11,7 @@ from sso.extensions import Base, db
 from sso.models import User
 from tests.conftest import Clock
 from tests.support.actors import Browser
-from tests.support.second_factors import FACTORS, code_of, codes_of, enrol_totp, is_signed_in
+from tests.support.second_factors import ASK, code_of, codes_of, enrol_totp, is_signed_in
 
 pytestmark = pytest.mark.slow
 
@@ -57,7 +57,7 @@ def test_codes_of_an_old_sheet(app: Flask, enrolled: tuple[str, list[str]]) -> N
     browser = Browser(app)
     browser.sign_in()
     browser.submit(recovery_code=enrolled[1][0])
-    browser.open(FACTORS)
+    browser.open(f"{ASK}new_codes")
     fresh = codes_of(browser.submit(action="new_codes"))
     assert not set(fresh) & set(enrolled[1])
     assert not tries(app, recovery_code=enrolled[1][1])

@@ -18,6 +18,7 @@ from tests.support.events import events
 from tests.support.factories import PASSWORD, make_user
 from tests.support.mailbox import Mailbox, MailServer, text_of
 from tests.support.second_factors import (
+    ASK,
     code_of,
     codes_of,
     confirm_by_code,
@@ -213,10 +214,10 @@ def test_recovery_codes_are_told_of(app: Flask, user: User, clock: Clock, mailbo
     confirm_by_code(dana, mailbox)
     enrol_totp(dana)
     assert [s for s in subjects(mailbox) if "recovery" in s] == []  # they came with the factor
-    dana.open(f"{ORIGIN}{BASE}/account/factors")
+    dana.open(f"{ASK}new_codes")
     dana.submit(action="new_codes")
     assert subjects(mailbox) == ["New recovery codes were created"]
-    dana.open(f"{ORIGIN}{BASE}/account/factors")
+    dana.open(f"{ASK}new_codes")
     fresh = codes_of(dana.submit(action="new_codes"))
     mailbox.read()
     new = Browser(app)

@@ -14,7 +14,7 @@ from sso.models import User
 from tests.conftest import Clock
 from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty, claims_of
 from tests.support.factories import make_client, make_user
-from tests.support.second_factors import code_of, enrol_totp, is_signed_in
+from tests.support.second_factors import ASK, code_of, enrol_totp, is_signed_in
 
 pytestmark = pytest.mark.slow
 
@@ -96,7 +96,7 @@ def test_a_factor_that_is_gone_counts_no_more_when_signing_in_anew(
     browser.sign_in()
     enrol_totp(browser)
     assert browser.authorize(client).code
-    browser.open(f"{ACCOUNT}/factors")
+    browser.open(f"{ASK}remove_totp")
     browser.submit(action="remove_totp")
     browser.open(f"{ORIGIN}{BASE}/sign-in")
     browser.sign_in()

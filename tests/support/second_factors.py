@@ -12,6 +12,7 @@ from tests.support.mailbox import Mailbox, text_of
 
 FACTORS = f"{ORIGIN}{BASE}/account/factors"
 ACCOUNT = f"{ORIGIN}{BASE}/account"
+ASK = f"{ACCOUNT}/confirm?action="  # the question before something is removed
 
 
 def code_of(secret: str, steps: int = 0) -> str:
