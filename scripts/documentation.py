@@ -9,6 +9,7 @@ A page says where a generated part goes:
 """
 
 import inspect
+import json
 import os
 import re
 import shutil
@@ -23,7 +24,8 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from sso import command_line
 from sso.audit.events import Event
-from sso.config.settings import SETTINGS
+from sso.config.settings import DEFAULT_BASE_URL, SETTINGS
+from sso.endpoints import openapi
 from sso.endpoints.routes import ROUTES
 from sso.flow.scopes import OPERATOR_CLAIMS, SCOPES
 from sso.metrics.counters import Counters
@@ -53,6 +55,8 @@ def write(build: Path) -> None:
         target.write_text(page(source))
     pages.write(build / "docs" / APPLICATIONS)
     shutil.copytree(ROOT / "docs" / "assets", build / "docs" / "assets")
+    document = json.dumps(openapi.document(DEFAULT_BASE_URL), indent=2)
+    (build / "docs" / "assets" / "openapi.json").write_text(document)
     shutil.copy(ROOT / "sso" / "static" / "favicon.svg", build / "docs" / "assets")
     config = tomllib.loads((ROOT / "zensical.toml").read_text())
     listed = [{one.title: f"{APPLICATIONS}/{one.name}.md"} for one in pages.presets()]
@@ -120,6 +124,17 @@ def _routes(protocol: bool) -> Iterator[tuple[str, str, str]]:
         if is_protocol == protocol:
             summary = (route.view.__doc__ or "").partition("\n\n")[0]
             yield code(route.path), ", ".join(route.methods), " ".join(summary.split())
+
+
+def api() -> str:
+    """The operations of the OpenAPI document, which the site has, too."""
+    rows = (
+        (f"{code(method.upper())} {code(path)}", one["summary"], code(one["description"][16:-1]))
+        for path, methods in openapi.document(DEFAULT_BASE_URL)["paths"].items()
+        for method, one in methods.items()
+    )
+    link = "The same as [OpenAPI document](../assets/openapi.json)."
+    return f"{table(('operation', 'what', 'scope'), rows)}\n\n{link}"
 
 
 def scopes() -> str:
@@ -214,6 +229,7 @@ def _help(command: click.Command) -> str:
 
 
 PARTS: dict[str, Callable[[], str]] = {
+    "api": api,
     "applications": applications,
     "commands": commands,
     "limited_events": limited_events,

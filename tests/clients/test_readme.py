@@ -100,6 +100,11 @@ NOT_RUN = {
     ".venv/bin/flask webhook create --url https://hr.example.com/hooks/sso "
     "--event user_created --event user_deleted": _WEBHOOKS,
     ".venv/bin/flask webhook list": _WEBHOOKS,
+    '.venv/bin/flask api-token create --name "Entra ID" --scope scim:write --expires-in 365d':
+        "tests/cli/test_api_tokens.py runs all of flask api-token",
+    "Authorization: Bearer sso_api_…": "a header",
+    '{"client_name": "Wiki", "redirect_uris": ["https://wiki.example.com/cb"], '
+    '"require_pkce": true}': "a body; tests/endpoints/test_client_api.py sends it",
     "{": "what a webhook's receiver gets; tests/jobs/test_webhook_delivery.py verifies it",
     "from standardwebhooks import Webhook": "the same",
     "mv instance/secret_key instance/secret_key.previous  # keeps its mode, 0600": _SECRET_KEY,
