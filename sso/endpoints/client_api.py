@@ -45,7 +45,7 @@ def registered_client(client_id: str) -> Response:
     """Reads, replaces and deletes a registration (RFC 7592)."""
     actor = _actor()
     if request.method in ("GET", "HEAD"):
-        client = stored.find(client_id) or _unknown()
+        client = (client_id.isprintable() and stored.find(client_id)) or _unknown()
         return _answer(_document(client), client)
     client = _locked(client_id)
     if request.method == "DELETE":
@@ -92,7 +92,8 @@ def _actor() -> Actor:
 
 def _locked(client_id: str) -> Client:
     """The client, whom nobody else changes now; as the caller has seen it (If-Match)."""
-    client = stored.lock(client_id) or _unknown()
+    # PostgreSQL takes no NUL in a text.
+    client = (client_id.isprintable() and stored.lock(client_id)) or _unknown()
     expected = request.headers.get("If-Match", "*").strip()
     if expected not in ("*", _etag(client)):
         db.session.rollback()
