@@ -12,7 +12,7 @@ from joserfc.util import urlsafe_b64decode
 from sso.crypto import client_keys
 from sso.crypto.client_keys import ClientKey
 
-AHEAD = 60  # seconds that the clock of a client may be ahead (FAPI 2.0 Security Profile §5.3.2.1)
+AHEAD = 45  # seconds that a clock may be ahead; FAPI 2.0 Security Profile wants 10 to 60
 MAX_LIFETIME = 3600
 MAX_ID = 255
 LATEST = 1 << 37  # beyond any moment that is meant, and a date

@@ -69,7 +69,7 @@ def _proven(request: ProtocolRequest, endpoint: str, found: Examined) -> Registe
     if not _is_client_id(subject) or jwt.claims.get("iss") != subject:
         raise InvalidJwt("its iss and sub are not the client_id")
     if found.client_id not in ("", subject):
-        raise InvalidRequestError("The client assertion and the body name two different clients.")
+        raise InvalidJwt("its sub is not the client_id of the body")
     found.client_id = subject
     found.facts = _facts(jwt)
     client = _find(subject, found)
