@@ -102,6 +102,7 @@ def _connection(client_id: str) -> Iterator[Finding]:
             ("redirect URI", lambda: connection.redirect_uris(client)),
             ("post-logout URI", lambda: connection.post_logout_redirect_uris(client)),
             ("back-channel logout", lambda: connection.backchannel_logout(client)),
+            ("keys", lambda: connection.keys(client)),
         ]
     )
     is_enabled = client.disabled_at is None

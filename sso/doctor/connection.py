@@ -6,12 +6,15 @@ from urllib.parse import urljoin, urlsplit
 
 from sso import context
 from sso.config import urls
+from sso.crypto import client_keys
 from sso.doctor import code_flow, reach
 from sso.doctor.browser import Browser
 from sso.doctor.finding import Finding, Findings, ok, skipped, warning, wrong
 from sso.doctor.probe import temporary_user
 from sso.doctor.reach import Trouble
 from sso.models import Client
+from sso.oauth import key_sets
+from sso.oauth.key_sets import KeySetUnavailable
 from sso.process.program import COMMAND
 from sso.store import logout_deliveries
 from sso.web.http_call import Answer
@@ -160,8 +163,36 @@ def backchannel_logout(client: Client) -> Findings:
         yield ok(name, f"{uri} answers OPTIONS; no logout token was sent{queue}")
 
 
+def keys(client: Client) -> Findings:
+    """Whether there are public keys for what the client signs, also at its URL."""
+    name, url = "keys", client.client_metadata.get("jwks_uri")
+    jwks = client.client_metadata.get("jwks")
+    if jwks is None and url is None:
+        return
+    try:
+        found = key_sets.read(url) if url else client_keys.usable(jwks)
+    except KeySetUnavailable as error:
+        hint = "the URL has to give a JWK set over https, at a public address, within 5 seconds"
+        yield wrong(name, f"{url}: {error}", hint)
+        return
+    registered = client.token_endpoint_auth_signing_alg
+    wanted = {registered} if registered else set(client_keys.ALGORITHMS)
+    if client.is_fapi2:
+        wanted &= set(client_keys.FAPI_ALGORITHMS)
+    usable = {alg for key in found for alg in key.algorithms} & wanted
+    if usable:
+        where = url or "registered"
+        yield ok(name, f"{where}: {len(found)} public keys, for {', '.join(sorted(usable))}")
+    else:
+        hint = "the client needs a key for one of these algorithms"
+        yield wrong(name, f"no key is for {', '.join(sorted(wanted))}", hint)
+
+
 def sign_in(client: Client) -> Findings:
     """As a browser, up to the redirect to the application, which is not followed."""
+    if client.requires_par or client.request_object_signing_alg:
+        yield skipped("sign-in", "the client has to push or sign its requests, which only it can")
+        return
     yield from code_flow.explained("sign-in", lambda: _sign_in(client))
 
 

@@ -1,7 +1,10 @@
 """Pushed requests and DPoP by libraries of others: openid-client, requests-oauth2client."""
 
 import json
+import re
+import shlex
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ from joserfc.jwk import ECKey
 from tests.applications.conftest import DANA
 from tests.applications.software import node, node_program, python
 from tests.clients.test_independent_client import sign_in_and_allow
+from tests.clients.test_readme import BLOCKS, block
 from tests.support.processes import Server
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -18,10 +22,12 @@ CALLBACK = "http://127.0.0.1:9/callback"
 NONCE = "--require-dpop-nonce"
 
 
-def sign_in_by(command: list[str | Path], **environ: str) -> dict[str, Any]:
+def sign_in_by(
+    command: list[str | Path], callback: str = CALLBACK, cwd: Path | None = None, **environ: str
+) -> dict[str, Any]:
     """Run a program up to the browser, be the person there, and give what it prints in the end."""
     process = subprocess.Popen(
-        command, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        command, cwd=cwd, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
@@ -30,7 +36,7 @@ def sign_in_by(command: list[str | Path], **environ: str) -> dict[str, Any]:
         assert url.startswith("http"), process.communicate(timeout=30)[1]
         assert "request_uri=urn" in url
         assert "state=" not in url
-        arrived = sign_in_and_allow(url, CALLBACK)
+        arrived = sign_in_and_allow(url, callback)
         output, errors = process.communicate(arrived + "\n", timeout=60)
         assert process.returncode == 0, errors
     finally:
@@ -84,6 +90,33 @@ def test_openid_client_with_the_profile_fapi2(server: Server, tmp_path: Path) ->
     environ = environ_of(server, registered)
     found = sign_in_by(openid_client(tmp_path), PRIVATE_JWK=key, ALG="ES256", **environ)
     check(found)
+
+
+PAGE = "docs/how-to/high-assurance-clients.md"
+
+
+@pytest.mark.parametrize("language", ["Python", "JavaScript"])
+def test_the_page(server: Server, tmp_path: Path, language: str) -> None:
+    """Make a key, register the client, and run the program, as the page has them."""
+    make_key = (sys.executable, "-c", block("import json", PAGE))
+    subprocess.run(make_key, cwd=tmp_path, check=True, timeout=60)
+    page = "\n".join(text for where, text in BLOCKS if where == PAGE)
+    (command,) = re.findall(r"^\.venv/bin/flask (client create .*)$", page, re.MULTILINE)
+    command = command.replace("public.json", str(tmp_path / "public.json"))
+    registered = json.loads(server.flask(*shlex.split(command), "--json"))
+    environ = {"ISSUER": server.base_url, "CLIENT_ID": registered["client_id"]}
+    if language == "Python":
+        (tmp_path / "bank.py").write_text(block("import base64", PAGE))
+        program: list[str | Path] = [sys.executable, "bank.py"]
+    else:
+        (tmp_path / "node_modules").symlink_to(node("express") / "node_modules")
+        (tmp_path / "bank.mjs").write_text(
+            block('import { readFile } from "node:fs/promises";', PAGE)
+        )
+        program = [node_program(), "bank.mjs"]
+    callback = "https://bank.example.com/callback"
+    profile = sign_in_by(program, callback, cwd=tmp_path, **environ)
+    assert profile["email"] == DANA.email
 
 
 def environ_of(server: Server, registered: dict[str, Any]) -> dict[str, str]:

@@ -85,6 +85,7 @@ _DEMO = (
     "&& .venv/bin/flask demo"
 )
 _SECRET_KEY = "replaces the secret key; tests/journeys/test_secret_key.py does the same"
+_BANK = "tests/applications/test_high_assurance.py runs it"
 _POOLER = "needs PgBouncer; tests/production/test_pooler.py starts it"
 _WEBHOOKS = "needs a receiver; tests/cli/test_webhooks.py runs all of flask webhook"
 NOT_RUN = {
@@ -115,6 +116,11 @@ NOT_RUN = {
         "a URL; tests/endpoints/test_discovery.py reads it",
     "bootstrap:": "needs Patroni; tests/production/test_patroni.py has it",
     "/etc/sso/templates/": "a listing; the files in it are read by a test here",
+    "import json": _BANK,
+    ".venv/bin/flask client create --name \"Bank\" "
+    "--redirect-uri https://bank.example.com/callback --profile fapi2 --jwks public.json": _BANK,
+    "import base64": _BANK,
+    'import { readFile } from "node:fs/promises";': _BANK,
     "[databases]": _POOLER,
     "ALTER ROLE sso SET lock_timeout = '5s';": _POOLER,
     "SSO_DATABASE_URL=postgresql://sso:PASSWORD@db1:5432,db2:5432/sso":
