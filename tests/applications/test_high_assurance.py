@@ -23,7 +23,10 @@ NONCE = "--require-dpop-nonce"
 
 
 def sign_in_by(
-    command: list[str | Path], callback: str = CALLBACK, cwd: Path | None = None, **environ: str
+    command: list[str | Path],
+    environ: dict[str, str],
+    callback: str = CALLBACK,
+    cwd: Path | None = None,
 ) -> dict[str, Any]:
     """Run a program up to the browser, be the person there, and give what it prints in the end."""
     process = subprocess.Popen(
@@ -66,7 +69,7 @@ def check(found: dict[str, Any]) -> None:
 def test_openid_client(server: Server, tmp_path: Path, alg: str, options: list[str]) -> None:
     registered = server.register("Bank", CALLBACK, "--require-par", "--require-dpop", *options)
     environ = environ_of(server, registered)
-    found = sign_in_by(openid_client(tmp_path), ALG=alg, **environ)
+    found = sign_in_by(openid_client(tmp_path), {"ALG": alg, **environ})
     check(found)
     assert found["asBearer"] == "dpop"
 
@@ -77,7 +80,7 @@ def test_requests_oauth2client(server: Server, options: list[str]) -> None:
     registered = server.register("Bank", CALLBACK, "--require-dpop", *scope, *options)
     interpreter = python("requests-oauth2client") / "bin/python"
     program = PROGRAMS / "with_requests.py"
-    check(sign_in_by([interpreter, program], ALG="ES256", **environ_of(server, registered)))
+    check(sign_in_by([interpreter, program], {"ALG": "ES256", **environ_of(server, registered)}))
 
 
 def test_openid_client_with_the_profile_fapi2(server: Server, tmp_path: Path) -> None:
@@ -88,7 +91,7 @@ def test_openid_client_with_the_profile_fapi2(server: Server, tmp_path: Path) ->
     registered = server.register("Bank", CALLBACK, *options)
     key = json.dumps({**jwk, "kid": "k1"})
     environ = environ_of(server, registered)
-    found = sign_in_by(openid_client(tmp_path), PRIVATE_JWK=key, ALG="ES256", **environ)
+    found = sign_in_by(openid_client(tmp_path), {"PRIVATE_JWK": key, "ALG": "ES256", **environ})
     check(found)
 
 
@@ -115,7 +118,7 @@ def test_the_page(server: Server, tmp_path: Path, language: str) -> None:
         )
         program = [node_program(), "bank.mjs"]
     callback = "https://bank.example.com/callback"
-    profile = sign_in_by(program, callback, cwd=tmp_path, **environ)
+    profile = sign_in_by(program, environ, callback, tmp_path)
     assert profile["email"] == DANA.email
 
 

@@ -125,7 +125,6 @@ NOT_RUN = {
     "ALTER ROLE sso SET lock_timeout = '5s';": _POOLER,
     "SSO_DATABASE_URL=postgresql://sso:PASSWORD@db1:5432,db2:5432/sso":
         "needs two databases; tests/production/test_failover.py has them",
-    "bootstrap:": "Patroni's settings; tests/production/test_patroni.py has such ones",
 }  # fmt: skip
 
 

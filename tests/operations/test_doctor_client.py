@@ -24,8 +24,10 @@ from werkzeug.serving import make_server
 from sso.doctor.command import doctor_command
 from tests.support.listeners import certificate, listening
 from tests.support.processes import ROOT, Server, free_port, wait_for
+from tests.support.signing import EC, public
 
 Findings = list[dict[str, Any]]
+CALLBACK = "http://127.0.0.1:9/callback"
 
 
 def examine(server: Server, client_id: str, **environ: str) -> tuple[int, Findings]:
@@ -418,3 +420,21 @@ def test_a_run_that_is_stopped(server: Server, number: signal.Signals) -> None:
             process.kill()
             process.wait()
         assert left_behind(server) == before
+
+
+def test_keys_of_a_client(server: Server, tmp_path: Path) -> None:
+    jwks = tmp_path / "jwks.json"
+    jwks.write_text(json.dumps({"keys": [public(EC)]}))
+    own = ("--auth-method", "private_key_jwt", "--jwks", str(jwks), "--require-par")
+    with registered(server, CALLBACK, *own) as client_id:
+        _, found = examine(server, client_id)
+        assert "1 public keys, for ES256" in named(found, "keys")["seen"]
+        assert named(found, "sign-in")["status"] == "skipped"
+        server.flask("client", "update", client_id, "--auth-alg", "PS256")
+        code, found = examine(server, client_id)
+        assert (code, named(found, "keys")["seen"]) == (1, "no key is for PS256")
+    url = f"https://127.0.0.1:{free_port()}/jwks"
+    with registered(server, CALLBACK, *own[:2], "--jwks-uri", url) as client_id:
+        code, found = examine(server, client_id)
+        assert code == 1
+        assert "leads to a private address" in named(found, "keys")["seen"]
