@@ -95,7 +95,7 @@ def use(connection: Connection, proof: Proof | None) -> None:
     if proof is None:
         return
     now = clock.now()
-    # A busy server has one key for all its users, and each proof counts those of its holder.
+    # A backend has one key for all its users, and each insert counts the proofs of its holder.
     shard = sum(proof.jti.encode()) % _SHARDS
     try:
         is_first = used_once.use_once(
@@ -115,8 +115,9 @@ def use(connection: Connection, proof: Proof | None) -> None:
 
 
 def _has_nonce(proof: Proof, client: RegisteredClient) -> bool:
-    """Whether it has a nonce of this server, by which it is as new as by an `iat`, whatever the
-    clock of the client. Raises `UseNonce`.
+    """Whether it has a nonce of this server, which shows its age whatever the client's clock says.
+
+    Raises `UseNonce`.
     """
     is_needed = client.requires_dpop_nonce or context.settings().dpop_nonce == "required"
     if not is_needed and proof.nonce is None:
