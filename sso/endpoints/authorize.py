@@ -77,7 +77,7 @@ def authorize() -> Response:
             )
         is_answer = isinstance(found, decision.Answer | decision.Refuse)
         if is_answer and not pushed.use(changes.connection, waiting.parameters):
-            return stale(waiting)
+            return stale(waiting, changes.connection)
         changes.commit()
     if owner and isinstance(found, decision.Answer):
         own_events.record(Event.CODE_ISSUED, owner.user_id, client=validated.client.client_id)
@@ -94,12 +94,10 @@ def validate(
     try:
         pushed.resolve(protocol_request, is_waiting=waiting.asked_at is not None)
     except OAuth2Error as error:
-        return server.handle_error_response(protocol_request, error)
-    except pushed.Gone:
-        return stale(waiting)
-    given = protocol_request.payload.data
-    languages.ask_for(given.get("ui_locales"))
-    client_id = given.get("client_id", "")
+        oauth_response.note_refusal(protocol_request, error)
+        return stale(waiting, connection, error.error)
+    languages.ask_for(protocol_request.payload.data.get("ui_locales"))
+    client_id = protocol_request.payload.client_id or ""
     protocol_request.client, owner = browser_session.find_with_client(connection, client_id)
     if owner:
         protocol_request.details["user"] = owner.user_id
@@ -165,19 +163,21 @@ def to_step(endpoint: str, waiting: PendingRequest, **more: Any) -> Response:
     return redirect(url_for(endpoint, resume=pending_request.sign(waiting), **more), 303)
 
 
-def stale(old: PendingRequest | None = None) -> Response:
+def stale(
+    old: PendingRequest | None = None, on: Connection | None = None, error: str | None = None
+) -> Response:
     """A step's request can't be read, is too old or was answered: the way back to its client."""
     old = old or pending_request.expired(request.args.get("resume", ""))
     return errors.page(
         gettext("This page has expired, or its address is incomplete."),
         title=gettext("Please start again"),
         hint=gettext("Return to the application and sign in from there."),
-        link=_way_back(old) if old else None,
+        error=error,
+        link=_way_back(old, on or database.session_connection()) if old else None,
     )
 
 
-def _way_back(old: PendingRequest) -> tuple[str, str] | None:
-    connection = database.session_connection()
+def _way_back(old: PendingRequest, connection: Connection) -> tuple[str, str] | None:
     uri = old.parameters.get("redirect_uri") or pushed.redirect_uri_of(connection, old.parameters)
     client = clients.find_enabled(connection, old.parameters.get("client_id", ""))
     if client is None or not client.check_redirect_uri(uri):

@@ -19,6 +19,10 @@ _PUSHED = {
         "before the browser came with it.",
         "Make the application redirect the browser as soon as it has pushed the request.",
     ),
+    "waited too long": (
+        "The user came back to the sign-in more than an hour after the application sent them.",
+        "Let the user start again from the application.",
+    ),
     "issued to another client": (
         "The request was pushed by another client.",
         "Make the application use the same client_id for pushing and in the redirect.",

@@ -36,10 +36,6 @@ class InvalidRequestUri(OAuth2Error):
     )
 
 
-class Gone(Exception):
-    """The request that a page of ours belongs to was answered, or has waited for too long."""
-
-
 def push(
     server: AuthorizationServer, request: ProtocolRequest, signed: Signed | None
 ) -> dict[str, Any]:
@@ -89,7 +85,7 @@ def is_pushed(brought: dict[str, str]) -> bool:
 def resolve(request: ProtocolRequest, *, is_waiting: bool) -> None:
     """Put the pushed parameters in the place of their request URI; any others are ignored (§4).
 
-    `is_waiting`: the request returns from one of our pages. Raises `InvalidRequestUri` or `Gone`.
+    `is_waiting`: the request returns from one of our pages. Raises `InvalidRequestUri`.
     """
     brought = request.payload.data
     if not is_pushed(brought):
@@ -98,8 +94,6 @@ def resolve(request: ProtocolRequest, *, is_waiting: bool) -> None:
     client_id = brought.get("client_id", "")
     reason = found.refusal(client_id, clock.now(), is_waiting=is_waiting) if found else "unknown"
     if found is None or reason:
-        if is_waiting:
-            raise Gone
         request.details["reason"] = reason
         raise InvalidRequestUri
     request.payload = BasicOAuth2Payload({**json.loads(found.parameters), "client_id": client_id})

@@ -29,8 +29,9 @@ class Pushed:
             return "issued to another client"
         if self.used_at:
             return "used before"
-        ends_at = self.expires_at + WAITS if is_waiting else self.expires_at
-        return None if now < ends_at else "expired"
+        if is_waiting:
+            return None if now < self.expires_at + WAITS else "waited too long"
+        return None if now < self.expires_at else "expired"
 
 
 _ADD = insert(_PUSHED)

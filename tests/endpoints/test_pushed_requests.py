@@ -95,6 +95,8 @@ def test_it_works_once(browser: Browser, client: RelyingParty, user: User) -> No
     again = bring(browser, client, uri)
     assert again.status == 400
     assert "invalid_request_uri" in again.html
+    assert "https://books.example/" in again.html  # by the back button: the way on
+    assert "settings of the application" not in again.html
 
 
 def test_two_tabs_finish_the_same_request_once(
