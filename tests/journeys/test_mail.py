@@ -15,7 +15,7 @@ NEW = "another long password"
 
 def post(browser: requests.Session, url: str, **fields: str) -> requests.Response:
     page = browser.get(url, timeout=10)
-    (csrf_token,) = re.findall('name="csrf_token"[^>]* value="([^"]+)"', page.text)
+    csrf_token, *_ = re.findall('name="csrf_token"[^>]* value="([^"]+)"', page.text)
     return browser.post(url, {"csrf_token": csrf_token, **fields}, timeout=10)
 
 
