@@ -136,7 +136,8 @@ def change(
     if disabled is not None and disabled != before["disabled"]:
         client.disabled_at = clock.now() if disabled else None
     client_logos.replace(client_id, logo)
-    changes = differences.between(before, described(client))
+    changes = differences.between(before, after := described(client))
+    notes += profiles.notes(before, after)
     if secret is not None and not client.has_secret:
         raise RegistrationError([_SECRETLESS])
     if secret is not None and not digests.matches(secret, client.secret_digest):

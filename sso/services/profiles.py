@@ -25,6 +25,12 @@ _OPTIONS = {
     "dpop_bound_access_tokens": "--require-dpop",
 }
 
+_NEEDED = {
+    "require_pushed_authorization_requests": "authorization requests that are not pushed",
+    "require_pkce": "authorization requests without PKCE",
+    "dpop_bound_access_tokens": "token requests without a DPoP proof",
+}
+
 
 def implied(
     given: Mapping[str, Any], before: Mapping[str, Any]
@@ -35,6 +41,24 @@ def implied(
     algorithm = before.get("id_token_signed_response_alg")
     kept = {"id_token_signed_response_alg": algorithm} if algorithm in ID_TOKEN_ALGORITHMS else {}
     return {**_IMPLIED, **kept}, {"require_pkce": True}
+
+
+def notes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[str]:
+    """What a client has to do differently, now that it has got a profile or lost it."""
+    is_new = after.get("profile") == FAPI2
+    if is_new == (before.get("profile") == FAPI2):
+        return
+    if not is_new:
+        yield "What the profile switched on stays, but refresh tokens are replaced at each use,"
+        yield "and authorization requests need a state."
+        return
+    for name, what in _NEEDED.items():
+        if not before.get(name):
+            yield f"Refused from now on: {what}."
+    old, new = (one["id_token_signed_response_alg"] for one in (before, after))
+    if old != new:
+        yield f"Identity tokens are signed by {new} instead of {old}."
+    yield "Refresh tokens are no longer replaced at each use."
 
 
 def need_secret(given: Mapping[str, Any]) -> bool:

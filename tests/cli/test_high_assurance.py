@@ -81,6 +81,22 @@ def test_an_update_cannot_loosen_a_profile(run: Any, jwks: str, option: str) -> 
     assert run("client", "update", "Bank", "--no-profile", option).exit_code == 0
 
 
+def test_an_update_says_what_breaks(run: Any, jwks: str) -> None:
+    run(*CREATE)
+    told = run("client", "update", "Bank", "--profile", "fapi2", "--jwks", jwks).stderr
+    for words in (
+        "Its secret is deleted.",
+        "Refused from now on: authorization requests that are not pushed.",
+        "Refused from now on: authorization requests without PKCE.",
+        "Refused from now on: token requests without a DPoP proof.",
+        "Identity tokens are signed by ES256 instead of RS256.",
+    ):
+        assert words in told
+    told = run("client", "update", "Bank", "--no-profile").stderr
+    assert "What the profile switched on stays" in told
+    assert "Refused" not in run("client", "update", "Bank", "--name", "Bench").stderr
+
+
 def test_each_part_by_itself(run: Any, jwks: str) -> None:
     parts = ("--auth-method", "private_key_jwt", "--jwks", jwks, "--auth-alg", "RS256")
     made = parsed(run(*CREATE, *parts, "--require-par", "--require-dpop", "--json"))

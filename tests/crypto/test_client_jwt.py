@@ -1,0 +1,57 @@
+"""Parsers of what clients send: nothing but their own error, whatever is sent."""
+
+import json
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from joserfc.util import urlsafe_b64encode
+
+from sso.crypto import client_jwt, client_keys
+from sso.crypto.client_jwt import InvalidJwt
+from tests.support.signing import EC, ED, RSA, public
+
+pytestmark = pytest.mark.slow
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
+    max_leaves=8,
+)
+HEADERS = st.fixed_dictionaries(
+    {}, optional=dict.fromkeys(("alg", "kid", "typ", "crit", "b64", "jwk", "x5c"), JSON)
+)
+MEMBERS = ("kty", "crv", "n", "e", "x", "y", "d", "use", "key_ops", "alg", "kid")
+KEYS = client_keys.usable({"keys": [public(EC), public(ED, "k2"), public(RSA, "k3")]})
+
+
+def segment(value: Any) -> str:
+    return urlsafe_b64encode(json.dumps(value).encode()).decode()
+
+
+@given(st.text() | st.tuples(st.text(), st.text(), st.text()).map(".".join))
+def test_any_text(text: str) -> None:
+    with suppress(InvalidJwt):
+        client_jwt.read(text)
+
+
+@given(HEADERS, st.dictionaries(st.sampled_from(["exp", "iat", "nbf", "x"]), JSON), st.binary())
+def test_any_header_and_claims(header: Any, claims: Any, signature: bytes) -> None:
+    text = f"{segment(header)}.{segment(claims)}.{urlsafe_b64encode(signature).decode()}"
+    with suppress(InvalidJwt):
+        jwt = client_jwt.read(text)
+        client_jwt.expiry(jwt.claims, 1.7e9)
+    with suppress(InvalidJwt):
+        client_jwt.verify(client_jwt.read(text), KEYS, client_keys.ALGORITHMS, ("jwt", None))
+        raise AssertionError("nobody has signed it")
+
+
+@given(st.fixed_dictionaries({}, optional=dict.fromkeys(MEMBERS, JSON)))
+def test_any_key(members: dict[str, Any]) -> None:
+    for jwk in (members, {**public(EC), **members}, {**public(RSA), **members}):
+        for found in client_keys.usable({"keys": [jwk]}):
+            assert found.algorithms
+        client_keys.errors({"keys": [jwk]})
+    assert client_keys.usable(members) == ()
