@@ -19,7 +19,8 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 ORDER = (
     *("clock", "errors", "i18n", "process", "extensions", "flow", "config", "presets", "crypto"),
     "context",
-    *("models", "observability", "database", "audit", "ratelimit", "store", "metrics", "mfa"),
+    *("models", "observability", "database", "audit", "ratelimit", "store", "checkup"),
+    *("metrics", "mfa"),
     *("services", "explain", "web", "oauth", "scim", "endpoints", "jobs", "cli", "doctor", "demo"),
     *("server", "command_table", "command_line", "core", "wsgi"),
 )
@@ -279,6 +280,15 @@ CONTRACT = {
     f"{BASE}/admin/person/act": {"GET", "POST"},
     f"{BASE}/admin/person/invite": {"GET", "POST"},
     f"{BASE}/admin/person/edit": {"GET", "POST"},
+    f"{BASE}/admin/groups": {"GET", "POST"},
+    f"{BASE}/admin/group": {"GET", "POST"},
+    f"{BASE}/admin/group/remove": {"GET", "POST"},
+    f"{BASE}/admin/group/delete": {"GET", "POST"},
+    f"{BASE}/admin/audit": {"GET"},
+    f"{BASE}/admin/audit/export": {"GET"},
+    f"{BASE}/admin/keys": {"GET"},
+    f"{BASE}/admin/keys/rotate": {"GET", "POST"},
+    f"{BASE}/admin/keys/retire": {"GET", "POST"},
     "/healthz": {"GET"},
     "/readyz": {"GET"},
 }

@@ -1,10 +1,12 @@
 """Statements about audit events and the chain that is made of them; `writer` adds them."""
 
+import json
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, delete, func, select, update
+from sqlalchemy import Connection, Select, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from sso.extensions import db
@@ -14,17 +16,22 @@ _THE_ONE = 1
 _BATCH = 1000  # rows in memory at a time
 
 
-def newest(
+def newest(*, limit: int, **conditions: Any) -> Sequence[AuditEvent]:
+    """The newest events that meet every condition of `matching`, newest first."""
+    found = matching(**conditions).order_by(AuditEvent.at.desc(), AuditEvent.id).limit(limit)
+    return db.session.scalars(found).all()
+
+
+def matching(
     *,
     user_id: str | None = None,
     client_id: str | None = None,
     names: Sequence[str] = (),
     since: datetime | None = None,
     until: datetime | None = None,
-    limit: int,
-) -> Sequence[AuditEvent]:
-    """The newest events that meet every condition given, newest first."""
-    statement = select(AuditEvent).order_by(AuditEvent.at.desc(), AuditEvent.id).limit(limit)
+) -> Select[AuditEvent]:
+    """The events that meet every condition given."""
+    statement = select(AuditEvent)
     if user_id is not None:
         statement = statement.where(AuditEvent.user_id == user_id)
     if client_id is not None:
@@ -35,7 +42,21 @@ def newest(
         statement = statement.where(AuditEvent.at >= since)
     if until is not None:
         statement = statement.where(AuditEvent.at < until)
-    return db.session.scalars(statement).all()
+    return statement
+
+
+def as_record(event: AuditEvent) -> dict[str, Any]:
+    """An event for programs, without its seal."""
+    return {
+        "at": event.at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "event": event.name,
+        "user": event.user_id,
+        "client": event.client_id,
+        "address": event.address,
+        "browser": event.browser,
+        "fields": json.loads(event.fields),
+        "number": event.number,
+    }
 
 
 def names() -> Sequence[str]:

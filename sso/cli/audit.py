@@ -13,7 +13,7 @@ from sso.audit import chain, rekeying, rows, verification
 from sso.audit.events import Event
 from sso.cli.clients import one_client
 from sso.cli.commands import Failure, Group, json_option
-from sso.cli.output import harmless, iso, print_json, print_line, print_table
+from sso.cli.output import harmless, print_json, print_line, print_table
 from sso.cli.people import one_user
 from sso.extensions import db
 from sso.models import AuditEvent
@@ -83,7 +83,7 @@ def list_(
             err=True,
         )
     if as_json:
-        print_json([_view(event) for event in found])
+        print_json([rows.as_record(event) for event in found])
     else:
         _table(found)
 
@@ -142,19 +142,6 @@ def _head(text: str) -> tuple[int, str]:
     if not (number.isascii() and number.isdigit() and len(number) < 19):
         raise click.UsageError("--head is NUMBER:SEAL, as an earlier run printed it.")
     return int(number), seal
-
-
-def _view(event: AuditEvent) -> dict[str, object]:
-    return {
-        "at": iso(event.at),
-        "event": event.name,
-        "user": event.user_id,
-        "client": event.client_id,
-        "address": event.address,
-        "browser": event.browser,
-        "fields": json.loads(event.fields),
-        "number": event.number,
-    }
 
 
 def _table(events: Sequence[AuditEvent]) -> None:

@@ -15,10 +15,10 @@ from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
 from sso import context
+from sso.checkup.finding import Finding, Findings, ok, warning, wrong
 from sso.config import urls
 from sso.crypto import keys
 from sso.doctor.browser import TIMEOUT, Browser, LeftServer, Page
-from sso.doctor.finding import Finding, Findings, ok, warning, wrong
 from sso.doctor.probe import CALLBACK, Person, Probe, ip_address_of, temporary_probe
 from sso.mfa import totp
 from sso.process.program import COMMAND

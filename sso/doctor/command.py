@@ -6,12 +6,13 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 import click
 
 from sso import audit, create_app
+from sso.checkup import installation
+from sso.checkup.finding import Finding, Findings, Status, guarded, ok, skipped, wrong
 from sso.cli.clients import find_client
 from sso.cli.commands import Failure, json_option, quiet_terminal
 from sso.cli.output import print_json, print_line
 from sso.config.reading import read_settings
 from sso.doctor import code_flow, connection, dependencies, machine, public_url, templates
-from sso.doctor.finding import Finding, Findings, Status, guarded, ok, skipped, wrong
 from sso.errors import SettingsError
 from sso.extensions import db
 
@@ -75,11 +76,11 @@ def _installation(environ: Mapping[str, str]) -> Iterator[Finding]:
             ("file modes", lambda: machine.file_modes(environ, reading)),
             ("database", machine.database),
             ("pooler", machine.pooler),
-            ("schema", machine.schema),
-            ("keys", machine.signing_key_life),
+            ("schema", installation.schema),
+            ("keys", installation.signing_key_life),
             ("secret key", machine.secret_key),
-            ("worker", machine.worker),
-            ("webhooks", machine.webhooks),
+            ("worker", installation.worker),
+            ("webhooks", installation.webhooks),
             ("templates", templates.templates),
             ("redis", dependencies.rate_limits),
             ("mail", dependencies.mail),
@@ -91,7 +92,7 @@ def _installation(environ: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _connection(client_id: str) -> Iterator[Finding]:
-    if not (yield from _run([("database", machine.database), ("schema", machine.schema)])):
+    if not (yield from _run([("database", machine.database), ("schema", installation.schema)])):
         return
     client = find_client(client_id)
     db.session.expunge(client)

@@ -5,11 +5,11 @@ from collections.abc import Iterable
 from urllib.parse import urljoin, urlsplit
 
 from sso import context
+from sso.checkup.finding import Finding, Findings, ok, skipped, warning, wrong
 from sso.config import urls
 from sso.crypto import client_keys
 from sso.doctor import code_flow, reach
 from sso.doctor.browser import Browser
-from sso.doctor.finding import Finding, Findings, ok, skipped, warning, wrong
 from sso.doctor.probe import temporary_user
 from sso.doctor.reach import Trouble
 from sso.models import Client

@@ -7,8 +7,8 @@ from contextlib import suppress
 import redis
 
 from sso import context
+from sso.checkup.finding import Findings, ok, skipped, warning, wrong
 from sso.config import smtp
-from sso.doctor.finding import Findings, ok, skipped, warning, wrong
 from sso.ratelimit import storage
 from sso.store import clients
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sso import context
+from sso.checkup.finding import Finding, Findings, ok, warning
 from sso.config import overrides
 from sso.config.overrides import BUILT_IN, TEXTS, Overrides
-from sso.doctor.finding import Finding, Findings, ok, warning
 from sso.jobs import mail_texts
 
 _NAME = "templates"

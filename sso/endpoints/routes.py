@@ -37,6 +37,8 @@ from sso.endpoints import (
 from sso.endpoints.admin import (
     access,
     applications,
+    audit_trail,
+    group_pages,
     overview,
     people,
     person_actions,
@@ -44,6 +46,7 @@ from sso.endpoints.admin import (
     registering,
     troubleshooting,
 )
+from sso.endpoints.admin import keys as admin_keys
 from sso.ratelimit import limiting
 from sso.web import routing
 from sso.web.routing import (
@@ -166,6 +169,16 @@ ROUTES = (
     Route("{base}/admin/person/invite", "invite", person_editing.invite, blueprint=ADMIN,
           helpdesk=True),
     Route("{base}/admin/person/edit", "edit_person", person_editing.edit, blueprint=ADMIN),
+    Route("{base}/admin/groups", "groups", group_pages.groups, blueprint=ADMIN),
+    Route("{base}/admin/group", "group", group_pages.group, blueprint=ADMIN),
+    Route("{base}/admin/group/remove", "group_remove", group_pages.remove_member,
+          blueprint=ADMIN),
+    Route("{base}/admin/group/delete", "group_delete", group_pages.delete, blueprint=ADMIN),
+    Route("{base}/admin/audit", "audit", audit_trail.audit_trail, GET, ADMIN),
+    Route("{base}/admin/audit/export", "audit_export", audit_trail.export, GET, ADMIN),
+    Route("{base}/admin/keys", "keys", admin_keys.keys, GET, ADMIN),
+    Route("{base}/admin/keys/rotate", "keys_rotate", admin_keys.rotate, blueprint=ADMIN),
+    Route("{base}/admin/keys/retire", "keys_retire", admin_keys.retire, blueprint=ADMIN),
 )
 # fmt: on
 

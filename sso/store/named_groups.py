@@ -3,13 +3,22 @@
 from collections.abc import Collection, Iterable, Sequence
 from uuid import UUID, uuid4
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import Select, delete, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from sso import clock
 from sso.extensions import db
 from sso.models import Group
+from sso.store.keyset import Order
 from sso.store.statements import write
+
+BY_NAME = Order((Group.name,))
+
+
+def containing(text: str) -> Select[Group]:
+    """The groups with this text in their name; see `BY_NAME`."""
+    found = select(Group)
+    return found.where(Group.name.icontains(text, autoescape=True)) if text else found
 
 
 def find(group_id: UUID) -> Group | None:

@@ -160,6 +160,10 @@ def containing(text: str) -> Select[User]:
     return select(User).where(in_name | User.email.contains(text.lower(), autoescape=True))
 
 
+def in_group(group: str) -> Select[User]:
+    return select(User).where(groups.has_member(group))
+
+
 # By partial indexes.
 def is_disabled() -> ColumnElement[bool]:
     return User.disabled_at.is_not(None)

@@ -18,7 +18,7 @@ from standardwebhooks import Webhook as Verifier
 from sso import audit
 from sso.audit import writer
 from sso.audit.events import WEBHOOK_EVENTS
-from sso.doctor import machine
+from sso.checkup import installation
 from sso.extensions import db
 from sso.jobs import purge, webhook_delivery
 from sso.models import User, Webhook, WebhookDelivery
@@ -286,7 +286,7 @@ def test_a_receiver_that_is_down_for_days_is_disabled(
     (event,) = json.loads(run("audit", "list", "--event", "webhook_disabled", "--json").stdout)
     assert event["fields"]["webhook"] == str(id_)
     with app.app_context():
-        (finding,) = machine.webhooks()
+        (finding,) = installation.webhooks()
     assert finding.status == "warning"
     assert "disabled, failing since" in finding.seen
     rename(app, user, "Unheard")  # nothing is queued for it

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from flask import Flask
 
+from sso.checkup.finding import Status
 from sso.config import overrides
 from sso.config.overrides import BLOCKS
 from sso.doctor import templates
-from sso.doctor.finding import Status
 from sso.errors import SettingsError
 from sso.jobs import mail_texts
 from sso.web import headers

@@ -112,6 +112,24 @@ for _claim, _label in CLAIM_NAMES.items():
     _checks = [] if _claim in _SWITCHES else [Length(max=checks.MAX_CLAIM, message=TOO_LONG)]
     setattr(PersonForm, f"claim_{_claim}", _kind(lazy_gettext(_label), _checks))
 
+
+class GroupForm(PageForm):
+    """The name of a new group."""
+
+    name = StringField(
+        lazy_gettext("Name"),
+        [DataRequired(N_("Enter a name on one line.")), _check_groups],
+    )
+
+
+class MemberForm(PageForm):
+    """The email address of a new member."""
+
+    email = EmailField(
+        lazy_gettext("Email"), [DataRequired(N_("Enter an email address.")), _check_email]
+    )
+
+
 _SEEN = ("email", "name", "email_verified", "groups", "claims")
 
 

@@ -1,11 +1,91 @@
-"""How the service is doing."""
+"""How the service is doing: people, sign-ins, what waits, and what is wrong."""
 
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+from flask import current_app
 from werkzeug.wrappers import Response
 
-from sso.endpoints.admin import pages
-from sso.store import users
+from sso import clock
+from sso.audit.events import Event
+from sso.checkup import installation
+from sso.checkup.finding import Finding, Status, guarded
+from sso.database import schema
+from sso.endpoints.admin import chart, pages
+from sso.extensions import db
+from sso.i18n import N_
+from sso.store import audit_events, heartbeats, logout_deliveries, mails, users, webhooks
+from sso.store.outbox import Outbox
+
+_DAYS = 14
+_SIGN_INS = (Event.SIGNED_IN,)
+_FAILURES = (Event.SIGN_IN_FAILED, Event.SECOND_FACTOR_FAILED)
+_EXTENSION = "sso.overview"
+_MINUTE = timedelta(minutes=1)
+_FOREVER = timedelta(days=366)
+_OUTBOXES: dict[str, Outbox[Any]] = {
+    N_("Emails"): mails.outbox,
+    N_("Logout tokens"): logout_deliveries.outbox,
+    N_("Webhooks"): webhooks.outbox,
+}
 
 
 def overview() -> Response:
     """The overview of administration."""
-    return pages.render("admin/overview.html", "overview", people=users.count())
+    found = _findings()  # first: each check ends the transaction
+    days = _days()
+    return pages.render(
+        "admin/overview.html",
+        "overview",
+        people=_kept("people", _MINUTE, users.count),
+        days=days,
+        picture=chart.bars([(one.sign_ins, one.failures) for one in days]),
+        outboxes=[(title, *outbox.waiting()) for title, outbox in _OUTBOXES.items()],
+        revision=schema.revision(db.session.connection()),
+        worker=heartbeats.last(heartbeats.WORKER),
+        findings=[one for one in found if one.status in (Status.WARNING, Status.WRONG)],
+    )
+
+
+def _findings() -> list[Finding]:
+    checks = {
+        "schema": installation.schema,
+        "keys": installation.signing_key_life,
+        "worker": installation.worker,
+        "webhooks": installation.webhooks,
+    }
+    return [one for name, check in checks.items() for one in guarded(name, check)]
+
+
+def _days() -> list[chart.Day]:
+    """Sign-ins and failures of the last days. Days that are over are counted once."""
+    today = clock.now().replace(hour=0, minute=0, second=0, microsecond=0)
+    found = []
+    for back in range(_DAYS - 1, -1, -1):
+        day = today - timedelta(days=back)
+        # Events come into the database a moment late.
+        counts = _kept(
+            f"{day:%Y-%m-%d}",
+            _MINUTE if back < 2 else _FOREVER,
+            lambda day=day: audit_events.counts(  # type: ignore[misc]
+                (*_SIGN_INS, *_FAILURES), day, day + timedelta(days=1)
+            ),
+        )
+        found.append(chart.Day(day, _sum(counts, _SIGN_INS), _sum(counts, _FAILURES)))
+    return found
+
+
+def _sum(counts: dict[str, int], names: tuple[Event, ...]) -> int:
+    return sum(counts.get(name, 0) for name in names)
+
+
+def _kept(name: str, lasts: timedelta, count: Callable[[], Any]) -> Any:
+    """What was counted before, in this process, unless that is too long ago."""
+    kept: dict[str, tuple[datetime, Any]] = current_app.extensions.setdefault(_EXTENSION, {})
+    now = clock.now()
+    if name not in kept or now - kept[name][0] > lasts:
+        if len(kept) > 4 * _DAYS:
+            kept.clear()
+        kept[name] = (now, count())
+    return kept[name][1]

@@ -33,8 +33,11 @@ class Section:
 SECTIONS = (
     Section(N_("Overview"), "overview", is_for_helpdesk=True),
     Section(N_("People"), "people", is_for_helpdesk=True),
+    Section(N_("Groups"), "groups"),
     Section(N_("Applications"), "applications"),
     Section(N_("Refused requests"), "refusals"),
+    Section(N_("Audit trail"), "audit"),
+    Section(N_("Signing keys"), "keys"),
 )
 
 
@@ -72,6 +75,7 @@ def ask(
     back: str,
     ends: Iterable[str] = (),
     is_danger: bool = True,
+    errors: Iterable[str] = (),
 ) -> Response:
     """The page that asks before something is done, and says what it will end. Commits."""
     return render(
@@ -84,6 +88,7 @@ def ask(
         back=back,
         ends=ends,
         is_danger=is_danger,
+        errors=errors,
     )
 
 

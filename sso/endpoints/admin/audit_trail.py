@@ -1,0 +1,118 @@
+"""The audit trail: filtered, page by page, and exported."""
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from flask import Response as FlaskResponse
+from flask import abort, request, stream_with_context
+from sqlalchemy import Select
+from werkzeug.wrappers import Response
+
+from sso import audit
+from sso.audit import rows
+from sso.audit.events import Event
+from sso.endpoints.admin import access, events, pages
+from sso.extensions import db
+from sso.models import AuditEvent
+from sso.store import clients, users
+from sso.store.audit_events import NEWEST
+
+_BATCH = 1000
+_FIELDS = ("at", "event", "user", "client", "address", "browser", "fields", "number")
+
+
+def audit_trail() -> Response:
+    """Security events, newest first."""
+    found = NEWEST.page(_matching(), pages.cursor(NEWEST))
+    given = {name: pages.searched(name) for name in ("who", "client", "event", "since", "until")}
+    return pages.render(
+        "admin/audit.html",
+        "audit",
+        events=events.shown(found.rows),
+        pages=pages.neighbours(found),
+        given=given,
+        names=sorted(Event),
+        exports={kind: pages.url("audit_export", kind=kind, **given) for kind in _KINDS},
+    )
+
+
+def export() -> Response:
+    """The events that the page lists, all of them, as CSV or as JSON lines."""
+    kind = request.args.get("kind", "")
+    if kind not in _KINDS:
+        abort(404)
+    statement = _matching()
+    with audit.acting_as(access.staff().actor):
+        audit.event(Event.EXPORTED, what=f"audit trail as {kind}")
+    db.session.commit()
+    mimetype, write = _KINDS[kind]
+    response = FlaskResponse(stream_with_context(write(_all(statement))), mimetype=mimetype)
+    response.headers["Content-Disposition"] = f"attachment; filename=audit.{kind}"
+    return response
+
+
+def _matching() -> Select[AuditEvent]:
+    """What the filters of the URL mean. Who is gone is found by the id."""
+    who, client = pages.searched("who"), pages.searched("client")
+    until = _day("until")
+    return rows.matching(
+        user_id=_only(users.matching(who), "id", who) if who else None,
+        client_id=_only(clients.matching(client), "client_id", client) if client else None,
+        names=[name] if (name := pages.searched("event")) else (),
+        since=_day("since"),
+        until=until + timedelta(days=1) if until else None,
+    )
+
+
+def _only(match: Any, field: str, text: str) -> str:
+    return str(getattr(match.found[0], field)) if len(match.found) == 1 else text
+
+
+def _day(name: str) -> datetime | None:
+    try:
+        return datetime.strptime(pages.searched(name), "%Y-%m-%d").replace(tzinfo=UTC)
+    except ValueError:
+        return None
+
+
+def _all(statement: Select[AuditEvent]) -> Iterator[AuditEvent]:
+    """Every event, a batch at a time; no transaction stays open between two."""
+    cursor: str | None = None
+    while True:
+        found = NEWEST.page(statement, cursor, _BATCH)
+        db.session.expunge_all()
+        db.session.rollback()
+        yield from found.rows
+        if (cursor := found.next) is None:
+            return
+
+
+def _as_jsonl(found: Iterator[AuditEvent]) -> Iterator[str]:
+    for event in found:
+        yield json.dumps(rows.as_record(event), ensure_ascii=False) + "\n"
+
+
+def _as_csv(found: Iterator[AuditEvent]) -> Iterator[str]:
+    yield _line(_FIELDS)
+    for event in found:
+        record = {**rows.as_record(event), "fields": event.fields}
+        yield _line([_harmless(record[name]) for name in _FIELDS])
+
+
+def _line(values: Any) -> str:
+    text = io.StringIO()
+    csv.writer(text).writerow(values)
+    return text.getvalue()
+
+
+def _harmless(value: object) -> str:
+    """A cell that no spreadsheet takes for a formula: strangers choose their browser's name."""
+    text = "" if value is None else str(value)
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+
+
+_KINDS = {"csv": ("text/csv", _as_csv), "jsonl": ("application/jsonl", _as_jsonl)}

@@ -1,0 +1,115 @@
+"""Groups: their members, and the applications that require them."""
+
+from uuid import UUID
+
+from flask import abort, request
+from flask_babel import gettext
+from werkzeug.wrappers import Response
+
+from sso.endpoints.admin import access, pages
+from sso.endpoints.admin.forms import ConfirmForm, GroupForm, MemberForm
+from sso.flow.endings import ENDS
+from sso.i18n import N_
+from sso.models import Group
+from sso.services import group_editing
+from sso.services.checks import RegistrationError
+from sso.store import clients, named_groups, users
+
+_DONE = {
+    "created": N_("The group was created."),
+    "deleted": N_("The group was deleted."),
+    "added": N_("The person is in the group now."),
+    "removed": N_("The person is no longer in the group."),
+    "renamed": N_("The changes were saved."),
+}
+
+
+def groups() -> Response:
+    """All groups, by name; a POST creates one."""
+    form, errors = GroupForm(), []
+    if form.validate_on_submit():
+        try:
+            made = group_editing.create(access.staff().actor, form.name.data or "")
+        except RegistrationError as error:
+            errors = error.errors
+        else:
+            return pages.done("group", "created", id=str(made.id))
+    order, text = named_groups.BY_NAME, pages.searched()
+    found = order.page(named_groups.containing(text), pages.cursor(order))
+    return pages.render(
+        "admin/groups.html",
+        "groups",
+        done=_DONE,
+        groups=found.rows,
+        pages=pages.neighbours(found),
+        text=text,
+        form=form,
+        errors=errors,
+    )
+
+
+def group() -> Response:
+    """One group: its members, a page at a time, and who requires it; a POST adds a member."""
+    found, form, errors = _group(), MemberForm(), []
+    if form.validate_on_submit():
+        user = users.find_by_email(form.email.data or "")
+        if user is None:
+            errors = [gettext("There is no person with this email address.")]
+        else:
+            group_editing.change(access.staff().actor, found.id, added=[user.id])
+            return pages.done("group", "added", id=str(found.id))
+    order = users.BY_EMAIL
+    members = order.page(users.in_group(found.name), pages.cursor(order))
+    return pages.render(
+        "admin/group.html",
+        "groups",
+        done=_DONE,
+        group=found,
+        members=members.rows,
+        pages=pages.neighbours(members),
+        clients=[one for one in clients.every() if found.name in one.groups],
+        form=form,
+        errors=errors,
+    )
+
+
+def remove_member() -> Response:
+    """Asks, then takes a person out of a group."""
+    found, user = _group(), pages.person("user")
+    form = ConfirmForm()
+    if form.validate_on_submit():
+        group_editing.change(access.staff().actor, found.id, removed=[user.id])
+        return pages.done("group", "removed", id=str(found.id))
+    label = gettext("Remove from the group")
+    return pages.ask(
+        "groups", form, title=f"{label}: {found.name}", question=f"{user.name} ({user.email})",
+        button=label, back=pages.url("group", id=str(found.id)), ends=ENDS["group lost"],
+    )  # fmt: skip
+
+
+def delete() -> Response:
+    """Asks, then deletes a group."""
+    found, form, errors = _group(), ConfirmForm(), []
+    if form.validate_on_submit():
+        try:
+            group_editing.delete(access.staff().actor, found.id)
+        except RegistrationError as error:
+            errors = error.errors
+        else:
+            return pages.done("groups", "deleted")
+    label = gettext("Delete the group")
+    question = gettext(
+        "Its members lose it. Applications that require it let nobody in by it any more."
+    )
+    return pages.ask(
+        "groups", form, title=f"{label}: {found.name}", question=question, button=label,
+        back=pages.url("group", id=str(found.id)), ends=ENDS["group lost"], errors=errors,
+    )  # fmt: skip
+
+
+def _group() -> Group:
+    try:
+        found = named_groups.find(UUID(request.args.get("id", "")))
+    except ValueError:
+        found = None
+    return found or abort(404)

@@ -1,0 +1,200 @@
+"""Overview, groups, audit trail and keys in the administration."""
+
+import csv
+import io
+import json
+
+import pytest
+from flask import Flask
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sso.audit import writer
+from sso.endpoints.admin import chart
+from sso.extensions import db
+from sso.models import Group, KeyState, User
+from sso.store import named_groups, signing_keys, users
+from tests.conftest import Clock
+from tests.support.actors import Browser
+from tests.support.administration import ADMIN, ADMINS, HELPDESK, StaffBrowser, sign_in_staff
+from tests.support.factories import make_client, make_user
+
+MARKUP = "\"'><script>alert(1)</script>{{7*7}}"
+
+
+@pytest.fixture
+def ada(app: Flask, clock: Clock) -> StaffBrowser:
+    return sign_in_staff(app)
+
+
+def group_named(app: Flask, name: str) -> Group | None:
+    with app.app_context():
+        return named_groups.find_by_name(name)
+
+
+def groups_of(app: Flask, user: User) -> list[str]:
+    with app.app_context():
+        found = users.find(user.id)
+        assert found
+        return found.groups
+
+
+def test_the_overview(app: Flask, ada: StaffBrowser, clock: Clock) -> None:
+    make_user(app)
+    Browser(app).sign_in(password="wrong password")
+    clock.move(days=1)
+    browser = Browser(app)
+    browser.sign_in()
+    other = sign_in_staff(app, "bob@example.com")
+    writer.flush(app)
+    page = other.open(ADMIN)
+    assert "<td>1</td><td>1</td>" in page.html  # yesterday: Ada, and Dana's wrong password
+    assert "<td>2</td><td>0</td>" in page.html  # today
+    assert "<strong>worker</strong>" in page.html  # none has run
+    assert "<svg" in page.html
+    assert "style=" not in page.html
+    with app.app_context():
+        db.session.execute(db.text("DELETE FROM audit_events"))
+        db.session.commit()
+    assert "<td>1</td><td>1</td>" in other.open(ADMIN).html  # kept for a minute
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**7), st.integers(0, 10**7)), max_size=30))
+def test_bars_stay_in_the_picture(values: list[tuple[int, int]]) -> None:
+    top, bars = chart.bars(values)
+    assert top >= max((max(pair) for pair in values), default=0)
+    assert len(bars) == 2 * len(values)
+    for bar in bars:
+        assert 0 <= bar.y <= chart.HEIGHT
+        assert abs(bar.y + bar.height - chart.HEIGHT) < 0.2
+        assert 0 <= bar.x <= chart.WIDTH - bar.width + 0.2
+
+
+def test_groups(app: Flask, ada: StaffBrowser) -> None:
+    dana = make_user(app)
+    ada.open(f"{ADMIN}/groups")
+    page = ada.submit(name="board")
+    assert "The group was created." in page.html
+    made = group_named(app, "board")
+    assert made
+    url = page.url
+    make_client(app, name="Minutes", groups=["board"])
+    assert "Minutes" in ada.open(url).html
+    assert "The person is in the group now." in ada.submit(email="DANA@example.com").html
+    assert groups_of(app, dana) == ["board"]
+    ada.open(url)
+    assert "There is no person" in ada.submit(email="nobody@example.com").html
+    ada.open(f"{ADMIN}/group/remove?id={made.id}&user={dana.id}")
+    assert "Access of applications" in ada.page.html
+    assert "no longer in the group" in ada.submit().html
+    assert groups_of(app, dana) == []
+    ada.open(f"{ADMIN}/groups?q=boa")
+    assert "board" in ada.page.html
+    ada.submit(name="board")
+    assert "already" in ada.page.html
+    assert ada.submit(name="a,b").html.count('class="fault"') == 1
+    ada.open(f"{ADMIN}/group/delete?id={made.id}")
+    assert "The group was deleted." in ada.submit().html
+    assert group_named(app, "board") is None
+
+
+def test_the_group_of_administrators_cannot_be_emptied(app: Flask, ada: StaffBrowser) -> None:
+    admins = group_named(app, ADMINS)
+    assert admins
+    with app.app_context():
+        me = users.find_by_email("ada@example.com")
+        assert me
+    for path in (f"delete?id={admins.id}", f"remove?id={admins.id}&user={me.id}"):
+        ada.open(f"{ADMIN}/group/{path}")
+        assert ada.submit().status == 403
+    assert groups_of(app, me) == [ADMINS]
+
+
+def test_the_audit_trail(app: Flask, ada: StaffBrowser, clock: Clock) -> None:
+    dana = make_user(app)
+    browser = Browser(app)
+    browser.http.environ_base["HTTP_USER_AGENT"] = "=HYPERLINK(1)"
+    browser.sign_in()
+    ada.open(f"{ADMIN}/person/act?id={dana.id}&do=sign-out")
+    ada.submit()
+    page = ada.open(f"{ADMIN}/audit?who=dana@example.com")
+    assert page.html.count('<th scope="row">') == 2
+    assert "ada@example.com" in page.html
+    page = ada.open(
+        f"{ADMIN}/audit?who={dana.id}&event=signed_in&since=2026-11-21&until=2026-11-21"
+    )
+    assert page.html.count('<th scope="row">') == 1
+    assert ada.open(f"{ADMIN}/audit?until=2026-11-20").html.count('<th scope="row">') == 0
+    page = ada.open(f"{ADMIN}/audit/export?kind=jsonl&who=dana@example.com")
+    lines = [json.loads(line) for line in page.html.splitlines()]
+    assert [one["event"] for one in lines] == ["session_ended", "signed_in"]
+    assert page.headers["Content-Disposition"] == "attachment; filename=audit.jsonl"
+    text = ada.open(f"{ADMIN}/audit/export?kind=csv&event=signed_in&who={dana.id}").html
+    table = list(csv.DictReader(io.StringIO(text)))
+    assert table[0]["browser"] == "'=HYPERLINK(1)"
+    (newest, *_) = [json.loads(line) for line in ada.open(
+        f"{ADMIN}/audit/export?kind=jsonl&event=exported").html.splitlines()]  # fmt: skip
+    assert newest["fields"]["operator"] == "ada@example.com"
+    assert ada.open(f"{ADMIN}/audit/export?kind=exe").status == 404
+
+
+def test_pages_of_the_audit_trail(app: Flask, ada: StaffBrowser, clock: Clock) -> None:
+    make_user(app)
+    for _ in range(6):
+        for _ in range(10):
+            Browser(app).sign_in(password="wrong password")
+        clock.move(hours=1)
+    first = ada.open(f"{ADMIN}/audit?event=sign_in_failed")
+    total = first.html.count('<th scope="row">')
+    assert 'rel="prev"' not in first.html
+    if 'rel="next"' in first.html:
+        assert total == 50
+    exported = ada.open(f"{ADMIN}/audit/export?kind=jsonl&event=sign_in_failed").html.splitlines()
+    assert len(exported) >= total
+
+
+def test_keys(app: Flask, ada: StaffBrowser) -> None:
+    page = ada.open(f"{ADMIN}/keys")
+    assert page.html.count('<th scope="row">') == 6
+    ada.open(f"{ADMIN}/keys/rotate")
+    assert "The keys were rotated." in ada.submit().html
+    ada.open(f"{ADMIN}/keys/rotate")
+    assert "too young" in ada.submit().html
+    with app.app_context():
+        kinds = {state: next(k.kid for k in signing_keys.every() if k.state == state)
+                 for state in KeyState}  # fmt: skip
+    assert ada.open(f"{ADMIN}/keys/retire?kid={kinds[KeyState.ACTIVE]}").status == 404
+    assert ada.open(f"{ADMIN}/keys/retire?kid=x").status == 404
+    for state in (KeyState.NEXT, KeyState.RETIRED):
+        ada.open(f"{ADMIN}/keys/retire?kid={kinds[state]}")
+        assert "taken out of use" in ada.submit().html
+
+
+def test_markup_is_text(app: Flask, ada: StaffBrowser) -> None:
+    make_user(app, name=MARKUP, groups=[MARKUP])
+    browser = Browser(app)
+    browser.http.environ_base["HTTP_USER_AGENT"] = MARKUP
+    browser.sign_in()
+    made = group_named(app, MARKUP)
+    assert made
+    for path in ("", "/groups", f"/group?id={made.id}", "/audit", "/keys"):
+        page = ada.open(f"{ADMIN}{path}")
+        assert page.status == 200
+        assert "<script>" not in page.html
+
+
+@pytest.mark.parametrize("bad", ["", "x", "%00", "%ff", "a" * 8000])
+def test_bad_values(app: Flask, ada: StaffBrowser, bad: str) -> None:
+    for path in ("group?id=", "group/delete?id=", "group/remove?id=", "keys/retire?kid="):
+        assert ada.open(f"{ADMIN}/{path}{bad}").status == 404
+    for name in ("who", "client", "event", "since", "until", "page"):
+        assert ada.open(f"{ADMIN}/audit?{name}={bad}").status == 200
+    assert ada.open(f"{ADMIN}/groups?q={bad}&page={bad}").status == 200
+
+
+def test_none_of_it_is_for_the_helpdesk(app: Flask, clock: Clock) -> None:
+    hal = sign_in_staff(app, "hal@example.com", HELPDESK)
+    assert hal.open(ADMIN).status == 200
+    for path in ("groups", "audit", "audit/export?kind=csv", "keys", "keys/rotate", "applications"):
+        assert hal.open(f"{ADMIN}/{path}").status == 404
+        assert f'/admin/{path.partition("?")[0]}"' not in hal.open(ADMIN).html
