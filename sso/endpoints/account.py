@@ -78,6 +78,7 @@ def _page(
         opened=request.args.get("open"),
         known=factors.of_user(user.id),
         can_delete=context.settings().account_deletion == "on",
+        has_password=user.password_hash is not None,
         lacks_second_factor=policy.lacks_second_factor(current),
         languages=LANGUAGES,
         may_administer=staff.role_of(user.groups) is not None,

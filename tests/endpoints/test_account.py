@@ -4,7 +4,9 @@ import re
 
 import pytest
 from flask import Flask
+from sqlalchemy import update
 
+from sso.extensions import db
 from sso.models import User
 from sso.store import grants
 from tests.conftest import Clock
@@ -168,6 +170,18 @@ def test_a_name_that_does_not_do(app: Flask, browser: Browser, page: Page, name:
     assert 'aria-invalid="true"' in page.html
     assert events(app, "name_changed") == []
     assert "Dana Demo" in browser.open(ACCOUNT).html
+
+
+def test_who_has_no_password_is_shown_how_to_set_one(
+    app: Flask, browser: Browser, page: Page, user: User
+) -> None:
+    assert "/forgotten-password" not in page.html
+    with app.app_context():
+        db.session.execute(update(User).values(password_hash=None))
+        db.session.commit()
+    html = browser.open(ACCOUNT).html
+    assert f'href="{BASE}/forgotten-password"' in html
+    assert "old_password" not in html
 
 
 def test_every_action_needs_the_csrf_token(browser: Browser, page: Page, user: User) -> None:
