@@ -7,6 +7,7 @@ from uuid import UUID
 from pydantic_core import from_json, to_json
 from scim2_models import (
     Context,
+    ForbiddenException,
     InvalidPathException,
     InvalidSyntaxException,
     InvalidValueException,
@@ -17,6 +18,7 @@ from scim2_models import (
     ResponseParameters,
     SCIMException,
     SearchRequest,
+    UniquenessException,
 )
 from scim2_models.path import CompareOperator, Comparison
 from scim2_server.conditions import Conditions
@@ -29,6 +31,8 @@ from sso.models import ApiToken
 from sso.scim import filters, groups
 from sso.scim.resources import PROVIDER
 from sso.scim.storage import Storage
+from sso.services import staff
+from sso.services.checks import RegistrationError
 
 MOST_OPERATIONS = 1000  # of a PATCH that only adds and removes members
 MOST_EDITS = 100  # of any other
@@ -113,7 +117,14 @@ class Handler(ScimHandler):
 
 def answer(request: ScimRequest, token: ApiToken, *, is_writing: bool) -> ScimResponse:
     """The answer to an authenticated request; nothing is committed. Raises `SCIMException`."""
-    return Handler(SERVICE, Storage(token, is_writing=is_writing)).handle(request)
+    try:
+        return Handler(SERVICE, Storage(token, is_writing=is_writing)).handle(request)
+    except staff.NotAllowed as error:
+        raise ForbiddenException(detail=str(error)) from None
+    except RegistrationError as error:
+        if "there is already a" in str(error):
+            raise UniquenessException(detail=str(error)) from None
+        raise InvalidValueException(detail=str(error)) from None
 
 
 def refusal(error: SCIMException) -> ScimResponse:

@@ -20,7 +20,7 @@ from sso.store import groups as memberships
 from sso.store import named_groups
 from sso.store.groups import Member
 
-MOST_MEMBERS = 5000  # changed at once
+MOST_MEMBERS = 5000  # added at once
 
 
 @audit.acting
@@ -146,14 +146,15 @@ def _edit_members(
     actor: Actor, group: Group, added: Collection[UUID] = (), removed: Collection[UUID] = ()
 ) -> bool:
     """Whether it changed anybody's groups. Raises `RegistrationError` for unknown users."""
-    if len(added) + len(removed) > MOST_MEMBERS:
-        raise RegistrationError([f"more than {MOST_MEMBERS} members change at once"])
-    people = memberships.lock_users({*added, *removed})
+    added, removed = set(added), set(removed)
+    if len(added) > MOST_MEMBERS:
+        raise RegistrationError([f"more than {MOST_MEMBERS} members are added at once"])
+    people = memberships.lock_users(added | removed)
     known = {one.id for one in people}
     if unknown := [user_id for user_id in added if user_id not in known]:
         raise RegistrationError([f"there is no user {unknown[0]}"])
-    joining = [one for one in people if one.id in set(added) and group.name not in one.groups]
-    leaving = [one for one in people if one.id in set(removed) and group.name in one.groups]
+    joining = [one for one in people if one.id in added and group.name not in one.groups]
+    leaving = [one for one in people if one.id in removed and group.name in one.groups]
     _replace(actor, joining, ListEdit(added=(group.name,)))
     _replace(actor, leaving, ListEdit(removed=(group.name,)))
     if leaving:

@@ -118,7 +118,14 @@ def test_rights_are_not_given(app: Flask, scim: Provisioner) -> None:
         found = users.find(dana.id)
         assert found is not None
         assert found.groups == ["staff"]
-    trusted = Provisioner(app, make_token(app, "scim:write", "scim:privileged", name="Trusted"))
+    more = ("scim:write", "scim:privileged")
+    trusted = Provisioner(app, make_token(app, *more, name="Trusted"))
+    # One administrator has to remain, whoever asks.
+    gone = {"op": "replace", "path": "active", "value": False}
+    for answer in (trusted("DELETE", path), trusted.patch(path, gone),
+                   trusted("DELETE", f"/Groups/{admins['id']}")):  # fmt: skip
+        assert answer.status_code == 403
+        assert "last administrator" in answer.get_json()["detail"]
     added = {"op": "add", "path": "members", "value": member}
     assert trusted.patch(f"/Groups/{admins['id']}", added).status_code == 204
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from flask import Flask
 
+from sso.scim import storage
 from tests.scim.conftest import GROUP, Provisioner
 from tests.support.factories import make_user
 from tests.support.scene import Scene
@@ -88,6 +89,21 @@ def test_who_leaves_loses_the_client_at_once(scene: Scene, scim: Provisioner) ->
     scim.patch(f"/Groups/{made['id']}", {"op": "remove", "path": "members"})
     assert scene.client.userinfo(tokens["access_token"]).status_code == 401
     assert scene.client.refresh(tokens["refresh_token"]).status_code == 400
+
+
+def test_a_page_has_no_more_members_than_fit(
+    scim: Provisioner, people: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one", "two", "three"):
+        scim.group(name, *people)
+    monkeypatch.setattr(storage, "MOST_MEMBERS", 4)
+    seen, start = set(), 1
+    while len(seen) < 3:
+        page = scim.get("/Groups", startIndex=start)
+        assert (page["totalResults"], page["itemsPerPage"]) == (3, 1)
+        seen.add(page["Resources"][0]["displayName"])
+        start += page["itemsPerPage"]
+    assert scim.get("/Groups", excludedAttributes="members")["itemsPerPage"] == 3
 
 
 def test_members_have_to_be_users(scim: Provisioner, people: list[str]) -> None:
