@@ -15,6 +15,7 @@ _CHECKS = (
     redirects.unregistered,
     redirects.another_at_the_token_endpoint,
     requests.not_a_member,
+    tokens.api,
     tokens.pkce,
     proofs.dpop,
     tokens.narrowed,

@@ -84,6 +84,30 @@ def narrowed(case: Case) -> Explanation | None:
     return None
 
 
+_API_TOKENS = {
+    "unknown": ("The API token is not one of this server.", None),
+    "revoked": ("The API token was revoked.", ("api-token", "list")),
+    "expired": ("The API token has expired.", ("api-token", "list")),
+    "in the URL": (
+        "The API token stands in the URL, and so in the logs of the program, of proxies and of "
+        "browsers. Revoke it.",
+        ("api-token", "list"),
+    ),
+}
+
+
+def api(case: Case) -> Explanation | None:
+    """An API token, of a program that administers the server."""
+    if case.refusal.name != Event.API_TOKEN_REFUSED:
+        return None
+    cause, found = _API_TOKENS.get(case.reason, (case["description"], ("api-token", "list")))
+    return Explanation(
+        cause,
+        "Create a token with the scopes that the program needs, and give it to the program.",
+        command(*found) if found else None,
+    )
+
+
 def scope_of_userinfo(case: Case) -> Explanation | None:
     if case["error"] != "insufficient_scope":
         return None

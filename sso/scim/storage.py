@@ -77,7 +77,8 @@ class Storage(ScimStorage):
         total, listed = directory.named_groups(condition, offset, limit)
         if not _asks_for_members(search_request):
             return SearchPage(total, [groups.resource(one, None) for one in listed])
-        shown, room = [], MOST_MEMBERS
+        shown: list[Resource[Any]] = []
+        room = MOST_MEMBERS
         for one in listed:
             members = memberships.all_members(one.name)
             room -= len(members)

@@ -97,7 +97,8 @@ def test_a_page_has_no_more_members_than_fit(
     for name in ("one", "two", "three"):
         scim.group(name, *people)
     monkeypatch.setattr(storage, "MOST_MEMBERS", 4)
-    seen, start = set(), 1
+    seen: set[str] = set()
+    start = 1
     while len(seen) < 3:
         page = scim.get("/Groups", startIndex=start)
         assert (page["totalResults"], page["itemsPerPage"]) == (3, 1)
