@@ -28,6 +28,7 @@ from tests.support.actors import _Forms
 from tests.support.processes import wait_for
 from tests.support.proofs import DPoP
 from tests.support.servers import Node, Postgresql, Redis
+from tests.support.signing import ASSERTION_TYPE, EC, public, sign
 
 
 class Site(NamedTuple):
@@ -205,6 +206,27 @@ def test_a_proof_and_a_pushed_request_work_once_on_both_nodes(site: Site) -> Non
     with pytest.raises(Unfinished) as again:
         person.go_on("GET", url, params=query)
     assert "invalid_request_uri" in again.value.answer.text
+
+
+def test_an_assertion_works_once_on_both_nodes(site: Site, tmp_path: Path) -> None:
+    (tmp_path / "jwks.json").write_text(json.dumps({"keys": [public(EC)]}))
+    own = ("--auth-method", "private_key_jwt", "--jwks", str(tmp_path / "jwks.json"))
+    client_id = site.one.register("Bank", "https://bank.example/cb", *own)["client_id"]
+    base_url, now = site.one.base_url, int(time.time())
+    claims = {"iss": client_id, "sub": client_id, "aud": base_url, "iat": now, "exp": now + 60}
+    for number in range(3):
+        assertion = sign({**claims, "jti": str(number)})
+        form = {
+            "token": "t",
+            "client_assertion": assertion,
+            "client_assertion_type": ASSERTION_TYPE,
+        }
+
+        def ask(_: int, form: dict[str, str] = form) -> int:
+            return requests.post(f"{base_url}/oauth2/introspect", form, timeout=20).status_code
+
+        with ThreadPoolExecutor(8) as pool:
+            assert sorted(pool.map(ask, range(8))) == [200] + 7 * [401]
 
 
 def test_a_node_dies_while_somebody_types_the_password(site: Site) -> None:
