@@ -1,7 +1,10 @@
 """axe finds no violation on any page, light and dark, left to right and right to left."""
 
+import json
 from collections.abc import Iterator
+from uuid import uuid4
 
+import pyotp
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
@@ -92,3 +95,35 @@ def test_the_other_pages_of_an_account(page: Page, site: Site) -> None:
         page.goto(f"{base}/account{path}")
         assert page.url.endswith(path)
         check(page)
+
+
+ADMIN_PAGES = ("", "/people?q=a", "/groups", "/audit", "/keys")
+
+
+def test_administration(page: Page, site: Site) -> None:
+    base, email = site.server.base_url, f"ada-{uuid4().hex}@example.com"
+    made = site.server.flask(
+        "user", "create", "--email", email, "--name", "Ada", "--admin", "--password-stdin",
+        "--json", stdin=PASSWORD + "\n",
+    )  # fmt: skip
+    page.goto(f"{base}/sign-in")
+    page.locator("#email").fill(email)
+    page.locator("#password").fill(PASSWORD)
+    press(page.locator("form button.primary"))
+    page.goto(f"{base}/admin/people?q=ada")
+    assert "/account/factors?at=" in page.url
+    check(page)
+    page.goto(page.url.replace("/factors?", "/factors/totp?"))
+    secret = (page.locator(".secret").text_content() or "").replace(" ", "")
+    page.locator("#code").fill(pyotp.TOTP(secret).now())
+    press(page.locator("form button.primary"))
+    press(page.locator("a.primary"))
+    assert page.url == f"{base}/admin/people?q=ada"
+    person = f"/person?id={json.loads(made)['id']}"
+    for path in (*ADMIN_PAGES, person, person.replace("?", "/edit?")):
+        page.goto(f"{base}/admin{path}")
+        assert page.url == f"{base}/admin{path}"
+        check(page)
+        for width in (375, 1600):
+            page.set_viewport_size({"width": width, "height": 800})
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
