@@ -184,34 +184,33 @@ def deep(depth: int) -> bytes:
     return b'{"schemas":' + b"[" * depth + b"]" * depth + b"}"
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        b"{",
-        b"[]",
-        b"null",
-        b"\xff\xfe",
-        b'{"schemas": null}',
-        b'{"schemas": ["x"], "Operations": {}}',
-        deep(50_000),
-        json.dumps({"schemas": [PATCH], "Operations": [{"op": "add"}]}).encode(),
-        json.dumps({"schemas": [PATCH], "Operations": [{"op": "burn", "path": "x"}]}).encode(),
-        json.dumps({"schemas": [PATCH], "Operations": [7, None]}).encode(),
-        json.dumps(
-            {"schemas": [PATCH], "Operations": [{"op": "add", "path": ["x"], "value": 1}]}
-        ).encode(),
-    ],
-    ids=range(12),
-)
-def test_bodies_that_are_none(app: Flask, scim: Provisioner, body: bytes) -> None:
+BODIES = [
+    b"",
+    b"{",
+    b"[]",
+    b"null",
+    b"\xff\xfe",
+    b'{"schemas": null}',
+    b'{"schemas": ["x"], "Operations": {}}',
+    deep(50_000),
+    json.dumps({"schemas": [PATCH], "Operations": [{"op": "add"}]}).encode(),
+    json.dumps({"schemas": [PATCH], "Operations": [{"op": "burn", "path": "x"}]}).encode(),
+    json.dumps({"schemas": [PATCH], "Operations": [7, None]}).encode(),
+    json.dumps(
+        {"schemas": [PATCH], "Operations": [{"op": "add", "path": ["x"], "value": 1}]}
+    ).encode(),
+]
+
+
+def test_bodies_that_are_none(app: Flask, scim: Provisioner) -> None:
     dana = make_user(app)
-    for method, path in (("POST", "/Users"), ("PATCH", f"/Users/{dana.id}"),
-                         ("PUT", f"/Users/{dana.id}"), ("POST", "/Users/.search"),
-                         ("POST", "/Groups")):  # fmt: skip
-        answer = scim(method, path, body)
-        expected = (200, 400) if path.endswith(".search") else (400,)
-        assert answer.status_code in expected, (method, path, answer.text)
+    for body in BODIES:
+        for method, path in (("POST", "/Users"), ("PATCH", f"/Users/{dana.id}"),
+                             ("PUT", f"/Users/{dana.id}"), ("POST", "/Users/.search"),
+                             ("POST", "/Groups")):  # fmt: skip
+            answer = scim(method, path, body)
+            expected = (200, 400) if path.endswith(".search") else (400,)
+            assert answer.status_code in expected, (method, path, body[:80], answer.text)
 
 
 def many(count: int, **operation: Any) -> dict[str, Any]:

@@ -1,10 +1,13 @@
 """The OpenAPI document: valid, and what it names exists."""
 
+import pytest
 from flask import Flask
 from openapi_spec_validator import validate
 
 from tests.support.actors import BASE
 from tests.test_architecture import CONTRACT
+
+pytestmark = pytest.mark.slow  # the validator takes long to load
 
 
 def test_it_is_valid_and_complete(app: Flask) -> None:
