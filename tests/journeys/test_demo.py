@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 import requests
+from sqlalchemy import MetaData, Table, insert
 
-from sso import create_app
+from sso import clock, create_app
 from sso.extensions import db
 from sso.store import migrating
-from tests.support.factories import ensure_keys, register_client
+from tests.support.factories import ensure_keys
 from tests.support.processes import ROOT, free_port, wait_for
 
 
@@ -118,7 +119,21 @@ def test_a_folder_of_an_older_version(tmp_path: Path) -> None:
     with app.app_context():
         migrating.upgrade(revision="0006")
         ensure_keys(app.config["SECRET_KEY"])
-        register_client(name="Sample application", redirect_uris=["http://127.0.0.1:8000/callback"])
+        metadata = {
+            "client_name": "Sample application",
+            "redirect_uris": ["http://127.0.0.1:8000/callback"],
+            "scope": "openid profile email",
+        }
+        row = {
+            "client_id": "sample",
+            "secret_digest": "",
+            "client_metadata": json.dumps(metadata),
+            "created_at": clock.now(),
+            "updated_at": clock.now(),
+        }
+        # As it was then: today's model has more columns.
+        clients = Table("clients", MetaData(), autoload_with=db.engine)
+        db.session.execute(insert(clients).values(row))
         db.session.commit()
         db.engine.dispose()
     with demo(folder, free_port(), free_port()) as told:
