@@ -78,6 +78,6 @@ def _details(event: AuditEvent, names: dict[str, str]) -> list[str]:
         names.get(event.client_id or ""),
         gettext("by an operator") if by_operator else None,
         user_agents.name(event.browser) if event.browser and not by_operator else None,
-        event.address,
+        event.address if not by_operator else None,
     ]
     return [part for part in parts if part]

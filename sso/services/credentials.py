@@ -129,8 +129,8 @@ def reset_factors(actor: Actor, user: User) -> int:
 
     Raises `NotAllowed`.
     """
-    staff.require_may_help(actor, user)
     users.lock(user.id)  # nobody signs in with a factor, or adds another, meanwhile
+    staff.require_may_help(actor, user)
     removed = factors.of_user(user.id).count
     revocation.sessions_of_user(user.id, "factors_reset")
     factors.remove_all(user.id)

@@ -15,6 +15,7 @@ from sso.flow.endings import ENDS
 from sso.i18n import N_
 from sso.models import User
 from sso.services import accounts, credentials, helping, staff
+from sso.services.checks import RegistrationError
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,10 @@ def act() -> Response:
         abort(404)
     form = ConfirmForm()
     if form.validate_on_submit():
-        action.run(access.staff().actor, user)
+        try:
+            action.run(access.staff().actor, user)
+        except (LookupError, RegistrationError):  # deleted or changed at this moment
+            abort(404)
         if name == "delete":
             return pages.done("people", name)
         return pages.done("person", name, id=str(user.id))

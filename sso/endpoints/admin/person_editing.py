@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from flask import request
+from flask import abort, request
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
@@ -54,6 +54,8 @@ def edit() -> Response:
         except Changed as changed:
             others = changed.differences
             _merge(form, seen, user)
+        except LookupError:  # deleted at this moment
+            abort(404)
         except RegistrationError as error:
             errors = error.errors
         else:

@@ -309,3 +309,26 @@ def test_searching(app: Flask, ada: StaffBrowser) -> None:
     assert found_by(ada, "group=a") == ["zoe@example.com"]
     assert found_by(ada, f"group={ADMINS}&q=z") == []
     assert ada.open(f"{ADMIN}/people?q={off.id}").path.endswith("/admin/person")
+
+
+def test_a_person_who_is_deleted_meanwhile(
+    app: Flask, ada: StaffBrowser, dana: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the page has found them, before the service locks them."""
+    monkeypatch.setattr(users, "lock_any", lambda _: None)
+    for name in ("disable", "delete"):
+        assert act(ada, dana, name).status == 404
+    ada.open(f"{ADMIN}/person/edit?id={dana.id}")
+    assert ada.submit(name="Else", groups="", claim_address="").status == 404
+
+
+def test_people_do_not_see_where_administrators_are(
+    app: Flask, ada: StaffBrowser, dana: User, browser: Browser
+) -> None:
+    ada.http.environ_base["REMOTE_ADDR"] = "192.0.2.77"
+    ada.open(f"{ADMIN}/person/edit?id={dana.id}")
+    ada.submit(name="Dana Else", groups="", claim_address="")
+    browser.sign_in()
+    page = browser.open(f"{ORIGIN}/api/auth/account/activity")
+    assert "by an operator" in page.html
+    assert "192.0.2.77" not in page.html
