@@ -3,7 +3,7 @@
 import json
 from typing import Any
 from urllib.parse import quote
-from uuid import uuid4
+from uuid import UUID
 
 import pytest
 from flask import Flask
@@ -276,7 +276,7 @@ def test_markup_is_text(app: Flask, ada: StaffBrowser) -> None:
 
 
 @pytest.mark.parametrize(
-    "bad", ["", "x", str(uuid4()), "\0", "%ff", "a" * 9000, "../..", "1 OR 1=1"]
+    "bad", ["", "x", str(UUID(int=7)), "\0", "%ff", "a" * 9000, "../..", "1 OR 1=1"]
 )
 def test_ids_that_are_none(ada: StaffBrowser, bad: str) -> None:
     for path in ("person?id=", "person/edit?id=", "person/act?do=delete&id="):
