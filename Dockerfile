@@ -1,27 +1,35 @@
-# The server; the same image runs the worker and the commands (see compose.yaml).
-FROM python:3.13-slim-bookworm AS build
-WORKDIR /app
-RUN python -m venv /venv
+# The server; the same image runs the worker and the commands (see deploy/compose.yaml).
+# Another base needs Python 3.11 or later, its venv, and Debian's package manager.
+ARG BASE=python:3.13-slim-bookworm
+FROM ${BASE} AS build
+WORKDIR /build
+RUN python3 -m venv /venv
 COPY constraints.txt pyproject.toml README.md LICENSE ./
+COPY deploy deploy
+COPY migrations migrations
 COPY sso sso
-RUN /venv/bin/pip install --no-cache-dir --no-compile -c constraints.txt -e .
+RUN /venv/bin/pip install --no-cache-dir -c constraints.txt .
 
-FROM python:3.13-slim-bookworm
+FROM ${BASE}
+# The first process of a container ignores signals that it has no handler for. tini passes them on,
+# so that a stop works while Python is still loading.
+# hadolint ignore=DL3008
+RUN apt-get update && apt-get install -y --no-install-recommends tini \
+    && rm -rf /var/lib/apt/lists/*
 # Fixed numbers, so that mounted files can be given to them.
 RUN groupadd --gid 10001 sso && useradd --uid 10001 --gid sso --no-create-home sso
-ENV PATH=/venv/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
-WORKDIR /app
+ENV PATH=/venv/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \
+    HOME=/var/lib/sso STATE_DIRECTORY=/var/lib/sso
 COPY --from=build /venv /venv
-COPY --from=build /app /app
-COPY wsgi.py ./
-COPY migrations migrations
-# Needed by the embedded default only: SQLite's file and the secret key made at the first start.
-RUN install -d -o sso -g sso -m 0700 instance
-VOLUME /app/instance
+# SQLite's file and the secret key made at the first start, if no setting names others.
+RUN install -d -o sso -g sso -m 0700 /var/lib/sso
+VOLUME /var/lib/sso
+WORKDIR /var/lib/sso
 
 USER 10001:10001
 EXPOSE 8000
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=3s --start-period=10s \
     CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8000/healthz', timeout=2)"]
+ENTRYPOINT ["/usr/bin/tini", "--"]
 CMD ["gunicorn", "-c", "python:sso.server.gunicorn_conf", "-b", "0.0.0.0:8000"]

@@ -6,6 +6,7 @@ from typing import Any
 from flask import Response
 
 from sso import context
+from sso.process.program import COMMAND
 from sso.services import clients
 from sso.services.api_tokens import (
     CLIENTS_READ,
@@ -50,7 +51,7 @@ def document(base_url: str) -> dict[str, Any]:
             "title": "sso: API for programs",
             "version": "1",
             "description": "Users and groups by SCIM 2.0, and registrations of clients. An "
-            "administrator creates the token: flask api-token create.",
+            f"administrator creates the token: {COMMAND} api-token create.",
         },
         "servers": [{"url": base_url}],
         "security": [{"token": []}],

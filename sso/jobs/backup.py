@@ -4,6 +4,7 @@ A backup is an SQLite database with the same tables. It is consistent though the
 can be read by any SQLite tool, and restores into either database.
 """
 
+import errno
 import os
 import secrets
 import sqlite3
@@ -31,7 +32,9 @@ class MoveRefused(OperatorError):
 
 
 def write(path: Path, replace: bool = False, report: Report | None = None) -> dict[str, int]:
-    """Write every row into a new file, mode 0600, whole or not at all. Raises `MoveRefused`.
+    """Write every row into a new file, mode 0600, whole or not at all.
+
+    Raises `MoveRefused`, and `OSError` if the file cannot be written.
 
     `SSO_SECRET_KEY` is not in it, and without that the sealed keys in it are worth nothing.
     """
@@ -46,6 +49,10 @@ def write(path: Path, replace: bool = False, report: Report | None = None) -> di
             with engine.connect() as connection:
                 # One file, without a log beside it.
                 connection.exec_driver_sql("PRAGMA journal_mode = DELETE")
+        except DatabaseError as error:
+            if getattr(error.orig, "sqlite_errorname", "") != "SQLITE_FULL":
+                raise
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from None
         finally:
             engine.dispose()
         _sync(partial)
@@ -66,6 +73,11 @@ def restore(path: Path, secret_keys: SecretKeys, report: Report | None = None) -
     try:
         with source.connect() as connection:
             found = schema.revision(connection)
+            if found is not None and found not in schema.known():
+                raise MoveRefused(
+                    f"the backup has the schema {found}, newer than this program's "
+                    f"{schema.newest()}; install the version that made it, or a newer one"
+                )
             if found != schema.newest():
                 raise MoveRefused(
                     f"the backup has the schema {found}, this program {schema.newest()}; on a copy "

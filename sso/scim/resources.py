@@ -32,6 +32,8 @@ from scim2_models import Group as StandardGroup
 from scim2_models import User as StandardUser
 from scim2_models.resources.resource import AnyExtension
 
+from sso.process.program import COMMAND
+
 MOST_RESULTS = 200  # on a page
 
 
@@ -139,7 +141,7 @@ CONFIG = ServiceProviderConfig(
         AuthenticationScheme(
             type=AuthenticationScheme.Type.oauthbearertoken,
             name="API token",
-            description="A bearer token that an administrator creates: flask api-token create",
+            description=f"A bearer token that an administrator creates: {COMMAND} api-token create",
             spec_uri=Reference[External]("https://www.rfc-editor.org/info/rfc6750"),
             primary=True,
         )

@@ -7,6 +7,7 @@ from sso.audit import Actor
 from sso.errors import OperatorError
 from sso.i18n import N_
 from sso.models import User
+from sso.process.program import COMMAND
 from sso.store import administrators
 
 ADMIN, HELPDESK = "admin", "helpdesk"
@@ -58,5 +59,5 @@ def keep_administrators(actor: Actor, leaving: Iterable[User]) -> None:
         raise NotAllowed(_OWN)
     group = context.settings().admin_group
     if not administrators.remain(group, ids):
-        add = f" Make another one first: flask user update WHO --add-group {group}"
+        add = f" Make another one first: {COMMAND} user update WHO --add-group {group}"
         raise NotAllowed(_LAST, add)

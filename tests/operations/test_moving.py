@@ -1,8 +1,10 @@
 """Backup, restore and copy keep every row, on both databases, while the service writes."""
 
 import json
+import os
 import sqlite3
 import stat
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,6 +31,7 @@ from sso import create_app, database
 from sso.audit import rows as audit_events
 from sso.audit import writer
 from sso.config import images
+from sso.database import schema
 from sso.extensions import Base, db
 from sso.jobs import backup
 from sso.models import Client, User
@@ -167,10 +170,14 @@ def test_what_is_refused(lived_in: Flask, make_on: Callable[..., Flask], tmp_pat
     older.execute("UPDATE webhooks SET sealed_secret = 'of another secret key'")
     older.commit()
     assert "secrets of webhooks" in run(make_on(empty), "restore", str(path)).stderr
-    older.execute("UPDATE alembic_version SET version_num = '0000'")
-    older.commit()
+    for version, advice in (
+        ("9999", "install the version that made it"),
+        (schema.known()[1], "flask db upgrade"),
+    ):
+        older.execute("UPDATE alembic_version SET version_num = ?", [version])
+        older.commit()
+        assert advice in run(make_on(empty), "restore", str(path)).stderr
     older.close()
-    assert "flask db upgrade" in run(make_on(empty), "restore", str(path)).stderr
     assert run(lived_in, "db", "copy", "mysql://u:hunter2@h/d").exit_code == 1
     assert "hunter2" not in run(lived_in, "db", "copy", "mysql://u:hunter2@h/d").stderr
 
@@ -256,3 +263,26 @@ def test_tables_of_another_time(cluster: str, tmp_path: Path) -> None:
         assert writing.scalar(nulls) == 1004  # half of them were JSON's null
     source.dispose()
     target.dispose()
+
+
+@pytest.mark.slow
+def test_a_full_disk_leaves_no_half_backup(app: Flask, tmp_path: Path) -> None:
+    """On a small file system; the backup that is there stays."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2M", "tmpfs", str(disk)]
+    if subprocess.run(mount, check=False).returncode:
+        pytest.skip("nothing can be mounted here")
+    try:
+        assert run(app, "backup", str(disk / "sso.sqlite")).exit_code == 0
+        kept = (disk / "sso.sqlite").read_bytes()
+        (disk / "filler").write_bytes(b"x" * (2_000_000 - len(kept)))
+        refused = run(app, "backup", "--force", str(disk / "sso.sqlite"))
+        assert refused.exit_code == 1
+        assert "cannot be written: No space left on device" in refused.stderr
+        assert sorted(path.name for path in disk.iterdir()) == ["filler", "sso.sqlite"]
+        assert (disk / "sso.sqlite").read_bytes() == kept
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)

@@ -1,59 +1,36 @@
 """The pages in docs/deploy, run command by command on bare Debian machines.
 
 What stands in for the reader: versions, a mail server of the test, a certificate authority of the
-test, and the password that is asked for. Blocks below a comment `not run: …` are left out.
+test, and the password that is asked for.
 """
 
 import re
 import shutil
 import subprocess
 import sys
-import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from tests.support import machines, releases
+from tests.support.deploy_pages import (
+    BASE,
+    HOST,
+    NEW_CLIENT,
+    PAGES,
+    PASSWORD,
+    SIGN_IN,
+    SIGNED_IN,
+    blocks,
+)
 from tests.support.machines import Machine
 from tests.support.processes import ROOT, wait_for
 
 pytestmark = pytest.mark.slow
-PAGES = {path.name: path.read_text() for path in sorted((ROOT / "docs/deploy").glob("*.md"))}
-HOST, PASSWORD = "login.example.com", "correct horse battery"
-BASE = f"https://{HOST}/api/auth"
-_BLOCK = re.compile(
-    r"(?:^ *<!-- not run: (?P<reason>.*?) -->\n)?"
-    r"^(?P<indent> *)```sh\n(?P<text>.*?)^(?P=indent)```$",
-    re.MULTILINE | re.DOTALL,
-)
-SIGN_IN = """
-import json, secrets, sys
-from urllib.parse import parse_qs, urlencode, urlsplit
-import requests
-from sso.doctor.browser import Browser
-
-base, email, password = sys.argv[1:4]
-client = json.load(sys.stdin)
-callback = client["redirect_uris"][0]
-asked = {"response_type": "code", "client_id": client["client_id"], "redirect_uri": callback,
-         "scope": "openid profile email groups", "state": secrets.token_urlsafe()}
-browser = Browser(base, callback)
-page = browser.open(f"{base}/oauth2/authorize?{urlencode(asked)}")
-page = browser.submit(page, {"email": email, "password": password})
-if ("decision", "allow") in page.buttons:
-    page = browser.submit(page, {"decision": "allow"})
-code = parse_qs(urlsplit(page.url).query)["code"][0]
-tokens = requests.post(f"{base}/oauth2/token", timeout=10, data={
-    "grant_type": "authorization_code", "code": code, "redirect_uri": callback,
-    "client_id": client["client_id"], "client_secret": client["client_secret"]}).json()
-profile = requests.get(f"{base}/oauth2/userinfo", timeout=10,
-                       headers={"Authorization": f"Bearer {tokens['access_token']}"})
-print("signed in:", profile.json()["email"], profile.json()["groups"])
-"""
-
-
 LOCAL_CERTIFICATES = r"sed -i '0,/^{$/s//{\n\tlocal_certs/' /etc/caddy/Caddyfile"
 CERTIFICATE = f"""
 mkdir -p /etc/letsencrypt/live/{HOST}
@@ -61,18 +38,6 @@ cd /etc/letsencrypt/live/{HOST}
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 9 \\
     -keyout privkey.pem -out fullchain.pem -subj "/CN={HOST}" -addext "subjectAltName=DNS:{HOST}"
 """
-
-
-class Block(NamedTuple):
-    text: str
-    reason: str | None  # why it is not run
-
-
-def blocks(page: str) -> list[Block]:
-    return [
-        Block(textwrap.dedent(found["text"]), found["reason"])
-        for found in _BLOCK.finditer(PAGES[page])
-    ]
 
 
 class Releases(NamedTuple):
@@ -96,27 +61,44 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Releases:
     return Releases(folder / "old", old, folder / "new", new, wheels)
 
 
+@contextmanager
+def mail_server(machine: Machine) -> Iterator[Path]:
+    """What arrives at port 1025 of a machine ends in this file."""
+    path = machine.folder / "mail"
+    program = ("-um", "aiosmtpd", "-n", "-c", "aiosmtpd.handlers.Debugging", "stdout")
+    with path.open("w") as file, subprocess.Popen(
+        [
+            *("nsenter", f"--target={machine.init}", "--net", sys.executable, *program),
+            *("-l", "127.0.0.1:1025"),
+        ],
+        stdout=file,
+    ) as server:  # fmt: skip
+        try:
+            yield path
+        finally:
+            server.kill()
+
+
 @pytest.fixture
-def machine(built: Releases, tmp_path: Path) -> Iterator[Machine]:
-    made = Machine(
-        "one", tmp_path / "one", machines.debian(PAGES), f"--bind={built.wheels}:/wheels",
-        hosts=f"127.0.0.1 {HOST} mail.example.com\n",
-    )  # fmt: skip
-    mail = (made.folder / "mail").open("w")
-    handler = ("-c", "aiosmtpd.handlers.Debugging", "stdout", "-l", "127.0.0.1:1025")
-    server = subprocess.Popen(
-        ["nsenter", f"--target={made.init}", "--net", sys.executable, "-um", "aiosmtpd", "-n",
-         *handler], stdout=mail,
-    )  # fmt: skip
-    try:
-        yield made
-    finally:
-        (ROOT / "build").mkdir(exist_ok=True)
-        (ROOT / "build" / "one-machine.log").write_text(made.printed)
-        server.kill()
-        server.wait(10)
-        mail.close()
-        made.stop()
+def start(built: Releases, request: pytest.FixtureRequest) -> Iterator[Callable[..., "Reader"]]:
+    """Machines by name, all stopped in the end; build/ has what they printed."""
+    made: list[Reader] = []
+    root = machines.debian(PAGES)
+
+    def start(name: str, hosts: str, beside: Reader | None = None) -> Reader:
+        machine = Machine(
+            name, root, f"--bind={built.wheels}:/wheels",
+            hosts=hosts, beside=beside.machine if beside else None,
+        )  # fmt: skip
+        made.append(Reader(machine, built))
+        return made[-1]
+
+    yield start
+    (ROOT / "build").mkdir(exist_ok=True)
+    for reader in reversed(made):
+        log = ROOT / "build" / f"{request.node.name}-{reader.machine.name}.log"
+        log.write_text(reader.machine.printed)
+        reader.machine.stop()
 
 
 class Reader:
@@ -141,51 +123,112 @@ class Reader:
         certificates = "/etc/ssl/certs/ca-certificates.crt"
         return self.machine.run(script, answers=PASSWORD, REQUESTS_CA_BUNDLE=certificates)
 
+    def be_interrupted(self, upgrade: str) -> None:
+        """An upgrade that ended while pip was installing: the old version serves on."""
+        version = self.built.new_version
+        begun = re.sub(r"\nVERSION=.*", f"; VERSION={version}", upgrade).partition("sha256sum")[0]
+        shutil.copytree(self.built.new, self.machine.root / "root/sso", dirs_exist_ok=True)
+        self.run(
+            f"{begun}python3 -m venv --clear /opt/sso/$VERSION\n"
+            "timeout 3 /opt/sso/$VERSION/bin/pip install -r sso-$VERSION-requirements.txt || true"
+        )
+        assert not (self.machine.root / f"opt/sso/{version}/bin/sso").exists()
+        assert self.built.old_version in self.run("sso --version")
+        self.sign_in()
+
     def sign_in(self) -> None:
         """Be the administrator with a browser, through the proxy."""
         (self.machine.root / "sign_in.py").write_text(SIGN_IN)
         shown = self.run(
-            "sso client create --name Wiki --redirect-uri https://wiki.example.com/callback "
-            f"--scope 'openid profile email groups' --json | "
+            f'CLIENT="$({NEW_CLIENT} 2>/dev/null)" '
             f"/opt/sso/current/bin/python /sign_in.py {BASE} you@example.com '{PASSWORD}'"
         )
-        assert "signed in: you@example.com ['sso-administrators']" in shown
+        assert SIGNED_IN in shown
 
     def trust(self, certificate: str) -> None:
+        """Believe this authority, as soon as it is there."""
         self.machine.run(
+            f"for _ in $(seq 50); do [ ! -f {certificate} ] || break; sleep 0.1; done\n"
             f"install -m 0644 {certificate} /usr/local/share/ca-certificates/test.crt\n"
             "update-ca-certificates --fresh"
         )
 
 
-def test_one_machine(machine: Machine, built: Releases) -> None:
-    reader, left_out = Reader(machine, built), []
-    for text, reason in blocks("one-machine.md"):
-        if reason:
-            left_out.append(f"{reason}: {text}")
-            reader.run(CERTIFICATE)
-            reader.trust(f"/etc/letsencrypt/live/{HOST}/fullchain.pem")
-            continue
-        if restarts_caddy := "systemctl restart caddy" in text:
-            text = text.replace("systemctl restart", f"{LOCAL_CERTIFICATES}\nsystemctl restart")
-        shown = reader.run(text)
-        if restarts_caddy:
-            certificate = "/var/lib/caddy/.local/share/caddy/pki/authorities/local/root.crt"
-            reader.run(f"for _ in $(seq 50); do [ ! -f {certificate} ] || break; sleep 0.1; done")
-            reader.trust(certificate)
-        elif "sso doctor" in text:
-            reader.sign_in()
-        elif "user invite" in text:
-            mail = machine.folder / "mail"
-            wait_for(lambda mail=mail: f"{BASE}/" in mail.read_text(), "the invitation")  # type: ignore[misc]
-        elif "sso restore $BACKUP" in text:
-            assert "you@example.com" in shown
-        elif "/metrics" in text:
-            assert "sso_database_up 1.0" in shown
+def test_one_machine(start: Callable[..., Reader], built: Releases) -> None:
+    reader = start("one", f"127.0.0.1 {HOST} mail.example.com\n")
+    machine, left_out = reader.machine, []
+    with mail_server(machine) as mail:
+        for text, _, reason in blocks("one-machine.md"):
+            if reason:
+                left_out.append(f"{reason}:\n{text}")
+                reader.run(CERTIFICATE)
+                reader.trust(f"/etc/letsencrypt/live/{HOST}/fullchain.pem")
+                continue
+            if restarts_caddy := "systemctl restart caddy" in text:
+                text = text.replace("systemctl restart", f"{LOCAL_CERTIFICATES}\nsystemctl restart")
+            if "pip install" in text and "restart" in text:
+                reader.be_interrupted(text)
+            shown = reader.run(text)
+            if restarts_caddy:
+                reader.trust("/var/lib/caddy/.local/share/caddy/pki/authorities/local/root.crt")
+            elif "sso doctor" in text:
+                reader.sign_in()
+            elif "user invite" in text:
+                wait_for(lambda: f"{BASE}/" in mail.read_text(), "the invitation")
+            elif "$DRILL" in text:
+                assert "you@example.com" in shown
+            elif "/metrics" in text:
+                assert "sso_database_up 1.0" in shown
     assert machine.run("sso --version").strip() == built.new_version
     machine.run("chmod o+r /etc/sso/environment")
     assert "readable by everyone" in machine.run("sso user list")
     machine.run("chmod 0640 /etc/sso/environment")
     refused = machine.run("setpriv --reuid=nobody --clear-groups sso user list", check=False)
     assert "Permission denied; run this as the service's user" in refused
+    sys.stdout.write("not run:\n" + "\n".join(left_out))
+
+
+def test_two_nodes(start: Callable[..., Reader], built: Releases) -> None:
+    hosts = f"10.0.0.10 {HOST} gate\n127.0.0.1 mail.example.com\n"
+    gate = start("gate", hosts)
+    enter = ["nsenter", f"--target={gate.machine.init}", "--net"]
+    for last in (10, 11, 12):
+        address = f"10.0.0.{last}/32"
+        subprocess.run([*enter, "ip", "address", "add", address, "dev", "lo"], check=True)
+    nodes = [start(name, hosts, gate) for name in ("node-1", "node-2")]
+    readers, left_out = {reader.machine.name: reader for reader in (gate, *nodes)}, []
+
+    def install(reader: Reader) -> None:
+        for text, _, _ in blocks("one-machine.md", "Install"):
+            reader.run(text)
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(install, nodes))
+    one, two = (reader.machine.root for reader in nodes)
+    with mail_server(gate.machine):
+        for text, names, reason in blocks("two-nodes.md"):
+            if reason:
+                left_out.append(f"{reason}:\n{text}")
+                for name in ("secret_key", "environment"):
+                    if not (two / "etc/sso" / name).exists():
+                        shutil.copy(one / "etc/sso" / name, two / "etc/sso" / name)
+                shutil.copy(ROOT / "deploy/nginx.conf", gate.machine.root / "root")
+                continue
+            if "nginx -t" in text:
+                gate.run(CERTIFICATE)
+                certificate = f"/etc/letsencrypt/live/{HOST}/fullchain.pem"
+                for reader in nodes:
+                    shutil.copy(gate.machine.root / certificate[1:], reader.machine.root)
+                    reader.trust("/fullchain.pem")
+            shown = [readers[name].run(text) for name in names][-1]
+            if text == "sso doctor\n":
+                nodes[1].sign_in()
+                nodes[0].run("systemctl stop sso.socket sso.service")
+                nodes[1].sign_in()
+                nodes[0].run("systemctl start sso.socket sso.service")
+            elif "/metrics" in text:
+                assert shown.count("sso_database_up 1.0") == 2
+        nodes[0].sign_in()
+    for reader in nodes:
+        assert reader.machine.run("sso --version").strip() == built.new_version
     sys.stdout.write("not run:\n" + "\n".join(left_out))

@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 
 from sso.config.settings import SETTINGS
 from tests.production.seeding import migrate
-from tests.support.processes import CONFIGURATION, ROOT, require, wait_for
+from tests.support.processes import CONFIGURATION, ROOT, require
 from tests.support.servers import Machine, Node
 
 BIN = Path(sys.executable).parent
@@ -40,46 +40,22 @@ def test_the_image_runs_as_nobody_special() -> None:
     assert last.index("USER ") < last.index("CMD ")
 
 
-def test_the_files_of_the_image_are_enough(tmp_path: Path, make_node: Callable[..., Node]) -> None:
-    """Its last stage's files, and its command, without the rest of the project."""
-    copied = re.findall(r"^COPY (?!--)(.+) \S+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
-    kept = (ROOT / ".dockerignore").read_text().splitlines()
-    app = tmp_path / "app"
-    app.mkdir()
-    for name in " ".join(copied).split():
-        assert f"!{name}" in kept, f".dockerignore leaves {name} out"
-        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
-        copy(ROOT / name, app / name)
-    node = make_node(1)
-    environ = {**node.environ, "PYTHONPATH": str(app)}
-    told = subprocess.run(
-        [BIN / "flask", "db", "upgrade"], cwd=app, env=environ, capture_output=True, check=False
-    )
-    assert told.returncode == 0, told.stderr
-    with (tmp_path / "log").open("w") as log:
-        command = ["-m", "gunicorn", "-c", CONFIGURATION]
-        bind = ["-b", f"127.0.0.1:{node.port}", "-w", "1"]
-        process = subprocess.Popen(
-            [sys.executable, *command, *bind], cwd=app, env=environ, stdout=log, stderr=log
-        )
-    try:
-        wait_for(node.is_ready, "gunicorn")
-    finally:
-        process.kill()
-        process.wait(10)
-
-
-def test_compose_file() -> None:
-    schema = ("--builtin-schema", "vendor.compose-spec")
-    succeeds(BIN / "check-jsonschema", *schema, "compose.yaml")
-    compose = YAML(typ="safe").load((ROOT / "compose.yaml").read_text())
+@pytest.mark.parametrize("name", ["compose.yaml", "deploy/compose.yaml"])
+def test_compose_file(name: str) -> None:
+    succeeds(BIN / "check-jsonschema", "--builtin-schema", "vendor.compose-spec", name)
+    compose = YAML(typ="safe").load((ROOT / name).read_text())
     known = {name for setting in SETTINGS for name in (setting.name, f"{setting.name}_FILE")}
     services = compose["services"]
-    for name, service in services.items():
+    for service_name, service in services.items():
         given = {one for one in service.get("environment", {}) if one.startswith("SSO_")}
-        assert given <= known, name
-        assert set(service.get("depends_on", {})) <= set(services), name
-        assert set(service["networks"]) <= set(compose["networks"]), name
+        assert given <= known, service_name
+        assert set(service.get("depends_on", {})) <= set(services), service_name
+        networks = set(compose.get("networks", ("default",)))
+        assert set(service.get("networks", ())) <= networks, service_name
+
+
+def test_nginx_names_the_servers_of_the_compose_file() -> None:
+    services = YAML(typ="safe").load((ROOT / "compose.yaml").read_text())["services"]
     upstream = re.findall(r"server (\S+):8000", (ROOT / "deploy" / "nginx.conf").read_text())
     assert set(upstream) <= set(services)
 

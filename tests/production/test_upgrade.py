@@ -1,5 +1,6 @@
 """Upgrades: the last release serves on while, and after, newer migrations are applied."""
 
+import re
 import subprocess
 import sys
 import time
@@ -9,9 +10,12 @@ from threading import Event, Thread
 from typing import Any
 
 import pytest
+from sqlalchemy import Engine, inspect
 
+from sso.database import schema
 from sso.extensions import db
 from sso.store import migrating
+from tests.operations.conftest import fresh_database
 from tests.production.audit import audit
 from tests.production.expected import Customer, Expected
 from tests.production.people import CALLBACK, EMAIL, PASSWORD, Person
@@ -145,3 +149,58 @@ def test_a_start_on_an_older_schema_says_what_to_do(make_node: Callable[..., Nod
     assert (answer.status_code, answer.json()["reason"]) == (503, advice)
     node.flask("db", "upgrade")
     assert node.readiness().ok
+
+
+KILLED = """
+import os
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
+
+@event.listens_for(Engine, "before_cursor_execute")
+def stop(connection, cursor, statement, *_):
+    if statement.startswith("UPDATE alembic_version"):
+        os._exit(9)  # as kill -9 or a power cut, after the tables were changed
+
+from sso.wsgi import app
+from sso.store import migrating
+with app.app_context():
+    migrating.upgrade()
+"""
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+def test_an_interrupted_upgrade_changes_nothing(
+    make_node: Callable[..., Node], database: str, request: pytest.FixtureRequest
+) -> None:
+    """It begins again, and the older program can serve until then."""
+    node = make_node(1)
+    if database == "postgresql":
+        cluster: Postgresql = request.getfixturevalue("cluster")
+        node.environ["SSO_DATABASE_URL"] = fresh_database(cluster.url)
+    older = releases.MIGRATIONS.get_revision("head").down_revision
+    assert isinstance(older, str)
+    app = application(node)
+    with app.app_context():
+        migrating.upgrade(revision=older)
+        before = tables(db.engine)
+        db.engine.dispose()
+    assert node.python("-c", KILLED).returncode == 9
+    with app.app_context():
+        assert tables(db.engine) == before
+        db.engine.dispose()
+    node.flask("db", "upgrade")
+    node.flask("db", "check")
+
+
+def tables(engine: Engine) -> dict[str, list[str]]:
+    """The columns and indexes of each table, and the schema's revision."""
+    found = inspect(engine)
+    described = {
+        name: sorted(
+            re.sub(r" at 0x\w+", "", repr(one))
+            for one in (*found.get_columns(name), *found.get_indexes(name))
+        )
+        for name in found.get_table_names()
+    }
+    with engine.connect() as connection:
+        return described | {"revision": [str(schema.revision(connection))]}

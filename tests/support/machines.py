@@ -26,6 +26,7 @@ from tests.support.processes import require, wait_for
 
 CACHE = Path(os.environ.get("MACHINES_CACHE") or Path.home() / ".cache" / "sso-machines")
 SUITE = "bookworm"
+RUN_TIME = 300  # seconds at most for one script
 _APT_INSTALL = re.compile(r"apt-get install -y --no-install-recommends ((?:[\w.+-]+ ?)+)")
 # As root's shell after a sign-in; pip takes what was downloaded before.
 ENVIRON = {
@@ -103,8 +104,18 @@ def wheels(*requirements: Path) -> Path:
 class Machine:
     """A machine that lives until `stop`; what is written to it is gone then."""
 
-    def __init__(self, name: str, folder: Path, root: Path, *options: str, hosts: str = "") -> None:
-        self.name, self.folder, self.printed = name, folder, ""
+    def __init__(
+        self,
+        name: str,
+        root: Path,
+        *options: str,
+        hosts: str = "",
+        beside: "Machine | None" = None,
+    ) -> None:
+        """`beside` shares its network, which is this machine's loopback interface."""
+        self.name, self.printed = name, ""
+        # Not below /tmp: that may be an overlay itself, and one cannot be written to another.
+        self.folder = folder = Path(tempfile.mkdtemp(dir=CACHE))
         self.root = folder / "root"
         upper, work = folder / "upper", folder / "work"
         for path in (self.root, upper, work):
@@ -119,7 +130,10 @@ class Machine:
         self._nspawn = subprocess.Popen(
             [
                 *("systemd-nspawn", "--quiet", "--boot", "--register=no", "--keep-unit"),
-                *("--private-network", "--resolv-conf=off", "--console=pipe"),
+                *("--resolv-conf=off", "--console=pipe"),
+                f"--network-namespace-path=/proc/{beside.init}/ns/net"
+                if beside
+                else "--private-network",
                 *(f"--directory={self.root}", f"--machine={name}", *options),
             ],
             stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log,
@@ -162,7 +176,7 @@ class Machine:
         )  # fmt: skip
         os.close(theirs)
         shown = b""
-        end = time.monotonic() + 120
+        end = time.monotonic() + RUN_TIME
         try:
             while time.monotonic() < end:
                 if not select.select([ours], [], [], 1)[0]:
@@ -193,6 +207,7 @@ class Machine:
                 self._nspawn.wait()
         self._log.close()
         subprocess.run(["umount", self.root], check=True)
+        shutil.rmtree(self.folder)
 
 
 def _take_terminal() -> None:

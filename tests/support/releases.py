@@ -16,6 +16,7 @@ from alembic.script import ScriptDirectory
 
 from tests.support.processes import ROOT
 
+UV = Path(sys.executable).with_name("uv")
 MIGRATIONS = ScriptDirectory(str(ROOT / "migrations"))
 
 
@@ -41,6 +42,24 @@ def previous(folder: Path) -> Path:
     return folder
 
 
+def pinned(tree: Path) -> str:
+    """The requirements of a release, with hashes."""
+    return subprocess.run(
+        [ROOT / "scripts" / "requirements", tree], check=True, stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "UV": str(UV)},
+    ).stdout  # fmt: skip
+
+
+def pinned_backend() -> str:
+    """What builds the wheel, as well."""
+    needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    return subprocess.run(
+        [UV, "pip", "compile", "-q", "--no-config", "--python-version=3.11", "--generate-hashes",
+         "--no-annotate", "--no-header", "-"],
+        input="\n".join(needed), check=True, stdout=subprocess.PIPE, text=True,
+    ).stdout  # fmt: skip
+
+
 def build(tree: Path, folder: Path) -> str:
     """Fill a folder as scripts/release does, apart from what nobody installs; gives the version."""
     folder.mkdir()
@@ -49,11 +68,7 @@ def build(tree: Path, folder: Path) -> str:
     )
     (wheel,) = folder.glob("sso-*.whl")
     version = wheel.name.split("-")[1]
-    pinned = subprocess.run(
-        [ROOT / "scripts" / "requirements", tree], check=True, capture_output=True,
-        env={**os.environ, "UV": str(Path(sys.executable).with_name("uv"))},
-    ).stdout  # fmt: skip
-    (folder / f"sso-{version}-requirements.txt").write_bytes(pinned)
+    (folder / f"sso-{version}-requirements.txt").write_text(pinned(tree))
     sums = [
         f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n"
         for path in sorted(folder.iterdir())

@@ -1,0 +1,198 @@
+"""The image is built and run, with Compose as its page says; Kubernetes' schemas fit."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import kubernetes_validate
+import pytest
+from ruamel.yaml import YAML
+
+from tests.support import containers, machines, releases
+from tests.support.deploy_pages import BASE, NEW_CLIENT, PASSWORD, SIGN_IN, SIGNED_IN, blocks
+from tests.support.processes import ROOT, wait_for
+
+pytestmark = pytest.mark.slow
+BIN = Path(sys.executable).parent
+# What the page calls `docker` is Podman here; Debian's root is in place of what registries have.
+DOCKER = """#!/bin/bash
+set -e
+compose=({bin}/podman-compose --podman-build-args "--network none --volume {wheels}:/wheels:ro"
+         -f compose.yaml -f ../test.yaml)
+[ "$1" = compose ] || exec podman "$@"
+case $2 in
+  exec) shift 2; [ "$1" != -T ] || shift
+        exec "${{compose[@]}}" exec -T -e REQUESTS_CA_BUNDLE=/var/lib/sso/ca.crt "$@" ;;
+  *) shift; exec "${{compose[@]}}" "$@" ;;
+esac
+"""
+OVERRIDE = f"""
+x-build: &build {{build: {{context: .., args: {{BASE: {containers.BASE_IMAGE}}}}}}}
+services:
+  migrate: *build
+  server: *build
+  worker: *build
+  caddy:
+    image: {containers.BASE_IMAGE}
+    command: [caddy, run, --config, /etc/caddy/Caddyfile, --adapter, caddyfile]
+    environment: {{XDG_DATA_HOME: /data}}
+    ports: !override []
+"""
+LAST_LINES = 2000
+
+
+class Engine:
+    """A folder with the source archive of a release, and `docker`."""
+
+    def __init__(self, folder: Path, environ: dict[str, str]) -> None:
+        self.folder, self.environ = folder, environ
+        self.printed = ""
+
+    def run(self, script: str, stdin: str = "", *, check: bool = True) -> str:
+        """A script of the shell, in the folder in which the one before ended."""
+        where = self.folder / "where"
+        script = f"cd $(cat {where})\n{script}\npwd >{where}\n"
+        done = subprocess.run(
+            ["bash", "-e", "-c", script], env=self.environ, input=stdin, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, timeout=300,
+        )  # fmt: skip
+        self.printed += f"$ {script}\n{done.stdout}"
+        assert not check or done.returncode == 0, f"{script}\n{done.stdout[-LAST_LINES:]}"
+        return done.stdout
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    environ = containers.engine()
+    subprocess.run([BIN / "uv", "build", "-q", "--sdist", "--out-dir", tmp_path, ROOT], check=True)
+    (runtime := tmp_path / "runtime.txt").write_text(releases.pinned(ROOT))
+    (backend := tmp_path / "backend.txt").write_text(releases.pinned_backend())
+    (tmp_path / "bin").mkdir()
+    docker = tmp_path / "bin" / "docker"
+    docker.write_text(DOCKER.format(bin=BIN, wheels=machines.wheels(runtime, backend)))
+    docker.chmod(0o755)
+    (tmp_path / "where").write_text(str(tmp_path))
+    made = Engine(tmp_path, environ | {"PATH": f"{docker.parent}:{BIN}:{os.environ['PATH']}"})
+    try:
+        yield made
+    finally:
+        made.run("docker compose down --volumes || true", check=False)
+        (ROOT / "build").mkdir(exist_ok=True)
+        (ROOT / "build" / "test_containers.log").write_text(made.printed)
+
+
+def test_one_machine_with_compose(engine: Engine) -> None:
+    (archive,) = engine.folder.glob("sso-*.tar.gz")
+    version, left_out = archive.name.removeprefix("sso-").removesuffix(".tar.gz"), []
+    for text, _, reason in blocks("container.md"):
+        if reason:
+            left_out.append(f"{reason}:\n{text}")
+            continue
+        if "VERSION=" in text:
+            text = text.replace("VERSION=0.1.0", f"VERSION={version}")
+            text += "\nsed -i '0,/^{$/s//{\\n\\tlocal_certs/' Caddyfile"
+            (engine.folder / "test.yaml").write_text(OVERRIDE)
+            text += "\ncp ../../test.yaml .."
+        # No mail server: mail goes to the log.
+        text = "\n".join(line for line in text.splitlines() if "SSO_SMTP_URL" not in line)
+        if "user create" in text:
+            create, _, rest = text.partition("\n")
+            engine.run(f"{create} --password-stdin", PASSWORD + "\n")
+            text = rest
+        shown = engine.run(text)
+        if "up --detach" in text or "start server" in text:
+            _wait_until_healthy(engine)
+        if "up --detach" in text:
+            _is_confined(engine)
+            _trust_caddy(engine)
+        elif "doctor" in text or "start server" in text:
+            _sign_in(engine)
+        elif "drill.db" in text:
+            assert "you@example.com" in shown
+    (backup,) = engine.folder.glob("sso-*/deploy/sso-*.sqlite")
+    assert backup.read_bytes().startswith(b"SQLite format 3")
+    _stops_at_once(engine)
+    sys.stdout.write("not run:\n" + "\n".join(left_out))
+
+
+def _wait_until_healthy(engine: Engine) -> None:
+    check = "podman healthcheck run sso_server_1 && echo it is healthy"
+    wait_for(lambda: "it is healthy" in engine.run(check, check=False), "the health check", 60)
+
+
+def _is_confined(engine: Engine) -> None:
+    confined = engine.run(
+        "podman exec sso_server_1 sh -c 'id -u; touch /app 2>&1; cat /proc/1/comm; "
+        "grep ^Cap /proc/1/status; grep ^NoNew /proc/1/status'",
+        check=False,
+    )
+    for expected in ("10001\n", "Read-only file system", "tini\n", "CapEff:\t0000000000000000",
+                     "CapBnd:\t0000000000000000", "NoNewPrivs:\t1"):  # fmt: skip
+        assert expected in confined, confined
+
+
+def _trust_caddy(engine: Engine) -> None:
+    root = "/data/caddy/pki/authorities/local/root.crt"
+    wait_for(
+        lambda: "BEGIN" in engine.run(f"podman exec sso_caddy_1 cat {root}", check=False), "Caddy"
+    )
+    engine.run(
+        f"podman exec sso_caddy_1 cat {root} | "
+        "podman exec -i sso_worker_1 sh -c 'cat >/var/lib/sso/ca.crt'"
+    )
+
+
+def _sign_in(engine: Engine) -> None:
+    client = engine.run(f"podman exec sso_worker_1 {NEW_CLIENT} 2>/dev/null")
+    (engine.folder / "client").write_text(client)
+    shown = engine.run(
+        'podman exec -i -e REQUESTS_CA_BUNDLE=/var/lib/sso/ca.crt -e CLIENT="$(cat '
+        f"{engine.folder}/client)\" sso_worker_1 python - {BASE} you@example.com '{PASSWORD}'",
+        SIGN_IN,
+    )
+    assert SIGNED_IN in shown, shown
+
+
+def _stops_at_once(engine: Engine) -> None:
+    """Also while Python is still loading, which was lost without another first process."""
+    for pause in (0, 0.3, 5):
+        engine.run("podman start sso_server_1")
+        time.sleep(pause)
+        begun = time.monotonic()
+        engine.run("podman stop --time 30 sso_server_1")
+        assert time.monotonic() - begun < 10
+        code = engine.run("podman inspect sso_server_1 --format '{{.State.ExitCode}}'")
+        assert code.split()[-1] in ("0", "143")
+
+
+def test_every_wheel_is_there_for_arm64(tmp_path: Path) -> None:
+    """Nothing is compiled in the image, which has no compiler."""
+    (requirements := tmp_path / "requirements.txt").write_text(releases.pinned(ROOT))
+    for machine in ("aarch64", "x86_64"):
+        subprocess.run(
+            [BIN / "uv", "pip", "compile", "-q", "--no-config", "--only-binary=:all:",
+             f"--python-platform={machine}-unknown-linux-gnu", "--python-version=3.13",
+             requirements, "-o", tmp_path / machine],
+            check=True, timeout=120,
+        )  # fmt: skip
+
+
+def test_kubernetes_accepts_the_manifest() -> None:
+    text = (ROOT / "deploy/kubernetes.yaml").read_text()
+    documents = list(YAML(typ="safe").load_all(text))
+    for document in documents:
+        for version in ("1.31", kubernetes_validate.latest_version()):
+            kubernetes_validate.validate(document, version, strict=True)
+    deployments = [one["spec"]["template"] for one in documents if one["kind"] == "Deployment"]
+    assert len(deployments) == 2
+    for template in deployments:
+        pod = template["spec"]
+        volumes = {volume["name"] for volume in pod["volumes"]}
+        assert pod["securityContext"]["runAsUser"] == 10001
+        for container in [*pod.get("initContainers", ()), *pod["containers"]]:
+            assert container["securityContext"]["readOnlyRootFilesystem"]
+            assert {mount["name"] for mount in container["volumeMounts"]} <= volumes
+            assert container["image"] == "registry.example.com/sso:0.1.0"
