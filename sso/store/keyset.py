@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Select, literal, tuple_
+from sqlalchemy import ColumnElement, Select, literal, true, tuple_
 from sqlalchemy.orm import InstrumentedAttribute
 
 from sso.extensions import db
@@ -51,9 +51,13 @@ class Order:
         backward, values = self.read(cursor) if cursor else (False, ())
         descending = self.is_descending != backward
         if values:
-            keys = tuple_(*self.columns)
             columns = zip(values, self.columns, strict=True)
-            place = tuple_(*(literal(value, column.type) for value, column in columns))
+            place: Any = [literal(value, column.type) for value, column in columns]
+            keys: Any = self.columns
+            # SQLite takes no index for a row of one value.
+            keys, place = (
+                (keys[0], place[0]) if len(place) == 1 else (tuple_(*keys), tuple_(*place))
+            )
             statement = statement.where(keys < place if descending else keys > place)
         ordered = [one.desc() if descending else one.asc() for one in self.columns]
         found = list(db.session.scalars(statement.order_by(*ordered).limit(size + 1)))
@@ -123,5 +127,7 @@ def begins(column: InstrumentedAttribute[str], text: str) -> ColumnElement[bool]
     On PostgreSQL, an index whose order is that of bytes (text_pattern_ops).
     """
     low, high = (">=", "<") if db.engine.dialect.name == "sqlite" else ("~>=~", "~<~")
+    if not text:
+        return true()
     is_behind: ColumnElement[bool] = column.op(low, is_comparison=True)(text)
     return is_behind & column.op(high, is_comparison=True)(text + _BEHIND)
