@@ -79,7 +79,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
     try:
         yield made
     finally:
-        made.run("docker compose down --volumes || true", check=False)
+        made.run("docker compose down --volumes; podman image prune --force", check=False)
         (ROOT / "build").mkdir(exist_ok=True)
         (ROOT / "build" / "test_containers.log").write_text(made.printed)
 
