@@ -43,12 +43,14 @@ from tests.support.statements import watched
 hypothesis.settings.register_profile("ours", deadline=None)
 hypothesis.settings.load_profile("ours")
 
-# Tests here need a service, a browser or a server process. Files elsewhere mark themselves.
+# Tests here need a service, a browser, a server process or much time. Files elsewhere mark
+# themselves.
 SLOW = (
     "applications",
     "bench",
     "browser",
     "clients",
+    "conformance",
     "journeys",
     "operations",
     "production",

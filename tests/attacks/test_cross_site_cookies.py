@@ -15,6 +15,9 @@ from sso.models import User
 from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.support.factories import PASSWORD, make_client
 
+pytestmark = pytest.mark.slow
+
+
 PATHS = {one.path.removeprefix("{base}"): one.methods for one in ROUTES if "{base}/" in one.path}
 POSTED = [path for path, methods in PATHS.items() if "POST" in methods]
 READ = [path for path, methods in PATHS.items() if "GET" in methods]

@@ -275,14 +275,12 @@ def test_markup_is_text(app: Flask, ada: StaffBrowser) -> None:
         assert "{{7*7}}" in page.html
 
 
-@pytest.mark.parametrize(
-    "bad", ["", "x", str(UUID(int=7)), "\0", "%ff", "a" * 9000, "../..", "1 OR 1=1"]
-)
-def test_ids_that_are_none(ada: StaffBrowser, bad: str) -> None:
-    for path in ("person?id=", "person/edit?id=", "person/act?do=delete&id="):
-        assert ada.open(f"{ADMIN}/{path}{quote(bad)}").status == 404
-    for path in ("people?page=", "people?q=a&names=", "people?state=", "people?group="):
-        assert ada.open(f"{ADMIN}/{path}{quote(bad)}").status == 200
+def test_ids_that_are_none(ada: StaffBrowser) -> None:
+    for bad in ("", "x", str(UUID(int=7)), "\0", "%ff", "a" * 9000, "../..", "1 OR 1=1"):
+        for path in ("person?id=", "person/edit?id=", "person/act?do=delete&id="):
+            assert ada.open(f"{ADMIN}/{path}{quote(bad)}").status == 404
+        for path in ("people?page=", "people?q=a&names=", "people?state=", "people?group="):
+            assert ada.open(f"{ADMIN}/{path}{quote(bad)}").status == 200
 
 
 def found_by(browser: Browser, query: str) -> list[str]:
