@@ -87,6 +87,7 @@ def as_older_release(tree: Path) -> None:
     text = re.sub(r"^version = .*", 'version = "0.0.1"', text, count=1, flags=re.MULTILINE)
     if "shared-data" not in text:
         text += '\n[tool.hatch.build.targets.wheel.shared-data]\ndeploy = "share/sso"\n'
-        shutil.rmtree(tree / "deploy")
-        shutil.copytree(ROOT / "deploy", tree / "deploy")
+    # The pages of today belong to these files.
+    shutil.rmtree(tree / "deploy")
+    shutil.copytree(ROOT / "deploy", tree / "deploy")
     path.write_text(text)
