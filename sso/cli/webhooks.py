@@ -16,9 +16,9 @@ from sso.cli.output import iso, print_changes, print_json, print_line, print_rec
 from sso.extensions import db
 from sso.jobs import webhook_delivery
 from sso.models import Webhook, WebhookDelivery
+from sso.process.http_call import PostError
 from sso.services import webhooks
 from sso.store import webhooks as stored
-from sso.web.http_call import PostError
 
 group = Group("webhook", help="URLs that are notified of events.")
 webhook_argument = click.argument("webhook_id", metavar="ID")

@@ -15,9 +15,9 @@ from sso.doctor.reach import Trouble
 from sso.models import Client
 from sso.oauth import key_sets
 from sso.oauth.key_sets import KeySetUnavailable
+from sso.process.http_call import Answer
 from sso.process.program import COMMAND
 from sso.store import logout_deliveries
-from sso.web.http_call import Answer
 
 CALLBACK = "redirect URI"
 MOST = 10  # URLs of a kind that are tried

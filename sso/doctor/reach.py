@@ -9,9 +9,9 @@ from http.client import HTTPException
 from urllib.parse import SplitResult, urlsplit
 
 from sso import clock
+from sso.process import http_call
+from sso.process.http_call import CONNECT_SECONDS, Answer, ForbiddenPeer
 from sso.process.program import COMMAND
-from sso.web import http_call
-from sso.web.http_call import CONNECT_SECONDS, Answer, ForbiddenPeer
 
 RENEW = timedelta(days=14)
 _USUAL_PORTS = {"https": 443, "http": 80}

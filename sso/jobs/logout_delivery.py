@@ -9,8 +9,8 @@ from sso.audit.events import Event
 from sso.crypto import keys
 from sso.extensions import db
 from sso.models import LogoutDelivery
+from sso.process.http_call import SECONDS, PostError, post_form
 from sso.store import logout_deliveries
-from sso.web.http_call import SECONDS, PostError, post_form
 
 logger = logging.getLogger("sso.jobs")
 

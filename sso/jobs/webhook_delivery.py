@@ -14,9 +14,9 @@ from sso.crypto import webhook_secrets
 from sso.crypto.encryption import InvalidToken
 from sso.extensions import db
 from sso.models import Webhook, WebhookDelivery
+from sso.process.http_call import SECONDS, Answer, PostError, post
 from sso.services import webhooks
 from sso.store import webhooks as stored
-from sso.web.http_call import SECONDS, Answer, PostError, post
 
 logger = logging.getLogger("sso.jobs")
 

@@ -23,9 +23,8 @@ from flask import Flask, current_app
 from sso import clock
 from sso.crypto import client_keys
 from sso.crypto.client_keys import ClientKey
-from sso.process import concurrency
+from sso.process import concurrency, http_call
 from sso.store.clients import RegisteredClient
-from sso.web import http_call
 
 logger = logging.getLogger("sso.oauth")
 

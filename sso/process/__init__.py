@@ -1,1 +1,1 @@
-"""The process: admission control and stop signals."""
+"""The process: admission control, stop signals, and requests that it sends."""

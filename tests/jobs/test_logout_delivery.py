@@ -17,8 +17,8 @@ from sso.audit.events import Event
 from sso.extensions import db
 from sso.jobs import logout_delivery
 from sso.models import LogoutDelivery, User
+from sso.process import http_call
 from sso.store import logout_deliveries
-from sso.web import http_call
 from tests.conftest import Clock
 from tests.support.actors import BASE, ISSUER, ORIGIN, Browser, claims_of, header_of
 from tests.support.factories import make_client

@@ -22,10 +22,10 @@ from sso.checkup import installation
 from sso.extensions import db
 from sso.jobs import purge, webhook_delivery
 from sso.models import User, Webhook, WebhookDelivery
+from sso.process import http_call
 from sso.services import accounts, webhooks
 from sso.store import users
 from sso.store import webhooks as stored
-from sso.web import http_call
 from tests.conftest import Clock
 from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.support.factories import make_client, make_user

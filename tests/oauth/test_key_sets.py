@@ -14,8 +14,7 @@ from sso.crypto import client_keys
 from sso.extensions import db
 from sso.oauth import key_sets
 from sso.oauth.key_sets import KeySets, KeySetUnavailable
-from sso.process import concurrency
-from sso.web import http_call
+from sso.process import concurrency, http_call
 from tests.conftest import Clock
 from tests.support.factories import make_client
 from tests.support.signing import EC, OTHER_EC, make_keyed_client, public, sign

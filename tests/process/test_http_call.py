@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sso.web import http_call
+from sso.process import http_call
 
 LINK_LOCAL = ["169.254.169.254", "fe80::1%eth0", "::ffff:169.254.1.1", "0.0.0.0", "::", "224.0.0.1"]
 PRIVATE = [
