@@ -5,6 +5,7 @@ from contextlib import suppress
 
 from babel import Locale, negotiate_locale
 from flask import Flask, g, has_request_context, request
+from flask.globals import request_ctx
 from flask_babel import Babel, get_locale
 from markupsafe import Markup
 from sqlalchemy.exc import SQLAlchemyError
@@ -35,7 +36,8 @@ def init_app(app: Flask, of_account: Source, of_browser: Source) -> None:
         return _choose(of_account, of_browser)
 
     def to_choose_from() -> dict[str, str]:
-        return {} if _settled(of_account) else LANGUAGES
+        # A request for a host that cannot be has no URLs to lead to.
+        return {} if request_ctx.url_adapter is None or _settled(of_account) else LANGUAGES
 
     app.config["BABEL_DEFAULT_LOCALE"] = DEFAULT
     Babel(app, locale_selector=choose)

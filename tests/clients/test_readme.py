@@ -98,6 +98,10 @@ NOT_RUN = {
         "takes minutes; tests/bench/test_bench.py runs it with few requests",
     ".venv/bin/pip install -c constraints.txt -e '.[tracing]'":
         "installs from the network; tests/operations/test_tracing.py exports traces",
+    'flask user create --email ada@example.com --name "Ada Lovelace" --admin':
+        "asks for a password; tests/cli runs it with --password-stdin",
+    "flask user update ada@example.com --add-group sso-administrators":
+        "the user is of the block before",
     ".venv/bin/flask webhook create --url https://hr.example.com/hooks/sso "
     "--event user_created --event user_deleted": _WEBHOOKS,
     ".venv/bin/flask webhook list": _WEBHOOKS,
