@@ -17,6 +17,8 @@ from tests.support.actors import BASE, ORIGIN, Browser, Page, RelyingParty
 from tests.support.factories import make_client
 from tests.support.second_factors import code_of, enrol_totp
 
+pytestmark = pytest.mark.slow
+
 DEMANDS = {
     "prompt=login": {"prompt": "login"},
     "max_age=0": {"max_age": "0"},

@@ -27,6 +27,8 @@ from tests.support.second_factors import (
     sign_in_by_passkey,
 )
 
+pytestmark = pytest.mark.slow
+
 DELETE = f"{ORIGIN}{BASE}/account/delete"
 
 

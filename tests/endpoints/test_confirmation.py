@@ -10,6 +10,8 @@ from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.support.factories import make_client
 from tests.support.second_factors import FACTORS, codes_of, enrol_totp, is_signed_in
 
+pytestmark = pytest.mark.slow
+
 CONFIRM = f"{ORIGIN}{BASE}/account/confirm"
 
 

@@ -18,6 +18,8 @@ from tests.support.actors import BASE, ORIGIN, Browser
 from tests.support.factories import PASSWORD, make_client
 from tests.support.second_factors import enrol_totp
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 ACCOUNT = f"{ORIGIN}{BASE}/account"
 CALLBACK = "https://books.example/backchannel"

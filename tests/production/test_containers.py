@@ -15,7 +15,13 @@ from tests.support import containers, machines, releases
 from tests.support.deploy_pages import BASE, NEW_CLIENT, PASSWORD, SIGN_IN, SIGNED_IN, blocks
 from tests.support.processes import ROOT, wait_for
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not os.environ.get("DEPLOYMENT"),
+        reason="boots machines and builds an image, for minutes; with DEPLOYMENT=1 it does",
+    ),
+]
 BIN = Path(sys.executable).parent
 # What the page calls `docker` is Podman here; Debian's root is in place of what registries have.
 DOCKER = """#!/bin/bash

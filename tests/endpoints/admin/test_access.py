@@ -19,6 +19,8 @@ from tests.support.administration import ADMIN, ADMINS, HELPDESK, StaffBrowser, 
 from tests.support.factories import PASSWORD, make_user
 from tests.support.second_factors import code_of, enrol_totp
 
+pytestmark = pytest.mark.slow
+
 PAGES = [route for route in ROUTES if route.blueprint == BLUEPRINT]
 PATHS = [route.path.format(base=BASE) for route in PAGES]
 # The id, and where the form of the languages leads back to.

@@ -15,6 +15,8 @@ from tests.support.events import events
 from tests.support.factories import make_client, make_user
 from tests.support.logos import png
 
+pytestmark = pytest.mark.slow
+
 MARKUP = "<script>alert(1)</script>"
 
 

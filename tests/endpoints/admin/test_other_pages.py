@@ -19,6 +19,8 @@ from tests.support.actors import Browser
 from tests.support.administration import ADMIN, ADMINS, HELPDESK, StaffBrowser, sign_in_staff
 from tests.support.factories import make_client, make_user
 
+pytestmark = pytest.mark.slow
+
 MARKUP = "\"'><script>alert(1)</script>{{7*7}}"
 
 

@@ -19,6 +19,8 @@ from tests.support.administration import ADMIN, ADMINS, HELPDESK, StaffBrowser, 
 from tests.support.factories import make_user
 from tests.support.second_factors import enrol_totp, is_signed_in
 
+pytestmark = pytest.mark.slow
+
 MARKUP = "\"'><script>alert(1)</script>{{7*7}}"
 
 
