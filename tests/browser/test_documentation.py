@@ -22,7 +22,7 @@ WCAG = {
     # The theme wraps wide tables; only Safari leaves them out of the tab order.
     "rules": {"scrollable-region-focusable": {"enabled": False}},
 }
-PAGES = ("", "tutorial/", "how-to/deploy/", "reference/settings/", "reference/commands/")
+PAGES = ("", "tutorial/", "deploy/one-machine/", "reference/settings/", "reference/commands/")
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
