@@ -104,7 +104,10 @@ def test_no_query_is_logged(site: Site) -> None:
         node.stop()
     told.append(requests.get(front.origin + path, headers=headers, timeout=20).status_code)
     assert told == [410, 413, 308, 200, 503]
-    log = (front.folder / "access.log").read_text()
+    last = time.monotonic() + 10  # nginx writes a line after it has answered
+    log = ""
+    while log.count("/api/auth/new-password HTTP/1.1") < 4 and time.monotonic() < last:
+        log = (front.folder / "access.log").read_text()
     assert log.count("/api/auth/new-password HTTP/1.1") == 4, log
     assert '"GET /readyz HTTP/1.1" 200 ' in log
     everything = [*front.folder.glob("*.log"), front.folder / "output"]
@@ -226,7 +229,9 @@ def test_an_assertion_works_once_on_both_nodes(site: Site, tmp_path: Path) -> No
             return requests.post(f"{base_url}/oauth2/introspect", form, timeout=20).status_code
 
         with ThreadPoolExecutor(8) as pool:
-            assert sorted(pool.map(ask, range(8))) == [200] + 7 * [401]
+            first, *others = sorted(pool.map(ask, range(8)))
+        assert first == 200
+        assert set(others) <= {401, 429}  # many failures are limited
 
 
 def test_a_node_dies_while_somebody_types_the_password(site: Site) -> None:
