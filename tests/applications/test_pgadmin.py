@@ -1,5 +1,8 @@
 """pgAdmin 4 in server mode."""
 
+import os
+
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.applications.conftest import DANA, Connect, press, sign_in
@@ -14,6 +17,7 @@ UPGRADE_CHECK_ENABLED = SHOW_GRAVATAR_IMAGE = False
 """
 
 
+@pytest.mark.skipif("APPLICATIONS_LARGE" not in os.environ, reason="takes minutes")
 def test_pgadmin(connect: Connect, page: Page) -> None:
     app = connect("pgadmin")
     app.uses(python("pgadmin"))

@@ -1,9 +1,11 @@
 """Apache Superset."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.applications.conftest import ADMINS, DANA, SAM, Connect, sign_in, sign_out
@@ -23,6 +25,7 @@ def prepare(folder: Path) -> None:
         run(superset, *command, PYTHONPATH=str(folder), SUPERSET_HOME=str(folder))
 
 
+@pytest.mark.skipif("APPLICATIONS_LARGE" not in os.environ, reason="takes minutes")
 def test_superset(connect: Connect, page: Page) -> None:
     superset = python("superset", prepare)
     app = connect("superset", "--option", f"admin_group={ADMINS}")
