@@ -497,7 +497,9 @@ def test_doing_what_is_asked_leads_to_an_end(
             assert session is not None
             session = replace(session, acr="2", has_factor=True)
         elif isinstance(step, AskConsent):
-            consent = Consent(step.scopes, now)
+            # What was not on the page stays declined.
+            declined = consent.declined - step.scopes if consent else frozenset()
+            consent = Consent(step.scopes, now, declined)
             request = replace(request, consented_at=now)
         else:
             return
