@@ -35,6 +35,7 @@ from sso.services import (
     group_editing,
     groups,
     helping,
+    imported_passwords,
     mail_links,
     notifications,
     preview,
@@ -59,6 +60,7 @@ HERE = Browser("192.0.2.1", "Firefox", is_known=False)
 BASE_URL = "https://id.example.com/api/auth"
 GRAFANA = install(loader.find("grafana"), "https://grafana.example.com", {})
 HOOK = "https://hooks.example/sso"
+OLD_HASH = "$2b$04$......................7TQ9xFGqhMt4mw2mtGz5Mpr5Ft4VLIi"
 METADATA = {"client_name": "Wiki", "redirect_uris": ["https://wiki.example/cb"]}
 
 
@@ -163,6 +165,7 @@ CASES = [
     act(accounts.create, "user_created", "verify", **ERIN, password=NEW),
     act(accounts.create, "user_created", "", **ERIN, password=NEW, email_verified=True),
     act(accounts.create, "user_created", "invite", **ERIN, is_invited=True),
+    act(accounts.create, "user_created", "", **ERIN, password_hash=OLD_HASH, email_verified=True),
     act(accounts.invite, "user_invited", "invite", **ERIN),
     act(credentials.request_sign_up, "sign_up_asked", "sign_up", "erin@example.com"),
     act(accounts.sign_up, "signed_up", "", **ERIN, password_hash="x"),
@@ -176,6 +179,8 @@ CASES = [
     act(accounts.delete, "user_deleted", "", user),
     act(accounts.delete, "user_deleted", "account_deleted", user, is_own=True),
     plain(accounts.described, "", user),
+    plain(imported_passwords.accept, "", OLD_HASH),
+    plain(imported_passwords.new_method, "", OLD_HASH, ()),
     act(helping.sign_out, "", "", user),
     act(helping.mail_password_reset, "reset_asked", "reset", user),
     act(helping.invite_again, "user_invited", "invite",

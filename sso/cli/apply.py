@@ -189,13 +189,17 @@ def _user(actor: audit.Actor, entry: Entry) -> Change | None:
 
 def _new_user(actor: audit.Actor, entry: Entry) -> Change:
     password, disabled = entry.get("initial_password"), entry.get("disabled", False)
+    password_hash = entry.get("password_hash")
+    if password_hash and password_hash.startswith(("env:", "file:")):
+        password_hash = resolved(password_hash)
     # Nobody signs in without a password: a link to set one is mailed, this once.
-    is_invited = password is None and not disabled
+    is_invited = password is None and not password_hash and not disabled
     row = accounts.create(
         actor,
         email=entry["email"],
         name=entry.get("name", ""),
         password=None if password is None else resolved(password),
+        password_hash=password_hash,
         email_verified=entry.get("email_verified", False),
         disabled=disabled,
         groups=entry.get("groups", ()),

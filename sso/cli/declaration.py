@@ -36,7 +36,8 @@ HEADER = f"""\
 # Clients, users and their groups, for: {COMMAND} apply FILE
 # Secrets are not in it. A new client needs secret = "env:NAME" or "file:PATH", of 32 random
 # characters or more, or public = true; a new user may have initial_password = "env:NAME" or
-# "file:PATH". A logo may also be a path, relative to this file.
+# "file:PATH", or the password_hash of another system. A logo may also be a path, relative to this
+# file.
 
 """
 _CLIENT: Mapping[str, type] = {
@@ -45,7 +46,7 @@ _CLIENT: Mapping[str, type] = {
 }  # fmt: skip
 _USER: Mapping[str, type] = {
     "id": str, "email": str, "name": str, "email_verified": bool, "groups": list, "claims": dict,
-    "disabled": bool, "initial_password": str,
+    "disabled": bool, "initial_password": str, "password_hash": str,
 }  # fmt: skip
 # By an empty text.
 _REMOVABLE = {
@@ -161,6 +162,8 @@ def _errors_of_entry(entry: Entry, types: Mapping[str, type]) -> Iterable[str]:
             yield f"{name} is not {_WORDS[types[name]]}"
         elif isinstance(value, list) and not all(isinstance(one, str) for one in value):
             yield f"{name} is no list of texts"
+    if "initial_password" in entry and "password_hash" in entry:
+        yield "give initial_password or password_hash, not both"
     client_id, user_id = entry.get("client_id"), entry.get("id")
     method = entry.get("token_endpoint_auth_method")
     if "public" in entry and method and entry["public"] is not (method == NO_AUTH_METHOD):

@@ -8,7 +8,7 @@ import sys
 import threading
 import unicodedata
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
@@ -17,6 +17,7 @@ from typing import TypeVar
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
+from sso.crypto import foreign_hashes
 from sso.crypto.password_strength import (
     LEAKED,
     MAX_LENGTH,
@@ -30,7 +31,7 @@ from sso.process import concurrency
 
 __all__ = [
     "LEAKED", "MAX_LENGTH", "MIN_LENGTH", "TOO_COMMON", "TOO_LONG", "TOO_SHORT",
-    "Busy", "hash_password", "look_for_room", "needs_rehash", "verify", "weakness",
+    "Busy", "hash_password", "look_for_room", "needs_rehash", "own_method", "verify", "weakness",
 ]  # fmt: skip
 
 # OWASP's parameters: 19 MiB, 2 passes, 1 lane.
@@ -62,16 +63,36 @@ def hash_password(password: str, account: str | None = None) -> str:
     return _in_turn(lambda: hasher.hash(_normal(password)), account)
 
 
-def verify(password: str, stored: str | None, account: str | None = None) -> bool:
+def verify(
+    password: str,
+    stored: str | None,
+    account: str | None = None,
+    imported: Collection[str] = (),
+) -> bool:
     """Whether the password is the stored one; `None` (unknown user) costs the same and is false.
 
-    `account`: as for `hash_password`. Raises `Busy`.
+    `imported`: the methods of all imported passwords. A wrong password costs as much as with all
+    of them. `account`: as for `hash_password`. Raises `Busy`.
     """
+    return _in_turn(lambda: _is_right(password, stored, imported), account)
+
+
+def _is_right(password: str, stored: str | None, imported: Collection[str]) -> bool:
+    method = foreign_hashes.method_of(stored)
+    native = stored if method else None  # never one that is out of bounds
+    if stored and method and (method in imported or not method.startswith("$argon2")):
+        if foreign_hashes.verify(password, stored):
+            return True
+        native = None
     try:
-        _in_turn(lambda: hasher.verify(stored or _nobody(), _normal(password)), account)
+        hasher.verify(native or _nobody(), _normal(password))
     except (VerificationError, InvalidHashError):
-        return False
-    return stored is not None
+        pass
+    else:
+        if native is not None:
+            return True
+    foreign_hashes.spend(imported, method)
+    return False
 
 
 def look_for_room(find_account: Callable[[], str | None] = lambda: None) -> None:
@@ -84,8 +105,16 @@ def look_for_room(find_account: Callable[[], str | None] = lambda: None) -> None
 
 
 def needs_rehash(stored: str) -> bool:
-    """Whether the stored hash was made with weaker parameters than today's."""
-    return hasher.check_needs_rehash(stored)
+    """Whether the stored hash was made elsewhere, or with other parameters than today's."""
+    try:
+        return hasher.check_needs_rehash(stored)
+    except InvalidHashError:
+        return True
+
+
+def own_method() -> str:
+    """The method of the hashes that are made here."""
+    return f"$argon2id$v=19$m={hasher.memory_cost},t={hasher.time_cost},p={hasher.parallelism}"
 
 
 class _Queue:

@@ -19,7 +19,7 @@ from sso.mfa import passkeys, pending_mfa
 from sso.models import User
 from sso.ratelimit import device_cookie, limiting
 from sso.services import authentication
-from sso.store import users
+from sso.store import imported_hashes, users
 from sso.store.sessions import CurrentSession
 from sso.web import routing
 from sso.web.pending_request import PendingRequest
@@ -117,10 +117,11 @@ def _select_account(
 def _authenticate(attempt: limiting.Attempt, email: str, password: str) -> User | None:
     account = attempt.known_account
     user = users.find_by_email(email) if "\0" not in email else None
+    imported = imported_hashes.methods()
     # The transaction must not wait for Argon2. Not rolled back, after which the user would be read
     # again.
     db.session.commit()
-    if not authentication.verify_password(audit.USER, user, password, account):
+    if not authentication.verify_password(audit.USER, user, password, account, imported=imported):
         attempt.failed()
         return None
     attempt.passed()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sso.models.factors import TotpSecret as TotpSecret
     from sso.models.grant import Grant as Grant
     from sso.models.group import Group as Group
+    from sso.models.imported_hash import ImportedHash as ImportedHash
     from sso.models.logout_delivery import LogoutDelivery as LogoutDelivery
     from sso.models.outbox import Heartbeat as Heartbeat
     from sso.models.outbox import Mail as Mail
@@ -47,6 +48,7 @@ _TABLES = {
     "factors": ("Passkey", "RecoveryCode", "TotpSecret"),
     "grant": ("Grant",),
     "group": ("Group",),
+    "imported_hash": ("ImportedHash",),
     "logout_delivery": ("LogoutDelivery",),
     "outbox": ("Heartbeat", "Mail"),
     "pushed_request": ("PushedRequest",),

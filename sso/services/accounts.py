@@ -14,13 +14,13 @@ from sso.crypto import passwords
 from sso.extensions import db
 from sso.models import User
 from sso.services import changes as differences
-from sso.services import checks, groups, notifications, revocation, staff
+from sso.services import checks, groups, imported_passwords, notifications, revocation, staff
 from sso.services.changes import ListEdit, Outcome
 from sso.services.checks import RegistrationError
 from sso.store import clients, named_groups, users
 
 TAKEN = "there is already a user with the email address {}"
-# What a provisioning client keeps of a user; nothing here depends on it.
+# What a provisioning client keeps of a user (`provisioned`); nothing here depends on it.
 PROVISIONED = ("user_name", "external_id", "scim_attributes")
 
 
@@ -44,6 +44,7 @@ def create(
     email: str,
     name: str,
     password: str | None = None,
+    password_hash: str | None = None,
     email_verified: bool = False,
     disabled: bool = False,
     groups: Iterable[str] = (),
@@ -54,10 +55,11 @@ def create(
 ) -> User:
     """A new user, who is mailed a link to verify the address, or to set the first password.
 
-    Without a password nobody can sign in as the user yet. `provisioned`: see `PROVISIONED`.
+    Nobody can sign in yet without a password, or the `password_hash` of another system.
     """
     staff.require_admin(actor)
     user = User(id=user_id or uuid4(), email_verified=email_verified, claims={}, groups=[])
+    user.password_hash = imported_passwords.accept(password_hash) if password_hash else None
     user.disabled_at = clock.now() if disabled else None
     _provision(user, provisioned)
     _add(user, password, email=email, name=name, groups=groups, claims=claims)
@@ -194,7 +196,7 @@ def _add(user: User, password: str | None, *, email: str, name: str, **more: Any
         errors = [*error.errors, *errors]
     if errors:
         raise RegistrationError(errors)
-    user.password_hash = None if password is None else passwords.hash_password(password)
+    user.password_hash = passwords.hash_password(password) if password else user.password_hash
     _flush(user)
     named_groups.touch(user.groups)
 

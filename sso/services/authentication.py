@@ -4,6 +4,7 @@ Nothing here knows of HTTP: a function that gives a session a new secret returns
 `endpoints.browser_session` puts it into the cookie. Nothing commits.
 """
 
+from collections.abc import Collection
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -49,14 +50,16 @@ def verify_password(
     account: str | None,
     failed: Event = Event.SIGN_IN_FAILED,
     reason: str | None = None,
+    imported: Collection[str] = (),
 ) -> bool:
     """Whether it is this user's password; if not, `failed` is recorded.
 
-    It takes as long for an unknown user. That is long: the caller has committed before, so that no
-    transaction waits. `account`: who waits in the queue of `passwords`, or `None` for a stranger.
+    It takes as long for an unknown user, and for one with an imported password if `imported` has
+    the methods of these. That is long: the caller has committed before, so that no transaction
+    waits. `account`: who waits in the queue of `passwords`, or `None` for a stranger.
     """
     known = user.password_hash if user and user.disabled_at is None else None
-    if passwords.verify(password, known, account):
+    if passwords.verify(password, known, account, imported):
         return True
     if reason is None:
         reason = "password" if known else "disabled or without password" if user else "unknown"
@@ -65,7 +68,7 @@ def verify_password(
 
 
 def lock_verified(user: User, password: str, account: str | None) -> User | None:
-    """Lock a user whose password has been verified, and hash it with the parameters of today.
+    """Lock a user whose password has been verified, and hash it as is done today.
 
     `None` if the password was changed meanwhile, or the user disabled.
     """

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, and_, delete, exists, inspect, or_, select, true, tuple_
+from sqlalchemy import ColumnElement, and_, delete, exists, func, inspect, or_, select, true, tuple_
 from sqlalchemy.orm import InstrumentedAttribute, aliased
 
 from sso import clock
@@ -15,6 +15,7 @@ from sso.models import (
     AuthorizationCode,
     BrowserSession,
     Grant,
+    ImportedHash,
     LogoutDelivery,
     Mail,
     MailToken,
@@ -23,6 +24,7 @@ from sso.models import (
     SigningKey,
     Token,
     UsedOnce,
+    User,
     WebhookDelivery,
 )
 from sso.store import pushed_requests
@@ -155,6 +157,13 @@ def _pushed_request(now: datetime) -> ColumnElement[bool]:
     return or_(PushedRequest.used_at.is_not(None), waited)
 
 
+def _imported_hash(now: datetime) -> ColumnElement[bool]:
+    method = ImportedHash.method
+    is_left = func.substr(User.password_hash, 1, func.length(method) + 1) == method + "$"
+    # Somebody may have imported others since the row was read.
+    return and_(ImportedHash.imported_at < now - KEEP, ~exists().where(is_left))
+
+
 # In this order: a row is deleted after those that need it.
 EXPIRIES = (
     Expiry(Token, Token.refresh_expires_at, condition=lambda now: Token.expires_at < now - KEEP),
@@ -183,4 +192,5 @@ EXPIRIES = (
     Expiry(Refusal, Refusal.at, KEEP_REFUSALS),
     Expiry(SigningKey, SigningKey.retired_at, KEEP_KEYS),
     Expiry(ApiToken, ApiToken.expires_at, KEEP_API_TOKENS),
+    Expiry(ImportedHash, ImportedHash.imported_at, condition=_imported_hash),
 )

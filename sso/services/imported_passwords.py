@@ -1,0 +1,40 @@
+"""Password hashes that were made elsewhere: which are accepted."""
+
+from collections.abc import Collection
+
+from sso.crypto import foreign_hashes, hash_formats, passwords
+from sso.services.checks import RegistrationError
+from sso.store import imported_hashes
+
+TOO_MANY = (
+    f"users already have hashes by argon2 or scrypt with {foreign_hashes.MOST_MEMORY_HARD} other "
+    "sets of parameters; each makes every wrong password take longer"
+)
+
+
+def accept(text: str) -> str | None:
+    """The hash to store for one that was made elsewhere; `None` if it says that there is none.
+
+    Raises `RegistrationError` for one that cannot be checked.
+    """
+    try:
+        stored = hash_formats.from_text(text)
+    except foreign_hashes.Refused as error:
+        raise RegistrationError([str(error)]) from None
+    if stored and (method := new_method(stored, imported_hashes.methods())):
+        imported_hashes.note([method])
+    return stored
+
+
+def new_method(stored: str, known: Collection[str]) -> str | None:
+    """The method of a hash, unless hashes are made by it here; `known`: those imported so far.
+
+    Raises `RegistrationError` for one too many.
+    """
+    method = foreign_hashes.method_of(stored)
+    if method in (None, passwords.own_method()):
+        return None
+    hard = sum(map(foreign_hashes.is_memory_hard, {*known, method}))
+    if method not in known and hard > foreign_hashes.MOST_MEMORY_HARD:
+        raise RegistrationError([TOO_MANY])
+    return method
