@@ -5,7 +5,7 @@ that cannot be checked. No message holds a part of the hash.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sso.crypto.foreign_hashes import MOST, Refused, decoded, encoded, parse
@@ -94,7 +94,7 @@ def from_auth0(custom: Mapping[str, Any]) -> str | None:
     if not all(isinstance(number, int) for number in numbers):
         raise Refused("scrypt: cost, blockSize and parallelization are not numbers")
     key = _binary(value, found.get("encoding"))
-    return _scrypt(*numbers, _binary(salt["value"], salt.get("encoding", "utf8")), key)
+    return _scrypt(numbers, _binary(salt["value"], salt.get("encoding", "utf8")), key)
 
 
 def _bcrypt(text: str, scheme: str = "bcrypt") -> str:
@@ -116,7 +116,7 @@ def _django_pbkdf2(digest: str) -> Callable[[str], str]:
 def _django_scrypt(text: str) -> str:
     cost, salt, block, lanes, value = _parts(text, 5)
     numbers = [_number(one) for one in (cost, block, lanes)]
-    return _scrypt(*numbers, salt.encode(), decoded(value.rstrip("=")))
+    return _scrypt(numbers, salt.encode(), decoded(value.rstrip("=")))
 
 
 _DJANGO: Mapping[str, Callable[[str], str]] = {
@@ -148,7 +148,8 @@ def _pbkdf2(digest: str, iterations: int, salt: bytes, key: bytes) -> str:
     return _join(f"$pbkdf2-{digest}$i={iterations}", salt, key[: _BLOCKS[digest]])
 
 
-def _scrypt(cost: int, block: int, lanes: int, salt: bytes, key: bytes) -> str:
+def _scrypt(numbers: Sequence[Any], salt: bytes, key: bytes) -> str:
+    cost, block, lanes = numbers
     if cost < 2 or cost & (cost - 1):
         raise Refused("scrypt: N is not a power of two")
     return _join(f"$scrypt$ln={cost.bit_length() - 1},r={block},p={lanes}", salt, key)
