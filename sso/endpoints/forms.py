@@ -15,6 +15,7 @@ from sso.flow.scopes import SCOPES
 from sso.i18n import N_
 from sso.ratelimit import refusals
 from sso.services import checks
+from sso.web import unsent_form
 
 TOO_LONG = N_("This is too long.")
 
@@ -29,10 +30,17 @@ class _Text(StringField):
 
 
 class PageForm(FlaskForm):
-    """A form that comes form-encoded; FlaskForm would take JSON, too."""
+    """A form that comes form-encoded; FlaskForm would take JSON, too.
+
+    One that is only shown again (see `unsent_form`) is filled in, but never valid.
+    """
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(request.form if request.method == "POST" else None, **options)
+        fields = unsent_form.fields() or request.form
+        super().__init__(fields if request.method == "POST" else None, **options)
+
+    def validate(self, extra_validators: Any = None) -> bool:
+        return unsent_form.fields() is None and bool(super().validate(extra_validators))
 
 
 class DecisionForm(PageForm):
@@ -83,9 +91,13 @@ class PasskeyForm(PageForm):
 
 
 class SecondFactorForm(PasskeyForm):
-    """A code, a recovery code or a passkey; or the button to cancel."""
+    """A code, a recovery code or a passkey; or the button to cancel.
+
+    `unsent`: the form of an admin page that waits for it (see `unsent_form`).
+    """
 
     decision = StringField()
+    unsent = _Text()
     code = _Text()
     recovery_code = _Text()
 

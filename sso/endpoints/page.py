@@ -21,7 +21,7 @@ from sso.services import authentication
 from sso.store import client_logos
 from sso.store.clients import RegisteredClient
 from sso.store.sessions import CurrentSession
-from sso.web import headers, routing
+from sso.web import headers, routing, unsent_form
 from sso.web.extensions import login_manager
 from sso.web.pending_request import PendingRequest
 
@@ -105,7 +105,8 @@ def after_sign_in(pending: PendingRequest | None, signed_in_at: datetime | None 
     """
     back = _BACK.get(request.args.get("back", ""))
     if back == _BACK["admin"]:
-        return redirect(admin_page() or url_for(back), 303)
+        # 307: a form that waits is sent to its page again, by the same method.
+        return redirect(admin_page() or url_for(back), 307 if _has_unsent_form() else 303)
     more: dict[str, Any] = {
         name: request.args[name] for name in ("token", "at") if back and request.args.get(name)
     }
@@ -160,6 +161,13 @@ def admin_page() -> str | None:
         return None
     query = urlencode(parse_qsl(query)[:20])
     return f"{path}?{query}" if query else path
+
+
+def _has_unsent_form() -> bool:
+    """Whether a form waits that the page in `at` takes."""
+    route = routing.at(request.args.get("at", "").partition("?")[0])
+    is_form = route is not None and route.blueprint == routing.ADMIN and "POST" in route.methods
+    return is_form and request.method == "POST" and bool(request.form.get(unsent_form.FIELD))
 
 
 def try_once(account: str) -> tuple[limiting.Attempt, int]:

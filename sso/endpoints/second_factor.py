@@ -20,6 +20,7 @@ from sso.ratelimit import limiting
 from sso.services import authentication, second_factors
 from sso.store import factors, users
 from sso.store.sessions import CurrentSession
+from sso.web import unsent_form
 from sso.web.pending_request import PendingRequest
 
 WRONG = {
@@ -50,6 +51,15 @@ def after_password(user: User, remember: bool, pending: PendingRequest | None) -
     signed_in_at = browser_session.begin(user, proof.PASSWORD, remember).auth_time
     db.session.commit()
     return page.after_sign_in(pending, signed_in_at)
+
+
+def ask_before_form(visit: CurrentSession, at: str) -> Response:
+    """Asks in the answer to a form of the admin page `at`, and keeps what was typed. Commits."""
+    form = SecondFactorForm(data={"unsent": unsent_form.packed() or ""})
+    action = url_for("pages.second_factor", back="admin", at=at)
+    response = _page(form, Subject(visit.user, visit), None, action=action)
+    db.session.commit()
+    return response
 
 
 def second_factor() -> Response:
@@ -140,13 +150,20 @@ def _cancel(pending: PendingRequest | None, subject: Subject) -> Response:
     return redirect(url_for("pages.account" if subject.current else "pages.sign_in"), 303)
 
 
-def _page(form: SecondFactorForm, subject: Subject, problem: str | None, wait: int = 0) -> Response:
+def _page(
+    form: SecondFactorForm,
+    subject: Subject,
+    problem: str | None,
+    wait: int = 0,
+    action: str = "",
+) -> Response:
     known = factors.of_user(subject.user.id)
     by_passkey = bool(known.passkeys) and passkeys.available()
     words = gettext(WRONG[problem]) if problem else None
-    return page.render(
+    response = page.render(
         "second_factor.html",
         wait=wait,
+        action=action,
         form=form,
         user=subject.user,
         passkey=passkeys.ask_as_second(subject.user, list(known.passkeys)) if by_passkey else None,
@@ -154,3 +171,6 @@ def _page(form: SecondFactorForm, subject: Subject, problem: str | None, wait: i
         problem=problem,
         error=limiting.words(wait) if wait else words,
     )
+    if form.unsent.data:  # goes on to an admin page, which wants to see the Origin
+        response.headers["Referrer-Policy"] = "same-origin"
+    return response

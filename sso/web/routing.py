@@ -11,12 +11,14 @@ from typing import cast
 
 from flask import Blueprint, Flask, Request, abort, current_app, g, request
 from flask.globals import request_ctx
+from flask_wtf.csrf import CSRFError
 from werkzeug.utils import cached_property
 from werkzeug.wrappers import Response
 
 from sso.audit.events import Event
 from sso.config.settings import Settings
 from sso.ratelimit import limiting
+from sso.web import unsent_form
 from sso.web.extensions import csrf
 
 PAGES, ADMIN, PROTOCOL = "pages", "admin", "protocol"
@@ -180,7 +182,12 @@ def _require_admission() -> None:
 def _check_csrf_token() -> None:
     route = current()
     if route is None or route.has_csrf:
-        csrf.protect()
+        try:
+            csrf.protect()
+        except CSRFError:
+            if route is None or route.blueprint != ADMIN:
+                raise
+            unsent_form.show_again()  # opened before another tab confirmed who the person is
 
 
 def _protocol_prefixes(found: list[tuple[str, Route]], base_path: str) -> Iterable[str]:

@@ -179,7 +179,9 @@ class Browser:
             self.history.append(response)
             if response.status_code not in (301, 302, 303, 307, 308):
                 return self._arrive(url, response)
-            url, method, more = urljoin(url, response.headers["Location"]), "GET", {}
+            url = urljoin(url, response.headers["Location"])
+            if response.status_code not in (307, 308):
+                method, more = "GET", {}
         raise AssertionError(f"redirected in a loop: {url}")
 
     def authorize(self, client: RelyingParty, **more: str | None) -> Page:

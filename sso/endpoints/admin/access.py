@@ -14,7 +14,7 @@ from werkzeug.wrappers import Response
 from sso import context, database
 from sso.audit import Actor
 from sso.config import urls
-from sso.endpoints import browser_session
+from sso.endpoints import browser_session, second_factor
 from sso.extensions import db
 from sso.mfa import policy
 from sso.models import User
@@ -102,6 +102,8 @@ def _step_up(visit: CurrentSession, route: Route) -> Response | None:
     if not factors.has_any(database.session_connection(), visit.user.id):
         return redirect(url_for("pages.factors", at=at), 303)
     if policy.lacks_second_factor(visit):
+        if request.method == "POST":
+            return second_factor.ask_before_form(visit, at)
         return redirect(url_for("pages.second_factor", back="admin", at=at), 303)
     return None
 

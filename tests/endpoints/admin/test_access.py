@@ -7,16 +7,20 @@ from urllib.parse import urlencode
 
 import pytest
 from flask import Flask
+from sqlalchemy import func, select
 from werkzeug.test import TestResponse
 
+from sso import audit
 from sso.endpoints.routes import ROUTES
 from sso.extensions import db
-from sso.store import users
+from sso.models import AuditEvent, Client, Mail, User
+from sso.services import api_tokens, group_editing
+from sso.store import named_groups, signing_keys, users
 from sso.web.routing import ADMIN as BLUEPRINT
 from tests.conftest import Clock
 from tests.support.actors import BASE, ORIGIN, Browser
 from tests.support.administration import ADMIN, ADMINS, HELPDESK, StaffBrowser, sign_in_staff
-from tests.support.factories import PASSWORD, make_user
+from tests.support.factories import PASSWORD, make_client, make_user
 from tests.support.second_factors import code_of, enrol_totp
 
 pytestmark = pytest.mark.slow
@@ -194,11 +198,39 @@ def test_only_our_own_pages_send_forms(ada: StaffBrowser, headers: dict[str, str
         assert ask(ada, path, "POST", data=form, headers=headers).status_code == 404
 
 
-def test_every_form_needs_its_token(ada: StaffBrowser) -> None:
+def test_every_form_needs_its_token(app: Flask, ada: StaffBrowser) -> None:
+    """Without it, or with one from before a step-up, the form is shown again and does nothing."""
+    dana, client = make_user(app), make_client(app)
+    with app.app_context():
+        group = named_groups.lock(group_editing.create(audit.operator(), "wiki").id)
+        token, _ = api_tokens.create(audit.operator(), "HR", ["scim:read"])
+        db.session.commit()
+        assert group
+        ids = {"person": dana.id, "application": client.client_id, "group": group.id,
+               "api-token": token.id}  # fmt: skip
+        kid = next(one.kid for one in signing_keys.every() if one.state == "next")
+
+    def happened() -> tuple[Any, ...]:
+        with app.app_context():
+            return tuple(db.session.scalar(select(func.count()).select_from(model))
+                         for model in (AuditEvent, Mail, User, Client))  # fmt: skip
+
+    before, seen = happened(), 0
+    typed = {"name": "Typed", "email": "typed@example.com", "client_name": "Typed", "scopes": "x"}
     for path in ACTS:
+        what = path.removeprefix(f"{BASE}/admin/").split("/")[0]
+        actions = {"person": "delete", "application": "delete"}
+        query = {"id": ids.get(what, ""), "do": actions.get(what, ""), "user": dana.id, "kid": kid,
+                 "preset": "grafana"}  # fmt: skip
         for form in ({}, {"csrf_token": "wrong"}):
-            answer = ask(ada, path, "POST", data=form, headers={"Origin": ORIGIN})
-            assert (answer.status_code, answer.headers["Location"]) == (303, path)
+            answer = ask(
+                ada, path, "POST", query_string=query, data=typed | form, headers={"Origin": ORIGIN}
+            )
+            assert answer.status_code == 200, path
+            assert "Nothing was changed yet." in answer.text
+            seen += "Typed" in answer.text
+    assert happened() == before
+    assert seen >= 10
 
 
 def test_a_form_that_arrives_slowly(app: Flask, ada: StaffBrowser) -> None:
@@ -233,10 +265,67 @@ def test_a_factor_that_is_too_old_does_nothing(app: Flask, ada: StaffBrowser, cl
     ada.open(f"{ADMIN}/person/act?id={dana.id}&do=disable")
     url = ada.page.url
     clock.move(minutes=16)
-    assert ada.submit().path.endswith("/second-factor")
+    assert "Two-step verification" in ada.submit().html
+    assert ada.page.headers["Referrer-Policy"] == "same-origin"
+    assert dana.email not in ada.page.html
     with app.app_context():
         found = users.find(dana.id)
         assert found
         assert found.disabled_at is None
-    assert ada.submit(code=code_of(ada.secret)).url == url
+    page = ada.submit(code=code_of(ada.secret))
+    assert (page.url, page.status) == (url, 200)
     assert "The account was disabled." in ada.submit().html
+
+
+def test_what_was_typed_survives_the_second_factor(
+    app: Flask, ada: StaffBrowser, clock: Clock
+) -> None:
+    dana = make_user(app)
+    ada.open(f"{ADMIN}/person/edit?id={dana.id}")
+    clock.move(minutes=16)
+    typed = {"name": "Zoë <b>&\"' \u202e", "groups": "staff\r\nwiki", "email": "nobody"}
+    ada.send(**typed)
+    assert "wrong" in ada.submit(code="000000").html
+    page = ada.submit(code=code_of(ada.secret))
+    assert page.url == f"{ADMIN}/person/edit?id={dana.id}"
+    assert "Nothing was changed yet." in page.html
+    assert page.fields["name"] == typed["name"]
+    assert "staff\r\nwiki</textarea>" in page.html
+    assert ada.send().status == 200
+    with app.app_context():
+        found = users.find(dana.id)
+        assert found
+        assert (found.name, found.groups) == ("Dana Demo", [])
+    assert "The changes were saved." in ada.send(email=dana.email).html
+
+
+def test_what_stands_for_a_typed_form_is_only_text(
+    app: Flask, ada: StaffBrowser, clock: Clock
+) -> None:
+    clock.move(minutes=16)
+    ada.open(f"{ADMIN}/people")
+    path = f"{BASE}/second-factor?back=admin&at="
+    for at, unsent, status in (
+        (f"{BASE}/admin/person/invite", "[", 307),
+        (f"{BASE}/admin/people", "[]", 303),  # takes no form
+        (f"{BASE}/account", "[]", 303),
+        ("https://evil.example/", "[]", 303),
+    ):
+        clock.move(minutes=16)
+        token = ada.open(f"{ORIGIN}{path}{at}").fields["csrf_token"]
+        form = {"csrf_token": token, "code": code_of(ada.secret), "unsent": unsent}
+        answer = ask(ada, path + at, "POST", data=form, headers={"Origin": ORIGIN})
+        assert answer.status_code == status
+        assert answer.headers["Location"].startswith(f"{BASE}/admin")
+    for unsent in ("[", "[1]", '[["name"]]', '{"name": 1}', "[" * 5000, '[["name", {}]]', ""):
+        page = ada.open(f"{ADMIN}/person/invite", "POST", data={"unsent": unsent})
+        assert page.status == 200
+
+
+def test_a_form_that_is_too_long_to_be_kept(app: Flask, ada: StaffBrowser, clock: Clock) -> None:
+    ada.open(f"{ADMIN}/person/invite")
+    clock.move(minutes=16)
+    page = ada.send(name='"' * 85_000)
+    assert page.status == 200
+    assert len(page.html) < 20_000
+    assert ada.submit(code=code_of(ada.secret)).path.endswith("/person/invite")
