@@ -86,7 +86,7 @@ def list_(as_json: bool) -> None:
             ("ID", "NAME", "STATE", "SCOPE", "EXPIRES", "LAST USED", "FROM"),
             [
                 (
-                    *(one.id, one.name, _state(one), one.scope, one.expires_at),
+                    *(one.id, one.name, one.state, one.scope, one.expires_at),
                     *(one.last_used_at, one.last_used_address),
                 )
                 for one in found
@@ -124,16 +124,10 @@ def _view(token: ApiToken) -> dict[str, Any]:
         "id": str(token.id),
         "name": token.name,
         "scope": token.scope,
-        "state": _state(token),
+        "state": token.state,
         "created_at": iso(token.created_at),
         "expires_at": iso(token.expires_at),
         "revoked_at": iso(token.revoked_at),
         "last_used_at": iso(token.last_used_at),
         "last_used_address": token.last_used_address,
     }
-
-
-def _state(token: ApiToken) -> str:
-    if token.revoked_at:
-        return "revoked"
-    return "expired" if token.expires_at <= clock.now() else "valid"

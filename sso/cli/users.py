@@ -70,13 +70,15 @@ def create(as_json: bool, password_stdin: bool, admin: bool, **given: Any) -> No
 @json_option
 def invite(as_json: bool, **given: Any) -> None:
     """Create a user, and mail a link to set the password."""
-    user = accounts.invite(audit.operator(), **given)
+    user, is_sent = accounts.invite(audit.operator(), **given)
     db.session.commit()
-    print_notes(memberships.not_known(user.groups, user))
+    left_out = [] if is_sent else [f"No mail is sent to {user.email}: too many, or none arrives."]
+    print_notes([*memberships.not_known(user.groups, user), *left_out])
     if as_json:
         print_json(brief(user))
     else:
-        print_line(f"{user.email} ({user.id}): invited; {COMMAND} worker sends the mail.")
+        sends = f"; {COMMAND} worker sends the mail" if is_sent else ""
+        print_line(f"{user.email} ({user.id}): invited{sends}.")
 
 
 @group.command("update")

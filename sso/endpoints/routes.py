@@ -44,6 +44,7 @@ from sso.endpoints.admin import (
     person_actions,
     person_editing,
     registering,
+    tokens,
     troubleshooting,
 )
 from sso.endpoints.admin import keys as admin_keys
@@ -171,9 +172,13 @@ ROUTES = (
     Route("{base}/admin/person/edit", "edit_person", person_editing.edit, blueprint=ADMIN),
     Route("{base}/admin/groups", "groups", group_pages.groups, blueprint=ADMIN),
     Route("{base}/admin/group", "group", group_pages.group, blueprint=ADMIN),
+    Route("{base}/admin/group/rename", "group_rename", group_pages.rename, blueprint=ADMIN),
     Route("{base}/admin/group/remove", "group_remove", group_pages.remove_member,
           blueprint=ADMIN),
     Route("{base}/admin/group/delete", "group_delete", group_pages.delete, blueprint=ADMIN),
+    Route("{base}/admin/api-tokens", "tokens", tokens.tokens, GET, ADMIN),
+    Route("{base}/admin/api-token/new", "token_new", tokens.new, blueprint=ADMIN),
+    Route("{base}/admin/api-token/revoke", "token_revoke", tokens.revoke, blueprint=ADMIN),
     Route("{base}/admin/audit", "audit", audit_trail.audit_trail, GET, ADMIN),
     Route("{base}/admin/audit/export", "audit_export", audit_trail.export, GET, ADMIN),
     Route("{base}/admin/keys", "keys", admin_keys.keys, GET, ADMIN),

@@ -25,3 +25,10 @@ class ApiToken(Base):
     # To the minute: not every request writes.
     last_used_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     last_used_address: Mapped[str | None] = mapped_column(String(45))
+
+    @property
+    def state(self) -> str:
+        """One of valid, expired, revoked."""
+        if self.revoked_at:
+            return "revoked"
+        return "expired" if self.expires_at <= clock.now() else "valid"

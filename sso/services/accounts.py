@@ -73,15 +73,18 @@ def create(
 
 
 @audit.acting
-def invite(actor: Actor, *, email: str, name: str, groups: Iterable[str] = ()) -> User:
-    """A new user, who is mailed a link to set the first password; the helpdesk gives no groups."""
+def invite(actor: Actor, *, email: str, name: str, groups: Iterable[str] = ()) -> tuple[User, bool]:
+    """A new user, who is mailed a link to set the first password; and whether that is sent.
+
+    The helpdesk gives no groups.
+    """
     if groups := list(groups):
         staff.require_admin(actor)
     user = User(id=uuid4(), email_verified=False, claims={}, groups=[])
     _add(user, None, email=email, name=name, groups=groups)
-    notifications.invited(user)
+    is_sent = notifications.invited(user)
     audit.event(Event.USER_INVITED, user=user.id)
-    return user
+    return user, is_sent
 
 
 @audit.acting

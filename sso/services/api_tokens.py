@@ -9,8 +9,9 @@ from sso.audit import Actor
 from sso.audit.events import Event
 from sso.crypto import digests
 from sso.extensions import db
+from sso.i18n import N_
 from sso.models import ApiToken
-from sso.services import checks
+from sso.services import checks, staff
 from sso.services.checks import RegistrationError
 from sso.store import api_tokens
 
@@ -18,12 +19,12 @@ SCIM_READ, SCIM_WRITE = "scim:read", "scim:write"
 SCIM_INVITE, SCIM_PRIVILEGED = "scim:invite", "scim:privileged"
 CLIENTS_READ, CLIENTS_WRITE = "clients:read", "clients:write"
 SCOPES: Mapping[str, str] = {
-    SCIM_READ: "read users and groups",
-    SCIM_WRITE: "read, create, change and delete users and groups",
-    SCIM_INVITE: "mail an invitation to users that are created without a password",
-    SCIM_PRIVILEGED: "also change administrators and helpdesk members, and who they are",
-    CLIENTS_READ: "read applications",
-    CLIENTS_WRITE: "read, register, change and delete applications",
+    SCIM_READ: N_("read users and groups"),
+    SCIM_WRITE: N_("read, create, change and delete users and groups"),
+    SCIM_INVITE: N_("mail an invitation to users that are created without a password"),
+    SCIM_PRIVILEGED: N_("also change administrators and helpdesk members, and who they are"),
+    CLIENTS_READ: N_("read applications"),
+    CLIENTS_WRITE: N_("read, register, change and delete applications"),
 }
 _IMPLIED = {SCIM_WRITE: SCIM_READ, CLIENTS_WRITE: CLIENTS_READ}
 # These do nothing by themselves.
@@ -44,7 +45,11 @@ class Refused(Exception):
 def create(
     actor: Actor, name: str, scopes: Iterable[str], lives: timedelta = DEFAULT_LIFETIME
 ) -> tuple[ApiToken, str]:
-    """A new token and its secret, which is stored nowhere. Raises `RegistrationError`."""
+    """A new token and its secret, which is stored nowhere.
+
+    Raises `RegistrationError` and `NotAllowed`.
+    """
+    staff.require_admin(actor)
     given = set(scopes)
     wanted = [scope for scope in SCOPES if scope in given]
     errors = [checks.text_error("the token's name", name)]
@@ -79,7 +84,11 @@ def create(
 
 @audit.acting
 def revoke(actor: Actor, token_id: UUID) -> ApiToken:
-    """End a token at once; its row stays for the audit trail. Raises `LookupError`."""
+    """End a token at once; its row stays for the audit trail.
+
+    Raises `LookupError` and `NotAllowed`.
+    """
+    staff.require_admin(actor)
     token = api_tokens.lock(token_id)
     if token is None:
         raise LookupError(token_id)

@@ -108,11 +108,15 @@ def change_email(actor: Actor, user: User, email: str) -> None:
 
 
 @audit.acting
-def request_verification(actor: Actor, user: User) -> None:
-    """Mail the link that verifies the address once more. Raises `NotAllowed`."""
+def request_verification(actor: Actor, user: User) -> bool:
+    """Mail the link that verifies the address once more; whether it is sent.
+
+    Raises `NotAllowed`.
+    """
     staff.require_may_help(actor, user)
-    notifications.verify(user)
+    is_sent = notifications.verify(user)
     audit.event(Event.VERIFICATION_ASKED, user=user.id)
+    return is_sent
 
 
 @audit.acting

@@ -48,14 +48,16 @@ def change(
     added: Collection[UUID] = (),
     removed: Collection[UUID] = (),
     whole: Collection[UUID] | None = None,
+    seen: Mapping[str, Any] | None = None,
 ) -> tuple[Group, Outcome]:
     """Change what is given; `whole` replaces all members. What it takes away ends at once.
 
     Another name counts for the members and for the clients that require the group. `provisioned`
-    may have an `external_id`. Raises `LookupError`, `RegistrationError` and `NotAllowed`.
+    may have an `external_id`. `seen`: name, external_id or version as the operator saw them. Raises
+    `LookupError`, `RegistrationError`, `NotAllowed` and `Changed`.
     """
     staff.require_admin(actor)
-    group = _locked(group_id)
+    group = _locked(group_id, seen)
     before = _described(group)
     if name is not None and name != group.name:
         _rename(actor, group, name)
@@ -81,22 +83,23 @@ def change(
 
 
 @audit.acting
-def delete(actor: Actor, group_id: UUID) -> None:
+def delete(actor: Actor, group_id: UUID, *, seen: Mapping[str, Any] | None = None) -> None:
     """Delete a group. Its members lose it; a client that requires it lets nobody in.
 
-    Raises `LookupError` and `NotAllowed`.
+    `seen`: see `change`. Raises `LookupError`, `NotAllowed` and `Changed`.
     """
     staff.require_admin(actor)
-    group = _locked(group_id)
+    group = _locked(group_id, seen)
     _edit_members(actor, group, removed={one.id for one in memberships.all_members(group.name)})
     named_groups.remove(group)
     audit.event(Event.GROUP_DELETED, by=actor.by, group=group.id, name=group.name)
 
 
-def _locked(group_id: UUID) -> Group:
+def _locked(group_id: UUID, seen: Mapping[str, Any] | None = None) -> Group:
     group = named_groups.lock(group_id)
     if group is None:
         raise LookupError(group_id)
+    differences.require_unchanged(seen, {**_described(group), "version": group.version})
     return group
 
 

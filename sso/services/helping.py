@@ -16,18 +16,23 @@ def sign_out(actor: Actor, user: User) -> int:
 
 
 @audit.acting
-def invite_again(actor: Actor, user: User) -> None:
-    """Mail the link to set the first password once more. Raises `NotAllowed`."""
+def invite_again(actor: Actor, user: User) -> bool:
+    """Mail the link to set the first password once more; whether it is sent.
+
+    Raises `RegistrationError` and `NotAllowed`.
+    """
     staff.require_may_help(actor, user)
     if user.password_hash is not None or user.disabled_at is not None:
         raise RegistrationError([f"{user.email} is disabled, or has a password"])
-    notifications.invited(user)
+    is_sent = notifications.invited(user)
     audit.event(Event.USER_INVITED, user=user.id)
+    return is_sent
 
 
 @audit.acting
-def mail_password_reset(actor: Actor, user: User) -> None:
-    """Mail a link to set a new password. Raises `NotAllowed`."""
+def mail_password_reset(actor: Actor, user: User) -> bool:
+    """Mail a link to set a new password; whether it is sent. Raises `NotAllowed`."""
     staff.require_may_help(actor, user)
-    notifications.reset_asked(user.email)
+    is_sent = notifications.reset_asked(user.email)
     audit.event(Event.RESET_ASKED, user=user.id)
+    return is_sent

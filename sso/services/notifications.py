@@ -2,6 +2,8 @@
 
 A worker writes and sends them (`jobs.mail_delivery`). Whose address a stranger typed is not looked
 up here, so that no answer depends on it, neither by its text nor by its time.
+
+What operators ask for gives whether it is queued: there may have been too many within the hour.
 """
 
 from datetime import datetime, timedelta
@@ -21,19 +23,19 @@ from sso.store import mails
 _NOWHERE = ("invalid", DOCTOR_DOMAIN)
 
 
-def verify(user: User) -> None:
+def verify(user: User) -> bool:
     """Ask a user to confirm the address."""
-    _enqueue("verify", user.email, user)
+    return _enqueue("verify", user.email, user) is not None
 
 
-def invited(user: User) -> None:
+def invited(user: User) -> bool:
     """Invite a new user to set a password."""
-    _enqueue("invite", user.email, user)
+    return _enqueue("invite", user.email, user) is not None
 
 
-def reset_asked(address: str) -> None:
+def reset_asked(address: str) -> bool:
     """Send the link to set a new password, if there is an account with this address."""
-    _enqueue("reset", address)
+    return _enqueue("reset", address) is not None
 
 
 def sign_up_asked(address: str) -> None:

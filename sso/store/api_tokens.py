@@ -4,14 +4,16 @@ from collections.abc import Sequence
 from datetime import timedelta
 from uuid import UUID
 
-from sqlalchemy import or_, select, update
+from sqlalchemy import Select, or_, select, update
 
 from sso import clock
 from sso.extensions import db
 from sso.models import ApiToken
+from sso.store.keyset import Order
 from sso.store.lookup import Match
 from sso.store.statements import write
 
+NEWEST_FIRST = Order((ApiToken.created_at, ApiToken.id), is_descending=True)
 _NOTED_EVERY = timedelta(minutes=1)
 
 
@@ -23,6 +25,15 @@ def add(token: ApiToken) -> None:
 def every() -> Sequence[ApiToken]:
     """All tokens, oldest first."""
     return db.session.scalars(select(ApiToken).order_by(ApiToken.created_at, ApiToken.id)).all()
+
+
+def selected() -> Select[ApiToken]:
+    """All tokens; see `NEWEST_FIRST`."""
+    return select(ApiToken)
+
+
+def find(token_id: UUID) -> ApiToken | None:
+    return db.session.scalar(select(ApiToken).where(ApiToken.id == token_id))
 
 
 def find_by_digest(digest: str) -> ApiToken | None:

@@ -5,22 +5,48 @@ from collections.abc import Mapping
 from typing import Any
 
 from flask_babel import lazy_gettext
-from wtforms import BooleanField, EmailField, Field, HiddenField, StringField, TextAreaField
+from wtforms import (
+    BooleanField,
+    EmailField,
+    Field,
+    HiddenField,
+    SelectField,
+    SelectMultipleField,
+    StringField,
+    TextAreaField,
+)
+from wtforms.fields import SelectChoice  # type: ignore[attr-defined]
 from wtforms.validators import DataRequired, Length, ValidationError
 
 from sso.config import email_addresses
 from sso.endpoints.forms import TOO_LONG, PageForm
 from sso.flow.scopes import CLAIM_NAMES
 from sso.i18n import N_
-from sso.services import checks
+from sso.services import api_tokens, checks
 
 MOST_GROUPS = 10_000  # characters
 _JSON = ("address",)
 _SWITCHES = ("phone_number_verified",)
 
 
+_LIFETIMES = {
+    "7": N_("7 days"),
+    "30": N_("30 days"),
+    "90": N_("90 days"),
+    "365": N_("1 year"),
+    "730": N_("2 years"),
+}
+
+
+def choices(titles: Mapping[str, str]) -> list[SelectChoice]:
+    """What a list offers: values with their titles."""
+    return [SelectChoice(value, title) for value, title in titles.items()]
+
+
 class ConfirmForm(PageForm):
-    """One button; what it does is in the URL."""
+    """One button; what it does is in the URL. `seen`: the version that the page showed."""
+
+    seen = HiddenField()
 
 
 def _check_email(_: PageForm, field: Field) -> None:
@@ -114,12 +140,30 @@ for _claim, _label in CLAIM_NAMES.items():
 
 
 class GroupForm(PageForm):
-    """The name of a new group."""
+    """The name of a group; `seen` is what it was when the page was made."""
+
+    seen = HiddenField()
 
     name = StringField(
         lazy_gettext("Name"),
         [DataRequired(N_("Enter a name on one line.")), _check_groups],
     )
+
+
+class ApiTokenForm(PageForm):
+    """A new API token."""
+
+    name = StringField(
+        lazy_gettext("Name"),
+        [DataRequired(N_("Enter a name on one line.")), Length(max=200, message=TOO_LONG),
+         _check_name],
+    )  # fmt: skip
+    scopes = SelectMultipleField(
+        lazy_gettext("What it may do"),
+        [DataRequired(N_("Choose at least one."))],
+        choices=choices(api_tokens.SCOPES),
+    )
+    days = SelectField(lazy_gettext("It expires after"), choices=choices(_LIFETIMES), default="365")
 
 
 class MemberForm(PageForm):

@@ -1,5 +1,6 @@
 """Groups: their members, and the applications that require them."""
 
+from typing import Any
 from uuid import UUID
 
 from flask import abort, request
@@ -8,10 +9,12 @@ from werkzeug.wrappers import Response
 
 from sso.endpoints.admin import access, pages
 from sso.endpoints.admin.forms import ConfirmForm, GroupForm, MemberForm
+from sso.extensions import db
 from sso.flow.endings import ENDS
 from sso.i18n import N_
 from sso.models import Group
 from sso.services import group_editing
+from sso.services.changes import Changed
 from sso.services.checks import RegistrationError
 from sso.store import clients, named_groups, users
 
@@ -52,12 +55,10 @@ def group() -> Response:
     """One group: its members, a page at a time, and who requires it; a POST adds a member."""
     found, form, errors = _group(), MemberForm(), []
     if form.validate_on_submit():
-        user = users.find_by_email(form.email.data or "")
-        if user is None:
-            errors = [gettext("There is no person with this email address.")]
-        else:
-            group_editing.change(access.staff().actor, found.id, added=[user.id])
+        if user := users.find_by_email(form.email.data or ""):
+            _change(found, added=[user.id])
             return pages.done("group", "added", id=str(found.id))
+        errors = [gettext("There is no person with this email address.")]
     order = users.BY_EMAIL
     members = order.page(users.in_group(found.name), pages.cursor(order))
     return pages.render(
@@ -73,12 +74,42 @@ def group() -> Response:
     )
 
 
+def rename() -> Response:
+    """Changes the name, also where applications require the group."""
+    found, form, errors, others = _group(), GroupForm(), [], []
+    if form.validate_on_submit():
+        seen = form.seen.data or found.name
+        try:
+            _change(found, name=form.name.data or "", seen={"name": seen})
+        except Changed as changed:
+            one = changed.differences["name"]
+            others = [(gettext("Name"), one["before"], one["after"])]
+        except RegistrationError as error:
+            errors = error.errors
+        else:
+            return pages.done("group", "renamed", id=str(found.id))
+        db.session.rollback()
+        found = _group()
+    elif not form.is_submitted():
+        form.name.data = found.name
+    form.seen.data = found.name
+    return pages.render(
+        "admin/group_rename.html",
+        "groups",
+        status=409 if others else 200,
+        group=found,
+        form=form,
+        errors=errors,
+        others=others,
+    )
+
+
 def remove_member() -> Response:
     """Asks, then takes a person out of a group."""
     found, user = _group(), pages.person("user")
     form = ConfirmForm()
     if form.validate_on_submit():
-        group_editing.change(access.staff().actor, found.id, removed=[user.id])
+        _change(found, removed=[user.id])
         return pages.done("group", "removed", id=str(found.id))
     label = gettext("Remove from the group")
     return pages.ask(
@@ -91,12 +122,19 @@ def delete() -> Response:
     """Asks, then deletes a group."""
     found, form, errors = _group(), ConfirmForm(), []
     if form.validate_on_submit():
+        version = form.seen.data or ""
+        seen = {"version": int(version)} if version.isdecimal() and len(version) < 10 else None
         try:
-            group_editing.delete(access.staff().actor, found.id)
-        except RegistrationError as error:
-            errors = error.errors
+            group_editing.delete(access.staff().actor, found.id, seen=seen)
+        except LookupError:  # deleted at this moment
+            abort(404)
+        except Changed:
+            db.session.rollback()
+            found = _group()
+            errors = [gettext("Somebody else has changed this meanwhile. Nothing was deleted.")]
         else:
             return pages.done("groups", "deleted")
+    form.seen.data = str(found.version)
     label = gettext("Delete the group")
     question = gettext(
         "Its members lose it. Applications that require it let nobody in by it any more."
@@ -105,6 +143,13 @@ def delete() -> Response:
         "groups", form, title=f"{label}: {found.name}", question=question, button=label,
         back=pages.url("group", id=str(found.id)), ends=ENDS["group lost"], errors=errors,
     )  # fmt: skip
+
+
+def _change(group: Group, **what: Any) -> None:
+    try:
+        group_editing.change(access.staff().actor, group.id, **what)
+    except LookupError:  # deleted at this moment
+        abort(404)
 
 
 def _group() -> Group:

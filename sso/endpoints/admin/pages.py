@@ -39,6 +39,7 @@ SECTIONS = (
     Section(N_("Refused requests"), "refusals"),
     Section(N_("Audit trail"), "audit"),
     Section(N_("Signing keys"), "keys"),
+    Section(N_("API tokens"), "tokens"),
 )
 
 

@@ -20,7 +20,10 @@ from sso.services.checks import RegistrationError
 
 @dataclass(frozen=True)
 class Action:
-    """`cause`: what it ends, of `endings.ENDS`. `applies`: whether it makes sense for a user."""
+    """`cause`: what it ends, of `endings.ENDS`. `applies`: whether it makes sense for a user.
+
+    `run` gives `False` if the mail that it is about is not sent.
+    """
 
     label: str
     question: str
@@ -97,6 +100,13 @@ ACTIONS = {
 }  # fmt: skip
 DONE = {name: action.done for name, action in ACTIONS.items()} | {
     "invited": N_("The account was created, and the invitation will be sent."),
+    "not-invited": N_(
+        "The account was created, but no invitation is sent: this address has had too many within "
+        "the last hour, or receives none. Send it again later."
+    ),
+    "not-sent": N_(
+        "No email is sent: this address has had too many within the last hour, or receives none."
+    ),
     "edited": N_("The changes were saved."),
 }
 
@@ -119,12 +129,12 @@ def act() -> Response:
     form = ConfirmForm()
     if form.validate_on_submit():
         try:
-            action.run(access.staff().actor, user)
+            is_sent = action.run(access.staff().actor, user) is not False
         except (LookupError, RegistrationError):  # deleted or changed at this moment
             abort(404)
         if name == "delete":
             return pages.done("people", name)
-        return pages.done("person", name, id=str(user.id))
+        return pages.done("person", name if is_sent else "not-sent", id=str(user.id))
     label = gettext(action.label)
     return pages.ask(
         "people",

@@ -32,11 +32,12 @@ def invite() -> Response:
         groups = lines(form.groups.data) if staff.is_admin else []
         email, name = form.email.data or "", form.name.data or ""
         try:
-            user = accounts.invite(staff.actor, email=email, name=name, groups=groups)
+            user, is_sent = accounts.invite(staff.actor, email=email, name=name, groups=groups)
         except RegistrationError as error:
             errors = error.errors
         else:
-            return pages.done("person", "invited", id=str(user.id))
+            what = "invited" if is_sent else "not-invited"
+            return pages.done("person", what, id=str(user.id))
     return pages.render("admin/invite.html", "people", form=form, errors=errors)
 
 

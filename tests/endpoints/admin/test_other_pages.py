@@ -3,19 +3,21 @@
 import csv
 import io
 import json
+import re
 
 import pytest
 from flask import Flask
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy import select
 
 from sso.audit import writer
 from sso.endpoints.admin import chart
 from sso.extensions import db
-from sso.models import Group, KeyState, User
-from sso.store import named_groups, signing_keys, users
+from sso.models import AuditEvent, Group, KeyState, User
+from sso.store import api_tokens, clients, named_groups, signing_keys, users
 from tests.conftest import Clock
-from tests.support.actors import Browser
+from tests.support.actors import BASE, ORIGIN, Browser
 from tests.support.administration import ADMIN, ADMINS, HELPDESK, StaffBrowser, sign_in_staff
 from tests.support.factories import make_client, make_user
 
@@ -98,6 +100,79 @@ def test_groups(app: Flask, ada: StaffBrowser) -> None:
     ada.open(f"{ADMIN}/group/delete?id={made.id}")
     assert "The group was deleted." in ada.submit().html
     assert group_named(app, "board") is None
+
+
+def test_two_administrators_who_edit_the_same_group(app: Flask, ada: StaffBrowser) -> None:
+    bob, dana = sign_in_staff(app, "bob@example.com"), make_user(app)
+    client = make_client(app, groups=["board"])
+    ada.open(f"{ADMIN}/groups")
+    ada.submit(name="board")
+    made = group_named(app, "board")
+    assert made
+    query = f"id={made.id}"
+    ada.open(f"{ADMIN}/group?{query}")
+    ada.submit(email=dana.email)
+    for one in (ada, bob):
+        assert one.open(f"{ADMIN}/group/rename?{query}").fields["name"] == "board"
+    assert "The changes were saved." in bob.submit(name="council").html
+    with app.app_context():
+        found = clients.find(client.client_id)
+        assert found
+        assert found.groups == groups_of(app, dana) == ["council"]
+    page = ada.submit(name="committee")
+    assert page.status == 409
+    assert "<bdi>board</bdi></td>" in page.html
+    assert "<bdi>council</bdi></td>" in page.html
+    assert page.fields["name"] == "committee"
+    assert groups_of(app, dana) == ["council"]
+    assert "The changes were saved." in ada.submit().html
+    assert groups_of(app, dana) == ["committee"]
+    ada.open(f"{ADMIN}/group/rename?{query}")
+    assert "already" in ada.submit(name=ADMINS).html
+    assert ada.submit(name="a,b").html.count('class="fault"') == 1
+    bob.open(f"{ADMIN}/group/delete?{query}")
+    make_user(app, "new@example.com", groups=[])
+    ada.open(f"{ADMIN}/group?{query}")
+    ada.submit(email="new@example.com")
+    assert "Nothing was deleted." in bob.submit().html
+    assert group_named(app, "committee")
+    assert "The group was deleted." in bob.submit().html
+
+
+def test_api_tokens(app: Flask, ada: StaffBrowser, clock: Clock) -> None:
+    assert "There is no API token yet." in ada.open(f"{ADMIN}/api-tokens").html
+    ada.open(f"{ADMIN}/api-token/new")
+    page = ada.send(name=MARKUP, scopes=["scim:read", "clients:read"], days="30")
+    assert page.status == 200
+    secret = re.search(r">(sso_api_[^<]+)</code>", page.html)
+    assert secret, page.html
+    with app.test_client() as program:
+        sent = {"Authorization": f"Bearer {secret[1]}"}
+        path = f"{BASE}/scim/v2/Users"
+        assert program.get(path, headers=sent, base_url=ORIGIN).status_code == 200
+        assert program.post(path, headers=sent, base_url=ORIGIN, json={}).status_code == 403
+        page = ada.open(f"{ADMIN}/api-tokens")
+        assert secret[1] not in page.html
+        assert "<script>" not in page.html
+        assert "127.0.0.1" in page.html
+        found = re.search(r'href="([^"]*revoke[^"]*)"', page.html)
+        assert found
+        ada.open(found[1])
+        assert "The token was revoked." in ada.submit().html
+        assert program.get(path, headers=sent, base_url=ORIGIN).status_code == 401
+    assert ada.open(found[1]).status == 404
+    with app.app_context():
+        named = db.session.scalars(select(AuditEvent).where(AuditEvent.name.like("api_token_%")))
+        assert {"api_token_created", "api_token_revoked"} <= {
+            one.name for one in named if json.loads(one.fields).get("operator") == "ada@example.com"
+        }
+    for values in ({"name": " ", "scopes": "scim:read"}, {"name": "x"}, {"days": "0"},
+                   {"name": "x", "scopes": "everything"}, {"name": "x", "scopes": "scim:invite"},
+                   {"name": "x", "scopes": "scim:read", "days": "99999"}):  # fmt: skip
+        ada.open(f"{ADMIN}/api-token/new")
+        assert "Nothing was changed." in ada.send(**values).html, values
+    with app.app_context():
+        assert len(api_tokens.every()) == 1
 
 
 def test_the_group_of_administrators_cannot_be_emptied(app: Flask, ada: StaffBrowser) -> None:
@@ -187,16 +262,27 @@ def test_markup_is_text(app: Flask, ada: StaffBrowser) -> None:
 
 @pytest.mark.parametrize("bad", ["", "x", "%00", "%ff", "a" * 8000])
 def test_bad_values(app: Flask, ada: StaffBrowser, bad: str) -> None:
-    for path in ("group?id=", "group/delete?id=", "group/remove?id=", "keys/retire?kid="):
+    for path in ("group?id=", "group/delete?id=", "group/remove?id=", "keys/retire?kid=",
+                 "group/rename?id=", "api-token/revoke?id="):  # fmt: skip
         assert ada.open(f"{ADMIN}/{path}{bad}").status == 404
     for name in ("who", "client", "event", "since", "until", "page"):
         assert ada.open(f"{ADMIN}/audit?{name}={bad}").status == 200
-    assert ada.open(f"{ADMIN}/groups?q={bad}&page={bad}").status == 200
+    for path in ("groups", "api-tokens"):
+        assert ada.open(f"{ADMIN}/{path}?q={bad}&page={bad}").status == 200
 
 
 def test_none_of_it_is_for_the_helpdesk(app: Flask, clock: Clock) -> None:
     hal = sign_in_staff(app, "hal@example.com", HELPDESK)
     assert hal.open(ADMIN).status == 200
-    for path in ("groups", "audit", "audit/export?kind=csv", "keys", "keys/rotate", "applications"):
+    for path in (
+        "api-tokens",
+        "api-token/new",
+        "groups",
+        "audit",
+        "audit/export?kind=csv",
+        "keys",
+        "keys/rotate",
+        "applications",
+    ):
         assert hal.open(f"{ADMIN}/{path}").status == 404
         assert f'/admin/{path.partition("?")[0]}"' not in hal.open(ADMIN).html

@@ -12,6 +12,7 @@ from sqlalchemy import select
 from sso.endpoints.admin.person_actions import ACTIONS
 from sso.extensions import db
 from sso.models import AuditEvent, Mail, User
+from sso.store import mails as mails_of
 from sso.store import users
 from tests.conftest import Clock
 from tests.support.actors import ORIGIN, Browser
@@ -104,6 +105,15 @@ def test_mails(app: Flask, ada: StaffBrowser, dana: User) -> None:
     assert newest(app)[1]["user"] == str(new.id)
     assert act(ada, new, "password").status == 404
     assert act(ada, dana, "invite").status == 404
+
+
+def test_a_mail_that_is_not_sent(app: Flask, ada: StaffBrowser, dana: User) -> None:
+    for _ in range(mails_of.MOST_AN_HOUR):
+        assert "The email will be sent." in act(ada, dana, "password").html
+    assert "No email is sent" in act(ada, dana, "password").html
+    assert mails(app).count("reset") == mails_of.MOST_AN_HOUR
+    ada.open(f"{ADMIN}/person/invite")
+    assert "no invitation is sent" in ada.submit(email="x@host.invalid", name="Nowhere").html
 
 
 def test_inviting(app: Flask, ada: StaffBrowser) -> None:
