@@ -309,5 +309,5 @@ def test_the_addresses_are_the_contracts(app: Flask) -> None:
 
 @pytest.mark.parametrize("module", [one for one in MODULES if room(one) in ("endpoints", "web")])
 def test_a_view_reads_what_is_submitted_from_a_wtform(module: str) -> None:
-    if module != "sso.endpoints.forms":
+    if module != "sso.web.page_form":
         assert "request.form" not in MODULES[module].read_text()

@@ -2,9 +2,7 @@
 
 from typing import Any
 
-from flask import request
 from flask_babel import lazy_gettext
-from flask_wtf import FlaskForm
 from wtforms import BooleanField, EmailField, Field, PasswordField, StringField
 from wtforms.validators import DataRequired, Length, ValidationError
 
@@ -15,7 +13,7 @@ from sso.flow.scopes import SCOPES
 from sso.i18n import N_
 from sso.ratelimit import refusals
 from sso.services import checks
-from sso.web import unsent_form
+from sso.web.page_form import PageForm
 
 TOO_LONG = N_("This is too long.")
 
@@ -27,20 +25,6 @@ class _Text(StringField):
 
     def process_data(self, value: str | None) -> None:
         self.data = value or ""
-
-
-class PageForm(FlaskForm):
-    """A form that comes form-encoded; FlaskForm would take JSON, too.
-
-    One that is only shown again (see `unsent_form`) is filled in, but never valid.
-    """
-
-    def __init__(self, **options: Any) -> None:
-        fields = unsent_form.fields() or request.form
-        super().__init__(fields if request.method == "POST" else None, **options)
-
-    def validate(self, extra_validators: Any = None) -> bool:
-        return unsent_form.fields() is None and bool(super().validate(extra_validators))
 
 
 class DecisionForm(PageForm):
@@ -93,7 +77,7 @@ class PasskeyForm(PageForm):
 class SecondFactorForm(PasskeyForm):
     """A code, a recovery code or a passkey; or the button to cancel.
 
-    `unsent`: the form of an admin page that waits for it (see `unsent_form`).
+    `unsent`: the form of an admin page that waits for it (see `page_form`).
     """
 
     decision = StringField()
@@ -144,7 +128,7 @@ class LanguageForm(PageForm):
     back = _Text()
 
 
-def _normalize_email(_: FlaskForm, field: Field) -> None:
+def _normalize_email(_: PageForm, field: Field) -> None:
     """Replace what was typed by the normalized email address."""
     try:
         field.data = email_addresses.normalized(field.data or "")
@@ -152,7 +136,7 @@ def _normalize_email(_: FlaskForm, field: Field) -> None:
         raise ValidationError(N_("This is not an email address.")) from None
 
 
-def _check_reachable(_: FlaskForm, field: Field) -> None:
+def _check_reachable(_: PageForm, field: Field) -> None:
     """Refuse domains of private networks, unless the operator offers accounts for them."""
     email = str(field.data)
     offered = context.settings().sign_up.split()
@@ -160,7 +144,7 @@ def _check_reachable(_: FlaskForm, field: Field) -> None:
         raise ValidationError(N_("This address cannot receive email. Enter another one."))
 
 
-def _normalize_name(_: FlaskForm, field: Field) -> None:
+def _normalize_name(_: PageForm, field: Field) -> None:
     field.data = (field.data or "").strip()
     if not field.data or not field.data.isprintable():
         raise ValidationError(N_("Enter your name on one line."))

@@ -21,7 +21,7 @@ from sso.services import authentication
 from sso.store import client_logos
 from sso.store.clients import RegisteredClient
 from sso.store.sessions import CurrentSession
-from sso.web import headers, routing, unsent_form
+from sso.web import headers, page_form, routing
 from sso.web.extensions import login_manager
 from sso.web.pending_request import PendingRequest
 
@@ -167,7 +167,7 @@ def _has_unsent_form() -> bool:
     """Whether a form waits that the page in `at` takes."""
     route = routing.at(request.args.get("at", "").partition("?")[0])
     is_form = route is not None and route.blueprint == routing.ADMIN and "POST" in route.methods
-    return is_form and request.method == "POST" and bool(request.form.get(unsent_form.FIELD))
+    return is_form and page_form.is_carried()
 
 
 def try_once(account: str) -> tuple[limiting.Attempt, int]:

@@ -20,7 +20,7 @@ from sso.ratelimit import limiting
 from sso.services import authentication, second_factors
 from sso.store import factors, users
 from sso.store.sessions import CurrentSession
-from sso.web import unsent_form
+from sso.web import page_form
 from sso.web.pending_request import PendingRequest
 
 WRONG = {
@@ -55,7 +55,7 @@ def after_password(user: User, remember: bool, pending: PendingRequest | None) -
 
 def ask_before_form(visit: CurrentSession, at: str) -> Response:
     """Asks in the answer to a form of the admin page `at`, and keeps what was typed. Commits."""
-    form = SecondFactorForm(data={"unsent": unsent_form.packed() or ""})
+    form = SecondFactorForm(data={page_form.UNSENT: page_form.packed()})
     action = url_for("pages.second_factor", back="admin", at=at)
     response = _page(form, Subject(visit.user, visit), None, action=action)
     db.session.commit()

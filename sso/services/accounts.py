@@ -74,10 +74,7 @@ def create(
 
 @audit.acting
 def invite(actor: Actor, *, email: str, name: str, groups: Iterable[str] = ()) -> tuple[User, bool]:
-    """A new user, who is mailed a link to set the first password; and whether that is sent.
-
-    The helpdesk gives no groups.
-    """
+    """A new user, and whether an invitation is mailed. The helpdesk adds no groups."""
     if groups := list(groups):
         staff.require_admin(actor)
     user = User(id=uuid4(), email_verified=False, claims={}, groups=[])

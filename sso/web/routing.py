@@ -18,7 +18,7 @@ from werkzeug.wrappers import Response
 from sso.audit.events import Event
 from sso.config.settings import Settings
 from sso.ratelimit import limiting
-from sso.web import unsent_form
+from sso.web import page_form
 from sso.web.extensions import csrf
 
 PAGES, ADMIN, PROTOCOL = "pages", "admin", "protocol"
@@ -187,7 +187,7 @@ def _check_csrf_token() -> None:
         except CSRFError:
             if route is None or route.blueprint != ADMIN:
                 raise
-            unsent_form.show_again()  # opened before another tab confirmed who the person is
+            page_form.show_again()  # opened before another tab confirmed who the person is
 
 
 def _protocol_prefixes(found: list[tuple[str, Route]], base_path: str) -> Iterable[str]:

@@ -12,12 +12,13 @@ from wtforms.validators import Length
 from sso.config.auth_methods import AUTH_METHODS, NO_AUTH_METHOD, PRIVATE_KEY_JWT
 from sso.crypto.keys import ALGORITHMS
 from sso.endpoints.admin.forms import ConfirmForm
-from sso.endpoints.forms import TOO_LONG, PageForm
+from sso.endpoints.forms import TOO_LONG
 from sso.flow.scopes import SCOPES
 from sso.i18n import N_
 from sso.models import Client
 from sso.presets.schema import Preset
 from sso.services.clients import DEFAULTS, SWITCHES
+from sso.web.page_form import PageForm
 
 _LISTS = ("redirect_uris", "post_logout_redirect_uris", "groups")
 _TEXTS = ("client_name", "backchannel_logout_uri", "home_url")

@@ -19,10 +19,11 @@ from wtforms.fields import SelectChoice  # type: ignore[attr-defined]
 from wtforms.validators import DataRequired, Length, ValidationError
 
 from sso.config import email_addresses
-from sso.endpoints.forms import TOO_LONG, PageForm
+from sso.endpoints.forms import TOO_LONG
 from sso.flow.scopes import CLAIM_NAMES
 from sso.i18n import N_
 from sso.services import api_tokens, checks
+from sso.web.page_form import PageForm
 
 MOST_GROUPS = 10_000  # characters
 _JSON = ("address",)

@@ -16,7 +16,7 @@ from sso.i18n import N_
 from sso.models import Client, User
 from sso.store import clients, users
 from sso.store.keyset import BadCursor, Order, Slice
-from sso.web import unsent_form
+from sso.web import page_form
 
 T = TypeVar("T")
 LONGEST = 200  # characters of what is searched for
@@ -59,7 +59,7 @@ def render(
         section=section,
         sections=[one for one in SECTIONS if staff.is_admin or one.is_for_helpdesk],
         done=done.get(request.args.get("done", "")),
-        is_unsent=unsent_form.fields() is not None,
+        is_unsent=page_form.is_shown_again(),
         **more,
     )
     # So that browsers send the Origin of a form (see `access`); it stays on this site.
