@@ -33,6 +33,7 @@ def create_app(environ: Mapping[str, str] | None = None, instance: Path | None =
     from sso import clock, core, models, oauth
     from sso.config.for_flask import flask_config
     from sso.config.settings import Settings
+    from sso.config.upstream import file as upstreams
     from sso.crypto import password_strength
     from sso.crypto.keys import ID_TOKEN_LIFETIME, KeyRing
     from sso.endpoints import browser_session, routes
@@ -58,6 +59,7 @@ def create_app(environ: Mapping[str, str] | None = None, instance: Path | None =
     app = core.create_app(os.environ if environ is None else environ, instance or INSTANCE)
     settings: Settings = app.extensions["sso.settings"]
     app.config.update(flask_config(settings))
+    app.extensions["sso.upstreams"] = upstreams.of_setting(settings.upstream_file)
     app.extensions["sso.keys"] = KeyRing(
         settings.secret_keys,
         load=signing_keys.stored,

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
@@ -18,9 +19,20 @@ from sqlalchemy import select
 import sso.services
 from sso import audit, clock
 from sso.config import images
+from sso.config.upstream.oidc import OidcProvider
 from sso.extensions import db
 from sso.mfa import passkeys, proof, recovery, totp
-from sso.models import AuditEvent, BrowserSession, Client, Grant, Mail, Passkey, User, Webhook
+from sso.models import (
+    AuditEvent,
+    BrowserSession,
+    Client,
+    Grant,
+    Identity,
+    Mail,
+    Passkey,
+    User,
+    Webhook,
+)
 from sso.presets import loader
 from sso.presets.installation import install
 from sso.services import (
@@ -35,6 +47,7 @@ from sso.services import (
     group_editing,
     groups,
     helping,
+    identities,
     imported_passwords,
     mail_links,
     notifications,
@@ -43,12 +56,14 @@ from sso.services import (
     revocation,
     second_factors,
     signing_keys,
+    upstream_sessions,
     webhooks,
 )
 from sso.services.authentication import Browser
 from sso.store import factors, users
 from sso.store import signing_keys as stored_keys
 from sso.store.sessions import CurrentSession
+from sso.upstream.identity import UpstreamIdentity
 from tests.conftest import SECRET_KEY
 from tests.support.factories import PASSWORD, make_client, make_user
 from tests.support.logos import PNG
@@ -61,6 +76,12 @@ BASE_URL = "https://id.example.com/api/auth"
 GRAFANA = install(loader.find("grafana"), "https://grafana.example.com", {})
 HOOK = "https://hooks.example/sso"
 OLD_HASH = "$2b$04$......................7TQ9xFGqhMt4mw2mtGz5Mpr5Ft4VLIi"
+CORP = OidcProvider(
+    id="corp", type="oidc", name="Corp", issuer="https://corp.example", client_id="us",
+    client_secret="x", trust_email=True, sign_up=True, groups={"Engineering": "staff"},
+)  # fmt: skip
+DANA = UpstreamIdentity(CORP.issuer, "1", "dana@example.com", email_verified=True)
+ERIN_THERE = replace(DANA, subject="2", email="erin@example.com", groups=frozenset({"Engineering"}))
 METADATA = {"client_name": "Wiki", "redirect_uris": ["https://wiki.example/cb"]}
 
 
@@ -301,6 +322,21 @@ CASES = [
     Case(second_factors.renew_recovery_codes,
          lambda w, _: second_factors.renew_recovery_codes(OLGA, w.user, w.factors()),
          "recovery_codes_made", "recovery_codes_made", World.with_totp),
+    act(identities.resolve, "identity_linked", "identity_added", CORP, DANA),
+    act(identities.resolve, "identity_linked signed_up user_changed", "", CORP, ERIN_THERE),
+    act(identities.resolve, "", "", CORP, replace(DANA, email_verified=False)),
+    act(identities.resolve, "sign_in_failed", "", CORP, DANA)._replace(
+        before=lambda w: setattr(w.user, "disabled_at", clock.now())),
+    act(identities.link, "identity_linked", "identity_added", user, CORP, DANA),
+    Case(identities.unlink, lambda w, known: identities.unlink(OLGA, w.user, known.id),
+         "identity_unlinked", "identity_removed", lambda w: _identity(w)),
+    plain(identities.has_other_way_in, "", user),
+    Case(upstream_sessions.note, lambda w, known: upstream_sessions.note(known, DANA),
+         "", "", lambda w: _identity(w)),
+    plain(upstream_sessions.seal, "", "x"),
+    plain(upstream_sessions.opened, "", "x"),
+    act(authentication.accept_identity, "identity_accepted", "", user, "corp"),
+    plain(revocation.some_sessions, "", of("user.id"), lambda w: [w.session.id], "test"),
     plain(webhooks.described, "", lambda _: _webhook()),
     act(webhooks.create, "webhook_created", "", HOOK, lambda w: ["signed_in"]),
     Case(webhooks.change, lambda w, id_: webhooks.change(OLGA, id_, url=f"{HOOK}/2"),
@@ -322,6 +358,8 @@ CASES = [
     plain(notifications.new_browser, "new_browser", user, of("session")),
     plain(notifications.factor_added, "factor_added", user, "Key"),
     plain(notifications.factor_removed, "factor_removed", user, "Key"),
+    plain(notifications.identity_added, "identity_added", user, "Corp", "dana@corp.example"),
+    plain(notifications.identity_removed, "identity_removed", user, "Corp", "dana@corp.example"),
     plain(notifications.recovery_codes_made, "recovery_codes_made", user),
     plain(notifications.recovery_code_used, "recovery_code_used", user, 3),
     plain(notifications.second_step_missing, "second_step_missing",
@@ -330,6 +368,11 @@ CASES = [
 ]  # fmt: skip
 # No use cases: the transaction of a request, and pure checks and comparisons.
 APART = {"transaction", "checks", "changes", "profiles", "staff"}
+
+
+def _identity(world: World) -> Identity:
+    with audit.dry_run():
+        return identities.link(OLGA, world.user, CORP, DANA)
 
 
 def _webhook() -> Webhook:

@@ -54,6 +54,9 @@ class Event(StrEnum):
     GROUP_CHANGED = "group_changed"
     GROUP_CREATED = "group_created"
     GROUP_DELETED = "group_deleted"
+    IDENTITY_ACCEPTED = "identity_accepted"
+    IDENTITY_LINKED = "identity_linked"
+    IDENTITY_UNLINKED = "identity_unlinked"
     INVITATION_ACCEPTED = "invitation_accepted"
     KEY_REMOVED = "key_removed"
     KEY_RETIRED = "key_retired"
@@ -164,6 +167,7 @@ WEBHOOK_EVENTS = (
     Event.NAME_CHANGED, Event.EMAIL_CHANGED, Event.EMAIL_VERIFIED,
     Event.PASSWORD_CHANGED, Event.PASSWORD_RESET, Event.PASSWORD_SET,
     Event.FACTOR_ADDED, Event.FACTOR_REMOVED, Event.FACTORS_RESET,
+    Event.IDENTITY_LINKED, Event.IDENTITY_UNLINKED,
     Event.SIGNED_IN, Event.SESSION_ENDED,
     Event.CONSENT_GIVEN, Event.CONSENT_WITHDRAWN,
     Event.TOKEN_REVOKED, Event.CODE_REUSED, Event.REFRESH_TOKEN_REUSED,

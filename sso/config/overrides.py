@@ -61,6 +61,8 @@ PLACEHOLDERS: dict[str, tuple[str, ...]] = {
     "new_browser": ("browser", "network", "time"),
     "factor_added": ("factor",),
     "factor_removed": ("factor",),
+    "identity_added": ("provider", "account"),
+    "identity_removed": ("provider", "account"),
     "recovery_code_used": ("left",),
     "recovery_codes_made": (),
     "second_step_missing": ("browser", "network", "time"),

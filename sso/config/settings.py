@@ -122,6 +122,11 @@ class Settings:
         "group whose members may help people in the browser: invitations, second factors, sessions",
         checks.group,
     )
+    upstream_file: str | None = _setting(
+        None,
+        "path of a TOML file with the identity providers that people may sign in through",
+        checks.deferred("sso.config.upstream.file:checked"),
+    )
     time_zone: str = _setting(
         "UTC",
         "time zone of pages and mail for people without the claim zoneinfo, such as Europe/Berlin",

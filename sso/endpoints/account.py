@@ -16,9 +16,10 @@ from sso.flow.scopes import CLAIM_NAMES
 from sso.i18n import N_, user_agents
 from sso.i18n.languages import LANGUAGES
 from sso.mfa import policy
+from sso.models import User
 from sso.ratelimit import device_cookie
 from sso.services import consents, credentials, revocation, staff
-from sso.store import client_logos, factors, grants, sessions, users
+from sso.store import client_logos, factors, grants, identities, sessions, users
 from sso.store.sessions import CurrentSession
 from sso.web import cookies
 
@@ -71,6 +72,7 @@ def _page(
             (client, page.logo_url(digest))
             for client, digest in client_logos.of_launchable(user.groups)
         ],
+        identities=_identities(user),
         this_session=current.session.id,
         accesses=[(access, _titles(access.scope)) for access in grants.accesses_of(user.id)],
         form=password_form,
@@ -84,6 +86,13 @@ def _page(
         may_administer=staff.role_of(user.groups) is not None,
         done=_DONE.get(request.args.get("done", "")),
     )
+
+
+def _identities(user: User) -> list[str] | None:
+    """The names of the providers that sign the user in; `None` without any to choose from."""
+    if not (providers := {one.id: one.name for one in context.upstreams()}):
+        return None
+    return [providers.get(one.provider, one.provider) for one in identities.of_user(user.id)]
 
 
 def _titles(scope: str) -> list[str]:

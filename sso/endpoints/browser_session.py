@@ -14,9 +14,10 @@ from sqlalchemy import Connection
 
 from sso import audit, database
 from sso.crypto import digests
+from sso.endpoints import pending_identity
 from sso.extensions import db
 from sso.mfa.proof import PASSWORD, Proof
-from sso.models import BrowserSession, User
+from sso.models import BrowserSession, UpstreamSession, User
 from sso.ratelimit import device_cookie
 from sso.services import authentication, revocation
 from sso.store import sessions
@@ -94,9 +95,16 @@ def browser(user: User) -> authentication.Browser:
     )
 
 
-def begin(user: User, shown: Proof = PASSWORD, remember: bool = False) -> BrowserSession:
+def begin(
+    user: User,
+    shown: Proof = PASSWORD,
+    remember: bool = False,
+    upstream: UpstreamSession | None = None,
+) -> BrowserSession:
     """See `authentication.begin`; the browser is known from now on. Does not commit."""
-    new = authentication.begin(audit.USER, user, browser(user), shown, remember, current_session())
+    new = authentication.begin(
+        audit.USER, user, browser(user), shown, remember, current_session(), upstream
+    )
     _put_into_cookie(new)
     device_cookie.remember(user)
     return new.current.session
@@ -119,7 +127,7 @@ def renew(current: CurrentSession) -> None:
 
 
 def _put_into_cookie(new: authentication.NewSecret) -> None:
-    flask.session.clear()
+    pending_identity.clear_others()
     g.pop("csrf_token", None)  # a page of this answer needs one of the new cookie
     flask.session.permanent = new.current.session.remembered
     user = SessionUser(new.secret)

@@ -1,16 +1,18 @@
-"""The logos of applications, on our own pages."""
+"""The logos of applications and of identity providers, on our own pages."""
 
 from flask import abort, request
 from werkzeug.wrappers import Response
 
-from sso import database
+from sso import context, database
 from sso.store import client_logos
 from sso.web import static_files
 
 
 def client_logo() -> Response:
-    """The logo of an application. Its URL changes with its content."""
+    """The logo of an application or a provider. Its URL changes with its content."""
     digest = request.args.get("v", "")
+    if logo := context.upstreams().logo(digest):
+        return static_files.of_image(logo)
     with database.reader() as connection:
         logo = client_logos.find(connection, digest) if digest.isalnum() else None
     if logo is None:

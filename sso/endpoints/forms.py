@@ -105,9 +105,7 @@ class TotpForm(PageForm):
     code = _Text()
 
 
-class EmailedCodeForm(PageForm):
-    """A code from a mail, or the wish for one."""
-
+class EmailedCodeForm(PageForm):  # or the wish for one
     action = _Text()
     code = _Text()
 
@@ -177,6 +175,7 @@ class SignInForm(PageForm):
     email = _email_field(lazy_gettext("Email"), N_("Enter your email address."))
     password = _password_field(lazy_gettext("Password"), N_("Enter your password."))
     remember = BooleanField(lazy_gettext("Keep me signed in on this device"))
+    upstream = _Text()  # the button of an identity provider
 
 
 class ChangePasswordForm(PageForm):

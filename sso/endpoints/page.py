@@ -12,8 +12,9 @@ from wtforms import PasswordField
 from sso import audit, context, database
 from sso.audit.events import Event
 from sso.config import urls
+from sso.config.upstream.provider import Provider
 from sso.crypto import password_strength
-from sso.endpoints import authorize, browser_session
+from sso.endpoints import authorize, browser_session, pending_identity
 from sso.extensions import db
 from sso.process import concurrency
 from sso.ratelimit import limiting
@@ -23,7 +24,7 @@ from sso.store.clients import RegisteredClient
 from sso.store.sessions import CurrentSession
 from sso.web import headers, page_form, routing
 from sso.web.extensions import login_manager
-from sso.web.pending_request import PendingRequest
+from sso.web.pending_request import PendingRequest, sign
 
 # Pages that ask for a fresh sign-in, or for a second factor, and may be come back to.
 _BACK = {
@@ -31,6 +32,7 @@ _BACK = {
     "factor_code": "pages.factor_code",
     "password": "pages.account",
     "delete": "pages.delete_account",
+    "identities": "pages.identities",
     "email": "pages.account_email",
     "new_email": "pages.verify_email",  # with the link's secret
     "admin": "admin.overview",  # or the page in `at`
@@ -46,7 +48,9 @@ class Answered(Exception):
 
 def init_app(app: Flask) -> None:
     """Let templates name steps, and helpers end a view."""
-    app.jinja_env.globals.update(step=step, password_rules=password_strength.RULES)
+    app.jinja_env.globals.update(
+        step=step, password_rules=password_strength.RULES, provider_logo=provider_logo
+    )
     app.register_error_handler(Answered, lambda answered: answered.response)
 
 
@@ -68,6 +72,11 @@ def render(template: str, *, status: int = 200, wait: int = 0, **context: Any) -
 def logo_url(digest: str | None) -> str | None:
     """Where pages load the logo of an application from."""
     return urls.client_logo(context.settings().base_path, digest) if digest else None
+
+
+def provider_logo(provider: Provider) -> str | None:
+    """Where pages load the logo of an identity provider from."""
+    return logo_url(provider.logo.digest) if provider.logo else None
 
 
 def logo_of(client: RegisteredClient | None) -> str | None:
@@ -103,20 +112,24 @@ def after_sign_in(pending: PendingRequest | None, signed_in_at: datetime | None 
 
     It leads to the dispatcher, to the page that asked for the sign-in, or to the account.
     """
+    if signed_in_at and pending_identity.waiting():
+        noted = replace(pending, signed_in_at=signed_in_at) if pending else None
+        more = {"resume": sign(noted)} if noted else {}
+        return to_step("pages.connect", **more)
     back = _BACK.get(request.args.get("back", ""))
     if back == _BACK["admin"]:
         # 307: a form that waits is sent to its page again, by the same method.
         return redirect(admin_page() or url_for(back), 307 if _has_unsent_form() else 303)
-    more: dict[str, Any] = {
+    carried: dict[str, Any] = {
         name: request.args[name] for name in ("token", "at") if back and request.args.get(name)
     }
     if back == "pages.account":
-        more["open"] = request.args["back"]  # the form that waits
+        carried["open"] = request.args["back"]  # the form that waits
     if pending is None:
-        return redirect(url_for(back or "pages.account", **more), 303)
+        return redirect(url_for(back or "pages.account", **carried), 303)
     if signed_in_at:
         pending = replace(pending, signed_in_at=signed_in_at)
-    return authorize.to_step(back or "pages.authorize", pending, **more)
+    return authorize.to_step(back or "pages.authorize", pending, **carried)
 
 
 def step(endpoint: str, **more: str) -> str:

@@ -18,6 +18,7 @@ from sso.endpoints import (
     enrolment,
     factors,
     health,
+    identities,
     language,
     metadata,
     openapi,
@@ -32,6 +33,7 @@ from sso.endpoints import (
     sign_up,
     token,
     token_management,
+    upstream_sign_in,
     userinfo,
 )
 from sso.endpoints.admin import (
@@ -118,6 +120,7 @@ ROUTES = (
     Route("{base}/sign-in", "sign_in", sign_in.sign_in, guessing=limiting.SIGN_IN),
     Route("{base}/sign-in/passkey", "passkey_sign_in", sign_in.passkey_sign_in,
           guessing=limiting.PASSKEY),
+    Route("{base}/sign-in/connect", "connect", upstream_sign_in.connect),
     Route("{base}/second-factor", "second_factor", second_factor.second_factor,
           guessing=limiting.SECOND_FACTOR),
     Route("{base}/consent", "consent", consent.consent),
@@ -136,6 +139,8 @@ ROUTES = (
           guessing=limiting.PASSWORD_CHECK),
     Route("{base}/account/activity", "activity", activity.activity, GET),
     Route("{base}/account/factors", "factors", factors.factors, sign_in_back="factors"),
+    Route("{base}/account/identities", "identities", identities.identities,
+          sign_in_back="identities"),
     Route("{base}/account/factors/code", "factor_code", enrolment.factor_code,
           sign_in_back="factors", guessing=limiting.EMAILED_CODE, flooding=limiting.VERIFICATION),
     Route("{base}/account/factors/totp", "totp_setup", factors.totp_setup,

@@ -9,13 +9,15 @@ from flask_babel import gettext
 from werkzeug.wrappers import Response
 
 from sso import audit, database
+from sso.config.upstream.provider import Provider
 from sso.endpoints import authorize, browser_session, page
 from sso.endpoints.forms import SecondFactorForm
 from sso.extensions import db
 from sso.flow import decision
+from sso.flow.request import ONE_FACTOR
 from sso.i18n import N_
 from sso.mfa import passkeys, pending_mfa, policy, proof
-from sso.models import User
+from sso.models import UpstreamSession, User
 from sso.ratelimit import limiting
 from sso.services import authentication, second_factors
 from sso.store import factors, users
@@ -36,6 +38,7 @@ class Subject(NamedTuple):
     user: User
     current: CurrentSession | None
     remember: bool = False
+    upstream: UpstreamSession | None = None
 
 
 def after_password(user: User, remember: bool, pending: PendingRequest | None) -> Response:
@@ -60,6 +63,29 @@ def ask_before_form(visit: CurrentSession, at: str) -> Response:
     response = _page(form, Subject(visit.user, visit), None, action=action)
     db.session.commit()
     return response
+
+
+def after_upstream(
+    user: User,
+    provider: Provider,
+    upstream: UpstreamSession,
+    remember: bool,
+    pending: PendingRequest | None,
+) -> Response:
+    """As `after_password`, for a person whom an identity provider has authenticated.
+
+    Its second factor spares them ours where the operator trusts it. Raises `SignInEnded`.
+    """
+    shown = proof.of_upstream(upstream.amr, upstream.has_two_factors)
+    needs_second = shown.acr == ONE_FACTOR
+    if needs_second and factors.has_any(database.session_connection(), user.id):
+        pending_mfa.begin(user, remember, upstream)
+        authentication.accept_identity(audit.USER, user, provider.id)
+        db.session.commit()
+        return page.to_step("pages.second_factor")
+    signed_in_at = browser_session.begin(user, shown, remember, upstream).auth_time
+    db.session.commit()
+    return page.after_sign_in(pending, signed_in_at)
 
 
 def second_factor() -> Response:
@@ -89,13 +115,18 @@ def second_factor() -> Response:
             attempt.passed()
             if shown.kind == "recovery":
                 second_factors.record_recovery_code(audit.USER, subject.user)
-            signed_in_at = _let_in(subject, shown.methods)
+            try:
+                signed_in_at = _let_in(subject, shown.methods)
+            except authentication.SignInEnded:
+                db.session.rollback()
+                return page.to_step("pages.sign_in")
             db.session.commit()
             return page.after_sign_in(pending, signed_in_at)
         db.session.rollback()
         problem = shown.kind
         # Told from a known browser, too, but not of a session.
-        browser = browser_session.browser(subject.user) if subject.current is None else None
+        is_sign_in = subject.current is None and subject.upstream is None
+        browser = browser_session.browser(subject.user) if is_sign_in else None
         notice = pending_mfa.notice_id()
         pending_mfa.keep_notice(
             authentication.fail_second_factor(audit.USER, subject.user, problem, browser, notice)
@@ -108,7 +139,7 @@ def second_factor() -> Response:
 def _subject(pending: PendingRequest | None) -> Subject | Response:
     half = pending_mfa.current()
     if half is not None:
-        return Subject(half.user, None, half.remember)
+        return Subject(half.user, None, half.remember, half.upstream)
     current = browser_session.current_session()
     if current is None:
         return page.to_step("pages.sign_in")
@@ -139,8 +170,10 @@ def _let_in(subject: Subject, methods: str) -> datetime | None:
         browser_session.step_up(subject.current, methods)
         return None
     pending_mfa.finish(subject.user)
-    shown = proof.with_second(proof.PASSWORD.amr, methods)
-    return browser_session.begin(subject.user, shown, subject.remember).auth_time
+    first = subject.upstream.amr if subject.upstream else proof.PASSWORD.amr
+    shown = proof.with_second(first, methods)
+    begun = browser_session.begin(subject.user, shown, subject.remember, subject.upstream)
+    return begun.auth_time
 
 
 def _cancel(pending: PendingRequest | None, subject: Subject) -> Response:

@@ -9,8 +9,17 @@ from werkzeug.wrappers import Response
 from sso import audit, clock, context
 from sso.audit.events import Event
 from sso.config import email_addresses
+from sso.config.upstream.provider import Provider
 from sso.crypto import passwords
-from sso.endpoints import authorize, browser_session, mail_pages, page, second_factor
+from sso.endpoints import (
+    authorize,
+    browser_session,
+    mail_pages,
+    page,
+    pending_identity,
+    second_factor,
+    upstream,
+)
 from sso.endpoints.forms import DecisionForm, PasskeyForm, SignInForm
 from sso.extensions import db
 from sso.flow import decision
@@ -19,7 +28,7 @@ from sso.mfa import passkeys, pending_mfa
 from sso.models import User
 from sso.ratelimit import device_cookie, limiting
 from sso.services import authentication
-from sso.store import imported_hashes, users
+from sso.store import identities, imported_hashes, users
 from sso.store.sessions import CurrentSession
 from sso.web import routing
 from sso.web.pending_request import PendingRequest
@@ -44,11 +53,37 @@ def sign_in() -> Response:
     why = next_step.why if isinstance(next_step, decision.SignIn) else None
     if "back" in request.args and current and why is None:
         why = decision.Why.AGAIN  # a page of the account asks who is there
+    if form.is_submitted() and (provider := _chosen_provider(form, why)):
+        return upstream.start(
+            provider,
+            pending,
+            remember=form.remember.data,
+            again=why is decision.Why.AGAIN,
+            hint=form.email.data,
+        )
     if pending and why is None and request.method == "GET" and "another" not in request.args:
         return authorize.resume(pending)  # signed in already, in another tab
     if why is decision.Why.SELECT and current and "another" not in request.args and pending:
         return _select_account(validated, current, pending)
     return _ask(form, validated, current, pending, why)
+
+
+def _chosen_provider(form: SignInForm, why: decision.Why | None) -> Provider | None:
+    """Where a button leads, or the domain of the email address; `local` in the URL stays here."""
+    providers = context.upstreams()
+    if form.upstream.data:
+        return providers.find(form.upstream.data)
+    if "local" in request.args or why is decision.Why.AGAIN:
+        return None
+    return providers.of_email(form.email.data or "")
+
+
+def _providers(current: CurrentSession | None, again: bool) -> list[Provider]:
+    """Those to show: all of them, or those that can confirm who is signed in."""
+    if not (again and current):
+        return list(context.upstreams())
+    linked = {one.provider for one in identities.of_user(current.user.id)}
+    return [one for one in context.upstreams() if one.id in linked]
 
 
 def _ask(
@@ -75,7 +110,7 @@ def _ask(
         form.email.data = current.user.email if again and current else hint
         if request.args.get("notice") in _NOTICES:
             form.email.data = mail_pages.email_to_fill_in() or hint
-    by_passkey = passkeys.available()
+    by_passkey, waiting = passkeys.available(), pending_identity.waiting()
     if request.args.get("problem") == "passkey":
         words = second_factor.WRONG["passkey"]
         error = error or gettext(words)
@@ -92,6 +127,9 @@ def _ask(
         client_logo=page.logo_of(validated.client if validated else None),
         reauthenticate=again,
         notice=notice,
+        waiting=waiting,
+        providers=_providers(current, again),
+        elsewhere="local" not in request.args and any(one.domains for one in context.upstreams()),
         can_sign_up=not again and context.settings().sign_up != "off",
     )
 

@@ -146,6 +146,31 @@ TEXTS = {
         N_("A second factor was removed from your account"),
         (N_("A second factor was removed from your account at {service}: {factor}."), _NOT_YOU),
     ),
+    "identity_added": Text(
+        N_("A new way to sign in was added to your account"),
+        (
+            N_(
+                   "You can now sign in to your account at {service} through {provider}, as "
+                   "{account}."
+               ),
+            N_("If this was you, you do not need to do anything."),
+            N_(
+                   "If this was not you, remove it on your account page now, and set a new "
+                   "password there."
+               ),
+        ),
+        N_("Go to your account"),
+    ),
+    "identity_removed": Text(
+        N_("A way to sign in was removed from your account"),
+        (
+            N_(
+                   "Your account at {service} can no longer be used through {provider}, as "
+                   "{account}."
+               ),
+            _NOT_YOU,
+        ),
+    ),
     "recovery_code_used": Text(
         N_("A recovery code was used"),
         (

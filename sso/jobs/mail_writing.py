@@ -22,6 +22,7 @@ from sso.services import emailed_code, mail_links
 from sso.store import mail_tokens, users
 
 FORGOTTEN = "/forgotten-password"
+_ACCOUNT = {"identity_added": "/account"}  # where the mail leads if not there
 _BLUE = "#2f5bea"  # that of the pages
 # Kinds that carry a secret; a notice leads to the page where a new password is asked for.
 _WITH_SECRET = ("verify", "change_email", "reset", "invite", "sign_up")
@@ -58,7 +59,7 @@ def write(mail: Mail) -> Written | None:
         token, link = mail_links.make(kind, mail.address, user)
         until = token.expires_at
     elif TEXTS[kind].action:
-        link = context.settings().base_url + FORGOTTEN
+        link = context.settings().base_url + _ACCOUNT.get(kind, FORGOTTEN)
     with force_locale(languages.known([_asked_language(mail, user)]) or languages.DEFAULT):
         subject, text, html = _render(kind, mail, user, link, until, code)
     try:
@@ -118,6 +119,8 @@ def _render(
         "code": f"{code[:4]}-{code[4:]}",
         "left": mail.details.get("left", ""),
         "factor": _line(mail.details.get("factor", "")),
+        "provider": _line(mail.details.get("provider", "")),
+        "account": _line(mail.details.get("account", "")) or "-",
         "browser": user_agents.name(mail.details.get("browser", "")),
         "network": mail.details.get("network") or "unknown",
         "time": times.moment(at, zone) if at else "",

@@ -11,8 +11,8 @@ import flask
 
 from sso.crypto import digests
 from sso.mfa import signed_values
-from sso.models import User
-from sso.store import mails, users
+from sso.models import UpstreamSession, User
+from sso.store import identities, mails, users
 
 LIFETIME = 600  # seconds, to look for the phone
 _KEY = "pending_mfa"
@@ -21,15 +21,19 @@ _NOTICE = "half_way_notice"
 
 
 class PendingMfa(NamedTuple):
-    """Who has entered the right password, and whether to keep them signed in."""
+    """Who has entered the right password, and whether to keep them signed in.
+
+    `upstream`: or else, the sign-in through an identity provider.
+    """
 
     user: User
     remember: bool
+    upstream: UpstreamSession | None = None
 
 
-def begin(user: User, remember: bool) -> None:
-    """Note in the browser's cookie that the password was right."""
-    value = [str(user.id), remember, _fingerprint(user)]
+def begin(user: User, remember: bool, upstream: UpstreamSession | None = None) -> None:
+    """Note in the browser's cookie that the first factor was right."""
+    value = [str(user.id), remember, _fingerprint(user), str(upstream.id) if upstream else None]
     flask.session[_KEY] = signed_values.sign(value, _PURPOSE)
 
 
@@ -39,11 +43,16 @@ def current() -> PendingMfa | None:
     found = signed_values.verify(text, _PURPOSE, LIFETIME) if isinstance(text, str) else None
     if found is None:
         return None
-    user_id, remember, fingerprint = found[0]
+    user_id, remember, fingerprint, *via = found[0]
     user = users.find(UUID(user_id))
     if user is None or user.disabled_at or not digests.equal(fingerprint, _fingerprint(user)):
         return None
-    return PendingMfa(user, bool(remember))
+    upstream = None
+    if via and via[0]:
+        upstream = identities.unused_session(UUID(via[0]), user.id)
+        if upstream is None:  # ended by the provider, or unlinked
+            return None
+    return PendingMfa(user, bool(remember), upstream)
 
 
 def notice_id() -> UUID | None:

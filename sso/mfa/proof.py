@@ -5,7 +5,7 @@ from typing import NamedTuple
 from sso.flow.request import ONE_FACTOR, TWO_FACTORS
 
 OTP = "otp"  # authenticator apps and recovery codes: one-time passwords both
-_ORDER = ("pwd", "otp", "hwk", "swk", "user", "mfa")
+_ORDER = ("pwd", "fed", "otp", "hwk", "swk", "user", "mfa")
 
 
 class Proof(NamedTuple):
@@ -26,6 +26,11 @@ def passkey_methods(is_synced: bool) -> str:
 def of_passkey_alone(is_synced: bool) -> Proof:
     """A passkey with user verification is two in one: the device, and a PIN or a finger."""
     return Proof(f"{passkey_methods(is_synced)} mfa", TWO_FACTORS)
+
+
+def of_upstream(methods: str, has_two_factors: bool) -> Proof:
+    """What an identity provider has seen; two factors where the operator trusts it with them."""
+    return Proof(f"{methods} mfa", TWO_FACTORS) if has_two_factors else Proof(methods, ONE_FACTOR)
 
 
 def with_second(first: str, second: str) -> Proof:

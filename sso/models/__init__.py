@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from sso.models.factors import TotpSecret as TotpSecret
     from sso.models.grant import Grant as Grant
     from sso.models.group import Group as Group
+    from sso.models.identity import Identity as Identity
+    from sso.models.identity import UpstreamSession as UpstreamSession
     from sso.models.imported_hash import ImportedHash as ImportedHash
     from sso.models.logout_delivery import LogoutDelivery as LogoutDelivery
     from sso.models.outbox import Heartbeat as Heartbeat
@@ -49,6 +51,7 @@ _TABLES = {
     "grant": ("Grant",),
     "group": ("Group",),
     "imported_hash": ("ImportedHash",),
+    "identity": ("Identity", "UpstreamSession"),
     "logout_delivery": ("LogoutDelivery",),
     "outbox": ("Heartbeat", "Mail"),
     "pushed_request": ("PushedRequest",),

@@ -85,7 +85,7 @@ def invite(actor: Actor, *, email: str, name: str, groups: Iterable[str] = ()) -
 
 
 @audit.acting
-def sign_up(actor: Actor, *, email: str, name: str, password_hash: str) -> User:
+def sign_up(actor: Actor, *, email: str, name: str, password_hash: str | None) -> User:
     """A new account for a proven address. Raises `RegistrationError` if it is taken."""
     user = User(email=email, email_verified=True, name=name, password_hash=password_hash)
     _flush(user)

@@ -19,9 +19,9 @@ from sso.crypto import digests, passwords
 from sso.flow.request import TWO_FACTORS
 from sso.mfa import pending_mfa
 from sso.mfa.proof import Proof, with_second
-from sso.models import BrowserSession, User
+from sso.models import BrowserSession, UpstreamSession, User
 from sso.services import notifications, revocation
-from sso.store import sessions, users
+from sso.store import identities, sessions, users
 from sso.store.sessions import CurrentSession
 
 _TOUCH_EVERY = timedelta(minutes=1)
@@ -40,6 +40,11 @@ class NewSecret(NamedTuple):
 
     secret: str
     current: CurrentSession
+
+
+class SignInEnded(Exception):
+    """Meanwhile the provider has ended the sign-in, or its identity was removed; to be rolled
+    back."""
 
 
 @audit.acting
@@ -95,6 +100,12 @@ def accept_password(actor: Actor, user: User, browser: Browser, notice: UUID | N
 
 
 @audit.acting
+def accept_identity(actor: Actor, user: User, provider: str) -> None:
+    """Record a sign-in through an identity provider to which a second factor is missing."""
+    audit.event(Event.IDENTITY_ACCEPTED, user=user.id, provider=provider)
+
+
+@audit.acting
 def fail_second_factor(
     actor: Actor, user: User, method: str, browser: Browser | None, notice: UUID | None
 ) -> UUID | None:
@@ -118,23 +129,27 @@ def begin(
     shown: Proof,
     remember: bool,
     before: CurrentSession | None,
+    upstream: UpstreamSession | None = None,
 ) -> NewSecret:
     """Sign the user in, under a new secret (no session fixation).
 
     `before`: the session that the browser had. If it is the same person's, it goes on under the
     new secret, so that re-authentication ends no application's tokens; another person's ends.
-    `remember`: the cookie outlives the browser's window.
+    `remember`: the cookie outlives the browser's window. `upstream`: the person was signed in
+    through it, perhaps some time ago.
 
     The caller has locked the user, and read after that which factors there are (`mfa.policy`).
     """
     now = clock.now()
+    auth_time = upstream.auth_time if upstream and upstream.auth_time else now
     if before and before.user.id == user.id:
         session = before.session
+        auth_time = max(auth_time, session.auth_time)
     else:
         if before:
             revocation.session(before.session, "another_user")
         session = BrowserSession(user_id=user.id, created_at=now)
-    session.auth_time = session.last_seen_at = now
+    session.auth_time, session.last_seen_at = auth_time, now
     session.ends_at = now + timedelta(seconds=context.settings().session_absolute_lifetime)
     session.expires_at = _idle_end(session.ends_at, now)
     session.remembered = remember
@@ -143,6 +158,8 @@ def begin(
     session.address = browser.ip_address[:45]
     session.browser = browser.user_agent[:200]
     new = renew(CurrentSession(session, user))
+    if upstream and not identities.bind(upstream, session.id):
+        raise SignInEnded
     revocation.surplus_of_user(user.id)
     if not browser.is_known:
         notifications.new_browser(user, session)

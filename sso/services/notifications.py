@@ -79,6 +79,15 @@ def factor_removed(user: User, name: str) -> None:
     _enqueue("factor_removed", user.email, user, factor=name)
 
 
+def identity_added(user: User, provider: str, account: str) -> None:
+    """Report a new way to sign in: an account at an upstream provider."""
+    _enqueue("identity_added", user.email, user, provider=provider, account=account)
+
+
+def identity_removed(user: User, provider: str, account: str) -> None:
+    _enqueue("identity_removed", user.email, user, provider=provider, account=account)
+
+
 def recovery_codes_made(user: User) -> None:
     """Report new recovery codes."""
     _enqueue("recovery_codes_made", user.email, user)

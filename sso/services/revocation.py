@@ -4,6 +4,7 @@ docs/explanation/revocation.md has the table, and tests/endpoints/test_what_ends
 table. The order in each function: logout tokens are queued while the grants can still be found.
 """
 
+from collections.abc import Collection
 from uuid import UUID
 
 from sqlalchemy import ColumnElement, or_
@@ -32,10 +33,15 @@ def sessions_of_user(user_id: UUID, reason: str, but: UUID | None = None) -> int
     return _sessions(user_id, reason, BrowserSession.user_id == user_id, *others)
 
 
+def some_sessions(user_id: UUID, session_ids: Collection[UUID], reason: str) -> int:
+    """These sign-ins of a user, with their grants. Returns how many."""
+    few = list(session_ids)[:_AT_ONCE]
+    return _sessions(user_id, reason, BrowserSession.id.in_(few)) if few else 0
+
+
 def surplus_of_user(user_id: UUID) -> None:
     """The oldest sign-ins beyond `MOST_SESSIONS`, with their grants."""
-    if surplus := sessions.surplus(user_id, MOST_SESSIONS):
-        _sessions(user_id, "too_many", BrowserSession.id.in_(surplus[:_AT_ONCE]))
+    some_sessions(user_id, sessions.surplus(user_id, MOST_SESSIONS), "too_many")
 
 
 def _sessions(user_id: UUID, reason: str, *conditions: ColumnElement[bool]) -> int:

@@ -1,0 +1,1 @@
+"""Upstream identity providers: the TOML file in `SSO_UPSTREAM_FILE`."""

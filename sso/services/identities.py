@@ -1,0 +1,227 @@
+"""Upstream identities: who they belong to here, how they are linked, how they are removed.
+
+Issuer and subject alone say whose an identity is. An email address links it only where the
+operator trusts the provider's word; otherwise the person signs in here once.
+"""
+
+from dataclasses import replace
+from typing import NamedTuple
+from uuid import UUID
+
+from sqlalchemy.exc import IntegrityError
+
+from sso import audit, clock, context
+from sso.audit import Actor
+from sso.audit.events import Event
+from sso.config import email_addresses
+from sso.config.upstream.provider import Provider
+from sso.extensions import db
+from sso.i18n import N_
+from sso.mfa import policy
+from sso.models import Identity, User
+from sso.services import accounts, checks, notifications, revocation
+from sso.services.changes import ListEdit
+from sso.services.checks import RegistrationError
+from sso.services.staff import NotAllowed
+from sso.store import factors, users
+from sso.store import identities as stored
+from sso.store import passkeys as stored_passkeys
+from sso.upstream.identity import UpstreamIdentity
+
+MOST = 20  # of one user
+_ELSEWHERE = N_("This account is already connected to another account here.")
+_TOO_MANY = N_("You have reached the maximum number of connected accounts. Remove one first.")
+_LAST = N_("This is your only way to sign in. Set a password or add a passkey first.")
+_GONE = N_("This account was already removed.")
+_DISABLED = N_("Your account here is disabled. Ask your administrator.")
+
+
+class LinkRefused(ValueError):
+    """It cannot be linked or removed; `str()` says why, to its owner. To be rolled back."""
+
+
+class SignIn(NamedTuple):
+    """The user, locked, and the identity that signs them in."""
+
+    user: User
+    identity: Identity
+
+
+class ProveAccount(NamedTuple):
+    """Nothing here is known to be this person's: they sign in here once, to link the identity.
+
+    `may_sign_up`: or they make an account, for an address that they prove by mail.
+    """
+
+    may_sign_up: bool
+
+
+class Refused(NamedTuple):
+    """`text` tells the person why."""
+
+    text: str
+
+
+Resolution = SignIn | ProveAccount | Refused
+
+
+@audit.acting
+def resolve(actor: Actor, provider: Provider, found: UpstreamIdentity) -> Resolution:
+    """Who this is here. Links the identity, or makes an account, where the operator allows it.
+
+    On `Refused`, nothing but the event is written.
+    """
+    identity = stored.find(found.issuer, found.subject)
+    user = users.lock(identity.user_id) if identity else None
+    if identity is None:
+        email = _normalized(found.email)
+        if not (email and found.email_verified and provider.vouches_for(email)):
+            covered = provider.covers(email) if email else not provider.domains
+            return ProveAccount(provider.sign_up and covered)
+        known = users.find_by_email(email)
+        if known is None and provider.sign_up:
+            user = _new_user(actor, email, found)
+        elif known and known.disabled_at is None:
+            user = _owner(known, email)
+        if user:
+            identity = _add(user, provider, found, is_told=known is not None)
+        elif known is None or known.disabled_at is None:
+            return ProveAccount(may_sign_up=False)
+    if user is None or identity is None:
+        audit.event(
+            Event.SIGN_IN_FAILED,
+            user=identity.user_id if identity else None,
+            method=provider.id,
+            reason="disabled",
+        )
+        return Refused(_DISABLED)
+    stored.use(identity, provider.id, clock.now())
+    _map_groups(actor, provider, user, found)
+    return SignIn(user, identity)
+
+
+def _owner(known: User, email: str) -> User | None:
+    """The account with a verified address, if that proves whose it is.
+
+    An address that nobody has confirmed here may be a stranger's account (pre-hijacking): only one
+    that nobody could sign in to so far is taken over.
+    """
+    user = users.lock(known.id)
+    if user is None or user.email != email or not policy.email_settled(user):
+        return None
+    if user.email_verified:
+        return user
+    if user.password_hash or factors.of_user(user.id) or stored.of_user(user.id):
+        return None
+    user.email_verified = True
+    return user
+
+
+def _new_user(actor: Actor, email: str, found: UpstreamIdentity) -> User | None:
+    name = " ".join(found.name.split())
+    if checks.text_error("the name", name):
+        name = email.partition("@")[0]
+    try:
+        return accounts.sign_up(actor, email=email, name=name, password_hash=None)
+    except RegistrationError:  # made at this moment
+        return None
+
+
+@audit.acting
+def link(actor: Actor, user: User, provider: Provider, found: UpstreamIdentity) -> Identity:
+    """Let this identity sign in as a user, who has proven both. The caller has locked the user.
+
+    Raises `LinkRefused`.
+    """
+    known = stored.find(found.issuer, found.subject)
+    if known and known.user_id == user.id:
+        return known
+    if known:
+        raise LinkRefused(_ELSEWHERE)
+    if len(stored.of_user(user.id)) >= MOST:
+        raise LinkRefused(_TOO_MANY)
+    return _add(user, provider, found, is_told=True)
+
+
+def _add(user: User, provider: Provider, found: UpstreamIdentity, is_told: bool) -> Identity:
+    identity = Identity(
+        user_id=user.id, provider=provider.id, issuer=found.issuer, subject=found.subject
+    )
+    identity.email = (found.email or "")[: email_addresses.LONGEST] or None
+    try:
+        stored.add(identity)
+    except IntegrityError:  # linked at this moment
+        db.session.rollback()
+        raise LinkRefused(_ELSEWHERE) from None
+    audit.event(Event.IDENTITY_LINKED, user=user.id, provider=provider.id)
+    if is_told:
+        notifications.identity_added(user, provider.name, identity.email or "")
+    return identity
+
+
+@audit.acting
+def unlink(actor: Actor, user: User, identity_id: UUID, keep: UUID | None = None) -> None:
+    """Remove an identity, and end the sessions that it began, but for `keep`.
+
+    The caller has locked the user. Raises `LinkRefused` if it is the last way in.
+    """
+    known = stored.of_user(user.id)
+    chosen = next((one for one in known if one.id == identity_id), None)
+    if chosen is None:
+        raise LinkRefused(_GONE)
+    if not has_other_way_in(user, identity=chosen):
+        raise LinkRefused(_LAST)
+    begun = [one for one in stored.sessions_of(chosen.id) if one != keep]
+    revocation.some_sessions(user.id, begun, "identity_removed")
+    stored.remove(user.id, chosen.id)
+    audit.event(Event.IDENTITY_UNLINKED, user=user.id, provider=chosen.provider)
+    provider = context.upstreams().find(chosen.provider)
+    notifications.identity_removed(
+        user, provider.name if provider else chosen.provider, chosen.email or ""
+    )
+
+
+def has_other_way_in(
+    user: User, *, identity: Identity | None = None, passkey: UUID | None = None
+) -> bool:
+    """Whether a user can still sign in without this identity, or without this passkey.
+
+    An identity whose provider is no longer configured is no way in.
+    """
+    providers = {one.id for one in context.upstreams()}
+    others = (
+        one.provider in providers
+        for one in stored.of_user(user.id)
+        if identity is None or one.id != identity.id
+    )
+    if user.password_hash is not None or any(others):
+        return True
+    return any(one.id != passkey for one in stored_passkeys.of_user(user.id))
+
+
+def _map_groups(actor: Actor, provider: Provider, user: User, found: UpstreamIdentity) -> None:
+    """Put the user into the groups that the operator has mapped, and take them out of the others.
+
+    Groups that stand in no mapping are left alone.
+    """
+    if found.groups is None or not provider.groups:
+        return
+    members = {ours for theirs, ours in provider.groups.items() if theirs in found.groups}
+    had = members & set(user.groups)
+    added = sorted(members - had)
+    removed = sorted((set(provider.groups.values()) - members) & set(user.groups))
+    if not (added or removed):
+        return
+    actor = replace(actor, by=provider.id)
+    try:
+        accounts.update(actor, user.id, memberships=ListEdit(tuple(added), tuple(removed)))
+    except NotAllowed:  # the last administrator stays one
+        removed = [one for one in removed if one != context.settings().admin_group]
+        accounts.update(actor, user.id, memberships=ListEdit(tuple(added), tuple(removed)))
+
+
+def _normalized(email: str | None) -> str | None:
+    try:
+        return email_addresses.normalized(email) if email else None
+    except ValueError:
+        return None

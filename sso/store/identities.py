@@ -1,0 +1,132 @@
+"""Statements about upstream identities and the sign-ins through them."""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import delete, select, update
+
+from sso.extensions import db
+from sso.models import BrowserSession, Identity, UpstreamSession
+from sso.store.statements import write
+
+
+def find(issuer: str, subject: str) -> Identity | None:
+    return db.session.scalar(
+        select(Identity).where(Identity.issuer == issuer, Identity.subject == subject)
+    )
+
+
+def of_user(user_id: UUID) -> Sequence[Identity]:
+    """A user's identities, oldest first."""
+    return db.session.scalars(
+        select(Identity)
+        .where(Identity.user_id == user_id)
+        .order_by(Identity.linked_at, Identity.id)
+    ).all()
+
+
+def of_providers(user_id: UUID, providers: Collection[str]) -> int:
+    """With how many identities of these providers a user can sign in."""
+    return sum(one.provider in providers for one in of_user(user_id))
+
+
+def add(identity: Identity) -> None:
+    """Raises `IntegrityError` when it is linked already."""
+    db.session.add(identity)
+    db.session.flush()
+
+
+def use(identity: Identity, provider: str, now: datetime) -> None:
+    """Note a sign-in. `provider`: its id, which the operator may have changed."""
+    identity.provider, identity.last_used_at = provider, now
+    db.session.flush()
+
+
+def remove(user_id: UUID, identity_id: UUID) -> Identity | None:
+    """Delete one of the user's own, and give what it was."""
+    return db.session.scalar(
+        delete(Identity)
+        .where(Identity.id == identity_id, Identity.user_id == user_id)
+        .returning(Identity)
+        .execution_options(synchronize_session=False)
+    )
+
+
+def add_session(session: UpstreamSession) -> None:
+    db.session.add(session)
+    db.session.flush()
+
+
+def unused_session(session_id: UUID, user_id: UUID) -> UpstreamSession | None:
+    """A sign-in of this user that waits for its second factor."""
+    return db.session.scalar(
+        select(UpstreamSession)
+        .join(Identity, Identity.id == UpstreamSession.identity_id)
+        .where(
+            UpstreamSession.id == session_id,
+            UpstreamSession.session_id.is_(None),
+            Identity.user_id == user_id,
+        )
+    )
+
+
+def bind(session: UpstreamSession, browser_session_id: UUID) -> bool:
+    """Note which session it began; false if it is gone, or has begun one already."""
+    return (
+        write(
+            update(UpstreamSession)
+            .where(UpstreamSession.id == session.id, UpstreamSession.session_id.is_(None))
+            .values(session_id=browser_session_id)
+        )
+        == 1
+    )
+
+
+def last_of_session(browser_session_id: UUID) -> tuple[UpstreamSession, Identity] | None:
+    """The last sign-in through a provider in a session, if there is one."""
+    row = db.session.execute(
+        select(UpstreamSession, Identity)
+        .join(Identity, Identity.id == UpstreamSession.identity_id)
+        .where(UpstreamSession.session_id == browser_session_id)
+        .order_by(UpstreamSession.created_at.desc())
+        .limit(1)
+    ).first()
+    return (row[0], row[1]) if row else None
+
+
+def sessions_of(identity_id: UUID, sid: str | None = None) -> Sequence[UUID]:
+    """The browser sessions that an identity began, in this session of its provider if given."""
+    found = select(UpstreamSession.session_id).where(
+        UpstreamSession.identity_id == identity_id,
+        UpstreamSession.session_id.is_not(None),
+    )
+    if sid is not None:
+        found = found.where(UpstreamSession.sid == sid)
+    return [one for one in db.session.scalars(found.distinct()) if one]
+
+
+def forget_waiting(identity_id: UUID, sid: str | None = None) -> None:
+    """Sign-ins that still wait for their second factor begin no session any more."""
+    gone = delete(UpstreamSession).where(
+        UpstreamSession.identity_id == identity_id, UpstreamSession.session_id.is_(None)
+    )
+    write(gone if sid is None else gone.where(UpstreamSession.sid == sid))
+
+
+def due(provider: str, before: datetime, size: int) -> Sequence[tuple[UpstreamSession, Identity]]:
+    """Live sign-ins through a provider that it has not confirmed since, the oldest first."""
+    rows = db.session.execute(
+        select(UpstreamSession, Identity)
+        .join(Identity, Identity.id == UpstreamSession.identity_id)
+        .join(BrowserSession, BrowserSession.id == UpstreamSession.session_id)
+        .where(
+            Identity.provider == provider,
+            UpstreamSession.checked_at < before,
+            BrowserSession.ended_at.is_(None),
+            BrowserSession.expires_at > before,
+        )
+        .order_by(UpstreamSession.checked_at)
+        .limit(size)
+    ).all()
+    return [(row[0], row[1]) for row in rows]

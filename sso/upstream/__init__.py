@@ -1,0 +1,1 @@
+"""Asks upstream identity providers who somebody is. Knows neither users nor sessions."""

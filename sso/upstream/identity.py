@@ -1,0 +1,39 @@
+"""What an upstream identity provider says of a person."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+FEDERATED = "fed"  # in `amr`: another server has seen the proof
+
+
+class UpstreamUnavailable(Exception):
+    """A provider cannot be asked, or answers nonsense; `str()` says why, for the log."""
+
+
+class UpstreamRefused(Exception):
+    """A provider did not let the person in, or its answer is not to be trusted; see above."""
+
+
+@dataclass(frozen=True)
+class UpstreamIdentity:
+    """A person who has proven to a provider who they are.
+
+    `issuer` and `subject` identify them; nothing else does. `email_verified`: the provider says
+    so; whether that counts is the operator's decision. `groups`: as the provider names them;
+    `None` if it says nothing about groups. `has_two_factors`: only where the operator trusts it.
+    `auth_time`: when they proved themselves there; `None` if it does not say. `sid`: the provider's
+    session (OIDC Back-Channel Logout §2.4).
+    """
+
+    issuer: str
+    subject: str
+    email: str | None = None
+    email_verified: bool = False
+    name: str = ""
+    groups: frozenset[str] | None = None
+    amr: str = FEDERATED
+    has_two_factors: bool = False
+    auth_time: datetime | None = None
+    sid: str | None = None
+    id_token: str | None = field(default=None, repr=False)
+    refresh_token: str | None = field(default=None, repr=False)
