@@ -175,7 +175,7 @@ class SignInForm(PageForm):
     email = _email_field(lazy_gettext("Email"), N_("Enter your email address."))
     password = _password_field(lazy_gettext("Password"), N_("Enter your password."))
     remember = BooleanField(lazy_gettext("Keep me signed in on this device"))
-    upstream = _Text()  # the button of an identity provider
+    upstream = _Text("")  # the button of a provider; WTForms would translate another label
 
 
 class ChangePasswordForm(PageForm):

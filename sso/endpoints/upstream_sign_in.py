@@ -69,7 +69,9 @@ def finish(attempt: Attempt, found: UpstreamIdentity) -> Response:
         db.session.rollback()
         pending_identity.keep(provider, found)
         return page.to_step("pages.sign_in", local="1")
-    pending_identity.forget()
+    waiting = pending_identity.waiting()
+    if waiting and waiting[0].id == provider.id:
+        pending_identity.forget()  # another account there
     upstream = upstream_sessions.note(resolved.identity, found)
     if found.auth_time is None or _is_fresh(attempt, found):
         upstream.auth_time = None  # just now

@@ -1,0 +1,241 @@
+"""What follows when an upstream provider has said who somebody is, whatever its protocol."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from flask import Flask
+from sqlalchemy import select
+from werkzeug.wrappers import Response
+
+from sso.config.upstream.file import Upstreams
+from sso.config.upstream.oidc import OidcProvider
+from sso.endpoints import upstream, upstream_sign_in
+from sso.endpoints.upstream_sign_in import Attempt
+from sso.extensions import db
+from sso.mfa import totp
+from sso.models import Identity, User
+from sso.upstream.identity import UpstreamIdentity
+from tests.conftest import Clock
+from tests.support.actors import BASE, Browser, Page, RelyingParty, claims_of
+from tests.support.factories import make_user
+from tests.support.mailbox import Mailbox
+from tests.support.second_factors import code_of
+
+CORP = OidcProvider(
+    id="corp", type="oidc", name="Corp", issuer="https://corp.example", client_id="us",
+    client_secret="x", trust_email=True, domains=("example.com",),
+)  # fmt: skip
+DANA = UpstreamIdentity(CORP.issuer, "1", "dana@example.com", email_verified=True, name="Dana D")
+
+
+class Corp:
+    """A provider that says of everybody what the test wants."""
+
+    def __init__(self, app: Flask, browser: Browser) -> None:
+        self.app, self.browser, self.says = app, browser, DANA
+        self.attempts: list[Attempt] = []
+        self.configure(CORP)
+
+    def configure(self, *providers: OidcProvider) -> None:
+        self.app.extensions["sso.upstreams"] = Upstreams(providers)
+
+    def handle(self, attempt: Attempt) -> Response:
+        self.attempts.append(attempt)
+        return upstream_sign_in.finish(attempt, self.says)
+
+    def sign_in(self, **fields: str) -> Page:
+        """Press the button on the sign-in page."""
+        if "upstream" not in dict(self.browser.page.buttons):
+            self.browser.open(f"{BASE}/sign-in")
+        return self.browser.submit(upstream="corp", **fields)
+
+    def owner(self) -> str | None:
+        """Whose the identity is."""
+        with self.app.app_context():
+            linked = select(User.email).join(Identity, Identity.user_id == User.id)
+            return db.session.scalar(linked)
+
+
+@pytest.fixture
+def corp(app: Flask, browser: Browser, monkeypatch: pytest.MonkeyPatch) -> Corp:
+    made = Corp(app, browser)
+    monkeypatch.setattr(upstream, "HANDLERS", {OidcProvider: made.handle})
+    return made
+
+
+def test_the_whole_way_of_an_application(
+    corp: Corp, browser: Browser, client: RelyingParty, user: User, mailbox: Mailbox
+) -> None:
+    page = browser.authorize(client)
+    assert ("upstream", "corp") in page.buttons
+    assert "Continue with" in page.html
+    page = corp.sign_in(remember="1")
+    assert corp.attempts[0].remember
+    answer = browser.allow().code
+    token = client.exchange(answer).get_json()
+    assert claims_of(token["id_token"])["amr"] == ["fed"]
+    assert corp.owner() == "dana@example.com"
+    # By its subject from now on, whatever its email is.
+    corp.says = replace(DANA, email="else@example.com", email_verified=False)
+    other = Browser(corp.app)
+    corp.browser = other
+    assert corp.sign_in().path == f"{BASE}/account"
+    assert "Dana Demo" in other.page.html
+
+
+def test_an_email_of_its_domains_leads_there(corp: Corp, browser: Browser, user: User) -> None:
+    browser.open(f"{BASE}/sign-in")
+    assert browser.submit(email="dana@example.com", password="").path == f"{BASE}/account"
+    assert corp.attempts[0].hint == "dana@example.com"
+    other = Browser(corp.app)
+    other.open(f"{BASE}/sign-in?local=1")
+    assert other.submit(email="dana@example.com", password="correct horse battery").path == (
+        f"{BASE}/account"
+    )
+    assert len(corp.attempts) == 1
+
+
+def test_somebody_unknown_proves_the_account_first(
+    corp: Corp, browser: Browser, client: RelyingParty, user: User
+) -> None:
+    make_user(corp.app, "erin@example.com", email_verified=False)
+    for provider, says in (
+        (replace(CORP, trust_email=False), DANA),
+        (replace(CORP, domains=("other.example",)), DANA),
+        (CORP, replace(DANA, email="nobody@example.com")),
+        (CORP, replace(DANA, email="erin@example.com")),  # nobody has confirmed it here
+        (CORP, replace(DANA, email_verified=False)),
+    ):
+        corp.configure(provider)
+        corp.says = says
+        browser.authorize(client)
+        page = corp.sign_in()
+        assert page.path == f"{BASE}/sign-in"
+        assert "Sign in once with your account here" in page.html
+        assert corp.owner() is None
+    page = browser.sign_in()
+    assert page.path == f"{BASE}/sign-in/connect"
+    assert corp.owner() is None
+    page = browser.submit(decision="connect")
+    assert corp.owner() == "dana@example.com"
+    assert ("decision", "allow") in page.buttons  # back on the application's way
+
+
+def test_it_is_not_connected_unless_the_person_agrees(
+    corp: Corp, browser: Browser, user: User
+) -> None:
+    corp.says = replace(DANA, email_verified=False)
+    corp.sign_in()
+    browser.sign_in()
+    assert browser.submit(decision="skip").path == f"{BASE}/account"
+    assert corp.owner() is None
+    assert browser.open(f"{BASE}/sign-in/connect").path == f"{BASE}/account"
+
+
+def test_a_first_sign_in_makes_an_account(corp: Corp, browser: Browser) -> None:
+    corp.configure(replace(CORP, sign_up=True))
+    assert corp.sign_in().path == f"{BASE}/account"
+    assert "Dana D" in browser.page.html
+    assert corp.owner() == "dana@example.com"
+    page = browser.open(f"{BASE}/account/identities")
+    assert "dana@example.com" in page.html
+    # Without a password it is the only way in.
+    assert "only way to sign in" in browser.submit(action="remove").html
+    assert corp.owner() == "dana@example.com"
+
+
+def test_a_disabled_user_is_not_let_in(corp: Corp, browser: Browser) -> None:
+    make_user(corp.app, disabled=True)
+    assert "disabled" in corp.sign_in().html
+    assert "sign_in_failed" not in browser.open(f"{BASE}/account").html
+
+
+def test_the_second_factor_of_the_account_is_asked_for(
+    corp: Corp, browser: Browser, user: User, clock: Clock
+) -> None:
+    with corp.app.app_context():
+        secret = totp.new_secret()
+        assert totp.enrol(user.id, secret, code_of(secret))
+        db.session.commit()
+    assert corp.sign_in().path == f"{BASE}/second-factor"
+    clock.move(minutes=1)
+    assert browser.submit(code=code_of(secret)).path == f"{BASE}/account"
+    # Unless the operator counts the provider's.
+    corp.says = replace(DANA, has_two_factors=True)
+    corp.browser = Browser(corp.app)
+    assert corp.sign_in().path == f"{BASE}/account"
+
+
+def test_an_identity_removed_meanwhile_does_not_sign_in(
+    corp: Corp, browser: Browser, user: User
+) -> None:
+    with corp.app.app_context():
+        secret = totp.new_secret()
+        assert totp.enrol(user.id, secret, code_of(secret))
+        db.session.commit()
+    corp.sign_in()
+    with corp.app.app_context():
+        db.session.query(Identity).delete()
+        db.session.commit()
+    assert browser.submit(code=code_of(secret)).path == f"{BASE}/sign-in"
+
+
+def test_connect_and_remove_on_the_account_page(
+    corp: Corp, browser: Browser, user: User, clock: Clock
+) -> None:
+    corp.says = replace(DANA, email="private@mail.example", email_verified=False)
+    browser.open(f"{BASE}/sign-in?local=1")
+    browser.sign_in()
+    assert "Connected accounts" in browser.open(f"{BASE}/account").html
+    browser.open(f"{BASE}/account/identities")
+    page = browser.submit(action="connect")
+    assert "private@mail.example" in page.html
+    assert corp.owner() == "dana@example.com"
+    clock.move(minutes=10)
+    assert browser.submit(action="remove").path == f"{BASE}/sign-in"  # not fresh
+    assert browser.submit(password="correct horse battery").path == f"{BASE}/account/identities"
+    assert "It was removed." in browser.submit(action="remove").html
+    assert corp.owner() is None
+
+
+def test_another_persons_identity_stays_theirs(corp: Corp, browser: Browser, user: User) -> None:
+    corp.sign_in()
+    make_user(corp.app, "erin@example.com")
+    other = Browser(corp.app)
+    other.open(f"{BASE}/sign-in?local=1")
+    other.sign_in("erin@example.com")
+    other.open(f"{BASE}/account/identities")
+    page = other.submit(action="connect")
+    assert "already connected to another account" in page.html
+    assert corp.owner() == "dana@example.com"
+
+
+def test_a_fresh_sign_in_has_to_be_fresh_there(
+    corp: Corp, browser: Browser, client: RelyingParty, user: User, clock: Clock
+) -> None:
+    corp.says = replace(DANA, auth_time=clock.now() - timedelta(hours=2))
+    browser.authorize(client, max_age="60")
+    corp.sign_in()
+    page = browser.authorize(client, max_age="60")
+    assert page.path == f"{BASE}/sign-in"  # two hours old
+    assert "did not ask you to sign in again" in corp.sign_in().html
+    assert corp.attempts[-1].again
+    browser.authorize(client, max_age="60")
+    corp.says = replace(DANA, auth_time=clock.now())
+    corp.sign_in()
+    assert ("decision", "allow") in browser.page.buttons
+
+
+def test_groups_follow_the_mapping(corp: Corp, browser: Browser) -> None:
+    make_user(corp.app, groups=["staff", "own"])
+    corp.configure(replace(CORP, groups={"Engineering": "dev", "All": "staff"}))
+    corp.says = replace(DANA, groups=frozenset({"Engineering", "Else"}))
+    corp.sign_in()
+    with corp.app.app_context():
+        assert db.session.query(User.groups).scalar() == ["own", "dev"]
+    corp.says = replace(DANA, groups=None)
+    corp.browser = Browser(corp.app)
+    corp.sign_in()
+    with corp.app.app_context():
+        assert db.session.query(User.groups).scalar() == ["own", "dev"]
