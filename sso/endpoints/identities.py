@@ -9,7 +9,6 @@ from wtforms import StringField
 
 from sso import audit, context
 from sso.endpoints import page, upstream
-from sso.endpoints.forms import PageForm
 from sso.endpoints.upstream_sign_in import may_link
 from sso.extensions import db
 from sso.i18n import N_
@@ -18,6 +17,7 @@ from sso.services import identities as service
 from sso.services.identities import LinkRefused
 from sso.store import identities as stored
 from sso.store.sessions import CurrentSession
+from sso.web.page_form import PageForm
 
 _DONE = {
     "connected": N_("The account was connected."),
