@@ -17,9 +17,9 @@ import click
 from flask import Flask
 from flask.cli import AppGroup, FlaskGroup
 
-from sso.command_table import COMMANDS as COMMANDS
-from sso.command_table import GROUPS as GROUPS
 from sso.config import environment_file
+from sso.config.commands import COMMANDS as COMMANDS
+from sso.config.commands import GROUPS as GROUPS
 
 
 @contextmanager

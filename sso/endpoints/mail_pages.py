@@ -72,7 +72,7 @@ def take_pending() -> PendingRequest | None:
 def to_sign_in(notice: str, email: str) -> Response:
     """On to the sign-in page, with the pending request of this browser, and the email filled in.
 
-    Not in the URL: an address does not belong into logs.
+    Not in the URL: an email address must not get into logs.
     """
     pending = take_pending()
     flask.session[_EMAIL] = email

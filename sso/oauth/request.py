@@ -83,7 +83,7 @@ def form_request(once: tuple[str, ...], clean: tuple[str, ...] | None = None) ->
     try:
         if parameters.query_pairs(flask_request):
             raise parameters.ParameterFault(
-                "Parameters belong into the request's body, not into its address."
+                "Parameters belong in the request body, not in its URL."
             )
         form = parameters.single(parameters.form_pairs(flask_request), once)
         parameters.check_clean(form, once if clean is None else clean)

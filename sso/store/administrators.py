@@ -13,7 +13,7 @@ _KIND, _TURN = 0x73736F, 0  # of advisory locks (see `client_turn`)
 
 
 def remain(group: str, without: Collection[UUID]) -> bool:
-    """Whether others in the group can sign in. Whoever asks next waits until we have committed.
+    """Whether others in the group can sign in. The next caller waits until we have committed.
 
     On PostgreSQL two who remove each other would otherwise both see the other one remain.
     """

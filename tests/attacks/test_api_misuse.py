@@ -120,7 +120,7 @@ def test_rights_are_not_given(app: Flask, scim: Provisioner) -> None:
         assert found.groups == ["staff"]
     more = ("scim:write", "scim:privileged")
     trusted = Provisioner(app, make_token(app, *more, name="Trusted"))
-    # One administrator has to remain, whoever asks.
+    # One administrator has to remain, no matter who asks.
     gone = {"op": "replace", "path": "active", "value": False}
     for answer in (trusted("DELETE", path), trusted.patch(path, gone),
                    trusted("DELETE", f"/Groups/{admins['id']}")):  # fmt: skip

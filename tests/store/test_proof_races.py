@@ -75,7 +75,7 @@ def test_one_proof_for_many_calls(browser: Browser, client: RelyingParty, user: 
 
 
 def test_the_right_key_among_wrong_ones(browser: Browser, client: RelyingParty, user: User) -> None:
-    """Whoever has the code, but not its key, neither gets tokens nor uses the code up."""
+    """A thief who has the code, but not its key, gets no tokens and does not use it up."""
     right, wrong = DPoP(), DPoP()
     code = browser.approve(client, dpop_jkt=right.jkt).code
     headers = iter([wrong.header(), right.header(), *(wrong.header() for _ in range(6))])

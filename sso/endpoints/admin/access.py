@@ -75,7 +75,7 @@ def _check() -> Response | None:
     if found is None or not _is_same_site():
         abort(404)
     if request.method not in _SAFE:
-        # Whoever sends a form slowly may be no administrator any more when it has arrived.
+        # A person who sends a form slowly may have lost the role by the time it arrives.
         request.get_data(cache=True)
         db.session.rollback()
         found = _admitted(route, sessions.find_live_fresh(found.visit.session.digest))

@@ -1,22 +1,24 @@
 """The forms of applications: one to register or change a client, one for a preset."""
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from flask import request
 from flask_babel import lazy_gettext
-from wtforms import BooleanField, Field, SelectField, SelectMultipleField, StringField
+from wtforms import BooleanField, Field, HiddenField, SelectField, SelectMultipleField, StringField
 from wtforms.fields import SelectChoice, TextAreaField  # type: ignore[attr-defined]
 from wtforms.validators import Length
 
 from sso.config.auth_methods import AUTH_METHODS, NO_AUTH_METHOD, PRIVATE_KEY_JWT
 from sso.crypto.keys import ALGORITHMS
-from sso.endpoints.admin.forms import ConfirmForm
+from sso.endpoints.admin.forms import ConfirmForm, lines
 from sso.endpoints.forms import TOO_LONG
 from sso.flow.scopes import SCOPES
 from sso.i18n import N_
 from sso.models import Client
 from sso.presets.schema import Preset
+from sso.services import clients
 from sso.services.clients import DEFAULTS, SWITCHES
 from sso.web.page_form import PageForm
 
@@ -52,6 +54,7 @@ def _lines(label: Any) -> TextAreaField:
 class ClientForm(PageForm):
     """A registration. What it has no field for stays as it is."""
 
+    seen = HiddenField()
     client_name = _text(lazy_gettext("Name"))
     redirect_uris = _lines(lazy_gettext("Redirect URIs, one on each line"))
     post_logout_redirect_uris = _lines(lazy_gettext("Post-logout redirect URIs, one on each line"))
@@ -74,32 +77,50 @@ class ClientForm(PageForm):
         lazy_gettext("What identity tokens contain"), choices=_choices(CLAIMS_TITLES)
     )
 
-    def __init__(self, client: Client | None = None, **options: Any) -> None:
+    def __init__(self, client: Client | None = None) -> None:
         """For this client, or for a new one."""
-        found = {**DEFAULTS, **(client.client_metadata if client else {})}
-        shown = {name: found[name] or "" for name in (*_TEXTS, *_CHOICES)}
-        shown |= {name: "\n".join(found[name]) for name in _LISTS}
-        shown |= {name: getattr(client, name, False) for name in SWITCHES}
-        shown["scope"] = found["scope"].split()
-        super().__init__(data=shown, **options)
+        super().__init__()
         self.token_endpoint_auth_method.choices = _choices(
             {name: AUTH_TITLES[name] for name in _methods(client)}
         )
+        if not self.is_submitted():
+            self.show(seen_of(clients.described(client)) if client else _NEW)
 
-    @property
-    def metadata(self) -> dict[str, Any]:
-        """What was entered, with the names of RFC 7591."""
+    def show(self, registered: Mapping[str, Any]) -> None:
+        """Fill the fields."""
+        for name, value in registered.items():
+            shown = "\n".join(value) if name in _LISTS else value
+            self[name].data = value.split() if name == "scope" else shown
+
+    def remember(self, seen: Mapping[str, Any]) -> None:
+        """Keep what the fields were when the page was made."""
+        self.seen.data = json.dumps(seen)
+
+    def was_seen(self) -> dict[str, Any] | None:
+        """What the fields were; `None` if that is not readable."""
+        try:
+            found = json.loads(self.seen.data or "")
+            return found if found.keys() == _NEW.keys() else None
+        except (ValueError, RecursionError, AttributeError):
+            return None
+
+    def read(self) -> dict[str, Any]:
+        """What the fields say, with the names of RFC 7591."""
         values: dict[str, Any] = {name: self[name].data for name in (*_TEXTS, *_CHOICES)}
         values |= {name: (values[name] or "").strip() for name in _TEXTS}
         values |= {name: None for name in _OPTIONAL if not values[name]}
-        for name in _LISTS:
-            lines = (line.strip() for line in (self[name].data or "").splitlines())
-            values[name] = [line for line in lines if line]
+        values |= {name: lines(self[name].data) for name in _LISTS}
+        values |= {name: bool(self[name].data) for name in SWITCHES}
         return {**values, "scope": " ".join(self.scope.data or ())}
 
-    @property
-    def switches(self) -> dict[str, bool]:
-        return {name: bool(self[name].data) for name in SWITCHES}
+
+_NEW = {**{name: DEFAULTS[name] for name in (*_TEXTS, *_CHOICES, *_LISTS, "scope")},
+        **dict.fromkeys(SWITCHES, False)}  # fmt: skip
+
+
+def seen_of(described: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a client that the form has."""
+    return {name: described.get(name, default) for name, default in _NEW.items()}
 
 
 def _methods(client: Client | None) -> Iterable[str]:

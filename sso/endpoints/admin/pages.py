@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from flask import abort, redirect, request, url_for
+from flask_babel import gettext
 from werkzeug.wrappers import Response
 
 from sso.endpoints import browser_session, page
@@ -148,3 +149,16 @@ def application(name: str = "id") -> Client:
     client_id = request.args.get(name, "")
     is_clean = client_id.isascii() and client_id.isprintable()
     return (clients.find(client_id) if is_clean else None) or abort(404)
+
+
+def in_words(changes: Iterable[tuple[str, Any, Any]]) -> list[tuple[str, str, str]]:
+    """What others changed, for people: the name of the field, before and now."""
+    return [(name, _text(before), _text(after)) for name, before, after in changes]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(value)
+    if isinstance(value, bool):
+        return str(gettext("yes") if value else gettext("no"))
+    return "" if value is None else str(value)

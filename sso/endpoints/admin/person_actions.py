@@ -112,7 +112,7 @@ DONE = {name: action.done for name, action in ACTIONS.items()} | {
 
 
 def offered(user: User) -> Iterator[tuple[str, Action]]:
-    """What whoever looks at the page may do to this person, by name."""
+    """What the acting administrator may do to this person, by name."""
     is_admin = access.staff().is_admin
     if is_admin or staff.role_of(user.groups) is None:
         for name, action in ACTIONS.items():

@@ -106,12 +106,4 @@ def _in_words(others: Differences) -> list[tuple[str, Any, Any]]:
             found += [(FIELDS.get(n, n), o["before"], o["after"]) for n, o in inner.items()]
         else:
             found.append((FIELDS[name], one["before"], one["after"]))
-    return [(gettext(name), _text(before), _text(after)) for name, before, after in found]
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, list):
-        return ", ".join(value)
-    if isinstance(value, bool):
-        return str(gettext("yes") if value else gettext("no"))
-    return "" if value is None else str(value)
+    return pages.in_words((gettext(name), before, after) for name, before, after in found)

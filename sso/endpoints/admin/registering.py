@@ -9,7 +9,8 @@ from werkzeug.wrappers import Response
 
 from sso import context
 from sso.endpoints.admin import access, pages
-from sso.endpoints.admin.application_forms import CLAIMS_TITLES, ClientForm, PresetForm
+from sso.endpoints.admin.application_forms import ClientForm, PresetForm, seen_of
+from sso.endpoints.admin.forms import lines
 from sso.extensions import db
 from sso.i18n import N_
 from sso.models import Client
@@ -17,8 +18,11 @@ from sso.presets import application_url, installation, loader
 from sso.presets.errors import PresetError
 from sso.presets.installation import Installation
 from sso.presets.schema import Block, Preset
+from sso.services import changes as differences
 from sso.services import clients, connections
+from sso.services.changes import Changed, Differences
 from sso.services.checks import RegistrationError
+from sso.services.clients import SWITCHES
 
 _MISSING = N_("This is needed.")
 # The errors of registrations are for technicians, as those of the commands, and not translated.
@@ -38,34 +42,48 @@ def by_hand() -> Response:
     """Register a client."""
     form, errors = ClientForm(), []
     if form.validate_on_submit():
+        metadata, switches = _parted(form.read())
         try:
-            client, secret = clients.register(
-                access.staff().actor, form.metadata, switches=form.switches
-            )
+            client, secret = clients.register(access.staff().actor, metadata, switches=switches)
             return _registered(client, secret)
         except RegistrationError as error:
             errors = error.errors
             db.session.rollback()
-    return _form(form, None, errors)
+    return _form(form, None, errors, {})
 
 
 def edit() -> Response:
-    """Change a registration."""
+    """Changes a registration. What another administrator changed meanwhile is shown first."""
     client = pages.application()
-    form, errors = ClientForm(client), []
+    form, errors, others = ClientForm(client), [], Differences()
+    now = seen_of(clients.described(client))
     if form.validate_on_submit():
+        seen, mine = form.was_seen() or now, form.read()
+        wanted = {name: mine[name] for name in differences.between(seen, mine)}
+        metadata, switches = _parted(wanted)
         try:
-            clients.change(
-                access.staff().actor, client.client_id, form.metadata, switches=form.switches
-            )
+            if wanted:
+                actor = access.staff().actor
+                clients.change(actor, client.client_id, metadata, switches=switches, seen=seen)
             return pages.done("application", "changed", id=client.client_id)
         except LookupError:
             abort(404)
+        except Changed as changed:
+            others = changed.differences
+            now = seen_of(clients.described(client))
+            form.show({**now, **wanted})
         except RegistrationError as error:
-            errors = error.errors
+            errors, now = error.errors, seen
             db.session.rollback()
             client = pages.application()
-    return _form(form, client, errors)
+    form.remember(now)
+    return _form(form, client, errors, others)
+
+
+def _parted(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, bool]]:
+    """Metadata, and switches."""
+    switches = {name: values[name] for name in SWITCHES if name in values}
+    return {name: value for name, value in values.items() if name not in SWITCHES}, switches
 
 
 def from_preset() -> Response:
@@ -76,7 +94,7 @@ def from_preset() -> Response:
     if form.validate_on_submit() and (found := _installation(form, preset)):
         metadata = {
             "client_name": (form.client_name.data or "").strip(),
-            "groups": [one.strip() for one in (form.groups.data or "").splitlines() if one.strip()],
+            "groups": lines(form.groups.data),
         }
         try:
             client, secret = connections.connect(
@@ -135,14 +153,17 @@ def _blocks(client: Client, found: Installation, secret: str) -> list[Block]:
     return connections.setup(client, found, context.settings().base_url, secret=secret)
 
 
-def _form(form: ClientForm, client: Client | None, errors: Errors) -> Response:
+def _form(form: ClientForm, client: Client | None, errors: Errors, others: Differences) -> Response:
     return pages.render(
         "admin/application_edit.html",
         "applications",
+        status=409 if others else 200,
+        others=pages.in_words(
+            (form[name].label.text, one["before"], one["after"]) for name, one in others.items()
+        ),
         form=form,
         client=client,
         errors=errors,
-        claims_titles=CLAIMS_TITLES,
     )
 
 

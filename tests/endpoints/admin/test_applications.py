@@ -113,6 +113,42 @@ def test_it_is_changed(app: Flask, staff: StaffBrowser, client: RelyingParty) ->
         assert kept == {k: v for k, v in metadata.items() if k not in ("client_name", "groups")}
 
 
+def test_two_administrators_who_edit_the_same_application(
+    app: Flask, staff: StaffBrowser, client: RelyingParty
+) -> None:
+    bob = sign_in_staff(app, "bob@example.com")
+    for one in (staff, bob):
+        one.open(f"{ADMIN}/application/edit?id={client.client_id}")
+    bob.send(client_name="By Bob", groups="staff")
+    answer = staff.send(client_name="By Ada", home_url="https://ada.example/")
+    assert answer.status == 409
+    assert "Somebody else has changed this" in answer.html
+    assert "<bdi>By Bob</bdi>" in answer.html
+    with app.app_context():
+        found = clients.find(client.client_id)
+        assert found
+        assert (found.name, found.home_url) == ("By Bob", None)
+    # Mine is kept in the fields, theirs where I changed nothing.
+    staff.send()
+    with app.app_context():
+        found = clients.find(client.client_id)
+        assert found
+        assert (found.name, found.groups) == ("By Ada", ["staff"])
+        assert found.home_url == "https://ada.example/"
+
+
+@pytest.mark.parametrize("seen", ["", "{}", "[]", "null", "{" * 5000, '{"client_name": 1}'])
+def test_what_was_seen_can_be_anything(
+    app: Flask, staff: StaffBrowser, client: RelyingParty, seen: str
+) -> None:
+    staff.open(f"{ADMIN}/application/edit?id={client.client_id}")
+    staff.send(seen=seen, client_name="Renamed")
+    with app.app_context():
+        found = clients.find(client.client_id)
+        assert found
+        assert found.name == "Renamed"
+
+
 @pytest.mark.parametrize("do", ["disable", "delete"])
 def test_it_asks_before_it_ends_what_the_application_has(
     app: Flask,
