@@ -47,20 +47,20 @@ def public(app: Flask) -> RelyingParty:
     )
 
 
-@pytest.mark.parametrize("uri", LOOKALIKES)
-def test_authorize(browser: Browser, public: RelyingParty, uri: str) -> None:
-    page = browser.authorize(public, redirect_uri=uri)
-    assert page.is_at_server
-    assert page.status == 400
-    assert "Location" not in page.headers
+def test_authorize(browser: Browser, public: RelyingParty) -> None:
+    for uri in LOOKALIKES:
+        page = browser.authorize(public, redirect_uri=uri)
+        assert page.is_at_server, uri
+        assert page.status == 400, uri
+        assert "Location" not in page.headers, uri
 
 
-@pytest.mark.parametrize("uri", LOOKALIKES)
-def test_after_sign_out(browser: Browser, public: RelyingParty, user: User, uri: str) -> None:
-    asked = {"client_id": public.client_id, "post_logout_redirect_uri": uri}
-    page = browser.open(f"{ORIGIN}{BASE}/oauth2/end-session", query_string=asked)
-    assert page.is_at_server
-    assert page.status == 400
+def test_after_sign_out(browser: Browser, public: RelyingParty, user: User) -> None:
+    for uri in LOOKALIKES:
+        asked = {"client_id": public.client_id, "post_logout_redirect_uri": uri}
+        page = browser.open(f"{ORIGIN}{BASE}/oauth2/end-session", query_string=asked)
+        assert page.is_at_server, uri
+        assert page.status == 400, uri
 
 
 def test_the_port_of_a_confidential_client_counts(app: Flask, browser: Browser, user: User) -> None:

@@ -26,7 +26,7 @@ from tests.bench.scenarios import BARE, BASE, SCENARIOS, World
 from tests.bench.transport import Request, in_process, over_connections
 from tests.support.actors import Browser, pkce
 from tests.support.factories import ensure_keys, register_client
-from tests.support.processes import Server, end_when_asked
+from tests.support.processes import end_when_asked
 from tests.support.servers import postgresql
 
 CLIENT = "Benchmark"
@@ -73,10 +73,10 @@ def _options() -> argparse.Namespace:
 def _measure(root: Path, url: str | None, options: argparse.Namespace) -> dict[str, Any]:
     (root / "bare").mkdir()
     database = {"SSO_DATABASE_URL": url} if url else {}
-    server = Server(
+    server = processes.MeasuredServer(
         root, workers=options.workers, SSO_AUTHORIZATION_CODE_LIFETIME="600", **database
     )
-    bare = Server(root / "bare", workers=options.workers)
+    bare = processes.MeasuredServer(root / "bare", workers=options.workers)
     settings = {name: value for name, value in server.environ.items() if name.startswith("SSO_")}
     app = create_app(settings, root)
     world = make_world(app, server.base_url, options.seed_rows)

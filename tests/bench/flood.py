@@ -17,6 +17,7 @@ from threading import Event
 
 from sso import create_app
 from tests.bench.__main__ import make_world, one_core, quiet
+from tests.bench.processes import MeasuredServer
 from tests.bench.scenarios import BASE, REFRESH, SCENARIOS, USERINFO, World
 from tests.bench.transport import Connection, Request, over_connections
 from tests.support.processes import Server, end_when_asked, wait_for
@@ -48,7 +49,7 @@ def main() -> None:
 @contextmanager
 def _serving() -> Iterator[tuple[Server, World]]:
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        server = Server(
+        server = MeasuredServer(
             Path(folder), SSO_AUTHORIZATION_CODE_LIFETIME="600", SSO_TRUSTED_PROXIES="1"
         )
         settings = {k: v for k, v in server.environ.items() if k.startswith("SSO_")}

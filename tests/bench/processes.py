@@ -1,10 +1,30 @@
 """CPU time and memory of a process and all that descend from it, read from /proc (Linux)."""
 
 import os
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
+from tests.support.processes import Server
+
 TICK = os.sysconf("SC_CLK_TCK")
+
+
+class MeasuredServer(Server):
+    """Nothing of its memory and time was spent before it started, as where tests fork it."""
+
+    def launch(
+        self, arguments: list[str], *, cwd: Path, env: dict[str, str]
+    ) -> subprocess.Popen[bytes]:
+        with (self.folder / "gunicorn.log").open("a") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "gunicorn", *arguments],
+                cwd=cwd,
+                env=env,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
 
 
 def tree(root: int) -> list[int]:

@@ -1,8 +1,6 @@
 """One sign-in opens three applications; one sign-out closes them, the one that is down later."""
 
 import json
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,7 +14,7 @@ from werkzeug.serving import make_server
 from sso.demo.application import create_sample_application
 from tests.browser.conftest import EMAIL, PASSWORD, TORN, press
 from tests.browser.torn import torn
-from tests.support.processes import ROOT, Server, free_port, wait_for
+from tests.support.processes import Server, free_port, wait_for
 from tests.support.servers import postgresql
 
 
@@ -55,22 +53,6 @@ class Sample:
             thread.join(10)
 
 
-@contextmanager
-def worker(server: Server) -> Iterator[None]:
-    """The real `flask worker`."""
-    command = [sys.executable, "-m", "flask", "worker"]
-    log = (server.folder / "worker.log").open("a")
-    process = subprocess.Popen(
-        command, cwd=ROOT, env=server.environ, stdout=log, stderr=subprocess.STDOUT
-    )
-    try:
-        yield
-    finally:
-        process.terminate()
-        assert process.wait(20) == 0
-        log.close()
-
-
 @pytest.fixture(params=["sqlite", "postgresql"])
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
     environ: dict[str, Any] = {}
@@ -89,7 +71,7 @@ def test_the_story(chrome: Browser, server: Server) -> None:
     )
     first, second, third = (Sample(server, name) for name in ("Books", "Mail", "Wiki"))
     page = chrome.new_context().new_page()
-    with first.running(), third.running(), worker(server), worker(server):
+    with first.running(), third.running(), server.worker(), server.worker():
         with second.running():
             enter(page, first, password=True)
             enter(page, second)

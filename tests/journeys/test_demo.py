@@ -40,7 +40,7 @@ def demo(folder: Path, port: int, client_port: int) -> Iterator[dict[str, str]]:
     finally:
         process.send_signal(signal.SIGINT)
         try:
-            process.communicate(timeout=20)
+            process.communicate(timeout=60)
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGABRT)  # writes where each of its threads is
             process.communicate(timeout=20)

@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.operations.conftest import fresh_database
 from tests.support.processes import ROOT, Server, free_port, wait_for
+from tests.support.servers import children
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -146,22 +146,14 @@ def test_another_worker_takes_over(watched: Server) -> None:
         "sso_http_requests_total", endpoint="sso.jwks", method="GET", status="200",
     )  # fmt: skip
     inode = _inode(int(watched.environ["SSO_METRICS_PORT"]))
-    holder = next(pid for pid in _workers(watched) if _has_socket(pid, inode))
+    holder = next(pid for pid in children(watched.pid) if _has_socket(pid, inode))
     os.kill(holder, signal.SIGKILL)
-    wait_for(lambda: holder not in _workers(watched) and bool(scraped(watched)), "another worker")
+    wait_for(lambda: holder not in children(watched.pid), "its end")
+    wait_for(lambda: bool(scraped(watched)), "another worker")
     found = scraped(watched)
     after = value(found, "sso_http_requests_total", endpoint="sso.jwks", method="GET", status="200")
     assert after >= before > 0
     assert value(found, "sso_database_connections", state="open") >= 0
-
-
-def _workers(server: Server) -> list[int]:
-    """The processes below gunicorn's master."""
-    told = subprocess.run(
-        ["pgrep", "-f", f"gunicorn -b 127.0.0.1:{server.port} "],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    return [int(line) for line in told.stdout.split()]
 
 
 def _inode(port: int) -> str:

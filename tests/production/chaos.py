@@ -136,13 +136,16 @@ def run(database: str, seconds: float, folder: Path, seed: int) -> Outcome:
         stop = Event()
         addresses = [f"{node.origin}/api/auth" for node in nodes]
         killer = Killer(nodes, cluster, seed)
+        customers = [Customer(again(known), addresses, stop, seed + n) for n in range(CUSTOMERS)]
+
+        def has_refreshed() -> bool:
+            return any(f.refreshed for one in customers for f in list(one.expected.families))
+
         with ThreadPoolExecutor(CUSTOMERS) as pool:
-            working = [
-                pool.submit(Customer(again(known), addresses, stop, seed + n).run)
-                for n in range(CUSTOMERS)
-            ]
+            working = [pool.submit(one.run) for one in customers]
             try:
                 outcome.blows = killer.run(time.monotonic() + seconds)
+                wait_for(has_refreshed, "a refresh", 60)
             finally:
                 stop.set()
             for one in working:

@@ -76,6 +76,8 @@ def _trust(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     for node in (site.one, site.two):
         if not node.is_listening():
             node.start()
+    # nginx asks nobody for a moment after both were away.
+    wait_for(lambda: requests.get(f"{site.front.origin}/readyz", timeout=20).ok, "nginx")
 
 
 def test_the_configuration_is_valid(site: Site) -> None:

@@ -21,6 +21,7 @@ import pytest
 import requests
 
 from sso.process import stop_signals
+from tests.support.programs import Program
 
 ROOT = Path(__file__).resolve().parents[2]
 SECRET_KEY = "a secret key for tests, and for tests alone"
@@ -135,7 +136,20 @@ class Server:
         self, *arguments: str, stdin: str = "", **environ: str
     ) -> subprocess.CompletedProcess[str]:
         """Run the real command line, whatever comes of it."""
-        return self.python("-m", "flask", *arguments, stdin=stdin, **environ)
+        with tempfile.TemporaryDirectory() as name:
+            given, out, err = (Path(name) / one for one in ("in", "out", "err"))
+            given.write_text(stdin)
+            program = Program(
+                "flask",
+                arguments,
+                cwd=ROOT,
+                env={**self.environ, **environ},
+                stdin=given,
+                stdout=out,
+                stderr=err,
+            )
+            code = program.wait()
+            return subprocess.CompletedProcess(program.args, code, out.read_text(), err.read_text())
 
     def python(
         self, *arguments: str, stdin: str = "", **environ: str
@@ -185,18 +199,15 @@ class Server:
     def start(self, *arguments: str) -> None:
         """Start gunicorn, with more arguments of its own, and wait until it is ready."""
         self.arguments = arguments
-        with (self.folder / "gunicorn.log").open("a") as log:
-            self.process = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "gunicorn", *arguments),
-                    *("-b", f"127.0.0.1:{self.port}", "-w", str(self.workers)),
-                ],
-                cwd=ROOT,
-                env=self.environ,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
+        own = ["-b", f"127.0.0.1:{self.port}", "-w", str(self.workers)]
+        self.process = self.launch([*arguments, *own], cwd=ROOT, env=self.environ)
         wait_for(self._is_ready, "gunicorn")
+
+    def launch(
+        self, arguments: list[str], *, cwd: Path, env: dict[str, str]
+    ) -> Program | subprocess.Popen[bytes]:
+        """Run gunicorn, which writes to its log."""
+        return Program("gunicorn", arguments, cwd=cwd, env=env, stdout=self.folder / "gunicorn.log")
 
     @property
     def pid(self) -> int:
@@ -210,6 +221,17 @@ class Server:
             self.process.kill()
             self.process.wait()
             raise AssertionError(f"gunicorn did not stop:\n{self.log}") from None
+
+    @contextmanager
+    def worker(self) -> Iterator[None]:
+        """A running `flask worker`, which must end well."""
+        log = self.folder / "worker.log"
+        process = Program("flask", ["worker"], cwd=ROOT, env=self.environ, stdout=log)
+        try:
+            yield
+        finally:
+            process.terminate()
+            assert process.wait(40) == 0, log.read_text()
 
     def restart(self) -> None:
         """Stop and start with the arguments of the last start."""

@@ -6,7 +6,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -201,15 +200,12 @@ class Node(Server):
 
     def start(self, *arguments: str, ready: bool = True) -> None:
         """Start, and wait until it is ready to serve."""
-        command = [sys.executable, "-m", "gunicorn", "-c", CONFIGURATION, *arguments]
-        with (self.folder / "gunicorn.log").open("a") as log:
-            self.process = subprocess.Popen(
-                [*command, "-b", f"127.0.0.1:{self.port}", "-w", str(self.workers)],
-                cwd=self.folder,
-                env={**self.environ, "PYTHONPATH": str(ROOT)},
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
+        own = ["-b", f"127.0.0.1:{self.port}", "-w", str(self.workers)]
+        self.process = self.launch(
+            ["-c", CONFIGURATION, *arguments, *own],
+            cwd=self.folder,
+            env={**self.environ, "PYTHONPATH": str(ROOT)},
+        )
         if ready:
             wait_for(self.is_ready, "gunicorn")
 

@@ -1,0 +1,89 @@
+"""Python programs that need not import their libraries: they fork from a process that has."""
+
+import atexit
+import multiprocessing
+import os
+import resource
+import runpy
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+_context = multiprocessing.get_context("forkserver")
+_context.set_forkserver_preload(["tests.support.preloaded"])
+
+
+class Program:
+    """`python -m MODULE ARGUMENTS`, with what a test asks of `subprocess.Popen`."""
+
+    def __init__(
+        self,
+        module: str,
+        arguments: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        stdout: Path,
+        stderr: Path | None = None,
+        stdin: Path = Path(os.devnull),
+    ) -> None:
+        self.args = (module, *arguments)
+        stdout.touch()  # it may be read before the program writes
+        files = [str(stdin), str(stdout), str(stderr or stdout)]
+        descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)
+        given = (self.args, str(cwd), dict(env), files, descriptors)
+        self._process = _context.Process(target=_run, args=given, daemon=True)
+        self._process.start()
+        self.pid = self._process.pid or 0
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    def poll(self) -> int | None:
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        self._process.join(timeout)
+        if self.returncode is None:
+            raise subprocess.TimeoutExpired(self.args, timeout or 0)
+        return self.returncode
+
+    def send_signal(self, number: signal.Signals) -> None:
+        if self.returncode is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+def _run(
+    args: Sequence[str],
+    cwd: str,
+    env: Mapping[str, str],
+    files: Sequence[str],
+    descriptors: tuple[int, int],
+) -> None:
+    """Be the program, in a process of its own."""
+    os.environ.clear()
+    os.environ.update(env)
+    time.tzset()
+    os.chdir(cwd)
+    resource.setrlimit(resource.RLIMIT_NOFILE, descriptors)
+    for number, path in enumerate(files):
+        opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND if number else os.O_RDONLY)
+        os.dup2(opened, number)
+        os.close(opened)
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115
+    sys.argv[1:] = args[1:]
+    sys.path.insert(0, cwd)
+    try:
+        runpy.run_module(args[0], run_name="__main__", alter_sys=True)
+    finally:
+        atexit._run_exitfuncs()  # which multiprocessing leaves out
