@@ -7,7 +7,7 @@ import pkgutil
 import sso
 
 # These read the settings of their process as they are imported.
-OWN = ("sso.wsgi", "sso.server.gunicorn_conf", "sso.presets.__main__")
+OWN = ("sso.wsgi", "sso.server.gunicorn_conf")
 LIBRARIES = (
     "alembic.command",
     "flask.cli",
@@ -21,6 +21,6 @@ LIBRARIES = (
 for name in LIBRARIES:
     importlib.import_module(name)
 for module in pkgutil.walk_packages(sso.__path__, "sso."):
-    if module.name not in OWN:
+    if module.name not in OWN and not module.name.endswith("__main__"):
         importlib.import_module(module.name)
 gc.freeze()
