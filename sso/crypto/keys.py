@@ -26,7 +26,8 @@ from sso.process.program import COMMAND
 # OIDC applications know the name EdDSA; RFC 9864 renames it to Ed25519.
 warnings.filterwarnings("ignore", message=".*EdDSA.*", category=SecurityWarning)
 
-ALGORITHMS = ("RS256", "ES256", "EdDSA")
+# Each has its own key: one RSA key should not serve two schemes (RFC 8017 §6, RFC 8725 §3.1).
+ALGORITHMS = ("RS256", "ES256", "EdDSA", "PS256")
 ACCESS_TOKEN_ALGORITHM = "ES256"  # noqa: S105 (an algorithm's name)
 ID_TOKEN_LIFETIME = 3600
 JWKS_MAX_AGE = 300
@@ -76,7 +77,7 @@ class NewKey:
 def generate(alg: str, secret_keys: SecretKeys) -> NewKey:
     """Make a key pair; its `kid` is its thumbprint (RFC 7638)."""
     key: Key
-    if alg == "RS256":
+    if alg in ("RS256", "PS256"):
         key = RSAKey.generate_key(2048)
     elif alg == "ES256":
         key = ECKey.generate_key("P-256")

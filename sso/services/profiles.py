@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 from sso.config.auth_methods import ANY_AUTH_METHOD, FAPI2, PRIVATE_KEY_JWT, has_secret
 from sso.config.urls import strict_url_error
 from sso.crypto import client_keys
+from sso.crypto.client_keys import FAPI_ALGORITHMS
 
 PROFILES = (FAPI2,)
-ID_TOKEN_ALGORITHMS = ("ES256", "EdDSA")  # of FAPI 2.0 Security Profile §5.4.1, those that we have
 # What the profile asks for, unless something else that fits is given.
 _IMPLIED: Mapping[str, Any] = {
     "token_endpoint_auth_method": PRIVATE_KEY_JWT,
@@ -39,7 +39,7 @@ def implied(
     if given.get("profile") != FAPI2 or before.get("profile") == FAPI2:
         return {}, {}
     algorithm = before.get("id_token_signed_response_alg")
-    kept = {"id_token_signed_response_alg": algorithm} if algorithm in ID_TOKEN_ALGORITHMS else {}
+    kept = {"id_token_signed_response_alg": algorithm} if algorithm in FAPI_ALGORITHMS else {}
     return {**_IMPLIED, **kept}, {"require_pkce": True}
 
 
@@ -93,7 +93,7 @@ def errors(metadata: Mapping[str, Any]) -> Iterable[str]:
         ("token_endpoint_auth_signing_alg", "algorithm of client assertions"),
         ("request_object_signing_alg", "algorithm of request objects"),
     ):
-        choices = client_keys.FAPI_ALGORITHMS if profile else client_keys.ALGORITHMS
+        choices = FAPI_ALGORITHMS if profile else client_keys.ALGORITHMS
         if name in metadata and metadata[name] not in choices:
             yield f"the {label} {metadata[name]!r} is none of {', '.join(choices)}"
     if profile == FAPI2:
@@ -108,10 +108,10 @@ def _fapi2_errors(metadata: Mapping[str, Any]) -> Iterable[str]:
     for name, option in _OPTIONS.items():
         if metadata.get(name) is not True:
             yield f"the profile fapi2 requires {option}"
-    if metadata["id_token_signed_response_alg"] not in ID_TOKEN_ALGORITHMS:
-        yield f"the profile fapi2 requires --id-token-alg {' or '.join(ID_TOKEN_ALGORITHMS)}"
+    if metadata["id_token_signed_response_alg"] not in FAPI_ALGORITHMS:
+        yield f"the profile fapi2 requires --id-token-alg {' or '.join(FAPI_ALGORITHMS)}"
     keys = client_keys.usable(metadata.get("jwks"))
-    if keys and not any(set(one.algorithms) & set(client_keys.FAPI_ALGORITHMS) for one in keys):
+    if keys and not any(set(one.algorithms) & set(FAPI_ALGORITHMS) for one in keys):
         yield "the profile fapi2 requires a key for PS256, ES256 or EdDSA"
 
 

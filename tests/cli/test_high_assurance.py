@@ -58,7 +58,7 @@ def test_a_profile_says_what_is_missing(run: Any) -> None:
     ("arguments", "words"),
     [
         (("--auth-method", "any"), "requires --auth-method private_key_jwt"),
-        (("--id-token-alg", "RS256"), "requires --id-token-alg ES256 or EdDSA"),
+        (("--id-token-alg", "RS256"), "requires --id-token-alg PS256 or ES256 or EdDSA"),
         (("--auth-alg", "RS256"), "'RS256' is none of PS256, ES256, EdDSA"),
         (("--request-object-alg", "RS256"), "'RS256' is none of PS256, ES256, EdDSA"),
         (("--public",), "requires --auth-method private_key_jwt"),

@@ -235,6 +235,29 @@ def test_par_test_token_endpoint_url_as_audience_fails(client: FapiParty) -> Non
     assert refused(push_with(client, aud=f"{ISSUER}/oauth2/token"), "invalid_client")
 
 
+def test_ensure_invalid_client_assertions_fail(app: Flask) -> None:
+    client = make_fapi_client(app, "PS256")
+    now, other = client.claims()["iat"], "https://www.other1.example.com/"
+    endpoints = [f"{ISSUER}/oauth2/{name}" for name in ("par", "token")]
+    wrong: list[dict[str, Any]] = [
+        *({name: value} for name in ("sub", "iss", "aud") for value in (None, other)),
+        *({"aud": value} for value in (*endpoints, [ISSUER, other])),
+        {"exp": now - 300},
+        {"iat": now + 62, "nbf": now + 62, "exp": now + 122},
+    ]
+    bad = ("invalid_client", "invalid_request")
+    for claims in wrong:
+        assert refused(push_with(client, **claims), *bad), claims
+    unsecured = unsigned({"alg": "none"}, client.claims())
+    tampered = client.assertion()[:-8] + "AAAAAAAA"
+    for assertion in (None, unsecured, tampered, client.assertion({"alg": "RS256"})):
+        assert refused(client.push(client_assertion=assertion), *bad), assertion
+    for kind in (None, "urn:ietf:params:oauth:client-assertion-type:other"):
+        assert refused(client.push(client_assertion_type=kind), *bad), kind
+    assert push_with(client, iat=now + 8, nbf=now + 8).status_code == 201
+    assert client.push().status_code == 201
+
+
 def test_refresh_token_is_not_rotated(
     browser: Browser, client: FapiParty, user: User, clock: Clock
 ) -> None:

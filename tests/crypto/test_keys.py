@@ -1,5 +1,7 @@
 """Signing keys: what they sign, and how they live."""
 
+import json
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -7,7 +9,7 @@ from flask import Flask
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from joserfc import jwt
-from joserfc.jwk import OctKey
+from joserfc.jwk import KeySet, OctKey
 
 from sso import context
 from sso.crypto import keys
@@ -31,6 +33,19 @@ def test_sign_and_verify(app: Flask, alg: str) -> None:
         head, body, signature = token.split(".")
         assert ring.verify(f"{head}.{body[:-2]}xx.{signature}", "JWT") is None
         assert ring.verify(f"{head}.{body}.", "JWT") is None
+
+
+def test_each_algorithm_has_keys_of_its_own(app: Flask) -> None:
+    """A client that looks a key up by its `kid` finds the one algorithm that it is for."""
+    with app.app_context():
+        published = json.loads(context.key_ring().jwks())["keys"]
+        assert Counter(key["alg"] for key in published) == dict.fromkeys(ALGORITHMS, 2)
+        assert len({key["kid"] for key in published}) == 2 * len(ALGORITHMS)
+        of_rsa = {(key["alg"], key["kty"]) for key in published if "n" in key}
+        assert of_rsa == {("RS256", "RSA"), ("PS256", "RSA")}
+        token = context.key_ring().sign({"sub": "dana"}, "PS256", "JWT")
+        key_set = KeySet.import_key_set({"keys": published})
+        assert jwt.decode(token, key_set, algorithms=["PS256"]).claims == {"sub": "dana"}
 
 
 def test_another_algorithm_with_our_key_is_refused(app: Flask) -> None:

@@ -74,7 +74,7 @@ def test_the_key_set_is_cached_and_public(app: Flask) -> None:
     answer = http.get(f"{BASE}/oauth2/jwks")
     assert "max-age=300" in answer.headers["Cache-Control"]
     keys = answer.get_json()["keys"]
-    assert len(keys) == 6
+    assert len(keys) == 8
     for key in keys:
         assert {"kid", "use", "alg", "kty"} <= set(key)
         assert not {"d", "p", "q", "dp", "dq", "qi", "k"} & set(key)

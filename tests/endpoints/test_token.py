@@ -202,7 +202,7 @@ def test_api_endpoints_neither_read_nor_set_cookies(
     assert "Cookie" not in answer.headers.get("Vary", "")
 
 
-@pytest.mark.parametrize("alg", ["RS256", "ES256", "EdDSA"])
+@pytest.mark.parametrize("alg", ["RS256", "ES256", "EdDSA", "PS256"])
 def test_the_registered_algorithm_signs(app: Flask, browser: Browser, user: User, alg: str) -> None:
     client = make_client(app, id_token_alg=alg)
     tokens = client.exchange(browser.approve(client).code).get_json()
