@@ -3,6 +3,7 @@
 import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from joserfc import jws
@@ -12,6 +13,7 @@ from joserfc.util import urlsafe_b64decode
 from sso.crypto import client_keys
 from sso.crypto.client_keys import ClientKey
 
+MAX_LENGTH = 16_000  # characters; libraries put chains of certificates into the header
 AHEAD = 45  # seconds that a clock may be ahead; FAPI 2.0 Security Profile wants 10 to 60
 MAX_LIFETIME = 3600
 MAX_ID = 255
@@ -45,6 +47,8 @@ class ClientJwt:
 
 def read(text: str) -> ClientJwt:
     """Take a JWT apart. Raises `InvalidJwt`."""
+    if len(text) > MAX_LENGTH:
+        raise InvalidJwt(f"it is longer than {MAX_LENGTH} characters")
     try:
         header, claims, _ = text.split(".")
         return ClientJwt(text, read_object(header), read_object(claims))
@@ -66,15 +70,25 @@ def verify(
         raise InvalidJwt(f"its typ is not {next(iter(types))}")
     if "crit" in jwt.header or "b64" in jwt.header:
         raise InvalidJwt("its header has crit or b64")
-    # A header may have what we do not know (RFC 7515 §4); keys in it count for nothing.
-    registry = jws.JWSRegistry(algorithms=[jwt.header["alg"]], strict_check_header=False)
     for key in client_keys.fitting(keys, jwt.kid, alg):
         try:
-            jws.deserialize_compact(jwt.text, key, registry=registry)
+            jws.deserialize_compact(jwt.text, key, registry=registry(jwt.header["alg"]))
         except (JoseError, ValueError, TypeError):
             continue
         return
     raise InvalidJwt("it was not signed with a key of the client")
+
+
+@cache
+def registry(alg: str) -> jws.JWSRegistry:
+    """What verifies a signature of this algorithm, and looks at nothing else in the header.
+
+    Keys and certificates in it count for nothing, whatever they are (RFC 7515 §4).
+    """
+    made = jws.JWSRegistry(algorithms=[alg], strict_check_header=False)
+    made.header_registry = {}
+    made.max_header_length = MAX_LENGTH
+    return made
 
 
 def expiry(claims: Mapping[str, Any], now: float) -> float:

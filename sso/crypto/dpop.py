@@ -59,7 +59,7 @@ def verify(text: str, *, method: str, now: datetime, access_token: str | None = 
         raise InvalidProof("jwt", "The DPoP proof is not a signed JWT.")
     alg, key, thumbprint = _header(segments[0])
     try:
-        jws.deserialize_compact(text, key, registry=_REGISTRIES[alg])
+        jws.deserialize_compact(text, key, registry=client_jwt.registry(alg))
     except (JoseError, ValueError, TypeError):
         raise InvalidProof(
             "signature", "The signature of the DPoP proof does not fit its jwk."
@@ -121,16 +121,6 @@ def _header(segment: str) -> tuple[str, Key, str]:
     if not keys:
         raise InvalidProof("alg", "The alg of the DPoP proof does not fit its jwk.")
     return alg, keys[0], keys[0].thumbprint()
-
-
-def _registry(alg: str) -> jws.JWSRegistry:
-    # Members of the header that nobody knows are ignored (RFC 7515 §4).
-    registry = jws.JWSRegistry(algorithms=[alg], strict_check_header=False)
-    registry.max_header_length = MAX_LENGTH
-    return registry
-
-
-_REGISTRIES = {alg: _registry(alg) for alg in ALGORITHMS}
 
 
 def _object(segment: str, name: str) -> dict[str, Any]:

@@ -1,19 +1,22 @@
 """One application: do its registered URLs answer, and does a sign-in lead to its callback?"""
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import partial
 from urllib.parse import urljoin, urlsplit
 
 from sso import context
 from sso.checkup.finding import Finding, Findings, ok, skipped, warning, wrong
 from sso.config import urls
+from sso.config.auth_methods import PRIVATE_KEY_JWT
 from sso.crypto import client_keys
 from sso.doctor import code_flow, reach
 from sso.doctor.browser import Browser
 from sso.doctor.probe import temporary_user
 from sso.doctor.reach import Trouble
+from sso.extensions import db
 from sso.models import Client
-from sso.oauth import key_sets
+from sso.oauth import key_sets, pushed
 from sso.oauth.key_sets import KeySetUnavailable
 from sso.process.http_call import Answer
 from sso.process.program import COMMAND
@@ -175,32 +178,59 @@ def keys(client: Client) -> Findings:
         hint = "the URL has to give a JWK set over https, at a public address, within 5 seconds"
         yield wrong(name, f"{url}: {error}", hint)
         return
-    registered = client.token_endpoint_auth_signing_alg
-    wanted = {registered} if registered else set(client_keys.ALGORITHMS)
-    if client.is_fapi2:
-        wanted &= set(client_keys.FAPI_ALGORITHMS)
-    usable = {alg for key in found for alg in key.algorithms} & wanted
-    if usable:
+    usable = {alg for key in found for alg in key.algorithms}
+    missing = [(what, wanted) for what, wanted in _signs(client) if not wanted & usable]
+    for what, wanted in missing:
+        hint = "the client needs a key for one of these algorithms"
+        yield wrong(name, f"no key is for {', '.join(sorted(wanted))}, to sign {what}", hint)
+    if not missing:
         where = url or "registered"
         yield ok(name, f"{where}: {len(found)} public keys, for {', '.join(sorted(usable))}")
-    else:
-        hint = "the client needs a key for one of these algorithms"
-        yield wrong(name, f"no key is for {', '.join(sorted(wanted))}", hint)
+
+
+def _signs(client: Client) -> Iterable[tuple[str, set[str]]]:
+    """What it signs with its key, and the algorithms that are accepted."""
+    known = client_keys.FAPI_ALGORITHMS if client.is_fapi2 else client_keys.ALGORITHMS
+    if client.token_endpoint_auth_method == PRIVATE_KEY_JWT:
+        registered = client.token_endpoint_auth_signing_alg
+        yield "client assertions", {registered} if registered else set(known)
+    if alg := client.request_object_signing_alg:
+        yield "requests", {alg}
 
 
 def sign_in(client: Client) -> Findings:
     """As a browser, up to the redirect to the application, which is not followed."""
-    if client.requires_par or client.request_object_signing_alg:
-        yield skipped("sign-in", "the client has to push or sign its requests, which only it can")
-        return
     yield from code_flow.explained("sign-in", lambda: _sign_in(client))
+    parts = {
+        "client assertions": client.token_endpoint_auth_method == PRIVATE_KEY_JWT,
+        "signed requests": client.request_object_signing_alg is not None,
+        "pushed requests": client.requires_par,
+        "DPoP proofs": client.requires_dpop,
+    }
+    if untried := [name for name, is_needed in parts.items() if is_needed]:
+        seen = f"only the application has its key; not tried: {', '.join(untried)}. "
+        yield skipped("application", f"{seen}If it is refused, see: {COMMAND} explain")
+
+
+def _push(client: Client, parameters: Mapping[str, str]) -> str:
+    """Store a request as if the application had pushed it."""
+    uri = pushed.keep(db.session.connection(), client.client_id, parameters)
+    db.session.commit()
+    return uri
 
 
 def _sign_in(client: Client) -> Findings:
     callback, groups = client.redirect_uris[0], client.groups[:1]
+    must_push = client.requires_par or client.request_object_signing_alg
     with temporary_user(groups=groups, has_second_factor=client.require_mfa) as person:
         browser = Browser(context.settings().base_url, callback)
-        request = code_flow.Request.make(browser.base_url, client.client_id, callback, client.scope)
+        request = code_flow.Request.make(
+            browser.base_url,
+            client.client_id,
+            callback,
+            client.scope,
+            partial(_push, client) if must_push else None,
+        )
         page = code_flow.submit_password(browser, code_flow.authorize(browser, request), person)
         code_flow.require_signed_in(page)
         code_flow.code_of(code_flow.allow(browser, page), request)

@@ -37,10 +37,7 @@ from sso.web.pending_request import PendingRequest
 
 
 class Validated(NamedTuple):
-    """A request that a step of ours may wait for: its grant, its client, and its sealed form.
-
-    `owner`: who is signed in on the browser that brings it.
-    """
+    """A request that a step of ours may wait for; `owner` is signed in on its browser."""
 
     grant: AuthorizationCodeGrant
     client: RegisteredClient
@@ -76,7 +73,8 @@ def authorize() -> Response:
                 changes.connection, owner.session_id, owner.last_seen_at, owner.ends_at
             )
         is_answer = isinstance(found, decision.Answer | decision.Refuse)
-        if is_answer and not pushed.use(changes.connection, waiting.parameters):
+        brought, uri = waiting.parameters, validated.grant.redirect_uri
+        if is_answer and not pushed.use(changes.connection, brought, uri):
             return stale(waiting, changes.connection)
         changes.commit()
     if owner and isinstance(found, decision.Answer):

@@ -115,16 +115,12 @@ def _keys(client: RegisteredClient, jwt: ClientJwt, found: Examined) -> key_sets
     try:
         return key_sets.of(client, jwt.kid)
     except KeySetUnavailable as error:
-        found.reason = f"key set: {error}"
+        found.reason, description = f"key set: {error}", key_sets.described(error, client)
         if error.is_passing:
             raise OAuth2Error(
-                "The key set of the client could not be read in time; try again.",
-                error="temporarily_unavailable",
-                status_code=503,
+                description, error="temporarily_unavailable", status_code=503
             ) from None
-        raise ClientAuthenticationFailed(
-            "The key set of the client cannot be read from its jwks_uri.", basic=False
-        ) from None
+        raise ClientAuthenticationFailed(description, basic=False) from None
 
 
 def _check_audience(audience: Any, endpoint: str, *, is_strict: bool) -> None:

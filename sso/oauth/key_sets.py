@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
 from http.client import HTTPException
+from ssl import SSLError
 from threading import BoundedSemaphore, Lock, Thread
 from typing import cast
 
@@ -24,6 +25,7 @@ from sso import clock
 from sso.crypto import client_keys
 from sso.crypto.client_keys import ClientKey
 from sso.process import concurrency, http_call
+from sso.ratelimit import refusals
 from sso.store.clients import RegisteredClient
 
 logger = logging.getLogger("sso.oauth")
@@ -39,10 +41,15 @@ Keys = tuple[ClientKey, ...]
 
 
 class KeySetUnavailable(Exception):
-    """A key set cannot be read; `str()` says why. `is_passing`: it may be there in a moment."""
+    """A key set cannot be read; `reason` says why in our words, `str()` also with those of others.
 
-    def __init__(self, reason: str, *, is_passing: bool = False) -> None:
-        super().__init__(reason)
+    `is_passing`: it may be there in a moment.
+    """
+
+    def __init__(self, reason: str, detail: str = "", *, is_passing: bool = False) -> None:
+        super().__init__(f"{reason} ({detail[:200]})" if detail else reason)
+        self.reason = reason
+        self.detail = detail
         self.is_passing = is_passing
 
 
@@ -52,7 +59,7 @@ class _Entry:
     read_at: datetime | None = None
     tried_at: datetime | None = None
     reading: "Future[Keys] | None" = None
-    trouble: str = ""
+    trouble: KeySetUnavailable | None = None
 
     def has(self, kid: str | None, younger_than: timedelta) -> bool:
         is_young = self.read_at is not None and clock.now() < self.read_at + younger_than
@@ -71,8 +78,15 @@ def read(url: str) -> Keys:
         if len(answer.body) > MAX_LENGTH:
             raise KeySetUnavailable(f"it is longer than {MAX_LENGTH} bytes")
         keys = client_keys.usable(json.loads(answer.body))
+    except http_call.ForbiddenPeer as error:
+        raise KeySetUnavailable(str(error)) from None
     except (OSError, HTTPException) as error:
-        raise KeySetUnavailable(f"{type(error).__name__}: {error}"[:200]) from None
+        reason = "it could not be reached"
+        if isinstance(error, TimeoutError):
+            reason = "it did not answer in time"
+        elif isinstance(error, SSLError):
+            reason = "its certificate is not accepted"
+        raise KeySetUnavailable(reason, f"{type(error).__name__}: {error}") from None
     except (ValueError, RecursionError):
         raise KeySetUnavailable("it is not JSON") from None
     if not keys:
@@ -99,7 +113,9 @@ class KeySets:
             return self._wait(reading)
         if entry.has(None, KEPT):
             return entry.keys
-        raise KeySetUnavailable(entry.trouble, is_passing=not entry.trouble)
+        if entry.trouble is None:
+            raise KeySetUnavailable("it is not there yet", is_passing=True)
+        raise KeySetUnavailable(entry.trouble.reason, entry.trouble.detail)
 
     def _entry(self, url: str, kid: str | None) -> "tuple[_Entry, Future[Keys] | None]":
         with self._lock:
@@ -122,11 +138,13 @@ class KeySets:
         try:
             keys = self._read(url)
         except Exception as error:
-            entry.trouble, entry.reading = str(error), None
+            if not isinstance(error, KeySetUnavailable):
+                error = KeySetUnavailable("it could not be read", repr(error))
+            entry.trouble, entry.reading = error, None
             logger.info("the key set of a client at %s: %s", url, error)
-            reading.set_exception(KeySetUnavailable(entry.trouble))
+            reading.set_exception(error)
         else:
-            entry.keys, entry.read_at, entry.trouble, entry.reading = keys, clock.now(), "", None
+            entry.keys, entry.read_at, entry.trouble, entry.reading = keys, clock.now(), None, None
             reading.set_result(keys)
         finally:
             self._readers.release()
@@ -158,3 +176,11 @@ def of(client: RegisteredClient, kid: str | None) -> Keys:
     if url is None:
         return _registered(client)
     return cast(KeySets, current_app.extensions["sso.key_sets"]).keys(url, kid)
+
+
+def described(error: KeySetUnavailable, client: RegisteredClient) -> str:
+    """What a client is told of it: the URL is its own, but strangers may ask, too."""
+    if error.is_passing:
+        return "The key set of the client could not be read in time; try again."
+    url = refusals.without_query(client.client_metadata["jwks_uri"])
+    return f"The key set at {url} could not be read: {error.reason}."

@@ -5,6 +5,7 @@ loads before (FAPI 2.0 Security Profile §5.3.2.2).
 """
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from authlib.oauth2.rfc6749.errors import InvalidRequestError, OAuth2Error
@@ -59,22 +60,25 @@ def push(
     if request.dpop_jkt and data.setdefault("dpop_jkt", request.dpop_jkt) != request.dpop_jkt:
         raise dpop.RefusedProof("The 'dpop_jkt' is not that of the DPoP proof's key.", "dpop_jkt")
     server.get_consent_grant(request)
-    parameters = json.dumps({name: data[name] for name in _STORED if name in data})
-    if len(parameters) > MAX_LENGTH:
+    parameters = {name: data[name] for name in _STORED if name in data}
+    if len(json.dumps(parameters)) > MAX_LENGTH:
         raise InvalidRequestError("The request is too long.", status_code=413)
     # Each is a row until it is purged. The server of a confidential client sends those of all its
     # users. Anyone can name a public one, whose users must not wait because of a stranger.
     rule = limiting.PUSHED_BY_ANYONE if client.is_public else limiting.PUSHED_REQUEST
     limiting.spend(rule, client.client_id)
     dpop.use(connection, request.proof)
-    secret = digests.make(digests.REQUEST_URI)
-    pushed_requests.add(
-        connection, digests.digest(secret), client.client_id, parameters, clock.now()
-    )
     return {
-        "request_uri": PREFIX + secret,
+        "request_uri": keep(connection, client.client_id, parameters),
         "expires_in": int(pushed_requests.LIFETIME.total_seconds()),
     }
+
+
+def keep(connection: Connection, client_id: str, parameters: Mapping[str, str]) -> str:
+    """Store a client's request. Gives its request URI."""
+    secret, text = digests.make(digests.REQUEST_URI), json.dumps(parameters)
+    pushed_requests.add(connection, digests.digest(secret), client_id, text, clock.now())
+    return PREFIX + secret
 
 
 def is_pushed(brought: dict[str, str]) -> bool:
@@ -100,9 +104,15 @@ def resolve(request: ProtocolRequest, *, is_waiting: bool) -> None:
     request.is_pushed = True
 
 
-def use(connection: Connection, brought: dict[str, str]) -> bool:
-    """Use up the request URI, if there is one; false if another answer was quicker."""
-    return not is_pushed(brought) or pushed_requests.use(connection, _digest(brought), clock.now())
+def use(connection: Connection, brought: dict[str, str], redirect_uri: str) -> bool:
+    """Use up the request URI, if there is one; false if another answer was quicker.
+
+    Of what was pushed, only the way back to the client is kept, for `redirect_uri_of`.
+    """
+    if not is_pushed(brought):
+        return True
+    left = json.dumps({"redirect_uri": redirect_uri})
+    return pushed_requests.use(connection, _digest(brought), clock.now(), left)
 
 
 def redirect_uri_of(connection: Connection, brought: dict[str, str]) -> str:

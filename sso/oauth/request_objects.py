@@ -18,22 +18,16 @@ from sso.crypto import client_jwt
 from sso.crypto.client_jwt import ClientJwt, InvalidJwt
 from sso.flow.request import PARAMETERS
 from sso.oauth import key_sets
-from sso.oauth.key_sets import KeySetUnavailable
+from sso.oauth.key_sets import Keys, KeySetUnavailable
 from sso.oauth.request import ProtocolRequest
 from sso.store import clients
 from sso.store.clients import RegisteredClient
 from sso.web.parameters import is_text
 
-MAX_LENGTH = 16_000
+INVALID = "invalid_request_object"  # RFC 9101 §7
 _TYPE = "oauth-authz-req+jwt"
 _OUTSIDE = ("request", "request_uri")  # may not be within
 UNSIGNED = "This client has to sign its authorization requests (RFC 9101)."
-
-
-class InvalidRequestObject(OAuth2Error):
-    """RFC 9101 §7."""
-
-    error = "invalid_request_object"
 
 
 @dataclass(frozen=True)
@@ -43,6 +37,8 @@ class Signed:
     client: RegisteredClient | None = None
     parameters: Mapping[str, str] | None = None
     fault: str = ""
+    reason: str | None = None  # for the log and the audit trail
+    error: str = INVALID
 
 
 def examine(values: Mapping[str, str]) -> Signed | None:
@@ -53,24 +49,30 @@ def examine(values: Mapping[str, str]) -> Signed | None:
     if "request" not in values:
         return None
     try:
-        if len(values["request"]) > MAX_LENGTH:
-            raise InvalidJwt(f"it is longer than {MAX_LENGTH} characters")
         jwt = client_jwt.read(values["request"])
         client = _find(jwt.claims.get("client_id"), values.get("client_id"))
         if client is None or client.request_object_signing_alg is None:
             return None
-        _verify(jwt, client, client.request_object_signing_alg)
-        return Signed(client, _parameters(jwt.claims))
+        return _verified(jwt, client, client.request_object_signing_alg)
     except InvalidJwt as error:
         return Signed(fault=f"The request object is refused: {error}.")
-    except KeySetUnavailable:
-        return Signed(fault="The key set of the client could not be read from its jwks_uri.")
+
+
+def _verified(jwt: ClientJwt, client: RegisteredClient, alg: str) -> Signed:
+    try:
+        keys = key_sets.of(client, jwt.kid)
+    except KeySetUnavailable as error:
+        kind = "temporarily_unavailable" if error.is_passing else INVALID
+        fault = key_sets.described(error, client)
+        return Signed(fault=fault, error=kind, reason=f"key set: {error}")
+    _verify(jwt, keys, client, alg)
+    return Signed(client, _parameters(jwt.claims))
 
 
 def apply(request: ProtocolRequest, signed: Signed | None) -> None:
     """Put the parameters of the request object in the place of those outside.
 
-    Raises `InvalidRequestObject`, also if the client has to send one.
+    Raises `OAuth2Error`, also if the client has to send one.
     """
     client: RegisteredClient | None = request.client
     if client is None or client.request_object_signing_alg is None:
@@ -78,12 +80,15 @@ def apply(request: ProtocolRequest, signed: Signed | None) -> None:
     if signed and signed.parameters is not None and _is_of(signed.client, client):
         request.payload = BasicOAuth2Payload({**signed.parameters})
         return
+    signed = signed or Signed()
     fault = UNSIGNED
     if "request" in request.payload.data:
-        fault = (signed and signed.fault) or "The request object is of another client."
+        fault = signed.fault or "The request object is of another client."
+    if signed.reason:
+        request.details["reason"] = signed.reason
     redirect_uri = request.payload.redirect_uri
     is_proven = redirect_uri and client.check_redirect_uri(redirect_uri)
-    raise InvalidRequestObject(fault, redirect_uri=redirect_uri if is_proven else None)
+    raise OAuth2Error(fault, error=signed.error, redirect_uri=redirect_uri if is_proven else None)
 
 
 def _is_of(signer: RegisteredClient | None, client: RegisteredClient) -> bool:
@@ -103,10 +108,10 @@ def _find(inside: Any, outside: str | None) -> RegisteredClient | None:
         return clients.find_enabled(connection, inside)
 
 
-def _verify(jwt: ClientJwt, client: RegisteredClient, alg: str) -> None:
+def _verify(jwt: ClientJwt, keys: Keys, client: RegisteredClient, alg: str) -> None:
     claims, now = jwt.claims, clock.now().timestamp()
     types = (_TYPE,) if client.is_fapi2 else (_TYPE, "jwt", None)
-    client_jwt.verify(jwt, key_sets.of(client, jwt.kid), [alg], types)
+    client_jwt.verify(jwt, keys, [alg], types)
     if claims.get("client_id") != client.client_id or claims.get("iss") != client.client_id:
         raise InvalidJwt("its client_id and iss are not the client_id")
     if claims.get("sub") == client.client_id:

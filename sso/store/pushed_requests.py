@@ -39,7 +39,7 @@ _FIND = select(*prepared.columns(Pushed, _PUSHED)).where(_PUSHED.c.digest == bin
 _USE = (
     update(_PUSHED)
     .where(_PUSHED.c.digest == bindparam("pushed_digest"), _PUSHED.c.used_at.is_(None))
-    .values(used_at=bindparam("now"))
+    .values(used_at=bindparam("now"), parameters=bindparam("left"))
 )
 
 
@@ -57,9 +57,9 @@ def find(connection: Connection, digest: str) -> Pushed | None:
     return prepared.record(Pushed, row) if row else None
 
 
-def use(connection: Connection, digest: str, now: datetime) -> bool:
-    """Use a request up; false if another answer was quicker.
+def use(connection: Connection, digest: str, now: datetime, left: str) -> bool:
+    """Use a request up; false if another answer was quicker. `left`: what replaces its parameters.
 
     The last statement of its transaction: deleting the client locks this row after all others.
     """
-    return prepared.changed(connection, _USE, {"pushed_digest": digest, "now": now})
+    return prepared.changed(connection, _USE, {"pushed_digest": digest, "now": now, "left": left})

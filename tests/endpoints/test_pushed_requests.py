@@ -271,6 +271,9 @@ def test_they_are_purged(
     bring(browser, client, used)
     browser.sign_in()
     browser.allow()
+    with app.app_context():
+        (left,) = db.session.scalars(select(PushedRequest.parameters))
+    assert json.loads(left) == {"redirect_uri": client.redirect_uri}
     client.push()
     clock.move(minutes=3)
     with app.app_context():

@@ -3,15 +3,18 @@
 import json
 import secrets
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from flask import Flask
 
 from sso import clock as sso_clock
 from sso.models import User
+from sso.oauth import key_sets
 from sso.oauth.key_sets import KeySets, KeySetUnavailable
 from tests.conftest import Clock
 from tests.support.actors import ISSUER, Browser, Page, RelyingParty, claims_of
+from tests.support.explaining import Explain
 from tests.support.signing import (
     EC,
     OTHER_EC,
@@ -226,14 +229,22 @@ def test_doubled_and_unknown_members(bank: KeyedParty, browser: Browser) -> None
     assert send(browser, bank, nul).status == 400
 
 
-def test_a_key_set_that_cannot_be_read(app: Flask, browser: Browser) -> None:
+def test_a_key_set_that_cannot_be_read(
+    app: Flask, browser: Browser, explain: Explain, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(_: str) -> tuple[()]:
-        raise KeySetUnavailable("it answered 404, not 200")
+        raise KeySetUnavailable("it answered 404, not 200", "a detail")
 
-    client = make_keyed_client(
-        app, jwks_uri="https://b.example/k", request_object_signing_alg="ES256"
-    )
+    uri = "https://b.example/k?key=secret"
+    client = make_keyed_client(app, jwks_uri=uri, request_object_signing_alg="ES256",
+                               auth_method="any")  # fmt: skip
     app.extensions["sso.key_sets"] = KeySets(fail)
     page = send(browser, client, made(client), redirect_uri=client.redirect_uri)
     assert page.error == "invalid_request_object"
-    assert "404" not in page.url
+    told = "The key set at https://b.example/k could not be read: it answered 404, not 200."
+    assert parse_qs(urlsplit(page.url).query)["error_description"] == [told]
+    assert f"could not be read from {uri}: it answered 404, not 200 (a detail)" in explain.newest()
+    monkeypatch.setattr(key_sets, "MAX_READING", 0)
+    app.extensions["sso.key_sets"] = KeySets()
+    page = send(browser, client, made(client), redirect_uri=client.redirect_uri)
+    assert page.error == "temporarily_unavailable"

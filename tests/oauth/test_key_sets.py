@@ -184,7 +184,7 @@ def test_what_a_client_is_told(app: Flask, monkeypatch: pytest.MonkeyPatch, cloc
     app.extensions["sso.key_sets"] = KeySets(remote.read)
     answer = bank.introspect("t")
     assert (answer.status_code, answer.get_json()["error"]) == (401, "invalid_client")
-    assert "404" not in answer.text  # for the operator alone
+    assert f"The key set at {URL} could not be read: it answered 404, not 200." in answer.text
     clock.move(seconds=31)
     remote.fails = ""
     remote.gate.clear()
@@ -278,7 +278,7 @@ def test_a_set_over_http() -> None:
         (body(b'{"keys": {}}'), "it has no key"),
         (body(b'{"keys": [null, [], 7, {"kty": 7}]}'), "it has no key"),
         (body(PRIVATE), "it has no key"),
-        (trickle, "TimeoutError"),
+        (trickle, "it did not answer in time .TimeoutError"),
     ],
 )
 def test_answers_that_are_no_key_set(
@@ -296,7 +296,7 @@ def test_addresses_that_are_not_public() -> None:
         port = url.split(":")[2]
         hosts = ("127.0.0.1", "localhost", "[::1]", "127.1", "2130706433", "[::ffff:127.0.0.1]")
         for host in (*hosts, "169.254.169.254", "10.0.0.1", "[fe80::1]"):
-            with pytest.raises(KeySetUnavailable, match="ForbiddenPeer"):
+            with pytest.raises(KeySetUnavailable, match=r"leads to|be reached"):
                 key_sets.read(f"http://{host}:{port}")
         assert asked == []
 

@@ -425,14 +425,20 @@ def test_a_run_that_is_stopped(server: Server, number: signal.Signals) -> None:
 def test_keys_of_a_client(server: Server, tmp_path: Path) -> None:
     jwks = tmp_path / "jwks.json"
     jwks.write_text(json.dumps({"keys": [public(EC)]}))
-    own = ("--auth-method", "private_key_jwt", "--jwks", str(jwks), "--require-par")
+    own = ("--auth-method", "private_key_jwt", "--jwks", str(jwks), "--profile", "fapi2",
+           "--request-object-alg", "ES256")  # fmt: skip
     with registered(server, CALLBACK, *own) as client_id:
         _, found = examine(server, client_id)
         assert "1 public keys, for ES256" in named(found, "keys")["seen"]
-        assert named(found, "sign-in")["status"] == "skipped"
+        assert "a temporary user signs in" in named(found, "sign-in")["seen"]
+        untried = named(found, "application")
+        assert untried["status"] == "skipped"
+        words = "client assertions, signed requests, pushed requests, DPoP proofs"
+        assert f"not tried: {words}. If it is refused, see: flask explain" in untried["seen"]
         server.flask("client", "update", client_id, "--auth-alg", "PS256")
         code, found = examine(server, client_id)
-        assert (code, named(found, "keys")["seen"]) == (1, "no key is for PS256")
+        assert code == 1
+        assert named(found, "keys")["seen"] == "no key is for PS256, to sign client assertions"
     url = f"https://127.0.0.1:{free_port()}/jwks"
     with registered(server, CALLBACK, *own[:2], "--jwks-uri", url) as client_id:
         code, found = examine(server, client_id)

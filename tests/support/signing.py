@@ -36,6 +36,7 @@ def sign(claims: Mapping[str, Any] | str, key: Key = EC, **header: Any) -> str:
             if value is not None}  # fmt: skip
     body = claims if isinstance(claims, str) else json.dumps(claims)
     registry = jws.JWSRegistry(algorithms=[str(head.get("alg"))], strict_check_header=False)
+    registry.header_registry = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return jws.serialize_compact(head, body, key, registry=registry)
