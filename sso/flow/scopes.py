@@ -5,6 +5,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -108,6 +109,7 @@ CLAIM_NAMES = {
 }
 
 
+@lru_cache(maxsize=256)
 def split(scope: str | None) -> tuple[str, ...]:
     """The scopes of a space-separated text, each once, in their order (RFC 6749 §3.3)."""
     return tuple(dict.fromkeys(scope.split(" "))) if scope and scope.strip(" ") else ()
@@ -135,10 +137,10 @@ def claims_of(scopes: Iterable[str]) -> tuple[str, ...]:
 
 def values(user: Profile, claims: Iterable[str]) -> dict[str, Any]:
     """The values of these claims that the user has."""
-    found = {}
+    found, by_operator = {}, user.claims
     for claim in claims:
         column = _COLUMNS.get(claim)
-        value = column(user) if column else user.claims.get(claim)
+        value = column(user) if column else by_operator.get(claim)
         if value is not None:
             found[claim] = value
     return found
@@ -146,4 +148,10 @@ def values(user: Profile, claims: Iterable[str]) -> dict[str, Any]:
 
 def profile(user: Profile, scope: str, requested: Iterable[str] = ()) -> dict[str, Any]:
     """The user's profile as userinfo returns it; always with `sub` and `id`."""
-    return values(user, dict.fromkeys(("sub", "id", *claims_of(split(scope)), *requested)))
+    names = _profile_claims(scope)
+    return values(user, dict.fromkeys((*names, *requested)) if requested else names)
+
+
+@lru_cache(maxsize=256)
+def _profile_claims(scope: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(("sub", "id", *claims_of(split(scope)))))

@@ -163,7 +163,8 @@ def is_protocol() -> bool:
 
     Also for a path that has no route, and before the request is matched.
     """
-    if route := current():
+    request = this_request()
+    if route := request.route:
         return route.blueprint == PROTOCOL
     return request.path.startswith(_table().protocol_prefixes)
 
