@@ -8,6 +8,8 @@ transaction, and nobody listens.
 
 import re
 import select
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from sqlalchemy import URL, Connection, Engine, event
@@ -110,6 +112,15 @@ def prepare(engine: Engine) -> None:
         if error is not None and transient_errors.is_lost(error):
             connecting.is_pooled |= transient_errors.is_of_pooler(error)
             engine.dispose()
+
+
+@contextmanager
+def reader(engine: Engine) -> Iterator[Connection]:
+    """A connection of an engine with AUTOCOMMIT: neither BEGIN nor ROLLBACK is sent."""
+    with engine.connect() as connection:
+        if is_pooled(connection):
+            connection.begin()  # time limits hold in a transaction only
+        yield connection
 
 
 def is_pooled(connection: Connection) -> bool:

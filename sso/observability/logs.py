@@ -82,7 +82,7 @@ def configure(app: Flask) -> None:
     # Costly at every line, and in no line of ours or gunicorn's (which has %(process)d).
     logging.logMultiprocessing = logging.logThreads = False
     # Nor does any name the line of code; this is how Python's logging HOWTO turns it off.
-    logging._srcfile = None  # type: ignore[attr-defined]
+    logging._srcfile = None
     for handler in ours:
         is_json = settings.log_format == "json"
         handler.setFormatter(JsonFormatter() if is_json else TextFormatter(TEXT))
