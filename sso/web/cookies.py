@@ -49,13 +49,15 @@ class PageSessions(SecureCookieSessionInterface):
         """Whether the browser shows its cookie, or asks for a page and so would show one.
 
         SameSite=Lax withholds the cookie from other sites' forms, frames and images. To set or
-        delete it in the answer would sign the browser out while its session lives on.
+        delete it in the answer would sign the browser out while its session lives on. Paths
+        outside of the cookie's never get it.
         """
         if self.get_cookie_name(app) in request.cookies:
             return True
         sent = request.headers
         return (
             request.method in ("GET", "HEAD")
+            and request.path.startswith(self.get_cookie_path(app))
             and sent.get("Sec-Fetch-Mode", "navigate") == "navigate"
             and sent.get("Sec-Fetch-Dest", "document") == "document"
         )
