@@ -3,12 +3,17 @@
 ARG BASE=python:3.13-slim-bookworm
 FROM ${BASE} AS build
 WORKDIR /build
-RUN python3 -m venv /venv
-COPY constraints.txt pyproject.toml README.md LICENSE ./
+COPY requirements.txt requirements-build.txt ./
+RUN python3 -m venv /tools \
+    && /tools/bin/pip install --no-cache-dir --require-hashes -r requirements-build.txt \
+    && python3 -m venv /venv \
+    && /venv/bin/pip install --no-cache-dir --require-hashes -r requirements.txt
+COPY pyproject.toml README.md LICENSE ./
 COPY deploy deploy
 COPY migrations migrations
 COPY sso sso
-RUN /venv/bin/pip install --no-cache-dir -c constraints.txt .
+RUN /tools/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /wheel . \
+    && /venv/bin/pip install --no-cache-dir --no-index --no-deps /wheel/*.whl
 
 FROM ${BASE}
 # The first process of a container ignores signals that it has no handler for. tini passes them on,

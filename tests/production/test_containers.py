@@ -11,7 +11,7 @@ import kubernetes_validate
 import pytest
 from ruamel.yaml import YAML
 
-from tests.support import containers, machines, releases
+from tests.support import containers, machines
 from tests.support.deploy_pages import BASE, NEW_CLIENT, PASSWORD, SIGN_IN, SIGNED_IN, blocks
 from tests.support.processes import ROOT, wait_for
 
@@ -26,7 +26,7 @@ BIN = Path(sys.executable).parent
 # What the page calls `docker` is Podman here; Debian's root is in place of what registries have.
 DOCKER = """#!/bin/bash
 set -e
-compose=({bin}/podman-compose --podman-build-args "--network none --volume {wheels}:/wheels:ro"
+compose=({bin}/podman-compose --podman-build-args "{offline}"
          -f compose.yaml -f ../test.yaml)
 [ "$1" = compose ] || exec podman "$@"
 case $2 in
@@ -55,7 +55,7 @@ class Engine:
 
     def __init__(self, folder: Path, environ: dict[str, str]) -> None:
         self.folder, self.environ = folder, environ
-        self.printed = ""
+        self.printed = self.build = ""
 
     def run(self, script: str, stdin: str = "", *, check: bool = True) -> str:
         """A script of the shell, in the folder in which the one before ended."""
@@ -74,14 +74,15 @@ class Engine:
 def engine(tmp_path: Path) -> Iterator[Engine]:
     environ = containers.engine()
     subprocess.run([BIN / "uv", "build", "-q", "--sdist", "--out-dir", tmp_path, ROOT], check=True)
-    (runtime := tmp_path / "runtime.txt").write_text(releases.pinned(ROOT))
-    (backend := tmp_path / "backend.txt").write_text(releases.pinned_backend())
+    requirements = [ROOT / "requirements.txt", ROOT / "requirements-build.txt"]
     (tmp_path / "bin").mkdir()
     docker = tmp_path / "bin" / "docker"
-    docker.write_text(DOCKER.format(bin=BIN, wheels=machines.wheels(runtime, backend)))
+    offline = f"--network none --volume {machines.wheels(*requirements)}:/wheels:ro"
+    docker.write_text(DOCKER.format(bin=BIN, offline=offline))
     docker.chmod(0o755)
     (tmp_path / "where").write_text(str(tmp_path))
     made = Engine(tmp_path, environ | {"PATH": f"{docker.parent}:{BIN}:{os.environ['PATH']}"})
+    made.build = f"podman build -q {offline} --build-arg BASE={containers.BASE_IMAGE} -t sso .."
     try:
         yield made
     finally:
@@ -108,6 +109,8 @@ def test_one_machine_with_compose(engine: Engine) -> None:
             create, _, rest = text.partition("\n")
             engine.run(f"{create} --password-stdin", PASSWORD + "\n")
             text = rest
+        if "up --detach" in text:  # three services have this image; Docker builds it once
+            engine.run(engine.build)
         shown = engine.run(text)
         if "up --detach" in text or "start server" in text:
             _wait_until_healthy(engine)
@@ -176,12 +179,11 @@ def _stops_at_once(engine: Engine) -> None:
 
 def test_every_wheel_is_there_for_arm64(tmp_path: Path) -> None:
     """Nothing is compiled in the image, which has no compiler."""
-    (requirements := tmp_path / "requirements.txt").write_text(releases.pinned(ROOT))
     for machine in ("aarch64", "x86_64"):
         subprocess.run(
             [BIN / "uv", "pip", "compile", "-q", "--no-config", "--only-binary=:all:",
              f"--python-platform={machine}-unknown-linux-gnu", "--python-version=3.13",
-             requirements, "-o", tmp_path / machine],
+             ROOT / "requirements.txt", "-o", tmp_path / machine],
             check=True, timeout=120,
         )  # fmt: skip
 

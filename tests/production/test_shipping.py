@@ -5,11 +5,14 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import requests
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from ruamel.yaml import YAML
 
 from sso.config.settings import SETTINGS
@@ -38,6 +41,23 @@ def test_the_image_runs_as_nobody_special() -> None:
     last = (ROOT / "Dockerfile").read_text().rpartition("\nFROM ")[2]
     assert re.search(r"^USER 10001:10001$", last, re.MULTILINE)
     assert last.index("USER ") < last.index("CMD ")
+
+
+def test_the_locks_are_up_to_date() -> None:
+    """Otherwise run scripts/requirements. What is missing from them stops the image's build."""
+    locked, tested = _versions("requirements.txt"), _versions("constraints.txt")
+    elsewhere = {"async-timeout"}  # for another Python than the tests'
+    assert {name for name in locked if locked[name] != tested.get(name)} <= elsewhere
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    for one in map(Requirement, project["project"]["dependencies"]):
+        assert locked[canonicalize_name(one.name)] in one.specifier, one
+    (backend,) = map(Requirement, project["build-system"]["requires"])
+    assert _versions("requirements-build.txt")[backend.name] in backend.specifier
+
+
+def _versions(name: str) -> dict[str, str]:
+    found = re.findall(r"^([\w.-]+)==([^\s;]+)", (ROOT / name).read_text(), re.MULTILINE)
+    return {canonicalize_name(one): version for one, version in found}
 
 
 @pytest.mark.parametrize("name", ["compose.yaml", "deploy/compose.yaml"])

@@ -39,7 +39,9 @@ page = browser.open(f"{base}/oauth2/authorize?{urlencode(asked)}")
 page = browser.submit(page, {"email": email, "password": password})
 if ("decision", "allow") in page.buttons:
     page = browser.submit(page, {"decision": "allow"})
-code = parse_qs(urlsplit(page.url).query)["code"][0]
+found = parse_qs(urlsplit(page.url).query)
+assert "code" in found, (page.url, page.response and page.response.text)
+code = found["code"][0]
 tokens = requests.post(f"{base}/oauth2/token", timeout=10, data={
     "grant_type": "authorization_code", "code": code, "redirect_uri": callback,
     "client_id": client["client_id"], "client_secret": client["client_secret"]}).json()

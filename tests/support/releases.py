@@ -16,7 +16,6 @@ from alembic.script import ScriptDirectory
 
 from tests.support.processes import ROOT
 
-UV = Path(sys.executable).with_name("uv")
 MIGRATIONS = ScriptDirectory(str(ROOT / "migrations"))
 
 
@@ -42,22 +41,12 @@ def previous(folder: Path) -> Path:
     return folder
 
 
-def pinned(tree: Path) -> str:
+def pinned(tree: Path) -> Path:
     """The requirements of a release, with hashes."""
-    return subprocess.run(
-        [ROOT / "scripts" / "requirements", tree], check=True, stdout=subprocess.PIPE, text=True,
-        env={**os.environ, "UV": str(UV)},
-    ).stdout  # fmt: skip
-
-
-def pinned_backend() -> str:
-    """What builds the wheel, as well."""
-    needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
-    return subprocess.run(
-        [UV, "pip", "compile", "-q", "--no-config", "--python-version=3.11", "--generate-hashes",
-         "--no-annotate", "--no-header", "-"],
-        input="\n".join(needed), check=True, stdout=subprocess.PIPE, text=True,
-    ).stdout  # fmt: skip
+    path = tree / "requirements.txt"
+    if not path.exists():  # a version before there was this file
+        subprocess.run([ROOT / "scripts" / "requirements", tree], check=True)
+    return path
 
 
 def build(tree: Path, folder: Path) -> str:
@@ -68,7 +57,7 @@ def build(tree: Path, folder: Path) -> str:
     )
     (wheel,) = folder.glob("sso-*.whl")
     version = wheel.name.split("-")[1]
-    (folder / f"sso-{version}-requirements.txt").write_text(pinned(tree))
+    shutil.copy(pinned(tree), folder / f"sso-{version}-requirements.txt")
     sums = [
         f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n"
         for path in sorted(folder.iterdir())
