@@ -78,8 +78,8 @@ def create_app(environ: Mapping[str, str] | None = None, instance: Path | None =
     csrf.init_app(app)
     oauth.init_app(app)
     routes.init_app(app)
-    static_files.init_app(app)
     templates.init_app(app)
+    static_files.init_app(app)
     error_handlers.init_app(app)
     headers.init_app(app)
 

@@ -41,6 +41,12 @@ _SIMPLE = (
     nodes.Operand, nodes.Not, nodes.And, nodes.Or, nodes.Concat,
 )  # fmt: skip
 
+_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+_QUOTED = re.compile(r"\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'")
+_BLOCKED = re.compile(
+    r"@import|@font-face|url\(\s*[\"']?\s*(?:[a-z][a-z0-9+.-]*:|//)", re.IGNORECASE
+)
+
 
 def errors_in(
     name: str,
@@ -65,6 +71,19 @@ def errors_in(
             yield from _errors_of(node, variables)
         if not name.endswith(".txt"):
             yield from _html_errors(name, block)
+
+
+def style_errors(source: str) -> Iterator[str]:
+    """What browsers would not load, or what would swallow the rules after it."""
+    text = _COMMENT.sub(lambda found: "\n" * found[0].count("\n"), source)
+    for number, line in enumerate(text.split("\n"), 1):
+        for found in _BLOCKED.finditer(line):
+            yield f"line {number}: the content security policy stops {found[0]}; remove it"
+    bare = _QUOTED.sub("", text)
+    if "/*" in bare:
+        yield "a comment is not closed"
+    elif bare.count("{") != bare.count("}"):
+        yield "each { needs a }"
 
 
 def _errors_at_the_top(name: str, template: nodes.Template) -> Iterator[str]:

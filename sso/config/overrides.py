@@ -1,7 +1,6 @@
-"""The operator's own templates and mail texts, from the folder in SSO_TEMPLATES_DIR.
+"""The operator's own templates, mail texts and style, from the folder in SSO_TEMPLATES_DIR.
 
-Blocks, variables and placeholders are a stable contract (docs/reference/templates.md). Everything
-is read and checked once, at the start.
+What they may use is a stable contract (docs/reference/templates.md). All is checked at the start.
 """
 
 import hashlib
@@ -22,6 +21,7 @@ from sso.i18n.languages import LANGUAGES
 
 BUILT_IN = Path(__file__).resolve().parents[1] / "templates"
 TEXTS = "mail/texts.toml"
+STYLE = "custom.css"
 _MAX_SIZE = 64 * 1024
 _TEXT = ("heading", "intro", "help")
 _ON_MAILS = ("subject", "name", "link", "action", "base_url", "button_color")
@@ -68,19 +68,19 @@ PLACEHOLDERS: dict[str, tuple[str, ...]] = {
     "second_step_missing": ("browser", "network", "time"),
     "enrolment_code": ("code",),
 }
-# Without it, the mail is of no use.
-_NEEDED = {"enrolment_code": "code"}
+_NEEDED = {"enrolment_code": "code"}  # without it, the mail is of no use
 _MADE_FOR = re.compile(r"\A\{?# made for ([0-9a-f]{8})\b")
 
 
 @dataclass
 class Overrides:
-    """Checked: the templates by name, and the texts of mails by kind and language."""
+    """Checked: templates by name, the texts of mails by kind and language, rules of CSS."""
 
     templates: dict[str, str] = field(default_factory=dict)
     blocks: dict[str, list[str]] = field(default_factory=dict)
     texts: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     texts_source: str = ""
+    style: str = ""
 
 
 def checked(text: str) -> str:
@@ -94,7 +94,7 @@ def read(folder: Path) -> Overrides:
     found, errors = Overrides(), list(_unsafe(folder))
     for path in () if errors else sorted(_files(folder)):
         name = path.relative_to(folder).as_posix()
-        known = [*BLOCKS, TEXTS]
+        known = [*BLOCKS, TEXTS, STYLE]
         if name not in known:
             close = get_close_matches(name, known, n=1)
             errors.append(
@@ -141,7 +141,7 @@ def _files(folder: Path) -> Iterator[Path]:
     for place in (folder, folder / "mail"):
         for path in place.iterdir() if place.is_dir() else ():
             # Editors and Kubernetes leave hidden ones.
-            if path.suffix in (".html", ".txt", ".toml") and not path.name.startswith("."):
+            if path.suffix in (".html", ".txt", ".toml", ".css") and not path.name.startswith("."):
                 yield path
 
 
@@ -160,11 +160,14 @@ def _unsafe_file(path: Path, folder: Path) -> Iterator[str]:
 def _take(name: str, source: str, found: Overrides) -> Iterator[str]:
     if name == TEXTS:
         yield from _take_texts(source, found)
-        return
-    blocks, variables = BLOCKS[name]
-    defined: list[str] = []
-    yield from override_checks.errors_in(name, source, blocks, variables, defined)
-    found.templates[name], found.blocks[name] = source, defined
+    elif name == STYLE:
+        found.style = source
+        yield from override_checks.style_errors(source)
+    else:
+        blocks, variables = BLOCKS[name]
+        defined = found.blocks[name] = []
+        yield from override_checks.errors_in(name, source, blocks, variables, defined)
+        found.templates[name] = source
 
 
 def _take_texts(source: str, found: Overrides) -> Iterator[str]:

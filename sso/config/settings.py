@@ -94,7 +94,7 @@ class Settings:
     )
     templates_dir: str | None = _setting(
         None,
-        "folder with blocks of pages and texts of mail to show instead of the built-in ones",
+        "folder with blocks of pages, texts of mail and CSS to use besides the built-in ones",
         checks.deferred("sso.config.overrides:checked"),
     )
     support_url: str | None = _setting(

@@ -6,7 +6,7 @@ from pathlib import Path
 from sso import context
 from sso.checkup.finding import Finding, Findings, ok, warning
 from sso.config import overrides
-from sso.config.overrides import BUILT_IN, TEXTS, Overrides
+from sso.config.overrides import BUILT_IN, STYLE, TEXTS, Overrides
 from sso.jobs import mail_texts
 
 _NAME = "templates"
@@ -20,7 +20,7 @@ def templates() -> Findings:
         return
     own = overrides.read(Path(folder))
     yield from _compared(own)
-    if not (own.templates or own.texts):
+    if not (own.templates or own.texts or own.style):
         yield warning(_NAME, f"there is none in {folder}", "remove SSO_TEMPLATES_DIR, or add some")
 
 
@@ -34,6 +34,8 @@ def _compared(own: Overrides) -> Iterator[Finding]:
         current = overrides.digest(*(repr(mail_texts.TEXTS[kind]) for kind in kinds))
         place = mail_texts.__file__
         yield _finding(f"{TEXTS} ({', '.join(kinds)})", own.texts_source, current, place)
+    if own.style:
+        yield ok(_NAME, f"{STYLE}: follows the built-in style sheet; look at the pages")
 
 
 def _finding(what: str, source: str, current: str, place: str) -> Finding:

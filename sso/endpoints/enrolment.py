@@ -111,7 +111,6 @@ def _dead() -> Response:
         status=410,
         title=gettext("This link no longer works"),
         hint=gettext("Ask your administrator for a new link."),
-        link=(gettext("Your account"), url_for("pages.account")),
     )
 
 

@@ -144,7 +144,7 @@ def _render(
 def _text(kind: str) -> Text:
     """What this kind of mail says, in the language in use: built in, or the operator's."""
     meant = TEXTS[kind]
-    own = current_app.extensions["sso.mail_texts"].get((kind, languages.language()), {})
+    own = current_app.extensions["sso.overrides"].texts.get((kind, languages.language()), {})
     return Text(
         own.get("subject") or gettext(meant.subject),
         tuple(own.get("paragraphs") or map(gettext, meant.paragraphs)),

@@ -172,8 +172,15 @@ def _unexpected(error: Exception) -> Response:
     if routing.is_protocol():
         response = as_json(code, words, status)
     else:
-        title = gettext("Sorry, this did not work")
-        response = page(gettext(words), status=status, title=title, error=code)
+        is_passing = status == 503
+        response = page(
+            gettext(words),
+            status=status,
+            title=gettext("Sorry, this did not work"),
+            hint=gettext("Wait a few seconds, then try again.") if is_passing else None,
+            link=(gettext("Try again"), _here()) if is_passing else None,
+            error=code,
+        )
     if status == 503:
         response.headers["Retry-After"] = "5"
     return response

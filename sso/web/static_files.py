@@ -3,7 +3,7 @@
 Browsers may cache a URL with the current version for a year (RFC 8246), and any other one for an
 hour. Pages are not compressed: they hold CSRF tokens.
 
-The operator's logo and accent color are among them (see `config.branding`).
+The operator's logo, accent color and style are among them (see `config.branding`).
 """
 
 import gzip
@@ -55,9 +55,9 @@ def init_app(app: Flask) -> None:
     if settings.logo_file:
         logo = images.read(Path(settings.logo_file), branding.MAX_LOGO)
         assets[_LOGO] = _asset(logo.data, logo.media_type)
-    if settings.accent_color:
-        rules = colors.stylesheet(settings.accent_color).encode()
-        assets[_STYLESHEET] = _asset(assets[_STYLESHEET].plain + rules, "text/css")
+    rules = colors.stylesheet(settings.accent_color) if settings.accent_color else ""
+    if rules := rules + app.extensions["sso.overrides"].style:
+        assets[_STYLESHEET] = _asset(assets[_STYLESHEET].plain + rules.encode(), "text/css")
     addresses = {name: f"{path}{name}?v={asset.version}" for name, asset in assets.items()}
     app.jinja_env.globals["asset"] = addresses.__getitem__
     app.jinja_env.globals["brand"] = Brand(

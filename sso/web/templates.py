@@ -15,7 +15,7 @@ def init_app(app: Flask) -> None:
     settings: Settings = app.extensions["sso.settings"]
     folder = settings.templates_dir
     own = overrides.read(Path(folder)) if folder else Overrides()
-    app.extensions["sso.mail_texts"] = own.texts
+    app.extensions["sso.overrides"] = own
     built_in = app.jinja_env.loader
     assert built_in
     # A template of the operator's extends the one that is built in, by its name below sso/.

@@ -60,6 +60,7 @@ RUN = {
     "SSO_NAME=Acme Corp",
     '{% extends "sso/sign_in.html" %}',
     "[invite.en]",
+    ":root { --ground: #e8eef0; }",
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 160 32">',
     ".venv/bin/flask client update ID --logo wiki.svg --home-url https://wiki.example.com/",
 }
@@ -387,6 +388,7 @@ def test_own_words(tmp_path: Path) -> None:
     (tmp_path / "mail").mkdir()
     (tmp_path / "sign_in.html").write_text(block('{% extends "sso/sign_in.html" %}'))
     (tmp_path / "mail" / "texts.toml").write_text(block("[invite.en]"))
+    (tmp_path / "custom.css").write_text(block(":root { --ground: #e8eef0; }"))
     found = overrides.read(tmp_path)
     assert found.blocks == {"sign_in.html": ["help"]}
     assert list(found.texts) == [("invite", "en")]

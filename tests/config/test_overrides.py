@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from sso.config import overrides
 from sso.config.checks import ManyErrors
-from sso.config.overrides import BLOCKS, BUILT_IN, PLACEHOLDERS, TEXTS
+from sso.config.overrides import BLOCKS, BUILT_IN, PLACEHOLDERS, STYLE, TEXTS
 from sso.jobs.mail_texts import TEXTS as BUILT_IN_TEXTS
+from sso.web import static_files
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "templates.md"
 
@@ -40,6 +41,11 @@ def test_the_reference_lists_what_there_is() -> None:
             names = [tuple(re.findall(r"`(\w+)`", one)) for one in (blocks, variables)]
             found[name] = tuple(names)
     assert found == BLOCKS
+    style = (Path(static_files.FOLDER) / "sso.css").read_text()
+    promised = text.partition("## Style")[2]
+    for name in re.findall(r"^\| `(\S+)` \|", promised, re.M):
+        assert re.search(rf"(?m)^ *{re.escape(name)}[ ,:]", style), name
+    text = text.partition("## Style")[0]
     kinds = dict(re.findall(r"^\| `(\w+)` \|((?: `\{.*)?.*)\|$", text.partition("| kind")[2], re.M))
     assert {kind: tuple(re.findall(r"\{(\w+)\}", more)) for kind, more in kinds.items()} == (
         PLACEHOLDERS
@@ -149,6 +155,14 @@ def test_what_is_refused(tmp_path: Path, body: str, words: str) -> None:
         ("sign_in.html", '{% extends "sso/sign_in.html" %}x', "outside of blocks"),
         ("sign_in.html", block("<p>x</p>", "heading"), "block heading: <p> cannot be used"),
         ("sign_in.html", block("x" * 70_000), "larger than 64 kB"),
+        (STYLE, "p {}\n@import 'x.css';", "line 2: the content security policy stops @import"),
+        (STYLE, "p { background: url( 'https://x.example/y') }", "stops url( 'https:"),
+        (STYLE, "/*\n*/ p { background: URL(//x.example/y) }", "line 2: "),
+        (STYLE, "p { background: url(data:image/png;base64,x) }", "stops url(data:"),
+        (STYLE, "@font-face { font-family: x }", "stops @font-face"),
+        (STYLE, "p { color: red", "each { needs a }"),
+        (STYLE, "p {} /* url(https://x.example)", "a comment is not closed"),
+        (STYLE, "x" * 70_000, "larger than 64 kB"),
         (TEXTS, "x", "it is not TOML"),
         (TEXTS, "[rest.en]", "[rest] is no kind of mail; did you mean reset?"),
         (TEXTS, "[reset]\nsubject = 'x'", "[reset.subject] is not one of the languages"),
@@ -170,6 +184,13 @@ def test_what_is_refused(tmp_path: Path, body: str, words: str) -> None:
 def test_files_that_are_refused(tmp_path: Path, name: str, source: str, words: str) -> None:
     found = errors(tmp_path, source, name)
     assert any(words in one for one in found), found
+
+
+def test_rules_that_are_taken(tmp_path: Path) -> None:
+    rules = """.card::before { content: "} /* {"; } /* url(https://x.example) { */
+    body { background: url("/api/auth/static/logo") }"""
+    assert errors(tmp_path, rules, STYLE) == []
+    assert overrides.read(tmp_path).style == rules
 
 
 def test_the_secret_of_a_link_goes_to_nobody_else(tmp_path: Path) -> None:
