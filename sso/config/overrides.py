@@ -1,6 +1,6 @@
-"""The operator's own templates, mail texts and style, from the folder in SSO_TEMPLATES_DIR.
+"""The operator's own templates, mail texts and style: docs/reference/templates.md is the contract.
 
-What they may use is a stable contract (docs/reference/templates.md). All is checked at the start.
+All of it is checked at the start.
 """
 
 import hashlib
@@ -68,7 +68,6 @@ PLACEHOLDERS: dict[str, tuple[str, ...]] = {
     "second_step_missing": ("browser", "network", "time"),
     "enrolment_code": ("code",),
 }
-_NEEDED = {"enrolment_code": "code"}  # without it, the mail is of no use
 _MADE_FOR = re.compile(r"\A\{?# made for ([0-9a-f]{8})\b")
 
 
@@ -210,9 +209,8 @@ def _text_errors(kind: str, text: dict[str, Any]) -> Iterator[str]:
         if name != "paragraphs" and (len(value) > 200 or not value.isprintable()):
             yield f"{name}: give one line of at most 200 characters"
         yield from (f"{name}: {fault}" for one in parts for fault in _braces(kind, one))
-    needed = _NEEDED.get(kind)
-    if needed and "paragraphs" in text and f"{{{needed}}}" not in str(text["paragraphs"]):
-        yield f"paragraphs: they lack {{{needed}}}, without which the mail is of no use"
+    if kind == "enrolment_code" and "{code}" not in str(text.get("paragraphs", "{code}")):
+        yield "paragraphs: they lack {code}, without which the mail is of no use"
 
 
 def _braces(kind: str, text: str) -> Iterator[str]:

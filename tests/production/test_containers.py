@@ -86,7 +86,9 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
     try:
         yield made
     finally:
-        made.run("docker compose down --volumes; podman image prune --force", check=False)
+        made.run(
+            "docker compose logs; docker compose down --volumes; podman image prune -f", check=False
+        )
         (ROOT / "build").mkdir(exist_ok=True)
         (ROOT / "build" / "test_containers.log").write_text(made.printed)
 
