@@ -1,6 +1,6 @@
 """Groups as SCIM resources, and what a resource says as the arguments of a service."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 from uuid import UUID
 
@@ -33,13 +33,24 @@ def resource(group: Group, members: Iterable[Member] | None) -> Resource[Any]:
     )
 
 
-def find(text: str, *, is_locked: bool) -> Group | None:
+def find(text: str) -> Group | None:
     """The group with this id."""
+    group_id = _uuid(text)
+    return named_groups.find(group_id) if group_id else None
+
+
+def lock(text: str, people: Collection[UUID] | None) -> Group | None:
+    """The group with this id, to change the membership of these people, or of any (`None`)."""
+    if (group_id := _uuid(text)) is None:
+        return None
+    return named_groups.lock(group_id, people or (), with_members=people is None)
+
+
+def _uuid(text: str) -> UUID | None:
     try:
-        group_id = UUID(text)
+        return UUID(text)
     except ValueError:
         return None
-    return named_groups.lock(group_id) if is_locked else named_groups.find(group_id)
 
 
 def member_id(text: Any) -> UUID:

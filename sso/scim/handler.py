@@ -107,6 +107,7 @@ class Handler(ScimHandler):
             edit = _membership(operations)
             self.storage.has_members = edit is None and any(map(_names_members, operations))
             if edit is not None:
+                self.storage.joins_or_leaves = {*edit[0], *edit[1]}
                 current = self.storage.get(resource_type, resource_id)
                 self.service.check_preconditions(current, "PATCH", conditions)
                 return self.storage.change_members(resource_id, *edit)

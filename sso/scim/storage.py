@@ -39,6 +39,7 @@ class Storage(ScimStorage):
         self.is_privileged = api_tokens.allows(token, api_tokens.SCIM_PRIVILEGED)
         self.is_writing = is_writing
         self.has_members = True  # whether a group is to be given with its members
+        self.joins_or_leaves: Collection[UUID] | None = None  # a group; `None`: anybody may
         self.is_patch = False
         self._before: Any = None
 
@@ -163,7 +164,10 @@ class Storage(ScimStorage):
         return user
 
     def _group(self, group_id: str, version: str | None = None) -> Group:
-        group = groups.find(group_id, is_locked=self.is_writing)
+        if self.is_writing:
+            group = groups.lock(group_id, self.joins_or_leaves)
+        else:
+            group = groups.find(group_id)
         if group is None:
             raise NotFoundException(detail=f"there is no group {group_id[:100]}")
         if self.is_writing:

@@ -151,7 +151,7 @@ def change(
         named_groups.ensure(client.groups)
         only = f"Only members of {' or '.join(client.groups)} may use it."
         notes.append(only if client.groups else "No group is left: everybody may use it.")
-        groups.end_lost_access(grant_holders.with_grants_at(client_id), [client])
+        groups.end_lost_access(grant_holders.not_admitted(client), [client])
     if changes:
         what = " ".join(changes)
         audit.event(Event.CLIENT_CHANGED, by=actor.by, client=client_id, what=what, changes=changes)

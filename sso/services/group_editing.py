@@ -29,6 +29,7 @@ def create(
 ) -> Group:
     """A new group. Raises `RegistrationError` and `NotAllowed`."""
     staff.require_admin(actor)
+    memberships.lock_users(members)  # see `named_groups.lock`
     group = Group(name=name, external_id=external_id)
     _check_name(group, name)
     _flush(group)
@@ -57,7 +58,8 @@ def change(
     `LookupError`, `RegistrationError`, `NotAllowed` and `Changed`.
     """
     staff.require_admin(actor)
-    group = _locked(group_id, seen)
+    people = {*added, *removed, *(whole or ())}
+    group = _locked(group_id, seen, people, with_members=not (name is whole is None))
     before = _described(group)
     if name is not None and name != group.name:
         _rename(actor, group, name)
@@ -89,14 +91,20 @@ def delete(actor: Actor, group_id: UUID, *, seen: Mapping[str, Any] | None = Non
     `seen`: see `change`. Raises `LookupError`, `NotAllowed` and `Changed`.
     """
     staff.require_admin(actor)
-    group = _locked(group_id, seen)
+    group = _locked(group_id, seen, with_members=True)
     _edit_members(actor, group, removed={one.id for one in memberships.all_members(group.name)})
     named_groups.remove(group)
     audit.event(Event.GROUP_DELETED, by=actor.by, group=group.id, name=group.name)
 
 
-def _locked(group_id: UUID, seen: Mapping[str, Any] | None = None) -> Group:
-    group = named_groups.lock(group_id)
+def _locked(
+    group_id: UUID,
+    seen: Mapping[str, Any] | None,
+    people: Collection[UUID] = (),
+    *,
+    with_members: bool = False,
+) -> Group:
+    group = named_groups.lock(group_id, people, with_members=with_members)
     if group is None:
         raise LookupError(group_id)
     differences.require_unchanged(seen, {**_described(group), "version": group.version})
@@ -133,9 +141,7 @@ def _rename(actor: Actor, group: Group, name: str) -> None:
     """First the members: nobody may lose what the clients' change would take away."""
     _check_name(group, name)
     old = group.name
-    requiring = [one.client_id for one in stored_clients.every() if old in one.groups]
-    for client_id in sorted(requiring):
-        stored_clients.lock(client_id)  # before users are locked (see there)
+    requiring = named_groups.lock_requiring(old)
     people = memberships.lock_members(memberships.all_members(old))
     _replace(actor, people, ListEdit(added=(name,), removed=(old,)))
     group.name = name

@@ -9,6 +9,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sso import clock
 from sso.extensions import db
 from sso.models import Group
+from sso.store import clients, groups
 from sso.store.keyset import Order
 from sso.store.statements import write
 
@@ -40,8 +41,18 @@ def names() -> set[str]:
     return set(db.session.scalars(select(Group.name)))
 
 
-def lock(group_id: UUID) -> Group | None:
-    """A group as the row is now, and stays until the transaction ends."""
+def lock(
+    group_id: UUID, people: Collection[UUID] = (), *, with_members: bool = False
+) -> Group | None:
+    """A group as the row is now, and stays until the transaction ends.
+
+    Before it, those are locked who gain or lose it, as when a user's own groups are changed;
+    `with_members`: all members, and before them the clients that require it.
+    """
+    if with_members and (known := find(group_id)):
+        lock_requiring(known.name)
+        people = {*people, *(one.id for one in groups.all_members(known.name))}
+    groups.lock_users(people)
     # An update instead of FOR UPDATE, which SQLite does not know.
     return db.session.scalar(
         update(Group)
@@ -50,6 +61,14 @@ def lock(group_id: UUID) -> Group | None:
         .returning(Group)
         .execution_options(populate_existing=True, synchronize_session=False)
     )
+
+
+def lock_requiring(name: str) -> list[str]:
+    """Lock the clients for a group; gives their ids."""
+    requiring = sorted(one.client_id for one in clients.every() if name in one.groups)
+    for client_id in requiring:
+        clients.lock(client_id)  # before users are locked (see there)
+    return requiring
 
 
 def ensure(names: Iterable[str]) -> None:

@@ -1,12 +1,13 @@
 """Statements about users."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Select, String, bindparam, cast, delete, func, select, update
+from sqlalchemy import ColumnElement, Select, bindparam, delete, func, select, update
 
 from sso.extensions import db
 from sso.models import User
@@ -17,6 +18,7 @@ from sso.store.lookup import MOST, Match
 
 _MOST_VALUES = 10_000  # in a statement; SQLite takes 32,766
 _SHORTEST_ID = 8  # the part of a UUID before its first dash
+_HEX = re.compile(r"[0-9a-f]{1,32}")
 
 
 @dataclass(frozen=True)
@@ -111,21 +113,26 @@ def matching(text: str) -> Match[User]:
         is_whole = True
     if found or is_whole:
         return Match([found] if found else [], is_exact=True)
-    begins = _begins(User.email, text) | _begins(User.name, text)
-    if len(text) >= _SHORTEST_ID:
-        digits = func.replace(cast(User.id, String), "-", "")  # as SQLite keeps it
-        begins |= _begins(digits, text.replace("-", ""))
-    return Match(_all(func.lower(User.name) == func.lower(text)) or _all(begins))
+    key = folded(text)
+    named = _some(User.name_key == key, func.lower(User.name) == func.lower(text), by=User.email)
+    return Match(named or _beginning(text, key))
 
 
-def _begins(column: Any, text: str) -> ColumnElement[bool]:
-    found: ColumnElement[bool] = column.istartswith(text, autoescape=True)
-    return found
+def _beginning(text: str, key: str) -> Sequence[User]:
+    """Each question by itself: together they would make the database read all users."""
+    found = [
+        *_some(begins(User.email, text.lower()), by=User.email),
+        *_some(begins(User.name_key, key), by=User.name_key),
+    ]
+    digits = text.replace("-", "").lower()
+    if len(text) >= _SHORTEST_ID and _HEX.fullmatch(digits):
+        first, last = UUID(digits.ljust(32, "0")), UUID(digits.ljust(32, "f"))
+        found += _some(User.id.between(first, last), by=User.id)
+    return sorted({one.id: one for one in found}.values(), key=lambda one: one.email)[: MOST + 1]
 
 
-def _all(condition: ColumnElement[bool]) -> Sequence[User]:
-    found = select(User).where(condition).order_by(User.email).limit(MOST + 1)
-    return db.session.scalars(found).all()
+def _some(*conditions: ColumnElement[bool], by: Any) -> Sequence[User]:
+    return db.session.scalars(select(User).where(*conditions).order_by(by).limit(MOST + 1)).all()
 
 
 def every() -> Sequence[User]:

@@ -13,7 +13,7 @@ from sqlalchemy import create_engine, inspect, text
 from sso import create_app
 from sso.config import images
 from sso.extensions import db
-from sso.store import migrating
+from sso.store import clients, grant_holders, migrating, users
 from tests.bench import seed
 from tests.conftest import SECRET_KEY
 from tests.support.actors import Browser, RelyingParty
@@ -187,6 +187,19 @@ def test_no_admin_page_reads_a_table_from_end_to_end(app: Flask) -> None:
         assert "user10" in ada.page.html
     assert len(statements) > 20
     assert tables_read_whole(app, statements) == {}
+
+
+def test_finding_users_reads_no_table_from_end_to_end(app: Flask) -> None:
+    with executed(app) as statements, app.app_context():
+        for given in ("user12", "User 12", "nobody", str(seed.user_id(7))[:9], "user"):
+            users.matching(given)
+        client = clients.every()[0]
+        client.set_client_metadata({**client.client_metadata, "groups": ["staff", "board"]})
+        with db.session.no_autoflush:
+            grant_holders.not_admitted(client)
+    assert len(statements) > 10
+    wanted = [one for one in statements if " users" in one[0]]
+    assert tables_read_whole(app, wanted) == {}
 
 
 def test_a_missing_index_would_be_seen(app: Flask) -> None:

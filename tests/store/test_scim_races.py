@@ -1,13 +1,22 @@
 """Two provisioning clients at once, on every database."""
 
+import time
 from collections.abc import Callable
-from threading import Barrier, Thread
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier, Event, Thread
 from typing import Any
 
 from flask import Flask
 
+from sso import audit
+from sso.extensions import db
+from sso.services import accounts, group_editing
+from sso.services.changes import ListEdit
+from sso.store import users
 from tests.scim.conftest import GROUP, USER, Provisioner, make_token
 from tests.support.factories import make_user
+
+OLGA = audit.Actor("olga")
 
 
 def at_once(app: Flask, secret: str, *calls: Callable[[Provisioner], Any]) -> list[Any]:
@@ -82,3 +91,39 @@ def test_members_that_come_at_once_all_come(app: Flask) -> None:
     calls = [lambda s, user=user: add(s, user) for user in people]
     assert at_once(app, secret, *calls) == [204] * 4
     assert {one["value"] for one in scim.get(path)["members"]} == set(people)
+
+
+def test_a_group_and_a_member_are_changed_at_once(app: Flask) -> None:
+    """Each waits for the other one's commit, and neither for what the other one waits for."""
+    dana = make_user(app)
+    with app.app_context():
+        group_id = group_editing.create(OLGA, "board").id
+        db.session.commit()
+    is_locked = Event()
+
+    def user_then_group() -> list[str]:
+        with app.app_context():
+            users.lock_any(dana.id)
+            is_locked.set()
+            time.sleep(0.5)  # the other thread has got as far as it gets
+            edit = ListEdit(added=("board", "staff"))
+            user, _ = accounts.update(OLGA, dana.id, memberships=edit)
+            db.session.commit()
+            return user.groups
+
+    def edit_group(**what: Any) -> None:
+        assert is_locked.wait(10)
+        with app.app_context():
+            group_editing.change(OLGA, group_id, **what)
+            db.session.commit()
+
+    for what in ({"added": [dana.id]}, {"whole": [dana.id]}, {"name": "council"}):
+        is_locked.clear()
+        with ThreadPoolExecutor(2) as pool:
+            first, second = pool.submit(user_then_group), pool.submit(edit_group, **what)
+            second.result(30)
+            assert set(first.result(30)) == {"board", "staff"}
+    with app.app_context():
+        found = users.find(dana.id)
+        assert found
+        assert set(found.groups) == {"council", "staff"}
