@@ -3,10 +3,10 @@
 import json
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
-from sqlalchemy import Connection, Select, delete, func, select, update
+from sqlalchemy import Connection, CursorResult, Select, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from sso.extensions import db
@@ -180,4 +180,4 @@ def remove_up_to(number: int) -> int:
         .where(AuditEvent.number <= number)
         .execution_options(synchronize_session=False)
     )
-    return int(result.rowcount)  # type: ignore[attr-defined]  # of a DELETE
+    return cast(CursorResult[Any], result).rowcount

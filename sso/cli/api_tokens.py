@@ -10,8 +10,8 @@ import click
 from sso import audit, clock
 from sso.cli.audit import Moment
 from sso.cli.commands import Group, confirm, json_option, yes_option
-from sso.cli.lookup import only, unknown
-from sso.cli.output import iso, print_json, print_line, print_record, print_table
+from sso.cli.lookup import by_id
+from sso.cli.output import iso, print_json, print_line, print_once, print_table
 from sso.extensions import db
 from sso.models import ApiToken
 from sso.services import api_tokens
@@ -66,12 +66,12 @@ def create(
     wanted = [scope for one in scopes for scope in one.split()]
     token, secret = api_tokens.create(audit.operator(), name, wanted, lives)
     db.session.commit()
-    shown = {**_view(token), "token": secret}
-    if as_json:
-        print_json(shown)
-        return
-    print_record([(name, shown[name]) for name in ("id", "name", "scope", "expires_at", "token")])
-    print_line("The token is shown this once; send it as: Authorization: Bearer TOKEN")
+    print_once(
+        {**_view(token), "token": secret},
+        ("id", "name", "scope", "expires_at", "token"),
+        "The token is shown this once; send it as: Authorization: Bearer TOKEN",
+        as_json,
+    )
 
 
 @group.command("list")
@@ -100,15 +100,8 @@ def list_(as_json: bool) -> None:
 @json_option
 def revoke(token_id: str, yes: bool, as_json: bool) -> None:
     """Revoke an API token; it stops at once."""
-    found = only(
-        stored.matching(token_id),
-        token_id,
-        lambda token: f"{token.id} ({token.name})",
-        "the ID",
-        exactly=True,
-    )
-    if found is None:
-        raise unknown("api-token", token_id)
+    match = stored.matching(token_id)
+    found = by_id("api-token", match, token_id, lambda token: token.name, exactly=True)
     confirm(f"Revoke the API token {found.name} ({found.id})?", yes)
     token = api_tokens.revoke(audit.operator(), found.id)
     db.session.commit()

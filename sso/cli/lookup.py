@@ -1,7 +1,8 @@
 """The one user or client that an operator means."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Protocol, TypeVar
+from uuid import UUID
 
 from sso.cli.commands import Failure
 from sso.process.program import COMMAND
@@ -25,6 +26,24 @@ def only(
     if words and exactly and not match.is_exact:
         raise Failure(f"{text} fits {words[0]}; this command needs {whole} in full")
     return match.found[0] if words else None
+
+
+class _WithId(Protocol):
+    @property
+    def id(self) -> UUID: ...
+
+
+R = TypeVar("R", bound=_WithId)
+
+
+def by_id(
+    kind: str, match: Match[R], text: str, name_of: Callable[[R], str], *, exactly: bool
+) -> R:
+    """The one row whose ID or name fits; see `only`. Raises `Failure`, also if there is none."""
+    found = only(match, text, lambda one: f"{one.id} ({name_of(one)})", "the ID", exactly=exactly)
+    if found is None:
+        raise unknown(kind, text)
+    return found
 
 
 def unknown(kind: str, text: str) -> Failure:

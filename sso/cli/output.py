@@ -5,7 +5,7 @@ import shutil
 import sys
 import textwrap
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,17 @@ _WIDEST = 48
 def print_json(value: object) -> None:
     """One JSON value in ASCII: no locale breaks it, no name in it drives a terminal."""
     click.echo(json.dumps(value, indent=2))
+
+
+def print_once(
+    shown: Mapping[str, object], fields: Sequence[str], words: str, as_json: bool
+) -> None:
+    """What was just created, with its secret: these fields, and what to do with it."""
+    if as_json:
+        print_json(shown)
+    else:
+        print_record([(name, shown[name]) for name in fields])
+        print_line(words)
 
 
 def print_line(text: str = "") -> None:

@@ -10,9 +10,17 @@ import click
 from sso import audit
 from sso.audit.events import WEBHOOK_EVENTS
 from sso.cli.commands import Failure, Group, confirm, json_option, yes_option
-from sso.cli.lookup import only, unknown
+from sso.cli.lookup import by_id, unknown
 from sso.cli.options import ListOption, with_options
-from sso.cli.output import iso, print_changes, print_json, print_line, print_record, print_table
+from sso.cli.output import (
+    iso,
+    print_changes,
+    print_json,
+    print_line,
+    print_once,
+    print_record,
+    print_table,
+)
 from sso.extensions import db
 from sso.jobs import webhook_delivery
 from sso.models import Webhook, WebhookDelivery
@@ -41,12 +49,12 @@ def create(url: str, events: Sequence[str], as_json: bool) -> None:
     """Register a webhook; its secret is shown once."""
     webhook, secret = webhooks.create(audit.operator(), url, events)
     db.session.commit()
-    shown = {**_view(webhook), "secret": secret}
-    if as_json:
-        print_json(shown)
-        return
-    print_record([(name, shown[name]) for name in ("id", "url", "events", "secret")])
-    print_line("The secret is shown this once; the receiver verifies signatures with it.")
+    print_once(
+        {**_view(webhook), "secret": secret},
+        ("id", "url", "events", "secret"),
+        "The secret is shown this once; the receiver verifies signatures with it.",
+        as_json,
+    )
 
 
 @group.command("list")
@@ -177,16 +185,8 @@ def delete(webhook_id: str, yes: bool, as_json: bool) -> None:
 
 
 def _find(webhook_id: str, *, exactly: bool = False) -> Webhook:
-    found = only(
-        stored.matching(webhook_id),
-        webhook_id,
-        lambda webhook: f"{webhook.id} ({webhook.url})",
-        "the ID",
-        exactly=exactly,
-    )
-    if found is None:
-        raise unknown("webhook", webhook_id)
-    return found
+    match = stored.matching(webhook_id)
+    return by_id("webhook", match, webhook_id, lambda webhook: webhook.url, exactly=exactly)
 
 
 @contextmanager

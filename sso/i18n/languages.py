@@ -1,7 +1,9 @@
 """The languages of pages and mails, and how one is chosen."""
 
+import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from typing import Any
 
 from babel import Locale, negotiate_locale
 from flask import Flask, g, has_request_context, request
@@ -20,6 +22,8 @@ LANGUAGES = {
     "ar": "العربية",
 }
 DEFAULT = "en"
+# Embeddings, overrides and isolates (UAX #9).
+_OVERRIDES = re.compile("[\u202a-\u202e\u2066-\u2069]")
 
 
 Source = Callable[[], str | None]
@@ -46,6 +50,7 @@ def init_app(app: Flask, of_account: Source, of_browser: Source) -> None:
         language=language, direction=direction, languages_to_choose_from=to_choose_from
     )
     app.jinja_env.filters.update(isolate=isolate)
+    app.jinja_env.finalize = without_overrides
 
 
 def ask_for(ui_locales: str | None) -> None:
@@ -68,6 +73,16 @@ def direction() -> str:
 def isolate(name: str) -> Markup:
     """A name as HTML, whose direction and marks do not reach the text around it."""
     return Markup("<bdi>{}</bdi>").format(name)
+
+
+def without_overrides(value: Any) -> Any:
+    """What a template prints, without the marks by which a name would turn the text around it.
+
+    They are of no use in names, and titles and error messages have no markup to isolate them.
+    """
+    if not isinstance(value, str) or value.isascii() or not _OVERRIDES.search(value):
+        return value
+    return type(value)(_OVERRIDES.sub("", value))
 
 
 def known(tags: Iterable[str | None]) -> str | None:

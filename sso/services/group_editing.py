@@ -59,7 +59,7 @@ def change(
     """
     staff.require_admin(actor)
     people = {*added, *removed, *(whole or ())}
-    group = _locked(group_id, seen, people, with_members=not (name is whole is None))
+    group = _locked(group_id, seen, people, with_members=name is not None or whole is not None)
     before = _described(group)
     if name is not None and name != group.name:
         _rename(actor, group, name)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from babel.messages.mofile import read_mo
 from babel.messages.pofile import read_po
-from flask import Flask
+from flask import Flask, render_template_string
 
 from sso.crypto import password_strength, passwords
 from sso.i18n import languages
@@ -110,3 +110,16 @@ def test_the_words_say_the_numbers() -> None:
     for text in (passwords.TOO_SHORT, password_strength.RULES):
         assert str(passwords.MIN_LENGTH) in text
     assert str(passwords.MAX_LENGTH) in passwords.TOO_LONG
+
+
+def test_a_name_turns_no_text_around_it(app: Flask) -> None:
+    """Nor one in a title or an error message, where no markup can isolate it."""
+    name = "evil\u202egnp.exe\u2066 \u05d0\u200f"
+    template = (
+        "<title>{{ name }} · {{ [name]|join('; ') }}</title>{% trans n=name|isolate %}Sign out of"
+        " {{ n }}?{% endtrans %}{% macro m(x) %}<b>{{ x }}</b>{% endmacro %}{{ m(name) }}"
+    )
+    with app.test_request_context():
+        page = render_template_string(template, name=name + "<i>")
+    assert not set("\u202e\u2066") & set(page)
+    assert page.count("evilgnp.exe \u05d0\u200f&lt;i&gt;") == 4

@@ -1,9 +1,8 @@
 """Groups: their members, and the applications that require them."""
 
 from typing import Any
-from uuid import UUID
 
-from flask import abort, request
+from flask import abort
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
@@ -153,8 +152,4 @@ def _change(group: Group, **what: Any) -> None:
 
 
 def _group() -> Group:
-    try:
-        found = named_groups.find(UUID(request.args.get("id", "")))
-    except ValueError:
-        found = None
-    return found or abort(404)
+    return named_groups.find(pages.uuid()) or abort(404)

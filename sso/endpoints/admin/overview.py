@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from flask import current_app
@@ -65,13 +66,8 @@ def _days() -> list[chart.Day]:
     for back in range(_DAYS - 1, -1, -1):
         day = today - timedelta(days=back)
         # Events come into the database a moment late.
-        counts = _kept(
-            f"{day:%Y-%m-%d}",
-            _MINUTE if back < 2 else _FOREVER,
-            lambda day=day: audit_events.counts(  # type: ignore[misc]
-                (*_SIGN_INS, *_FAILURES), day, day + timedelta(days=1)
-            ),
-        )
+        count = partial(audit_events.counts, (*_SIGN_INS, *_FAILURES), day, day + timedelta(days=1))
+        counts = _kept(f"{day:%Y-%m-%d}", _MINUTE if back < 2 else _FOREVER, count)
         found.append(chart.Day(day, _sum(counts, _SIGN_INS), _sum(counts, _FAILURES)))
     return found
 

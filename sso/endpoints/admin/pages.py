@@ -135,13 +135,17 @@ def neighbours(found: Slice[Any], name: str = "page", *without: str) -> dict[str
     }
 
 
+def uuid(name: str = "id") -> UUID:
+    """The identifier that the URL names; 404 if it is none."""
+    try:
+        return UUID(request.args.get(name, ""))
+    except ValueError:
+        abort(404)
+
+
 def person(name: str = "id") -> User:
     """The user whom the URL names; 404 if there is none."""
-    try:
-        found = users.find(UUID(request.args.get(name, "")))
-    except ValueError:
-        found = None
-    return found or abort(404)
+    return users.find(uuid(name)) or abort(404)
 
 
 def application(name: str = "id") -> Client:

@@ -1,9 +1,8 @@
 """API tokens: listed, created, revoked."""
 
 from datetime import timedelta
-from uuid import UUID
 
-from flask import abort, request
+from flask import abort
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
@@ -75,8 +74,5 @@ def revoke() -> Response:
 
 
 def _token() -> ApiToken:
-    try:
-        found = stored.find(UUID(request.args.get("id", "")))
-    except ValueError:
-        found = None
+    found = stored.find(pages.uuid())
     return found if found and found.revoked_at is None else abort(404)
