@@ -34,7 +34,11 @@ class Machine:
     def start(self) -> None:
         with (self.folder / "output").open("a") as output:
             self.process = subprocess.Popen(
-                self.command(), stdout=output, stderr=subprocess.STDOUT, cwd=self.folder
+                self.command(),
+                stdin=subprocess.DEVNULL,  # at the end of a pipe, Samba would end, too
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=self.folder,
             )
         wait_for(self.answers, type(self).__name__)
 

@@ -1,0 +1,217 @@
+"""Providers that are directories: Active Directory, OpenLDAP, FreeIPA."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import urlsplit
+
+from sso.config.upstream.provider import Provider, key, one_of, seconds, secret, switch, text, texts
+
+from sso.config.urls import is_loopback
+from sso.ldap import filters, groups, names
+from sso.ldap.connection import Server
+from sso.ldap.directory import Directory
+from sso.ldap.groups import GroupRules
+
+ACTIVE_DIRECTORY, OPENLDAP, FREEIPA = "active-directory", "openldap", "freeipa"
+_PORTS = {"ldap": 389, "ldaps": 636}
+_MOST_SERVERS = 10
+
+# What is usual in each product, where the file says nothing else.
+_USUAL: Mapping[str, Mapping[str, Any]] = {
+    ACTIVE_DIRECTORY: {
+        "user_filter": "(&(objectCategory=person)(objectClass=user))",
+        "login_attributes": ("sAMAccountName", "userPrincipalName", "mail"),
+        "subject_attribute": "objectGUID",
+        "user_name_attribute": "sAMAccountName",
+        "group_filter": "(objectClass=group)",
+    },
+    OPENLDAP: {
+        "user_filter": "(objectClass=inetOrgPerson)",
+        "login_attributes": ("uid", "mail"),
+        "subject_attribute": "entryUUID",
+        "user_name_attribute": "uid",
+        "group_filter": "(objectClass=groupOfNames)",
+    },
+    FREEIPA: {
+        "user_filter": "(objectClass=inetOrgPerson)",
+        "login_attributes": ("uid", "mail"),
+        "subject_attribute": "ipaUniqueID",
+        "user_name_attribute": "uid",
+        "group_filter": "(objectClass=groupOfNames)",
+    },
+}
+
+
+def _servers(value: Any) -> tuple[Server, ...]:
+    found = []
+    for one in texts(value):
+        try:
+            parts = urlsplit(one)
+            port = parts.port
+        except ValueError:
+            raise ValueError(f"the port of {one!r} is not a number") from None
+        rest = (parts.path.strip("/"), parts.query, parts.fragment, parts.username)
+        if parts.scheme not in _PORTS or not parts.hostname or any(rest):
+            raise ValueError(f"{one!r} is not a URL such as ldaps://dc1.example.com")
+        tls = "ldaps" if parts.scheme == "ldaps" else "starttls"
+        found.append(Server(parts.hostname, port or _PORTS[parts.scheme], tls))
+    if not 0 < len(found) <= _MOST_SERVERS:
+        raise ValueError(f"give a list of one to {_MOST_SERVERS} URLs")
+    return tuple(found)
+
+
+def _dn(value: Any) -> str:
+    found = text(value)
+    if not names.is_name(found):
+        raise ValueError(f"{found!r} is not a distinguished name such as dc=example,dc=com")
+    return found
+
+
+def _filter(value: Any) -> str:
+    filters.parse(found := text(value))
+    return found
+
+
+def _attribute(value: Any) -> str:
+    found = text(value)
+    if not filters.is_attribute(found):
+        raise ValueError(f"{found!r} is not the name of an attribute")
+    return found
+
+
+def _attributes(value: Any) -> tuple[str, ...]:
+    found = tuple(_attribute(one) for one in texts(value))
+    if not 0 < len(found) <= 10:
+        raise ValueError("give a list of one to ten attributes")
+    return found
+
+
+def _file(value: Any) -> str:
+    if not Path(found := text(value)).is_file():
+        raise ValueError(f"the file {found} cannot be read; check its path and mode")
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class LdapProvider(Provider):
+    """A directory. People type their name and password here; the password is not stored."""
+
+    REDIRECTS: ClassVar[bool] = False
+
+    directory: str = key("which product it is", one_of(*_USUAL))
+    servers: tuple[Server, ...] = key(
+        "its servers, the first that answers is asked: ldaps:// or ldap://, which means StartTLS",
+        _servers,
+    )
+    start_tls: bool = key(
+        "false sends passwords in clear, and is accepted for ldap:// on this machine only",
+        switch,
+        True,
+    )
+    ca_file: str | None = key(
+        "path of the certificates that are trusted, in place of the system's", _file, None
+    )
+    timeout: int = key("seconds for all questions of one sign-in to one server", seconds(1, 30), 5)
+    base: str = key("the distinguished name below which people are", _dn)
+    bind_dn: str = key("the service account that searches; without it, anonymously", text, "")
+    bind_password: str = secret("the password of the service account", "")
+    user_filter: str = key("who may sign in", _filter, "")
+    login_attributes: tuple[str, ...] = key("what people may type as their name", _attributes, ())
+    subject_attribute: str = key(
+        "what identifies a person for good, whatever else changes", _attribute, ""
+    )
+    user_name_attribute: str = key("the short name of a person", _attribute, "")
+    email_attribute: str = key("the email address", _attribute, "mail")
+    name_attribute: str = key("the name to show", _attribute, "displayName")
+    group_base: str = key(
+        "the distinguished name below which groups are; without it, memberOf is read", _dn, ""
+    )
+    group_filter: str = key("which groups count", _filter, "")
+    group_name_attribute: str = key("the short name of a group", _attribute, "cn")
+    member_attribute: str = key(
+        "the attribute of a group that lists its members", _attribute, "member"
+    )
+    members: str = key(
+        "by what it lists them", one_of(groups.NAMES, groups.USER_NAMES), groups.NAMES
+    )
+    nested_groups: bool = key("whether members of groups in a group count", switch, False)
+    recheck: int | None = key(
+        "seconds after which the directory is asked again about those who are signed in",
+        seconds(60, 24 * 3600),
+        900,
+    )
+
+    def faults(self) -> Iterator[str]:
+        yield from super().faults()
+        plain = [one.host for one in self.servers if one.tls != "ldaps"]
+        if not self.start_tls and not all(is_loopback(host) for host in plain):
+            yield "start_tls: passwords would go over the network in clear; remove it"
+        if bool(self.bind_dn) != bool(self.bind_password):
+            yield "bind_dn and bind_password: give both, or neither"
+        if self.directory == ACTIVE_DIRECTORY and not self.bind_dn:
+            yield "bind_dn: it is missing; Active Directory answers no anonymous search"
+        short = [name for name in self.groups if not names.is_name(name)]
+        if short and not self.group_base:
+            yield (
+                f"groups: {short[0]!r} may be the name of several groups; give its distinguished "
+                "name, or group_base"
+            )
+        if self.nested_groups and not self.group_base:
+            yield "nested_groups: memberOf lists no groups of groups; give group_base"
+
+    @property
+    def issuer(self) -> str:
+        """What subjects are unique within: the directory, by its id here."""
+        return f"ldap:{self.id}"
+
+    @cached_property
+    def client(self) -> Directory:
+        """The client, which remembers servers that are away, and how many people wait."""
+
+        def usual(name: str) -> Any:
+            return getattr(self, name) or _USUAL[self.directory][name]
+
+        servers = tuple(
+            Server(one.host, one.port, "none") if not self.start_tls and one.tls != "ldaps" else one
+            for one in self.servers
+        )
+        return Directory(
+            servers=servers,
+            base=self.base,
+            bind_dn=self.bind_dn,
+            bind_password=self.bind_password,
+            user_filter=filters.parse(usual("user_filter")),
+            login_attributes=usual("login_attributes"),
+            subject_attribute=usual("subject_attribute"),
+            user_name_attribute=usual("user_name_attribute"),
+            email_attribute=self.email_attribute,
+            name_attribute=self.name_attribute,
+            groups=self._group_rules(filters.parse(usual("group_filter"))) if self.groups else None,
+            ca_file=self.ca_file,
+            seconds=self.timeout,
+        )
+
+    def _group_rules(self, group_filter: bytes) -> GroupRules:
+        nesting = groups.IN_CHAIN if self.directory == ACTIVE_DIRECTORY else groups.WALK
+        return GroupRules(
+            base=self.group_base,
+            filter=group_filter,
+            name_attribute=self.group_name_attribute,
+            member_attribute=self.member_attribute,
+            members=self.members,
+            nesting=nesting if self.nested_groups else groups.DIRECT,
+        )
+
+    def mapped(self, found: Iterator[groups.Group] | tuple[groups.Group, ...]) -> frozenset[str]:
+        """The keys of `groups` that name one of these groups."""
+        here = list(found)
+        dns = {names.normal(one.dn) for one in here}
+        short = {one.name.casefold() for one in here}
+        return frozenset(
+            name
+            for name in self.groups
+            if (names.normal(name) in dns if names.is_name(name) else name.casefold() in short)
+        )

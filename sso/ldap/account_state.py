@@ -1,0 +1,107 @@
+"""Whether a directory lets a person in, by the attributes of their entry.
+
+A server refuses most of these at the bind by itself, but not all of them, and nobody binds when a
+person is looked for again later.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from sso.ldap.messages import Entry
+
+DISABLED, EXPIRED, LOCKED, MUST_CHANGE = "disabled", "expired", "locked", "password must change"
+
+# What Active Directory writes into the diagnostic of a refused bind. It checks the password before
+# all of these but `locked`.
+OF_ACTIVE_DIRECTORY = {
+    "532": MUST_CHANGE,
+    "533": DISABLED,
+    "701": EXPIRED,
+    "773": MUST_CHANGE,
+    "775": LOCKED,
+}
+# Codes of the password policy control.
+OF_PASSWORD_POLICY: dict[int | None, str] = {0: MUST_CHANGE, 1: LOCKED, 2: MUST_CHANGE}
+
+_ACCOUNT_DISABLED = 0x2  # of userAccountControl
+_NEVER = (0, 0x7FFFFFFFFFFFFFFF)  # of accountExpires
+_WINDOWS_EPOCH = datetime(1601, 1, 1, tzinfo=UTC)
+_UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FOR_GOOD = "000001010000Z"  # of pwdAccountLockedTime
+
+
+def of(entry: Entry, now: datetime) -> str | None:
+    """Why the person is kept out for good, or `None`.
+
+    A lock that ends by itself is not meant: anyone can cause that by guessing.
+    """
+    return next((state for check in _CHECKS if (state := check(entry, now))), None)
+
+
+def must_change_password(entry: Entry) -> bool:
+    """Whether the person has to choose another password first, where the directory says so."""
+    by_policy = entry.text("pwdReset").upper() == "TRUE"
+    return by_policy or entry.text("pwdLastSet") == "0"
+
+
+def _active_directory(entry: Entry, now: datetime) -> str | None:
+    if (_number(entry, "userAccountControl") or 0) & _ACCOUNT_DISABLED:
+        return DISABLED
+    ticks = _number(entry, "accountExpires")
+    if ticks is not None and ticks not in _NEVER:
+        return _past(_WINDOWS_EPOCH, timedelta(microseconds=ticks // 10), now)
+    return None
+
+
+def _red_hat(entry: Entry, now: datetime) -> str | None:
+    """389 Directory Server and FreeIPA."""
+    if entry.text("nsAccountLock").lower() == "true":
+        return DISABLED
+    ends = entry.text("krbPrincipalExpiration")
+    return EXPIRED if ends and _generalized_time(ends, now) <= now else None
+
+
+def _openldap(entry: Entry, now: datetime) -> str | None:
+    return DISABLED if entry.text("pwdAccountLockedTime") == _FOR_GOOD else None
+
+
+def _posix(entry: Entry, now: datetime) -> str | None:
+    days = _number(entry, "shadowExpire")
+    if days is None or days < 0:
+        return None
+    return _past(_UNIX_EPOCH, timedelta(days=min(days, 2_000_000)), now)
+
+
+_CHECKS: tuple[Callable[[Entry, datetime], str | None], ...] = (
+    _active_directory,
+    _red_hat,
+    _openldap,
+    _posix,
+)
+ATTRIBUTES = (
+    *("userAccountControl", "accountExpires", "pwdLastSet"),
+    *("nsAccountLock", "krbPrincipalExpiration"),
+    *("pwdAccountLockedTime", "pwdReset", "shadowExpire"),
+)
+
+
+def _past(epoch: datetime, after: timedelta, now: datetime) -> str | None:
+    try:
+        return EXPIRED if epoch + after <= now else None
+    except OverflowError:  # further away than a calendar goes
+        return None
+
+
+def _number(entry: Entry, attribute: str) -> int | None:
+    try:
+        return int(entry.text(attribute)[:30])
+    except ValueError:
+        return None
+
+
+def _generalized_time(text: str, otherwise: datetime) -> datetime:
+    """A moment as `20261231235959Z`; what cannot be read keeps the person out."""
+    try:
+        return datetime.strptime(text[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+    except ValueError:
+        return otherwise

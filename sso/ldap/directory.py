@@ -1,0 +1,252 @@
+"""A directory: find a person, check the password, name the groups.
+
+The service account searches, then the entry that was found is bound with the password. The
+subject is an attribute that the directory gives once and for all (objectGUID, entryUUID).
+"""
+
+import ssl
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from threading import BoundedSemaphore
+from time import monotonic
+from typing import TypeVar
+from uuid import UUID
+
+from sso.ldap import account_state, filters, groups
+from sso.ldap.connection import BASE, Connection, Refused, Server, Unavailable
+from sso.ldap.groups import USER_NAMES, Group, GroupRules
+from sso.ldap.messages import INVALID_CREDENTIALS, SUCCESS, Entry
+
+T = TypeVar("T")
+WRONG, UNKNOWN, AMBIGUOUS = "password", "unknown", "ambiguous"
+# A server that did not answer is asked last for so many seconds.
+_AVOIDED_SECONDS = 30.0
+
+
+class Busy(Unavailable):
+    """Too many people wait for this directory already."""
+
+
+@dataclass(frozen=True)
+class Person:
+    """What the directory says of a person. `barred`: why they may not sign in, or `None`.
+
+    `has_own_email`: nobody else in the directory claims the address.
+    """
+
+    dn: str
+    subject: str
+    user_name: str
+    email: str
+    name: str
+    barred: str | None
+    must_change_password: bool
+    has_own_email: bool = False
+    groups: tuple[Group, ...] = ()
+
+
+class NotAllowed(Exception):
+    """The person cannot sign in. `reason` is for the log.
+
+    `is_password_right`: the directory has checked the password; the person may learn the reason.
+    """
+
+    def __init__(self, reason: str, *, is_password_right: bool = False) -> None:
+        super().__init__(reason)
+        self.reason, self.is_password_right = reason, is_password_right
+
+
+@dataclass(frozen=True, kw_only=True)
+class Directory:
+    """Where a directory is, and how its people and groups are found."""
+
+    servers: tuple[Server, ...]
+    base: str
+    bind_dn: str = ""
+    bind_password: str = field(default="", repr=False)
+    user_filter: bytes
+    login_attributes: tuple[str, ...]
+    subject_attribute: str
+    user_name_attribute: str
+    email_attribute: str = "mail"
+    name_attribute: str = "displayName"
+    groups: GroupRules | None = None
+    ca_file: str | None = None
+    seconds: float = 5.0
+    at_once: int = 8
+    _slots: BoundedSemaphore = field(init=False, repr=False, compare=False)
+    _avoided: dict[Server, float] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_slots", BoundedSemaphore(self.at_once))
+        object.__setattr__(self, "_avoided", {})
+
+    def sign_in(
+        self, login: str, password: str, now: datetime, before_bind: Callable[[str], None]
+    ) -> Person:
+        """The person with this name or email and this password.
+
+        `before_bind` is called with the subject, and may raise: so many wrong passwords lock an
+        account in most directories. Raises `NotAllowed`, `Unavailable`, and `Refused`.
+        """
+        if not login.strip() or not password or "\0" in login + password:
+            raise NotAllowed(UNKNOWN)
+
+        def ask(connection: Connection) -> Person:
+            value = login.strip().encode("utf-8", "surrogatepass")
+            by_name = [filters.equal(name, value) for name in self.login_attributes]
+            entry = self._one(connection, filters.either(*by_name))
+            if entry is None:
+                # One more question, as for a person who is known.
+                connection.bind(f"cn=nobody,{self.base}", password)
+                raise NotAllowed(UNKNOWN)
+            person = self._person(entry, now)
+            before_bind(person.subject)
+            self._check(connection, entry, password)
+            if person.barred or person.must_change_password:
+                reason = person.barred or account_state.MUST_CHANGE
+                raise NotAllowed(reason, is_password_right=True)
+            self._bind(connection)
+            person = replace(person, has_own_email=self._is_own_email(connection, person))
+            return self._with_groups(connection, person, entry)
+
+        return self._ask(ask)
+
+    def look_up(self, subjects: Iterable[str], now: datetime) -> dict[str, Person | None]:
+        """The people with these subjects, in one conversation; `None` for who is gone."""
+
+        def ask(connection: Connection) -> dict[str, Person | None]:
+            # If the base were gone, everybody would seem to be.
+            connection.search(self.base, filters.parse("(objectClass=*)"), ["1.1"], 1, BASE)
+            found: dict[str, Person | None] = {}
+            for subject in subjects:
+                value = _stored(self.subject_attribute, subject)
+                entry = self._one(connection, filters.equal(self.subject_attribute, value))
+                person = self._person(entry, now) if entry else None
+                if entry and person:
+                    person = self._with_groups(connection, person, entry)
+                found[subject] = person
+            return found
+
+        return self._ask(ask)
+
+    def examine(self, server: Server) -> tuple[datetime | None, int]:
+        """Until when the certificate of a server is valid, and whether anybody is found there.
+
+        Raises `Unavailable` and `Refused`.
+        """
+        with Connection(server, self._tls(), self.seconds) as connection:
+            self._bind(connection)
+            found = connection.search(self.base, self.user_filter, ["1.1"], 1)
+            return connection.certificate_ends, len(found.entries)
+
+    def _ask(self, what: Callable[[Connection], T]) -> T:
+        """Ask the first server that answers."""
+        if not self._slots.acquire(blocking=False):
+            raise Busy("too many people wait for it")
+        try:
+            trouble = Unavailable("no server is named")
+            for server in sorted(self.servers, key=self._is_avoided):
+                try:
+                    with Connection(server, self._tls(), self.seconds) as connection:
+                        self._bind(connection)
+                        return what(connection)
+                except Unavailable as error:
+                    self._avoided[server] = monotonic() + _AVOIDED_SECONDS
+                    trouble = error
+            raise trouble
+        finally:
+            self._slots.release()
+
+    def _is_avoided(self, server: Server) -> bool:
+        return self._avoided.get(server, 0) > monotonic()
+
+    def _tls(self) -> ssl.SSLContext:
+        try:
+            return ssl.create_default_context(cafile=self.ca_file)
+        except (OSError, ssl.SSLError) as error:
+            raise Unavailable(f"the file of certificates cannot be read: {error}") from None
+
+    def _bind(self, connection: Connection) -> None:
+        if not self.bind_dn:
+            return
+        result = connection.bind(self.bind_dn, self.bind_password)
+        if result.code != SUCCESS:
+            raise Refused(f"the service account is refused: {result.code} {result.diagnostic}")
+
+    def _one(self, connection: Connection, condition: bytes) -> Entry | None:
+        wanted = (
+            *(self.subject_attribute, self.user_name_attribute),
+            *(self.email_attribute, self.name_attribute, "cn"),
+            *(("memberOf",) if self.groups and not self.groups.base else ()),
+            *account_state.ATTRIBUTES,
+        )
+        both = filters.every(self.user_filter, condition)
+        found = connection.search(self.base, both, dict.fromkeys(wanted), 2)
+        if len(found.entries) > 1 or not found.is_complete:
+            raise NotAllowed(AMBIGUOUS)
+        return found.entries[0] if found.entries else None
+
+    def _person(self, entry: Entry, now: datetime) -> Person:
+        subject = _subject(self.subject_attribute, entry)
+        if not subject or not entry.dn:
+            raise Refused(f"an entry shows the service account no {self.subject_attribute}")
+        return Person(
+            dn=entry.dn,
+            subject=subject,
+            user_name=entry.text(self.user_name_attribute),
+            email=entry.text(self.email_attribute),
+            name=entry.text(self.name_attribute) or entry.text("cn"),
+            barred=account_state.of(entry, now),
+            must_change_password=account_state.must_change_password(entry),
+        )
+
+    def _check(self, connection: Connection, entry: Entry, password: str) -> None:
+        """Bind as the person. Raises `NotAllowed`."""
+        result = connection.bind(entry.dn, password)
+        policy = account_state.OF_PASSWORD_POLICY.get(
+            -1 if result.policy is None else result.policy
+        )
+        if result.code == SUCCESS:
+            if policy:
+                raise NotAllowed(policy, is_password_right=True)
+            return
+        _, _, data = result.diagnostic.partition(", data ")
+        state = account_state.OF_ACTIVE_DIRECTORY.get(data[:3])
+        if state or policy == account_state.MUST_CHANGE:
+            # A locked account says so to anyone, whatever the password is.
+            reason = state or account_state.MUST_CHANGE
+            raise NotAllowed(reason, is_password_right=state != account_state.LOCKED)
+        if result.code != INVALID_CREDENTIALS:
+            raise NotAllowed(policy or f"{result.code} {result.diagnostic}")
+        raise NotAllowed(policy or WRONG)
+
+    def _is_own_email(self, connection: Connection, person: Person) -> bool:
+        if not person.email:
+            return False
+        condition = filters.equal(self.email_attribute, person.email.encode())
+        both = filters.every(self.user_filter, condition)
+        found = connection.search(self.base, both, ["1.1"], 2)
+        return found.is_complete and [one.dn for one in found.entries] == [person.dn]
+
+    def _with_groups(self, connection: Connection, person: Person, entry: Entry) -> Person:
+        if self.groups is None:
+            return person
+        member = person.user_name if self.groups.members == USER_NAMES else person.dn
+        return replace(person, groups=tuple(groups.of(self.groups, connection, entry, member)))
+
+
+def _subject(attribute: str, entry: Entry) -> str:
+    value = next(iter(entry.values(attribute)), b"")
+    if attribute.lower() == "objectguid":
+        return str(UUID(bytes_le=value)) if len(value) == 16 else ""
+    with suppress(UnicodeDecodeError):
+        return value.decode() if len(value) <= 255 else ""
+    return ""
+
+
+def _stored(attribute: str, subject: str) -> bytes:
+    """The subject as the directory keeps it."""
+    return UUID(subject).bytes_le if attribute.lower() == "objectguid" else subject.encode()

@@ -1,0 +1,61 @@
+"""Asks directories (LDAP) who somebody is, and whether they still are."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+from sso.upstream.identity import UpstreamIdentity, UpstreamUnavailable
+
+from sso import clock
+from sso.config.upstream.ldap import LdapProvider
+from sso.ldap.connection import Refused, Unavailable
+from sso.ldap.directory import NotAllowed, Person
+
+PASSWORD = "pwd"  # in `amr`: it was typed here
+
+
+def sign_in(
+    provider: LdapProvider, login: str, password: str, before_bind: Callable[[str], None]
+) -> UpstreamIdentity:
+    """The person with this name and password. `before_bind`: called with the subject, may raise.
+
+    Raises `NotAllowed` and `UpstreamUnavailable`.
+    """
+    with _asking():
+        person = provider.client.sign_in(login, password, clock.now(), before_bind)
+    return _identity(provider, person)
+
+
+def look_up(
+    provider: LdapProvider, subjects: Iterable[str]
+) -> dict[str, UpstreamIdentity | NotAllowed]:
+    """What the directory says of these people now. Raises `UpstreamUnavailable`."""
+    with _asking():
+        found = provider.client.look_up(subjects, clock.now())
+    answers: dict[str, UpstreamIdentity | NotAllowed] = {}
+    for subject, person in found.items():
+        barred = "removed" if person is None else person.barred
+        if person is None or barred:
+            answers[subject] = NotAllowed(barred or "removed")
+        else:
+            answers[subject] = _identity(provider, person)
+    return answers
+
+
+@contextmanager
+def _asking() -> Iterator[None]:
+    try:
+        yield
+    except (Unavailable, Refused) as error:
+        raise UpstreamUnavailable(str(error)) from error
+
+
+def _identity(provider: LdapProvider, person: Person) -> UpstreamIdentity:
+    return UpstreamIdentity(
+        issuer=provider.issuer,
+        subject=person.subject,
+        email=person.email or None,
+        email_verified=person.has_own_email,
+        name=person.name or person.user_name,
+        groups=provider.mapped(person.groups) if provider.groups else None,
+        amr=PASSWORD,
+    )

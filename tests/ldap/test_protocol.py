@@ -1,0 +1,216 @@
+"""What is sent, and what is read, byte by byte; and servers that do not behave."""
+
+import socketserver
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import monotonic, sleep
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sso.ldap import ber, filters, messages, names
+from sso.ldap.connection import Connection, Server, Unavailable
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=300)
+
+
+@given(st.integers(-(2**62), 2**62))
+def test_numbers(number: int) -> None:
+    tag, contents = ber.Reader(ber.integer(number)).element()
+    assert (tag, ber.to_int(contents)) == (ber.INTEGER, number)
+
+
+@given(st.lists(st.binary(max_size=70_000), max_size=3))
+def test_elements(parts: list[bytes]) -> None:
+    whole = ber.encode(ber.SEQUENCE, *(ber.encode(ber.OCTETS, part) for part in parts))
+    inner = ber.Reader(ber.Reader(whole).take(ber.SEQUENCE))
+    assert [value for _, value in inner.rest()] == parts
+    assert ber.header(whole[:1]) is None
+
+
+@settings(max_examples=300)
+@given(st.binary(max_size=200))
+def test_nonsense_is_refused(data: bytes) -> None:
+    for read in (messages.split, messages.result, messages.entry, messages.policy_error):
+        try:
+            read(data)
+        except ValueError:
+            continue
+
+
+def test_lengths_that_are_too_much() -> None:
+    for data in (b"\x30\x80\0\0", b"\x30\x85\x01\0\0\0\0", b"\x3f\x01\0"):
+        with pytest.raises(ber.Malformed):
+            ber.header(data)
+    with pytest.raises(ber.Malformed):
+        ber.to_int(b"")
+
+
+def elements(encoded: bytes) -> tuple[int, list[bytes]]:
+    tag, contents = ber.Reader(encoded).element()
+    return tag, [value for _, value in ber.Reader(contents).rest()]
+
+
+@given(TEXT)
+def test_input_is_one_value(value: str) -> None:
+    """Whatever a person types, the condition stays one comparison with that text."""
+    assert elements(filters.equal("uid", value.encode())) == (0xA3, [b"uid", value.encode()])
+    escaped = "".join(f"\\{byte:02x}" for byte in value.encode())
+    assert filters.parse(f"(uid={escaped})") == filters.equal("uid", value.encode())
+
+
+@given(TEXT)
+def test_any_text_is_a_filter_or_refused(text: str) -> None:
+    for candidate in (text, f"({text})", f"(cn={text})"):
+        try:
+            filters.parse(candidate)
+        except ValueError:
+            continue
+
+
+def test_filters() -> None:
+    person = filters.equal("objectClass", b"person")
+    assert filters.parse(" (objectClass=person) ") == person
+    assert filters.parse("(&(objectClass=person))") == filters.every(person)
+    mail = ber.encode(0x87, b"mail")
+    assert filters.parse("(|(!(mail=*))(objectClass=person))") == filters.either(
+        ber.encode(0xA2, mail), person
+    )
+    for operator, tag in ((">=", 0xA5), ("<=", 0xA6), ("~=", 0xA8)):
+        assert elements(filters.parse(f"(a;x-b{operator}1)")) == (tag, [b"a;x-b", b"1"])
+    tag, (attribute, pieces) = elements(filters.parse("(cn=a*b*c\\2a)"))
+    assert (tag, attribute) == (0xA4, b"cn")
+    assert [*ber.Reader(pieces).rest()] == [(0x80, b"a"), (0x81, b"b"), (0x82, b"c*")]
+    assert elements(filters.parse("(cn=*b*)")) == (0xA4, [b"cn", ber.encode(0x81, b"b")])
+    chain = filters.parse(f"(memberOf:{filters.IN_CHAIN}:=cn=a,dc=b)")
+    assert chain == filters.matching("memberOf", filters.IN_CHAIN, b"cn=a,dc=b")
+    assert elements(filters.parse("(cn:dn:2.4.6.8.10:=Dino)"))[1][-1] == b"\xff"
+
+
+def test_what_is_no_filter() -> None:
+    for text in (
+        *("", "cn=a", "(cn=a", "(cn=a))", "()", "(&)", "(=a)", "(cn)", "(cn=**)", "(cn>=a*)"),
+        *("(cn=\\2)", "(cn=a\0)", "(" * 40, "(&(cn=a)b)", "(:=a)", "(cn=(a))"),
+    ):
+        with pytest.raises(ValueError, match="character"):
+            filters.parse(text)
+
+
+def test_spellings_of_names() -> None:
+    spellings = (
+        "CN=Ops\\, Night,OU=Groups,DC=example",
+        "cn=ops\\2C night, ou=groups , dc=EXAMPLE",
+        "cn = Ops\\,  Night;ou=Groups,dc=example",
+    )
+    assert len({names.normal(one) for one in spellings}) == 1
+    assert names.first_value(spellings[0]) == "Ops, Night"
+    others = ("CN=Ops,CN=Night,OU=Groups,DC=example", "CN=Ops\\, Night+OU=Groups,DC=example")
+    assert len({names.normal(one) for one in (spellings[0], *others)}) == 3
+
+
+@given(TEXT)
+def test_any_name_has_a_normal_form(text: str) -> None:
+    assert names.normal(text) == names.normal(text)
+    names.first_value(text)
+
+
+@contextmanager
+def answering(answer: Callable[[socketserver.BaseRequestHandler], None]) -> Iterator[Server]:
+    """A server that does this with each connection."""
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            try:
+                answer(self)
+            except OSError:
+                return
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        yield Server("127.0.0.1", server.server_address[1], "none")
+        server.shutdown()
+
+
+def message(number: int, tag: int, *parts: bytes) -> bytes:
+    return ber.encode(ber.SEQUENCE, ber.integer(number), ber.encode(tag, *parts))
+
+
+def result(number: int, tag: int, code: int = 0) -> bytes:
+    return message(number, tag, ber.integer(code, ber.ENUMERATED), ber.text(""), ber.text(""))
+
+
+def search(server: Server, seconds: float = 0.4, most: int = 2) -> int:
+    with Connection(server, ssl.create_default_context(), seconds) as connection:
+        found = connection.search("dc=x", filters.equal("cn", b"a"), ["cn"], most)
+    return len(found.entries)
+
+
+def refusal(server: Server) -> str:
+    begun = monotonic()
+    with pytest.raises(Unavailable) as refused:
+        search(server)
+    assert monotonic() - begun < 3
+    return str(refused.value)
+
+
+def test_servers_that_do_not_behave() -> None:
+    entry = message(1, 0x64, ber.text("cn=a"), ber.encode(ber.SEQUENCE))
+
+    def sends(*data: bytes) -> Callable[[socketserver.BaseRequestHandler], None]:
+        def answer(handler: socketserver.BaseRequestHandler) -> None:
+            handler.request.recv(1000)
+            for one in data:
+                handler.request.sendall(one)
+            handler.request.recv(1000)
+
+        return answer
+
+    def trickles(handler: socketserver.BaseRequestHandler) -> None:
+        for byte in message(1, 0x64, ber.text("c" * 100)):
+            handler.request.sendall(bytes((byte,)))
+            sleep(0.05)
+
+    with answering(sends(entry, result(1, 0x65))) as server:
+        assert search(server, 5) == 1
+    huge = b"\x30\x84\x7f\xff\xff\xff"
+    for answer, reason in (
+        (sends(), "too slow"),
+        (trickles, "too slow"),
+        (lambda handler: None, "closed|reset|Broken"),
+        (sends(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "does not speak LDAP|too slow"),
+        (sends(huge), "more than it was asked"),
+        (sends(entry * 4), "more than it was asked"),
+        (sends(message(1, 0x73, ber.text("ldap://x" * 12_000)) * 12), "more than it was asked"),
+        (sends(result(7, 0x65)), "another question"),
+        (sends(result(1, 0x61)), "another question"),
+        (sends(result(0, 0x78)), "ends the connection"),
+        (sends(message(1, 0x64, ber.encode(ber.OCTETS, b"\xff"))), "does not speak LDAP"),
+    ):
+        with answering(answer) as server:
+            text = refusal(server)
+            assert any(one in text for one in reason.split("|")), (text, reason)
+
+
+def test_start_tls_cannot_be_stripped() -> None:
+    """Nothing is sent in clear if the offer is refused, or words are slipped in before TLS."""
+    seen: list[bytes] = []
+
+    def strips(handler: socketserver.BaseRequestHandler) -> None:
+        seen.append(handler.request.recv(1000))
+        handler.request.sendall(result(1, 0x78, 2))
+        seen.append(handler.request.recv(1000))
+
+    def injects(handler: socketserver.BaseRequestHandler) -> None:
+        seen.append(handler.request.recv(1000))
+        handler.request.sendall(result(1, 0x78) + result(2, 0x61))
+        seen.append(handler.request.recv(1000))
+
+    for answer, reason in ((strips, "refuses StartTLS"), (injects, "before TLS")):
+        with answering(answer) as server:
+            assert reason in refusal(Server(server.host, server.port, "starttls"))
+    assert b"1.3.6.1.4.1.1466.20037" in seen[0]
+    assert seen[1::2] == [b"", b""]
