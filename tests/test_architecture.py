@@ -17,18 +17,8 @@ PACKAGE = Path(__file__).resolve().parent.parent / "sso"
 FILES = sorted(PACKAGE.rglob("*.py"))
 # From bottom to top: a package imports only what stands before it.
 ORDER = (
-    *(
-        "clock",
-        "errors",
-        "i18n",
-        "process",
-        "ldap",
-        "extensions",
-        "flow",
-        "config",
-        "presets",
-        "crypto",
-    ),
+    *("clock", "errors", "i18n", "process", "ldap"),
+    *("extensions", "flow", "config", "presets", "crypto"),
     "context",
     *("models", "observability", "upstream", "database", "audit", "ratelimit", "store", "checkup"),
     *("metrics", "mfa"),

@@ -178,6 +178,20 @@ class SignInForm(PageForm):
     upstream = _Text("")  # the button of a provider; WTForms would translate another label
 
 
+class DirectoryForm(PageForm):
+    """Name and password in a directory. The name may be an email address."""
+
+    user_name = _Text(
+        lazy_gettext("User name or email"),
+        [
+            DataRequired(N_("Enter your user name.")),
+            Length(max=email_addresses.LONGEST, message=TOO_LONG),
+        ],
+    )
+    password = _password_field(lazy_gettext("Password"), N_("Enter your password."))
+    remember = BooleanField(lazy_gettext("Keep me signed in on this device"))
+
+
 class ChangePasswordForm(PageForm):
     """The old password proves that it is still the same person."""
 

@@ -33,6 +33,7 @@ from sso.endpoints import (
     sign_up,
     token,
     token_management,
+    upstream_ldap,
     upstream_sign_in,
     userinfo,
 )
@@ -120,6 +121,8 @@ ROUTES = (
     Route("{base}/sign-in", "sign_in", sign_in.sign_in, guessing=limiting.SIGN_IN),
     Route("{base}/sign-in/passkey", "passkey_sign_in", sign_in.passkey_sign_in,
           guessing=limiting.PASSKEY),
+    Route("{base}/sign-in/directory/<provider_id>", "directory_sign_in",
+          upstream_ldap.directory_sign_in, guessing=limiting.SIGN_IN),
     Route("{base}/sign-in/connect", "connect", upstream_sign_in.connect),
     Route("{base}/second-factor", "second_factor", second_factor.second_factor,
           guessing=limiting.SECOND_FACTOR),

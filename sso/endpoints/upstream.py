@@ -6,12 +6,16 @@ from flask import abort
 from werkzeug.wrappers import Response
 
 from sso import clock, context
+from sso.config.upstream.ldap import LdapProvider
 from sso.config.upstream.provider import Provider
+from sso.endpoints import upstream_ldap
 from sso.endpoints.upstream_sign_in import Attempt
 from sso.web.pending_request import PendingRequest
 
 # How an attempt begins, by the class of its provider.
-HANDLERS: Mapping[type[Provider], Callable[[Attempt], Response]] = {}
+HANDLERS: Mapping[type[Provider], Callable[[Attempt], Response]] = {
+    LdapProvider: upstream_ldap.start,
+}
 
 
 def start(

@@ -4,20 +4,21 @@ The service account searches, then the entry that was found is bound with the pa
 subject is an attribute that the directory gives once and for all (objectGUID, entryUUID).
 """
 
+import logging
 import ssl
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from threading import BoundedSemaphore
 from time import monotonic
 from typing import TypeVar
-from uuid import UUID
 
-from sso.ldap import account_state, filters, groups
+from sso.ldap import account_state, filters, groups, subjects
 from sso.ldap.connection import BASE, Connection, Refused, Server, Unavailable
 from sso.ldap.groups import USER_NAMES, Group, GroupRules
 from sso.ldap.messages import INVALID_CREDENTIALS, SUCCESS, Entry
+
+logger = logging.getLogger("sso.ldap")
 
 T = TypeVar("T")
 WRONG, UNKNOWN, AMBIGUOUS = "password", "unknown", "ambiguous"
@@ -84,12 +85,13 @@ class Directory:
         object.__setattr__(self, "_avoided", {})
 
     def sign_in(
-        self, login: str, password: str, now: datetime, before_bind: Callable[[str], None]
+        self, login: str, password: str, now: datetime, before_bind: Callable[[str | None], None]
     ) -> Person:
         """The person with this name or email and this password.
 
-        `before_bind` is called with the subject, and may raise: so many wrong passwords lock an
-        account in most directories. Raises `NotAllowed`, `Unavailable`, and `Refused`.
+        `before_bind` is called with the subject (`None`: unknown), and may raise: a few wrong
+        passwords lock an account in most directories. Raises `NotAllowed`, `Unavailable` and
+        `Refused`.
         """
         if not login.strip() or not password or "\0" in login + password:
             raise NotAllowed(UNKNOWN)
@@ -99,6 +101,7 @@ class Directory:
             by_name = [filters.equal(name, value) for name in self.login_attributes]
             entry = self._one(connection, filters.either(*by_name))
             if entry is None:
+                before_bind(None)
                 # One more question, as for a person who is known.
                 connection.bind(f"cn=nobody,{self.base}", password)
                 raise NotAllowed(UNKNOWN)
@@ -114,20 +117,21 @@ class Directory:
 
         return self._ask(ask)
 
-    def look_up(self, subjects: Iterable[str], now: datetime) -> dict[str, Person | None]:
-        """The people with these subjects, in one conversation; `None` for who is gone."""
+    def look_up(self, wanted: Iterable[str], now: datetime) -> dict[str, Person | None]:
+        """The people with these subjects, in one conversation; `None` for who is gone.
+
+        Who cannot be told is not in it. Raises `Unavailable` and `Refused`.
+        """
 
         def ask(connection: Connection) -> dict[str, Person | None]:
             # If the base were gone, everybody would seem to be.
             connection.search(self.base, filters.parse("(objectClass=*)"), ["1.1"], 1, BASE)
             found: dict[str, Person | None] = {}
-            for subject in subjects:
-                value = _stored(self.subject_attribute, subject)
-                entry = self._one(connection, filters.equal(self.subject_attribute, value))
-                person = self._person(entry, now) if entry else None
-                if entry and person:
-                    person = self._with_groups(connection, person, entry)
-                found[subject] = person
+            for subject in wanted:
+                try:
+                    found[subject] = self._known(connection, subject, now)
+                except (NotAllowed, Refused) as error:
+                    logger.warning("a person cannot be looked up again: %s: %s", subject, error)
             return found
 
         return self._ask(ask)
@@ -176,6 +180,13 @@ class Directory:
         if result.code != SUCCESS:
             raise Refused(f"the service account is refused: {result.code} {result.diagnostic}")
 
+    def _known(self, connection: Connection, subject: str, now: datetime) -> Person | None:
+        value = subjects.stored(self.subject_attribute, subject)
+        entry = self._one(connection, filters.equal(self.subject_attribute, value))
+        if entry is None:
+            return None
+        return self._with_groups(connection, self._person(entry, now), entry)
+
     def _one(self, connection: Connection, condition: bytes) -> Entry | None:
         wanted = (
             *(self.subject_attribute, self.user_name_attribute),
@@ -190,7 +201,7 @@ class Directory:
         return found.entries[0] if found.entries else None
 
     def _person(self, entry: Entry, now: datetime) -> Person:
-        subject = _subject(self.subject_attribute, entry)
+        subject = subjects.of(self.subject_attribute, entry)
         if not subject or not entry.dn:
             raise Refused(f"an entry shows the service account no {self.subject_attribute}")
         return Person(
@@ -236,17 +247,3 @@ class Directory:
             return person
         member = person.user_name if self.groups.members == USER_NAMES else person.dn
         return replace(person, groups=tuple(groups.of(self.groups, connection, entry, member)))
-
-
-def _subject(attribute: str, entry: Entry) -> str:
-    value = next(iter(entry.values(attribute)), b"")
-    if attribute.lower() == "objectguid":
-        return str(UUID(bytes_le=value)) if len(value) == 16 else ""
-    with suppress(UnicodeDecodeError):
-        return value.decode() if len(value) <= 255 else ""
-    return ""
-
-
-def _stored(attribute: str, subject: str) -> bytes:
-    """The subject as the directory keeps it."""
-    return UUID(subject).bytes_le if attribute.lower() == "objectguid" else subject.encode()

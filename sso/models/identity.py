@@ -29,6 +29,10 @@ class Identity(Base):
     email: Mapped[str | None] = mapped_column(String(320))
     linked_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
     last_used_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    # When a directory was last asked about the person, and since when it has barred them: then
+    # the user was disabled at the same moment.
+    checked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    barred_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
 
 
 class UpstreamSession(Base):

@@ -115,8 +115,10 @@ def slot_released() -> Iterator[None]:
         slots.get()
 
 
-def delay_refusal() -> None:
+def delay_refusal(since: float | None = None) -> None:
     """Wait for `REFUSAL_DELAY` without a slot, unless too many refusals wait already.
+
+    `since` (of `perf_counter`): from when, so that the answer does not tell how long its work took.
 
     A client that repeats a refused request over one connection is slowed down at no cost.
     """
@@ -125,7 +127,7 @@ def delay_refusal() -> None:
     began = perf_counter()
     try:
         with slot_released():
-            sleep(REFUSAL_DELAY)
+            sleep(max(0, (since or began) + REFUSAL_DELAY - began))
     finally:
         _delay_slots.release()
         _current.delay += perf_counter() - began

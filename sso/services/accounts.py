@@ -17,7 +17,7 @@ from sso.services import changes as differences
 from sso.services import checks, groups, imported_passwords, notifications, revocation, staff
 from sso.services.changes import ListEdit, Outcome
 from sso.services.checks import RegistrationError
-from sso.store import clients, named_groups, users
+from sso.store import clients, identities, named_groups, users
 
 TAKEN = "there is already a user with the email address {}"
 # What a provisioning client keeps of a user (`provisioned`); nothing here depends on it.
@@ -133,6 +133,8 @@ def update(
         user.email_verified = False
     if email_verified is not None:
         user.email_verified = email_verified
+    if disabled:
+        identities.forget_bars(user.id)
     if disabled is not None and disabled != before["disabled"]:
         user.disabled_at = clock.now() if disabled else None
     changes = differences.between(before, _whole(user))
@@ -154,6 +156,7 @@ def disable(actor: Actor, user: User) -> None:
     """Lock a user out at once: all sessions and grants end. Raises `NotAllowed`."""
     _lock(actor, user, keeps_access=False)
     user.disabled_at = user.disabled_at or clock.now()
+    identities.forget_bars(user.id)
     revocation.everything_of_user(user.id, "user_disabled")
     audit.event(Event.USER_DISABLED, user=user.id)
 

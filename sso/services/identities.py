@@ -96,7 +96,7 @@ def resolve(actor: Actor, provider: Provider, found: UpstreamIdentity) -> Resolu
         )
         return Refused(_DISABLED)
     stored.use(identity, provider.id, clock.now())
-    _map_groups(actor, provider, user, found)
+    map_groups(actor, provider, user, found)
     return SignIn(user, identity)
 
 
@@ -199,7 +199,8 @@ def has_other_way_in(
     return any(one.id != passkey for one in stored_passkeys.of_user(user.id))
 
 
-def _map_groups(actor: Actor, provider: Provider, user: User, found: UpstreamIdentity) -> None:
+@audit.acting
+def map_groups(actor: Actor, provider: Provider, user: User, found: UpstreamIdentity) -> None:
     """Put the user into the groups that the operator has mapped, and take them out of the others.
 
     Groups that stand in no mapping are left alone.

@@ -4,10 +4,10 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import delete, or_, select, update
 
 from sso.extensions import db
-from sso.models import BrowserSession, Identity, UpstreamSession
+from sso.models import BrowserSession, Grant, Identity, UpstreamSession, User
 from sso.store.statements import write
 
 
@@ -130,3 +130,38 @@ def due(provider: str, before: datetime, size: int) -> Sequence[tuple[UpstreamSe
         .limit(size)
     ).all()
     return [(row[0], row[1]) for row in rows]
+
+
+def due_people(provider: str, before: datetime, size: int) -> Sequence[Identity]:
+    """Identities of users who are signed in, or whose applications have tokens, and about whom the
+    provider was last asked before this moment; the longest ago first."""
+    signed_in = (
+        select(BrowserSession.id)
+        .where(BrowserSession.user_id == Identity.user_id, BrowserSession.ended_at.is_(None))
+        .exists()
+    )
+    has_grants = (
+        select(Grant.id).where(Grant.user_id == Identity.user_id, Grant.ended_at.is_(None)).exists()
+    )
+    return db.session.scalars(
+        select(Identity)
+        .join(User, User.id == Identity.user_id)
+        .where(
+            Identity.provider == provider,
+            or_(Identity.checked_at.is_(None), Identity.checked_at < before),
+            User.disabled_at.is_(None),
+            or_(signed_in, has_grants),
+        )
+        .order_by(Identity.checked_at.nulls_first())
+        .limit(size)
+    ).all()
+
+
+def note_check(identity_id: UUID, now: datetime) -> None:
+    """Note that the provider was asked about somebody."""
+    write(update(Identity).where(Identity.id == identity_id).values(checked_at=now))
+
+
+def forget_bars(user_id: UUID) -> None:
+    """No directory has disabled this user (any more): an operator has."""
+    write(update(Identity).where(Identity.user_id == user_id).values(barred_at=None))

@@ -3,20 +3,19 @@
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from sso.upstream.identity import UpstreamIdentity, UpstreamUnavailable
-
 from sso import clock
 from sso.config.upstream.ldap import LdapProvider
 from sso.ldap.connection import Refused, Unavailable
 from sso.ldap.directory import NotAllowed, Person
+from sso.upstream.identity import UpstreamIdentity, UpstreamUnavailable
 
-PASSWORD = "pwd"  # in `amr`: it was typed here
+TYPED_HERE = "pwd"  # in `amr`
 
 
 def sign_in(
-    provider: LdapProvider, login: str, password: str, before_bind: Callable[[str], None]
+    provider: LdapProvider, login: str, password: str, before_bind: Callable[[str | None], None]
 ) -> UpstreamIdentity:
-    """The person with this name and password. `before_bind`: called with the subject, may raise.
+    """The person with this name and password. `before_bind`: see `Directory.sign_in`.
 
     Raises `NotAllowed` and `UpstreamUnavailable`.
     """
@@ -57,5 +56,5 @@ def _identity(provider: LdapProvider, person: Person) -> UpstreamIdentity:
         email_verified=person.has_own_email,
         name=person.name or person.user_name,
         groups=provider.mapped(person.groups) if provider.groups else None,
-        amr=PASSWORD,
+        amr=TYPED_HERE,
     )

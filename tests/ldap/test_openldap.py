@@ -22,13 +22,9 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def slapd() -> Iterator[OpenLdap]:
-    server = OpenLdap()
-    server.start()
-    server.fill()
-    server.person("dana")
-    yield server
-    server.stop()
-    shutil.rmtree(server.folder)
+    with directories.slapd() as server:
+        server.person("dana")
+        yield server
 
 
 @pytest.fixture
@@ -47,7 +43,7 @@ def directory(slapd: OpenLdap) -> Directory:
 
 
 def sign_in(directory: Directory, login: str, password: str = PASSWORD) -> Person:
-    return directory.sign_in(login, password, datetime.now(UTC), lambda subject: None)
+    return directory.sign_in(login, password, datetime.now(UTC), lambda _: None)
 
 
 def reason(directory: Directory, login: str, password: str = PASSWORD) -> NotAllowed:

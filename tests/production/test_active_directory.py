@@ -89,7 +89,8 @@ def test_states_of_accounts(directory: Directory, samba: Samba) -> None:
 
 def test_renamed_and_made_again(directory: Directory, samba: Samba) -> None:
     before = sign_in(directory, "kim").subject
-    samba.tool("user", "rename", "kim", "--samaccountname=kimberly", "--force-new-cn=Kimberly")
+    names = ("--samaccountname=kimberly", "--upn=kimberly@example.test", "--force-new-cn=Kimberly")
+    samba.tool("user", "rename", "kim", *names)
     assert sign_in(directory, "kimberly").subject == before
     samba.tool("user", "create", "kim", PASSWORD)
     assert sign_in(directory, "kim").subject != before

@@ -3,6 +3,8 @@
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.listeners import certificate
@@ -120,6 +122,19 @@ class OpenLdap(Machine):
     def remove(self, dn: str) -> None:
         """Delete an entry."""
         self.change(f"dn: {dn}\nchangetype: delete\n")
+
+
+@contextmanager
+def slapd() -> Iterator[OpenLdap]:
+    """A directory with nobody in it."""
+    server = OpenLdap()
+    server.start()
+    server.fill()
+    try:
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(server.folder)
 
 
 class Samba(Machine):

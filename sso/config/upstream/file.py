@@ -12,7 +12,7 @@ from typing import Any
 from sso.config import email_addresses
 from sso.config.checks import ManyErrors
 from sso.config.images import Image
-from sso.config.upstream import oidc
+from sso.config.upstream import ldap, oidc
 from sso.config.upstream.provider import Provider, keys_of
 
 TYPES: Mapping[str, type[Provider]] = {
@@ -20,6 +20,7 @@ TYPES: Mapping[str, type[Provider]] = {
     "google": oidc.GoogleProvider,
     "microsoft": oidc.MicrosoftProvider,
     "github": oidc.GitHubProvider,
+    "ldap": ldap.LdapProvider,
 }
 MAX_PROVIDERS = 50
 _MAX_SIZE = 256 * 1024

@@ -1,6 +1,6 @@
 """Providers that are directories: Active Directory, OpenLDAP, FreeIPA."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from sso.config.upstream.provider import Provider, key, one_of, seconds, secret, switch, text, texts
-
 from sso.config.urls import is_loopback
 from sso.ldap import filters, groups, names
 from sso.ldap.connection import Server
@@ -205,11 +204,10 @@ class LdapProvider(Provider):
             nesting=nesting if self.nested_groups else groups.DIRECT,
         )
 
-    def mapped(self, found: Iterator[groups.Group] | tuple[groups.Group, ...]) -> frozenset[str]:
+    def mapped(self, found: Sequence[groups.Group]) -> frozenset[str]:
         """The keys of `groups` that name one of these groups."""
-        here = list(found)
-        dns = {names.normal(one.dn) for one in here}
-        short = {one.name.casefold() for one in here}
+        dns = {names.normal(one.dn) for one in found}
+        short = {one.name.casefold() for one in found}
         return frozenset(
             name
             for name in self.groups

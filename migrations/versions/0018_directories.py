@@ -1,0 +1,28 @@
+"""When directories were asked about people, and whom they have barred
+
+Only an addition: the version before runs on this schema.
+
+Revision ID: 0018
+Revises: 0017
+Create Date: 2026-11-28 11:00:00
+
+"""
+
+from alembic import op
+import sqlalchemy as sa
+
+
+revision = "0018"
+down_revision = "0017"
+branch_labels = None
+depends_on = None
+
+
+def upgrade():
+    for name in ("checked_at", "barred_at"):
+        op.add_column("identities", sa.Column(name, sa.DateTime(timezone=True), nullable=True))
+
+
+def downgrade():
+    for name in ("barred_at", "checked_at"):
+        op.drop_column("identities", name)

@@ -1,0 +1,61 @@
+"""People of directories: shut out when the directory bars them, and let in again.
+
+They have no password here. What the directory says of them is looked up again and again, because
+nobody else would tell.
+"""
+
+from sso import audit, clock, context
+from sso.audit import Actor
+from sso.audit.events import Event
+from sso.config.upstream.provider import Provider
+from sso.extensions import db
+from sso.models import Identity, User
+from sso.services import identities, revocation
+from sso.store import identities as stored
+from sso.store import users
+from sso.upstream.identity import UpstreamIdentity
+
+
+def of(user: User) -> Provider | None:
+    """The directory whose password a user signs in with, for want of one here."""
+    if user.password_hash is not None:
+        return None
+    providers = context.upstreams()
+    found = (providers.find(one.provider) for one in stored.of_user(user.id))
+    return next((one for one in found if one and not one.REDIRECTS), None)
+
+
+@audit.acting
+def shut_out(actor: Actor, provider: Provider, identity: Identity, reason: str) -> None:
+    """Disable the user of an identity that the directory bars; everything ends."""
+    user = users.lock(identity.user_id)
+    if user is None:
+        return
+    user.disabled_at = identity.barred_at = clock.now()
+    db.session.flush()
+    revocation.everything_of_user(user.id, "user_disabled")
+    audit.event(Event.USER_DISABLED, by=provider.id, user=user.id, reason=reason)
+
+
+@audit.acting
+def readmit(actor: Actor, provider: Provider, found: UpstreamIdentity) -> None:
+    """Enable a user whom only the directory had shut out, and who has signed in there again."""
+    identity = stored.find(found.issuer, found.subject)
+    if identity is None:
+        return
+    stored.note_check(identity.id, clock.now())
+    if identity.barred_at is None:
+        return
+    user = users.lock_any(identity.user_id)
+    if user is None or user.disabled_at != identity.barred_at:
+        return
+    user.disabled_at = identity.barred_at = None
+    db.session.flush()
+    audit.event(Event.USER_ENABLED, by=provider.id, user=user.id)
+
+
+@audit.acting
+def confirm(actor: Actor, provider: Provider, identity: Identity, found: UpstreamIdentity) -> None:
+    """Take over what the directory says of somebody who may still sign in: the groups."""
+    if user := users.lock(identity.user_id):
+        identities.map_groups(actor, provider, user, found)

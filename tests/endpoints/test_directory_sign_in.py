@@ -1,0 +1,248 @@
+"""Sign-in with the name and password of a directory (OpenLDAP), and the life after it."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import monotonic
+
+import pytest
+from flask import Flask
+from sqlalchemy import select
+
+from sso import audit
+from sso.extensions import db
+from sso.jobs import directory_recheck, worker
+from sso.models import BrowserSession, Identity, User
+from sso.process import concurrency
+from sso.services import accounts
+from tests.conftest import Clock
+from tests.support import directories
+from tests.support.actors import BASE, Browser, Page
+from tests.support.directories import ADMIN, ADMIN_PASSWORD, GROUPS, PASSWORD, OpenLdap
+from tests.support.events import events
+from tests.support.factories import make_client, make_user
+from tests.support.processes import free_port
+
+pytestmark = pytest.mark.slow
+PATH = f"{BASE}/sign-in/directory/corp"
+WRONG = "The name or the password is wrong."
+
+
+@pytest.fixture(scope="module")
+def slapd() -> Iterator[OpenLdap]:
+    with directories.slapd() as server:
+        dn = server.person("dana")
+        server.group("staff", dn)
+        yield server
+
+
+@pytest.fixture
+def make(slapd: OpenLdap, make_app: Callable[..., Flask], tmp_path: Path) -> Callable[..., Flask]:
+    """An application with this directory, and these lines in its table."""
+
+    def made(*lines: str, port: int = slapd.port) -> Flask:
+        (tmp_path / "password").write_text(ADMIN_PASSWORD)
+        file = tmp_path / "upstream.toml"
+        file.write_text(
+            "\n".join(
+                [
+                    "[provider.corp]", 'type = "ldap"', 'name = "Example"',
+                    'directory = "openldap"', f'base = "{directories.BASE}"',
+                    f'servers = ["ldap://127.0.0.1:{port}"]',
+                    f'ca_file = "{slapd.certificate}"', f'bind_dn = "{ADMIN}"',
+                    f'bind_password_file = "{tmp_path}/password"', "timeout = 2", *lines,
+                ]
+            )
+        )  # fmt: skip
+        return make_app(SSO_UPSTREAM_FILE=str(file))
+
+    return made
+
+
+EVERYBODY = ("trust_email = true", "sign_up = true")
+
+
+def sign_in(browser: Browser, name: str, password: str = PASSWORD) -> Page:
+    if browser.page.path != PATH:
+        browser.open(PATH)
+    return browser.submit(user_name=name, password=password)
+
+
+def reasons(app: Flask) -> list[str]:
+    return [one["reason"] for one in events(app, "sign_in_failed")]
+
+
+def live_sessions(app: Flask) -> int:
+    with app.app_context():
+        found = select(BrowserSession).where(BrowserSession.ended_at.is_(None))
+        return len(db.session.scalars(found).all())
+
+
+def recheck(app: Flask) -> int | None:
+    job = next(one for one in worker.JOBS if one.run is directory_recheck.recheck_due)
+    return worker.run_once(app, job)
+
+
+def test_from_the_application_and_back(make: Callable[..., Flask]) -> None:
+    app = make(*EVERYBODY, f'groups = {{ "cn=STAFF, {GROUPS}" = "employees" }}')
+    browser, client = Browser(app), make_client(app)
+    browser.authorize(client)
+    assert ("upstream", "corp") in browser.page.buttons
+    page = browser.submit(upstream="corp", email="dana")
+    assert 'value="dana"' in page.html
+    assert WRONG in browser.submit(user_name="dana", password="wrong").html
+    page = browser.submit(user_name="dana", password=PASSWORD)
+    assert page.path == f"{BASE}/consent"
+    tokens = client.exchange(browser.allow().code).json
+    assert tokens
+    answer = client.userinfo(tokens["access_token"]).json
+    assert answer
+    assert (answer["email"], answer["name"]) == ("dana@example.org", "Dana Doe")
+    with app.app_context():
+        user = db.session.scalars(select(User)).one()
+        assert (user.password_hash, user.groups) == (None, ["employees"])
+        session = db.session.scalars(select(BrowserSession)).one()
+        assert session.amr == "pwd"
+        assert db.session.scalars(select(Identity)).one().issuer == "ldap:corp"
+    assert reasons(app) == ["password"]
+
+
+def test_who_is_refused(make: Callable[..., Flask], slapd: OpenLdap) -> None:
+    app, clear = make(*EVERYBODY), f"{PASSWORD}!"
+    slapd.person("fresh", "pwdReset: TRUE")
+    slapd.person("ended", "shadowExpire: 10")
+    browser = Browser(app)
+    assert WRONG in sign_in(browser, "nobody").html
+    assert WRONG in sign_in(browser, "dana", clear).html
+    assert WRONG in sign_in(browser, "*").html
+    assert "Enter your password" in sign_in(browser, "dana", "").html
+    assert WRONG in sign_in(browser, "fresh", clear).html
+    assert "has expired. Change it in" in sign_in(browser, "fresh").html
+    assert WRONG in sign_in(browser, "ended", clear).html
+    assert "is disabled" in sign_in(browser, "ended").html
+    assert reasons(app) == [
+        *("unknown", "password", "unknown", "password", "password must change"),
+        *("password", "expired"),
+    ]
+    assert live_sessions(app) == 0
+    assert browser.open(f"{BASE}/sign-in/directory/other").status == 404
+
+
+def test_another_account_with_the_same_email(make: Callable[..., Flask], slapd: OpenLdap) -> None:
+    """The address alone opens no account: not a twin's, nor that of somebody who has left."""
+    app = make(*EVERYBODY)
+    slapd.person("twin", mail="one@example.org")
+    assert sign_in(Browser(app), "twin").path == f"{BASE}/account"
+    second = slapd.person("twin2", mail="one@example.org")
+    assert sign_in(Browser(app), "twin2").path == f"{BASE}/sign-in"  # proves the account first
+    slapd.remove(f"uid=twin,{directories.PEOPLE}")
+    slapd.remove(second)
+    slapd.person("twin", mail="one@example.org")
+    assert sign_in(Browser(app), "twin").path == f"{BASE}/sign-in"
+    with app.app_context():
+        assert len(db.session.scalars(select(Identity)).all()) == 1
+
+
+def test_an_email_is_trusted_only_if_the_operator_says_so(make: Callable[..., Flask]) -> None:
+    app = make("sign_up = true")
+    make_user(app, "dana@example.org")
+    browser = Browser(app)
+    assert sign_in(browser, "dana").path == f"{BASE}/sign-in"
+    browser.sign_in("dana@example.org")
+    assert browser.page.path == f"{BASE}/sign-in/connect"
+    browser.submit(decision="connect")
+    assert sign_in(Browser(app), "dana").path == f"{BASE}/account"
+
+
+def test_strangers_do_not_lock_the_account(make: Callable[..., Flask], slapd: OpenLdap) -> None:
+    """slapd locks after five; by whichever name, from wherever, fewer are passed on."""
+    app = make(*EVERYBODY)
+    slapd.person("kim")
+    at_home = Browser(app)
+    assert sign_in(at_home, "kim").path == f"{BASE}/account"
+    for number in range(12):
+        stranger = Browser(app)
+        stranger.http.environ_base["REMOTE_ADDR"] = f"192.0.2.{number}"
+        name = ("kim", "KIM", "kim@example.org")[number % 3]
+        page = sign_in(stranger, name, f"guess {number}")
+    assert page.status == 429
+    assert "Too many attempts" in page.html
+    at_home.open(f"{BASE}/sign-out")
+    at_home.submit(decision="sign_out")
+    again = Browser(app)
+    again.http = at_home.http  # which is known
+    assert sign_in(again, "kim").path == f"{BASE}/account"
+
+
+def test_a_directory_that_is_away(
+    make: Callable[..., Flask], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = make(port=free_port())
+    make_user(app)
+    page = sign_in(Browser(app), "dana")
+    assert page.status == 503
+    assert "Example" in page.html
+    assert Browser(app).sign_in().path == f"{BASE}/account"
+    monkeypatch.setattr(concurrency, "REFUSAL_DELAY", 0.5)
+    working, begun = make(), monotonic()
+    assert WRONG in sign_in(Browser(working), "nobody").html
+    assert monotonic() - begun >= 0.5
+
+
+def test_who_leaves_the_directory_loses_access(
+    make: Callable[..., Flask], slapd: OpenLdap, clock: Clock
+) -> None:
+    app = make(*EVERYBODY, f'groups = {{ "cn=night,{GROUPS}" = "night" }}', "recheck = 600")
+    client = make_client(app)
+    dn = slapd.person("robin")
+    browser = Browser(app)
+    sign_in(browser, "robin")
+    browser.authorize(client, scope="openid offline_access")
+    tokens = client.exchange(browser.allow().code).json
+    assert tokens
+    assert recheck(app) == 0  # asked a moment ago
+    slapd.group("night", dn)
+    clock.move(seconds=601)
+    assert recheck(app) == 1
+    with app.app_context():
+        assert db.session.scalars(select(User)).one().groups == ["night"]
+    assert recheck(app) == 0
+    slapd.change(f"dn: {dn}\nchangetype: modify\nadd: shadowExpire\nshadowExpire: 10\n")
+    clock.move(seconds=601)
+    assert recheck(app) == 1
+    assert live_sessions(app) == 0
+    assert client.refresh(tokens["refresh_token"]).status_code == 400
+    (disabled,) = events(app, "user_disabled")
+    assert (disabled["by"], disabled["reason"]) == ("corp", "expired")
+    slapd.change(f"dn: {dn}\nchangetype: modify\ndelete: shadowExpire\n")
+    assert sign_in(Browser(app), "robin").path == f"{BASE}/account"
+    slapd.remove(dn)
+    clock.move(seconds=601)
+    assert recheck(app) == 1
+    assert live_sessions(app) == 0
+
+
+def test_an_outage_ends_nothing(make: Callable[..., Flask], clock: Clock) -> None:
+    app = make(*EVERYBODY)
+    sign_in(Browser(app), "dana")
+    away = make(*EVERYBODY, port=free_port())
+    clock.move(hours=1)
+    assert recheck(away) == 0
+    assert live_sessions(app) == 1
+
+
+def test_an_operator_s_decision_stays(
+    make: Callable[..., Flask], slapd: OpenLdap, clock: Clock
+) -> None:
+    """The directory lets in again only whom it has shut out itself."""
+    app = make(*EVERYBODY)
+    dn = slapd.person("alex")
+    sign_in(Browser(app), "alex")
+    slapd.change(f"dn: {dn}\nchangetype: modify\nadd: shadowExpire\nshadowExpire: 10\n")
+    clock.move(hours=1)
+    recheck(app)
+    with app.app_context():
+        accounts.disable(audit.SYSTEM, db.session.scalars(select(User)).one())
+        db.session.commit()
+    slapd.change(f"dn: {dn}\nchangetype: modify\ndelete: shadowExpire\n")
+    assert "disabled" in sign_in(Browser(app), "alex").html
+    assert live_sessions(app) == 0
