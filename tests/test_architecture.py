@@ -240,6 +240,7 @@ CONTRACT = {
     f"{BASE}/sign-in": {"GET", "POST"},
     f"{BASE}/sign-in/passkey": {"GET", "POST"},
     f"{BASE}/sign-in/connect": {"GET", "POST"},
+    f"{BASE}/sign-in/directory/<provider_id>": {"GET", "POST"},
     f"{BASE}/second-factor": {"GET", "POST"},
     f"{BASE}/sign-out": {"GET", "POST"},
     f"{BASE}/consent": {"GET", "POST"},

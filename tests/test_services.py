@@ -44,6 +44,7 @@ from sso.services import (
     connections,
     consents,
     credentials,
+    directories,
     emailed_code,
     group_editing,
     groups,
@@ -332,6 +333,17 @@ CASES = [
     Case(identities.unlink, lambda w, known: identities.unlink(OLGA, w.user, known.id),
          "identity_unlinked", "identity_removed", lambda w: _identity(w)),
     plain(identities.has_other_way_in, "", user),
+    act(identities.map_groups, "user_changed", "", CORP, user,
+        replace(DANA, groups=frozenset({"Engineering"}))),
+    Case(directories.shut_out, lambda w, known: directories.shut_out(OLGA, CORP, known, "expired"),
+         "user_disabled", "", lambda w: _identity(w)),
+    Case(directories.readmit, lambda w, known: directories.readmit(OLGA, CORP, DANA),
+         "user_enabled", "", lambda w: _barred(w)),
+    Case(directories.readmit, lambda w, known: directories.readmit(OLGA, CORP, DANA),
+         "", "", lambda w: _identity(w)),
+    Case(directories.confirm, lambda w, known: directories.confirm(OLGA, CORP, known, DANA),
+         "", "", lambda w: _identity(w)),
+    plain(directories.of, "", user),
     Case(upstream_sessions.note, lambda w, known: upstream_sessions.note(known, DANA),
          "", "", lambda w: _identity(w)),
     plain(upstream_sessions.seal, "", "x"),
@@ -374,6 +386,12 @@ APART = {"transaction", "checks", "changes", "profiles", "staff"}
 def _identity(world: World) -> Identity:
     with audit.dry_run():
         return identities.link(OLGA, world.user, CORP, DANA)
+
+
+def _barred(world: World) -> None:
+    identity = _identity(world)
+    with audit.dry_run():
+        directories.shut_out(OLGA, CORP, identity, "expired")
 
 
 def _webhook() -> Webhook:

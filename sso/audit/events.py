@@ -130,6 +130,7 @@ class Event(StrEnum):
     CONSENT_GIVEN_LIMITED = "consent_given_limited", _ANYWAY
     CONSENT_WITHDRAWN_LIMITED = "consent_withdrawn_limited", _ANYWAY
     CSRF_REFUSED_LIMITED = "csrf_refused_limited", _ANYWAY
+    DIRECTORY_LIMITED = "directory_limited", _ANYWAY
     EMAILED_CODE_LIMITED = "emailed_code_limited", _ANYWAY
     END_SESSION_REFUSED_LIMITED = "end_session_refused_limited", _ANYWAY
     ERROR_LIMITED = "error_limited", _ANYWAY

@@ -164,7 +164,7 @@ def _email_field(label: Any, if_missing: str, *more: Any) -> EmailField:
     return EmailField(label, [DataRequired(if_missing), most, *more])
 
 
-def _password_field(label: Any, if_missing: str) -> PasswordField:
+def password_field(label: Any, if_missing: str) -> PasswordField:
     most = Length(max=passwords.MAX_LENGTH, message=TOO_LONG)
     return PasswordField(label, [DataRequired(if_missing), most])
 
@@ -173,30 +173,16 @@ class SignInForm(PageForm):
     """Email and password."""
 
     email = _email_field(lazy_gettext("Email"), N_("Enter your email address."))
-    password = _password_field(lazy_gettext("Password"), N_("Enter your password."))
+    password = password_field(lazy_gettext("Password"), N_("Enter your password."))
     remember = BooleanField(lazy_gettext("Keep me signed in on this device"))
     upstream = _Text("")  # the button of a provider; WTForms would translate another label
-
-
-class DirectoryForm(PageForm):
-    """Name and password in a directory. The name may be an email address."""
-
-    user_name = _Text(
-        lazy_gettext("User name or email"),
-        [
-            DataRequired(N_("Enter your user name.")),
-            Length(max=email_addresses.LONGEST, message=TOO_LONG),
-        ],
-    )
-    password = _password_field(lazy_gettext("Password"), N_("Enter your password."))
-    remember = BooleanField(lazy_gettext("Keep me signed in on this device"))
 
 
 class ChangePasswordForm(PageForm):
     """The old password proves that it is still the same person."""
 
-    old_password = _password_field(lazy_gettext("Old password"), N_("Enter your old password."))
-    new_password = _password_field(lazy_gettext("New password"), N_("Enter a new password."))
+    old_password = password_field(lazy_gettext("Old password"), N_("Enter your old password."))
+    new_password = password_field(lazy_gettext("New password"), N_("Enter a new password."))
 
 
 class ChangeNameForm(PageForm):
@@ -208,7 +194,7 @@ class ChangeNameForm(PageForm):
 class DeleteAccountForm(PageForm):
     """The password proves that it is still the same person."""
 
-    password = _password_field(lazy_gettext("Your password"), N_("Enter your password."))
+    password = password_field(lazy_gettext("Your password"), N_("Enter your password."))
 
 
 class ChangeEmailForm(PageForm):
@@ -221,7 +207,7 @@ class ChangeEmailForm(PageForm):
         _normalize_email,
         _check_reachable,
     )
-    password = _password_field(lazy_gettext("Your password"), N_("Enter your password."))
+    password = password_field(lazy_gettext("Your password"), N_("Enter your password."))
 
 
 class EmailForm(PageForm):

@@ -7,16 +7,20 @@ ours is sent there.
 from time import perf_counter
 
 from flask import abort, request
-from flask_babel import gettext
+from flask_babel import gettext, lazy_gettext
 from werkzeug.wrappers import Response
+from wtforms import BooleanField, StringField
+from wtforms.validators import DataRequired, Length
 
 from sso import audit, clock, context
 from sso.audit.events import Event
+from sso.config import email_addresses
 from sso.config.upstream.ldap import LdapProvider
 from sso.endpoints import browser_session, page, upstream_sign_in
-from sso.endpoints.forms import DirectoryForm
+from sso.endpoints.forms import TOO_LONG, PageForm, password_field
 from sso.endpoints.upstream_sign_in import Attempt
 from sso.extensions import db
+from sso.i18n import N_
 from sso.ldap import account_state
 from sso.ldap.directory import NotAllowed
 from sso.process import concurrency
@@ -26,6 +30,20 @@ from sso.services import directories
 from sso.store import identities, users
 from sso.upstream import ldap
 from sso.upstream.identity import UpstreamIdentity, UpstreamUnavailable
+
+
+class DirectoryForm(PageForm):
+    """Name and password in a directory. The name may be an email address."""
+
+    user_name = StringField(
+        lazy_gettext("User name or email"),
+        [
+            DataRequired(N_("Enter your user name.")),
+            Length(max=email_addresses.LONGEST, message=TOO_LONG),
+        ],
+    )
+    password = password_field(lazy_gettext("Password"), N_("Enter your password."))
+    remember = BooleanField(lazy_gettext("Keep me signed in on this device"))
 
 
 def start(attempt: Attempt) -> Response:
@@ -48,12 +66,13 @@ def directory_sign_in(provider_id: str) -> Response:
     current = browser_session.current_session() if is_linking else None
     if is_linking and current is None:
         return page.confirm_first("identities")
-    tried, wait = page.try_once(form.user_name.data)
+    login = form.user_name.data or ""
+    tried, wait = page.try_once(login)
     if wait:
         return _page(provider, form, limiting.words(wait), wait, is_linking)
     begun = perf_counter()
     try:
-        found = _ask(provider, form.user_name.data, form.password.data or "")
+        found = _ask(provider, login, form.password.data or "")
     except UpstreamUnavailable as error:
         return upstream_sign_in.unavailable(provider, error)
     except limiting.TooManyAttempts as error:

@@ -109,9 +109,8 @@ def update(
 ) -> tuple[User, Outcome]:
     """Change what is given, by an operator; what it takes away ends at once.
 
-    A claim of `None` is removed. Another address counts as unverified unless `email_verified`
-    says otherwise. `seen`: fields of `described` as the operator saw them. Raises `LookupError`,
-    `RegistrationError`, `NotAllowed` and `Changed`.
+    A claim of `None` is removed. `email_verified`: of another address, too. `seen`: fields of
+    `described` as seen before. Raises `LookupError`, `RegistrationError`, `NotAllowed`, `Changed`.
     """
     staff.require_admin(actor)
     user = users.lock_any(user_id)
@@ -155,8 +154,7 @@ def update(
 def disable(actor: Actor, user: User) -> None:
     """Lock a user out at once: all sessions and grants end. Raises `NotAllowed`."""
     _lock(actor, user, keeps_access=False)
-    user.disabled_at = user.disabled_at or clock.now()
-    identities.forget_bars(user.id)
+    user.disabled_at = clock.now()  # not the moment at which a directory did
     revocation.everything_of_user(user.id, "user_disabled")
     audit.event(Event.USER_DISABLED, user=user.id)
 
@@ -220,8 +218,7 @@ def _edit(
         except ValueError as error:
             errors.append(f"the email address {email!r} is not valid: {error}")
         else:
-            other = users.find_by_email(address)
-            if other and other.id != user.id:
+            if (other := users.find_by_email(address)) and other.id != user.id:
                 errors.append(TAKEN.format(address))
     if name is not None and (unfit := checks.text_error("the name", name)):
         errors.append(unfit)

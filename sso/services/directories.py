@@ -41,10 +41,7 @@ def shut_out(actor: Actor, provider: Provider, identity: Identity, reason: str) 
 def readmit(actor: Actor, provider: Provider, found: UpstreamIdentity) -> None:
     """Enable a user whom only the directory had shut out, and who has signed in there again."""
     identity = stored.find(found.issuer, found.subject)
-    if identity is None:
-        return
-    stored.note_check(identity.id, clock.now())
-    if identity.barred_at is None:
+    if identity is None or identity.barred_at is None:
         return
     user = users.lock_any(identity.user_id)
     if user is None or user.disabled_at != identity.barred_at:

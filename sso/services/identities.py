@@ -82,7 +82,7 @@ def resolve(actor: Actor, provider: Provider, found: UpstreamIdentity) -> Resolu
         if known is None and provider.sign_up:
             user = _new_user(actor, email, found)
         elif known and known.disabled_at is None:
-            user = _owner(known, email)
+            user = _owner(known, email, found.issuer)
         if user:
             identity = _add(user, provider, found, is_told=known is not None)
         elif known is None or known.disabled_at is None:
@@ -100,8 +100,11 @@ def resolve(actor: Actor, provider: Provider, found: UpstreamIdentity) -> Resolu
     return SignIn(user, identity)
 
 
-def _owner(known: User, email: str) -> User | None:
+def _owner(known: User, email: str, issuer: str) -> User | None:
     """The account with a verified address, if that proves whose it is.
+
+    Who has an identity of this issuer has left it with another: the address was given to somebody
+    else there.
 
     An address that nobody has confirmed here may be a stranger's account (pre-hijacking): only one
     that nobody could sign in to so far is taken over.
@@ -109,9 +112,12 @@ def _owner(known: User, email: str) -> User | None:
     user = users.lock(known.id)
     if user is None or user.email != email or not policy.email_settled(user):
         return None
+    linked = stored.of_user(user.id)
+    if any(one.issuer == issuer for one in linked):
+        return None
     if user.email_verified:
         return user
-    if user.password_hash or factors.of_user(user.id) or stored.of_user(user.id):
+    if user.password_hash or factors.of_user(user.id) or linked:
         return None
     user.email_verified = True
     return user

@@ -39,7 +39,7 @@ def add(identity: Identity) -> None:
 
 def use(identity: Identity, provider: str, now: datetime) -> None:
     """Note a sign-in. `provider`: its id, which the operator may have changed."""
-    identity.provider, identity.last_used_at = provider, now
+    identity.provider, identity.last_used_at, identity.checked_at = provider, now, now
     db.session.flush()
 
 
