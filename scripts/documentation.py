@@ -15,6 +15,7 @@ import re
 import shutil
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import MISSING
 from pathlib import Path
 
 import click
@@ -25,6 +26,8 @@ from prometheus_client.metrics import MetricWrapperBase
 from sso import command_line
 from sso.audit.events import Event
 from sso.config.settings import DEFAULT_BASE_URL, SETTINGS
+from sso.config.upstream.ldap import LdapProvider
+from sso.config.upstream.provider import keys_of
 from sso.endpoints import openapi
 from sso.endpoints.routes import ROUTES
 from sso.flow.scopes import OPERATOR_CLAIMS, SCOPES
@@ -108,6 +111,18 @@ def settings() -> str:
         for one in SETTINGS
     )
     return table(("variable", "default", "meaning"), rows)
+
+
+def ldap_keys() -> str:
+    rows = []
+    for one in keys_of(LdapProvider):
+        about = one.metadata
+        name = f"`{one.name}_file` or `{one.name}_env`" if about.get("secret") else code(one.name)
+        default = "required" if one.default is MISSING and one.default_factory is MISSING else ""
+        if not default and one.default not in (None, "", (), MISSING):
+            default = code(str(one.default).lower())
+        rows.append((name, default, about["meaning"]))
+    return table(("key", "default", "meaning"), rows)
 
 
 def urls() -> str:
@@ -232,6 +247,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "api": api,
     "applications": applications,
     "commands": commands,
+    "ldap_keys": ldap_keys,
     "limited_events": limited_events,
     "metrics": metrics,
     "operator_claims": operator_claims,

@@ -53,6 +53,7 @@ PLACEHOLDERS: dict[str, tuple[str, ...]] = {
     "reset": (),
     "invite": ("until",),
     "sign_up": (),
+    "directory_password": ("provider",),
     "known_address": (),
     "email_change_asked": ("new_address",),
     "email_changed": ("new_address",),

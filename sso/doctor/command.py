@@ -12,7 +12,15 @@ from sso.cli.clients import find_client
 from sso.cli.commands import Failure, json_option, quiet_terminal
 from sso.cli.output import print_json, print_line
 from sso.config.reading import read_settings
-from sso.doctor import code_flow, connection, dependencies, machine, public_url, templates
+from sso.doctor import (
+    code_flow,
+    connection,
+    dependencies,
+    directories,
+    machine,
+    public_url,
+    templates,
+)
 from sso.errors import SettingsError
 from sso.extensions import db
 
@@ -84,6 +92,7 @@ def _installation(environ: Mapping[str, str]) -> Iterator[Finding]:
             ("templates", templates.templates),
             ("redis", dependencies.rate_limits),
             ("mail", dependencies.mail),
+            (directories.NAME, directories.directories),
             ("tls", public_url.tls),
             ("discovery", public_url.metadata),
         ]
@@ -128,7 +137,16 @@ def _if_possible(is_possible: bool, name: str, check: Callable[[], Findings]) ->
 
 
 # People can sign in even if one of these is wrong.
-_NOT_NEEDED = ("file modes", "redis", "mail", "worker", "webhooks", "secret key", "templates")
+_NOT_NEEDED = (
+    "file modes",
+    "redis",
+    "mail",
+    "worker",
+    "webhooks",
+    "secret key",
+    "templates",
+    directories.NAME,
+)
 
 
 def _as_json(finding: Finding) -> dict[str, object]:

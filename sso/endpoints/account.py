@@ -18,7 +18,7 @@ from sso.i18n.languages import LANGUAGES
 from sso.mfa import policy
 from sso.models import User
 from sso.ratelimit import device_cookie
-from sso.services import consents, credentials, revocation, staff
+from sso.services import consents, credentials, directories, revocation, staff
 from sso.store import client_logos, factors, grants, identities, sessions, users
 from sso.store.sessions import CurrentSession
 from sso.web import cookies
@@ -80,6 +80,7 @@ def _page(
         opened=request.args.get("open"),
         known=factors.of_user(user.id),
         can_delete=context.settings().account_deletion == "on",
+        directory=directories.of(user),
         has_password=user.password_hash is not None,
         lacks_second_factor=policy.lacks_second_factor(current),
         languages=LANGUAGES,

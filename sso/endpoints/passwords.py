@@ -8,14 +8,15 @@ from flask_babel import gettext
 from werkzeug.wrappers import Response
 
 from sso import audit, database
+from sso.config.upstream.provider import Provider
 from sso.crypto import passwords
 from sso.endpoints import mail_pages, page
 from sso.endpoints.forms import EmailForm, NewPasswordForm
 from sso.extensions import db
 from sso.ratelimit import device_cookie
-from sso.services import credentials, mail_links
+from sso.services import credentials, directories, mail_links
 from sso.store import factors
-from sso.web import routing
+from sso.web import errors, routing
 
 _PURPOSES = (mail_links.RESET, mail_links.INVITE)
 
@@ -51,6 +52,8 @@ def new_password() -> Response:
     found = mail_links.find(secret, *_PURPOSES)
     if found is None or found[1] is None:
         return mail_pages.dead_link()
+    if directory := directories.of(found[1]):
+        return _kept_elsewhere(directory)
     form = NewPasswordForm()
     form.about = (found[1].name, found[1].email)
     if request.method == "POST":
@@ -67,6 +70,9 @@ def _set(secret: str, password_hash: str) -> Response:
     if token is None or user is None:
         db.session.rollback()
         return mail_pages.dead_link()
+    if directory := directories.of(user):  # connected at this moment
+        db.session.rollback()
+        return _kept_elsewhere(directory)
     was_known = device_cookie.knows(user)
     credentials.reset_password(audit.USER, user, password_hash, token.purpose)
     db.session.commit()
@@ -75,3 +81,15 @@ def _set(secret: str, password_hash: str) -> Response:
     shown = was_known or not factors.has_any(database.session_connection(), user.id)
     device_cookie.remember(user, at_password=not shown)
     return mail_pages.to_sign_in("password", user.email)
+
+
+def _kept_elsewhere(directory: Provider) -> Response:
+    """For people of a directory: a password here would open the account without asking it."""
+    return errors.page(
+        gettext(
+            "You sign in with %(provider)s. Change your password there.", provider=directory.name
+        ),
+        status=403,
+        title=gettext("Your password is not kept here"),
+        link=(gettext("Back to the sign-in page"), url_for("pages.sign_in")),
+    )

@@ -82,6 +82,17 @@ TEXTS = {
         ),
         N_("Create the account"),
     ),
+    "directory_password": Text(
+        N_("How to sign in to {service}"),
+        (
+            N_(
+                "Someone, probably you, requested a new password for your account at "
+                "{service}."
+            ),
+            N_("You sign in with {provider}. Change your password there."),
+        ),
+        None,
+    ),
     "known_address": Text(
         N_("You already have an account"),
         (

@@ -18,7 +18,7 @@ from sso.config import colors, email_addresses
 from sso.i18n import languages, times, user_agents
 from sso.jobs.mail_texts import TEXTS, Text
 from sso.models import Mail, User
-from sso.services import emailed_code, mail_links
+from sso.services import directories, emailed_code, mail_links
 from sso.store import mail_tokens, users
 
 FORGOTTEN = "/forgotten-password"
@@ -75,7 +75,9 @@ def _addressee(mail: Mail) -> tuple[str, User | None] | None:
     """The kind of mail that is really meant, and its user."""
     owner = users.find_by_email(mail.address)
     if mail.kind == "reset":
-        return ("reset", owner) if owner and owner.disabled_at is None else None
+        if owner is None or owner.disabled_at is not None:
+            return None
+        return "directory_password" if directories.of(owner) else "reset", owner
     if mail.kind == "sign_up":
         return ("known_address", owner) if owner else ("sign_up", None)
     if mail.kind == "account_deleted":
@@ -111,6 +113,7 @@ def _render(
     code: str,
 ) -> tuple[str, str, str]:
     settings, meant = context.settings(), _text(kind)
+    directory = directories.of(user) if user else None
     at, zone = _time(mail.details.get("time")), times.zone_for(user and user.claims.get("zoneinfo"))
     known = {
         "service": settings.name or urlsplit(settings.base_url).netloc,
@@ -119,7 +122,7 @@ def _render(
         "code": f"{code[:4]}-{code[4:]}",
         "left": mail.details.get("left", ""),
         "factor": _line(mail.details.get("factor", "")),
-        "provider": _line(mail.details.get("provider", "")),
+        "provider": _line(mail.details.get("provider") or (directory.name if directory else "")),
         "account": _line(mail.details.get("account", "")) or "-",
         "browser": user_agents.name(mail.details.get("browser", "")),
         "network": mail.details.get("network") or "unknown",

@@ -26,6 +26,8 @@ import requests
 
 from sso.config import branding, images, overrides
 from sso.config.reading import read_settings
+from sso.config.upstream import file as upstream_file
+from sso.config.upstream.ldap import LdapProvider
 from sso.doctor.browser import Browser as DoctorBrowser
 from sso.doctor.browser import Page
 from tests.support.actors import claims_of, pkce
@@ -56,6 +58,9 @@ RUN = {
     "from authlib.integrations.flask_client import OAuth, OAuthError",
     ".venv/bin/flask --app wiki run --port 8001",
     "format = 1",
+    "[provider.corp]",
+    "[provider.openldap]",
+    'group_base = "ou=groups,dc=example,dc=com"',
     "$ flask explain 7k3m-v9xq",
     "SSO_NAME=Acme Corp",
     '{% extends "sso/sign_in.html" %}',
@@ -392,6 +397,19 @@ def test_own_words(tmp_path: Path) -> None:
     found = overrides.read(tmp_path)
     assert found.blocks == {"sign_in.html": ["help"]}
     assert list(found.texts) == [("invite", "en")]
+
+
+def test_the_directories(tmp_path: Path) -> None:
+    text = block("[provider.corp]") + block("[provider.openldap]")
+    secret = tmp_path / "file"
+    secret.write_text("a password or a certificate")
+    for path in set(re.findall(r'_file = "(.+)"', text)):
+        text = text.replace(path, str(secret))
+    file = tmp_path / "upstream.toml"
+    file.write_text(text + block('group_base = "ou=groups,dc=example,dc=com"'))
+    found = upstream_file.read(file, {"OPENLDAP_PASSWORD": "secret"})
+    assert [one.id for one in found] == ["corp", "openldap", "freeipa"]
+    assert all(one.client.servers for one in found if isinstance(one, LdapProvider))
 
 
 def test_the_file_with_clients_and_users(server: Server, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Sign-in with the name and password of a directory (OpenLDAP), and the life after it."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 
@@ -9,17 +10,19 @@ from flask import Flask
 from sqlalchemy import select
 
 from sso import audit
+from sso.doctor import directories as examination
 from sso.extensions import db
 from sso.jobs import directory_recheck, worker
 from sso.models import BrowserSession, Identity, User
 from sso.process import concurrency
-from sso.services import accounts
+from sso.services import accounts, mail_links
 from tests.conftest import Clock
 from tests.support import directories
 from tests.support.actors import BASE, Browser, Page
 from tests.support.directories import ADMIN, ADMIN_PASSWORD, GROUPS, PASSWORD, OpenLdap
 from tests.support.events import events
 from tests.support.factories import make_client, make_user
+from tests.support.mailbox import Mailbox, MailServer
 from tests.support.processes import free_port
 
 pytestmark = pytest.mark.slow
@@ -243,3 +246,37 @@ def test_an_operator_s_decision_stays(
     slapd.change(f"dn: {dn}\nchangetype: modify\ndelete: shadowExpire\n")
     assert "disabled" in sign_in(Browser(app), "alex").html
     assert live_sessions(app) == 0
+
+
+def test_doctor(make: Callable[..., Flask], slapd: OpenLdap) -> None:
+    def seen(app: Flask) -> tuple[str, str]:
+        with app.app_context():
+            (finding,) = examination.directories()
+        return str(finding.status), finding.seen
+
+    assert seen(make()) == ("ok", f"corp: 127.0.0.1:{slapd.port} answers; certificate for 29 days")
+    assert seen(make('user_filter = "(cn=nobody)"'))[1].endswith("nobody is found")
+    status, text = seen(make(port=free_port()))
+    assert status == "wrong"
+    assert "refused" in text
+
+
+def test_passwords_of_a_directory_are_not_set_here(
+    make: Callable[..., Flask], smtp: MailServer
+) -> None:
+    app = make(*EVERYBODY)
+    browser = Browser(app)
+    assert sign_in(browser, "dana").path == f"{BASE}/account"
+    assert "Change your password there." in browser.page.html
+    settings = app.extensions["sso.settings"]
+    app.extensions["sso.settings"] = replace(settings, smtp_url=smtp.url)
+    browser.open(f"{BASE}/forgotten-password")
+    browser.submit(email="dana@example.org")
+    mail = Mailbox(app, smtp).deliver()[-1]
+    assert "Change your password there." in mail.text
+    assert "new-password" not in mail.text
+    with app.app_context():
+        user = db.session.scalars(select(User)).one()
+        link = mail_links.make(mail_links.INVITE, user.email, user)[1]
+        db.session.commit()
+    assert browser.open(link).status == 403

@@ -10,9 +10,13 @@ import pytest
 from flask import Flask
 from sqlalchemy import select
 
+from sso import audit
+from sso.config.upstream.ldap import LdapProvider
 from sso.extensions import db
 from sso.flow import endings
 from sso.models import LogoutDelivery, User
+from sso.services import directories, identities
+from sso.upstream.identity import UpstreamIdentity
 from tests.conftest import Clock
 from tests.support.actors import BASE, ORIGIN, Browser
 from tests.support.factories import PASSWORD, make_client
@@ -106,6 +110,19 @@ def _code_reuse(scene: Scene, clock: Clock) -> None:
     scene.client.exchange(scene.here.code)
 
 
+def _bar(scene: Scene) -> None:
+    corp = LdapProvider(
+        id="corp", type="ldap", name="Corp", directory="openldap", servers=(), base="dc=x"
+    )
+    found = UpstreamIdentity(corp.issuer, "1")
+    with scene.app.app_context():
+        user = db.session.get(User, scene.user.id)
+        assert user
+        identity = identities.link(audit.SYSTEM, user, corp, found)
+        directories.shut_out(audit.SYSTEM, corp, identity, "disabled")
+        db.session.commit()
+
+
 def _delete_account(scene: Scene) -> None:
     settings = scene.app.extensions["sso.settings"]
     scene.app.extensions["sso.settings"] = replace(settings, account_deletion="on")
@@ -169,6 +186,7 @@ CAUSES: dict[str, tuple[Callable[[Scene, Clock], object], str]] = {
         ALL,
     ),
     "user disabled": (lambda s, _: s.flask("user", "disable", s.user.email), ALL),
+    "barred by the directory": (lambda s, _: _bar(s), ALL),
     "user deleted": (lambda s, _: s.flask("user", "delete", s.user.email, "--yes"), ALL),
     "own account deleted": (lambda s, _: _delete_account(s), ALL),
     "client disabled": (
