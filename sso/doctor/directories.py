@@ -10,7 +10,7 @@ NAME = "directories"
 
 
 def directories() -> Findings:
-    """Each server answers with a certificate that lasts, and shows people to the service account."""
+    """Each server has a good certificate, and shows people to the service account."""
     found = [one for one in context.upstreams() if isinstance(one, LdapProvider)]
     if not found:
         yield skipped(NAME, "SSO_UPSTREAM_FILE names none")

@@ -120,6 +120,7 @@ NOT_RUN = {
     "from standardwebhooks import Webhook": "the same",
     "mv instance/secret_key instance/secret_key.previous  # keeps its mode, 0600": _SECRET_KEY,
     ".venv/bin/flask key reencrypt": _SECRET_KEY,
+    ".venv/bin/flask doctor": "needs a server; tests/operations/test_doctor.py runs it",
     ".venv/bin/flask doctor --client ID":
         "needs a server; tests/operations/test_doctor_client.py runs it",
     "https://login.example.com/api/auth/.well-known/openid-configuration":

@@ -126,16 +126,16 @@ def test_groups(directory: Directory, slapd: OpenLdap) -> None:
         "-a",
     )
 
-    def named(**rules: str | bytes) -> list[str]:
-        person = sign_in(replace(directory, groups=GroupRules(**rules)), "kim")  # type: ignore[arg-type]
+    def named(rules: GroupRules) -> list[str]:
+        person = sign_in(replace(directory, groups=rules), "kim")
         return sorted(group.name for group in person.groups)
 
-    search = {"base": GROUPS, "filter": filters.parse("(objectClass=groupOfNames)")}
-    assert named() == ["team"]  # memberOf
-    assert named(**search) == ["team"]
-    assert named(**search, nesting=groups.WALK) == ["division", "team"]
-    posix = {"base": GROUPS, "filter": filters.parse("(cn=*)"), "members": groups.USER_NAMES}
-    assert named(**posix, member_attribute="memberUid") == ["posix"]
+    search = GroupRules(base=GROUPS, filter=filters.parse("(objectClass=groupOfNames)"))
+    assert named(GroupRules()) == ["team"]  # memberOf
+    assert named(search) == ["team"]
+    assert named(replace(search, nesting=groups.WALK)) == ["division", "team"]
+    posix = replace(search, filter=filters.parse("(cn=*)"), members=groups.USER_NAMES)
+    assert named(replace(posix, member_attribute="memberUid")) == ["posix"]
     assert not sign_in(directory, "kim").groups
 
 
