@@ -17,7 +17,7 @@ from sso.audit.events import Event
 from sso.config import email_addresses
 from sso.config.upstream.ldap import LdapProvider
 from sso.endpoints import browser_session, page, upstream_sign_in
-from sso.endpoints.forms import TOO_LONG, PageForm, password_field
+from sso.endpoints.forms import TOO_LONG, password_field
 from sso.endpoints.upstream_sign_in import Attempt
 from sso.extensions import db
 from sso.i18n import N_
@@ -30,6 +30,7 @@ from sso.services import directories
 from sso.store import identities, users
 from sso.upstream import ldap
 from sso.upstream.identity import UpstreamIdentity, UpstreamUnavailable
+from sso.web.page_form import PageForm
 
 
 class DirectoryForm(PageForm):
