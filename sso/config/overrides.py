@@ -48,9 +48,7 @@ BLOCKS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 
 # What can stand in braces in the texts of each kind of mail, beside {service} and {address}.
 PLACEHOLDERS: dict[str, tuple[str, ...]] = {
-    "verify": (),
-    "change_email": (),
-    "reset": (),
+    **dict.fromkeys(("verify", "change_email", "reset"), ()),
     "invite": ("until",),
     "sign_up": (),
     "directory_password": ("provider",),
