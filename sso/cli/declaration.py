@@ -51,7 +51,7 @@ _USER: Mapping[str, type] = {
 # By an empty text.
 _REMOVABLE = {
     "backchannel_logout_uri", "home_url", "profile", "jwks_uri", "token_endpoint_auth_signing_alg",
-    "request_object_signing_alg",
+    "request_object_signing_alg", "authorization_signed_response_alg",
 }  # fmt: skip
 KINDS = {"clients": (_CLIENT, "client_id"), "users": (_USER, "email")}
 _CLIENT_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._~-]{0,47}")

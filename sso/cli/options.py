@@ -99,6 +99,7 @@ def decorated(function: Function, options: Iterable[Decorator]) -> Function:
     return function
 
 
+_OF_KEYS = click.Choice(client_keys.ALGORITHMS)
 _SHARED = (
     click.option("--name", "client_name", help="The name that users see."),
     click.option("--backchannel-logout-uri", metavar="URI",
@@ -118,21 +119,19 @@ _SHARED = (
     click.option("--jwks", metavar="FILE", help="The application's public keys: a JWK set."),
     click.option("--jwks-uri", metavar="URL", help="URL of the application's public keys."),
     click.option("--auth-alg", "token_endpoint_auth_signing_alg",
-                 type=click.Choice(client_keys.ALGORITHMS),
-                 help=f"The one algorithm for {PRIVATE_KEY_JWT}."),
+                 type=_OF_KEYS, help=f"The one algorithm for {PRIVATE_KEY_JWT}."),
     click.option("--request-object-alg", "request_object_signing_alg",
-                 type=click.Choice(client_keys.ALGORITHMS),
-                 help="Algorithm that signs its request objects."),
+                 type=_OF_KEYS, help="Algorithm that signs its request objects."),
+    click.option("--response-alg", "authorization_signed_response_alg",
+                 type=_OF_KEYS, help="Algorithm that signs answers for response_mode=jwt (JARM)."),
 )  # fmt: skip
 
-_REMOVABLE = (
-    "backchannel_logout_uri", "home_url", "profile", "token_endpoint_auth_signing_alg",
-    "request_object_signing_alg",
-)  # fmt: skip
 _SHORT = {
     "token_endpoint_auth_signing_alg": "auth-alg",
     "request_object_signing_alg": "request-object-alg",
+    "authorization_signed_response_alg": "response-alg",
 }
+_REMOVABLE = ("backchannel_logout_uri", "home_url", "profile", *_SHORT)
 
 _PRESET = (
     click.option("--preset", metavar="NAME",
@@ -203,6 +202,8 @@ _UPDATE = (
                  help=f"Allow every algorithm for {PRIVATE_KEY_JWT}."),
     click.option("--no-request-object-alg", "no_request_object_signing_alg", is_flag=True,
                  help="Refuse request objects."),
+    click.option("--no-response-alg", "no_authorization_signed_response_alg", is_flag=True,
+                 help="Do not sign authorization responses."),
 )  # fmt: skip
 
 
@@ -246,5 +247,4 @@ def logo(options: dict[str, Any]) -> Image | None:
 
 def edits(options: dict[str, Any]) -> dict[str, ListEdit]:
     """Take the options that change lists out. Raises `UsageError` on contradictions."""
-    found = {one.field: one.edit(options) for one in LISTS}
-    return {name: edit for name, edit in found.items() if edit}
+    return {one.field: edit for one in LISTS if (edit := one.edit(options))}

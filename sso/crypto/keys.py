@@ -130,10 +130,11 @@ class KeyRing:
         self._loaded: _Loaded | None = None
         self._loaded_at: datetime | None = None
 
-    def sign(self, claims: Mapping[str, Any], alg: str, typ: str) -> str:
+    def sign(self, claims: Mapping[str, Any], alg: str, typ: str | None) -> str:
         """A JWT signed with the active key. Raises `KeyUnavailable`."""
         key = self.active(alg)
-        return jwt.encode(make_header(alg, key.kid, typ), dict(claims), key, algorithms=[alg])
+        header = make_header(alg, key.kid, typ)
+        return jwt.encode(header, dict(claims), key, algorithms=[alg], default_type=typ)
 
     def active(self, alg: str) -> Key:
         """The key that signs now. Raises `KeyUnavailable`."""
@@ -214,9 +215,9 @@ class KeyRing:
         return import_key({**json.loads(clear), "kid": row.kid})
 
 
-def make_header(alg: str, kid: str | None, typ: str) -> dict[str, Any]:
+def make_header(alg: str, kid: str | None, typ: str | None) -> dict[str, Any]:
     """The header of every token that we sign."""
-    return {"alg": alg, "kid": kid, "typ": typ}
+    return {"alg": alg, "kid": kid, **({"typ": typ} if typ else {})}
 
 
 def _header(token: str) -> dict[str, Any]:

@@ -20,6 +20,8 @@ PROMPTS = frozenset({"none", "login", "consent", "select_account"})
 ONE_FACTOR, TWO_FACTORS = "1", "2"
 ACR_VALUES = (ONE_FACTOR, TWO_FACTORS)
 RESPONSE_MODES = ("query", "form_post")
+# Of clients that are registered with an algorithm (JARM §2.3): the answer as one signed JWT.
+SIGNED_RESPONSE_MODES = ("jwt", "query.jwt", "form_post.jwt")
 NOT_PUSHED = (
     "This client has to push its authorization requests to /oauth2/par, and to send the "
     "request_uri from there (RFC 9126)."
@@ -112,6 +114,7 @@ def parse(
     registered_scope: str,
     require_pkce: bool,
     require_state: bool = True,
+    signs_responses: bool = False,
     hinted_subject: str | None,
     now: datetime,
 ) -> AuthorizationRequest:
@@ -139,7 +142,7 @@ def parse(
         state=values.get("state", ""),
         scope=_scope(values.get("scope"), registered_scope),
         asked_at=now,
-        response_mode=_response_mode(values),
+        response_mode=_response_mode(values, signs_responses),
         nonce=values.get("nonce"),
         code_challenge=_code_challenge(values, require_pkce),
         dpop_jkt=_dpop_jkt(values.get("dpop_jkt")),
@@ -162,28 +165,26 @@ def _scope(asked: str | None, registered: str) -> str:
     return scope
 
 
-def _response_mode(values: Mapping[str, str]) -> str:
-    mode = values.get("response_mode", "query")
-    if mode not in RESPONSE_MODES:
-        raise InvalidRequest(
-            "invalid_request",
-            "The 'response_mode' is neither query nor form_post.",
-            "response_mode",
-        )
-    if mode == "form_post" and not can_be_posted(values["redirect_uri"], values.get("state", "")):
-        raise InvalidRequest(
-            "invalid_request",
-            "form_post needs an http or https redirect_uri, and a 'state' of one line of UTF-8.",
-            "response_mode",
-        )
+def _response_mode(values: Mapping[str, str], signs_responses: bool) -> str:
+    mode, description = values.get("response_mode", "query"), None
+    known = RESPONSE_MODES + SIGNED_RESPONSE_MODES if signs_responses else RESPONSE_MODES
+    if mode in SIGNED_RESPONSE_MODES and not signs_responses:
+        description = "The client is registered without an authorization_signed_response_alg."
+    elif mode not in known:
+        description = f"The 'response_mode' is none of {', '.join(known)}."
+    elif mode != "query" and not can_be_posted(values["redirect_uri"], values.get("state", "")):
+        needed = "an http or https redirect_uri, and a 'state' of one line of UTF-8"
+        description = f"{mode} needs {needed}."
+    if description:
+        raise InvalidRequest("invalid_request", description, "response_mode")
     return mode
 
 
 def can_be_posted(redirect_uri: str, state: str) -> bool:
-    """Whether a form can carry the answer there unchanged.
+    """Whether a form, or the JSON of a JWT, can carry the answer there unchanged.
 
-    Posting to another scheme could run a script in this server's origin. A form cannot hold bytes
-    beyond UTF-8, and browsers rewrite its line ends.
+    Posting to another scheme could run a script in this server's origin. Neither can hold bytes
+    beyond UTF-8, and browsers rewrite line ends of forms.
     """
     unfit = any("\ud800" <= c <= "\udfff" or c in "\0\r\n" for c in state)
     return redirect_uri.startswith(("https:", "http:")) and not unfit

@@ -90,6 +90,11 @@ class ClientRegistration:
         return bool(self.client_metadata.get("require_dpop_nonce"))
 
     @property
+    def authorization_signed_response_alg(self) -> str | None:
+        """The algorithm that signs authorization responses that it wants signed (JARM §3)."""
+        return self.client_metadata.get("authorization_signed_response_alg")
+
+    @property
     def request_object_signing_alg(self) -> str | None:
         """What signs its request objects (RFC 9101 §10.5); `None`: it may not send any."""
         return self.client_metadata.get("request_object_signing_alg")

@@ -109,6 +109,7 @@ class AuthorizationEndpoint:
                 require_pkce=client.require_pkce or client.is_public,
                 # With PKCE and `iss`, nothing depends on it (FAPI 2.0 Security Profile §5.3.2.2).
                 require_state=not client.is_fapi2,
+                signs_responses=client.authorization_signed_response_alg is not None,
                 hinted_subject=hinted_subject(values.get("id_token_hint"), client),
                 now=clock.now(),
             )
@@ -132,7 +133,9 @@ class AuthorizationEndpoint:
         code = digests.make(digests.AUTHORIZATION_CODE)
         self.save_authorization_code(code, self.request)
         asked = self.request.asked
-        return response.to_client(redirect_uri, [("code", code)], asked.state, asked.response_mode)
+        return response.to_client(
+            self.request.client, redirect_uri, [("code", code)], asked.state, asked.response_mode
+        )
 
     def save_authorization_code(self, code: str, request: ProtocolRequest) -> None:
         """Store one approval and its code. Raises `Overtaken`."""

@@ -4,6 +4,7 @@ This is the only place that redirects to a client's URI, always with `iss` (RFC 
 IssuerParameter covers neither errors of the validation nor form_post, and re-encodes the query.
 """
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from authlib.oauth2.rfc6749.errors import InvalidRequestError, OAuth2Error
@@ -12,11 +13,11 @@ from flask import request as flask_request
 from flask_babel import gettext
 from werkzeug.datastructures import Headers
 
-from sso import audit, context
+from sso import audit, clock, context
 from sso.audit.events import Event
 from sso.config import urls
 from sso.flow import decision, narrowing
-from sso.flow.request import RESPONSE_MODES, can_be_posted
+from sso.flow.request import RESPONSE_MODES, SIGNED_RESPONSE_MODES, can_be_posted
 from sso.oauth import tokens
 from sso.oauth.client_authentication import LONGEST_CLIENT_ID, ClientAuthenticationFailed
 from sso.oauth.dpop import RefusedProof
@@ -29,6 +30,7 @@ from sso.web.parameters import FORM, ParameterFault
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
 
+SIGNED_RESPONSE_LIFETIME = timedelta(minutes=5)
 AuthlibAnswer = tuple[int, str, list[tuple[str, str]]]
 
 
@@ -49,14 +51,20 @@ class ClientRedirect(Response):
 
 
 def to_client(
-    redirect_uri: str, parameters: list[tuple[str, str]], state: str | None, response_mode: str
+    client: RegisteredClient,
+    redirect_uri: str,
+    parameters: list[tuple[str, str]],
+    state: str | None,
+    response_mode: str,
 ) -> AuthlibAnswer:
     """Send the browser to a *proven* URI, by redirect or by a page that posts itself."""
     answer = list(parameters)
     if state:
         answer.append(("state", state))
     answer.append(("iss", context.settings().issuer))
-    if response_mode == "form_post":
+    if response_mode in SIGNED_RESPONSE_MODES:
+        answer = [("response", _signed(client, dict(answer)))]
+    if response_mode.startswith("form_post"):
         # OAuth 2.0 Form Post Response Mode §2.
         headers.allow_own_script()
         body = render_template("form_post.html", action=redirect_uri, fields=answer)
@@ -68,15 +76,28 @@ def to_client(
 def error_to_client(request: ProtocolRequest, error: OAuth2Error) -> AuthlibAnswer:
     """Send an error to the *proven* URI that it carries (RFC 6749 §4.1.2.1)."""
     data = request.payload.data
-    posted = _response_mode(data, error) == "form_post" and can_be_posted(
-        error.redirect_uri, data.get("state", "")
-    )
+    client, state = request.client, data.get("state", "")
+    mode = _response_mode(data, error) or "query"
+    signs = client.authorization_signed_response_alg is not None
+    if mode not in RESPONSE_MODES and not (signs and mode in SIGNED_RESPONSE_MODES):
+        mode = "query"
+    if mode != "query" and not can_be_posted(error.redirect_uri, state):
+        mode = "query"
     return to_client(
+        client,
         error.redirect_uri,
         [("error", error.error), ("error_description", _description(error))],
         request.payload.state,
-        "form_post" if posted else "query",
+        mode,
     )
+
+
+def _signed(client: RegisteredClient, answer: dict[str, str]) -> str:
+    """An answer as a JWT (JARM §2.1). Without a `typ`, it is never taken for an identity token."""
+    expires = clock.now() + SIGNED_RESPONSE_LIFETIME
+    claims = {**answer, "aud": client.client_id, "exp": int(expires.timestamp())}
+    alg = client.authorization_signed_response_alg or ""
+    return context.key_ring().sign(claims, alg, typ=None)
 
 
 def error_here(error: OAuth2Error, client: RegisteredClient | None) -> Response:

@@ -92,6 +92,7 @@ def errors(metadata: Mapping[str, Any]) -> Iterable[str]:
     for name, label in (
         ("token_endpoint_auth_signing_alg", "algorithm of client assertions"),
         ("request_object_signing_alg", "algorithm of request objects"),
+        ("authorization_signed_response_alg", "algorithm of authorization responses"),
     ):
         choices = FAPI_ALGORITHMS if profile else client_keys.ALGORITHMS
         if name in metadata and metadata[name] not in choices:

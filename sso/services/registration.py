@@ -26,6 +26,7 @@ METADATA: Mapping[str, type] = {
     "jwks_uri": str,
     "token_endpoint_auth_signing_alg": str,
     "request_object_signing_alg": str,
+    "authorization_signed_response_alg": str,
     "require_pushed_authorization_requests": bool,
     "dpop_bound_access_tokens": bool,
     "require_dpop_nonce": bool,

@@ -63,6 +63,7 @@ def test_nothing_is_advertised_that_is_not_there_and_the_other_way_round(app: Fl
         "pushed_authorization_request_endpoint",  # RFC 9126 §5
         "require_pushed_authorization_requests",
         "require_signed_request_object",  # RFC 9101 §10.5
+        "authorization_signing_alg_values_supported",  # JARM §4
         "dpop_signing_alg_values_supported",  # RFC 9449 §5.1
         "prompt_values_supported",  # OpenID Connect Prompt Create §4.1
     }

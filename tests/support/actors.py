@@ -190,7 +190,9 @@ class Browser:
 
     def open_authorize(self, query: dict[str, str]) -> Page:
         """Be sent to the authorization endpoint with exactly these parameters."""
-        return self.open(f"{ORIGIN}{BASE}/oauth2/authorize?{urlencode(query)}")
+        return self.open(
+            f"{ORIGIN}{BASE}/oauth2/authorize?{urlencode(query, errors='surrogateescape')}"
+        )
 
     def submit(self, **values: str) -> Page:
         """Send the form of the page."""
