@@ -88,11 +88,11 @@ def test_openid_client_with_the_profile_fapi2(server: Server, tmp_path: Path) ->
     public = {name: jwk[name] for name in ("kty", "crv", "x", "y")}
     (tmp_path / "jwks.json").write_text(json.dumps({"keys": [{**public, "kid": "k1"}]}))
     options = ["--profile", "fapi2", "--jwks", str(tmp_path / "jwks.json"), NONCE]
-    registered = server.register("Bank", CALLBACK, *options)
+    signed = ["--id-token-alg", "PS256", "--response-alg", "PS256"]
+    registered = server.register("Bank", CALLBACK, *options, *signed)
     key = json.dumps({**jwk, "kid": "k1"})
-    environ = environ_of(server, registered)
-    found = sign_in_by(openid_client(tmp_path), {"PRIVATE_JWK": key, "ALG": "ES256", **environ})
-    check(found)
+    more = {"PRIVATE_JWK": key, "ALG": "ES256", "SIGNED_BY": "PS256"}
+    check(sign_in_by(openid_client(tmp_path), {**environ_of(server, registered), **more}))
 
 
 PAGE = "docs/how-to/high-assurance-clients.md"

@@ -15,10 +15,14 @@ const authentication = jwk
 const config = await client.discovery(
   new URL(env.ISSUER),
   env.CLIENT_ID,
-  { id_token_signed_response_alg: jwk ? "ES256" : "RS256" },
+  {
+    id_token_signed_response_alg: env.SIGNED_BY ?? "RS256",
+    authorization_signed_response_alg: env.SIGNED_BY,
+  },
   authentication,
   { execute: [client.allowInsecureRequests] },
 );
+if (env.SIGNED_BY) client.useJwtResponseMode(config);
 const DPoP = client.getDPoPHandle(config, await client.randomDPoPKeyPair(env.ALG));
 const codeVerifier = client.randomPKCECodeVerifier();
 const state = client.randomState();
