@@ -19,7 +19,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 ORDER = (
     *("clock", "errors", "i18n", "process", "ldap"),
     *("extensions", "flow", "config", "presets", "crypto"),
-    "context",
+    *("imports", "context"),
     *("models", "observability", "upstream", "database", "audit", "ratelimit", "store", "checkup"),
     *("metrics", "mfa"),
     *("services", "explain", "web", "oauth", "scim", "endpoints", "jobs", "cli", "doctor", "demo"),

@@ -22,6 +22,7 @@ from sso.config import images
 from sso.config.upstream.oidc import OidcProvider
 from sso.crypto import keys
 from sso.extensions import db
+from sso.imports.person import Person
 from sso.mfa import passkeys, proof, recovery, totp
 from sso.models import (
     AuditEvent,
@@ -51,6 +52,7 @@ from sso.services import (
     helping,
     identities,
     imported_passwords,
+    importing,
     mail_links,
     notifications,
     preview,
@@ -203,6 +205,8 @@ CASES = [
     act(accounts.delete, "user_deleted", "account_deleted", user, is_own=True),
     plain(accounts.described, "", user),
     plain(imported_passwords.accept, "", OLD_HASH),
+    act(importing.add, "user_imported", "", [Person("line 2", "erin@example.com", "Erin")],
+        importing.Rules("csv")),
     plain(imported_passwords.new_method, "", OLD_HASH, ()),
     act(helping.sign_out, "", "", user),
     act(helping.mail_password_reset, "reset_asked", "reset", user),

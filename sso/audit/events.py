@@ -89,6 +89,7 @@ class Event(StrEnum):
     USER_DELETED = "user_deleted"
     USER_DISABLED = "user_disabled"
     USER_ENABLED = "user_enabled"
+    USER_IMPORTED = "user_imported"
     USER_INVITED = "user_invited"
     VERIFICATION_ASKED = "verification_asked"
     WEBHOOK_CHANGED = "webhook_changed"
@@ -163,7 +164,8 @@ def limited(rule: str) -> Event:
 # What webhooks can subscribe to. Each is recorded before its transaction commits, and none by token
 # and userinfo requests that succeed.
 WEBHOOK_EVENTS = (
-    Event.USER_CREATED, Event.USER_INVITED, Event.SIGNED_UP, Event.INVITATION_ACCEPTED,
+    Event.USER_CREATED, Event.USER_INVITED, Event.USER_IMPORTED, Event.SIGNED_UP,
+    Event.INVITATION_ACCEPTED,
     Event.USER_CHANGED, Event.USER_DISABLED, Event.USER_ENABLED, Event.USER_DELETED,
     Event.NAME_CHANGED, Event.EMAIL_CHANGED, Event.EMAIL_VERIFIED,
     Event.PASSWORD_CHANGED, Event.PASSWORD_RESET, Event.PASSWORD_SET,

@@ -58,6 +58,7 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, tuple[str, str]]]] = {
         "update": ("Change a user, and print what changed; an empty claim is removed.",
                    "sso.cli.users:update"),
         "invite": ("Create a user, and mail a link to set the password.", "sso.cli.users:invite"),
+        "import": ("Import users with their passwords from FILE.", "sso.cli.imports:import_"),
         "set-password": ("Set a user's password; all sessions and tokens end.",
                          "sso.cli.user_access:set_password"),
         "disable": ("Disable a user; all sessions and tokens end at once.",

@@ -6,6 +6,7 @@ from sso.crypto import foreign_hashes, hash_formats, passwords
 from sso.services.checks import RegistrationError
 from sso.store import imported_hashes
 
+MOST_METHODS = 64  # all sign-ins read them; old Django sites have about 20
 TOO_MANY = (
     f"users already have hashes by argon2 or scrypt with {foreign_hashes.MOST_MEMORY_HARD} other "
     "sets of parameters; each makes every wrong password take longer"
@@ -34,7 +35,10 @@ def new_method(stored: str, known: Collection[str]) -> str | None:
     method = foreign_hashes.method_of(stored)
     if method in (None, passwords.own_method()):
         return None
-    hard = sum(map(foreign_hashes.is_memory_hard, {*known, method}))
-    if method not in known and hard > foreign_hashes.MOST_MEMORY_HARD:
-        raise RegistrationError([TOO_MANY])
+    if method not in known:
+        hard = sum(map(foreign_hashes.is_memory_hard, (*known, method)))
+        if foreign_hashes.is_memory_hard(method) and hard > foreign_hashes.MOST_MEMORY_HARD:
+            raise RegistrationError([TOO_MANY])
+        if len(known) >= MOST_METHODS:
+            raise RegistrationError([f"users already have hashes of {MOST_METHODS} other costs"])
     return method

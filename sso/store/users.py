@@ -135,6 +135,19 @@ def _some(*conditions: ColumnElement[bool], by: Any) -> Sequence[User]:
     return db.session.scalars(select(User).where(*conditions).order_by(by).limit(MOST + 1)).all()
 
 
+def known(emails: Iterable[str], ids: Iterable[UUID]) -> tuple[dict[str, UUID], set[UUID]]:
+    """Which of these email addresses users have, and which of these ids."""
+    columns = select(User.email, User.id)
+    by_email = db.session.execute(columns.where(User.email.in_(list(emails))))
+    by_id = db.session.scalars(select(User.id).where(User.id.in_(list(ids))))
+    return {row.email: row.id for row in by_email}, set(by_id)
+
+
+def add_all(new: Iterable[User]) -> None:
+    db.session.add_all(new)
+    db.session.flush()
+
+
 def every() -> Sequence[User]:
     """All users, oldest first."""
     return db.session.scalars(select(User).order_by(User.created_at, User.id)).all()

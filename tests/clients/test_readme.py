@@ -114,6 +114,15 @@ NOT_RUN = {
     '.venv/bin/flask api-token create --name "Entra ID" --scope scim:write --expires-in 365d':
         "tests/cli/test_api_tokens.py runs all of flask api-token",
     "Authorization: Bearer sso_api_…": "a header",
+    ".venv/bin/flask user import keycloak realm.json --plan": "tests/cli/test_imports.py runs it",
+    "bin/kc.sh export --realm acme --users realm_file --file realm.json": "of Keycloak",
+    "cat hashes.json users.json > auth0.json": "tests/imports/test_formats.py reads such a file",
+    "python manage.py dumpdata auth.group auth.user > users.json":
+        "tests/imports/test_real_systems.py does so with Django",
+    'psql -At -c "select json_build_object(\'user\', (select json_agg(u) from \\"user\\" u), '
+    '\'account\', (select json_agg(a) from account a))" > tables.json': "of better-auth",
+    "id,email,name,email_verified,disabled,groups,password_hash,locale":
+        "tests/imports/test_formats.py reads such a file",
     '{"client_name": "Wiki", "redirect_uris": ["https://wiki.example.com/cb"], '
     '"require_pkce": true}': "a body; tests/endpoints/test_client_api.py sends it",
     "{": "what a webhook's receiver gets; tests/jobs/test_webhook_delivery.py verifies it",

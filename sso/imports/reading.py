@@ -1,0 +1,82 @@
+"""All formats: who is in a file, with one spelling of each email address, and nobody twice."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from uuid import UUID, uuid5
+
+from sso.config import email_addresses
+from sso.imports import auth0, better_auth, csv_file, django, keycloak
+from sso.imports.json_files import Advance
+from sso.imports.person import SHOWN, FileProblem, Person
+from sso.imports.scratch import Scratch
+
+# A reader, and how often it reads the file.
+FORMATS: Mapping[str, tuple[Callable[[Path, Scratch, Advance, bool], Iterator[Person]], int]] = {
+    "csv": (csv_file.read, 1),
+    "keycloak": (keycloak.read, 1),
+    "auth0": (auth0.read, 2),
+    "django": (django.read, 2),
+    "better-auth": (better_auth.read, 2),
+}
+# Ids here are made from ids there by it: never to be changed.
+_NAMESPACE = UUID("5b1f5a6e-6c0b-4f43-9d0e-0f0c1a7f3f52")
+
+
+def read(
+    kind: str, path: Path, *, source: str, roles: bool, report: Callable[[int, int], None] | None
+) -> Iterator[Person]:
+    """Everybody in the file. Raises `FileProblem`.
+
+    `source` distinguishes several systems of one kind that number their users alike. `report` gets
+    the bytes that were read, and how many there are.
+    """
+    reader, times = FORMATS[kind]
+    try:
+        if not path.is_file():  # a pipe cannot be read twice
+            raise FileNotFoundError(0, "there is no such file")
+        size = path.stat().st_size * times
+    except OSError as error:
+        raise FileProblem(f"{path} cannot be read: {error.strerror}") from None
+
+    def advance(done: int) -> None:
+        if report:
+            report(done, size)
+
+    with closing(Scratch()) as scratch:
+        for person in reader(path, scratch, advance, roles):
+            if person.refused is None:
+                person.refused = _finished(person, source, scratch)
+            person.email = person.email[:SHOWN] if person.refused else person.email
+            yield person
+
+
+def _finished(person: Person, source: str, scratch: Scratch) -> str | None:
+    try:
+        person.email = email_addresses.normalized(person.email)
+        person.email.encode()
+    except ValueError as error:
+        person.detail = str(error)[:SHOWN]
+        return "the email address is not valid"
+    if before := scratch.put("email", person.email, person.where):
+        person.detail = f"see {before}"
+        return "another in the file has the same email address"
+    if person.source_id:
+        try:
+            person.user_id = _id(person.source_id, source)
+        except ValueError:
+            return "the ID is not valid"
+        if before := scratch.put("id", person.user_id.hex, person.where):
+            person.detail = f"see {before}"
+            return "another in the file has the same ID"
+    return None
+
+
+def _id(text: str, source: str) -> UUID:
+    """A UUID stays what it is, so that applications know the people again."""
+    try:
+        if str(found := UUID(text)) == text.lower():
+            return found
+    except ValueError:
+        pass
+    return uuid5(_NAMESPACE, f"{source}:{text}")
