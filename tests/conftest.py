@@ -16,21 +16,18 @@ import hypothesis
 import pytest
 from argon2 import PasswordHasher
 from flask import Flask
-from jinja2 import BytecodeCache
-from jinja2.bccache import Bucket
 from joserfc.jwk import Key, import_key
 from sqlalchemy import MetaData, NullPool, Table, create_engine, delete, event, insert, select
-from werkzeug.routing import Rule
 
 from sso import clock as sso_clock
 from sso import create_app
-from sso.audit import writer
 from sso.crypto import keys, passwords
 from sso.extensions import Base, db
 from sso.models import User
 from sso.process import concurrency
-from sso.store import migrating, refusals
+from sso.store import migrating
 from tests.support.actors import Browser, RelyingParty
+from tests.support.applications import Applications, environ_of
 from tests.support.explaining import Explain
 from tests.support.factories import ensure_keys, make_client, make_user
 from tests.support.mailbox import Mailbox, MailServer, mail_server
@@ -110,10 +107,6 @@ def migrate(url: str | None, instance: Path) -> None:
         db.engine.dispose()
 
 
-def environ_of(url: str | None) -> dict[str, str]:
-    return {"SSO_SECRET_KEY": SECRET_KEY} | ({"SSO_DATABASE_URL": url} if url else {})
-
-
 class Rows:
     """A migrated PostgreSQL database, to which a test brings back its first rows."""
 
@@ -169,41 +162,6 @@ def fresh_database(template: Path | Rows, instance: Path) -> str | None:
     return template.url
 
 
-def application(environ: dict[str, str], instance: Path) -> Flask:
-    app = create_app(environ, instance)
-    app.config["TESTING"] = True
-    app.jinja_env.bytecode_cache = COMPILED
-    # As in production: a fault becomes an answer, which the tests then look at.
-    app.config["PROPAGATE_EXCEPTIONS"] = False
-    return app
-
-
-def dispose(app: Flask) -> None:
-    if ON_POSTGRESQL:  # the next test has the same database
-        writer.flush(app)
-        refusals.flush(app)
-    with app.app_context():
-        db.engine.dispose()
-
-
-def _compile_once(compile_builder: Any) -> Any:
-    """Compiling the routes takes most of the time that an application takes to make."""
-    compiled: dict[tuple[Any, ...], Any] = {}
-
-    def once(rule: Rule, append_unknown: bool = True) -> Any:
-        if rule.arguments:  # bound to the converters of one application
-            return compile_builder(rule, append_unknown)
-        key = (rule.rule, rule.subdomain, append_unknown)
-        if key not in compiled:
-            compiled[key] = compile_builder(rule, append_unknown)
-        return compiled[key]
-
-    return once
-
-
-Rule._compile_builder = _compile_once(Rule._compile_builder)  # type: ignore[method-assign]
-
-
 def pytest_collection_finish() -> None:
     """What was loaded stays: looking through it for rubbish again and again takes long."""
     gc.collect()
@@ -211,35 +169,18 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(100_000, 20, 20)
 
 
-class Compiled(BytecodeCache):
-    """Templates that a test compiled, for the applications of the tests after it."""
-
-    def __init__(self) -> None:
-        self.code: dict[str, bytes] = {}
-
-    def load_bytecode(self, bucket: Bucket) -> None:
-        if bucket.key in self.code:
-            bucket.bytecode_from_string(self.code[bucket.key])
-
-    def dump_bytecode(self, bucket: Bucket) -> None:
-        self.code[bucket.key] = bucket.bytecode_to_string()
-
-
-COMPILED = Compiled()
+@pytest.fixture(scope="session")
+def _applications(tmp_path_factory: pytest.TempPathFactory) -> Applications:
+    return Applications(tmp_path_factory.mktemp("applications"))
 
 
 @pytest.fixture
-def make_app(database_url: str | None, tmp_path: Path) -> Iterator[Callable[..., Flask]]:
+def make_app(
+    _applications: Applications, database_url: str | None, tmp_path: Path
+) -> Iterator[Callable[..., Flask]]:
     """Make an application with these settings; all of one test share one database."""
-    made = []
-
-    def make(**environ: str) -> Flask:
-        made.append(application({**environ_of(database_url), **environ}, tmp_path))
-        return made[-1]
-
-    yield make
-    for app in made:
-        dispose(app)
+    with _applications.of_a_test(database_url, tmp_path) as make:
+        yield make
 
 
 @pytest.fixture

@@ -17,8 +17,9 @@ from sso.models import AuthorizationCode, Client, Consent, Grant, Token, User
 from sso.oauth.end_session import PARAMETERS as END_SESSION_PARAMETERS
 from sso.oauth.request import TOKEN_FIELDS, TOKEN_HINT_FIELDS
 from sso.ratelimit.storage import LimitStorage
-from tests.conftest import Rows, application, dispose, environ_of, fresh_database
+from tests.conftest import Rows, fresh_database
 from tests.support.actors import BASE, ISSUER, ORIGIN, Browser, RelyingParty
+from tests.support.applications import Applications
 from tests.support.factories import make_client, make_user
 
 BAD = {
@@ -49,9 +50,9 @@ def as_bytes(values: dict[str, str]) -> dict[str, bytes]:
 def _app(template: Path | Rows, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flask]:
     """One for all tests here, which write nothing."""
     instance = tmp_path_factory.mktemp("bad-input")
-    made = application(environ_of(fresh_database(template, instance)), instance)
-    yield made
-    dispose(made)
+    url = fresh_database(template, instance)
+    with Applications(tmp_path_factory.mktemp("links")).of_a_test(url, instance) as make:
+        yield make()
 
 
 @pytest.fixture

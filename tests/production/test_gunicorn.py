@@ -23,8 +23,8 @@ from sso import create_app
 from sso.extensions import db
 from sso.observability import logs
 from sso.server.gunicorn_logger import Logger
-from tests.conftest import environ_of
 from tests.production.seeding import migrate
+from tests.support.applications import environ_of
 from tests.support.processes import CONFIGURATION, ROOT, Server, wait_for
 from tests.support.servers import Node, Postgresql
 

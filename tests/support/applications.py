@@ -1,0 +1,162 @@
+"""Applications are costly to make, so a test gets one that another test is done with, as new."""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from flask import Flask
+from jinja2 import BytecodeCache
+from jinja2.bccache import Bucket
+from sqlalchemy.engine.default import DefaultDialect
+from sqlalchemy.util import LRUCache
+from werkzeug.routing import Rule
+
+from sso import create_app
+from sso.audit import writer
+from sso.extensions import db
+from sso.oauth.key_sets import KeySets
+from sso.observability import logs
+from sso.process import concurrency
+from sso.ratelimit.storage import LimitStorage
+from sso.store import refusals
+from sso.web import proxies
+from tests.support.processes import SECRET_KEY
+
+MOST = 8  # applications that wait in a process for the next test
+# What tests change of an application; its settings are among the extensions.
+CHANGEABLE = (
+    "config", "extensions", "view_functions", "before_request_funcs", "after_request_funcs",
+    "teardown_request_funcs", "teardown_appcontext_funcs", "error_handler_spec",
+    "template_context_processors", "jinja_loader", "session_interface", "wsgi_app",
+    "test_client_class",
+)  # fmt: skip
+
+
+class _Compiled(BytecodeCache):
+    """Templates that a test compiled, for the applications of the tests after it."""
+
+    def __init__(self) -> None:
+        self.code: dict[str, bytes] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        if bucket.key in self.code:
+            bucket.bytecode_from_string(self.code[bucket.key])
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        self.code[bucket.key] = bucket.bytecode_to_string()
+
+
+_TEMPLATES = _Compiled()
+
+
+def _compile_when_used(compile_builder: Any) -> Any:
+    """Compiling all routes takes most of the time that an application takes to make."""
+    compiled: dict[tuple[Any, ...], Any] = {}
+
+    def later(rule: Rule, append_unknown: bool = True) -> Any:
+        # Those with arguments are bound to the converters of one application.
+        kept = vars(rule).setdefault("compiled", {}) if rule.arguments else compiled
+        key = (rule.rule, rule.subdomain, append_unknown)
+
+        def build(of: Rule, **values: Any) -> Any:
+            if key not in kept:
+                kept[key] = compile_builder(of, append_unknown)
+            return kept[key](of, **values)
+
+        return build
+
+    return later
+
+
+Rule._compile_builder = _compile_when_used(Rule._compile_builder)  # type: ignore[method-assign]
+# All engines of a kind are alike: they share the statements that were compiled.
+_STATEMENTS: LRUCache[Any, Any] = LRUCache(5000)
+DefaultDialect.__hash__ = lambda dialect: hash(type(dialect))  # type: ignore[method-assign]
+DefaultDialect.__eq__ = lambda one, other: type(one) is type(other)  # type: ignore[method-assign]
+
+
+def _copy(value: Any) -> Any:
+    """Of the dictionaries and lists, not of what is in them."""
+    if isinstance(value, dict):
+        return {
+            key: _copy(one) if isinstance(one, dict | list) else one for key, one in value.items()
+        }
+    return list(value) if isinstance(value, list) else value
+
+
+class _Made:
+    def __init__(self, environ: dict[str, str], instance: Path) -> None:
+        self.app = app = create_app(environ, instance)
+        app.config["TESTING"] = True
+        app.jinja_env.bytecode_cache = _TEMPLATES
+        # As in production: a fault becomes an answer, which the tests then look at.
+        app.config["PROPAGATE_EXCEPTIONS"] = False
+        with app.app_context():
+            db.engine._compiled_cache = _STATEMENTS
+        self.first = self._state()
+
+    def _state(self) -> dict[str, Any]:
+        state = {name: _copy(getattr(self.app, name)) for name in CHANGEABLE}
+        return state | {"rules": len(list(self.app.url_map.iter_rules()))}
+
+    def renew(self) -> bool:
+        """As if it were made now; false if a test changed what cannot be brought back."""
+        app, extensions = self.app, self.app.extensions
+        if self._state() != self.first:
+            return False
+        settings, ring = extensions["sso.settings"], extensions["sso.keys"]
+        ring._loaded = ring._loaded_at = None
+        extensions["sso.limits"] = LimitStorage(settings.redis_url)
+        extensions["sso.key_sets"] = KeySets()
+        del vars(app)["wsgi_app"]
+        concurrency.init_app(app)
+        proxies.init_app(app, settings.trusted_proxies, settings.base_path)
+        app._got_first_request = False
+        logs.configure(app)
+        self.first = self._state()
+        return True
+
+    def dispose(self) -> None:
+        writer.flush(self.app)  # the next test has the same database
+        refusals.flush(self.app)
+        with self.app.app_context():
+            db.engine.dispose()
+
+
+def environ_of(url: str | None) -> dict[str, str]:
+    return {"SSO_SECRET_KEY": SECRET_KEY} | ({"SSO_DATABASE_URL": url} if url else {})
+
+
+class Applications:
+    """The applications of a process; on SQLite, their database is a link to the test's."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._waiting: deque[tuple[dict[str, str], _Made]] = deque(maxlen=MOST)
+
+    @contextmanager
+    def of_a_test(self, database_url: str | None, instance: Path) -> Iterator[Callable[..., Flask]]:
+        """Give applications with these settings; all of one test share one database."""
+        link, used = self._folder / "sso.db", list[tuple[dict[str, str], _Made]]()
+        for file in (link, *self._folder.glob("sso.db-*")):
+            file.unlink(missing_ok=True)
+        link.symlink_to(instance / "sso.db")
+
+        def make(**environ: str) -> Flask:
+            given = {**environ_of(database_url), **environ}
+            used.append((given, self._find(given) or _Made(given, self._folder)))
+            return used[-1][1].app
+
+        yield make
+        for given, made in used:
+            made.dispose()
+            self._waiting.append((given, made))
+
+    def _find(self, environ: dict[str, str]) -> _Made | None:
+        for one in reversed(self._waiting):
+            if one[0] == environ:
+                self._waiting.remove(one)
+                return one[1] if one[1].renew() else None
+        return None
