@@ -12,6 +12,7 @@ import pytest
 from flask import Flask
 
 from tests.support.actors import BASE
+from tests.support.each import each
 
 PACKAGE = Path(__file__).resolve().parent.parent / "sso"
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -66,7 +67,7 @@ def room(module: str) -> str:
     return module.split(".")[1] if "." in module else ""
 
 
-@pytest.mark.parametrize("module", MODULES)
+@each("module", MODULES)
 def test_imports_go_downwards(module: str) -> None:
     here = room(module)
     if not here:
@@ -110,7 +111,7 @@ def test_chains_of_imports_are_short() -> None:
     assert max(levels.values()) <= LEVELS, levels
 
 
-@pytest.mark.parametrize("module", MODULES)
+@each("module", MODULES)
 def test_no_import_hides_in_a_function(module: str) -> None:
     functions = [one for one in nodes(MODULES[module]) if isinstance(one, ast.FunctionDef)]
     late = [
@@ -122,13 +123,13 @@ def test_no_import_hides_in_a_function(module: str) -> None:
     assert not late or module in LATE
 
 
-@pytest.mark.parametrize("module", MODULES)
+@each("module", MODULES)
 def test_only_who_owns_the_transaction_commits(module: str) -> None:
     calls = [node.attr for node in nodes(MODULES[module]) if isinstance(node, ast.Attribute)]
     assert "commit" not in calls or room(module) in COMMITTERS or module in MAY_COMMIT
 
 
-@pytest.mark.parametrize("module", MODULES)
+@each("module", MODULES)
 def test_every_write_begins_as_sqlite_needs_it(module: str) -> None:
     """The driver begins no transaction before a savepoint or WITH (see `sso.database`)."""
     text = MODULES[module].read_text()
@@ -136,7 +137,7 @@ def test_every_write_begins_as_sqlite_needs_it(module: str) -> None:
     assert ".cte(" not in text
 
 
-@pytest.mark.parametrize("module", MODULES)
+@each("module", MODULES)
 def test_only_the_clock_reads_the_time(module: str) -> None:
     if module == "sso.clock" or module.startswith("sso.demo"):
         return
@@ -146,7 +147,7 @@ def test_only_the_clock_reads_the_time(module: str) -> None:
     assert "utcnow" not in text
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+@each("path", FILES)
 def test_files_are_small(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= 250
 
@@ -159,7 +160,7 @@ def is_private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__") and name not in PUBLIC
 
 
-@pytest.mark.parametrize("module", MODULES)
+@each("module", MODULES)
 def test_private_names_of_libraries_are_not_used(module: str) -> None:
     """Each private name is one that its own file defines."""
     own = set()
@@ -311,7 +312,7 @@ def test_the_addresses_are_the_contracts(app: Flask) -> None:
     assert found == CONTRACT
 
 
-@pytest.mark.parametrize("module", [one for one in MODULES if room(one) in ("endpoints", "web")])
+@each("module", [one for one in MODULES if room(one) in ("endpoints", "web")])
 def test_a_view_reads_what_is_submitted_from_a_wtform(module: str) -> None:
     if module != "sso.web.page_form":
         assert "request.form" not in MODULES[module].read_text()

@@ -19,6 +19,7 @@ from sso.flow.scopes import ALL_CLAIMS, SCOPES
 from sso.metrics.counters import Counters
 from sso.metrics.gauges import GAUGES
 from sso.presets import loader
+from tests.support.each import each
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("**/*.md"))]
@@ -26,7 +27,7 @@ ENTRY_POINTS = {"settings", "demo", "doctor"}
 REFERENCE = "docs/reference"
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@each("document", DOCUMENTS)
 def test_files_named_in_a_document_exist(document: Path) -> None:
     text = document.read_text()
     named = re.findall(r"`((?:[\w.-]+/)+[\w*.-]*)`", text)
@@ -39,7 +40,7 @@ def test_files_named_in_a_document_exist(document: Path) -> None:
         assert (document.parent / target).exists(), target
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@each("document", DOCUMENTS)
 def test_commands_named_in_a_document_exist(document: Path) -> None:
     named = re.findall(r"`flask ([a-z][a-z-]*)(?: ([a-z][a-z-]+))?", document.read_text())
     for name, command in named:
@@ -56,7 +57,7 @@ def commands() -> Iterator[tuple[str, click.Command]]:
                 yield f"{name} {child}", documentation.loaded(command.commands[child])
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@each("document", DOCUMENTS)
 def test_options_named_with_a_command_exist(document: Path) -> None:
     known = {
         name: {option for one in command.params for option in (*one.opts, *one.secondary_opts)}

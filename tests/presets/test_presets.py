@@ -12,6 +12,7 @@ from sso.presets.installation import Credentials, Installation
 from sso.presets.schema import Block, Preset
 from sso.services import connections
 from tests.presets.formats import shape
+from tests.support.each import each
 from tests.support.processes import ROOT
 
 BASE_URL = "https://id.example.com/api/auth"
@@ -23,9 +24,7 @@ HOSTILE = (
 REFUSALS = ("cannot be written", "may have only")
 
 
-@pytest.fixture(params=PRESETS)
-def preset(request: pytest.FixtureRequest) -> Preset:
-    return loader.load(request.param)
+every_preset = each("preset", [loader.load(name) for name in PRESETS])
 
 
 def credentials(scope: str, text: str = "Acme") -> Credentials:
@@ -53,10 +52,12 @@ def test_no_name_means_two_applications() -> None:
     assert len(names) == len(set(names))
 
 
+@every_preset
 def test_a_test_that_is_named_exists(preset: Preset) -> None:
     assert not preset.test or (ROOT / preset.test).is_file()
 
 
+@every_preset
 def test_every_address_is_within_the_application(preset: Preset) -> None:
     """No callback leads to a host that the operator did not name."""
     for url in places(preset):
@@ -70,6 +71,7 @@ def test_every_address_is_within_the_application(preset: Preset) -> None:
             assert urlsplit(address).hostname == found.url.host, address
 
 
+@every_preset
 def test_what_is_registered_passes_the_service(app: Flask, preset: Preset) -> None:
     for url in places(preset):
         found = installation.install(preset, url, installation.example(preset).options)
@@ -79,6 +81,7 @@ def test_what_is_registered_passes_the_service(app: Flask, preset: Preset) -> No
             assert connections.setup(client, found, BASE_URL, secret=secret)
 
 
+@every_preset
 def test_its_configuration_is_well_formed(preset: Preset) -> None:
     for url in places(preset):
         found = installation.install(preset, url, installation.example(preset).options)
@@ -86,6 +89,7 @@ def test_its_configuration_is_well_formed(preset: Preset) -> None:
             shape(block.language, block.text)
 
 
+@every_preset
 def test_the_secret_is_in_each_way_to_set_it_up(preset: Preset) -> None:
     if preset.registration.public:
         return
@@ -96,7 +100,8 @@ def test_the_secret_is_in_each_way_to_set_it_up(preset: Preset) -> None:
         assert any("sso_cs_secret-secret" in text for text in texts), way
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@each("text", HOSTILE)
+@every_preset
 def test_what_people_type_changes_no_more_than_its_value(preset: Preset, text: str) -> None:
     """As an option, or as a name. A format that cannot hold the text says so."""
     free = [name for name, option in preset.options.items() if not option.choices]
@@ -127,6 +132,7 @@ def test_no_option_is_invisible_or_breaks_lines(text: str) -> None:
         installation.install(preset, preset.url, {"admin_group": text})
 
 
+@every_preset
 def test_it_has_a_page(preset: Preset) -> None:
     page = pages.page(preset)
     assert page.startswith("# ")
