@@ -73,8 +73,8 @@ def _compile_when_used(compile_builder: Any) -> Any:
 Rule._compile_builder = _compile_when_used(Rule._compile_builder)  # type: ignore[method-assign]
 # All engines of a kind are alike: they share the statements that were compiled.
 _STATEMENTS: LRUCache[Any, Any] = LRUCache(5000)
-DefaultDialect.__hash__ = lambda dialect: hash(type(dialect))  # type: ignore[method-assign]
-DefaultDialect.__eq__ = lambda one, other: type(one) is type(other)  # type: ignore[method-assign]
+DefaultDialect.__hash__ = lambda self: hash(type(self))  # type: ignore[method-assign]
+DefaultDialect.__eq__ = lambda self, other: type(self) is type(other)  # type: ignore[method-assign]
 
 
 def _copy(value: Any) -> Any:
