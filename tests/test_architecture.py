@@ -268,6 +268,7 @@ CONTRACT = {
     f"{BASE}/scim/v2/<path:path>": {"GET", "POST", "PUT", "PATCH", "DELETE"},
     f"{BASE}/client-logo": {"GET"},
     f"{BASE}/admin": {"GET"},
+    f"{BASE}/admin/checks": {"GET"},
     f"{BASE}/admin/people": {"GET"},
     f"{BASE}/admin/person": {"GET"},
     f"{BASE}/admin/applications": {"GET"},

@@ -1,1 +1,1 @@
-"""What is wrong with this installation, as its database shows; for doctor and admin pages."""
+"""What is wrong with this installation; for doctor and admin pages."""

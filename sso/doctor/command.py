@@ -6,21 +6,13 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 import click
 
 from sso import audit, create_app
-from sso.checkup import installation
+from sso.checkup import dependencies, installation, machine
 from sso.checkup.finding import Finding, Findings, Status, guarded, ok, skipped, wrong
 from sso.cli.clients import find_client
 from sso.cli.commands import Failure, json_option, quiet_terminal
 from sso.cli.output import print_json, print_line
 from sso.config.reading import read_settings
-from sso.doctor import (
-    code_flow,
-    connection,
-    dependencies,
-    directories,
-    machine,
-    public_url,
-    templates,
-)
+from sso.doctor import code_flow, connection, directories, public_url, secret_key, templates
 from sso.errors import SettingsError
 from sso.extensions import db
 
@@ -86,7 +78,7 @@ def _installation(environ: Mapping[str, str]) -> Iterator[Finding]:
             ("pooler", machine.pooler),
             ("schema", installation.schema),
             ("keys", installation.signing_key_life),
-            ("secret key", machine.secret_key),
+            ("secret key", secret_key.secret_key),
             ("worker", installation.worker),
             ("webhooks", installation.webhooks),
             ("templates", templates.templates),

@@ -30,7 +30,7 @@ class LimitStorage:
     def __init__(self, url: str | None) -> None:
         self._local = MemoryStorage()
         self._redis = connect(url) if url else None
-        self._errors = _errors(self._redis)
+        self._errors = errors_of(self._redis)
         self._away_until = self._log_again_at = float("-inf")
         self._state = threading.Lock()
 
@@ -106,7 +106,7 @@ def connect(url: str, timeout: float = TIMEOUT) -> RedisStorage:
     )
 
 
-def _errors(redis: RedisStorage | None) -> tuple[type[Exception], ...]:
+def errors_of(redis: RedisStorage | None) -> tuple[type[Exception], ...]:
     """What is raised while Redis is away."""
     if redis is None:
         return (OSError,)

@@ -17,8 +17,8 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from sso import create_app, database
+from sso.checkup import machine
 from sso.database import postgresql, transient_errors
-from sso.doctor import machine
 from sso.extensions import db
 from tests.production.expected import Customer
 from tests.production.people import Person

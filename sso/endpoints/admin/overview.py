@@ -1,6 +1,7 @@
 """How the service is doing: people, sign-ins, what waits, and what is wrong."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -10,12 +11,14 @@ from werkzeug.wrappers import Response
 
 from sso import clock
 from sso.audit.events import Event
-from sso.checkup import installation
-from sso.checkup.finding import Finding, Status, guarded
+from sso.checkup import dependencies, installation, machine
+from sso.checkup.finding import Finding, Findings, Status, guarded
+from sso.config.reading import read_settings
 from sso.database import schema
 from sso.endpoints.admin import chart, pages
 from sso.extensions import db
 from sso.i18n import N_
+from sso.process.program import COMMAND
 from sso.store import audit_events, heartbeats, logout_deliveries, mails, users, webhooks
 from sso.store.outbox import Outbox
 
@@ -25,6 +28,24 @@ _FAILURES = (Event.SIGN_IN_FAILED, Event.SECOND_FACTOR_FAILED)
 _EXTENSION = "sso.overview"
 _MINUTE = timedelta(minutes=1)
 _FOREVER = timedelta(days=366)
+_OF_DATABASE = {
+    "database": machine.database,
+    "pooler": machine.pooler,
+    "schema": installation.schema,
+    "keys": installation.signing_key_life,
+    "worker": installation.worker,
+    "webhooks": installation.webhooks,
+}
+_OF_MACHINE = {
+    "file modes": lambda: machine.file_modes(os.environ, read_settings(os.environ)),
+    "mail": dependencies.no_mail_server,
+}
+STATUSES = {
+    Status.OK: N_("in order"),
+    Status.WARNING: N_("warning"),
+    Status.WRONG: N_("wrong"),
+    Status.SKIPPED: N_("not checked"),
+}
 _OUTBOXES: dict[str, Outbox[Any]] = {
     N_("Emails"): mails.outbox,
     N_("Logout tokens"): logout_deliveries.outbox,
@@ -49,13 +70,24 @@ def overview() -> Response:
     )
 
 
+def checks() -> Response:
+    """All that can be checked from here, also what takes a moment; `doctor` checks the rest."""
+    found = [*_findings(), *_run({"redis": dependencies.rate_limits, "mail": dependencies.mail})]
+    return pages.render(
+        "admin/checks.html",
+        "overview",
+        findings=list(dict.fromkeys(found)),
+        statuses=STATUSES,
+        command=f"{COMMAND} doctor",
+    )
+
+
 def _findings() -> list[Finding]:
-    checks = {
-        "schema": installation.schema,
-        "keys": installation.signing_key_life,
-        "worker": installation.worker,
-        "webhooks": installation.webhooks,
-    }
+    """What is checked without asking other servers than the database."""
+    return [*_run(_OF_DATABASE), *_kept("machine", _MINUTE, partial(_run, _OF_MACHINE))]
+
+
+def _run(checks: Mapping[str, Callable[[], Findings]]) -> list[Finding]:
     return [one for name, check in checks.items() for one in guarded(name, check)]
 
 

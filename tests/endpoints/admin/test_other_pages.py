@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+from pathlib import Path
 
 import pytest
 from flask import Flask
@@ -61,6 +62,22 @@ def test_the_overview(app: Flask, ada: StaffBrowser, clock: Clock) -> None:
         db.session.execute(db.text("DELETE FROM audit_events"))
         db.session.commit()
     assert "<td>1</td><td>1</td>" in other.open(ADMIN).html  # kept for a minute
+
+
+def test_all_checks(app: Flask, ada: StaffBrowser) -> None:
+    instance = Path(app.instance_path)
+    mode = instance.stat().st_mode
+    instance.chmod(0o777)
+    try:
+        assert f"chmod 755 {instance}" in ada.open(ADMIN).html
+    finally:
+        instance.chmod(mode)
+    page = ada.open(f"{ADMIN}/checks")
+    names = re.findall(r'<th scope="row"[^>]*>([^<]+)</th>', page.html)
+    assert {"database", "schema", "keys", "worker", "webhooks", "redis", "mail"} <= set(names)
+    assert names.count("mail") == 1
+    assert "none has ever run" in page.html
+    assert "flask doctor" in page.html
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**7), st.integers(0, 10**7)), max_size=30))
@@ -277,6 +294,7 @@ def test_none_of_it_is_for_the_helpdesk(app: Flask, clock: Clock) -> None:
     for path in (
         "api-tokens",
         "api-token/new",
+        "checks",
         "groups",
         "audit",
         "audit/export?kind=csv",

@@ -1,4 +1,4 @@
-"""What can be checked on this machine: files, database, secret key; see `checkup`, too."""
+"""What can be checked on this machine: files and the database."""
 
 import stat
 from collections.abc import Iterator, Mapping
@@ -17,8 +17,6 @@ from sso.config.reading import Reading
 from sso.config.settings import SETTINGS
 from sso.database import postgresql, readiness
 from sso.extensions import db
-from sso.jobs import reencryption
-from sso.process.program import COMMAND
 
 MOST_SKEW = timedelta(seconds=5)
 SECRETS = frozenset(setting.name for setting in SETTINGS if setting.secret)
@@ -119,19 +117,3 @@ def clock_finding(name: str, reported: datetime, most: timedelta) -> Finding:
             "keep every machine's clock with NTP (timedatectl set-ntp true)",
         )
     return ok(name, f"within {most.total_seconds():.0f} s of this machine's")
-
-
-def secret_key() -> Findings:
-    """Everything is encrypted with the current secret key, and with it alone."""
-    waiting = reencryption.waiting()
-    has_previous = context.settings().secret_key_previous is not None
-    if waiting:
-        seen = f"still encrypted with another secret key: {', '.join(waiting)}"
-        hint = f"run: {COMMAND} key reencrypt, with SSO_SECRET_KEY_PREVIOUS set"
-        yield (warning if has_previous else wrong)("secret key", seen, hint)
-    elif has_previous:
-        seen = "nothing at rest needs SSO_SECRET_KEY_PREVIOUS any more"
-        hint = "remove it: at once if it leaked, else once most browsers have come back"
-        yield warning("secret key", seen, hint)
-    else:
-        yield ok("secret key", "everything is encrypted with SSO_SECRET_KEY")

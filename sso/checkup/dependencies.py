@@ -3,8 +3,7 @@
 import smtplib
 import ssl
 from contextlib import suppress
-
-import redis
+from typing import Any
 
 from sso import context
 from sso.checkup.finding import Findings, ok, skipped, warning, wrong
@@ -22,12 +21,14 @@ def rate_limits() -> Findings:
         yield skipped("redis", "SSO_REDIS_URL is not set: each process limits rates by itself")
         return
     is_replica = False
-    connection: redis.Redis = storage.connect(url, TIMEOUT).storage
+    redis = storage.connect(url, TIMEOUT)
+    connection: Any = redis.storage
+    errors = storage.errors_of(redis)
     try:
         connection.ping()
-        with suppress(redis.ResponseError):  # the user may not ask
+        with suppress(*errors):  # the user may not ask
             is_replica = connection.role()[0] in (b"slave", "slave")
-    except redis.RedisError as error:
+    except errors as error:
         reason = type(error).__name__
         yield wrong("redis", f"no answer ({reason})", "check SSO_REDIS_URL and that Redis runs")
     else:
@@ -40,19 +41,26 @@ def rate_limits() -> Findings:
         connection.close()
 
 
+def no_mail_server() -> Findings:
+    """What it means that none is configured."""
+    if context.settings().smtp_url is not None:
+        return
+    if any(client.require_mfa for client in clients.every()):
+        yield warning(
+            "mail",
+            "SSO_SMTP_URL is not set: a password alone is enough to add the first second factor, "
+            "which an application requires",
+            "set SSO_SMTP_URL, so that a code is mailed before",
+        )
+    else:
+        yield skipped("mail", "SSO_SMTP_URL is not set: mail goes to the log")
+
+
 def mail() -> Findings:
     """The mail server accepts our credentials, if it is configured. No mail is sent."""
     url = context.settings().smtp_url
     if url is None:
-        if any(client.require_mfa for client in clients.every()):
-            yield warning(
-                "mail",
-                "SSO_SMTP_URL is not set: a password alone is enough to add the first second "
-                "factor, which an application requires",
-                "set SSO_SMTP_URL, so that a code is mailed before",
-            )
-            return
-        yield skipped("mail", "SSO_SMTP_URL is not set: mail goes to the log")
+        yield from no_mail_server()
         return
     server = smtp.parse(url)
     try:
