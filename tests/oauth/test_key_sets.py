@@ -17,7 +17,7 @@ from sso.crypto import client_keys
 from sso.extensions import db
 from sso.oauth import key_sets
 from sso.oauth.key_sets import KeySets, KeySetUnavailable
-from sso.process import concurrency, http_call
+from sso.process import concurrency, http_call, remote_cache
 from tests.conftest import Clock
 from tests.support.factories import make_client
 from tests.support.signing import EC, OTHER_EC, make_keyed_client, public, sign
@@ -124,7 +124,7 @@ def test_many_requests_read_it_once() -> None:
 
 
 def test_a_slow_url_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_sets, "SECONDS", 0.05)
+    monkeypatch.setattr(remote_cache, "SECONDS", 0.05)
     slow, fast = Remote("a"), Remote("a")
     slow.gate.clear()
     sets = KeySets(lambda url: (slow if "slow" in url else fast).read(url))
@@ -138,8 +138,8 @@ def test_a_slow_url_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_few_requests_wait_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_sets, "MAX_WAITING", 1)
-    monkeypatch.setattr(key_sets, "MAX_READING", 1)
+    monkeypatch.setattr(remote_cache, "MAX_WAITING", 1)
+    monkeypatch.setattr(remote_cache, "MAX_READING", 1)
     remote = Remote("a")
     remote.gate.clear()
     sets = KeySets(remote.read)
@@ -182,7 +182,7 @@ def test_a_request_that_waits_has_no_slot_and_no_connection(
 
 
 def test_what_a_client_is_told(app: Flask, monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
-    monkeypatch.setattr(key_sets, "SECONDS", 0.05)
+    monkeypatch.setattr(remote_cache, "SECONDS", 0.05)
     bank = make_keyed_client(app, jwks_uri=URL)
     remote = Remote("k1")
     remote.fails = "it answered 404, not 200"

@@ -1,0 +1,136 @@
+"""Documents of other servers, such as key sets: read when needed, and never a danger to others.
+
+A document is read from its URL when it is first needed, when it is old, and when what is wanted is
+not in it; that last at a bounded rate. Each URL is read in a thread of its own. A request waits for
+it without a slot and without a database connection, and few requests wait at a time, so that a slow
+URL holds up nobody who needs another one.
+"""
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as Late
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from threading import BoundedSemaphore, Lock, Thread
+from typing import Generic, TypeVar
+
+from sso import clock
+from sso.process import concurrency
+
+logger = logging.getLogger("sso.remote")
+
+FRESH = timedelta(minutes=5)
+KEPT = timedelta(hours=1)  # while the URL cannot be read
+PAUSE = timedelta(seconds=30)  # between two readings of a URL
+SECONDS = 5.0  # that a request waits
+MAX_WAITING = 32  # requests of this process
+MAX_READING = 16  # URLs
+T = TypeVar("T")
+
+
+class RemoteUnavailable(Exception):
+    """It cannot be read; `reason` says why in our words, `str()` also with those of others.
+
+    `is_passing`: it may be there in a moment.
+    """
+
+    def __init__(self, reason: str, detail: str = "", *, is_passing: bool = False) -> None:
+        super().__init__(f"{reason} ({detail[:200]})" if detail else reason)
+        self.reason = reason
+        self.detail = detail
+        self.is_passing = is_passing
+
+
+@dataclass
+class _Entry(Generic[T]):
+    content: T | None = None
+    read_at: datetime | None = None
+    tried_at: datetime | None = None
+    reading: "Future[T] | None" = None
+    trouble: RemoteUnavailable | None = None
+
+    def has(self, suits: Callable[[T], bool], younger_than: timedelta) -> bool:
+        is_young = self.read_at is not None and clock.now() < self.read_at + younger_than
+        return is_young and self.content is not None and suits(self.content)
+
+
+def _any(_: object) -> bool:
+    return True
+
+
+class RemoteCache(Generic[T]):
+    """What was read of URLs in this process. `what` they are, for the log."""
+
+    def __init__(self, read: Callable[[str], T], what: str) -> None:
+        self._read = read
+        self._what = what
+        self._lock = Lock()
+        self._entries: dict[str, _Entry[T]] = {}
+        self._waiting = BoundedSemaphore(MAX_WAITING)
+        self._readers = BoundedSemaphore(MAX_READING)
+
+    def get(self, url: str, suits: Callable[[T], bool] = _any) -> T:
+        """What a URL gives; one that suits, if there is. Raises `RemoteUnavailable`."""
+        entry, reading = self._entry(url, suits)
+        if entry.has(suits, KEPT) and entry.content is not None:
+            return entry.content  # and if it is old, another one is on its way
+        if reading is not None:
+            return self._wait(reading)
+        if entry.has(_any, KEPT) and entry.content is not None:
+            return entry.content
+        if entry.trouble is None:
+            raise RemoteUnavailable("it is not there yet", is_passing=True)
+        raise RemoteUnavailable(entry.trouble.reason, entry.trouble.detail)
+
+    def doubt(self, url: str) -> None:
+        """What was read may be wrong by now: read it again before it is used once more."""
+        with self._lock:
+            if entry := self._entries.get(url):
+                entry.read_at = None
+
+    def _entry(
+        self, url: str, suits: Callable[[T], bool]
+    ) -> "tuple[_Entry[T], Future[T] | None]":
+        with self._lock:
+            entry = self._entries.setdefault(url, _Entry())
+            if entry.reading is None and not entry.has(suits, FRESH) and self._is_due(entry):
+                entry.reading = Future()
+                Thread(target=self._fetch, args=(url, entry, entry.reading), daemon=True).start()
+            return entry, entry.reading
+
+    def _is_due(self, entry: _Entry[T]) -> bool:
+        now = clock.now()
+        if entry.tried_at is not None and now < entry.tried_at + PAUSE:
+            return False
+        if not self._readers.acquire(blocking=False):
+            return False
+        entry.tried_at = now
+        return True
+
+    def _fetch(self, url: str, entry: _Entry[T], reading: "Future[T]") -> None:
+        try:
+            content = self._read(url)
+        except Exception as error:
+            if not isinstance(error, RemoteUnavailable):
+                error = RemoteUnavailable("it could not be read", repr(error))
+            entry.trouble, entry.reading = error, None
+            logger.info("%s at %s: %s", self._what, url, error)
+            reading.set_exception(error)
+        else:
+            entry.content, entry.read_at, entry.trouble = content, clock.now(), None
+            entry.reading = None
+            reading.set_result(content)
+        finally:
+            self._readers.release()
+
+    def _wait(self, reading: "Future[T]") -> T:
+        if not self._waiting.acquire(blocking=False):
+            raise RemoteUnavailable(f"too many requests wait for {self._what}", is_passing=True)
+        try:
+            with concurrency.slot_released():
+                return reading.result(SECONDS)
+        except Late:
+            raise RemoteUnavailable("it is not there yet", is_passing=True) from None
+        finally:
+            self._waiting.release()
