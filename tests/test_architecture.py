@@ -240,6 +240,7 @@ CONTRACT = {
     f"{BASE}/language": {"GET", "POST"},
     f"{BASE}/sign-in": {"GET", "POST"},
     f"{BASE}/sign-in/passkey": {"GET", "POST"},
+    f"{BASE}/sign-in/callback/<provider_id>": {"GET"},
     f"{BASE}/sign-in/connect": {"GET", "POST"},
     f"{BASE}/sign-in/directory/<provider_id>": {"GET", "POST"},
     f"{BASE}/second-factor": {"GET", "POST"},

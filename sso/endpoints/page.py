@@ -1,11 +1,12 @@
 """What pages share: how one is rendered, where a step leads, and what comes before it."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
-from flask import Flask, make_response, redirect, render_template, request, url_for
+from flask import Flask, g, make_response, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 from wtforms import PasswordField
 
@@ -116,15 +117,15 @@ def after_sign_in(pending: PendingRequest | None, signed_in_at: datetime | None 
         noted = replace(pending, signed_in_at=signed_in_at) if pending else None
         more = {"resume": sign(noted)} if noted else {}
         return to_step("pages.connect", **more)
-    back = _BACK.get(request.args.get("back", ""))
+    back = _BACK.get(_args().get("back", ""))
     if back == _BACK["admin"]:
         # 307: a form that waits is sent to its page again, by the same method.
         return redirect(admin_page() or url_for(back), 307 if _has_unsent_form() else 303)
     carried: dict[str, Any] = {
-        name: request.args[name] for name in ("token", "at") if back and request.args.get(name)
+        name: _args()[name] for name in ("token", "at") if back and _args().get(name)
     }
     if back == "pages.account":
-        carried["open"] = request.args["back"]  # the form that waits
+        carried["open"] = _args()["back"]  # the form that waits
     if pending is None:
         return redirect(url_for(back or "pages.account", **carried), 303)
     if signed_in_at:
@@ -134,7 +135,7 @@ def after_sign_in(pending: PendingRequest | None, signed_in_at: datetime | None 
 
 def step(endpoint: str, **more: str) -> str:
     """The URL of another step, with what this one carries along."""
-    carried = {name: request.args[name] for name in ("back", "another") if name in request.args}
+    carried = {name: _args()[name] for name in ("back", "another") if name in _args()}
     return url_for(endpoint, **{**_carried(), **carried, **more})
 
 
@@ -158,17 +159,28 @@ def _sign_in_first() -> Response:
 
 def is_asked_back() -> bool:
     """Whether a page of the account waits for the person to confirm who they are."""
-    return request.args.get("back", "") in _BACK
+    return _args().get("back", "") in _BACK
+
+
+def restore(parameters: Mapping[str, str]) -> None:
+    """This request goes on with a step whose URL had these parameters."""
+    g.sso_step_parameters = parameters
+
+
+def _args() -> Mapping[str, str]:
+    """The parameters of the step that this request belongs to."""
+    found: Mapping[str, str] = g.get("sso_step_parameters", request.args)
+    return found
 
 
 def _carried() -> dict[str, Any]:
     names = ("resume", "token", "at")
-    return {name: request.args[name] for name in names if request.args.get(name)}
+    return {name: _args()[name] for name in names if _args().get(name)}
 
 
 def admin_page() -> str | None:
     """The admin page that `at` leads back to. It leads nowhere else."""
-    path, _, query = request.args.get("at", "").partition("?")
+    path, _, query = _args().get("at", "").partition("?")
     route = routing.at(path)
     if route is None or route.blueprint != routing.ADMIN or "GET" not in route.methods:
         return None
@@ -178,7 +190,7 @@ def admin_page() -> str | None:
 
 def _has_unsent_form() -> bool:
     """Whether a form waits that the page in `at` takes."""
-    route = routing.at(request.args.get("at", "").partition("?")[0])
+    route = routing.at(_args().get("at", "").partition("?")[0])
     is_form = route is not None and route.blueprint == routing.ADMIN and "POST" in route.methods
     return is_form and page_form.is_carried()
 

@@ -35,6 +35,7 @@ from sso.endpoints import (
     token_management,
     upstream_ldap,
     upstream_sign_in,
+    upstream_web,
     userinfo,
 )
 from sso.endpoints.admin import (
@@ -123,6 +124,7 @@ ROUTES = (
           guessing=limiting.PASSKEY),
     Route("{base}/sign-in/directory/<provider_id>", "directory_sign_in",
           upstream_ldap.directory_sign_in, guessing=limiting.SIGN_IN),
+    Route("{base}/sign-in/callback/<provider_id>", "upstream_callback", upstream_web.callback, GET),
     Route("{base}/sign-in/connect", "connect", upstream_sign_in.connect),
     Route("{base}/second-factor", "second_factor", second_factor.second_factor,
           guessing=limiting.SECOND_FACTOR),

@@ -50,6 +50,7 @@ def sign_in() -> Response:
     validated = page.validate(pending) if pending else None
     current = browser_session.current_session()
     next_step = authorize.decide(validated) if validated else None
+    asked = validated.grant.request.asked if validated else None
     why = next_step.why if isinstance(next_step, decision.SignIn) else None
     if "back" in request.args and current and why is None:
         why = decision.Why.AGAIN  # a page of the account asks who is there
@@ -59,7 +60,8 @@ def sign_in() -> Response:
             pending,
             remember=form.remember.data,
             again=why is decision.Why.AGAIN,
-            hint=form.email.data,
+            hint=form.email.data or (asked.login_hint if asked else None),
+            asked=asked,
         )
     if pending and why is None and request.method == "GET" and "another" not in request.args:
         return authorize.resume(pending)  # signed in already, in another tab

@@ -17,6 +17,7 @@ from sso.config.upstream.provider import Provider
 from sso.endpoints import browser_session, page, pending_identity, second_factor
 from sso.endpoints.forms import DecisionForm
 from sso.extensions import db
+from sso.flow.request import AuthorizationRequest
 from sso.mfa import policy
 from sso.services import identities, upstream_sessions
 from sso.services.authentication import SignInEnded
@@ -34,7 +35,8 @@ class Attempt:
     """A sign-in through a provider, from the button on.
 
     `again`: the person has to prove anew who they are. `user_id`: who is signed in here, and adds
-    the identity to their account. `hint`: the email address that was typed.
+    the identity to their account. `hint`: the email address that was typed. `max_age`: the oldest
+    sign-in, in seconds, that the application takes. `asked`: its request, while it begins.
     """
 
     provider: Provider
@@ -44,6 +46,8 @@ class Attempt:
     again: bool = False
     user_id: str | None = None
     hint: str | None = None
+    max_age: int | None = None
+    asked: AuthorizationRequest | None = None
 
 
 def finish(attempt: Attempt, found: UpstreamIdentity) -> Response:
@@ -57,6 +61,12 @@ def finish(attempt: Attempt, found: UpstreamIdentity) -> Response:
         return _problem(
             provider,
             gettext("%(provider)s did not ask you to sign in again.", provider=provider.name),
+        )
+    if attempt.max_age is not None and provider.REDIRECTS and found.auth_time is None:
+        audit.event(Event.SIGN_IN_FAILED, method=provider.id, reason="no auth_time")
+        return _problem(
+            provider,
+            gettext("%(provider)s did not say when you signed in.", provider=provider.name),
         )
     try:
         resolved = identities.resolve(audit.USER, provider, found)

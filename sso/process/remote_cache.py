@@ -84,14 +84,12 @@ class RemoteCache(Generic[T]):
         raise RemoteUnavailable(entry.trouble.reason, entry.trouble.detail)
 
     def doubt(self, url: str) -> None:
-        """What was read may be wrong by now: read it again before it is used once more."""
+        """What was read may be wrong by now: it is read again soon, and used until then."""
         with self._lock:
-            if entry := self._entries.get(url):
-                entry.read_at = None
+            if (entry := self._entries.get(url)) and entry.read_at:
+                entry.read_at = min(entry.read_at, clock.now() - FRESH)
 
-    def _entry(
-        self, url: str, suits: Callable[[T], bool]
-    ) -> "tuple[_Entry[T], Future[T] | None]":
+    def _entry(self, url: str, suits: Callable[[T], bool]) -> "tuple[_Entry[T], Future[T] | None]":
         with self._lock:
             entry = self._entries.setdefault(url, _Entry())
             if entry.reading is None and not entry.has(suits, FRESH) and self._is_due(entry):

@@ -1,0 +1,246 @@
+"""Sign-in at the pages of a provider: the way there, and the callback (OIDC Core §3.1).
+
+What belongs to one sign-in travels in a cookie for the callback alone: signed, bound to this
+browser, and good for 15 minutes. `state` names the cookie's content, and counts once.
+"""
+
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import flask
+from flask import abort, redirect, request, url_for
+from flask_babel import gettext
+from werkzeug.wrappers import Response
+
+from sso import clock, context, database
+from sso.config.upstream.oidc import GitHubProvider, GoogleProvider, OidcProvider, WebProvider
+from sso.crypto import digests
+from sso.endpoints import page, upstream_sign_in
+from sso.endpoints.upstream_sign_in import Attempt
+from sso.extensions import db
+from sso.i18n import languages
+from sso.mfa import signed_values
+from sso.store import used_once
+from sso.upstream import clients
+from sso.upstream.identity import UpstreamIdentity, UpstreamRefused, UpstreamUnavailable
+from sso.web import errors, pending_request
+
+LIFETIME = 900  # seconds, to sign in there
+_PURPOSE, _USED = "upstream sign-in", "upstream state"
+_SLOTS = 3  # sign-ins at once, in several tabs; a cookie each
+_SLOT = "upstream_slot"
+_MAX_COOKIE = 3600  # bytes; browsers keep 4096 with name and attributes
+
+
+@dataclass(frozen=True)
+class _Flow:
+    """What the callback has to know."""
+
+    state: str
+    provider: str
+    nonce: str
+    verifier: str
+    began_at: int
+    resume: str | None
+    remember: bool
+    again: bool
+    max_age: int | None
+    user_id: str | None
+    back: dict[str, str]
+
+
+def start(attempt: Attempt) -> Response:
+    """Send the browser to the provider. Commits."""
+    provider = attempt.provider
+    assert isinstance(provider, WebProvider)
+    db.session.commit()  # no transaction waits for the provider
+    resume = pending_request.sign(attempt.pending) if attempt.pending else None
+    names = ("back", "another", "token", "at")
+    flow = _Flow(
+        state=secrets.token_urlsafe(24),
+        provider=provider.id,
+        nonce=secrets.token_urlsafe(24),
+        verifier=secrets.token_urlsafe(48),
+        began_at=clock.timestamp(attempt.began_at),
+        resume=resume,
+        remember=attempt.remember,
+        again=attempt.again,
+        max_age=attempt.max_age,
+        user_id=attempt.user_id,
+        back={name: request.args[name] for name in names if request.args.get(name)},
+    )
+    try:
+        url = _url(provider, flow, _parameters(attempt))
+    except UpstreamUnavailable as error:
+        return upstream_sign_in.unavailable(provider, error)
+    value = signed_values.sign(list(vars(flow).values()), _PURPOSE)
+    if len(value) > _MAX_COOKIE:
+        return upstream_sign_in.refused(provider, ValueError("the request is too long to keep"))
+    slot = flask.session[_SLOT] = (int(flask.session.get(_SLOT, 0)) + 1) % _SLOTS
+    response = redirect(url, 303)
+    _set_cookie(response, slot, value)
+    return response
+
+
+def _parameters(attempt: Attempt) -> dict[str, str]:
+    """What is passed on of the application's request (OIDC Core §3.1.2.1)."""
+    found: dict[str, str] = {}
+    asked, provider = attempt.asked, attempt.provider
+    is_google = isinstance(provider, GoogleProvider)
+    if attempt.again:
+        found["prompt"] = "select_account" if is_google else "login"
+        found["max_age"] = "0"
+    elif asked and "select_account" in asked.prompt:
+        found["prompt"] = "select_account"
+    if attempt.max_age is not None and not attempt.again:
+        found["max_age"] = str(attempt.max_age)
+    if attempt.hint:
+        found["login_hint"] = attempt.hint
+    if isinstance(provider, OidcProvider):
+        found["ui_locales"] = languages.language()
+        wants_two = asked and (asked.needs_two_factors or asked.prefers_two_factors)
+        if wants_two and provider.two_factor_acr:
+            found["acr_values"] = " ".join(provider.two_factor_acr)
+    return found
+
+
+def _url(provider: WebProvider, flow: _Flow, more: dict[str, str]) -> str:
+    at = _redirect_uri(provider)
+    if isinstance(provider, GitHubProvider):
+        client = clients.github(provider)
+        return client.authorization_url(at, flow.state, flow.verifier, more)
+    assert isinstance(provider, OidcProvider)
+    oidc = clients.oidc(provider)
+    return oidc.authorization_url(at, flow.state, flow.nonce, flow.verifier, more)
+
+
+def _redirect_uri(provider: WebProvider) -> str:
+    """One for each provider, so that no other one's answer is taken for its (RFC 9700 §4.4.2)."""
+    return f"{context.settings().base_url}/sign-in/callback/{provider.id}"
+
+
+def callback(provider_id: str) -> Response:
+    """Where a provider sends people back to."""
+    provider = context.upstreams().find(provider_id)
+    if not isinstance(provider, WebProvider):
+        abort(404)
+    found = _flow(provider)
+    if found is None:
+        return _stale()
+    slot, flow = found
+    try:
+        response = _complete(provider, flow)
+    except page.Answered as answered:
+        response = answered.response
+    _set_cookie(response, slot, "")
+    return response
+
+
+def _complete(provider: WebProvider, flow: _Flow) -> Response:
+    if not _is_first(flow):
+        return _stale()
+    pending = pending_request.verify(flow.resume) if flow.resume else None
+    if flow.resume and pending is None:
+        return _stale()
+    attempt = Attempt(
+        provider,
+        pending,
+        clock.now() - timedelta(seconds=clock.timestamp(clock.now()) - flow.began_at),
+        remember=flow.remember,
+        again=flow.again,
+        user_id=flow.user_id,
+        max_age=flow.max_age,
+    )
+    page.restore({**flow.back, **({"resume": flow.resume} if flow.resume else {})})
+    try:
+        return upstream_sign_in.finish(attempt, _identity(provider, flow))
+    except UpstreamUnavailable as error:
+        return upstream_sign_in.unavailable(provider, error)
+    except UpstreamRefused as error:
+        return upstream_sign_in.refused(provider, error)
+
+
+def _identity(provider: WebProvider, flow: _Flow) -> UpstreamIdentity:
+    """Who the answer is about. Raises `UpstreamUnavailable` and `UpstreamRefused`."""
+    answer = {name: request.args.getlist(name) for name in ("code", "iss", "error")}
+    if any(len(values) > 1 for values in answer.values()):
+        raise UpstreamRefused("a parameter of the answer is repeated")
+    code, issuer, error = (values[0] if values else None for values in answer.values())
+    redirect_uri = _redirect_uri(provider)
+    if isinstance(provider, GitHubProvider):
+        _check_answer(code, error)
+        return clients.github(provider).complete(redirect_uri, code or "", flow.verifier)
+    assert isinstance(provider, OidcProvider)
+    client = clients.oidc(provider)
+    metadata = client.metadata()
+    # RFC 9207 §2.4: also in errors. Microsoft's metadata names no real issuer.
+    if issuer is None and metadata.names_issuer:
+        raise UpstreamRefused("the answer does not say which server it is of")
+    if issuer is not None and issuer != metadata.issuer:
+        raise UpstreamRefused("the answer is that of another server")
+    _check_answer(code, error)
+    return client.complete(redirect_uri, code or "", flow.verifier, flow.nonce)
+
+
+def _check_answer(code: str | None, error: str | None) -> None:
+    if error or not code or len(code) > 4000:
+        raise UpstreamRefused(f"it answered {error or 'without a code'}"[:100])
+
+
+def _is_first(flow: _Flow) -> bool:
+    """Whether this state has not been used yet. Commits."""
+    now = clock.now()
+    connection = database.session_connection()
+    first = used_once.use_once(
+        connection,
+        _USED,
+        flow.state,
+        flow.state,
+        now=now,
+        expires_at=now + timedelta(seconds=LIFETIME),
+    )
+    db.session.commit()
+    return first
+
+
+def _flow(provider: WebProvider) -> tuple[int, _Flow] | None:
+    """The sign-in that the answer belongs to, and its cookie."""
+    state = request.args.get("state", "")
+    for slot, value in _cookies():
+        found = signed_values.verify(value, _PURPOSE, LIFETIME)
+        flow = _Flow(*found[0]) if found else None
+        if flow and flow.provider == provider.id and digests.equal(flow.state, state):
+            return slot, flow
+    return None
+
+
+def _stale() -> Response:
+    """Used, too old, or begun in another browser."""
+    return errors.page(
+        gettext("This sign-in was begun in another browser, has expired, or is complete."),
+        title=gettext("Please start again"),
+        link=(gettext("Back to the sign-in page"), url_for("pages.sign_in")),
+    )
+
+
+def _cookies() -> Iterator[tuple[int, str]]:
+    for slot in range(_SLOTS):
+        if value := request.cookies.get(_cookie_name(slot)):
+            yield slot, value
+
+
+def _cookie_name(slot: int) -> str:
+    return f"{'__Secure-' if context.settings().is_https else ''}sso_upstream_{slot}"
+
+
+def _set_cookie(response: Response, slot: int, value: str) -> None:
+    """Lax: the way back from the provider is a navigation that another site has begun."""
+    settings = context.settings()
+    more: dict[str, Any] = {"secure": settings.is_https, "httponly": True, "samesite": "Lax"}
+    path = f"{settings.base_path}/sign-in/callback"
+    response.set_cookie(
+        _cookie_name(slot), value, max_age=LIFETIME if value else 0, path=path, **more
+    )

@@ -1,0 +1,116 @@
+"""What an OpenID Connect provider publishes of itself: its metadata and its keys."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from sso.config.upstream.oidc import OidcProvider
+from sso.config.urls import is_loopback, strict_url_error
+from sso.crypto import client_keys
+from sso.crypto.client_keys import ClientKey
+from sso.process.remote_cache import RemoteCache, RemoteUnavailable
+from sso.upstream.http import Caller
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """OpenID Connect Discovery §3, as far as it is used here."""
+
+    issuer: str
+    authorization_endpoint: str
+    token_endpoint: str
+    jwks_uri: str
+    userinfo_endpoint: str | None
+    end_session_endpoint: str | None
+    names_issuer: bool  # RFC 9207
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The keys, and whose they are where Microsoft says so."""
+
+    keys: tuple[ClientKey, ...]
+    issuers: Mapping[str | None, str]
+
+
+class Discovered:
+    """A provider's documents, kept fresh. Waiting for them takes no slot."""
+
+    def __init__(self, provider: OidcProvider, caller: Caller) -> None:
+        self.provider, self._caller = provider, caller
+        self._metadata = RemoteCache(self._read_metadata, f"the metadata of {provider.id}")
+        self._keys = RemoteCache(self._read_keys, f"the keys of {provider.id}")
+
+    def metadata(self) -> Metadata:
+        """Raises `RemoteUnavailable`."""
+        return self._metadata.get(self.provider.discovery_url)
+
+    def doubt(self) -> None:
+        """An endpoint does not answer as it should; perhaps there is another one by now."""
+        self._metadata.doubt(self.provider.discovery_url)
+
+    def keys_for(self, kid: str | None, claims: Mapping[str, Any]) -> tuple[ClientKey, ...]:
+        """The keys that may have signed a token with these claims. Raises `RemoteUnavailable`."""
+        found = self._keys.get(
+            self.metadata().jwks_uri,
+            lambda known: kid is None or any(one.kid == kid for one in known.keys),
+        )
+        issuer, tenant = claims.get("iss"), str(claims.get("tid", ""))
+        return tuple(
+            one
+            for one in found.keys
+            if found.issuers.get(one.kid, issuer) in (issuer, _template(issuer, tenant))
+        )
+
+    def _read_metadata(self, url: str) -> Metadata:
+        found = self._caller.get_json(url)
+        if not self.provider.accepts_metadata_issuer(found.get("issuer")):
+            raise RemoteUnavailable("its metadata names another issuer")
+        endpoints = {
+            name: _url(found, name)
+            for name in ("authorization_endpoint", "token_endpoint", "jwks_uri")
+        }
+        return Metadata(
+            issuer=found["issuer"],
+            **endpoints,
+            userinfo_endpoint=_optional(found, "userinfo_endpoint"),
+            end_session_endpoint=_optional(found, "end_session_endpoint"),
+            names_issuer=found.get("authorization_response_iss_parameter_supported") is True,
+        )
+
+    def _read_keys(self, url: str) -> Keys:
+        found = self._caller.get_json(url)
+        keys = client_keys.usable(found)
+        if not keys:
+            raise RemoteUnavailable("it has no key that can verify signatures here")
+        issuers = {
+            one["kid"]: one["issuer"]
+            for one in found["keys"]
+            if isinstance(one, dict)
+            and isinstance(one.get("issuer"), str)
+            and isinstance(one.get("kid"), str)
+        }
+        return Keys(keys, issuers)
+
+
+def _template(issuer: object, tenant: str) -> str | None:
+    """The issuer as Microsoft writes it for keys that sign for all tenants."""
+    if not (isinstance(issuer, str) and tenant):
+        return None
+    return issuer.replace(tenant, "{tenantid}")
+
+
+def _optional(found: Mapping[str, Any], name: str) -> str | None:
+    return _url(found, name) if found.get(name) is not None else None
+
+
+def _url(found: Mapping[str, Any], name: str) -> str:
+    """An https URL of the metadata; http leads no further than this machine."""
+    url = found.get(name)
+    if not isinstance(url, str) or strict_url_error(url):
+        raise RemoteUnavailable(f"its {name} is not a URL")
+    parts = urlsplit(url)
+    if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname)):
+        raise RemoteUnavailable(f"its {name} is not an https URL")
+    return url

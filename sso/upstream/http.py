@@ -1,0 +1,145 @@
+"""Requests to a provider: few at a time, bounded in time and size, to the addresses it may have."""
+
+import io
+import json
+import logging
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from http.client import HTTPException
+from threading import BoundedSemaphore
+from typing import Any, TypeVar
+
+import requests
+from authlib.integrations.requests_client import OAuth2Session
+from requests.adapters import BaseAdapter
+from requests.structures import CaseInsensitiveDict
+
+from sso import clock
+from sso.config.upstream.oidc import WebProvider
+from sso.process import concurrency, http_call
+from sso.process.remote_cache import RemoteUnavailable
+from sso.upstream.identity import UpstreamUnavailable
+
+logger = logging.getLogger("sso.upstream")
+
+SECONDS = 5.0  # for one request
+MAX_LENGTH = 256 * 1024
+LONGEST_TOKEN = 16 * 1024
+MAX_CONCURRENT = 8  # sign-ins that wait for one provider
+MAX_FAILURES = 3  # in a row; then it is left alone for a while
+PAUSE = timedelta(seconds=15)
+T = TypeVar("T")
+
+
+class Adapter(BaseAdapter):
+    """The transport of `requests` on `http_call`. Redirects are not followed."""
+
+    def __init__(self, only_public: bool) -> None:
+        super().__init__()
+        self.only_public = only_public
+
+    def send(self, request: requests.PreparedRequest, *_: Any, **__: Any) -> requests.Response:
+        body = request.body.encode() if isinstance(request.body, str) else request.body
+        answer = http_call.call(
+            request.method or "GET",
+            request.url or "",
+            body,
+            dict(request.headers),
+            seconds=SECONDS,
+            read=MAX_LENGTH + 1,
+            only_public=self.only_public,
+        )
+        if 300 <= answer.status < 400 or len(answer.body) > MAX_LENGTH:
+            raise ValueError(f"it answered {answer.status}, or too much")
+        response = requests.Response()
+        response.status_code, response.url = answer.status, request.url or ""
+        response.headers = CaseInsensitiveDict(answer.headers)
+        response.request, response.raw = request, io.BytesIO(answer.body)
+        return response
+
+    def close(self) -> None:
+        """Nothing is kept open."""
+
+
+class Caller:
+    """All requests of this process to one provider."""
+
+    def __init__(self, provider: WebProvider) -> None:
+        self.provider = provider
+        self._free = BoundedSemaphore(MAX_CONCURRENT)
+        self._failures = 0
+        self._failed_at: datetime | None = None
+        self.trouble = ""
+
+    def session(self, **more: Any) -> OAuth2Session:
+        """Authlib's client, on our transport."""
+        provider = self.provider
+        session = OAuth2Session(
+            provider.client_id,
+            provider.client_secret,
+            code_challenge_method="S256",
+            trust_env=False,
+            **more,
+        )
+        adapter = Adapter(only_public=not provider.allow_private_addresses)
+        session.mount("https://", adapter)
+        session.mount("http://", adapter)
+        session.headers.clear()
+        session.headers["Accept"] = "application/json"
+        return session
+
+    def get_json(self, url: str) -> dict[str, Any]:
+        """A document of the provider's; not for requests, as it waits with their slot."""
+        answer = http_call.call(
+            "GET",
+            url,
+            headers={"Accept": "application/json"},
+            seconds=SECONDS,
+            read=MAX_LENGTH + 1,
+            only_public=not self.provider.allow_private_addresses,
+        )
+        if answer.status != 200 or len(answer.body) > MAX_LENGTH:
+            raise RemoteUnavailable(f"{url} answered {answer.status}, or too much")
+        return read_object(answer.body)
+
+    def run(self, ask: Callable[[], T]) -> T:
+        """Ask the provider, without a slot. No transaction may be open.
+
+        Raises `UpstreamUnavailable`: at once while it has failed lately, or many wait for it.
+        """
+        if self._failures >= MAX_FAILURES and self._failed_at:
+            if clock.now() < self._failed_at + PAUSE:
+                raise UpstreamUnavailable(f"it has failed lately: {self.trouble}")
+            self._failures -= 1  # one may try
+        if not self._free.acquire(blocking=False):
+            raise UpstreamUnavailable("too many sign-ins wait for it")
+        try:
+            with concurrency.slot_released():
+                found = ask()
+        except (
+            *(OSError, HTTPException, ValueError, RecursionError, TypeError, KeyError),
+            *(requests.RequestException, RemoteUnavailable),
+        ) as error:
+            self._failures, self._failed_at = self._failures + 1, clock.now()
+            self.trouble = f"{type(error).__name__}: {error}"[:200]
+            logger.warning("the provider %s: %s", self.provider.id, self.trouble)
+            raise UpstreamUnavailable(self.trouble) from None
+        else:
+            self._failures, self.trouble = 0, ""
+            return found
+        finally:
+            self._free.release()
+
+
+def read_object(body: bytes) -> dict[str, Any]:
+    """A JSON object. Raises `ValueError`."""
+    found = json.loads(body)
+    if not isinstance(found, dict):
+        raise ValueError("it is not a JSON object")
+    return found
+
+
+def text(values: Mapping[str, Any], name: str, most: int = 500) -> str | None:
+    """A text of a document, if it is a short one."""
+    value = values.get(name)
+    return value if isinstance(value, str) and 0 < len(value) <= most else None
