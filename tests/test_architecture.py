@@ -268,6 +268,7 @@ CONTRACT = {
     f"{BASE}/oauth2/register/<client_id>/secret": {"POST"},
     f"{BASE}/scim/v2/<path:path>": {"GET", "POST", "PUT", "PATCH", "DELETE"},
     f"{BASE}/client-logo": {"GET"},
+    f"{BASE}/backchannel-logout/<provider_id>": {"POST"},
     f"{BASE}/admin": {"GET"},
     f"{BASE}/admin/checks": {"GET"},
     f"{BASE}/admin/people": {"GET"},

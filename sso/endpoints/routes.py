@@ -34,6 +34,7 @@ from sso.endpoints import (
     token,
     token_management,
     upstream_ldap,
+    upstream_logout,
     upstream_sign_in,
     upstream_web,
     userinfo,
@@ -111,6 +112,8 @@ ROUTES = (
     Route("{base}/openapi.json", "openapi", openapi.openapi, GET, PROTOCOL, cors=ANY_ORIGIN,
           max_age=3600),
     Route("{base}/scim/v2/<path:path>", "scim", scim.scim, ANY, PROTOCOL),
+    Route("{base}/backchannel-logout/<provider_id>", "backchannel_logout",
+          upstream_logout.backchannel_logout, POST, PROTOCOL),
     # Monitoring asks every few seconds.
     Route("/healthz", "healthz", health.healthz, GET, PROTOCOL, quiet=True),
     Route("/readyz", "readyz", health.readyz, GET, PROTOCOL, quiet=True),

@@ -7,9 +7,8 @@ from flask_babel import gettext
 from werkzeug.wrappers import Response
 
 from sso.audit.events import Event
-from sso.endpoints import browser_session, page
+from sso.endpoints import browser_session, page, upstream_logout
 from sso.endpoints.forms import SignOutForm
-from sso.extensions import db
 from sso.i18n import languages
 from sso.oauth import authorization_server
 from sso.oauth import response as oauth_response
@@ -24,15 +23,15 @@ def sign_out() -> Response:
     """Asks, then ends the session of this browser."""
     current = browser_session.current_session()
     if current is None:
-        return _signed_out()
+        uri = upstream_logout.way_on()
+        return _to(uri) if uri else _signed_out()
     form = SignOutForm()
     if not form.validate_on_submit():
         return page.render("sign_out.html", form=form, client_name=None, user=current.user)
     if form.decision.data == "stay":
         return redirect(url_for("pages.account"), 303)
-    browser_session.sign_out()
-    db.session.commit()
-    return _signed_out()
+    away = upstream_logout.sign_out("sign_out")
+    return _to(away) if away else _signed_out()
 
 
 def _signed_out(back: tuple[str, str] | None = None) -> Response:
@@ -59,8 +58,8 @@ def end_session() -> Response:
         return redirect(url_for("pages.account"), 303)
     if not asked.names_session and decision != "sign_out":
         return _ask(form, current, asked)
-    browser_session.sign_out("rp_initiated_logout")
-    db.session.commit()
+    if away := upstream_logout.sign_out("rp_initiated_logout", asked.redirect_uri):
+        return _to(away)
     return _go_on(asked)
 
 
@@ -77,8 +76,12 @@ def _read() -> LogoutRequest:
 
 def _go_on(asked: LogoutRequest) -> Response:
     if asked.redirect_uri:
-        return ClientRedirect(status=303, headers={"Location": asked.redirect_uri})
+        return _to(asked.redirect_uri)
     return _signed_out(_way_back(asked.client))
+
+
+def _to(uri: str) -> Response:
+    return ClientRedirect(status=303, headers={"Location": uri})
 
 
 def _nobody(asked: LogoutRequest) -> Response:

@@ -14,7 +14,14 @@ from sso.audit import chain
 from sso.crypto import keys
 from sso.database import transient_errors
 from sso.extensions import db
-from sso.jobs import directory_recheck, logout_delivery, mail_delivery, purge, webhook_delivery
+from sso.jobs import (
+    directory_recheck,
+    logout_delivery,
+    mail_delivery,
+    purge,
+    recheck,
+    webhook_delivery,
+)
 from sso.services import signing_keys
 from sso.store import heartbeats
 from sso.store import signing_keys as stored_keys
@@ -62,6 +69,7 @@ JOBS = (
     Job("send mails", 1, mail_delivery.deliver_due),
     Job("seal audit events", 1, chain.append_due),
     Job("ask directories again", 10, directory_recheck.recheck_due),
+    Job("ask upstream providers again", 10, recheck.recheck_due),
     Job("purge", 3600, purge.Piecewise()),
     Job("purge audit events", 3600, chain.purge_due),
     Job("rotate keys", 3600, rotate_aged_keys),

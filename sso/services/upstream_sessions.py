@@ -1,9 +1,11 @@
 """Sign-ins through upstream identities, and how their providers end them."""
 
-from sso import context
+from sso import audit, context
+from sso.audit import Actor
 from sso.crypto import encryption
 from sso.models import Identity, UpstreamSession
-from sso.store import identities
+from sso.services import revocation
+from sso.store import identities, users
 from sso.upstream.identity import UpstreamIdentity
 
 _PURPOSE = "tokens of upstream providers"
@@ -34,3 +36,30 @@ def opened(sealed: str | None) -> str | None:
         return encryption.decrypt(keys, _PURPOSE, sealed).decode() if sealed else None
     except encryption.InvalidToken:
         return None
+
+
+@audit.acting
+def end(actor: Actor, issuer: str, subject: str | None, sid: str | None) -> int:
+    """End the sessions that a provider says are over; returns how many.
+
+    `sid`: only those of this session of the provider's, and those of which it gave no `sid`.
+    """
+    ended = 0
+    for identity in identities.meant_by(issuer, subject, sid):
+        users.lock_any(identity.user_id)  # before its sessions, as everywhere
+        begun = identities.sessions_of(identity.id, sid, unnamed=subject is not None)
+        ended += revocation.some_sessions(identity.user_id, begun, "upstream_logout")
+        identities.forget_waiting(identity.id, sid)
+    return ended
+
+
+@audit.acting
+def confirm(
+    actor: Actor, session: UpstreamSession, identity: Identity, refresh_token: str | None
+) -> None:
+    """Note what a provider answers to a recheck; without a token, the session ends."""
+    if refresh_token is not None:
+        identities.keep_token(session.id, seal(refresh_token))
+    elif session.session_id:
+        users.lock_any(identity.user_id)
+        revocation.some_sessions(identity.user_id, [session.session_id], "upstream_recheck")

@@ -23,6 +23,7 @@ from sso.models import (
     Refusal,
     SigningKey,
     Token,
+    UpstreamSession,
     UsedOnce,
     User,
     WebhookDelivery,
@@ -173,6 +174,12 @@ EXPIRIES = (
     Expiry(Grant, Grant.created_at, KEEP_UNREDEEMED, _grant),
     # An ended session goes when it would have expired.
     Expiry(BrowserSession, BrowserSession.expires_at),
+    # Of a sign-in that was never completed; others go with their session.
+    Expiry(
+        UpstreamSession,
+        UpstreamSession.created_at,
+        condition=lambda _: UpstreamSession.session_id.is_(None),
+    ),
     Expiry(
         LogoutDelivery,
         LogoutDelivery.created_at,

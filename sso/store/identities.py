@@ -95,14 +95,27 @@ def last_of_session(browser_session_id: UUID) -> tuple[UpstreamSession, Identity
     return (row[0], row[1]) if row else None
 
 
-def sessions_of(identity_id: UUID, sid: str | None = None) -> Sequence[UUID]:
-    """The browser sessions that an identity began, in this session of its provider if given."""
+def meant_by(issuer: str, subject: str | None, sid: str | None) -> Sequence[Identity]:
+    """The identities that a provider names, by a subject or by a session alone."""
+    found = select(Identity).where(Identity.issuer == issuer)
+    if subject is not None:
+        return db.session.scalars(found.where(Identity.subject == subject)).all()
+    named = select(UpstreamSession.identity_id).where(UpstreamSession.sid == sid)
+    return db.session.scalars(found.where(Identity.id.in_(named))).all()
+
+
+def sessions_of(identity_id: UUID, sid: str | None = None, unnamed: bool = False) -> Sequence[UUID]:
+    """The browser sessions that an identity began, in this session of its provider if given.
+
+    `unnamed`: and those of which the provider named none.
+    """
     found = select(UpstreamSession.session_id).where(
         UpstreamSession.identity_id == identity_id,
         UpstreamSession.session_id.is_not(None),
     )
     if sid is not None:
-        found = found.where(UpstreamSession.sid == sid)
+        of_sid = UpstreamSession.sid == sid
+        found = found.where(or_(of_sid, UpstreamSession.sid.is_(None)) if unnamed else of_sid)
     return [one for one in db.session.scalars(found.distinct()) if one]
 
 
@@ -165,3 +178,18 @@ def note_check(identity_id: UUID, now: datetime) -> None:
 def forget_bars(user_id: UUID) -> None:
     """No directory has disabled this user (any more): an operator has."""
     write(update(Identity).where(Identity.user_id == user_id).values(barred_at=None))
+
+
+def claim_check(session_id: UUID, seen: datetime | None, now: datetime) -> bool:
+    """Note that a sign-in is checked; `seen`: unless somebody else has done so since."""
+    same = [UpstreamSession.checked_at == seen] if seen else []
+    changed = update(UpstreamSession).where(UpstreamSession.id == session_id, *same)
+    return write(changed.values(checked_at=now)) == 1
+
+
+def keep_token(session_id: UUID, sealed: str | None) -> None:
+    write(
+        update(UpstreamSession)
+        .where(UpstreamSession.id == session_id)
+        .values(sealed_refresh_token=sealed)
+    )

@@ -14,8 +14,9 @@ from sso import audit
 from sso.config.upstream.ldap import LdapProvider
 from sso.extensions import db
 from sso.flow import endings
-from sso.models import LogoutDelivery, User
-from sso.services import directories, identities
+from sso.models import BrowserSession, Identity, LogoutDelivery, UpstreamSession, User
+from sso.services import directories, identities, upstream_sessions
+from sso.store import identities as stored_identities
 from sso.upstream.identity import UpstreamIdentity
 from tests.conftest import Clock
 from tests.support.actors import BASE, ORIGIN, Browser
@@ -155,6 +156,42 @@ ALL = (
 )
 TOKENS = "tokens here, offline tokens here, tokens there, offline tokens there"
 EMAIL = ", ".join(f"email of {what}" for what in TOKENS.split(", "))
+
+
+def _through_provider(scene: Scene, *sides: int) -> tuple[Identity, UpstreamSession]:
+    """As if these browsers, here and there, had been signed in through a provider."""
+    identity = Identity(user_id=scene.user.id, provider="corp", issuer="i", subject="s")
+    stored_identities.add(identity)
+    known = select(BrowserSession.id).order_by(BrowserSession.created_at)
+    live = db.session.scalars(known).all()[-2:]
+    for side in sides:
+        session = UpstreamSession(identity_id=identity.id, session_id=live[side], amr="fed")
+        stored_identities.add_session(session)
+    return identity, session
+
+
+def _by_provider(scene: Scene) -> None:
+    with scene.app.app_context():
+        _through_provider(scene, 0)
+        assert upstream_sessions.end(audit.SYSTEM, "i", "s", None) == 1
+        db.session.commit()
+
+
+def _by_recheck(scene: Scene) -> None:
+    with scene.app.app_context():
+        identity, session = _through_provider(scene, 0)
+        upstream_sessions.confirm(audit.SYSTEM, session, identity, None)
+        db.session.commit()
+
+
+def _remove_identity(scene: Scene) -> None:
+    with scene.app.app_context():
+        _through_provider(scene, 0, 1)
+        db.session.commit()
+    scene.here.browser.open(f"{ACCOUNT}/identities")
+    scene.here.browser.submit(action="remove")
+
+
 CAUSES: dict[str, tuple[Callable[[Scene, Clock], object], str]] = {
     "sign-out": (lambda s, _: _sign_out(s), f"{MINE}; logout tokens: 1"),
     "sign-out everywhere": (
@@ -164,6 +201,18 @@ CAUSES: dict[str, tuple[Callable[[Scene, Clock], object], str]] = {
     "first second factor": (
         lambda s, _: _enrol(s),
         "session there, tokens there, offline tokens there; logout tokens: 1",
+    ),
+    "back-channel logout by an upstream provider": (
+        lambda s, _: _by_provider(s),
+        f"{MINE}; logout tokens: 1",
+    ),
+    "recheck refused by an upstream provider": (
+        lambda s, _: _by_recheck(s),
+        f"{MINE}; logout tokens: 1",
+    ),
+    "connected account removed": (
+        lambda s, _: _remove_identity(s),
+        "session there, tokens there; logout tokens: 1",
     ),
     "sign-out by an operator": (
         lambda s, _: s.flask("user", "sign-out", s.user.email),

@@ -95,7 +95,7 @@ class Upstream:
 
     def logout_token(self, **more: Any) -> str:
         now = clock.timestamp(clock.now())
-        event = {"http://schemas.openid.net/event/backchannel-logout": {}}
+        event: dict[str, Any] = {"http://schemas.openid.net/event/backchannel-logout": {}}
         claims = {
             "iss": self.issuer,
             "aud": self.client_id,

@@ -1,0 +1,89 @@
+"""Sign-out between this server and its providers, in both directions."""
+
+from datetime import timedelta
+
+from flask import Response as FlaskResponse
+from flask import abort, request
+from werkzeug.wrappers import Response
+
+from sso import audit, clock, context, database
+from sso.config.upstream.oidc import OidcProvider
+from sso.config.urls import add_parameters
+from sso.endpoints import browser_session
+from sso.extensions import db
+from sso.mfa import signed_values
+from sso.services import upstream_sessions
+from sso.store import identities, used_once
+from sso.upstream import clients
+from sso.upstream.id_tokens import MAX_AGE, SKEW
+from sso.upstream.identity import UpstreamRefused, UpstreamUnavailable
+from sso.web import errors, parameters
+
+_PURPOSE, _USED = "after sign-out", "upstream logout token"
+_LIFETIME = 600  # seconds, to sign out there
+
+
+def backchannel_logout(provider_id: str) -> Response:
+    """Ends the sessions that a provider has begun, on its word (OIDC Back-Channel Logout)."""
+    provider = context.upstreams().find(provider_id)
+    if not isinstance(provider, OidcProvider):
+        abort(404)
+    try:
+        form = parameters.single(parameters.form_pairs(request), ["logout_token"])
+        token = form.get("logout_token")
+        claims = clients.oidc(provider).verify_logout_token(token)
+    except (UpstreamRefused, parameters.ParameterFault) as error:
+        return errors.as_json("invalid_request", f"The logout token is refused: {error}.", 400)
+    except UpstreamUnavailable:
+        return errors.as_json("temporarily_unavailable", "The keys cannot be read now.", 503)
+    now = clock.now()
+    is_first = used_once.use_once(
+        database.session_connection(),
+        _USED,
+        provider.id,
+        claims["jti"],
+        now=now,
+        expires_at=now + timedelta(seconds=MAX_AGE + 2 * SKEW),
+    )
+    if not is_first:
+        db.session.rollback()
+        return errors.as_json("invalid_request", "The logout token was used before.", 400)
+    upstream_sessions.end(audit.SYSTEM, claims["iss"], claims.get("sub"), claims.get("sid"))
+    db.session.commit()
+    return FlaskResponse(status=200, headers={"Cache-Control": "no-store"})
+
+
+def sign_out(reason: str, then: str | None = None) -> str | None:
+    """End the session of this browser; gives the URL that ends the provider's session, too.
+
+    `then`: where its way back leads on to. Commits.
+    """
+    current = browser_session.current_session()
+    found = identities.last_of_session(current.session.id) if current else None
+    browser_session.sign_out(reason)
+    db.session.commit()
+    provider = context.upstreams().find(found[1].provider) if found else None
+    if not (found and isinstance(provider, OidcProvider) and provider.sign_out_upstream):
+        return None
+    try:
+        endpoint = clients.oidc(provider).metadata().end_session_endpoint
+    except UpstreamUnavailable:
+        return None
+    if endpoint is None:
+        return None
+    hint = upstream_sessions.opened(found[0].sealed_id_token)
+    return add_parameters(
+        endpoint,
+        [
+            *([("id_token_hint", hint)] if hint else []),
+            ("client_id", provider.client_id),
+            ("post_logout_redirect_uri", f"{context.settings().base_url}/sign-out"),
+            ("state", signed_values.sign(then, _PURPOSE)),
+        ],
+    )
+
+
+def way_on() -> str | None:
+    """Where to go on after a provider's sign-out, if that is what led here."""
+    found = signed_values.verify(request.args.get("state", ""), _PURPOSE, _LIFETIME)
+    return found[0] if found else None

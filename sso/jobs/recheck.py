@@ -1,0 +1,45 @@
+"""Asks providers whether the people whom they have signed in may still sign in."""
+
+from datetime import timedelta
+
+from sso import audit, clock, context
+from sso.config.upstream.oidc import OidcProvider
+from sso.extensions import db
+from sso.services import upstream_sessions
+from sso.store import identities
+from sso.upstream import clients
+from sso.upstream.identity import UpstreamUnavailable
+
+BATCH = 20  # of a provider at a time
+
+
+def recheck_due() -> int:
+    """Check the sessions whose time has come; commits. Returns how many were checked."""
+    return sum(
+        _recheck(provider, provider.recheck)
+        for provider in context.upstreams()
+        if provider.recheck and isinstance(provider, OidcProvider)
+    )
+
+
+def _recheck(provider: OidcProvider, seconds: int) -> int:
+    before, checked = clock.now() - timedelta(seconds=seconds), 0
+    for session, identity in identities.due(provider.id, before, BATCH):
+        seen = session.checked_at
+        if not identities.claim_check(session.id, seen, clock.now()):
+            db.session.commit()
+            continue  # another worker does it
+        db.session.commit()  # no transaction waits for the provider
+        checked += 1
+        token = upstream_sessions.opened(session.sealed_refresh_token)
+        if token is None:
+            continue  # the provider gave none: it cannot be asked
+        try:
+            fresh = clients.oidc(provider).still_there(identity.subject, token)
+        except UpstreamUnavailable:
+            identities.claim_check(session.id, None, seen)
+            db.session.commit()
+            break
+        upstream_sessions.confirm(audit.SYSTEM, session, identity, fresh)
+        db.session.commit()
+    return checked

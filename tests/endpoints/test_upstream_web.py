@@ -1,0 +1,253 @@
+"""Sign-in at a provider's pages, sign-out in both directions, and what is asked again later."""
+
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+from flask import Flask
+from sqlalchemy import select
+
+from sso.config.upstream.file import Upstreams
+from sso.config.upstream.oidc import GitHubProvider, GoogleProvider, MicrosoftProvider
+from sso.extensions import db
+from sso.jobs import recheck
+from sso.models import Identity, User
+from sso.process import http_call
+from sso.process.http_call import Answer
+from tests.conftest import Clock
+from tests.support.actors import BASE, ISSUER, Browser, RelyingParty, claims_of
+from tests.support.factories import make_client
+from tests.support.upstreams import Internet, Upstream, answered, provider
+
+LOGOUT = f"{BASE}/backchannel-logout/corp"
+TENANT = "8eaef023-2b34-4da1-9baa-8bc8c9d6a490"
+
+
+@pytest.fixture
+def corp(app: Flask, user: User, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Upstream:
+    made = Upstream()
+    monkeypatch.setattr(http_call, "call", Internet(made).call)
+    configure(app, provider())
+    return made
+
+
+def configure(app: Flask, *providers: Any) -> None:
+    app.extensions["sso.upstreams"] = Upstreams(providers)
+
+
+def parameters(url: str) -> dict[str, str]:
+    return dict(parse_qsl(urlsplit(url).query))
+
+
+def press(browser: Browser, name: str = "corp", **more: str) -> str:
+    if "password" not in browser.page.fields:
+        browser.open(f"{BASE}/sign-in?local=1")
+    return browser.submit(upstream=name, **more).url
+
+
+def is_signed_in(browser: Browser) -> bool:
+    return browser.open(f"{BASE}/account").path == f"{BASE}/account"
+
+
+def test_what_the_application_asks_for_is_passed_on(
+    app: Flask, corp: Upstream, browser: Browser, client: RelyingParty, clock: Clock
+) -> None:
+    configure(app, provider(two_factor_acr=("mfa",), two_factor_amr=("otp",)))
+    browser.authorize(
+        client, max_age="600", login_hint="dana@example.com", acr_values="2", ui_locales="de"
+    )
+    url = press(browser)
+    asked = parameters(url)
+    assert asked["login_hint"] == "dana@example.com"
+    assert asked["ui_locales"] == "de"
+    assert (asked["max_age"], asked["acr_values"], asked["scope"]) == (
+        "600",
+        "mfa",
+        "openid profile email",
+    )
+    assert "prompt" not in asked
+    assert asked["redirect_uri"] == f"{ISSUER}/sign-in/callback/corp"
+    # Without auth_time there is no telling how old the sign-in is.
+    assert "did not say when" in browser.open(corp.authorize(url)).html
+    seen = int(clock.now().timestamp()) - 300
+    corp.says |= {"auth_time": seen, "amr": ["pwd", "otp"], "sid": "s1"}
+    browser.authorize(client, max_age="600", acr_values="2")
+    browser.open(corp.authorize(press(browser)))
+    claims = claims_of(client.exchange(browser.allow().code).get_json()["id_token"])
+    assert (claims["auth_time"], claims["amr"], claims["acr"]) == (seen, ["fed", "mfa"], "2")
+    browser.authorize(client, prompt="login")
+    asked = parameters(press(browser))
+    assert (asked["prompt"], asked["max_age"]) == ("login", "0")
+    browser.authorize(client, prompt="select_account", max_age="0")
+    assert "redirect_uri" in parameters(press(browser))
+
+
+def test_google_and_microsoft(app: Flask, corp: Upstream, browser: Browser) -> None:
+    usual: dict[str, Any] = {"client_id": "us-at-corp", "client_secret": "x", "trust_email": True}
+    google = GoogleProvider(id="google", type="google", hosted_domain="example.com", **usual)
+    corp.issuer = google.issuer
+    configure(app, google)
+    url = press(browser, "google")
+    assert parameters(url)["hd"] == "example.com"
+    assert browser.open(corp.authorize(url)).status == 400  # of no organization
+    corp.says["hd"] = "example.com"
+    other = Browser(app)
+    assert other.open(corp.authorize(press(other, "google"))).path == f"{BASE}/account"
+    # Without the organization, only its own addresses count as verified.
+    configure(app, GoogleProvider(id="google", type="google", **usual))
+    corp.says = {**corp.says, "sub": "2", "hd": None}
+    assert browser.open(corp.authorize(press(browser, "google"))).path == f"{BASE}/sign-in"
+
+    entra = MicrosoftProvider(id="entra", type="microsoft", tenant="common", **usual)
+    corp.issuer = "https://login.microsoftonline.com"
+    url = f"{corp.issuer}/common/v2.0/.well-known/openid-configuration"
+    corp.answers[url.removeprefix(corp.issuer)] = answered(
+        {**corp.document(), "issuer": f"{corp.issuer}/{{tenantid}}/v2.0",
+         "authorization_response_iss_parameter_supported": False}
+    )  # fmt: skip
+    configure(app, entra)
+    corp.token = {"iss": f"{corp.issuer}/{TENANT}/v2.0", "tid": TENANT, "email_verified": True}
+
+    def come() -> str:
+        return browser.open(corp.authorize(press(browser, "entra"), iss=None)).path
+
+    assert come() == f"{BASE}/sign-in"  # its email_verified says nothing
+    corp.token["xms_edov"] = True
+    assert come() == f"{BASE}/account"
+
+
+def test_github(app: Flask, corp: Upstream, browser: Browser) -> None:
+    github = GitHubProvider(
+        id="github", type="github", client_id="us", client_secret="x", trust_email=True
+    )
+    configure(app, github)
+    corp.issuer = "https://"
+    person, emails = (
+        {"id": 7, "login": "dana", "name": None},
+        [
+            {"email": "old@example.com", "primary": False, "verified": True},
+            {"email": "dana@example.com", "primary": True, "verified": False},
+        ],
+    )
+    token = {"access_token": "at", "token_type": "bearer", "scope": "user:email"}
+    corp.answers = {
+        "github.com/login/oauth/access_token": answered(token),
+        "api.github.com/user": answered(person),
+        "api.github.com/user/emails": answered(emails),
+    }
+
+    def come() -> Any:
+        asked = parameters(press(browser, "github"))
+        assert asked["code_challenge_method"] == "S256"
+        return browser.open(f"{asked['redirect_uri']}?code=c&state={asked['state']}")
+
+    assert "Sign in once with your account" in come().html
+    emails[1]["verified"] = True
+    corp.answers["api.github.com/user/emails"] = answered(emails)
+    assert come().path == f"{BASE}/account"
+    with app.app_context():
+        found = db.session.scalars(select(Identity)).one()
+        assert (found.issuer, found.subject) == ("https://github.com", "7")
+    corp.answers["api.github.com/user"] = Answer(403, {}, {}, b"rate limit")
+    browser = Browser(app)
+    assert come().status == 503
+
+
+def test_the_provider_ends_its_sessions(
+    app: Flask, corp: Upstream, browser: Browser, client: RelyingParty
+) -> None:
+    there = Browser(app)
+    for number, one in enumerate((browser, there)):
+        corp.says["sid"] = f"s{number}"
+        one.authorize(client)
+        one.open(corp.authorize(press(one)))
+    tokens = client.exchange(browser.allow().code).get_json()
+
+    def post(token: str) -> Any:
+        return client.post("/backchannel-logout/corp", {"logout_token": token})
+
+    for wrong in (
+        {"iss": "https://evil.example"},
+        {"aud": "another"},
+        {"nonce": "x"},
+        {"events": {}},
+        {"events": None},
+        {"jti": None},
+        {"exp": 1},
+        {"iat": 1},
+        {"sub": None, "sid": None},
+        {"sub": 7},
+    ):
+        answer = post(corp.logout_token(**wrong))
+        assert (answer.status_code, answer.get_json()["error"]) == (400, "invalid_request"), wrong
+    assert post("x").status_code == post(corp.id_token("n")).status_code == 400
+    assert client.post("/backchannel-logout/corp", {}).status_code == 400
+    assert client.post("/backchannel-logout/none", {}).status_code == 404
+    assert client.userinfo(tokens["access_token"]).status_code == 200
+    token = corp.logout_token(sub=None, sid="s0")
+    assert post(token).status_code == 200
+    assert post(token).status_code == 400  # a replay
+    assert client.userinfo(tokens["access_token"]).status_code == 401
+    assert client.refresh(tokens["refresh_token"]).status_code == 400
+    assert not is_signed_in(browser)
+    assert is_signed_in(there)
+    assert post(corp.logout_token()).status_code == 200
+    assert not is_signed_in(there)
+
+
+def test_signing_out_here_signs_out_there(app: Flask, corp: Upstream, browser: Browser) -> None:
+    configure(app, provider(sign_out_upstream=True))
+    browser.open(corp.authorize(press(browser)))
+    browser.open(f"{BASE}/sign-out")
+    away = browser.submit(decision="sign_out").url
+    asked = parameters(away)
+    assert away.startswith("https://corp.example/logout?")
+    assert claims_of(asked["id_token_hint"])["sub"] == "1"
+    back = f"{BASE}/sign-out?state={asked['state']}"
+    assert asked["post_logout_redirect_uri"] == f"{ISSUER}/sign-out"
+    assert "signed out" in browser.open(back).html
+    assert not is_signed_in(browser)
+    # Of an application, whose own way back follows.
+    bye = "https://books.example/bye"
+    client = make_client(app, post_logout_redirect_uris=[bye])
+    browser.authorize(client)
+    browser.open(corp.authorize(press(browser)))
+    hint = client.exchange(browser.allow().code).get_json()["id_token"]
+    query = f"id_token_hint={hint}&post_logout_redirect_uri={bye}&state=s"
+    away = browser.open(f"{BASE}/oauth2/end-session?{query}").url
+    assert away.startswith("https://corp.example/logout?")
+    state = parameters(away)["state"]
+    assert browser.open(f"{BASE}/sign-out?state={state}").url == f"{bye}?state=s"
+    assert Browser(app).open(f"{BASE}/sign-out?state={state}").path == f"{BASE}/sign-out"
+    # While the provider is away, the sign-out here works alone.
+    browser.open(corp.authorize(press(browser)))
+    del app.extensions["sso.upstream_clients"]
+    corp.answers["/.well-known/openid-configuration"] = OSError("away")
+    browser.open(f"{BASE}/sign-out")
+    assert browser.submit(decision="sign_out").path == f"{BASE}/sign-out"
+    assert not is_signed_in(browser)
+
+
+def test_a_person_who_is_gone_there_is_signed_out_here(
+    app: Flask, corp: Upstream, browser: Browser, clock: Clock
+) -> None:
+    scope = ("openid", "email", "profile", "offline_access")
+    configure(app, provider(recheck=300, scope=scope))
+    browser.open(corp.authorize(press(browser)))
+
+    def check() -> int:
+        with app.app_context():
+            return recheck.recheck_due()
+
+    assert check() == 0
+    clock.move(minutes=6)
+    assert (check(), check()) == (1, 0)
+    assert corp.asked[-1][1]["refresh_token"] == "rt"
+    clock.move(minutes=6)
+    corp.answers["/token"] = OSError("away")
+    assert check() == 1
+    assert is_signed_in(browser)
+    corp.answers["/token"] = answered({"error": "invalid_grant"}, 400)
+    assert check() == 1
+    assert corp.asked[-1][1]["refresh_token"] == "rt2"
+    assert not is_signed_in(browser)
