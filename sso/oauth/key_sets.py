@@ -12,9 +12,9 @@ from flask import Flask, current_app
 from sso.crypto import client_keys
 from sso.crypto.client_keys import ClientKey
 from sso.process import http_call
-from sso.process.remote_cache import RemoteCache, RemoteUnavailable
 from sso.ratelimit import refusals
 from sso.store.clients import RegisteredClient
+from sso.upstream.remote_cache import RemoteCache, RemoteUnavailable
 
 SECONDS = 5.0  # for one reading
 MAX_LENGTH = 64 * 1024

@@ -1,1 +1,1 @@
-"""Asks upstream identity providers who somebody is. Knows neither users nor sessions."""
+"""Asks other servers: identity providers who somebody is. Knows neither users nor sessions."""

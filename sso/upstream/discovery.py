@@ -9,8 +9,8 @@ from sso.config.upstream.oidc import OidcProvider
 from sso.config.urls import is_loopback, strict_url_error
 from sso.crypto import client_keys
 from sso.crypto.client_keys import ClientKey
-from sso.process.remote_cache import RemoteCache, RemoteUnavailable
 from sso.upstream.http import Caller
+from sso.upstream.remote_cache import RemoteCache, RemoteUnavailable
 
 
 @dataclass(frozen=True)

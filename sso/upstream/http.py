@@ -17,8 +17,8 @@ from requests.structures import CaseInsensitiveDict
 from sso import clock
 from sso.config.upstream.oidc import WebProvider
 from sso.process import concurrency, http_call
-from sso.process.remote_cache import RemoteUnavailable
 from sso.upstream.identity import UpstreamUnavailable
+from sso.upstream.remote_cache import RemoteUnavailable
 
 logger = logging.getLogger("sso.upstream")
 

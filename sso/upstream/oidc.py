@@ -6,11 +6,11 @@ from typing import Any
 from authlib.integrations.base_client import OAuthError
 
 from sso.config.upstream.oidc import GoogleProvider, MicrosoftProvider, OidcProvider
-from sso.process.remote_cache import RemoteUnavailable
 from sso.upstream import http, id_tokens
 from sso.upstream.discovery import Discovered, Metadata
 from sso.upstream.http import Caller
 from sso.upstream.identity import UpstreamIdentity, UpstreamRefused, UpstreamUnavailable
+from sso.upstream.remote_cache import RemoteUnavailable
 
 MAX_GROUPS = 1000
 

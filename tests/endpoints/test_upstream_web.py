@@ -166,7 +166,7 @@ def test_the_provider_ends_its_sessions(
     def post(token: str) -> Any:
         return client.post("/backchannel-logout/corp", {"logout_token": token})
 
-    for wrong in (
+    refused: tuple[dict[str, Any], ...] = (
         {"iss": "https://evil.example"},
         {"aud": "another"},
         {"nonce": "x"},
@@ -177,7 +177,8 @@ def test_the_provider_ends_its_sessions(
         {"iat": 1},
         {"sub": None, "sid": None},
         {"sub": 7},
-    ):
+    )
+    for wrong in refused:
         answer = post(corp.logout_token(**wrong))
         assert (answer.status_code, answer.get_json()["error"]) == (400, "invalid_request"), wrong
     assert post("x").status_code == post(corp.id_token("n")).status_code == 400

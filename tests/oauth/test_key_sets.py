@@ -17,7 +17,8 @@ from sso.crypto import client_keys
 from sso.extensions import db
 from sso.oauth import key_sets
 from sso.oauth.key_sets import KeySets, KeySetUnavailable
-from sso.process import concurrency, http_call, remote_cache
+from sso.process import concurrency, http_call
+from sso.upstream import remote_cache
 from tests.conftest import Clock
 from tests.support.factories import make_client
 from tests.support.signing import EC, OTHER_EC, make_keyed_client, public, sign
