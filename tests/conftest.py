@@ -17,7 +17,7 @@ import pytest
 from argon2 import PasswordHasher
 from flask import Flask
 from joserfc.jwk import Key, import_key
-from sqlalchemy import MetaData, NullPool, Table, create_engine, delete, event, insert, select
+from sqlalchemy import MetaData, Table, create_engine, event, select
 
 from sso import clock as sso_clock
 from sso import create_app
@@ -111,24 +111,31 @@ class Rows:
     """A migrated PostgreSQL database, to which a test brings back its first rows."""
 
     def __init__(self, url: str) -> None:
-        self.url, self.engine = url, create_engine(url, poolclass=NullPool)
-        version = Table("alembic_version", MetaData(), autoload_with=self.engine)
-        self.tables = [*Base.metadata.sorted_tables, version]
-        with self.engine.connect() as connection:
-            self.rows = [connection.execute(select(t)).mappings().all() for t in self.tables]
+        self.url, self._engine = url, create_engine(url, isolation_level="AUTOCOMMIT")
+        version = Table("alembic_version", MetaData(), autoload_with=self._engine)
+        tables = [*Base.metadata.sorted_tables, version]
+        with self._engine.connect() as connection:
+            kept = [t.name for t in tables if connection.execute(select(t)).first()]
+            connection.exec_driver_sql("CREATE SCHEMA kept")
+            for name in kept:
+                connection.exec_driver_sql(f"CREATE TABLE kept.{name} AS TABLE public.{name}")
+        # One round trip, and one transaction.
+        self._script = ";".join(
+            [
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()",
+                *(f"DELETE FROM {table.name}" for table in reversed(tables)),
+                *(f"INSERT INTO {name} SELECT * FROM kept.{name}" for name in kept),
+            ]
+        )
 
     def restore(self) -> None:
         """As after the migration; anyone that the last test left connected is sent away."""
-        with self.engine.begin() as connection:
-            connection.exec_driver_sql(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
-            )
-            for table in reversed(self.tables):
-                connection.execute(delete(table))
-            for table, rows in zip(self.tables, self.rows, strict=True):
-                if rows:
-                    connection.execute(insert(table), [dict(row) for row in rows])
+        with self._engine.connect() as connection:
+            connection.exec_driver_sql(self._script)
+
+    def dispose(self) -> None:
+        self._engine.dispose()
 
 
 @pytest.fixture(scope="session")
@@ -143,7 +150,9 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path | Rows]:
     try:
         cluster.start()
         migrate(cluster.url, instance)
-        yield Rows(cluster.url)
+        rows = Rows(cluster.url)
+        yield rows
+        rows.dispose()
     finally:
         cluster.remove()
 

@@ -12,7 +12,7 @@ from sso import create_app
 from sso.audit import writer
 from sso.extensions import db
 from sso.store import refusals
-from tests.conftest import migrate
+from tests.conftest import Rows, migrate
 from tests.support.applications import environ_of
 from tests.support.servers import postgresql
 
@@ -58,6 +58,14 @@ def migrated_database(postgresql_url: str, tmp_path_factory: pytest.TempPathFact
     return "migrated"
 
 
+@pytest.fixture(scope="session")
+def rows(postgresql_url: str, migrated_database: str) -> Iterator[Rows]:
+    """A database for one test after the other."""
+    made = Rows(create_database(postgresql_url, "rows", migrated_database))
+    yield made
+    made.dispose()
+
+
 def _running(environ: dict[str, str], instance: Path) -> Iterator[Flask]:
     made = create_app(environ, instance)
     yield made
@@ -83,8 +91,20 @@ def app(database: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterat
     """Migrated, with signing keys; takes the place of the fixture of the other tests."""
     url = None
     if database == "postgresql":
-        template = request.getfixturevalue("migrated_database")
-        url = create_database(request.getfixturevalue("postgresql_url"), "test", template)
+        rows = request.getfixturevalue("rows")
+        rows.restore()
+        url = rows.url
     else:
         shutil.copy(request.getfixturevalue("migrated_file"), tmp_path / "sso.db")
+    yield from _running(environ_of(url), tmp_path)
+
+
+@pytest.fixture
+def own_tables(database: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Flask]:
+    """The same application for a test that changes its tables."""
+    if database == "sqlite":
+        yield request.getfixturevalue("app")
+        return
+    template = request.getfixturevalue("migrated_database")
+    url = create_database(request.getfixturevalue("postgresql_url"), "test", template)
     yield from _running(environ_of(url), tmp_path)

@@ -10,7 +10,8 @@ from sso.store import groups, migrating, named_groups
 from tests.support.factories import make_client, make_user
 
 
-def test_groups_of_users_and_clients_get_rows(app: Flask) -> None:
+def test_groups_of_users_and_clients_get_rows(own_tables: Flask) -> None:
+    app = own_tables
     dana = make_user(app, groups=["staff", "a \"b\" 'c'"])
     make_client(app, groups=["readers"])
     with app.app_context():

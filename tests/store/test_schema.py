@@ -32,7 +32,8 @@ def test_the_migrations_make_the_tables(app: Flask) -> None:
         }
 
 
-def test_down_and_up_again(app: Flask) -> None:
+def test_down_and_up_again(own_tables: Flask) -> None:
+    app = own_tables
     with app.app_context():
         migrating.downgrade(revision="base")
         assert inspect(db.engine).get_table_names() == ["alembic_version"]
@@ -40,7 +41,8 @@ def test_down_and_up_again(app: Flask) -> None:
         migrating.check()
 
 
-def test_origins_are_found_after_the_upgrade(app: Flask) -> None:
+def test_origins_are_found_after_the_upgrade(own_tables: Flask) -> None:
+    app = own_tables
     uris = ["https://a.example:8443/x", "http://[::1]:7/x", "https://a.example:8443/y", "b.c:/x"]
     spa, _ = make_client(app, redirect_uris=uris, public=True), make_client(app)
     with app.app_context():
