@@ -73,7 +73,7 @@ def create_app(environ: Mapping[str, str] | None = None, instance: Path | None =
     device_cookie.init_app(app, users.find_device)
     password_strength.init_app(app, settings.base_url, settings.mail_from)
     browser_session.init_app(app)
-    languages.init_app(app, browser_session.locale, cookies.language)
+    languages.init_app(app, browser_session.locale, cookies.language, settings.language)
     times.init_app(app, settings.time_zone, browser_session.zoneinfo, clock.now)
     csrf.init_app(app)
     oauth.init_app(app)

@@ -127,6 +127,12 @@ class Settings:
         "path of a TOML file with the identity providers that people may sign in through",
         checks.deferred("sso.config.upstream.file:checked"),
     )
+    language: str = _setting(
+        "en",
+        "language of mail to people who have not chosen one, and of pages for browsers that ask "
+        "for none that is known: en, de, fr, es, ja or ar",
+        checks.one_of("en", "de", "fr", "es", "ja", "ar"),
+    )
     time_zone: str = _setting(
         "UTC",
         "time zone of pages and mail for people without the claim zoneinfo, such as Europe/Berlin",

@@ -29,7 +29,7 @@ _OVERRIDES = re.compile("[\u202a-\u202e\u2066-\u2069]")
 Source = Callable[[], str | None]
 
 
-def init_app(app: Flask, of_account: Source, of_browser: Source) -> None:
+def init_app(app: Flask, of_account: Source, of_browser: Source, default: str) -> None:
     """Translate what is rendered for a request.
 
     `of_account` returns the language that the signed-in user has chosen, and `of_browser` the one
@@ -37,7 +37,7 @@ def init_app(app: Flask, of_account: Source, of_browser: Source) -> None:
     """
 
     def choose() -> str:
-        return _choose(of_account, of_browser)
+        return _choose(of_account, of_browser, default)
 
     def to_choose_from() -> dict[str, str]:
         # A request for a host that cannot be has no URLs to lead to.
@@ -92,17 +92,17 @@ def known(tags: Iterable[str | None]) -> str | None:
     return str(found) if found else None
 
 
-def _choose(of_account: Source, of_browser: Source) -> str:
+def _choose(of_account: Source, of_browser: Source, default: str) -> str:
     """Signed in: what the application asks for, or the account's setting.
 
-    Without either: what was chosen in this browser, what the application asks for, or what the
-    browser prefers.
+    Without either: what was chosen in this browser, what the application asks for, what the
+    browser prefers, or the operator's.
     """
     if not has_request_context():
         return DEFAULT
     asked, account = known(g.get("sso_ui_locales", [])), _settled(of_account)
     settled = asked or account if account else known([of_browser()]) or asked
-    return settled or request.accept_languages.best_match(list(LANGUAGES)) or DEFAULT
+    return settled or request.accept_languages.best_match(list(LANGUAGES)) or default
 
 
 def _settled(of_account: Source) -> str | None:

@@ -66,7 +66,7 @@ TEXTS = {
                    "it."
                ),
             _UNTIL,
-            N_("Then choose \"Forgot your password?\" on the sign-in page."),
+            N_("After that, choose \"Forgot your password?\" on the sign-in page."),
         ),
         N_("Set a password"),
     ),

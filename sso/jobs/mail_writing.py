@@ -18,7 +18,7 @@ from sso.config import colors, email_addresses
 from sso.i18n import languages, times, user_agents
 from sso.jobs.mail_texts import TEXTS, Text
 from sso.models import Mail, User
-from sso.services import directories, emailed_code, mail_links
+from sso.services import directories, emailed_code, mail_links, notifications
 from sso.store import mail_tokens, users
 
 FORGOTTEN = "/forgotten-password"
@@ -60,7 +60,8 @@ def write(mail: Mail) -> Written | None:
         until = token.expires_at
     elif TEXTS[kind].action:
         link = context.settings().base_url + _ACCOUNT.get(kind, FORGOTTEN)
-    with force_locale(languages.known([_asked_language(mail, user)]) or languages.DEFAULT):
+    settled = languages.known([_asked_language(mail, user)])
+    with force_locale(settled or context.settings().language):
         subject, text, html = _render(kind, mail, user, link, until, code)
     try:
         message = _message(mail, user, subject, text, html)
@@ -114,6 +115,7 @@ def _render(
 ) -> tuple[str, str, str]:
     settings, meant = context.settings(), _text(kind)
     directory = directories.of(user) if user else None
+    factor = mail.details.get("factor", "")
     at, zone = _time(mail.details.get("time")), times.zone_for(user and user.claims.get("zoneinfo"))
     known = {
         "service": settings.name or urlsplit(settings.base_url).netloc,
@@ -121,7 +123,7 @@ def _render(
         "new_address": mail.details.get("new_address", ""),
         "code": f"{code[:4]}-{code[4:]}",
         "left": mail.details.get("left", ""),
-        "factor": _line(mail.details.get("factor", "")),
+        "factor": gettext(factor) if factor == notifications.APP_NAME else _line(factor),
         "provider": _line(mail.details.get("provider") or (directory.name if directory else "")),
         "account": _line(mail.details.get("account", "")) or "-",
         "browser": user_agents.name(mail.details.get("browser", "")),

@@ -14,10 +14,12 @@ from sso import audit, clock, context
 from sso.audit.events import Event
 from sso.config.email_addresses import domain
 from sso.config.urls import DOCTOR_DOMAIN
+from sso.i18n import N_
 from sso.models import BrowserSession, Mail, User
 from sso.services import mail_links
 from sso.store import mails
 
+APP_NAME = N_("Authenticator app")
 # No mail arrives there: RFC 6761 §6.4, and the user of `flask doctor`. Other reserved names, such
 # as .test and .local, may be known in the operator's own network.
 _NOWHERE = ("invalid", DOCTOR_DOMAIN)

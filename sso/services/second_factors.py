@@ -16,8 +16,6 @@ from sso.store import recovery_codes, totp_secrets
 from sso.store.factors import Factors
 from sso.store.sessions import CurrentSession
 
-APP_NAME = N_("Authenticator app")
-
 
 class FactorRefused(ValueError):
     """A factor cannot be added or removed; `str()` says why, to its owner. To be rolled back."""
@@ -90,7 +88,7 @@ def add_totp(
     """
     if not totp.enrol(current.user.id, secret, code):
         return None
-    return _added(current, known, "totp", APP_NAME, proof.OTP)
+    return _added(current, known, "totp", notifications.APP_NAME, proof.OTP)
 
 
 def _added(current: CurrentSession, known: Factors, kind: str, name: str, methods: str) -> Added:
@@ -122,7 +120,7 @@ def remove_totp(actor: Actor, user: User, known: Factors) -> None:
     """Remove the authenticator app."""
     if not totp_secrets.remove(user.id):
         raise FactorRefused(N_("The authenticator app was already removed."))
-    _removed(user, known, "totp", APP_NAME)
+    _removed(user, known, "totp", notifications.APP_NAME)
 
 
 def _removed(user: User, known: Factors, kind: str, name: str) -> None:

@@ -3,6 +3,8 @@
 import re
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from sso.crypto import password_strength, passwords
 from sso.i18n import languages
 from sso.models import User
 from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
+from tests.support.mailbox import Mailbox, text_of
 
 CATALOGS = Path(languages.__file__).parents[1] / "translations"
 TRANSLATED = [tag for tag in languages.LANGUAGES if tag != languages.DEFAULT]
@@ -84,6 +87,26 @@ def test_an_unknown_language_is_english(app: Flask, asked: str) -> None:
     headers = {"Accept-Language": asked.replace("\n", " ")}
     answer = app.test_client().get(f"{BASE}/sign-in", headers=headers)
     assert '<html lang="en"' in answer.text
+
+
+def test_the_operator_chooses_for_the_rest(
+    make_app: Callable[..., Flask], mailbox: Mailbox
+) -> None:
+    for tag in languages.LANGUAGES:  # the setting knows each of them
+        made = make_app(SSO_LANGUAGE=tag)
+    answer = made.test_client().get(f"{BASE}/sign-in", headers={"Accept-Language": "xx"})
+    assert f'<html lang="{tag}"' in answer.text
+    mailbox.app = made
+    del made.extensions["sso.language"]  # commands have no page
+    made.extensions["sso.settings"] = replace(
+        made.extensions["sso.settings"], smtp_url=mailbox.server.url
+    )
+    result = made.test_cli_runner().invoke(
+        args=["user", "invite", "--email", "ann@example.com", "--name", "Ann"]
+    )
+    assert result.exit_code == 0, result.output
+    (mail,) = mailbox.read()
+    assert f'<html lang="{tag}"' in text_of(mail, "html")
 
 
 @pytest.mark.parametrize(

@@ -157,6 +157,12 @@ def _trust_caddy(engine: Engine) -> None:
 
 
 def _sign_in(engine: Engine) -> None:
+    # A container that starts again has another address, which others learn after seconds.
+    page = (
+        "podman exec -e REQUESTS_CA_BUNDLE=/var/lib/sso/ca.crt sso_worker_1 python -c "
+        f"'import requests; print(requests.get(\"{BASE}/sign-in\", timeout=9))'"
+    )
+    wait_for(lambda: "[200]" in engine.run(page, check=False), "the way through Caddy", 60)
     client = engine.run(f"podman exec sso_worker_1 {NEW_CLIENT} 2>/dev/null")
     (engine.folder / "client").write_text(client)
     shown = engine.run(

@@ -40,7 +40,7 @@ page = browser.submit(page, {"email": email, "password": password})
 if ("decision", "allow") in page.buttons:
     page = browser.submit(page, {"decision": "allow"})
 found = parse_qs(urlsplit(page.url).query)
-assert "code" in found, (page.url, page.response and page.response.text)
+assert "code" in found, (page.url, page.response.text, page.response.headers)
 code = found["code"][0]
 tokens = requests.post(f"{base}/oauth2/token", timeout=10, data={
     "grant_type": "authorization_code", "code": code, "redirect_uri": callback,
