@@ -142,12 +142,10 @@ def test_published_vectors() -> None:
 
 
 def test_better_auth_normalizes_what_is_typed() -> None:
-    typed = "ﬁle ①".encode()
-    assert hashlib.sha256(typed) != hashlib.sha256(b"file 1")
-    key = scrypt(SALT.hex().encode(), 16, 1, typed=b"file 1")
-    stored = hash_formats.from_better_auth(f"{SALT.hex()}:{key.hex()}")
-    assert stored is not None
+    key = scrypt(SALT, 8, 1, 1024, typed=b"file 1")
+    stored = f"$scrypt-nfkc$ln=10,r=8,p=1${phc(SALT)}${phc(key)}"
     assert foreign_hashes.verify("ﬁle ①", stored)
+    assert not foreign_hashes.verify("ﬁle ①", stored.replace("-nfkc", ""))
 
 
 def test_bcrypt_reads_72_bytes() -> None:

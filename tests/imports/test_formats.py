@@ -9,7 +9,7 @@ from uuid import UUID
 
 import bcrypt
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sso.crypto import foreign_hashes
@@ -247,6 +247,7 @@ def test_nobody_is_there_twice(tmp_path: Path) -> None:
 DEEP = 100_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [kind for kind in FORMATS if kind != "csv"])
 def test_no_json_takes_the_process_down(tmp_path: Path, kind: str) -> None:
     place = {"keycloak": '{"users": [%s]}', "better-auth": '{"user": [%s]}'}.get(kind, "[%s]")
@@ -319,6 +320,7 @@ def test_no_table_takes_the_process_down(tmp_path: Path) -> None:
     assert nul[0].refused == "the email address is not valid"
 
 
+@settings(max_examples=40)
 @given(st.binary(max_size=300), st.sampled_from([*FORMATS]))
 def test_any_file_gets_an_answer(tmp_path_factory: Any, content: bytes, kind: str) -> None:
     folder = tmp_path_factory.getbasetemp()

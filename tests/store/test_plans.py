@@ -27,6 +27,7 @@ ROWS = 5000
 CLIENTS = 500
 READ_WHOLE = {
     "signing_keys",
+    "imported_hashes",
     "webhooks",
     "alembic_version",
 }  # a handful of rows, needed all together
