@@ -4,7 +4,6 @@ import logging
 import os
 import sqlite3
 import time
-from collections import deque
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
@@ -17,6 +16,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from sso.database import postgresql
+from sso.database.kept_connections import KeptConnections
 from sso.extensions import db
 
 logger = logging.getLogger("sso.database")
@@ -41,9 +41,11 @@ def prepare(app: Flask) -> None:
     _engines.add(engine)
     if engine.dialect.name == "sqlite":
         _prepare_sqlite(engine)
-        app.extensions["sso.reader"] = OpenReaders(engine).reader
+        kept = KeptConnections(engine)
+        app.extensions["sso.reader"] = app.extensions["sso.connection"] = kept.take
     else:
         postgresql.prepare(engine)
+        app.extensions["sso.connection"] = partial(postgresql.connection, engine)
         same_pool = engine.execution_options(isolation_level="AUTOCOMMIT")
         app.extensions["sso.reader"] = partial(postgresql.reader, same_pool)
     app.teardown_appcontext(end_session)  # goes before Flask-SQLAlchemy's own
@@ -55,38 +57,10 @@ def reader() -> AbstractContextManager[Connection]:
     return found
 
 
-class OpenReaders:
-    """Connections to SQLite that wait outside the pool, as many as were ever needed at once.
-
-    Taking one from the pool and giving it back costs more than the statement of userinfo, and
-    13 % of the CPU of its request. A server that restarts or fails over needs the pool's care.
-    """
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._idle: deque[Connection] = deque()
-        event.listen(engine, "engine_disposed", self._close)
-
-    @contextmanager
-    def reader(self) -> Iterator[Connection]:
-        try:
-            connection = self._idle.pop()
-        except IndexError:
-            connection = self._engine.connect()
-        try:
-            yield connection
-        except BaseException:
-            connection.close()
-            raise
-        if connection.in_transaction():
-            connection.rollback()
-        self._idle.append(connection)
-
-    def _close(self, _: Engine) -> None:
-        while self._idle:
-            connection = self._idle.pop()
-            connection.detach()
-            connection.close()
+def connection() -> AbstractContextManager[Connection]:
+    """A connection for the statements of one request. What is not committed is rolled back."""
+    found: AbstractContextManager[Connection] = current_app.extensions["sso.connection"]()
+    return found
 
 
 def session_connection() -> Connection:

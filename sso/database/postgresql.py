@@ -6,6 +6,7 @@ nothing is prepared. Nothing else here belongs to a session: advisory locks end 
 transaction, and nobody listens.
 """
 
+import logging
 import re
 import select
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from sqlalchemy import URL, Connection, Engine, event
 from sqlalchemy.engine import Dialect, ExceptionContext
-from sqlalchemy.exc import InvalidatePoolError
+from sqlalchemy.exc import InvalidatePoolError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from sso.config.database_url import has_several_hosts
@@ -23,6 +24,8 @@ from sso.process import concurrency
 
 if TYPE_CHECKING:  # SQLAlchemy loads the driver when PostgreSQL is used
     import psycopg
+
+logger = logging.getLogger("sso.database")
 
 # One for each concurrent request; `MORE` is for background threads. All workers of all nodes must
 # together stay below PostgreSQL's max_connections, which is 100 by default.
@@ -112,6 +115,21 @@ def prepare(engine: Engine) -> None:
         if error is not None and transient_errors.is_lost(error):
             connecting.is_pooled |= transient_errors.is_of_pooler(error)
             engine.dispose()
+
+
+@contextmanager
+def connection(engine: Engine) -> Iterator[Connection]:
+    """A connection of the pool. The answer stands, even if it is gone before the end."""
+    taken = engine.connect()
+    try:
+        yield taken
+    finally:
+        try:
+            taken.close()
+        except SQLAlchemyError:
+            logger.info("a connection was gone before the end of its transaction")
+            if not taken.closed:
+                taken.invalidate()
 
 
 @contextmanager

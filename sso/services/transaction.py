@@ -3,19 +3,16 @@
 The ORM's session would cost as much as two statements. What runs there takes the connection.
 """
 
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import SQLAlchemyError
 
+from sso import database
 from sso.audit import writer
-from sso.extensions import db
 
 Result = TypeVar("Result")
-logger = logging.getLogger("sso.database")
 
 
 class Transaction:
@@ -35,15 +32,14 @@ class Transaction:
 @contextmanager
 def begin() -> Iterator[Transaction]:
     """A transaction for the statements of the block."""
-    connection = db.engine.connect()
-    connection.begin()
-    transaction = Transaction(connection)
-    try:
-        yield transaction
-    finally:
-        if not transaction.is_committed:
-            writer.undone()
-        _close(connection)
+    with database.connection() as connection:
+        connection.begin()
+        transaction = Transaction(connection)
+        try:
+            yield transaction
+        finally:
+            if not transaction.is_committed:
+                writer.undone()
 
 
 def committed(act: Callable[[Connection], Result]) -> Result:
@@ -52,13 +48,3 @@ def committed(act: Callable[[Connection], Result]) -> Result:
         result = act(transaction.connection)
         transaction.commit()
     return result
-
-
-def _close(connection: Connection) -> None:
-    """Roll back what is not committed. The answer stands, even if the connection is gone."""
-    try:
-        connection.close()
-    except SQLAlchemyError:
-        logger.info("a connection was gone before the end of its transaction")
-        if not connection.closed:
-            connection.invalidate()
