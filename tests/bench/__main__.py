@@ -31,7 +31,7 @@ from tests.support.servers import postgresql
 
 CLIENT = "Benchmark"
 REDIRECT_URI = "https://app.bench.example/callback"
-PEOPLE = 16
+PEOPLE = 128  # codes of one user beyond 300 (see store.unredeemed) would cost more
 BARE_ROUTE = ("-c", "python:tests.bench.bare_gunicorn")
 
 
