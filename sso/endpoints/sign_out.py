@@ -30,8 +30,7 @@ def sign_out() -> Response:
         return page.render("sign_out.html", form=form, client_name=None, user=current.user)
     if form.decision.data == "stay":
         return redirect(url_for("pages.account"), 303)
-    away = upstream_logout.sign_out("sign_out")
-    return _to(away) if away else _signed_out()
+    return upstream_logout.sign_out("sign_out") or _signed_out()
 
 
 def _signed_out(back: tuple[str, str] | None = None) -> Response:
@@ -58,9 +57,7 @@ def end_session() -> Response:
         return redirect(url_for("pages.account"), 303)
     if not asked.names_session and decision != "sign_out":
         return _ask(form, current, asked)
-    if away := upstream_logout.sign_out("rp_initiated_logout", asked.redirect_uri):
-        return _to(away)
-    return _go_on(asked)
+    return upstream_logout.sign_out("rp_initiated_logout", asked.redirect_uri) or _go_on(asked)
 
 
 def _read() -> LogoutRequest:

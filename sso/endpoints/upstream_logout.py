@@ -9,7 +9,7 @@ from werkzeug.wrappers import Response
 from sso import audit, clock, context, database
 from sso.config.upstream.oidc import OidcProvider
 from sso.config.urls import add_parameters
-from sso.endpoints import browser_session
+from sso.endpoints import browser_session, page
 from sso.extensions import db
 from sso.mfa import signed_values
 from sso.services import upstream_sessions
@@ -53,10 +53,10 @@ def backchannel_logout(provider_id: str) -> Response:
     return FlaskResponse(status=200, headers={"Cache-Control": "no-store"})
 
 
-def sign_out(reason: str, then: str | None = None) -> str | None:
-    """End the session of this browser; gives the URL that ends the provider's session, too.
+def sign_out(reason: str, then: str | None = None) -> Response | None:
+    """End the session of this browser; the answer, if it leads to the provider's sign-out.
 
-    `then`: where its way back leads on to. Commits.
+    `then`: where the way back from there leads on to. Commits.
     """
     current = browser_session.current_session()
     found = identities.last_of_session(current.session.id) if current else None
@@ -72,7 +72,7 @@ def sign_out(reason: str, then: str | None = None) -> str | None:
     if endpoint is None:
         return None
     hint = upstream_sessions.opened(found[0].sealed_id_token)
-    return add_parameters(
+    url = add_parameters(
         endpoint,
         [
             *([("id_token_hint", hint)] if hint else []),
@@ -81,6 +81,9 @@ def sign_out(reason: str, then: str | None = None) -> str | None:
             ("state", signed_values.sign(then, _PURPOSE)),
         ],
     )
+    # No redirect: the policy of an application whose form led here may not allow to go on there
+    # (Content Security Policy, form-action).
+    return page.render("signing_out.html", provider=provider, url=url)
 
 
 def way_on() -> str | None:
