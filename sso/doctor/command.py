@@ -12,7 +12,15 @@ from sso.cli.clients import find_client
 from sso.cli.commands import Failure, json_option, quiet_terminal
 from sso.cli.output import print_json, print_line
 from sso.config.reading import read_settings
-from sso.doctor import code_flow, connection, directories, public_url, secret_key, templates
+from sso.doctor import (
+    code_flow,
+    connection,
+    directories,
+    providers,
+    public_url,
+    secret_key,
+    templates,
+)
 from sso.errors import SettingsError
 from sso.extensions import db
 
@@ -85,6 +93,7 @@ def _installation(environ: Mapping[str, str]) -> Iterator[Finding]:
             ("redis", dependencies.rate_limits),
             ("mail", dependencies.mail),
             (directories.NAME, directories.directories),
+            (providers.NAME, providers.providers),
             ("tls", public_url.tls),
             ("discovery", public_url.metadata),
         ]
@@ -138,6 +147,7 @@ _NOT_NEEDED = (
     "secret key",
     "templates",
     directories.NAME,
+    providers.NAME,
 )
 
 

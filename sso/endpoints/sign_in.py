@@ -132,7 +132,8 @@ def _ask(
         waiting=waiting,
         providers=_providers(current, again),
         elsewhere="local" not in request.args and any(one.domains for one in context.upstreams()),
-        can_sign_up=not again and context.settings().sign_up != "off",
+        can_sign_up=not again
+        and (context.settings().sign_up != "off" or (waiting is not None and waiting[0].sign_up)),
     )
 
 

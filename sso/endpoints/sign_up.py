@@ -11,7 +11,7 @@ from werkzeug.wrappers import Response
 from sso import audit, context
 from sso.config import email_addresses
 from sso.crypto import passwords
-from sso.endpoints import browser_session, mail_pages, page
+from sso.endpoints import browser_session, mail_pages, page, pending_identity
 from sso.endpoints.forms import NewAccountForm, SignUpForm
 from sso.extensions import db
 from sso.i18n import N_
@@ -24,7 +24,9 @@ from sso.web import routing
 def sign_up() -> Response:
     """Sign-up: asks for the email address, and mails a link to it."""
     allowed = context.settings().sign_up
-    if allowed == "off":
+    waiting = pending_identity.waiting()
+    by_provider = waiting is not None and waiting[0].sign_up
+    if allowed == "off" and not by_provider:
         abort(404)
     if elsewhere := mail_pages.without_foreign_request():
         return elsewhere
@@ -46,7 +48,9 @@ def sign_up() -> Response:
             gettext("Check your inbox"),
             gettext("We sent you an email. Its link is valid for one hour."),
         )
-    domains = [] if allowed == "open" else allowed.split()
+    domains = [] if allowed == "open" or by_provider else allowed.split()
+    if request.method == "GET" and by_provider and waiting:
+        form.email.data = waiting[1].email
     return page.render("sign_up.html", form=form, domains=domains)
 
 
@@ -70,7 +74,14 @@ def complete_sign_up() -> Response:
 
 
 def _may(email: str) -> bool:
-    """Whether this email address may have an account."""
+    """Whether this email address may have an account.
+
+    So it is, too, for a person whom a provider has authenticated in this browser, but whose address
+    is not proven, where the operator lets that provider's people sign up.
+    """
+    waiting = pending_identity.waiting()
+    if waiting and waiting[0].sign_up and waiting[0].covers(email):
+        return True
     allowed = context.settings().sign_up
     if allowed in ("off", "open"):
         return allowed == "open"

@@ -19,6 +19,7 @@ from sso.endpoints.forms import DecisionForm
 from sso.extensions import db
 from sso.flow.request import AuthorizationRequest
 from sso.mfa import policy
+from sso.observability import counters
 from sso.services import identities, upstream_sessions
 from sso.services.authentication import SignInEnded
 from sso.services.identities import LinkRefused, ProveAccount, Refused
@@ -52,6 +53,7 @@ class Attempt:
 
 def finish(attempt: Attempt, found: UpstreamIdentity) -> Response:
     """Go on after the provider has said who it is. Commits."""
+    counters.upstream(attempt.provider.id, "ok")
     if attempt.user_id:
         return _link_own(attempt, found)
     provider = attempt.provider
@@ -148,6 +150,7 @@ def connect() -> Response:
 
 def unavailable(provider: Provider, error: Exception) -> Response:
     """The page when a provider cannot be asked. The other ways to sign in stay open."""
+    counters.upstream(provider.id, "unavailable")
     audit.event(Event.SIGN_IN_FAILED, method=provider.id, reason=f"unavailable: {error}"[:200])
     words = gettext("%(provider)s cannot be reached at the moment.", provider=provider.name)
     return _problem(provider, words, status=503)
@@ -155,6 +158,7 @@ def unavailable(provider: Provider, error: Exception) -> Response:
 
 def refused(provider: Provider, error: Exception) -> Response:
     """The page when a provider did not let the person in, or its answer is not accepted."""
+    counters.upstream(provider.id, "refused")
     audit.event(Event.SIGN_IN_FAILED, method=provider.id, reason=str(error)[:200])
     words = gettext("The sign-in with %(provider)s did not succeed.", provider=provider.name)
     return _problem(provider, words)

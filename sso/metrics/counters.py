@@ -50,6 +50,10 @@ class Counters:
             "sso_token_requests", "Answers of the token endpoint.", ("grant", "outcome"),
             registry=registry,
         )  # fmt: skip
+        self.upstream_sign_ins = Counter(
+            "sso_upstream_sign_ins", "Sign-ins through upstream providers.",
+            ("provider", "outcome"), registry=registry,
+        )  # fmt: skip
         self.connections = Gauge(
             "sso_database_connections", "Connections to the database.", ("state",),
             registry=registry, multiprocess_mode="livesum",
@@ -75,6 +79,9 @@ class Counters:
     def token_request(self, grant: str | None, error: str | None) -> None:
         outcome = "ok" if error is None else error if error in TOKEN_ERRORS else OTHER
         self.tokens.labels(grant if grant in GRANTS else OTHER, outcome).inc()
+
+    def upstream(self, provider: str, outcome: str) -> None:
+        self.upstream_sign_ins.labels(provider, outcome).inc()
 
     def _find_children(
         self, endpoint: str, method: str, status: int

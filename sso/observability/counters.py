@@ -12,6 +12,7 @@ class Counters(Protocol):
     def request(self, endpoint: str, method: str, status: int, seconds: float) -> None: ...
     def event(self, name: str) -> None: ...
     def token_request(self, grant: str | None, error: str | None) -> None: ...
+    def upstream(self, provider: str, outcome: str) -> None: ...
 
 
 _counters: Counters | None = None
@@ -39,3 +40,9 @@ def token_request(grant: str | None, error: str | None) -> None:
     """An answer of the token endpoint; `error` is `None` when it gave tokens."""
     if _counters:
         _counters.token_request(grant, error)
+
+
+def upstream(provider: str, outcome: str) -> None:
+    """A sign-in through an upstream provider: `ok`, `refused` or `unavailable`."""
+    if _counters:
+        _counters.upstream(provider, outcome)

@@ -50,10 +50,8 @@ class SignIn(NamedTuple):
 class ProveAccount(NamedTuple):
     """Nothing here is known to be this person's: they sign in here once, to link the identity.
 
-    `may_sign_up`: or they make an account, for an address that they prove by mail.
+    Or they make an account, for an address that they prove by mail, where the provider allows it.
     """
-
-    may_sign_up: bool
 
 
 class Refused(NamedTuple):
@@ -76,8 +74,7 @@ def resolve(actor: Actor, provider: Provider, found: UpstreamIdentity) -> Resolu
     if identity is None:
         email = _normalized(found.email)
         if not (email and found.email_verified and provider.vouches_for(email)):
-            covered = provider.covers(email) if email else not provider.domains
-            return ProveAccount(provider.sign_up and covered)
+            return ProveAccount()
         known = users.find_by_email(email)
         if known is None and provider.sign_up:
             user = _new_user(actor, email, found)
@@ -86,7 +83,7 @@ def resolve(actor: Actor, provider: Provider, found: UpstreamIdentity) -> Resolu
         if user:
             identity = _add(user, provider, found, is_told=known is not None)
         elif known is None or known.disabled_at is None:
-            return ProveAccount(may_sign_up=False)
+            return ProveAccount()
     if user is None or identity is None:
         audit.event(
             Event.SIGN_IN_FAILED,

@@ -63,6 +63,13 @@ class Discovered:
             if found.issuers.get(one.kid, issuer) in (issuer, _template(issuer, tenant))
         )
 
+    def examine(self) -> int:
+        """Read both now; gives how many keys there are.
+
+        Raises `RemoteUnavailable`, `OSError`, `HTTPException` and `ValueError`.
+        """
+        return len(self._read_keys(self._read_metadata(self.provider.discovery_url).jwks_uri).keys)
+
     def _read_metadata(self, url: str) -> Metadata:
         found = self._caller.get_json(url)
         if not self.provider.accepts_metadata_issuer(found.get("issuer")):

@@ -70,6 +70,13 @@ class GitHubClient:
             name=http.text(person, "name") or http.text(person, "login") or "",
         )
 
+    def examine(self) -> None:
+        """Ask its API for anything.
+
+        Raises `RemoteUnavailable`, `OSError`, `HTTPException` and `ValueError`.
+        """
+        self.caller.get_json(f"{self._api}/")
+
     def _session(self, redirect_uri: str) -> Any:
         return self.caller.session(
             scope=_SCOPE,

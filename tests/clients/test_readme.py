@@ -60,6 +60,10 @@ RUN = {
     "format = 1",
     "[provider.corp]",
     "[provider.openldap]",
+    "[provider.office]",
+    "[provider.google]",
+    "[provider.entra]",
+    "[provider.github]",
     'group_base = "ou=groups,dc=example,dc=com"',
     "$ flask explain 7k3m-v9xq",
     "SSO_NAME=Acme Corp",
@@ -420,6 +424,14 @@ def test_the_directories(tmp_path: Path) -> None:
     found = upstream_file.read(file, {"OPENLDAP_PASSWORD": "secret"})
     assert [one.id for one in found] == ["corp", "openldap", "freeipa"]
     assert all(one.client.servers for one in found if isinstance(one, LdapProvider))
+
+
+@pytest.mark.parametrize("provider", ["office", "google", "entra", "github"])
+def test_the_providers(tmp_path: Path, provider: str) -> None:
+    text, secret, file = block(f"[provider.{provider}]"), tmp_path / "s", tmp_path / "upstream.toml"
+    secret.write_text("a secret")
+    file.write_text(re.sub(r'_file = ".+"', f'_file = "{secret}"', text))
+    assert [one.id for one in upstream_file.read(file, {})] == [provider]
 
 
 def test_the_file_with_clients_and_users(server: Server, tmp_path: Path) -> None:

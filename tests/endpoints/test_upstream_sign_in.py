@@ -239,3 +239,24 @@ def test_groups_follow_the_mapping(corp: Corp, browser: Browser) -> None:
     corp.sign_in()
     with corp.app.app_context():
         assert db.session.query(User.groups).scalar() == ["own", "dev"]
+
+
+def test_an_address_that_is_not_proven_is_proven_by_mail(
+    corp: Corp, browser: Browser, mailbox: Mailbox, client: RelyingParty
+) -> None:
+    assert browser.open(f"{BASE}/sign-up").status == 404
+    corp.configure(replace(CORP, sign_up=True))
+    corp.says = replace(DANA, email_verified=False)
+    browser.authorize(client)
+    corp.sign_in()
+    assert "Create one" in browser.page.html
+    browser.open(f"{BASE}/sign-up")
+    assert browser.page.fields["email"] == "dana@example.com"
+    assert "You cannot sign up" in browser.submit(email="dana@other.example").html
+    browser.submit(email="dana@example.com")
+    browser.open(mailbox.link("dana@example.com"))
+    page = browser.submit(name="Dana", new_password="correct horse battery")
+    assert page.path == f"{BASE}/sign-in/connect"
+    assert corp.owner() is None
+    browser.submit(decision="connect")
+    assert corp.owner() == "dana@example.com"

@@ -11,6 +11,7 @@ from sqlalchemy import select
 
 from sso.config.upstream.file import Upstreams
 from sso.config.upstream.oidc import GitHubProvider, GoogleProvider, MicrosoftProvider
+from sso.doctor import providers
 from sso.extensions import db
 from sso.jobs import recheck
 from sso.models import Identity, User
@@ -261,3 +262,24 @@ def test_a_person_who_is_gone_there_is_signed_out_here(
     assert check() == 1
     assert corp.asked[-1][1]["refresh_token"] == "rt2"
     assert not is_signed_in(browser)
+
+
+def test_the_doctor_asks_each_provider(app: Flask, corp: Upstream) -> None:
+    def seen() -> list[tuple[str, str]]:
+        app.extensions.pop("sso.upstream_clients", None)
+        with app.app_context():
+            return [(one.status.value, one.seen) for one in providers.providers()]
+
+    assert seen() == [("ok", "corp: answers, with 1 keys, and knows client_id and secret")]
+    corp.answers["/token"] = answered({"error": "invalid_client"}, 401)
+    [(status, text)] = seen()
+    assert (status, "invalid_client" in text) == ("wrong", True)
+    corp.answers["/.well-known/openid-configuration"] = OSError("no route")
+    assert seen()[0][0] == "wrong"
+    github: dict[str, Any] = {"client_id": "us", "client_secret": "x", "sign_up": True}
+    configure(app, GitHubProvider(id="github", type="github", **github))
+    corp.issuer = "https://api.github.com"
+    corp.answers = {"/": answered({})}
+    assert [one for one, _ in seen()] == ["warning", "ok"]
+    configure(app)
+    assert seen() == [("skipped", "SSO_UPSTREAM_FILE names none")]

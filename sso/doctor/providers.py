@@ -1,0 +1,74 @@
+"""The OpenID Connect providers and GitHub, through which people sign in."""
+
+import secrets
+from http.client import HTTPException
+
+from sso import context
+from sso.checkup.finding import Findings, ok, skipped, warning, wrong
+from sso.config.upstream.oidc import (
+    GitHubProvider,
+    GoogleProvider,
+    MicrosoftProvider,
+    OidcProvider,
+    WebProvider,
+)
+from sso.upstream import clients
+from sso.upstream.identity import UpstreamRefused, UpstreamUnavailable
+from sso.upstream.remote_cache import RemoteUnavailable
+
+NAME = "providers"
+_TROUBLE = (RemoteUnavailable, UpstreamUnavailable, OSError, HTTPException, ValueError)
+
+
+def providers() -> Findings:
+    """Each one answers, has keys, and knows this server."""
+    found = [one for one in context.upstreams() if isinstance(one, WebProvider)]
+    if not found:
+        yield skipped(NAME, "SSO_UPSTREAM_FILE names none")
+    for provider in found:
+        if provider.sign_up and not provider.domains and _is_for_everyone(provider):
+            hint = "set domains, unless that is what you want"
+            yield warning(NAME, f"{provider.id}: everyone with an account there signs up", hint)
+        try:
+            seen = _examined(provider)
+        except (
+            RemoteUnavailable,
+            UpstreamUnavailable,
+            OSError,
+            HTTPException,
+            ValueError,
+        ) as error:
+            hint = "check its keys in SSO_UPSTREAM_FILE, and the firewall"
+            if "private" in str(error):
+                hint = "set allow_private_addresses = true, if it is in your own network"
+            yield wrong(NAME, f"{provider.id}: {error}"[:200], hint)
+        except UpstreamRefused as error:
+            yield warning(
+                NAME, f"{provider.id}: {error}", "check client_id, client_secret and redirect URI"
+            )
+        else:
+            yield ok(NAME, f"{provider.id}: {seen}")
+
+
+def _examined(provider: WebProvider) -> str:
+    if isinstance(provider, GitHubProvider):
+        clients.github(provider).examine()
+        return "answers"
+    assert isinstance(provider, OidcProvider)
+    client = clients.oidc(provider)
+    count = client.discovered.examine()
+    try:  # a code that nobody was given: who we are is checked first
+        at = f"{context.settings().base_url}/sign-in/callback/{provider.id}"
+        client.complete(at, secrets.token_urlsafe(), secrets.token_urlsafe(48), "none")
+    except UpstreamRefused as error:
+        if "invalid_grant" not in str(error):
+            raise
+    return f"answers, with {count} keys, and knows client_id and secret"
+
+
+def _is_for_everyone(provider: WebProvider) -> bool:
+    if isinstance(provider, GoogleProvider):
+        return provider.hosted_domain is None
+    if isinstance(provider, MicrosoftProvider):
+        return provider.tenant in provider.MANY
+    return isinstance(provider, GitHubProvider)
