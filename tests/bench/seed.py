@@ -5,20 +5,22 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from flask import Flask
-from sqlalchemy import String, Uuid, cast, func, insert, literal, select, text
+from sqlalchemy import JSON, String, Uuid, case, cast, func, insert, literal, select, text
 from sqlalchemy.sql.elements import ColumnElement
 
 from sso import clock
 from sso.crypto import passwords
 from sso.extensions import UtcDateTime, db
 from sso.models import (
+    AuditEvent,
     AuthorizationCode,
     BrowserSession,
     Consent,
     Grant,
+    Group,
     LogoutDelivery,
     Mail,
     Token,
@@ -156,6 +158,48 @@ def fill(app: Flask, client_id: str, rows: int, say: Callable[[str], None]) -> N
             if rows > STEP:
                 name = model.__table__.name  # type: ignore[attr-defined]
                 say(f"{rows * times_each:,} {name} in {time.monotonic() - begin:.0f} s")
+        db.session.execute(text("ANALYZE"))
+        db.session.commit()
+
+
+def people(app: Flask, rows: int, say: Callable[[str], None]) -> None:
+    """So many users, some disabled, unverified or in a group, and an event for each; commits."""
+
+    def columns(n: Number) -> dict[str, Any]:
+        now = literal(clock.now(), UtcDateTime)
+        return {
+            "id": _uuid("user")(n),
+            "email": _text("user", n) + "@bench.example",
+            "email_verified": n % 777 != 0,
+            "name": _text("Family Person ", n),
+            "name_key": _text("family person ", n),
+            "password_hash": literal("x"),
+            "groups": case((n % 1000 == 0, literal(["board"], JSON)), else_=literal([], JSON)),
+            "disabled_at": case((n % 500 == 0, now), else_=None),
+        }
+
+    with app.app_context():
+        _give_md5_to_sqlite()
+        now = clock.now()
+        for start in range(0, rows, STEP):
+            numbers = range(start, min(start + STEP, rows))
+            _insert(User, start, numbers.stop, columns)
+            db.session.execute(
+                insert(AuditEvent),
+                [
+                    {
+                        "id": uuid4(),
+                        "at": now - timedelta(days=90) * (n / rows),
+                        "name": "signed_in",
+                        "user_id": user_id(n),
+                        "fields": "{}",
+                    }
+                    for n in numbers
+                ],
+            )
+            say(f"{numbers.stop:,} people")
+        db.session.add(Group(name="board"))
+        db.session.commit()
         db.session.execute(text("ANALYZE"))
         db.session.commit()
 
