@@ -1,7 +1,9 @@
 """axe finds no violation on any page, light and dark, left to right and right to left."""
 
 import json
+import sqlite3
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import pyotp
@@ -11,6 +13,7 @@ from playwright.sync_api import Browser, Page
 
 from tests.browser.conftest import EMAIL, PASSWORD, Site, press
 
+STEP = timedelta(seconds=30)  # of an authenticator app
 OPTIONS = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
 
 
@@ -97,10 +100,13 @@ def test_the_other_pages_of_an_account(page: Page, site: Site) -> None:
         check(page)
 
 
-ADMIN_PAGES = ("", "/people?q=a", "/groups", "/audit", "/keys")
+ADMIN_PAGES = ("", "/checks", "/people?q=a", "/person/invite", "/groups", "/applications",
+               "/application/new", "/application/by-hand", "/refusals", "/audit", "/keys",
+               "/keys/rotate", "/api-tokens", "/api-token/new")  # fmt: skip
 
 
-def test_administration(page: Page, site: Site) -> None:
+def administer(page: Page, site: Site) -> tuple[str, str]:
+    """Sign in a new administrator with a new factor; gives the id and the factor's secret."""
     base, email = site.server.base_url, f"ada-{uuid4().hex}@example.com"
     made = site.server.flask(
         "user", "create", "--email", email, "--name", "Ada", "--admin", "--password-stdin",
@@ -119,11 +125,87 @@ def test_administration(page: Page, site: Site) -> None:
     press(page.locator("form button.primary"))
     press(page.locator("a.primary"))
     assert page.url == f"{base}/admin/people?q=ada"
-    person = f"/person?id={json.loads(made)['id']}"
-    for path in (*ADMIN_PAGES, person, person.replace("?", "/edit?")):
+    return json.loads(made)["id"], secret
+
+
+def test_administration(page: Page, site: Site) -> None:
+    base = site.server.base_url
+    user_id, _ = administer(page, site)
+    person = f"/person?id={user_id}"
+    page.goto(f"{base}/admin/groups")
+    page.locator("#name").fill(f"group {user_id}")
+    press(page.locator("form button.primary"))
+    group = page.url.partition("/admin")[2].replace("done=created&", "")
+    edits = (person.replace("?", "/edit?"), group, group.replace("?", "/rename?"),
+             group.replace("?", "/delete?"))  # fmt: skip
+    for path in (*ADMIN_PAGES, person, *edits):
         page.goto(f"{base}/admin{path}")
         assert page.url == f"{base}/admin{path}"
         check(page)
         for width in (375, 1600):
             page.set_viewport_size({"width": width, "height": 800})
-            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+
+
+# Whether what has the focus shows it, and what it is.
+FOCUS = """() => {
+  const it = document.activeElement, style = getComputedStyle(it);
+  const ring = style.outlineStyle !== "none" && parseFloat(style.outlineWidth) > 0;
+  return [it.id, it.textContent.trim(), ring || style.boxShadow !== "none"];
+}"""
+
+
+def tab_to(page: Page, what: str) -> None:
+    """Press the tab key until this has the focus: a field by its id, else by its first words."""
+    for _ in range(120):
+        page.keyboard.press("Tab")
+        id_, words, is_visible = page.evaluate(FOCUS)
+        assert is_visible or page.evaluate("document.activeElement === document.body"), words
+        if id_ == what or words.startswith(what):
+            return
+    raise AssertionError(f"{what} is not reached on {page.url}")
+
+
+def follow(page: Page, what: str, key: str = "Enter") -> None:
+    """Reach a link or button by the tab key, and press another key."""
+    tab_to(page, what)
+    with page.expect_navigation():
+        page.keyboard.press(key)
+
+
+def write(page: Page, **values: str) -> None:
+    for field, text in values.items():
+        tab_to(page, field)
+        page.keyboard.type(text)
+
+
+def test_administration_by_keyboard_alone(chrome: Browser, site: Site) -> None:
+    page = chrome.new_context(locale="en", reduced_motion="reduce").new_page()
+    _, secret = administer(page, site)
+    invited = f"erin-{uuid4().hex}@example.com"
+    follow(page, "Invite a person")
+    write(page, email=invited, name="Erin")
+    # Meanwhile the factor gets too old; what was typed is kept.
+    with sqlite3.connect(site.server.folder / "sso.db", timeout=10) as connection:
+        connection.execute("UPDATE browser_sessions SET second_factor_at = '2026-01-01 00:00:00'")
+    follow(page, "Send the invitation", "Space")
+    page.locator("#code").fill(pyotp.TOTP(secret).at(datetime.now(UTC) + STEP))
+    follow(page, "Continue")
+    assert page.url.endswith("/admin/person/invite")
+    assert page.locator("#email").input_value() == invited
+    follow(page, "Send the invitation", "Space")
+    assert "The account was created" in page.content()
+    follow(page, "Reset the second factors")
+    follow(page, "Reset the second factors", "Space")
+    assert "The second factors were removed." in page.content()
+    follow(page, "Applications")
+    follow(page, "Register an application")
+    follow(page, "Register by hand")
+    write(page, client_name="Wiki", redirect_uris="https://wiki.example/callback")
+    follow(page, "Register", "Space")
+    assert "sso_cs_" in page.content()
+    follow(page, "Signing keys")
+    follow(page, "Take out of use")
+    follow(page, "Take the key out of use")
+    assert "The key was taken out of use." in page.content()
+    page.context.close()
