@@ -21,7 +21,7 @@ from tests.production.expected import Customer, Expected
 from tests.production.people import CALLBACK, EMAIL, PASSWORD, Person
 from tests.production.seeding import application
 from tests.support import releases
-from tests.support.processes import wait_for
+from tests.support.processes import CONFIGURATION, wait_for
 from tests.support.servers import Node, Postgresql
 
 # The installed project must not lend the old one its newer modules and commands.
@@ -31,7 +31,7 @@ sys.meta_path[:] = [one for one in sys.meta_path if "__editable__" not in repr(o
 """
 FLASK = f"""{ALONE}
 from flask.cli import FlaskGroup
-from wsgi import app
+from sso.wsgi import app
 group = FlaskGroup(create_app=lambda: app)
 group._loaded_plugin_commands = True
 group.main(sys.argv[1:])
@@ -44,11 +44,13 @@ run()
 
 @pytest.fixture(scope="module")
 def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return releases.previous(tmp_path_factory.mktemp("before"))
+    """The last release's wheel, unpacked."""
+    folder = tmp_path_factory.mktemp("before")
+    return releases.unpacked(releases.previous(folder / "tree"), folder)
 
 
 class OldNode(Node):
-    """A node with the code of another folder, started as that says."""
+    """A node with the packages of another folder."""
 
     code: Path
 
@@ -69,7 +71,7 @@ class OldNode(Node):
         address = ("-b", f"127.0.0.1:{self.port}", "-w", str(self.workers))
         with (self.folder / "gunicorn.log").open("a") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", GUNICORN, "wsgi:app", *arguments, *address],
+                [sys.executable, "-c", GUNICORN, "-c", CONFIGURATION, *arguments, *address],
                 cwd=self.code,
                 env={**self.environ, "PYTHONPATH": str(self.code)},
                 stdout=log,
@@ -118,8 +120,7 @@ def test_nobody_notices(
         stop.set()
         for thread in threads:
             thread.join()
-    if (before / "sso" / "readiness.py").exists():
-        assert old.readiness().ok
+    assert old.readiness().ok
     whole = Expected()
     for expected in expectations:
         whole.merge(expected)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tarfile
 import tomllib
+import zipfile
 from io import BytesIO
 from pathlib import Path
 
@@ -34,7 +35,8 @@ def previous(folder: Path) -> Path:
         commit = tags[0].decode()
     else:
         newest = MIGRATIONS.get_revision("head").path
-        added = _git("log", "--diff-filter=A", "--format=%H", "-1", "--", newest).decode().strip()
+        found = _git("log", "--follow", "--diff-filter=A", "--format=%H", "-1", "--", newest)
+        added = found.decode().strip()
         commit = f"{added}~1" if added else "HEAD"
     with tarfile.open(fileobj=BytesIO(_git("archive", commit))) as tree:
         tree.extractall(folder, filter="data")
@@ -49,12 +51,26 @@ def pinned(tree: Path) -> Path:
     return path
 
 
-def build(tree: Path, folder: Path) -> str:
-    """Fill a folder as scripts/release does, apart from what nobody installs; gives the version."""
-    folder.mkdir()
+def unpacked(tree: Path, folder: Path) -> Path:
+    """What the wheel of this tree installs."""
+    built, packages = folder / "wheel", folder / "packages"
+    _wheel(tree, built)
+    (wheel,) = built.glob("sso-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(packages)
+    return packages
+
+
+def _wheel(tree: Path, folder: Path) -> None:
     subprocess.run(
         [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", folder, tree], check=True
     )
+
+
+def build(tree: Path, folder: Path) -> str:
+    """Fill a folder as scripts/release does, apart from what nobody installs; gives the version."""
+    folder.mkdir()
+    _wheel(tree, folder)
     (wheel,) = folder.glob("sso-*.whl")
     version = wheel.name.split("-")[1]
     shutil.copy(pinned(tree), folder / f"sso-{version}-requirements.txt")
