@@ -337,6 +337,8 @@ CASES = [
     Case(identities.unlink, lambda w, known: identities.unlink(OLGA, w.user, known.id),
          "identity_unlinked", "identity_removed", lambda w: _identity(w)),
     plain(identities.has_other_way_in, "", user),
+    Case(identities.is_managed, lambda w, known: identities.is_managed(w.user, known),
+         "", "", lambda w: _identity(w)),
     act(identities.map_groups, "user_changed", "", CORP, user,
         replace(DANA, groups=frozenset({"Engineering"}))),
     Case(directories.shut_out, lambda w, known: directories.shut_out(OLGA, CORP, known, "expired"),

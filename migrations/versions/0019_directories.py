@@ -21,8 +21,10 @@ depends_on = None
 def upgrade():
     for name in ("checked_at", "barred_at"):
         op.add_column("identities", sa.Column(name, sa.DateTime(timezone=True), nullable=True))
+    op.create_index("ix_identities_checked_at", "identities", ["provider", "checked_at"])
 
 
 def downgrade():
+    op.drop_index("ix_identities_checked_at", table_name="identities")
     for name in ("barred_at", "checked_at"):
         op.drop_column("identities", name)

@@ -55,6 +55,8 @@ def identities() -> Response:
         "identities.html",
         form=form,
         error=error,
+        user=current.user,
+        is_managed=service.is_managed,
         fresh=may_link(current),
         known=[(one, providers.get(one.provider)) for one in known],
         others=[one for one in providers.values() if one.id not in linked],

@@ -23,6 +23,7 @@ from sso.extensions import db
 from sso.i18n import N_
 from sso.ldap import account_state
 from sso.ldap.directory import NotAllowed
+from sso.observability import counters
 from sso.process import concurrency
 from sso.ratelimit import limiting
 from sso.ratelimit.directory_limit import DIRECTORY
@@ -53,6 +54,8 @@ def start(attempt: Attempt) -> Response:
     assert isinstance(provider, LdapProvider)
     form = DirectoryForm()  # not validated: it was another one that was submitted
     form.user_name.data, form.remember.data = attempt.hint or "", attempt.remember
+    if attempt.again and (current := browser_session.current_session()):
+        form.remember.data = current.session.remembered
     return _page(provider, form, is_linking=attempt.user_id is not None)
 
 
@@ -118,6 +121,7 @@ def _ask(provider: LdapProvider, login: str, password: str) -> UpstreamIdentity:
             Event.SIGN_IN_FAILED, user=user_id, method=provider.id, reason=error.reason[:200]
         )
         db.session.commit()
+        counters.upstream(provider.id, "refused")
         if bind:
             bind.failed()
         raise

@@ -68,7 +68,7 @@ JOBS = (
     Job("deliver to webhooks", 1, webhook_delivery.deliver_due),
     Job("send mails", 1, mail_delivery.deliver_due),
     Job("seal audit events", 1, chain.append_due),
-    Job("ask directories again", 10, directory_recheck.recheck_due),
+    Job("ask directories again", 30, directory_recheck.recheck_due),
     Job("ask upstream providers again", 10, recheck.recheck_due),
     Job("purge", 3600, purge.Piecewise()),
     Job("purge audit events", 3600, chain.purge_due),

@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import lru_cache
 from threading import BoundedSemaphore
 from time import monotonic
 from typing import TypeVar
@@ -22,6 +23,8 @@ logger = logging.getLogger("sso.ldap")
 
 T = TypeVar("T")
 WRONG, UNKNOWN, AMBIGUOUS = "password", "unknown", "ambiguous"
+# Reading all certificates that a system trusts takes long; they change now and then.
+_READ_AGAIN_SECONDS = 600.0
 # A server that did not answer is asked last for so many seconds.
 _AVOIDED_SECONDS = 30.0
 
@@ -169,7 +172,7 @@ class Directory:
 
     def _tls(self) -> ssl.SSLContext:
         try:
-            return ssl.create_default_context(cafile=self.ca_file)
+            return _context(self.ca_file, int(monotonic() / _READ_AGAIN_SECONDS))
         except (OSError, ssl.SSLError) as error:
             raise Unavailable(f"the file of certificates cannot be read: {error}") from None
 
@@ -247,3 +250,8 @@ class Directory:
             return person
         member = person.user_name if self.groups.members == USER_NAMES else person.dn
         return replace(person, groups=tuple(groups.of(self.groups, connection, entry, member)))
+
+
+@lru_cache(maxsize=8)
+def _context(ca_file: str | None, _period: int) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=ca_file)

@@ -7,12 +7,13 @@ from sso.ldap.messages import Entry
 
 
 def of(attribute: str, entry: Entry) -> str:
-    """The subject of an entry; empty if it has none, or one that is too long."""
+    """The subject of an entry; empty if it has none, or one that cannot be kept."""
     value = next(iter(entry.values(attribute)), b"")
     if attribute.lower() == "objectguid":
         return str(UUID(bytes_le=value)) if len(value) == 16 else ""
     with suppress(UnicodeDecodeError):
-        return value.decode() if len(value) <= 255 else ""
+        text = value.decode()
+        return text if len(value) <= 255 and text.isprintable() else ""
     return ""
 
 

@@ -16,11 +16,11 @@ from prometheus_client.registry import Collector
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
-from sso import clock
+from sso import clock, context
 from sso.database import schema
 from sso.extensions import db
 from sso.models import KeyState
-from sso.store import heartbeats, logout_deliveries, mails, signing_keys, webhooks
+from sso.store import heartbeats, identities, logout_deliveries, mails, signing_keys, webhooks
 from sso.store.outbox import Outbox
 
 logger = logging.getLogger("sso.metrics")
@@ -104,6 +104,18 @@ def _worker() -> Reading:
     return {(): (clock.now() - last).total_seconds()} if last else {}
 
 
+def _directory_ages() -> Reading:
+    """How long ago each directory was asked about the person who waits longest for it."""
+    now = clock.now()
+    found: dict[tuple[str, ...], float] = {}
+    for provider in context.upstreams():
+        if provider.recheck and not provider.REDIRECTS:
+            due = identities.due_people(provider.id, now, 1)
+            since = due[0].checked_at if due else None
+            found[(provider.id,)] = (now - since).total_seconds() if since else 0.0
+    return found
+
+
 _OUTBOXES: dict[str, Outbox[Any]] = {
     "logout": logout_deliveries.outbox,
     "mail": mails.outbox,
@@ -132,6 +144,11 @@ GAUGES = (
     ),
     Gauge("sso_worker_seen_seconds", "Time since a worker last showed that it runs.", _worker),
     Gauge("sso_outbox_depth", "Messages that wait.", _outbox_depths, ("outbox",)),
+    Gauge(
+        "sso_directory_check_age_seconds",
+        "Time since a directory was asked about the signed-in person who waits longest.",
+        _directory_ages, ("provider",),
+    ),
     Gauge(
         "sso_outbox_oldest_seconds", "How long the oldest has waited.", _outbox_ages, ("outbox",)
     ),

@@ -19,7 +19,10 @@ class Identity(Base):
     """
 
     __tablename__ = "identities"
-    __table_args__ = (Index("ix_identities_subject", "issuer", "subject", unique=True),)
+    __table_args__ = (
+        Index("ix_identities_subject", "issuer", "subject", unique=True),
+        Index("ix_identities_checked_at", "provider", "checked_at"),
+    )
 
     id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
     user_id: Mapped[UUID] = mapped_column(ForeignKey(User.id, ondelete="CASCADE"), index=True)
@@ -31,7 +34,7 @@ class Identity(Base):
     last_used_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     # When a directory was last asked about the person, and since when it has barred them: then
     # the user was disabled at the same moment.
-    checked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    checked_at: Mapped[datetime | None] = mapped_column(UtcDateTime, default=clock.now)
     barred_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
 
 

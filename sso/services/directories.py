@@ -20,9 +20,8 @@ def of(user: User) -> Provider | None:
     """The directory whose password a user signs in with, for want of one here."""
     if user.password_hash is not None:
         return None
-    providers = context.upstreams()
-    found = (providers.find(one.provider) for one in stored.of_user(user.id))
-    return next((one for one in found if one and not one.REDIRECTS), None)
+    managed = (one for one in stored.of_user(user.id) if identities.is_managed(user, one))
+    return next((context.upstreams().find(one.provider) for one in managed), None)
 
 
 @audit.acting

@@ -32,6 +32,7 @@ MOST = 20  # of one user
 _ELSEWHERE = N_("This account is already connected to another account here.")
 _TOO_MANY = N_("You have reached the maximum number of connected accounts. Remove one first.")
 _LAST = N_("This is your only way to sign in. Set a password or add a passkey first.")
+_MANAGED = N_("Your administrator manages this connection. You cannot remove it.")
 _GONE = N_("This account was already removed.")
 _DISABLED = N_("Your account here is disabled. Ask your administrator.")
 
@@ -166,12 +167,14 @@ def _add(user: User, provider: Provider, found: UpstreamIdentity, is_told: bool)
 def unlink(actor: Actor, user: User, identity_id: UUID, keep: UUID | None = None) -> None:
     """Remove an identity, and end the sessions that it began, but for `keep`.
 
-    The caller has locked the user. Raises `LinkRefused` if it is the last way in.
+    The caller has locked the user. Raises `LinkRefused` if it is the last way in, or managed.
     """
     known = stored.of_user(user.id)
     chosen = next((one for one in known if one.id == identity_id), None)
     if chosen is None:
         raise LinkRefused(_GONE)
+    if is_managed(user, chosen):
+        raise LinkRefused(_MANAGED)
     if not has_other_way_in(user, identity=chosen):
         raise LinkRefused(_LAST)
     begun = [one for one in stored.sessions_of(chosen.id) if one != keep]
@@ -182,6 +185,12 @@ def unlink(actor: Actor, user: User, identity_id: UUID, keep: UUID | None = None
     notifications.identity_removed(
         user, provider.name if provider else chosen.provider, chosen.email or ""
     )
+
+
+def is_managed(user: User, identity: Identity) -> bool:
+    """Whether an account lives by a directory: without it, nobody would notice who has left."""
+    provider = context.upstreams().find(identity.provider)
+    return user.password_hash is None and provider is not None and not provider.REDIRECTS
 
 
 def has_other_way_in(

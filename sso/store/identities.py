@@ -161,11 +161,11 @@ def due_people(provider: str, before: datetime, size: int) -> Sequence[Identity]
         .join(User, User.id == Identity.user_id)
         .where(
             Identity.provider == provider,
-            or_(Identity.checked_at.is_(None), Identity.checked_at < before),
+            Identity.checked_at < before,
             User.disabled_at.is_(None),
             or_(signed_in, has_grants),
         )
-        .order_by(Identity.checked_at.nulls_first())
+        .order_by(Identity.checked_at)
         .limit(size)
     ).all()
 

@@ -52,7 +52,7 @@ def _identity(provider: LdapProvider, person: Person) -> UpstreamIdentity:
     return UpstreamIdentity(
         issuer=provider.issuer,
         subject=person.subject,
-        email=person.email or None,
+        email=person.email if person.email.isprintable() and person.email else None,
         email_verified=person.has_own_email,
         name=person.name or person.user_name,
         groups=provider.mapped(person.groups) if provider.groups else None,

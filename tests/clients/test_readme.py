@@ -31,6 +31,7 @@ from sso.config.upstream.ldap import LdapProvider
 from sso.doctor.browser import Browser as DoctorBrowser
 from sso.doctor.browser import Page
 from tests.support.actors import claims_of, pkce
+from tests.support.listeners import certificate
 from tests.support.processes import CONFIGURATION, ROOT, Server, free_port, wait_for
 
 PAGES = {
@@ -415,8 +416,7 @@ def test_own_words(tmp_path: Path) -> None:
 
 def test_the_directories(tmp_path: Path) -> None:
     text = block("[provider.corp]") + block("[provider.openldap]")
-    secret = tmp_path / "file"
-    secret.write_text("a password or a certificate")
+    secret = certificate(tmp_path, 1)
     for path in set(re.findall(r'_file = "(.+)"', text)):
         text = text.replace(path, str(secret))
     file = tmp_path / "upstream.toml"

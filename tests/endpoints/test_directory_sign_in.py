@@ -13,6 +13,7 @@ from sso import audit
 from sso.doctor import directories as examination
 from sso.extensions import db
 from sso.jobs import directory_recheck, worker
+from sso.metrics.gauges import _directory_ages
 from sso.models import BrowserSession, Identity, User
 from sso.process import concurrency
 from sso.services import accounts, mail_links
@@ -281,3 +282,40 @@ def test_passwords_of_a_directory_are_not_set_here(
         link = mail_links.make(mail_links.INVITE, user.email, user)[1]
         db.session.commit()
     assert browser.open(link).status == 403
+
+
+def test_a_directory_is_connected_and_stays_so(make: Callable[..., Flask], slapd: OpenLdap) -> None:
+    """Who has a password here may disconnect it; an account that lives by it may not."""
+    slapd.person("lee")
+    app = make(*EVERYBODY, f'groups = {{ "cn=staff,{GROUPS}" = "staff" }}')
+    make_user(app)
+    browser = Browser(app)
+    browser.sign_in()
+    browser.open(f"{BASE}/account/identities")
+    page = browser.submit(action="connect", provider="corp")
+    assert "link=1" in (page.action or "")
+    page = browser.submit(user_name="lee", password=PASSWORD)
+    assert page.parameters["done"] == "connected"
+    with app.app_context():
+        assert db.session.scalars(select(Identity)).one().email == "lee@example.org"
+    assert browser.submit(action="remove").parameters["done"] == "removed"
+    stranger = Browser(app)
+    sign_in(stranger, "lee")
+    page = stranger.open(f"{BASE}/account/identities")
+    assert ("action", "remove") not in page.buttons
+    with app.app_context():
+        (mine,) = db.session.scalars(select(Identity)).all()
+    token = stranger.open(f"{BASE}/account").fields["csrf_token"]
+    sent = {"csrf_token": token, "action": "remove", "identity": str(mine.id)}
+    page = stranger.open(f"{BASE}/account/identities", method="POST", data=sent)
+    assert "You cannot remove it." in page.html
+
+
+def test_what_is_counted(make: Callable[..., Flask], clock: Clock) -> None:
+    app = make(*EVERYBODY)
+    sign_in(Browser(app), "dana")
+    clock.move(seconds=100)
+    with app.app_context():
+        ages = _directory_ages()
+    assert isinstance(ages, dict)
+    assert 100 <= ages[("corp",)] < 101

@@ -5,6 +5,7 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from time import monotonic, sleep
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from sso.ldap import ber, filters, messages, names
 from sso.ldap.connection import Connection, Server, Unavailable
+from sso.ldap.directory import Directory
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=300)
 
@@ -214,3 +216,39 @@ def test_start_tls_cannot_be_stripped() -> None:
             assert reason in refusal(Server(server.host, server.port, "starttls"))
     assert b"1.3.6.1.4.1.1466.20037" in seen[0]
     assert seen[1::2] == [b"", b""]
+
+
+def test_a_directory_that_hangs_keeps_few_waiting() -> None:
+    """A bounded number wait for a slow directory; the others are told at once."""
+    release = threading.Event()
+
+    def hangs(handler: socketserver.BaseRequestHandler) -> None:
+        release.wait(5)
+
+    with answering(hangs) as server:
+        directory = Directory(
+            servers=(server,), base="dc=x", user_filter=filters.parse("(cn=*)"),
+            login_attributes=("uid",), subject_attribute="entryUUID", user_name_attribute="uid",
+            seconds=1, at_once=2,
+        )  # fmt: skip
+        ended: list[str] = []
+
+        def ask() -> None:
+            with pytest.raises(Unavailable) as refused:
+                directory.sign_in("dana", "secret", datetime.now(UTC), lambda _: None)
+            ended.append(str(refused.value))
+
+        waiting = [threading.Thread(target=ask) for _ in range(2)]
+        for thread in waiting:
+            thread.start()
+        sleep(0.2)
+        begun = monotonic()
+        ask()
+        assert monotonic() - begun < 0.2
+        assert ended == ["too many people wait for it"]
+        for thread in waiting:
+            thread.join(5)
+        assert all("too slow" in text for text in ended[1:])
+        ask()  # there is room again
+        assert len(ended) == 4
+        release.set()

@@ -1,9 +1,9 @@
 """Providers that are directories: Active Directory, OpenLDAP, FreeIPA."""
 
+import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
@@ -88,9 +88,12 @@ def _attributes(value: Any) -> tuple[str, ...]:
     return found
 
 
-def _file(value: Any) -> str:
-    if not Path(found := text(value)).is_file():
-        raise ValueError(f"the file {found} cannot be read; check its path and mode")
+def _ca_file(value: Any) -> str:
+    found = text(value)
+    try:
+        ssl.create_default_context(cafile=found)
+    except OSError as error:  # as `ssl.SSLError` is
+        raise ValueError(f"{found} has no certificates (PEM) that can be read: {error}") from None
     return found
 
 
@@ -111,7 +114,7 @@ class LdapProvider(Provider):
         True,
     )
     ca_file: str | None = key(
-        "path of the certificates that are trusted, in place of the system's", _file, None
+        "path of the certificates that are trusted, in place of the system's", _ca_file, None
     )
     timeout: int = key("seconds for all questions of one sign-in to one server", seconds(1, 30), 5)
     base: str = key("the distinguished name below which people are", _dn)
