@@ -6,14 +6,16 @@ person is looked for again later.
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
-from sso.ldap.messages import Entry
+from sso.ldap.messages import INVALID_CREDENTIALS, SUCCESS, Entry, Result
 
-DISABLED, EXPIRED, LOCKED, MUST_CHANGE = "disabled", "expired", "locked", "password must change"
+WRONG, DISABLED, EXPIRED, LOCKED = "password", "disabled", "expired", "locked"
+MUST_CHANGE = "password must change"
 
 # What Active Directory writes into the diagnostic of a refused bind. It checks the password before
 # all of these but `locked`.
-OF_ACTIVE_DIRECTORY = {
+_OF_ACTIVE_DIRECTORY = {
     "532": MUST_CHANGE,
     "533": DISABLED,
     "701": EXPIRED,
@@ -21,13 +23,36 @@ OF_ACTIVE_DIRECTORY = {
     "775": LOCKED,
 }
 # Codes of the password policy control.
-OF_PASSWORD_POLICY: dict[int | None, str] = {0: MUST_CHANGE, 1: LOCKED, 2: MUST_CHANGE}
+_OF_PASSWORD_POLICY: dict[int | None, str] = {0: MUST_CHANGE, 1: LOCKED, 2: MUST_CHANGE}
 
 _ACCOUNT_DISABLED = 0x2  # of userAccountControl
 _NEVER = (0, 0x7FFFFFFFFFFFFFFF)  # of accountExpires
 _WINDOWS_EPOCH = datetime(1601, 1, 1, tzinfo=UTC)
 _UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FOR_GOOD = "000001010000Z"  # of pwdAccountLockedTime
+
+
+class Refusal(NamedTuple):
+    """Why a person may not sign in, and whether the password was right."""
+
+    reason: str
+    is_password_right: bool = False
+
+
+def of_bind(result: Result) -> Refusal | None:
+    """What the answer to a bind means; `None` lets the person in."""
+    policy = _OF_PASSWORD_POLICY.get(result.policy)
+    if result.code == SUCCESS:
+        return Refusal(policy, is_password_right=True) if policy else None
+    _, _, data = result.diagnostic.partition(", data ")
+    if state := _OF_ACTIVE_DIRECTORY.get(data[:3]):
+        # A locked account says so to anyone, whatever the password is.
+        return Refusal(state, is_password_right=state != LOCKED)
+    if policy:
+        return Refusal(policy, is_password_right=policy == MUST_CHANGE)
+    if result.code == INVALID_CREDENTIALS:
+        return Refusal(WRONG)
+    return Refusal(f"{result.code} {result.diagnostic}")
 
 
 def of(entry: Entry, now: datetime) -> str | None:

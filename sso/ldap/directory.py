@@ -17,12 +17,12 @@ from typing import TypeVar
 from sso.ldap import account_state, filters, groups, subjects
 from sso.ldap.connection import BASE, Connection, Refused, Server, Unavailable
 from sso.ldap.groups import USER_NAMES, Group, GroupRules
-from sso.ldap.messages import INVALID_CREDENTIALS, SUCCESS, Entry
+from sso.ldap.messages import SUCCESS, Entry
 
 logger = logging.getLogger("sso.ldap")
 
 T = TypeVar("T")
-WRONG, UNKNOWN, AMBIGUOUS = "password", "unknown", "ambiguous"
+UNKNOWN, AMBIGUOUS = "unknown", "ambiguous"
 # Reading all certificates that a system trusts takes long; they change now and then.
 _READ_AGAIN_SECONDS = 600.0
 # A server that did not answer is asked last for so many seconds.
@@ -110,7 +110,8 @@ class Directory:
                 raise NotAllowed(UNKNOWN)
             person = self._person(entry, now)
             before_bind(person.subject)
-            self._check(connection, entry, password)
+            if refused := account_state.of_bind(connection.bind(entry.dn, password)):
+                raise NotAllowed(refused.reason, is_password_right=refused.is_password_right)
             if person.barred or person.must_change_password:
                 reason = person.barred or account_state.MUST_CHANGE
                 raise NotAllowed(reason, is_password_right=True)
@@ -216,26 +217,6 @@ class Directory:
             barred=account_state.of(entry, now),
             must_change_password=account_state.must_change_password(entry),
         )
-
-    def _check(self, connection: Connection, entry: Entry, password: str) -> None:
-        """Bind as the person. Raises `NotAllowed`."""
-        result = connection.bind(entry.dn, password)
-        policy = account_state.OF_PASSWORD_POLICY.get(
-            -1 if result.policy is None else result.policy
-        )
-        if result.code == SUCCESS:
-            if policy:
-                raise NotAllowed(policy, is_password_right=True)
-            return
-        _, _, data = result.diagnostic.partition(", data ")
-        state = account_state.OF_ACTIVE_DIRECTORY.get(data[:3])
-        if state or policy == account_state.MUST_CHANGE:
-            # A locked account says so to anyone, whatever the password is.
-            reason = state or account_state.MUST_CHANGE
-            raise NotAllowed(reason, is_password_right=state != account_state.LOCKED)
-        if result.code != INVALID_CREDENTIALS:
-            raise NotAllowed(policy or f"{result.code} {result.diagnostic}")
-        raise NotAllowed(policy or WRONG)
 
     def _is_own_email(self, connection: Connection, person: Person) -> bool:
         if not person.email:

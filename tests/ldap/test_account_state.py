@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 from sso.ldap import account_state
 from sso.ldap.account_state import DISABLED, EXPIRED
-from sso.ldap.messages import Entry
+from sso.ldap.messages import Entry, Result
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 TICKS = (NOW - datetime(1601, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) * 10
@@ -35,3 +35,21 @@ def test_who_is_not() -> None:
     assert state(krbPrincipalExpiration="soon") == EXPIRED
     assert state(pwdAccountLockedTime="000001010000Z") == DISABLED
     assert state(shadowExpire="20000") == EXPIRED
+
+
+def test_what_a_bind_means() -> None:
+    def told(code: int, diagnostic: str = "", policy: int | None = None) -> tuple[str, bool] | None:
+        return account_state.of_bind(Result(code, diagnostic, policy))
+
+    active_directory = "80090308: LdapErr: DSID-0C09044E, comment: AcceptSecurityContext error, "
+    assert told(0) is None
+    assert told(0, policy=2) == ("password must change", True)
+    assert told(49) == ("password", False)
+    assert told(49, f"{active_directory}data 52e, v4563") == ("password", False)
+    assert told(49, f"{active_directory}data 533, v4563") == ("disabled", True)
+    assert told(49, f"{active_directory}data 773, v4563") == ("password must change", True)
+    assert told(49, f"{active_directory}data 775, v4563") == ("locked", False)
+    assert told(49, policy=0) == ("password must change", True)
+    assert told(49, policy=1) == ("locked", False)
+    assert told(53, "account inactivated") == ("53 account inactivated", False)
+    assert told(14) == ("14 ", False)
