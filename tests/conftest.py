@@ -58,8 +58,12 @@ TESTS = Path(__file__).parent
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Do not even import what would be deselected."""
-    unwanted = config.option.markexpr == "not slow" and collection_path.parent == TESTS
-    return True if unwanted and collection_path.name in SLOW else None
+    if config.option.markexpr == "not slow" and collection_path.parent == TESTS:
+        return True if collection_path.name in SLOW else None
+    if config.option.markexpr == "slow" and collection_path.match("test_*.py"):
+        is_slow = collection_path.relative_to(TESTS).parts[0] in SLOW
+        return None if is_slow or "slow" in collection_path.read_text() else True
+    return None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
