@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -28,6 +29,7 @@ from tests.support.actors import Browser, pkce
 from tests.support.factories import ensure_keys, register_client
 from tests.support.processes import end_when_asked
 from tests.support.servers import postgresql
+from tests.support.signing import ASSERTION_TYPE, make_fapi_client
 
 CLIENT = "Benchmark"
 REDIRECT_URI = "https://app.bench.example/callback"
@@ -126,6 +128,7 @@ def make_world(app: Flask, issuer: str, rows: int) -> World:
         seed.fill(app, client_id, rows, _say)
     keys = KeySet.import_key_set(app.test_client().get(f"{BASE}/oauth2/jwks").get_json())
     world = World(issuer, client_id, secret, REDIRECT_URI, keys, {})
+    world.bank = _bank(app, world)
     for number in Random(7).sample(range(rows), min(PEOPLE, rows)):
         browser = Browser(app)
         browser.sign_in(seed.email(number), seed.PASSWORD)
@@ -135,6 +138,17 @@ def make_world(app: Flask, issuer: str, rows: int) -> World:
     anonymous = Request("GET", world.authorization("state", "nonce", pkce()[1]))
     world.resume = in_process(app, [anonymous])[0].headers["location"]
     return world
+
+
+def _bank(app: Flask, world: World) -> World:
+    """The same world, with another client, which has a key instead of a secret."""
+    party = make_fapi_client(app, redirect_uris=[REDIRECT_URI], first_party=True)
+
+    def assertion() -> dict[str, str]:
+        signed = party.assertion(aud=world.issuer)
+        return {"client_assertion_type": ASSERTION_TYPE, "client_assertion": signed}
+
+    return replace(world, client_id=party.client_id, assertion=assertion, alg="ES256")
 
 
 def _client() -> tuple[str, str, bool]:

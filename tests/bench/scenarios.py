@@ -45,6 +45,9 @@ class World:
     resume: str = ""
     approvals: list[LiveGrant] = field(default_factory=list)
     key: DPoP = field(default_factory=DPoP)
+    bank: "World | None" = None  # the same with a client of the profile fapi2
+    assertion: Callable[[], dict[str, str]] | None = None
+    alg: str = "RS256"
 
     def authorization(self, state: str, nonce: str, challenge: str) -> str:
         """The address that a client sends the browser to."""
@@ -68,6 +71,8 @@ class World:
         return self.key.header(path, htu=self.issuer + path, **more)
 
     def credentials(self) -> dict[str, str]:
+        if self.assertion:
+            return self.assertion()
         return {"client_id": self.client_id, "client_secret": self.client_secret}
 
 
@@ -172,7 +177,7 @@ def _check_tokens(world: World, answers: list[Answer], with_nonce: bool, kind: s
         tokens = json.loads(answer.body)
         assert (tokens["token_type"], tokens["scope"]) == (kind, SCOPE)
         assert tokens["refresh_token"] != approval.tokens.get("refresh_token")
-        claims = jwt.decode(tokens["id_token"], world.keys, algorithms=["RS256"]).claims
+        claims = jwt.decode(tokens["id_token"], world.keys, algorithms=[world.alg]).claims
         assert (claims["iss"], claims["aud"]) == (world.issuer, world.client_id)
         assert claims["sub"] == approval.user_id
         assert claims.get("nonce") == (approval.nonce if with_nonce else None)
@@ -246,9 +251,27 @@ REFRESH_DPOP = Scenario(
 )
 USERINFO_DPOP = Scenario("userinfo, DPoP", _userinfo_dpop, _check_userinfo)
 
+
+def _by_bank(scenario: Scenario, like: str) -> Scenario:
+    """The same by the client of the profile fapi2."""
+
+    def of(world: World) -> World:
+        assert world.bank
+        return world.bank
+
+    return Scenario(
+        like,
+        lambda world, count: scenario.make(of(world), count),
+        lambda world, answers: scenario.check(of(world), answers),
+    )
+
+
 # Each one uses what the one before it gave.
 SCENARIOS = (
     *(AUTHORIZE, EXCHANGE, REFRESH, USERINFO, SIGN_IN),
     *(PUSH, AUTHORIZE_PUSHED, EXCHANGE_DPOP, REFRESH_DPOP, USERINFO_DPOP),
+    _by_bank(PUSH, "push, fapi2"),
+    _by_bank(AUTHORIZE_PUSHED, "authorize, fapi2"),
+    _by_bank(EXCHANGE_DPOP, "code exchange, fapi2"),
     BARE,
 )

@@ -20,6 +20,10 @@ AIMS = {
     "code exchange, DPoP": (4, 1),
     "refresh, DPoP": (4, 1),
     "userinfo, DPoP": (2, 1),
+    # An assertion is verified before, in a transaction of its own: the client, and its identifier.
+    "push, fapi2": (4, 2),
+    "authorize, fapi2": (5, 1),
+    "code exchange, fapi2": (6, 2),
 }
 
 
