@@ -28,7 +28,7 @@ _OPTIONS = {
 _NEEDED = {
     "require_pushed_authorization_requests": "authorization requests that are not pushed",
     "require_pkce": "authorization requests without PKCE",
-    "dpop_bound_access_tokens": "token requests without a DPoP proof",
+    "dpop_bound_access_tokens": "token requests without a DPoP proof, and tokens without a key",
 }
 
 

@@ -88,7 +88,7 @@ def test_an_update_says_what_breaks(run: Any, jwks: str) -> None:
         "Its secret is deleted.",
         "Refused from now on: authorization requests that are not pushed.",
         "Refused from now on: authorization requests without PKCE.",
-        "Refused from now on: token requests without a DPoP proof.",
+        "Refused from now on: token requests without a DPoP proof, and tokens without a key.",
         "Identity tokens are signed by ES256 instead of RS256.",
     ):
         assert words in told
