@@ -19,6 +19,7 @@ from tests.support.proofs import LEFT_OUT, DPoP
 pytestmark = pytest.mark.slow  # there are many, and the fast tests cover most of this
 
 NONE = "eyJ0eXAiOiJkcG9wK2p3dCIsImFsZyI6Im5vbmUifQ"  # {"typ":"dpop+jwt","alg":"none"}
+NO_ALG = "eyJ0eXAiOiJkcG9wK2p3dCJ9"  # {"typ":"dpop+jwt"}
 VERIFIER, CHALLENGE = pkce()
 PKCE = {"code_challenge": CHALLENGE, "code_challenge_method": "S256"}
 
@@ -242,6 +243,7 @@ def test_dpop_negative_tests(
             f"no {name}": lambda name=name: proof(**{name: LEFT_OUT})  # type: ignore[misc]
             for name in ("jti", "htm", "htu", "iat")
         },
+        "no alg": lambda: NO_ALG + "." + proof().split(".", 1)[1],
         "no ath": lambda: proof(token=None),
         "other typ": lambda: proof(header={"typ": "JWT"}),
         "none": lambda: NONE + "." + proof().split(".")[1] + ".",
