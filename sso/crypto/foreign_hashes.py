@@ -40,7 +40,10 @@ _FORMAT = re.compile(
     r"\$([a-z0-9-]+)((?:\$v=\d+)?\$[a-z0-9,=]+)\$([A-Za-z0-9+/.]+)\$([A-Za-z0-9+/.]+)"
 )
 _PAIR = re.compile(r"([a-z]{1,2})=([0-9]{1,9})")
-_BCRYPT_SALT, _BCRYPT_HASH = re.compile(r"[A-Za-z0-9./]{22}"), re.compile(r"[A-Za-z0-9./]{31}")
+_BCRYPT_SALT, _BCRYPT_HASH = (
+    re.compile(r"[A-Za-z0-9./]{21}[.Oeu]"),
+    re.compile(r"[A-Za-z0-9./]{31}"),
+)
 _LONGEST_BCRYPT = 72  # bytes of a password that bcrypt looks at
 _DUMMY = b"a password that nobody has"
 
@@ -90,7 +93,7 @@ def parse(stored: str) -> Hash:
         raise Refused(f"{scheme}: {reason}")
     if made.kind == "bcrypt":
         if not (_BCRYPT_SALT.fullmatch(salt) and _BCRYPT_HASH.fullmatch(digest)):
-            raise Refused("bcrypt: the salt or the hash has the wrong length")
+            raise Refused("bcrypt: the salt or the hash is not complete")
     elif not (1 <= len(decoded(salt)) <= 64 and 16 <= len(decoded(digest)) <= 64):
         raise Refused(f"{scheme}: the salt or the hash has the wrong length")
     elif made.kind == "argon2" and len(decoded(salt)) < 8:
@@ -124,7 +127,7 @@ def verify(password: str, stored: str) -> bool:
     is_odd, typed = "\0" in password, password.replace("\0", "-")
     try:
         return _CHECKS[(known := parse(stored)).kind](known, typed) and not is_odd
-    except Refused:
+    except ValueError:  # `Refused`, or by the library
         return False
 
 
@@ -191,13 +194,9 @@ def _bcrypt(known: Hash, password: str) -> bool:
 
 
 def _pbkdf2(known: Hash, password: str) -> bool:
-    expected = decoded(known.digest)
+    expected, digest = decoded(known.digest), _DIGESTS[known.scheme]
     found = hashlib.pbkdf2_hmac(
-        _DIGESTS[known.scheme],
-        _bytes(password),
-        decoded(known.salt),
-        known.numbers["i"],
-        len(expected),
+        digest, _bytes(password), decoded(known.salt), known.numbers["i"], len(expected)
     )
     return hmac.compare_digest(found, expected)
 
@@ -231,8 +230,12 @@ def _argon2_bounds(n: Mapping[str, int]) -> str | None:
 def _scrypt_bounds(n: Mapping[str, int]) -> str | None:
     if not (1 <= n["ln"] <= 20 and 1 <= n["r"] <= 32 and 1 <= n["p"] <= 16):
         return "N is above 2^20, r above 32 or p above 16"
-    if n["r"] << n["ln"] > 512 * _KIB or n["r"] * n["p"] << n["ln"] > _MIB:
-        return "it takes more than 64 MiB, or N·r·p is above 2^20"
+    if (
+        n["ln"] >= 16 * n["r"]
+        or n["r"] << n["ln"] > 512 * _KIB
+        or n["r"] * n["p"] << n["ln"] > _MIB
+    ):
+        return "N is too large for r (RFC 7914 §6), it takes over 64 MiB, or N·r·p is above 2^20"
     return None
 
 
