@@ -12,6 +12,7 @@ import pytest
 import requests
 from prometheus_client.parser import text_string_to_metric_families
 
+from sso.crypto import keys
 from tests.operations.conftest import fresh_database
 from tests.support.processes import ROOT, Server, free_port, wait_for
 from tests.support.servers import children
@@ -104,7 +105,7 @@ def test_what_is_read_when_asked(watched: Server) -> None:
     assert value(found, "sso_schema_current") == 1
     assert value(found, "sso_gauges_failed") == 0
     ages = [labels for name, labels in found if name == "sso_signing_key_age_seconds"]
-    assert len(ages) == 6
+    assert len(ages) == 2 * len(keys.ALGORITHMS)  # each has an active and a next key
     assert any(name == "sso_build_info" for name, _ in found)
     assert ("sso_outbox_depth", frozenset({("outbox", "logout")})) in found
     assert value(found, "sso_database_connections", state="open") > 0
