@@ -31,7 +31,7 @@ _START_TLS = "1.3.6.1.4.1.1466.20037"
 (
     _BIND, _BIND_DONE, _UNBIND, _SEARCH, _ENTRY, _SEARCH_DONE, _REFERENCE, _EXTENDED, _EXTENDED_DONE
 ) = (0x60, 0x61, 0x42, 0x63, 0x64, 0x65, 0x73, 0x77, 0x78)  # fmt: skip
-BASE, SUBTREE = 0, 2
+_SUBTREE = 2
 
 T = TypeVar("T")
 
@@ -118,13 +118,12 @@ class Connection:
         condition: bytes,
         attributes: Iterable[str],
         most: int,
-        scope: int = SUBTREE,
     ) -> Found:
         """The entries below `base` that fit, at most so many. Raises `Refused`."""
         seconds = max(1, int(self._ends - monotonic()))
         limits = (ber.integer(most), ber.integer(seconds), ber.boolean(False))
         names = ber.encode(ber.SEQUENCE, *(ber.text(name) for name in attributes))
-        how = (ber.integer(scope, ber.ENUMERATED), ber.integer(0, ber.ENUMERATED))
+        how = (ber.integer(_SUBTREE, ber.ENUMERATED), ber.integer(0, ber.ENUMERATED))
         self._request(ber.encode(_SEARCH, ber.text(base), *how, *limits, condition, names))
         found, size = Found(), 0
         while True:

@@ -15,7 +15,7 @@ from time import monotonic
 from typing import TypeVar
 
 from sso.ldap import account_state, filters, groups, subjects
-from sso.ldap.connection import BASE, Connection, Refused, Server, Unavailable
+from sso.ldap.connection import Connection, Refused, Server, Unavailable
 from sso.ldap.groups import USER_NAMES, Group, GroupRules
 from sso.ldap.messages import SUCCESS, Entry
 
@@ -128,8 +128,10 @@ class Directory:
         """
 
         def ask(connection: Connection) -> dict[str, Person | None]:
-            # If the base were gone, everybody would seem to be.
-            connection.search(self.base, filters.parse("(objectClass=*)"), ["1.1"], 1, BASE)
+            # If the base, the filter or a right of the service account were wrong, everybody
+            # would seem to be gone.
+            if not connection.search(self.base, self.user_filter, ["1.1"], 1).entries:
+                raise Refused("it shows nobody at all")
             found: dict[str, Person | None] = {}
             for subject in wanted:
                 try:

@@ -174,6 +174,12 @@ def test_settings_that_the_server_refuses(directory: Directory) -> None:
             replace(directory, base=elsewhere).look_up(["x"], datetime.now(UTC))
 
 
+def test_nobody_is_gone_because_of_a_mistake(directory: Directory) -> None:
+    for change in ({"user_filter": filters.parse("(cn=nobody)")}, {"bind_password": "changed"}):
+        with pytest.raises(Refused):
+            replace(directory, **change).look_up(["x"], datetime.now(UTC))
+
+
 def test_certificates(directory: Directory, slapd: OpenLdap, tmp_path: Path) -> None:
     over_tls = Server("127.0.0.1", slapd.tls_port, "ldaps")
     assert sign_in(replace(directory, servers=(over_tls,)), "dana")

@@ -159,6 +159,7 @@ def refusal(server: Server) -> str:
     return str(refused.value)
 
 
+@pytest.mark.slow  # it waits
 def test_servers_that_do_not_behave() -> None:
     entry = message(1, 0x64, ber.text("cn=a"), ber.encode(ber.SEQUENCE))
 
@@ -218,6 +219,7 @@ def test_start_tls_cannot_be_stripped() -> None:
     assert seen[1::2] == [b"", b""]
 
 
+@pytest.mark.slow
 def test_a_directory_that_hangs_keeps_few_waiting() -> None:
     """A bounded number wait for a slow directory; the others are told at once."""
     release = threading.Event()
