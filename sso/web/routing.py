@@ -182,11 +182,14 @@ def _require_admission() -> None:
 
 def _check_csrf_token() -> None:
     route = current()
-    if route is None or route.has_csrf:
+    is_admin = route is not None and route.blueprint == ADMIN
+    if is_admin and page_form.is_carried():
+        page_form.show_again()
+    elif route is None or route.has_csrf:
         try:
             csrf.protect()
         except CSRFError:
-            if route is None or route.blueprint != ADMIN:
+            if not is_admin:
                 raise
             page_form.show_again()  # opened before another tab confirmed who the person is
 

@@ -5,7 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from sso import create_app
+from tests.bench import lists
 from tests.bench.scenarios import SCENARIOS
+from tests.conftest import SECRET_KEY
 from tests.support.processes import ROOT
 
 # Statements and commits of one request, at the most.
@@ -25,6 +30,14 @@ AIMS = {
     "authorize, fapi2": (5, 1),
     "code exchange, fapi2": (6, 2),
 }
+
+
+@pytest.mark.slow
+def test_the_lists_are_measured(tmp_path: Path) -> None:
+    app = create_app({"SSO_SECRET_KEY": SECRET_KEY}, tmp_path)
+    browser = lists.make_world(app, 60)
+    for path in lists.paths(browser).values():
+        assert len(lists.measured(browser, path, 1)) == 1
 
 
 def test_the_benchmark_runs(tmp_path: Path) -> None:

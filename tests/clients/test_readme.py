@@ -107,6 +107,8 @@ NOT_RUN = {
     "$ .venv/bin/flask demo": "what the demo prints; tests/journeys/test_demo.py runs it",
     ".venv/bin/python -m tests.bench  # SQLite, 2 workers on one core":
         "takes minutes; tests/bench/test_bench.py runs it with few requests",
+    ".venv/bin/python -m tests.bench.lists --people 1000000 --database postgresql  # 10 minutes":
+        "takes minutes; tests/bench/test_bench.py runs it with few people",
     ".venv/bin/pip install -c constraints.txt -e '.[tracing]'":
         "installs from the network; tests/operations/test_tracing.py exports traces",
     'flask user create --email ada@example.com --name "Ada Lovelace" --admin':

@@ -28,15 +28,15 @@ _FAILURES = (Event.SIGN_IN_FAILED, Event.SECOND_FACTOR_FAILED)
 _EXTENSION = "sso.overview"
 _MINUTE = timedelta(minutes=1)
 _FOREVER = timedelta(days=366)
-_OF_DATABASE = {
-    "database": machine.database,
-    "pooler": machine.pooler,
+_NOW = {
     "schema": installation.schema,
     "keys": installation.signing_key_life,
     "worker": installation.worker,
     "webhooks": installation.webhooks,
 }
-_OF_MACHINE = {
+_EACH_MINUTE = {
+    "database": machine.database,
+    "pooler": machine.pooler,
     "file modes": lambda: machine.file_modes(os.environ, read_settings(os.environ)),
     "mail": dependencies.no_mail_server,
 }
@@ -84,7 +84,7 @@ def checks() -> Response:
 
 def _findings() -> list[Finding]:
     """What is checked without asking other servers than the database."""
-    return [*_run(_OF_DATABASE), *_kept("machine", _MINUTE, partial(_run, _OF_MACHINE))]
+    return [*_kept("checks", _MINUTE, partial(_run, _EACH_MINUTE)), *_run(_NOW)]
 
 
 def _run(checks: Mapping[str, Callable[[], Findings]]) -> list[Finding]:

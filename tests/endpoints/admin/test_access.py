@@ -7,13 +7,14 @@ from urllib.parse import urlencode
 
 import pytest
 from flask import Flask
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 from werkzeug.test import TestResponse
 
 from sso import audit
+from sso.clock import now
 from sso.endpoints.routes import ROUTES
 from sso.extensions import db
-from sso.models import AuditEvent, Client, Mail, User
+from sso.models import AuditEvent, BrowserSession, Client, Mail, User
 from sso.services import api_tokens, group_editing
 from sso.store import named_groups, signing_keys, users
 from sso.web.routing import ADMIN as BLUEPRINT
@@ -277,6 +278,27 @@ def test_a_factor_that_is_too_old_does_nothing(app: Flask, ada: StaffBrowser, cl
     page = ada.submit(code=code_of(ada.secret))
     assert (page.url, page.status) == (url, 200)
     assert "The account was disabled." in ada.submit().html
+
+
+def test_a_factor_that_another_tab_has_shown_meanwhile(
+    app: Flask, ada: StaffBrowser, clock: Clock
+) -> None:
+    """The form that waits is only shown again: it is not the one that was sent."""
+    dana = make_user(app)
+    ada.open(f"{ADMIN}/person/act?id={dana.id}&do=disable")
+    clock.move(minutes=16)
+    waiting = ada.submit()
+    assert "Two-step verification" in waiting.html
+    with app.app_context():
+        db.session.execute(update(BrowserSession).values(second_factor_at=now()))
+        db.session.commit()
+    page = ada.submit(code="000000")
+    assert page.url == f"{ADMIN}/person/act?id={dana.id}&do=disable"
+    assert "Nothing was changed yet." in page.html
+    with app.app_context():
+        found = users.find(dana.id)
+        assert found
+        assert found.disabled_at is None
 
 
 def test_what_was_typed_survives_the_second_factor(
