@@ -153,6 +153,7 @@ class Event(StrEnum):
     SILENT_AUTHORIZATION_REFUSED_LIMITED = "silent_authorization_refused_limited", _ANYWAY
     TOKEN_REFUSED_LIMITED = "token_refused_limited", _ANYWAY
     TOKENS_REFUSED_LIMITED = "tokens_refused_limited", _ANYWAY
+    UPSTREAM_LIMITED = "upstream_limited", _ANYWAY
     VERIFICATION_LIMITED = "verification_limited", _ANYWAY
 
 

@@ -6,7 +6,7 @@ browser, and good for 15 minutes. `state` names the cookie's content, and counts
 
 import secrets
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -23,16 +23,21 @@ from sso.endpoints.upstream_sign_in import Attempt
 from sso.extensions import db
 from sso.i18n import languages
 from sso.mfa import signed_values
+from sso.ratelimit import limiting
 from sso.store import used_once
 from sso.upstream import clients
 from sso.upstream.identity import UpstreamIdentity, UpstreamRefused, UpstreamUnavailable
-from sso.web import errors, pending_request
+from sso.web import errors, pending_request, routing
 
 LIFETIME = 900  # seconds, to sign in there
 _PURPOSE, _USED = "upstream sign-in", "upstream state"
 _SLOTS = 3  # sign-ins at once, in several tabs; a cookie each
 _SLOT = "upstream_slot"
 _MAX_COOKIE = 3600  # bytes; browsers keep 4096 with name and attributes
+
+
+# Nothing to guess, but each failure asks the provider, and is a row in the audit trail.
+LIMIT = replace(limiting.PASSKEY, name="upstream")
 
 
 @dataclass(frozen=True)
@@ -155,11 +160,13 @@ def _complete(provider: WebProvider, flow: _Flow) -> Response:
         max_age=flow.max_age,
     )
     page.restore({**flow.back, **({"resume": flow.resume} if flow.resume else {})})
+    tried = routing.enter("")
     try:
         return upstream_sign_in.finish(attempt, _identity(provider, flow))
     except UpstreamUnavailable as error:
         return upstream_sign_in.unavailable(provider, error)
     except UpstreamRefused as error:
+        tried.failed()
         return upstream_sign_in.refused(provider, error)
 
 

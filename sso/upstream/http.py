@@ -140,6 +140,13 @@ def read_object(body: bytes) -> dict[str, Any]:
 
 
 def text(values: Mapping[str, Any], name: str, most: int = 500) -> str | None:
-    """A text of a document, if it is a short one."""
+    """A text of a document, if it is a short one in a line."""
     value = values.get(name)
-    return value if isinstance(value, str) and 0 < len(value) <= most else None
+    return value if is_line(value, most) and isinstance(value, str) else None
+
+
+def is_line(value: object, most: int) -> bool:
+    """Whether it is a text of so many characters, without any that no database or line takes."""
+    if not isinstance(value, str) or not 0 < len(value) <= most:
+        return False
+    return not any(c < " " or c == "\x7f" or "\ud800" <= c <= "\udfff" for c in value)

@@ -11,6 +11,7 @@ from sso import clock
 from sso.config.upstream.oidc import OidcProvider
 from sso.crypto import client_jwt
 from sso.crypto.client_jwt import ClientJwt, InvalidJwt
+from sso.upstream import http
 from sso.upstream.discovery import Discovered
 from sso.upstream.identity import UpstreamRefused
 
@@ -123,7 +124,7 @@ def _check_subject(claims: Mapping[str, Any]) -> None:
 
 
 def _is_text(value: object) -> bool:
-    return isinstance(value, str) and 0 < len(value) <= MAX_SUBJECT and "\0" not in value
+    return http.is_line(value, MAX_SUBJECT)
 
 
 def _same(value: object, expected: str) -> bool:

@@ -86,6 +86,8 @@ def test_a_token_that_is_wrong_in_one_way(world: World, browser: Browser) -> Non
         "no nonce": lambda: corp.token.update(nonce=None),
         "at_hash": lambda: corp.token.update(at_hash="x"),
         "sub": lambda: corp.token.update(sub=7),
+        "sub that no database takes": lambda: corp.token.update(sub="a\ud800"),
+        "sub with NUL": lambda: corp.token.update(sub="a\0"),
         "long sub": lambda: corp.token.update(sub="x" * 256),
         "logout": lambda: corp.header.update(typ="logout+jwt"),
         "alg": lambda: corp.header.update(alg="HS256"),
