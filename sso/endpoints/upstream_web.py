@@ -5,7 +5,6 @@ browser, and good for 15 minutes. `state` names the cookie's content, and counts
 """
 
 import secrets
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -216,7 +215,8 @@ def _is_first(flow: _Flow) -> bool:
 def _flow(provider: WebProvider) -> tuple[int, _Flow] | None:
     """The sign-in that the answer belongs to, and its cookie."""
     state = request.args.get("state", "")
-    for slot, value in _cookies():
+    for slot in range(_SLOTS):
+        value = request.cookies.get(_cookie_name(slot), "")
         found = signed_values.verify(value, _PURPOSE, LIFETIME)
         flow = _Flow(*found[0]) if found else None
         if flow and flow.provider == provider.id and digests.equal(flow.state, state):
@@ -231,12 +231,6 @@ def _stale() -> Response:
         title=gettext("Please start again"),
         link=(gettext("Back to the sign-in page"), url_for("pages.sign_in")),
     )
-
-
-def _cookies() -> Iterator[tuple[int, str]]:
-    for slot in range(_SLOTS):
-        if value := request.cookies.get(_cookie_name(slot)):
-            yield slot, value
 
 
 def _cookie_name(slot: int) -> str:
