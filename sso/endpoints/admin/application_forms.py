@@ -6,13 +6,20 @@ from typing import Any
 
 from flask import request
 from flask_babel import lazy_gettext
-from wtforms import BooleanField, Field, HiddenField, SelectField, SelectMultipleField, StringField
-from wtforms.fields import SelectChoice, TextAreaField  # type: ignore[attr-defined]
+from wtforms import (
+    BooleanField,
+    Field,
+    HiddenField,
+    SelectField,
+    SelectMultipleField,
+    StringField,
+    TextAreaField,
+)
 from wtforms.validators import Length
 
 from sso.config.auth_methods import AUTH_METHODS, NO_AUTH_METHOD, PRIVATE_KEY_JWT
 from sso.crypto.keys import ALGORITHMS
-from sso.endpoints.admin.forms import ConfirmForm, lines
+from sso.endpoints.admin.forms import ConfirmForm, choices, lines
 from sso.endpoints.forms import TOO_LONG
 from sso.flow.scopes import SCOPES
 from sso.i18n import N_
@@ -39,10 +46,6 @@ CLAIMS_TITLES = {
 }
 
 
-def _choices(titles: Mapping[str, str]) -> list[SelectChoice]:
-    return [SelectChoice(value, title) for value, title in titles.items()]
-
-
 def _text(label: Any) -> StringField:
     return StringField(label, [Length(max=2000, message=TOO_LONG)])
 
@@ -62,7 +65,7 @@ class ClientForm(PageForm):
     backchannel_logout_uri = _text(lazy_gettext("Back-channel logout URI"))
     scope = SelectMultipleField(
         lazy_gettext("Scopes that it may request"),
-        choices=_choices({name: name for name in SCOPES}),
+        choices=choices({name: name for name in SCOPES}),
     )
     groups = _lines(lazy_gettext("Only members of these groups, one on each line"))
     first_party = BooleanField(lazy_gettext("Do not ask people for consent"))
@@ -71,16 +74,16 @@ class ClientForm(PageForm):
     token_endpoint_auth_method = SelectField(lazy_gettext("How it authenticates"))
     id_token_signed_response_alg = SelectField(
         lazy_gettext("Algorithm of identity tokens"),
-        choices=_choices({name: name for name in ALGORITHMS}),
+        choices=choices({name: name for name in ALGORITHMS}),
     )
     id_token_claims = SelectField(
-        lazy_gettext("What identity tokens contain"), choices=_choices(CLAIMS_TITLES)
+        lazy_gettext("What identity tokens contain"), choices=choices(CLAIMS_TITLES)
     )
 
     def __init__(self, client: Client | None = None) -> None:
         """For this client, or for a new one."""
         super().__init__()
-        self.token_endpoint_auth_method.choices = _choices(
+        self.token_endpoint_auth_method.choices = choices(
             {name: AUTH_TITLES[name] for name in _methods(client)}
         )
         if not self.is_submitted():
@@ -153,7 +156,7 @@ class PresetForm(PageForm):
         """The form of this preset."""
         fields: dict[str, Field] = {}
         for name, option in preset.options.items():
-            values = _choices({one: one for one in option.choices})
+            values = choices({one: one for one in option.choices})
             fields[f"option_{name}"] = (
                 SelectField(name, choices=values, default=option.default, description=option.help)
                 if values
@@ -169,7 +172,7 @@ class RotationForm(ConfirmForm):
     hours = SelectField(
         lazy_gettext("The old secret"),
         default="0",
-        choices=_choices(
+        choices=choices(
             {
                 "0": N_("ends at once"),
                 "24": N_("stays valid for 24 hours"),
