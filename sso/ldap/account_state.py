@@ -63,10 +63,12 @@ def of(entry: Entry, now: datetime) -> str | None:
     return next((state for check in _CHECKS if (state := check(entry, now))), None)
 
 
-def must_change_password(entry: Entry) -> bool:
+def must_change_password(entry: Entry, now: datetime) -> bool:
     """Whether the person has to choose another password first, where the directory says so."""
+    ends = entry.text("krbPasswordExpiration")  # FreeIPA may let people bind after it
+    is_over = bool(ends) and _generalized_time(ends, now) <= now
     by_policy = entry.text("pwdReset").upper() == "TRUE"
-    return by_policy or entry.text("pwdLastSet") == "0"
+    return is_over or by_policy or entry.text("pwdLastSet") == "0"
 
 
 def _active_directory(entry: Entry, now: datetime) -> str | None:
@@ -105,7 +107,7 @@ _CHECKS: tuple[Callable[[Entry, datetime], str | None], ...] = (
 )
 ATTRIBUTES = (
     *("userAccountControl", "accountExpires", "pwdLastSet"),
-    *("nsAccountLock", "krbPrincipalExpiration"),
+    *("nsAccountLock", "krbPrincipalExpiration", "krbPasswordExpiration"),
     *("pwdAccountLockedTime", "pwdReset", "shadowExpire"),
 )
 

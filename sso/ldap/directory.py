@@ -217,7 +217,7 @@ class Directory:
             email=entry.text(self.email_attribute),
             name=entry.text(self.name_attribute) or entry.text("cn"),
             barred=account_state.of(entry, now),
-            must_change_password=account_state.must_change_password(entry),
+            must_change_password=account_state.must_change_password(entry, now),
         )
 
     def _is_own_email(self, connection: Connection, person: Person) -> bool:

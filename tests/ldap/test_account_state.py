@@ -53,3 +53,15 @@ def test_what_a_bind_means() -> None:
     assert told(49, policy=1) == ("locked", False)
     assert told(53, "account inactivated") == ("53 account inactivated", False)
     assert told(14) == ("14 ", False)
+
+
+def test_who_has_to_change_the_password() -> None:
+    def must(**attributes: str) -> bool:
+        values = {name.lower(): [value.encode()] for name, value in attributes.items()}
+        return account_state.must_change_password(Entry("cn=a", values), NOW)
+
+    assert not must()
+    assert not must(pwdLastSet="1", pwdReset="FALSE", krbPasswordExpiration="20270101000000Z")
+    assert must(pwdLastSet="0")
+    assert must(pwdReset="TRUE")
+    assert must(krbPasswordExpiration="20261121000000Z")

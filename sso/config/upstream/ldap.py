@@ -103,7 +103,9 @@ class LdapProvider(Provider):
 
     REDIRECTS: ClassVar[bool] = False
 
-    directory: str = key("which product it is", one_of(*_USUAL))
+    directory: str = key(
+        "which product it is: active-directory, openldap or freeipa", one_of(*_USUAL)
+    )
     servers: tuple[Server, ...] = key(
         "its servers, the first that answers is asked: ldaps:// or ldap://, which means StartTLS",
         _servers,
