@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sso.config.checks import ManyErrors
@@ -131,6 +131,7 @@ def test_a_path_that_cannot_be_read(tmp_path: Path) -> None:
         file.read(tmp_path / "none.toml", {})
 
 
+@settings(max_examples=20)
 @given(st.text())
 def test_any_text_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     path = tmp_path_factory.getbasetemp() / "any.toml"
