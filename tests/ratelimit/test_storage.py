@@ -43,8 +43,11 @@ def client(server: Redis) -> "redis.Redis":
 
 
 def counted(server: Redis) -> int:
-    """What stands in the server itself."""
-    return int(client(server).get(f"sso:{KEY}") or 0)
+    """What stands in the server itself; nothing while it changes its role."""
+    try:
+        return int(client(server).get(f"sso:{KEY}") or 0)
+    except redis.ConnectionError:
+        return 0
 
 
 def increased(limits: LimitStorage) -> int:
