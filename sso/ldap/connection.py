@@ -27,6 +27,7 @@ from sso.ldap.messages import (
 LARGEST_ANSWER = 1024 * 1024  # bytes of all entries of one search
 _CONNECT_SECONDS = 2.0
 _MOST_ADDRESSES = 4  # of a name
+_ABANDON = 0x50
 _START_TLS = "1.3.6.1.4.1.1466.20037"
 (
     _BIND, _BIND_DONE, _UNBIND, _SEARCH, _ENTRY, _SEARCH_DONE, _REFERENCE, _EXTENDED, _EXTENDED_DONE
@@ -72,6 +73,7 @@ class Connection:
 
     def __init__(self, server: Server, tls: ssl.SSLContext, seconds: float) -> None:
         self._server, self._ends, self._id, self._received = server, monotonic() + seconds, 0, b""
+        self._abandoned = 0  # nothing up to this request is read any more
         self.certificate_ends: datetime | None = None
         self._sock = self._attempt(lambda: _connected(server, seconds))
         try:
@@ -129,8 +131,13 @@ class Connection:
         while True:
             tag, contents, _ = self._answer(_ENTRY, _REFERENCE, _SEARCH_DONE)
             size += len(contents)
-            if size > LARGEST_ANSWER or len(found.entries) > most:
+            if size > LARGEST_ANSWER:
                 raise Unavailable(f"{self._server} sends more than it was asked for")
+            if tag == _ENTRY and len(found.entries) == most:  # Samba knows no limit
+                self._abandoned = self._id
+                self._request(ber.integer(self._id, _ABANDON))
+                found.is_complete = False
+                return found
             if tag == _ENTRY:
                 found.entries.append(self._read(messages.entry, contents))
             elif tag == _SEARCH_DONE:
@@ -161,6 +168,16 @@ class Connection:
 
     def _answer(self, *expected: int) -> tuple[int, bytes, bytes]:
         """Tag, contents and controls of the next message, which answers the last request."""
+        number, tag, contents, controls = self._message()
+        while 0 < number <= self._abandoned:
+            number, tag, contents, controls = self._message()
+        if number == 0:
+            raise Unavailable(f"{self._server} ends the connection")
+        if number != self._id or tag not in expected:
+            raise Unavailable(f"{self._server} answers another question")
+        return tag, contents, controls
+
+    def _message(self) -> tuple[int, int, bytes, bytes]:
         while (header := self._read(ber.header, self._received)) is None or (
             len(self._received) < header[2]
         ):
@@ -172,12 +189,7 @@ class Connection:
                 raise Unavailable(f"{self._server} closed the connection")
             self._received += more
         message, self._received = self._received[: header[2]], self._received[header[2] :]
-        number, tag, contents, controls = self._read(messages.split, message)
-        if number == 0:
-            raise Unavailable(f"{self._server} ends the connection")
-        if number != self._id or tag not in expected:
-            raise Unavailable(f"{self._server} answers another question")
-        return tag, contents, controls
+        return self._read(messages.split, message)
 
     def _left(self) -> float:
         left = self._ends - monotonic()

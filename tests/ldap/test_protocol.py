@@ -179,6 +179,8 @@ def test_servers_that_do_not_behave() -> None:
 
     with answering(sends(entry, result(1, 0x65))) as server:
         assert search(server, 5) == 1
+    with answering(sends(entry * 4)) as server:
+        assert search(server, 5) == 2
     huge = b"\x30\x84\x7f\xff\xff\xff"
     for answer, reason in (
         (sends(), "too slow"),
@@ -186,7 +188,6 @@ def test_servers_that_do_not_behave() -> None:
         (lambda handler: None, "closed|reset|Broken"),
         (sends(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "does not speak LDAP|too slow"),
         (sends(huge), "more than it was asked"),
-        (sends(entry * 4), "more than it was asked"),
         (sends(message(1, 0x73, ber.text("ldap://x" * 12_000)) * 12), "more than it was asked"),
         (sends(result(7, 0x65)), "another question"),
         (sends(result(1, 0x61)), "another question"),
