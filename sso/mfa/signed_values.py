@@ -26,6 +26,8 @@ def sign(value: Any, purpose: str) -> str:
 def verify(text: str, purpose: str, lifetime: int) -> tuple[Any, datetime] | None:
     """The value and when it was signed; `None` if the signature is invalid, of another browser,
     or older than `lifetime` seconds."""
+    if _BROWSER not in flask.session:
+        return None  # and the session stays as it is
     try:
         micros, value = _serializer(purpose).loads(text)
     except (BadData, ValueError, TypeError):
