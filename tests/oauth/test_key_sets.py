@@ -166,7 +166,7 @@ def test_a_request_that_waits_has_no_slot_and_no_connection(
     client, bank = make_client(app), make_keyed_client(app, jwks_uri=URL)
     with app.app_context(), database.reader():
         pool = cast(QueuePool, db.engine.pool)
-    idle = pool.checkedout()  # see `database.OpenReaders`
+    idle = pool.checkedout()  # see `database.kept_connections`
     remote = Remote("k1")
     remote.gate.clear()
     app.extensions["sso.key_sets"] = KeySets(remote.read)
