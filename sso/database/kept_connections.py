@@ -5,14 +5,18 @@ CPU of that request, and 5 % of a code exchange. PostgreSQL restarts and fails o
 pool's care.
 """
 
+import logging
 import os
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sqlalchemy import Connection, Engine, event
+from sqlalchemy.exc import SQLAlchemyError
 
 from sso.process import concurrency
+
+logger = logging.getLogger("sso.database")
 
 
 class KeptConnections:
@@ -38,7 +42,11 @@ class KeptConnections:
             connection.close()
             raise
         if connection.in_transaction():
-            connection.rollback()
+            try:
+                connection.rollback()
+            except SQLAlchemyError:  # the answer stands
+                logger.info("a connection was gone before the end of its transaction")
+                connection.invalidate()
         if connection.invalidated or len(self._idle) >= concurrency.MAX_CONCURRENT:
             connection.close()
         else:

@@ -4,12 +4,13 @@ The ORM's session beside a `transaction` would be a second one: it would not see
 written, and a pool of one connection a thread could run dry.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pytest
 from flask import Flask
-from sqlalchemy import event
+from sqlalchemy import Connection, event
 
 from sso import context
 from sso.extensions import db
@@ -30,6 +31,16 @@ class Held:
     def back(self, *_: Any) -> None:
         self.now -= 1
 
+    def counted(self, take: Callable[[], AbstractContextManager[Connection]]) -> Any:
+        @contextmanager
+        def taken() -> Iterator[Connection]:
+            self.out()
+            with take() as connection:
+                yield connection
+            self.back()
+
+        return taken
+
 
 @pytest.fixture
 def held(app: Flask, browser: Browser, client: RelyingParty, user: User) -> Iterator[Held]:
@@ -38,7 +49,11 @@ def held(app: Flask, browser: Browser, client: RelyingParty, user: User) -> Iter
     with app.app_context():
         context.key_ring().reload()
         pool = db.engine.pool
+        is_sqlite = db.engine.dialect.name == "sqlite"
     held = Held()
+    for name in ("sso.connection", "sso.reader"):
+        if is_sqlite:  # these wait outside the pool
+            app.extensions[name] = held.counted(app.extensions[name])
     event.listen(pool, "checkout", held.out)
     event.listen(pool, "checkin", held.back)
     yield held

@@ -10,8 +10,8 @@ from flask import Flask
 
 from sso import clock as sso_clock
 from sso.models import User
-from sso.oauth import key_sets
 from sso.oauth.key_sets import KeySets, KeySetUnavailable
+from sso.upstream import remote_cache
 from tests.conftest import Clock
 from tests.support.actors import ISSUER, Browser, Page, RelyingParty, claims_of
 from tests.support.explaining import Explain
@@ -244,7 +244,7 @@ def test_a_key_set_that_cannot_be_read(
     told = "The key set at https://b.example/k could not be read: it answered 404, not 200."
     assert parse_qs(urlsplit(page.url).query)["error_description"] == [told]
     assert f"could not be read from {uri}: it answered 404, not 200 (a detail)" in explain.newest()
-    monkeypatch.setattr(key_sets, "MAX_READING", 0)
+    monkeypatch.setattr(remote_cache, "MAX_READING", 0)
     app.extensions["sso.key_sets"] = KeySets()
     page = send(browser, client, made(client), redirect_uri=client.redirect_uri)
     assert page.error == "temporarily_unavailable"
