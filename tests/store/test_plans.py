@@ -50,7 +50,13 @@ FACTORS_OF_OTHERS = (
     " FROM users WHERE email <> :without",
     "INSERT INTO groups (id, name, version, created_at, updated_at)"
     " SELECT id, CAST(id AS text), 1, now(), now() FROM users WHERE email <> :without",
-    "ANALYZE audit_events, groups, passkeys, totp_secrets, recovery_codes, mail_tokens, clients,"
+    "INSERT INTO identities (id, user_id, provider, issuer, subject, linked_at)"
+    " SELECT id, id, 'x', 'https://x.example', CAST(id AS text), now()"
+    " FROM users WHERE email <> :without",
+    "INSERT INTO upstream_sessions (id, identity_id, session_id, amr, created_at, checked_at)"
+    " SELECT s.id, u.id, s.id, 'pwd', now(), now()"
+    " FROM browser_sessions s JOIN users u ON u.id = s.user_id WHERE u.email <> :without",
+    "ANALYZE identities, upstream_sessions, audit_events, groups, passkeys, totp_secrets, recovery_codes, mail_tokens, clients,"
     " client_logos, client_origins",
 )
 
