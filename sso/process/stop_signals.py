@@ -8,30 +8,30 @@ import os
 import signal
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 
 _ALWAYS = (signal.SIGINT, signal.SIGTERM)
+_STOPS = {*_ALWAYS, signal.SIGHUP}
 
 
 def call(stop: Callable[[], object]) -> None:
     """Call `stop` once, in a thread of its own, when the program is asked to end.
 
-    A handler runs between any two steps of the main thread, which may hold the very lock that
-    `stop` takes, even that of a handler before it: so the handler only writes a byte.
+    Python runs handlers in the main thread between two steps. That may be too late: a signal that
+    arrives just before the thread blocks is handled when it no longer blocks. It may be too early
+    as well, as the thread may hold the lock that `stop` takes. So the handlers do nothing, and what
+    wakes the other thread is the byte that the interpreter writes when the signal arrives.
     """
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
 
     def wait() -> None:
-        os.read(reading, 1)
+        while not _STOPS.intersection(os.read(reading, 1)):
+            pass  # of a signal that somebody else handles
         stop()
 
-    def tell() -> None:
-        with suppress(BlockingIOError):  # nobody reads beyond the first
-            os.write(writing, b"!")
-
     threading.Thread(target=wait, name="stop", daemon=True).start()
-    handle(tell)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)  # nobody reads beyond the first
+    handle(lambda: None)
 
 
 def handle(handler: Callable[[], object]) -> None:

@@ -94,7 +94,7 @@ def test_everything_goes_on(
     assert waiting.submit(code=code_of(secret)).code
     with apps.new.app_context():
         assert "secrets of webhooks" in reencryption.waiting()
-    changed = {"signing_keys": 6, "totp_secrets": 1, "webhook_secrets": 1, "audit_events": 0}
+    changed = {"signing_keys": 8, "totp_secrets": 1, "webhook_secrets": 1, "audit_events": 0}
     assert reencrypt(apps.both) == changed
     assert reencrypt(apps.both) == dict.fromkeys(changed, 0)
 
@@ -265,7 +265,7 @@ def test_missing_keys_are_not_made_beside_those_of_another_secret_key(apps: Apps
         db.session.commit()
         with pytest.raises(RotationRefused):
             ensure_keys(NEW)
-        assert len(signing_keys.every()) == 5
+        assert len(signing_keys.every()) == 7
         assert ensure_keys(SECRET_KEY)
 
 
@@ -274,7 +274,7 @@ def test_a_secret_key_that_is_lost(apps: Apps, user: User, client: RelyingParty)
     assert run(apps.new, "key", "rotate", "--lost-secret-key").exit_code == 0
     after = stored(apps.old)
     used = {kid for kid, state, _ in after if state != KeyState.RETIRED}
-    assert len(used) == 6
+    assert len(used) == 8
     assert not used & before
     assert {kid for kid, state, _ in after if state == KeyState.RETIRED} == before
     at(apps.new, client)

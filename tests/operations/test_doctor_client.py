@@ -149,8 +149,12 @@ def test_a_healthy_connection(server: Server) -> None:
         assert f"{origin}/callback" in named(found, "sign-in")["seen"]
         # But for the audit trail, as if nothing had happened.
         assert left_behind(server) == before
-        told = json.loads(server.flask("audit", "list", "--client", client_id, "--json"))
-        assert {"code_issued", "consent_given"} <= {one["event"] for one in told}
+
+        def is_told() -> bool:
+            told = json.loads(server.flask("audit", "list", "--client", client_id, "--json"))
+            return {"code_issued", "consent_given"} <= {one["event"] for one in told}
+
+        wait_for(is_told, "the audit trail, which is written within a second")
     # The application has been asked for its pages, without anything that could be stolen or used.
     assert application.seen == ["GET /callback?", "GET /?", "OPTIONS /logout?"]
     for headers in application.headers:

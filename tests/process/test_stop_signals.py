@@ -114,6 +114,20 @@ def test_a_signal_in_the_midst_of_another(tmp_path: Path) -> None:
     assert log.read_text() == "ended\n"
 
 
+def test_a_signal_while_no_handler_can_run(tmp_path: Path) -> None:
+    """It may arrive just before the main thread blocks, for ever if nobody else hears of it."""
+    log = tmp_path / "log"
+    code = (
+        "import hashlib, os, signal, threading; from sso.process import stop_signals\n"
+        "stop_signals.call(lambda: print('asked', flush=True))\n"
+        "threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
+        "hashlib.pbkdf2_hmac('sha256', b'', b'', 5_000_000); print('computed')"
+    )
+    with started("plain", log, "-c", code) as process:
+        assert process.wait(60) == 0
+    assert log.read_text() == "asked\ncomputed\n"
+
+
 def test_hundreds_of_signals_at_once(server: Server, tmp_path: Path) -> None:
     log = tmp_path / "log"
     with started("plain", log, "-m", "flask", "worker", **server.environ) as process:

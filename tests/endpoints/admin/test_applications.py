@@ -228,10 +228,10 @@ def test_a_refused_request_is_explained(
 
 
 def test_applications_are_found(app: Flask, staff: StaffBrowser) -> None:
-    for name in ("Wiki", "Chat", MARKUP):
+    for name in ("Wiki pages", "Chat", MARKUP):
         make_client(app, name=name)
-    page = staff.open(f"{ADMIN}/applications?q=WIK")
-    assert "Wiki" in page.html
+    page = staff.open(f"{ADMIN}/applications?q=WIKI%20P")  # no identifier has a space
+    assert "Wiki pages" in page.html
     assert "Chat" not in page.html
     assert MARKUP not in staff.open(f"{ADMIN}/applications").html
 
