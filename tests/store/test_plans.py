@@ -56,8 +56,8 @@ FACTORS_OF_OTHERS = (
     "INSERT INTO upstream_sessions (id, identity_id, session_id, amr, created_at, checked_at)"
     " SELECT s.id, u.id, s.id, 'pwd', now(), now()"
     " FROM browser_sessions s JOIN users u ON u.id = s.user_id WHERE u.email <> :without",
-    "ANALYZE identities, upstream_sessions, audit_events, groups, passkeys, totp_secrets, recovery_codes, mail_tokens, clients,"
-    " client_logos, client_origins",
+    "ANALYZE identities, upstream_sessions, audit_events, groups, passkeys, totp_secrets,"
+    " recovery_codes, mail_tokens, clients, client_logos, client_origins",
 )
 
 Executed = list[tuple[str, Any]]
