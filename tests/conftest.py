@@ -47,7 +47,6 @@ SLOW = (
     "bench",
     "browser",
     "clients",
-    "conformance",
     "journeys",
     "operations",
     "production",

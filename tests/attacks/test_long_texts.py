@@ -20,6 +20,7 @@ from sso.crypto import passwords
 from sso.i18n import languages, user_agents
 from sso.ratelimit import networks
 from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
+from tests.support.each import each
 
 pytestmark = pytest.mark.slow
 
@@ -68,7 +69,7 @@ def compare(
     assert hostile < 4 * usual + more, f"{hostile * 1000:.0f} ms, {usual * 1000:.0f} ms as usual"
 
 
-@pytest.mark.parametrize("unit", UNITS)
+@each("unit", UNITS)
 def test_request_lines(http: FlaskClient, unit: str) -> None:
     for path in ("/", f"{BASE}/sign-in?resume=", f"{BASE}/new-password?token="):
 
@@ -78,7 +79,7 @@ def test_request_lines(http: FlaskClient, unit: str) -> None:
         compare(ask, unit)
 
 
-@pytest.mark.parametrize("unit", UNITS)
+@each("unit", UNITS)
 def test_parameters_of_an_authorization_request(client: RelyingParty, unit: str) -> None:
     http = client.app.test_client(use_cookies=False)
     names = (
@@ -96,7 +97,7 @@ def test_parameters_of_an_authorization_request(client: RelyingParty, unit: str)
         compare(ask, unit)
 
 
-@pytest.mark.parametrize("unit", UNITS)
+@each("unit", UNITS)
 def test_headers(http: FlaskClient, unit: str) -> None:
     for name in (
         "X-Request-ID", "Cookie", "Authorization", "Accept-Language", "User-Agent", "Origin",
@@ -109,7 +110,7 @@ def test_headers(http: FlaskClient, unit: str) -> None:
         compare(ask, unit)
 
 
-@pytest.mark.parametrize("unit", UNITS)
+@each("unit", UNITS)
 @pytest.mark.parametrize("name", ["sso_browser", "sso_known"])
 def test_cookies(http: FlaskClient, unit: str, name: str) -> None:
     compare(
@@ -117,7 +118,7 @@ def test_cookies(http: FlaskClient, unit: str, name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("unit", UNITS)
+@each("unit", UNITS)
 def test_proxies_headers(make_app: Callable[..., Flask], unit: str) -> None:
     http = make_app(SSO_TRUSTED_PROXIES="2").test_client(use_cookies=False)
     for name in ("For", "Proto", "Host", "Prefix"):
@@ -128,7 +129,7 @@ def test_proxies_headers(make_app: Callable[..., Flask], unit: str) -> None:
         compare(ask, unit)
 
 
-@pytest.mark.parametrize("unit", UNITS)
+@each("unit", UNITS)
 def test_bodies_for_programs(client: RelyingParty, unit: str) -> None:
     http = client.app.test_client(use_cookies=False)
     form = "application/x-www-form-urlencoded"
@@ -155,7 +156,7 @@ def test_forms_of_very_many_fields_are_refused_unread(http: FlaskClient, path: s
     compare(lambda one: ask(one * 62_000), "a=1&", "xxxx", more=0.03)
 
 
-@pytest.mark.parametrize("unit", UNITS)
+@each("unit", UNITS)
 def test_the_host(app: Flask, unit: str) -> None:
     def ask(one: str) -> int:
         environ = EnvironBuilder(path=f"{BASE}/sign-in").get_environ()
@@ -166,7 +167,7 @@ def test_the_host(app: Flask, unit: str) -> None:
     compare(ask, unit)
 
 
-@pytest.mark.parametrize("unit", UNITS)
+@each("unit", UNITS)
 def test_basic_authentication(client: RelyingParty, unit: str) -> None:
     http = client.app.test_client(use_cookies=False)
 
@@ -178,7 +179,7 @@ def test_basic_authentication(client: RelyingParty, unit: str) -> None:
     compare(ask, unit)
 
 
-@pytest.mark.parametrize("unit", UNITS)
+@each("unit", UNITS)
 def test_bearer_tokens(client: RelyingParty, unit: str) -> None:
     http = client.app.test_client(use_cookies=False)
     for before in ("", "eyJhbGciOiJSUzI1NiJ9.", "eyJhbGciOiJSUzI1NiJ9.e30."):
@@ -202,7 +203,7 @@ def test_nested_json(client: RelyingParty) -> None:
         assert "error=invalid_request" in answer.location
 
 
-@pytest.mark.parametrize("unit", UNITS)
+@each("unit", UNITS)
 def test_forms_for_people(app: Flask, unit: str) -> None:
     browser = Browser(app)
     for path, name in (
@@ -219,7 +220,7 @@ def test_forms_for_people(app: Flask, unit: str) -> None:
         compare(ask, unit)
 
 
-@pytest.mark.parametrize("unit", UNITS)
+@each("unit", UNITS)
 def test_what_reads_texts(app: Flask, unit: str) -> None:
     def address(one: str) -> None:
         for many in (f"{one * 300}@example.com", f"a@{one * 300}", f"a@{one * 60}.example"):
@@ -239,7 +240,7 @@ def test_what_reads_texts(app: Flask, unit: str) -> None:
         compare(everything, unit, "x")
 
 
-@pytest.mark.parametrize("unit", [*UNITS, "4(", "|1!", "19", "1/", "ab", "@4", "(3", "0o", "qwe"])
+@each("unit", [*UNITS, "4(", "|1!", "19", "1/", "ab", "@4", "(3", "0o", "qwe"])
 @pytest.mark.parametrize("length", [24, 48, 256])
 def test_new_passwords(unit: str, length: int) -> None:
     password = (unit * length)[:length]

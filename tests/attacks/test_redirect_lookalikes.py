@@ -11,9 +11,6 @@ from sso.services.checks import RegistrationError
 from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.support.factories import make_client, register_client
 
-pytestmark = pytest.mark.slow
-
-
 LOOPBACK, APP = "http://127.0.0.1:8000/cb?x=1", "com.example.app:/cb"
 LOOKALIKES = [
     "http://127.0.0.1:8001/other?x=1", "http://127.0.0.1:8001/cb", "http://127.0.0.1:8001/cb?x=2",

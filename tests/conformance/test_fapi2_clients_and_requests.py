@@ -16,8 +16,6 @@ from tests.support.actors import BASE, ISSUER, Browser, Page, claims_of
 from tests.support.factories import make_user
 from tests.support.signing import OTHER_EC, FapiParty, make_fapi_client, public, sign, unsigned
 
-pytestmark = pytest.mark.slow  # there are many, and the fast tests cover most of this
-
 FAPI = {"PS256", "ES256", "EdDSA"}
 
 

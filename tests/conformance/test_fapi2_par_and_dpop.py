@@ -16,8 +16,6 @@ from tests.support.actors import BASE, ORIGIN, Browser, Page, RelyingParty, pkce
 from tests.support.factories import make_client
 from tests.support.proofs import LEFT_OUT, DPoP
 
-pytestmark = pytest.mark.slow  # there are many, and the fast tests cover most of this
-
 NONE = "eyJ0eXAiOiJkcG9wK2p3dCIsImFsZyI6Im5vbmUifQ"  # {"typ":"dpop+jwt","alg":"none"}
 NO_ALG = "eyJ0eXAiOiJkcG9wK2p3dCJ9"  # {"typ":"dpop+jwt"}
 VERIFIER, CHALLENGE = pkce()

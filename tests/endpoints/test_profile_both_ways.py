@@ -3,15 +3,12 @@
 import json
 from pathlib import Path
 
-import pytest
 from flask import Flask
 
 from sso.models import User
 from tests.support.actors import Browser, pkce
 from tests.support.factories import make_client
 from tests.support.signing import EC, FapiParty, public
-
-pytestmark = pytest.mark.slow
 
 
 def test_both_ways(app: Flask, browser: Browser, user: User, tmp_path: Path) -> None:

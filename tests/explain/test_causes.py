@@ -22,8 +22,6 @@ from tests.support.factories import make_client
 from tests.support.proofs import DPoP
 from tests.support.scene import Scene
 
-pytestmark = pytest.mark.slow
-
 CALLBACK = "https://books.example/callback"
 NO_COMMAND = None
 
