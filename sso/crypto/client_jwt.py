@@ -53,7 +53,7 @@ def read(text: str) -> ClientJwt:
         header, claims, _ = text.split(".")
         return ClientJwt(text, read_object(header), read_object(claims))
     except (ValueError, RecursionError):
-        raise InvalidJwt("it is not a signed JWT") from None
+        raise InvalidJwt("it is not a signed JWT, or a name in it is there twice") from None
 
 
 def verify(
@@ -104,12 +104,6 @@ def expiry(claims: Mapping[str, Any], now: float) -> float:
         if (moment(claims, name) or 0) > now + AHEAD:
             raise InvalidJwt(f"its {name} is in the future; check the clock of the client")
     return exp
-
-
-def age(claims: Mapping[str, Any], name: str, now: float) -> float | None:
-    """The seconds since a moment that it names, if it does."""
-    named = moment(claims, name)
-    return None if named is None else now - named
 
 
 def moment(claims: Mapping[str, Any], name: str) -> float | None:

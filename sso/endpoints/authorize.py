@@ -72,9 +72,10 @@ def authorize() -> Response:
             browser_session.prolong(
                 changes.connection, owner.session_id, owner.last_seen_at, owner.ends_at
             )
-        is_answer = isinstance(found, decision.Answer | decision.Refuse)
         brought, uri = waiting.parameters, validated.grant.redirect_uri
-        if is_answer and not pushed.use(changes.connection, brought, uri):
+        if not isinstance(found, decision.Answer | decision.Refuse):
+            pushed.keep_for_user(validated.grant.request, brought)
+        elif not pushed.use(changes.connection, brought, uri):
             return stale(waiting, changes.connection)
         changes.commit()
     if owner and isinstance(found, decision.Answer):

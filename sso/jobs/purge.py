@@ -1,7 +1,7 @@
 """Deletes what has expired, in batches short enough that nothing has to wait for them."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from sso.extensions import db
 from sso.store import expired
@@ -12,13 +12,15 @@ BATCH = 200  # rows looked at in one transaction
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.005, 0.5
 
 
-def batches(size: int = BATCH) -> Iterator[tuple[str, int]]:
-    """Purge the whole database; yields each batch's table and deleted rows, after the commit.
+def batches(
+    size: int = BATCH, expiries: Sequence[expired.Expiry] = expired.EXPIRIES
+) -> Iterator[tuple[str, int]]:
+    """Purge the whole database, or these tables; yields each batch's table and deleted rows, after the commit.
 
     Pauses when asked for the next batch. May be left at any point; a purge that begins again finds
     the rest.
     """
-    for expiry in expired.EXPIRIES:
+    for expiry in expiries:
         last = None
         while True:
             began = time.monotonic()
@@ -48,11 +50,12 @@ class Piecewise:
     0 means that there is nothing left to do for now.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, expiries: Sequence[expired.Expiry] = expired.EXPIRIES) -> None:
+        self._expiries = expiries
         self._batches: Iterator[tuple[str, int]] | None = None
 
     def __call__(self) -> int:
-        self._batches = self._batches or batches()
+        self._batches = self._batches or batches(expiries=self._expiries)
         for _, deleted in self._batches:
             if deleted:
                 return deleted

@@ -23,7 +23,7 @@ from sso.jobs import (
     webhook_delivery,
 )
 from sso.services import signing_keys
-from sso.store import heartbeats
+from sso.store import expired, heartbeats
 from sso.store import signing_keys as stored_keys
 
 logger = logging.getLogger("sso.jobs")
@@ -71,6 +71,7 @@ JOBS = (
     Job("ask directories again", 30, directory_recheck.recheck_due),
     Job("ask upstream providers again", 10, recheck.recheck_due),
     Job("purge", 3600, purge.Piecewise()),
+    Job("purge what lives for minutes", 60, purge.Piecewise(expired.LIVING_MINUTES)),
     Job("purge audit events", 3600, chain.purge_due),
     Job("rotate keys", 3600, rotate_aged_keys),
     Job("show that it runs", 30, heartbeat),

@@ -21,4 +21,6 @@ class PushedRequest(Base):
     # JSON as text: `state` may hold what a JSON column does not take.
     parameters: Mapped[str] = mapped_column(Text)
     expires_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
+    # Once the user has come to a page of ours; until then, an expired row is of no use.
+    waits_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
     used_at: Mapped[datetime | None] = mapped_column(UtcDateTime)

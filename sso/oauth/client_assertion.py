@@ -131,23 +131,23 @@ def _check_audience(audience: Any, endpoint: str, *, is_strict: bool) -> None:
     if audience == settings.issuer:
         return
     if is_strict:
-        raise InvalidJwt("its aud is not the issuer, as a text")
+        raise InvalidJwt(f"its aud has to be the issuer {settings.issuer}, as a text")
     endpoints = (settings.base_url + ENDPOINTS[one] for one in ("token", endpoint))
     accepted = {settings.issuer, *endpoints}
     listed = audience if isinstance(audience, list) else [audience]
     if not listed or not all(isinstance(one, str) and one in accepted for one in listed):
-        raise InvalidJwt("its aud is neither the issuer nor the token endpoint")
+        raise InvalidJwt(f"its aud has to be the issuer {settings.issuer}, or the token endpoint")
 
 
 def _use(claims: Mapping[str, Any], client: RegisteredClient) -> None:
     """Check its times, and count it as used."""
     now = clock.now()
     expires = client_jwt.expiry(claims, now.timestamp())
-    age = client_jwt.age(claims, "iat", now.timestamp())
-    if age is not None:
-        if age > MAX_AGE:
+    issued = client_jwt.moment(claims, "iat")
+    if issued is not None:
+        if issued < now.timestamp() - MAX_AGE:
             raise InvalidJwt("its iat is more than 5 minutes ago; check the clock of the client")
-        expires = min(expires, now.timestamp() + MAX_AGE - age)
+        expires = min(expires, issued + MAX_AGE)
     identifier = claims.get("jti")
     if not isinstance(identifier, str) or not 0 < len(identifier) <= client_jwt.MAX_ID:
         raise InvalidJwt(f"its jti is not a text of at most {client_jwt.MAX_ID} characters")
@@ -158,4 +158,4 @@ def _use(claims: Mapping[str, Any], client: RegisteredClient) -> None:
     except TooManyUsed:
         raise InvalidJwt("too many assertions of the client are unexpired") from None
     if not is_first:
-        raise InvalidJwt("its jti was used before")
+        raise InvalidJwt("its jti was used before; make a new one for each request")

@@ -26,7 +26,9 @@ from sso.web import headers, parameters
 CONFIDENTIAL_METHODS = ["client_secret_basic", "client_secret_post", PRIVATE_KEY_JWT]
 METHODS = [*CONFIDENTIAL_METHODS, NO_AUTH_METHOD]
 LONGEST_CLIENT_ID = 48  # characters of what is told; redacted whole, and cut after that
-_MISSING = "Client authentication is missing: send client_id and client_secret."
+_MISSING = (
+    "Client authentication is missing: send client_id and client_secret, or a client_assertion."
+)
 SWAPPED = "client_id and client_secret are swapped"
 _NOBODY = digests.digest("no client has this secret")
 

@@ -38,6 +38,17 @@ class RefusedProof(OAuth2Error):
         self.facts: dict[str, object] = {"dpop": fault, **facts}
 
 
+class MissingProof(RefusedProof):
+    """No token without a proof (§5.2); the standard names no error, and the suite of the OpenID
+    Foundation takes none of DPoP's here.
+    """
+
+    error = "invalid_request"
+
+    def __init__(self) -> None:
+        super().__init__(MISSING, "missing")
+
+
 class UseNonce(RefusedProof):
     """RFC 9449 §8: the answer has the nonce to use."""
 
@@ -53,7 +64,9 @@ def read(request: ProtocolRequest, endpoint: str, *, is_needed: bool) -> None:
     Raises `RefusedProof`, also if there is none and it `is_needed`.
     """
     text = flask_request.environ.get("HTTP_DPOP")
-    if text is None and not is_needed:
+    if text is None:
+        if is_needed:
+            raise MissingProof
         return
     request.proof = verify(text, request.client, endpoint)
 
@@ -74,7 +87,7 @@ def verify(
         raise RefusedProof(str(error), error.fault) from None
     if urls.normalized(proof.htu) != urls.normalized(url):
         raise RefusedProof(
-            "The htu of the DPoP proof is not the URL of the request.",
+            f"The htu of the DPoP proof has to be {url}, the URL of the request.",
             "htu",
             htu_uri=proof.htu,
             expected_uri=url,

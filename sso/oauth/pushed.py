@@ -101,7 +101,13 @@ def resolve(request: ProtocolRequest, *, is_waiting: bool) -> None:
         request.details["reason"] = reason
         raise InvalidRequestUri
     request.payload = BasicOAuth2Payload({**json.loads(found.parameters), "client_id": client_id})
-    request.is_pushed = True
+    request.is_pushed, request.is_kept = True, found.waits_until is not None
+
+
+def keep_for_user(request: ProtocolRequest, brought: dict[str, str]) -> None:
+    """Keep a pushed request beyond its minute: the user is at a page of ours."""
+    if is_pushed(brought) and not request.is_kept:
+        pushed_requests.wait(request.connection, _digest(brought), clock.now())
 
 
 def use(connection: Connection, brought: dict[str, str], redirect_uri: str) -> bool:

@@ -25,7 +25,8 @@ from sso.store.clients import RegisteredClient
 from sso.web.parameters import is_text
 
 INVALID = "invalid_request_object"  # RFC 9101 §7
-_TYPE = "oauth-authz-req+jwt"
+# The first should be sent (FAPI 2.0 Message Signing §5.3.2); many clients send none.
+_TYPES = ("oauth-authz-req+jwt", "jwt", None)
 _OUTSIDE = ("request", "request_uri")  # may not be within
 UNSIGNED = "This client has to sign its authorization requests (RFC 9101)."
 
@@ -81,14 +82,15 @@ def apply(request: ProtocolRequest, signed: Signed | None) -> None:
         request.payload = BasicOAuth2Payload({**signed.parameters})
         return
     signed = signed or Signed()
-    fault = UNSIGNED
+    fault, error = UNSIGNED, "invalid_request"
     if "request" in request.payload.data:
         fault = signed.fault or "The request object is of another client."
+        error = signed.error
     if signed.reason:
         request.details["reason"] = signed.reason
     redirect_uri = request.payload.redirect_uri
     is_proven = redirect_uri and client.check_redirect_uri(redirect_uri)
-    raise OAuth2Error(fault, error=signed.error, redirect_uri=redirect_uri if is_proven else None)
+    raise OAuth2Error(fault, error=error, redirect_uri=redirect_uri if is_proven else None)
 
 
 def _is_of(signer: RegisteredClient | None, client: RegisteredClient) -> bool:
@@ -110,21 +112,23 @@ def _find(inside: Any, outside: str | None) -> RegisteredClient | None:
 
 def _verify(jwt: ClientJwt, keys: Keys, client: RegisteredClient, alg: str) -> None:
     claims, now = jwt.claims, clock.now().timestamp()
-    types = (_TYPE,) if client.is_fapi2 else (_TYPE, "jwt", None)
-    client_jwt.verify(jwt, keys, [alg], types)
+    client_jwt.verify(jwt, keys, [alg], _TYPES)
     if claims.get("client_id") != client.client_id or claims.get("iss") != client.client_id:
         raise InvalidJwt("its client_id and iss are not the client_id")
     if claims.get("sub") == client.client_id:
         raise InvalidJwt("it has a sub, which only client assertions have")  # RFC 9101 §10.8
     audience, issuer = claims.get("aud"), context.settings().issuer
     if audience != issuer and not (isinstance(audience, list) and issuer in audience):
-        raise InvalidJwt("its aud is not the issuer")
-    client_jwt.expiry(claims, now)
-    age = client_jwt.age(claims, "nbf", now)
-    if age is None and client.is_fapi2:
-        raise InvalidJwt("it has no nbf")
-    if age is not None and age > client_jwt.MAX_LIFETIME:
+        raise InvalidJwt(f"its aud has to be the issuer {issuer}, or a list with it")
+    expires = client_jwt.expiry(claims, now)
+    not_before = client_jwt.moment(claims, "nbf")
+    if not_before is None:
+        if client.is_fapi2:
+            raise InvalidJwt("it has no nbf")
+    elif not_before < now - client_jwt.MAX_LIFETIME:
         raise InvalidJwt("its nbf is more than an hour ago")
+    elif expires > not_before + client_jwt.MAX_LIFETIME:
+        raise InvalidJwt("its exp is more than an hour after its nbf")
 
 
 def _parameters(claims: Mapping[str, Any]) -> dict[str, str]:

@@ -28,7 +28,6 @@ from sso.models import (
     User,
     WebhookDelivery,
 )
-from sso.store import pushed_requests
 from sso.store.statements import write
 
 # A used code or an ended session is still asked about for a while: reuse must be seen.
@@ -153,9 +152,9 @@ def _mail(now: datetime) -> ColumnElement[bool]:
 
 
 def _pushed_request(now: datetime) -> ColumnElement[bool]:
-    # A user may be at a page of ours: what is unused waits for them.
-    waited = PushedRequest.expires_at < now - pushed_requests.WAITS - CLOCK_SKEW
-    return or_(PushedRequest.used_at.is_not(None), waited)
+    # A user may be at a page of ours.
+    waits = PushedRequest.waits_until >= now - CLOCK_SKEW
+    return or_(PushedRequest.used_at.is_not(None), PushedRequest.waits_until.is_(None), ~waits)
 
 
 def _imported_hash(now: datetime) -> ColumnElement[bool]:
@@ -165,6 +164,11 @@ def _imported_hash(now: datetime) -> ColumnElement[bool]:
     return and_(ImportedHash.imported_at < now - KEEP, ~exists().where(is_left))
 
 
+# There may be very many, and what was pushed may be personal.
+LIVING_MINUTES = (
+    Expiry(UsedOnce, UsedOnce.expires_at, CLOCK_SKEW),
+    Expiry(PushedRequest, PushedRequest.expires_at, CLOCK_SKEW, _pushed_request),
+)
 # In this order: a row is deleted after those that need it.
 EXPIRIES = (
     Expiry(Token, Token.refresh_expires_at, condition=lambda now: Token.expires_at < now - KEEP),
@@ -194,8 +198,7 @@ EXPIRIES = (
     ),
     Expiry(Mail, Mail.created_at, condition=_mail),
     Expiry(MailToken, MailToken.expires_at),
-    Expiry(UsedOnce, UsedOnce.expires_at, CLOCK_SKEW),
-    Expiry(PushedRequest, PushedRequest.expires_at, CLOCK_SKEW, _pushed_request),
+    *LIVING_MINUTES,
     Expiry(Refusal, Refusal.at, KEEP_REFUSALS),
     Expiry(SigningKey, SigningKey.retired_at, KEEP_KEYS),
     Expiry(ApiToken, ApiToken.expires_at, KEEP_API_TOKENS),

@@ -47,7 +47,8 @@ def test_a_confidential_client_without_its_secret(
     assert answers[0].get_json() == {
         "error": "invalid_client",
         "error_description": (
-            "Client authentication is missing: send client_id and client_secret."
+            "Client authentication is missing: send client_id and client_secret, or a "
+            "client_assertion."
         ),
     }
     assert client.exchange(code, client_secret=client.client_secret).status_code == (

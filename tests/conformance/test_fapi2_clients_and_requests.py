@@ -278,6 +278,10 @@ def pushed(signer: FapiParty, header: dict[str, Any] | None = None, **claims: An
 BAD = ("invalid_request_object",)
 
 
+def test_the_first_client_of_the_suite_sends_no_typ(signer: FapiParty) -> None:
+    assert pushed(signer, {"typ": None}).status_code == 201
+
+
 def test_ensure_request_object_with_multiple_aud_succeeds(signer: FapiParty) -> None:
     assert pushed(signer, aud=[ISSUER, "https://other1.example.com"]).status_code == 201
 
@@ -307,6 +311,7 @@ def test_ensure_request_object_with_bad_aud_fails(signer: FapiParty) -> None:
 def test_ensure_request_object_with_exp_over_60_fails(signer: FapiParty) -> None:
     now = signer.claims()["iat"]
     assert refused(pushed(signer, exp=now + 70 * 60), *BAD)
+    assert refused(pushed(signer, nbf=now - 50 * 60, exp=now + 20 * 60), *BAD)
 
 
 def test_ensure_request_object_with_nbf_over_60_fails(signer: FapiParty) -> None:
@@ -338,7 +343,7 @@ def test_ensure_matching_key_in_authorization_request(signer: FapiParty) -> None
 
 
 def test_ensure_unsigned_request_at_par_endpoint_fails(signer: FapiParty) -> None:
-    assert refused(signer.push(), *BAD)
+    assert refused(signer.push(), "invalid_request")
 
 
 def test_par_authorization_request_containing_request_uri(signer: FapiParty) -> None:

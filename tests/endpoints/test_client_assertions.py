@@ -158,7 +158,7 @@ def test_audiences_of_ordinary_clients(bank: KeyedParty, aud: Any) -> None:
 @pytest.mark.parametrize("aud", [[ISSUER], TOKEN, PAR, [PAR], ISSUER + "/oauth2/introspect"])
 def test_audiences_of_fapi_clients(app: Flask, aud: Any) -> None:
     client = make_keyed_client(app, profile="fapi2")
-    assert refused(ask(client, client.assertion(aud=aud)), "its aud is not the issuer, as a text")
+    assert refused(ask(client, client.assertion(aud=aud)), f"its aud has to be the issuer {ISSUER}, as")
     assert ask(client, client.assertion()).status_code == 200
 
 

@@ -9,6 +9,7 @@ from flask import Flask
 from sqlalchemy import func, select
 
 from sso.extensions import db
+from sso.jobs import worker
 from sso.jobs.purge import purge
 from sso.models import PushedRequest, User
 from sso.oauth import pushed
@@ -275,9 +276,11 @@ def test_they_are_purged(
         (left,) = db.session.scalars(select(PushedRequest.parameters))
     assert json.loads(left) == {"redirect_uri": client.redirect_uri}
     client.push()
+    bring(Browser(app), client, client.push().get_json()["request_uri"])
     clock.move(minutes=3)
     with app.app_context():
-        assert purge()["pushed_requests"] == 1
+        job = next(one for one in worker.JOBS if one.seconds == 60)
+        assert [job.run(), job.run()] == [2, 0]  # one user is still at the sign-in
     clock.time += pushed_requests.WAITS + timedelta(minutes=2)
     with app.app_context():
         assert purge()["pushed_requests"] == 1

@@ -263,7 +263,8 @@ OF_CLIENT: dict[str, tuple[Callable[[Scene], Any], str, str, str, str | None, bo
     "no secret": (
         lambda s: s.client.exchange("x", client_secret=None),
         "client_authentication_failed", "invalid_client",
-        "Client authentication is missing: send client_id and client_secret.", None, False),
+        "Client authentication is missing: send client_id and client_secret, or a "
+        "client_assertion.", None, False),
     "wrong method": (
         _wrong_method, "client_authentication_failed", "invalid_client",
         "The client is registered for client_secret_basic alone.",

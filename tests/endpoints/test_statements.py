@@ -73,8 +73,12 @@ def test_pushed_requests(browser: Browser, client: RelyingParty, statements: Cou
         assert browser.open_authorize(query).code
     assert (len(seen), seen.commits) == (5, 1)  # it is read, and used up
     with statements() as seen:
-        client.push(DPoP().header("/oauth2/par"))
+        uri = client.push(DPoP().header("/oauth2/par")).get_json()["request_uri"]
     assert (len(seen), seen.commits) == (3, 1)
+    for more in (1, 0):  # it is kept for a user who has to sign in, once
+        with statements() as seen:
+            Browser(client.app).open_authorize({**query, "request_uri": uri})
+        assert len([one for one in seen if not one.lstrip().startswith("SELECT")]) == more
 
 
 def test_an_anonymous_request_writes_nothing(client: RelyingParty, statements: Count) -> None:

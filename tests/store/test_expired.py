@@ -89,7 +89,7 @@ def test_every_row_is_found_whatever_the_batch(app: Flask, user: User, size: int
 def test_a_worker_purges_piece_by_piece(
     app: Flask, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(purging.batches, "__defaults__", (3,))
+    monkeypatch.setattr(purging.batches, "__defaults__", (3, expired.EXPIRIES))
     leave_sessions(app, user, 7)
     work = purging.Piecewise()
     with app.app_context():
