@@ -15,7 +15,8 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.005, 0.5
 def batches(
     size: int = BATCH, expiries: Sequence[expired.Expiry] = expired.EXPIRIES
 ) -> Iterator[tuple[str, int]]:
-    """Purge the whole database, or these tables; yields each batch's table and deleted rows, after the commit.
+    """Purge the whole database, or these tables; yields each batch's table and deleted rows, after
+    the commit.
 
     Pauses when asked for the next batch. May be left at any point; a purge that begins again finds
     the rest.

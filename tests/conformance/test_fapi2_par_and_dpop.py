@@ -377,7 +377,5 @@ def test_par_plain_pkce_rejected(client: FapiParty) -> None:
     assert refused(answer, "invalid_request")
 
 
-def test_par_without_duplicate_parameters(
-    browser: Browser, client: FapiParty, user: User
-) -> None:
+def test_par_without_duplicate_parameters(browser: Browser, client: FapiParty, user: User) -> None:
     assert code_of(browser, client, push(client))

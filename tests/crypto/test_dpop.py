@@ -83,6 +83,23 @@ def test_clocks_that_are_off() -> None:
             dpop.check_age(verify(proof(iat=IAT + seconds)), NOW)
 
 
+def test_what_is_huge() -> None:
+    """The whole is short, so that no part can be longer."""
+    for name in ("jti", "htm", "htu", "nonce", "ath", "extra"):
+        assert fault(proof(**{name: "x" * 4000}), access_token="a") == "jwt"
+    for name in ("iat", "exp", "nbf"):
+        for value in (10**1000, 1e308, 1 << 37):
+            assert fault(proof(**{name: value})) == name
+    for name in ("jti", "htm", "ath"):
+        assert fault(proof(**{name: "x" * 2000}), access_token="a") == name
+    for name in ("typ", "alg"):
+        assert fault(replaced(0, {"typ": "dpop+jwt", "alg": "ES256", name: "x" * 2000})) == name
+    jwk = public_jwk(client().key)
+    for name in ("kty", "crv", "x", "y", "kid"):
+        head = {"typ": "dpop+jwt", "alg": "ES256", "jwk": {**jwk, name: "x" * 2000}}
+        assert fault(replaced(0, head)) == "jwk"
+
+
 def test_exp_and_nbf_are_optional() -> None:
     assert verify(proof(exp=IAT + 300, nbf=IAT))
 
@@ -162,12 +179,18 @@ def test_crit() -> None:
 
 def test_members_that_are_repeated() -> None:
     head = json.dumps({"typ": "dpop+jwt", "alg": "ES256", "jwk": public_jwk(client().key)})
-    doubled = head[:-1] + ', "alg": "ES256"}'
-    assert fault(replaced(0, doubled)) == "jwt"
-    body = f'{{"jti": "1", "htm": "POST", "htu": "{URL}", "iat": {IAT}'
-    assert verify(sign(json.loads(head), body + "}", client().key))
-    for more in ('"jti": "2"', '"htu": "x"', '"iat": 1', '"htm": "POST"'):
-        assert fault(sign(json.loads(head), f"{body}, {more}}}", client().key)) == "jwt"
+    for name in ("typ", "alg", "jwk"):
+        doubled = f'{head[:-1]}, "{name}": {json.dumps(json.loads(head)[name])}}}'
+        assert fault(replaced(0, doubled)) == "jwt", name
+    for name in ("kty", "crv", "x", "y", "d"):
+        assert fault(replaced(0, head[:-2] + f', "{name}": "1", "{name}": "1"}}}}')) == "jwt", name
+    claims = {"jti": "1", "htm": "POST", "htu": URL, "iat": IAT, "nbf": IAT, "exp": IAT + 9,
+              "nonce": "1", "ath": ath_of("a")}  # fmt: skip
+    body = json.dumps(claims)[:-1]
+    assert verify(sign(json.loads(head), body + "}", client().key), access_token="a")
+    for name, value in claims.items():
+        twice = f'{body}, "{name}": {json.dumps(value)}}}'
+        assert fault(sign(json.loads(head), twice, client().key), access_token="a") == "jwt", name
     for claims in ("[]", "5", "null", "{", "", "[" * 900):
         assert fault(sign(json.loads(head), claims, client().key)) == "jwt"
 

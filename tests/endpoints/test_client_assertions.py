@@ -12,6 +12,7 @@ from joserfc.jwk import RSAKey
 from joserfc.util import urlsafe_b64encode
 from werkzeug.test import TestResponse
 
+from sso.crypto import client_jwt
 from sso.models import User
 from tests.conftest import Clock, Statements
 from tests.support.actors import BASE, ISSUER, Browser, RelyingParty
@@ -158,7 +159,8 @@ def test_audiences_of_ordinary_clients(bank: KeyedParty, aud: Any) -> None:
 @pytest.mark.parametrize("aud", [[ISSUER], TOKEN, PAR, [PAR], ISSUER + "/oauth2/introspect"])
 def test_audiences_of_fapi_clients(app: Flask, aud: Any) -> None:
     client = make_keyed_client(app, profile="fapi2")
-    assert refused(ask(client, client.assertion(aud=aud)), f"its aud has to be the issuer {ISSUER}, as")
+    words = f"its aud has to be the issuer {ISSUER}, as a text"
+    assert refused(ask(client, client.assertion(aud=aud)), words)
     assert ask(client, client.assertion()).status_code == 200
 
 
@@ -310,11 +312,35 @@ def test_what_is_not_a_jwt(bank: KeyedParty, text: str) -> None:
     assert ask(bank, text).status_code == 401
 
 
-def test_doubled_names_in_a_header(bank: KeyedParty) -> None:
-    _, claims, signature = bank.assertion().split(".")
-    for head in ('{"alg":"ES256","alg":"ES256"}', '{"alg":"ES256","kid":"k1","kid":"k1"}'):
-        doubled = urlsafe_b64encode(head.encode()).decode()
-        assert refused(ask(bank, f"{doubled}.{claims}.{signature}"), "not a signed JWT")
+def test_every_name_is_there_once(bank: KeyedParty) -> None:
+    """What comes twice could be read in two ways."""
+    claims, head = bank.claims(nbf=1), {"alg": "ES256", "kid": "k1", "typ": "JWT", "crit": []}
+    assert client_jwt.read(sign(json.dumps(claims))).claims == claims
+    rest = bank.assertion().partition(".")[2]
+    for name, value in claims.items():
+        twice = f'{json.dumps(claims)[:-1]}, "{name}": {json.dumps(value)}}}'
+        with pytest.raises(client_jwt.InvalidJwt, match="there twice"):
+            client_jwt.read(sign(twice))
+    for name, value in head.items():
+        twice = f'{json.dumps(head)[:-1]}, "{name}": {json.dumps(value)}}}'
+        doubled = urlsafe_b64encode(twice.encode()).decode()
+        assert refused(ask(bank, f"{doubled}.{rest}"), "there twice"), name
+
+
+def test_every_claim_of_a_huge_size(app: Flask) -> None:
+    huge: dict[str, list[Any]] = {
+        **{name: ["x" * 9000, ["x"] * 2000, 10**4000] for name in ("iss", "sub", "aud", "jti")},
+        **{name: ["1" * 9000, [1] * 2000, 10**4000, 1e308] for name in ("exp", "iat", "nbf")},
+    }
+    for name, values in huge.items():
+        client = make_keyed_client(app)
+        for value in values:
+            assert refused(ask(client, client.assertion(**{name: value})), f"{name}"), value
+        assert ask(client, client.assertion()).status_code == 200
+    for name in ("alg", "kid", "typ"):
+        client = make_keyed_client(app)
+        head = {"alg": "ES256", "kid": "k1", name: "x" * 9000}
+        assert refused(ask(client, unsigned(head, client.claims(), b"x" * 64)), f"its {name}")
 
 
 def test_forms(bank: KeyedParty) -> None:
