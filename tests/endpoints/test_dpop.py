@@ -166,8 +166,9 @@ def test_the_address_comes_from_the_settings(
     proof = key.header(htu=f"http://evil.example{BASE}/oauth2/token")
     assert client.exchange(code, {**host, **proof}).status_code == 400
     url = f"{ORIGIN}{BASE}/oauth2/token"
-    for htu in (f"{BASE}/oauth2/token", url + "/", "x", url + "?" + "x" * 2000, url.replace("//", "//u@"),
-                url.replace("http:", "https:"), url.replace("127.0.0.1", "localhost")):  # fmt: skip
+    for htu in (f"{BASE}/oauth2/token", url + "/", "x", url.replace("//", "//u@"),
+                url + "?" + "x" * 2000, url.replace("http:", "https:"),
+                url.replace("127.0.0.1", "localhost")):  # fmt: skip
         refused = client.exchange(code, key.header(htu=htu))
         assert (refused.status_code, refused.get_json()["error"]) == (400, "invalid_dpop_proof")
     spelled = url.replace("http:", "HTTP:").replace("oauth2", "oauth%32") + "?x=1#y"
