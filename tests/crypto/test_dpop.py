@@ -191,8 +191,8 @@ def test_members_that_are_repeated() -> None:
     for name, value in claims.items():
         twice = f'{body}, "{name}": {json.dumps(value)}}}'
         assert fault(sign(json.loads(head), twice, client().key), access_token="a") == "jwt", name
-    for claims in ("[]", "5", "null", "{", "", "[" * 900):
-        assert fault(sign(json.loads(head), claims, client().key)) == "jwt"
+    for text in ("[]", "5", "null", "{", "", "[" * 900):
+        assert fault(sign(json.loads(head), text, client().key)) == "jwt"
 
 
 @pytest.mark.parametrize(

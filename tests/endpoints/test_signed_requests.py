@@ -165,8 +165,8 @@ def test_types(bank: KeyedParty, fapi: FapiParty) -> None:
     for client in (bank, fapi):
         for typ in (TYPE, TYPE.upper(), "JWT", None):
             assert client.push(request=made(client, {"typ": typ})).status_code == 201
-        for typ in ("client-authentication+jwt", "dpop+jwt", "at+jwt", ["JWT"], 7):
-            assert client.push(request=made(client, {"typ": typ})).status_code == 400
+        for wrong in ("client-authentication+jwt", "dpop+jwt", "at+jwt", ["JWT"], 7):
+            assert client.push(request=made(client, {"typ": wrong})).status_code == 400
 
 
 def test_of_the_profile(fapi: FapiParty) -> None:
