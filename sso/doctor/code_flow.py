@@ -22,9 +22,13 @@ from sso.doctor.browser import TIMEOUT, Browser, LeftServer, Page
 from sso.doctor.probe import CALLBACK, Person, Probe, ip_address_of, temporary_probe
 from sso.mfa import totp
 from sso.process.program import COMMAND
-from sso.web.proxies import FORGED
+from sso.web.proxies import FORGED, FORGED_BY_UNDERSCORE
 
 NAME = "code flow"
+_FORGED = {"X-Forwarded-For": FORGED}
+_FORGED_BY_UNDERSCORE = dict.fromkeys(
+    ("X_Forwarded_For", "X-Forwarded_For", "X_Forwarded-For"), FORGED_BY_UNDERSCORE
+)
 
 
 class Stopped(Exception):
@@ -117,7 +121,10 @@ def authorize(browser: Browser, request: Request) -> Page:
 def submit_password(browser: Browser, page: Page, person: Person) -> Page:
     """What follows the sign-in page, and the second factor if the person has one."""
     credentials = {"email": person.email, "password": person.password}
-    page = browser.submit(page, credentials, **{"X-Forwarded-For": FORGED})
+    form = page
+    page = browser.submit(form, credentials, **_FORGED, **_FORGED_BY_UNDERSCORE)
+    if page.status == 400:  # some proxies refuse such requests instead
+        page = browser.submit(form, credentials, **_FORGED)
     if person.totp_secret and "code" in page.fields:
         page = browser.submit(page, {"code": totp.code(person.totp_secret)})
     return page
@@ -165,6 +172,9 @@ def _proxies(ip_address: str | None) -> Finding:
         return wrong("proxy headers", "the sign-in is not in this database", hint)
     if ip_address == FORGED:
         hint = "set SSO_TRUSTED_PROXIES to the number of proxies in front"
+        return wrong("proxy headers", "anybody can forge a client's IP address", hint)
+    if ip_address == FORGED_BY_UNDERSCORE:
+        hint = "let the proxy remove headers with underscores, such as X_Forwarded_For"
         return wrong("proxy headers", "anybody can forge a client's IP address", hint)
     if trusted == 0 and is_public and urls.is_loopback(ip_address):
         hint = "behind one proxy set SSO_TRUSTED_PROXIES=1"

@@ -1,4 +1,4 @@
-"""The metrics port, and what gunicorn's configuration calls so that all workers count together.
+"""The metrics port, and what a server calls so that all its workers count together.
 
 One process of a server has the port; any of them can report for all. It is not reachable through
 the public URL and holds no secret; it listens on 127.0.0.1 unless `SSO_METRICS_ADDRESS` is set.
@@ -11,12 +11,13 @@ import os
 import shutil
 import tempfile
 import threading
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from time import sleep
-from typing import Any
 
 from flask import Flask
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, Metric, start_http_server
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from sqlalchemy import event
 
@@ -55,7 +56,7 @@ def registry(app: Flask) -> CollectorRegistry:
     """Everything that is reported: what all processes counted, and what is read now."""
     if os.environ.get(counters.FOLDER):
         found = CollectorRegistry()
-        MultiProcessCollector(found)
+        _Processes(found)
     else:
         found = CollectorRegistry()
         found.register(counters.start().registry)
@@ -99,13 +100,23 @@ def prepare() -> None:
     atexit.register(clean_up)
 
 
-def post_worker_init(worker: Any) -> None:
-    """A worker is ready; one whose application could not be loaded has a stand-in for it."""
-    if isinstance(worker.wsgi, Flask):
-        serve(worker.wsgi)
+class _Processes(MultiProcessCollector):
+    """What all processes counted; one that has ended has nothing open."""
+
+    def collect(self) -> Iterable[Metric]:
+        # The scrape finds out, because not every server says when a worker is gone.
+        for file in Path(os.environ[counters.FOLDER]).glob("gauge_live*.db"):
+            pid = int(file.stem.rpartition("_")[2])
+            if not _is_alive(pid):
+                with suppress(FileNotFoundError):  # another scrape was faster
+                    mark_process_dead(pid)
+        found: Iterable[Metric] = super().collect()
+        return found
 
 
-def child_exit(_: Any, worker: Any) -> None:
-    """A worker is gone, and with it what it had open."""
-    if os.environ.get(counters.FOLDER):
-        mark_process_dead(worker.pid)
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return True

@@ -99,6 +99,12 @@ def for_gunicorn(environ: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
+def for_granian() -> dict[str, Any]:
+    """What makes granian's own lines go where `configure` sent ours; for `log_dictconfig`."""
+    loggers = {"_granian": {"handlers": [], "propagate": True}}
+    return {"formatters": {}, "handlers": {}, "loggers": loggers}
+
+
 def _clean(message: str) -> str:
     return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], redact(message))
 

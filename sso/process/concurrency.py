@@ -1,7 +1,7 @@
 """Admission control: few requests of a process run at once; waiting ones release their slot.
 
 Python runs one thread at a time. More threads at work make nothing faster, but the slowest requests
-slower. Waiting costs nothing and happens in threads beyond those (see `gunicorn_conf`).
+slower. Waiting costs nothing and happens in threads beyond those (see `sso.server.common`).
 """
 
 import errno
@@ -84,6 +84,8 @@ def _read_body(environ: "WSGIEnvironment") -> None:
         finally:
             _give_up_if_late(environ)
         environ["wsgi.input"] = io.BytesIO(body)
+        # A body that broke off is shorter than its length, and is refused (400).
+        environ.pop("wsgi.input_terminated", None)
         # No longer chunked: Werkzeug would cut off what is beyond the limit instead of refusing it.
         if environ.pop("HTTP_TRANSFER_ENCODING", None):
             environ["CONTENT_LENGTH"] = str(len(body))

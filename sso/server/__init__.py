@@ -1,1 +1,1 @@
-"""gunicorn: settings, log, signals, and a worker that waits for no client without end."""
+"""The servers: gunicorn, and granian where it is installed. `common` is what both do."""

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("sso.proxies")
 
-# RFC 5737: an address for documentation, which no real proxy has; `flask doctor` forges it.
-FORGED = "203.0.113.77"
+# RFC 5737: addresses for documentation, which no real proxy has; `flask doctor` forges them: the
+# second one in headers that gunicorn ignores, and granian takes for X-Forwarded-For.
+FORGED, FORGED_BY_UNDERSCORE = "203.0.113.77", "203.0.113.78"
+_BY_DOCTOR = (FORGED, FORGED_BY_UNDERSCORE)
 _WARN_EVERY = 3600.0  # seconds between two warnings of a process
 
 
@@ -44,7 +46,7 @@ class _Untrusted:
     def __call__(
         self, environ: "WSGIEnvironment", start_response: "StartResponse"
     ) -> Iterable[bytes]:
-        if not self.has_warned and environ.get("HTTP_X_FORWARDED_FOR", FORGED) != FORGED:
+        if not self.has_warned and environ.get("HTTP_X_FORWARDED_FOR", FORGED) not in _BY_DOCTOR:
             self.has_warned = True
             logger.warning(
                 "a request has X-Forwarded-For, which is not believed: if a proxy of yours sends "

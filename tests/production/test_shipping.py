@@ -17,7 +17,7 @@ from ruamel.yaml import YAML
 
 from sso.config.settings import SETTINGS
 from tests.production.seeding import migrate
-from tests.support.processes import CONFIGURATION, ROOT, require
+from tests.support.processes import CONFIGURATION, ROOT, SERVERS, require
 from tests.support.servers import Machine, Node
 
 BIN = Path(sys.executable).parent
@@ -51,6 +51,10 @@ def test_the_locks_are_up_to_date() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     for one in map(Requirement, project["project"]["dependencies"]):
         assert locked[canonicalize_name(one.name)] in one.specifier, one
+    granian = _versions("requirements-granian.txt")
+    assert {name: tested[name] for name in granian} == granian
+    (extra,) = map(Requirement, project["project"]["optional-dependencies"]["granian"])
+    assert granian[extra.name] in extra.specifier
     (backend,) = map(Requirement, project["build-system"]["requires"])
     assert _versions("requirements-build.txt")[backend.name] in backend.specifier
 
@@ -96,6 +100,17 @@ def test_units_are_valid(units: list[Path]) -> None:
     assert not [line for line in told.splitlines() if "/sso" in line], told
 
 
+def test_the_unit_with_granian(units: list[Path], tmp_path: Path) -> None:
+    """It only says which program runs, so all else is as sso.service has it."""
+    text = (ROOT / "deploy/granian.conf").read_text()
+    assert re.findall(r"^\w+=", text, re.MULTILINE) == 2 * ["ExecStart="]
+    (tmp_path / "sso.service.d").mkdir()
+    text = text.replace("/opt/sso/current/bin", str(BIN))
+    (tmp_path / "sso.service.d/granian.conf").write_text(text)
+    told = succeeds("systemd-analyze", "verify", "--man=no", *units)
+    assert not [line for line in told.splitlines() if "/sso" in line], told
+
+
 @pytest.mark.parametrize("name", ["sso.service", "sso-worker.service", "sso-backup.service"])
 def test_units_are_hardened(units: list[Path], name: str) -> None:
     (unit,) = [one for one in units if one.name == name]
@@ -103,25 +118,33 @@ def test_units_are_hardened(units: list[Path], name: str) -> None:
 
 
 class Activated(Machine):
-    """gunicorn as sso.socket starts it: at the first connection, with the open socket."""
+    """A server as sso.socket starts it: at the first connection, with the open socket."""
 
     environ: dict[str, str]
+    program: tuple[str, ...]
 
     def command(self) -> list[str]:
         activate = require("systemd", shutil.which("systemd-socket-activate"))
         passed = [f"--setenv={name}" for name in self.environ]
         return [
             *(activate, "-l", f"127.0.0.1:{self.port}", *passed, sys.executable),
-            *("-m", "gunicorn", "-c", CONFIGURATION),
+            *("-m", *self.program),
         ]
 
 
+@pytest.mark.parametrize(
+    "program", [("gunicorn", "-c", CONFIGURATION), ("sso.server.granian",)], ids=SERVERS
+)
 def test_socket_activation(
-    folder: Path, make_node: Callable[..., Node], monkeypatch: pytest.MonkeyPatch
+    folder: Path,
+    make_node: Callable[..., Node],
+    monkeypatch: pytest.MonkeyPatch,
+    program: tuple[str, ...],
 ) -> None:
     node = make_node(1)
     migrate(node)
     machine = Activated(folder / "activated")
+    machine.program = program
     wanted = {name: v for name, v in node.environ.items() if name.startswith("SSO_")}
     machine.environ = {**wanted, "PYTHONPATH": str(ROOT), "WEB_CONCURRENCY": "1"}
     for name in machine.environ:

@@ -7,10 +7,11 @@ import pkgutil
 import sso
 
 # These read the settings of their process as they are imported.
-OWN = ("sso.wsgi", "sso.server.gunicorn_conf")
+OWN = ("sso.wsgi", "sso.server.gunicorn_conf", "sso.server.granian")
 LIBRARIES = (
     "alembic.command",
     "flask.cli",
+    "granian.server.mp",
     "gunicorn.app.wsgiapp",
     "gunicorn.workers.gthread",
     "psycopg",

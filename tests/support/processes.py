@@ -1,4 +1,4 @@
-"""Real services for tests: gunicorn, Redis, Chromium. All listen on 127.0.0.1."""
+"""Real services for tests: gunicorn, granian, Redis, Chromium. All listen on 127.0.0.1."""
 
 import atexit
 import json
@@ -26,6 +26,7 @@ from tests.support.programs import Program
 ROOT = Path(__file__).resolve().parents[2]
 SECRET_KEY = "a secret key for tests, and for tests alone"
 CONFIGURATION = "python:sso.server.gunicorn_conf"
+SERVERS = {"gunicorn": "gunicorn", "granian": "sso.server.granian"}  # by name, the module that runs
 CHROMIUM_ARGUMENTS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -110,10 +111,12 @@ def redis_server(
 
 
 class Server:
-    """gunicorn with the application, on a database of its own."""
+    """gunicorn or granian with the application, on a database of its own."""
 
-    def __init__(self, folder: Path, workers: int = 2, **environ: str) -> None:
-        self.folder, self.workers = folder, workers
+    def __init__(
+        self, folder: Path, workers: int = 2, kind: str = "gunicorn", **environ: str
+    ) -> None:
+        self.folder, self.workers, self.kind = folder, workers, kind
         self.port = free_port()
         self.origin = f"http://127.0.0.1:{self.port}"
         self.base_url = f"{self.origin}/api/auth"
@@ -189,7 +192,7 @@ class Server:
 
     @contextmanager
     def serving(self, *arguments: str) -> Iterator["Server"]:
-        """Start gunicorn, wait until ready; stop in the end."""
+        """Start, wait until ready; stop in the end."""
         self.start(*arguments)
         try:
             yield self
@@ -197,17 +200,18 @@ class Server:
             self.stop()
 
     def start(self, *arguments: str) -> None:
-        """Start gunicorn, with more arguments of its own, and wait until it is ready."""
+        """Start, with more arguments of the server's own, and wait until it is ready."""
         self.arguments = arguments
         own = ["-b", f"127.0.0.1:{self.port}", "-w", str(self.workers)]
         self.process = self.launch([*arguments, *own], cwd=ROOT, env=self.environ)
-        wait_for(self._is_ready, "gunicorn")
+        wait_for(self._is_ready, self.kind)
 
     def launch(
         self, arguments: list[str], *, cwd: Path, env: dict[str, str]
     ) -> Program | subprocess.Popen[bytes]:
-        """Run gunicorn, which writes to its log."""
-        return Program("gunicorn", arguments, cwd=cwd, env=env, stdout=self.folder / "gunicorn.log")
+        """Run the server, which writes to its log."""
+        log = self.folder / f"{self.kind}.log"
+        return Program(SERVERS[self.kind], arguments, cwd=cwd, env=env, stdout=log)
 
     @property
     def pid(self) -> int:
@@ -220,7 +224,7 @@ class Server:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-            raise AssertionError(f"gunicorn did not stop:\n{self.log}") from None
+            raise AssertionError(f"{self.kind} did not stop:\n{self.log}") from None
 
     @contextmanager
     def worker(self) -> Iterator[None]:
@@ -240,7 +244,7 @@ class Server:
 
     @property
     def log(self) -> str:
-        return (self.folder / "gunicorn.log").read_text()
+        return (self.folder / f"{self.kind}.log").read_text()
 
     def _is_ready(self) -> bool:
         assert self.process.poll() is None, self.log

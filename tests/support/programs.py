@@ -83,6 +83,7 @@ def _run(
     sys.stdin = open(0, closefd=False)  # noqa: SIM115
     sys.argv[1:] = args[1:]
     sys.path.insert(0, cwd)
+    multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
     try:
         runpy.run_module(args[0], run_name="__main__", alter_sys=True)
     finally:

@@ -12,13 +12,13 @@ pytestmark = pytest.mark.slow
 # What is registered first runs first in the child: there the signal comes before all else.
 STRUCK = """
 import os, signal, sys, time
-from sso.server import gunicorn_signals
+from sso.server import fork_signals
 
 stop = signal.Signals[sys.argv[1]]
 noted = []
 signal.signal(stop, lambda *_: noted.append(stop))
 os.register_at_fork(after_in_child=lambda: os.kill(os.getpid(), stop))
-gunicorn_signals.prepare()
+fork_signals.prepare()
 child = os.fork()
 if child == 0:
     time.sleep(20)  # as a worker that never sees what its master would have noted

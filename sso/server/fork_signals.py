@@ -1,7 +1,7 @@
-"""A stop that reaches a gunicorn worker while it is being forked ends it.
+"""A stop that reaches a worker while it is being forked ends it.
 
 Until it has handlers of its own, a worker has its master's, which note a signal for the master's
-loop; the worker never enters that, and the master would wait for graceful_timeout.
+loop; the worker never enters that, and the master would wait for `common.GRACE`.
 """
 
 import os

@@ -1,0 +1,68 @@
+"""What every server does, and when: its master before and after it loads, each worker at its start.
+
+gunicorn and granian fork workers from a master that has loaded the application.
+"""
+
+import gc
+import os
+import resource
+from urllib.parse import urlsplit
+
+from flask import Flask
+
+from sso.config.settings import DEFAULT_BASE_URL
+from sso.crypto import passwords
+from sso.database import readiness
+from sso.metrics import server as metrics
+from sso.process import concurrency
+from sso.server import fork_signals
+
+# A few threads keep a worker busy while others wait for the database; the rest wait without a slot
+# (see sso.process.concurrency). More processors need more workers.
+THREADS = concurrency.MAX_CONCURRENT + passwords.AT_ONCE + passwords.KEPT + concurrency.MAX_DELAYED
+# Seconds in which requests under way at a stop or reload may end: longer than the database's
+# limits, and shorter than the 40 s that systemd waits.
+GRACE = 30
+# Seconds. Longer than a proxy keeps its connections to us (nginx: 60 s), so that none is closed
+# under it.
+KEEP_ALIVE = 75
+
+# A connection takes a file descriptor, and a thread that waits for what it sends another one. With
+# the usual limit of 1024, 800 that are silent would end the worker: it could not accept the next.
+_DESCRIPTORS = 4096
+
+
+def workers() -> int:
+    """How many; WEB_CONCURRENCY is the number."""
+    return int(os.environ.get("WEB_CONCURRENCY") or min(max(len(os.sched_getaffinity(0)), 2), 8))
+
+
+def address() -> tuple[str, int] | None:
+    """Where to listen without a proxy: at the base URL's port, if that is on this machine."""
+    base_url = urlsplit(os.environ.get("SSO_BASE_URL") or DEFAULT_BASE_URL)
+    if base_url.scheme == "http" and base_url.hostname in ("127.0.0.1", "localhost"):
+        return "127.0.0.1", base_url.port or 80
+    return None
+
+
+def prepare() -> None:
+    """For the master, before it loads the application."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    metrics.prepare()
+    fork_signals.prepare()
+
+
+def loaded(app: Flask) -> None:
+    """For the master, before its first worker."""
+    readiness.examine(app)  # say at once what would keep the service from answering
+    # Take what was loaded out of the collector's sight, so that it stays shared.
+    gc.collect()
+    gc.freeze()
+
+
+def begin(app: Flask) -> None:
+    """For a worker, once it is forked."""
+    metrics.serve(app)
