@@ -191,7 +191,10 @@ class Directory:
         entry = self._one(connection, filters.equal(self.subject_attribute, value))
         if entry is None:
             return None
-        return self._with_groups(connection, self._person(entry, now), entry)
+        person = self._person(entry, now)
+        if person.barred is None:
+            person = replace(person, has_own_email=self._is_own_email(connection, person))
+        return self._with_groups(connection, person, entry)
 
     def _one(self, connection: Connection, condition: bytes) -> Entry | None:
         wanted = (

@@ -1,8 +1,11 @@
-"""People of directories: shut out when the directory bars them, and let in again.
+"""People of directories: disabled when the directory bars them, and enabled again.
 
 They have no password here. What the directory says of them is looked up again and again, because
 nobody else would tell.
 """
+
+import logging
+from dataclasses import replace
 
 from sso import audit, clock, context
 from sso.audit import Actor
@@ -10,10 +13,13 @@ from sso.audit.events import Event
 from sso.config.upstream.provider import Provider
 from sso.extensions import db
 from sso.models import Identity, User
-from sso.services import identities, revocation
+from sso.services import identities, revocation, staff, upstream_profiles
+from sso.services.staff import NotAllowed
 from sso.store import identities as stored
 from sso.store import users
 from sso.upstream.identity import UpstreamIdentity
+
+logger = logging.getLogger("sso.services")
 
 
 def of(user: User) -> Provider | None:
@@ -26,9 +32,18 @@ def of(user: User) -> Provider | None:
 
 @audit.acting
 def shut_out(actor: Actor, provider: Provider, identity: Identity, reason: str) -> None:
-    """Disable the user of an identity that the directory bars; everything ends."""
+    """Disable the user of an identity that the directory bars; everything ends.
+
+    The last administrator is not disabled, as nowhere else: only what is open ends.
+    """
     user = users.lock(identity.user_id)
     if user is None:
+        return
+    try:
+        staff.keep_administrators(replace(actor, by=provider.id), [user])
+    except NotAllowed as error:
+        logger.warning("directory %s: user %s is not disabled: %s", provider.id, user.id, error)
+        revocation.everything_of_user(user.id, "barred")
         return
     user.disabled_at = identity.barred_at = clock.now()
     db.session.flush()
@@ -52,6 +67,6 @@ def readmit(actor: Actor, provider: Provider, found: UpstreamIdentity) -> None:
 
 @audit.acting
 def confirm(actor: Actor, provider: Provider, identity: Identity, found: UpstreamIdentity) -> None:
-    """Take over what the directory says of somebody who may still sign in: the groups."""
+    """Take over what the directory says of somebody who may still sign in."""
     if user := users.lock(identity.user_id):
-        identities.map_groups(actor, provider, user, found)
+        upstream_profiles.take_over(actor, provider, user, found)

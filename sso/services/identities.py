@@ -4,7 +4,6 @@ Issuer and subject alone say whose an identity is. An email address links it onl
 operator trusts the provider's word; otherwise the person signs in here once.
 """
 
-from dataclasses import replace
 from typing import NamedTuple
 from uuid import UUID
 
@@ -19,10 +18,8 @@ from sso.extensions import db
 from sso.i18n import N_
 from sso.mfa import policy
 from sso.models import Identity, User
-from sso.services import accounts, checks, notifications, revocation
-from sso.services.changes import ListEdit
+from sso.services import accounts, notifications, revocation, upstream_profiles
 from sso.services.checks import RegistrationError
-from sso.services.staff import NotAllowed
 from sso.store import factors, users
 from sso.store import identities as stored
 from sso.store import passkeys as stored_passkeys
@@ -73,7 +70,7 @@ def resolve(actor: Actor, provider: Provider, found: UpstreamIdentity) -> Resolu
     identity = stored.find(found.issuer, found.subject)
     user = users.lock(identity.user_id) if identity else None
     if identity is None:
-        email = _normalized(found.email)
+        email = upstream_profiles.email_of(found)
         if not (email and found.email_verified and provider.vouches_for(email)):
             return ProveAccount()
         known = users.find_by_email(email)
@@ -94,7 +91,10 @@ def resolve(actor: Actor, provider: Provider, found: UpstreamIdentity) -> Resolu
         )
         return Refused(_DISABLED)
     stored.use(identity, provider.id, clock.now())
-    map_groups(actor, provider, user, found)
+    try:
+        upstream_profiles.take_over(actor, provider, user, found)
+    except RegistrationError:
+        raise LinkRefused(_ELSEWHERE) from None
     return SignIn(user, identity)
 
 
@@ -122,9 +122,7 @@ def _owner(known: User, email: str, issuer: str) -> User | None:
 
 
 def _new_user(actor: Actor, email: str, found: UpstreamIdentity) -> User | None:
-    name = " ".join(found.name.split())
-    if checks.text_error("the name", name):
-        name = email.partition("@")[0]
+    name = upstream_profiles.name_of(found) or email.partition("@")[0]
     try:
         return accounts.sign_up(actor, email=email, name=name, password_hash=None)
     except RegistrationError:  # made at this moment
@@ -209,32 +207,3 @@ def has_other_way_in(
     if user.password_hash is not None or any(others):
         return True
     return any(one.id != passkey for one in stored_passkeys.of_user(user.id))
-
-
-@audit.acting
-def map_groups(actor: Actor, provider: Provider, user: User, found: UpstreamIdentity) -> None:
-    """Put the user into the groups that the operator has mapped, and take them out of the others.
-
-    Groups that stand in no mapping are left alone.
-    """
-    if found.groups is None or not provider.groups:
-        return
-    members = {ours for theirs, ours in provider.groups.items() if theirs in found.groups}
-    had = members & set(user.groups)
-    added = sorted(members - had)
-    removed = sorted((set(provider.groups.values()) - members) & set(user.groups))
-    if not (added or removed):
-        return
-    actor = replace(actor, by=provider.id)
-    try:
-        accounts.update(actor, user.id, memberships=ListEdit(tuple(added), tuple(removed)))
-    except NotAllowed:  # the last administrator stays one
-        removed = [one for one in removed if one != context.settings().admin_group]
-        accounts.update(actor, user.id, memberships=ListEdit(tuple(added), tuple(removed)))
-
-
-def _normalized(email: str | None) -> str | None:
-    try:
-        return email_addresses.normalized(email) if email else None
-    except ValueError:
-        return None

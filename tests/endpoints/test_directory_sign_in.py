@@ -17,6 +17,7 @@ from sso.metrics.gauges import _directory_ages
 from sso.models import BrowserSession, Identity, User
 from sso.process import concurrency
 from sso.services import accounts, mail_links
+from sso.services import directories as directories_service
 from tests.conftest import Clock
 from tests.support import directories
 from tests.support.actors import BASE, Browser, Page
@@ -25,6 +26,7 @@ from tests.support.events import events
 from tests.support.factories import make_client, make_user
 from tests.support.mailbox import Mailbox, MailServer, text_of
 from tests.support.processes import free_port
+from tests.support.upstreams import counted
 
 pytestmark = pytest.mark.slow
 PATH = f"{BASE}/sign-in/directory/corp"
@@ -311,9 +313,88 @@ def test_a_directory_is_connected_and_stays_so(make: Callable[..., Flask], slapd
     assert "You cannot remove it." in page.html
 
 
-def test_what_is_counted(make: Callable[..., Flask], clock: Clock) -> None:
+def test_name_and_email_follow_the_directory(
+    make: Callable[..., Flask], slapd: OpenLdap, clock: Clock
+) -> None:
+    """Of accounts that live by it; an address that is another's here is never taken."""
     app = make(*EVERYBODY)
+    dn = slapd.person("toni")
+
+    def change(name: str, mail: str) -> None:
+        lines = f"replace: displayName\ndisplayName: {name}\n-\nreplace: mail\nmail: {mail}\n"
+        slapd.change(f"dn: {dn}\nchangetype: modify\n{lines}")
+
+    def seen() -> tuple[str, str, bool]:
+        with app.app_context():
+            user = db.session.scalars(select(User).where(User.password_hash.is_(None))).one()
+            return user.name, user.email, user.email_verified
+
+    sign_in(Browser(app), "toni")
+    change("Toni  Newname", "toni.newname@example.org")
+    sign_in(Browser(app), "toni")
+    assert seen() == ("Toni Newname", "toni.newname@example.org", True)
+    (changed,) = events(app, "user_changed")
+    assert changed["by"] == "corp"
+    assert changed["changes"]["name"]["after"] == "Toni Newname"
+    make_user(app, "taken@example.org")
+    change("Toni Again", "taken@example.org")
+    clock.move(hours=1)
+    assert recheck(app) == 1
+    assert seen() == ("Toni Again", "toni.newname@example.org", True)
+    slapd.person("twin3", mail="shared@example.org")
+    change("Toni Again", "shared@example.org")
+    sign_in(Browser(app), "toni")
+    assert seen()[1] == "toni.newname@example.org"
+    assert sign_in(Browser(app), "toni").path == f"{BASE}/account"
+    # Who has a password here, and connected the directory, keeps what stands here.
+    with app.app_context():
+        user = db.session.scalars(select(User).where(User.password_hash.is_(None))).one()
+        user.password_hash = "x"
+        db.session.commit()
+    change("Another", "another@example.org")
+    sign_in(Browser(app), "toni")
+    with app.app_context():
+        assert db.session.scalar(select(User.id).where(User.name == "Another")) is None
+
+
+def test_the_last_administrator_is_not_disabled_by_a_directory(
+    make: Callable[..., Flask], slapd: OpenLdap, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody would be left to administer; what is open ends all the same."""
+    app = make(*EVERYBODY, f'groups = {{ "cn=admins,{GROUPS}" = "sso-administrators" }}')
+    dn = slapd.person("max")
+    slapd.group("admins", dn)
+    sign_in(Browser(app), "max")
+    slapd.change(f"dn: {dn}\nchangetype: modify\nadd: shadowExpire\nshadowExpire: 10\n")
+    clock.move(hours=1)
+    assert recheck(app) == 1
+    assert live_sessions(app) == 0
+    with app.app_context():
+        user = db.session.scalars(select(User)).one()
+        assert (user.disabled_at, user.groups) == (None, ["sso-administrators"])
+    assert [one["reason"] for one in events(app, "session_ended")] == ["barred"]
+    assert "is not disabled: This is the last administrator" in caplog.text
+    assert "is disabled" in sign_in(Browser(app), "max").html  # it is not let in there
+    make_user(app, "ada@example.com", groups=["sso-administrators"])
+    with app.app_context():  # signed in by a passkey
+        identity = db.session.scalars(select(Identity)).one()
+        directories_service.shut_out(
+            audit.SYSTEM, app.extensions["sso.upstreams"].find("corp"), identity, "expired"
+        )
+        db.session.commit()
+        assert db.session.get(User, identity.user_id).disabled_at  # type: ignore[union-attr]
+
+
+def test_what_is_counted(
+    make: Callable[..., Flask], clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = counted(monkeypatch)
+    app = make(*EVERYBODY)
+    sign_in(Browser(app), "dana", "wrong")
+    sign_in(Browser(app), "nobody")
     sign_in(Browser(app), "dana")
+    sign_in(Browser(make(port=free_port())), "dana")
+    assert read() == {("corp", "ok"): 1, ("corp", "refused"): 2, ("corp", "unavailable"): 1}
     clock.move(seconds=100)
     with app.app_context():
         ages = _directory_ages()

@@ -3,16 +3,19 @@
 import hashlib
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
+import pytest
 from joserfc.jwk import Key
 from joserfc.util import urlsafe_b64encode
 
 from sso import clock
 from sso.config.upstream.oidc import OidcProvider
+from sso.metrics.counters import Counters
+from sso.observability import counters
 from sso.process.http_call import Answer
 from tests.support.actors import ISSUER, challenge_of
 from tests.support.signing import EC, public, sign
@@ -55,6 +58,8 @@ class Upstream:
     header: dict[str, Any] = field(default_factory=dict)
     metadata: dict[str, Any] = field(default_factory=dict)
     answers: dict[str, Answer | Exception] = field(default_factory=dict)
+    is_let_in: bool = True
+    gives_refresh_tokens: bool = True
     asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     # By code: nonce, challenge, redirect URI.
     codes: dict[str, tuple[str | None, str, str]] = field(default_factory=dict)
@@ -122,6 +127,8 @@ class Upstream:
             return answered({"keys": [public(self.key, self.kid)]})
         if path == "/token":
             return self._token(form)
+        if path == "/introspect":
+            return answered({"active": form["token"] == "at" and self.is_let_in})
         if path == "/userinfo":
             assert {k.lower(): v for k, v in headers.items()}["authorization"] == "Bearer at"
             return answered(self.says)
@@ -148,14 +155,9 @@ class Upstream:
         nonce, challenge, redirect_uri = self.codes.pop(form["code"], (None, "", ""))
         if challenge_of(form["code_verifier"]) != challenge or form["redirect_uri"] != redirect_uri:
             return answered({"error": "invalid_grant"}, 400)
-        return answered(
-            {
-                "access_token": "at",
-                "token_type": "Bearer",
-                "refresh_token": "rt",
-                "id_token": self.id_token(nonce, "at"),
-            }
-        )
+        tokens = {"access_token": "at", "id_token": self.id_token(nonce, "at")}
+        more = {"refresh_token": "rt"} if self.gives_refresh_tokens else {}
+        return answered({**tokens, **more, "token_type": "Bearer"})
 
 
 class Internet:
@@ -185,6 +187,22 @@ def answered(body: Any, status: int = 200) -> Answer:
 def half_hash(access_token: str) -> str:
     digest = hashlib.sha256(access_token.encode()).digest()
     return urlsafe_b64encode(digest[:16]).decode()
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> Callable[[], dict[tuple[str, str], float]]:
+    """What the metric of upstream sign-ins says from now on, by provider and outcome."""
+    made = Counters()
+    monkeypatch.setattr(counters, "_counters", made)
+
+    def read() -> dict[tuple[str, str], float]:
+        samples = (one for family in made.registry.collect() for one in family.samples)
+        return {
+            (one.labels["provider"], one.labels["outcome"]): one.value
+            for one in samples
+            if one.name == "sso_upstream_sign_ins_total"
+        }
+
+    return read
 
 
 def redirect_uri(name: str = "corp") -> str:
