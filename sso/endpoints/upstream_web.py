@@ -1,59 +1,27 @@
-"""Sign-in at the pages of a provider: the way there, and the callback (OIDC Core §3.1).
-
-What belongs to one sign-in travels in a cookie for the callback alone: signed, bound to this
-browser, and good for 15 minutes. `state` names the cookie's content, and counts once.
-"""
+"""Sign-in at the pages of a provider: the way there, and the callback (OIDC Core §3.1)."""
 
 import secrets
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
-import flask
 from flask import abort, redirect, request, url_for
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
-from sso import clock, context, database
+from sso import clock, context
 from sso.config.upstream.oidc import GitHubProvider, GoogleProvider, OidcProvider, WebProvider
-from sso.crypto import digests
-from sso.endpoints import page, upstream_sign_in
+from sso.endpoints import page, upstream_flow, upstream_sign_in
+from sso.endpoints.upstream_flow import Flow
 from sso.endpoints.upstream_sign_in import Attempt
 from sso.extensions import db
 from sso.i18n import languages
-from sso.mfa import signed_values
 from sso.ratelimit import limiting
-from sso.store import used_once
 from sso.upstream import clients
 from sso.upstream.identity import UpstreamIdentity, UpstreamRefused, UpstreamUnavailable
 from sso.web import errors, pending_request, routing
 
-LIFETIME = 900  # seconds, to sign in there
-_PURPOSE, _USED = "upstream sign-in", "upstream state"
-_SLOTS = 3  # sign-ins at once, in several tabs; a cookie each
-_SLOT = "upstream_slot"
-_MAX_COOKIE = 3600  # bytes; browsers keep 4096 with name and attributes
-
-
 # Nothing to guess, but each failure asks the provider, and is a row in the audit trail.
 LIMIT = replace(limiting.PASSKEY, name="upstream")
-
-
-@dataclass(frozen=True)
-class _Flow:
-    """What the callback has to know."""
-
-    state: str
-    provider: str
-    nonce: str
-    verifier: str
-    began_at: int
-    resume: str | None
-    remember: bool
-    again: bool
-    max_age: int | None
-    user_id: str | None
-    back: dict[str, str]
 
 
 def start(attempt: Attempt) -> Response:
@@ -61,15 +29,14 @@ def start(attempt: Attempt) -> Response:
     provider = attempt.provider
     assert isinstance(provider, WebProvider)
     db.session.commit()  # no transaction waits for the provider
-    resume = pending_request.sign(attempt.pending) if attempt.pending else None
     names = ("back", "another", "token", "at")
-    flow = _Flow(
+    flow = Flow(
         state=secrets.token_urlsafe(24),
         provider=provider.id,
         nonce=secrets.token_urlsafe(24),
         verifier=secrets.token_urlsafe(48),
         began_at=clock.timestamp(attempt.began_at),
-        resume=resume,
+        resume=pending_request.sign(attempt.pending) if attempt.pending else None,
         remember=attempt.remember,
         again=attempt.again,
         max_age=attempt.max_age,
@@ -80,12 +47,11 @@ def start(attempt: Attempt) -> Response:
         url = _url(provider, flow, _parameters(attempt))
     except UpstreamUnavailable as error:
         return upstream_sign_in.unavailable(provider, error)
-    value = signed_values.sign(list(vars(flow).values()), _PURPOSE)
-    if len(value) > _MAX_COOKIE:
-        return upstream_sign_in.refused(provider, ValueError("the request is too long to keep"))
-    slot = flask.session[_SLOT] = (int(flask.session.get(_SLOT, 0)) + 1) % _SLOTS
     response = redirect(url, 303)
-    _set_cookie(response, slot, value)
+    try:
+        upstream_flow.keep(response, flow, attempt.pending)
+    except ValueError as error:
+        return upstream_sign_in.refused(provider, error)
     return response
 
 
@@ -111,7 +77,7 @@ def _parameters(attempt: Attempt) -> dict[str, str]:
     return found
 
 
-def _url(provider: WebProvider, flow: _Flow, more: dict[str, str]) -> str:
+def _url(provider: WebProvider, flow: Flow, more: dict[str, str]) -> str:
     at = _redirect_uri(provider)
     if isinstance(provider, GitHubProvider):
         client = clients.github(provider)
@@ -131,7 +97,7 @@ def callback(provider_id: str) -> Response:
     provider = context.upstreams().find(provider_id)
     if not isinstance(provider, WebProvider):
         abort(404)
-    found = _flow(provider)
+    found = upstream_flow.find(provider)
     if found is None:
         return _stale()
     slot, flow = found
@@ -139,15 +105,15 @@ def callback(provider_id: str) -> Response:
         response = _complete(provider, flow)
     except page.Answered as answered:
         response = answered.response
-    _set_cookie(response, slot, "")
+    upstream_flow.forget(response, slot)
     return response
 
 
-def _complete(provider: WebProvider, flow: _Flow) -> Response:
-    if not _is_first(flow):
+def _complete(provider: WebProvider, flow: Flow) -> Response:
+    if not upstream_flow.is_first(flow):
         return _stale()
-    pending = pending_request.verify(flow.resume) if flow.resume else None
-    if flow.resume and pending is None:
+    pending = pending_request.verify(flow.resume) if flow.resume is not None else None
+    if flow.resume is not None and pending is None:
         return _stale()
     attempt = Attempt(
         provider,
@@ -169,7 +135,7 @@ def _complete(provider: WebProvider, flow: _Flow) -> Response:
         return upstream_sign_in.refused(provider, error)
 
 
-def _identity(provider: WebProvider, flow: _Flow) -> UpstreamIdentity:
+def _identity(provider: WebProvider, flow: Flow) -> UpstreamIdentity:
     """Who the answer is about. Raises `UpstreamUnavailable` and `UpstreamRefused`."""
     answer = {name: request.args.getlist(name) for name in ("code", "iss", "error")}
     if any(len(values) > 1 for values in answer.values()):
@@ -196,52 +162,10 @@ def _check_answer(code: str | None, error: str | None) -> None:
         raise UpstreamRefused(f"it answered {error or 'without a code'}"[:100])
 
 
-def _is_first(flow: _Flow) -> bool:
-    """Whether this state has not been used yet. Commits."""
-    now = clock.now()
-    connection = database.session_connection()
-    first = used_once.use_once(
-        connection,
-        _USED,
-        flow.state,
-        flow.state,
-        now=now,
-        expires_at=now + timedelta(seconds=LIFETIME),
-    )
-    db.session.commit()
-    return first
-
-
-def _flow(provider: WebProvider) -> tuple[int, _Flow] | None:
-    """The sign-in that the answer belongs to, and its cookie."""
-    state = request.args.get("state", "")
-    for slot in range(_SLOTS):
-        value = request.cookies.get(_cookie_name(slot), "")
-        found = signed_values.verify(value, _PURPOSE, LIFETIME)
-        flow = _Flow(*found[0]) if found else None
-        if flow and flow.provider == provider.id and digests.equal(flow.state, state):
-            return slot, flow
-    return None
-
-
 def _stale() -> Response:
     """Used, too old, or begun in another browser."""
     return errors.page(
         gettext("This sign-in was begun in another browser, has expired, or is complete."),
         title=gettext("Please start again"),
         link=(gettext("Back to the sign-in page"), url_for("pages.sign_in")),
-    )
-
-
-def _cookie_name(slot: int) -> str:
-    return f"{'__Secure-' if context.settings().is_https else ''}sso_upstream_{slot}"
-
-
-def _set_cookie(response: Response, slot: int, value: str) -> None:
-    """Lax: the way back from the provider is a navigation that another site has begun."""
-    settings = context.settings()
-    more: dict[str, Any] = {"secure": settings.is_https, "httponly": True, "samesite": "Lax"}
-    path = f"{settings.base_path}/sign-in/callback"
-    response.set_cookie(
-        _cookie_name(slot), value, max_age=LIFETIME if value else 0, path=path, **more
     )
