@@ -8,7 +8,7 @@ import click
 from sqlalchemy.exc import IntegrityError
 
 from sso import audit
-from sso.cli.commands import Failure, json_option
+from sso.cli.commands import Failure, json_option, quiet_terminal
 from sso.cli.import_report import Report
 from sso.cli.output import print_json, print_line, print_notes
 from sso.cli.people import group
@@ -58,7 +58,8 @@ def import_(
     source = source or kind
     rules = Rules(source, allow_admins, drop_passwords, is_plan)
     report, problem = Report(), None
-    with progress_bar("Reading" if is_plan else "Importing", as_json) as show:
+    label = "Reading" if is_plan else "Importing"
+    with quiet_terminal(always=True), progress_bar(label, as_json) as show:
         people = reading.read(kind, path, source=source, roles=roles, report=show)
         try:
             for batch in filter(None, _batches(people)):

@@ -13,7 +13,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Self, TypeVar
 
-from sso.ldap import ber, messages
+from sso.ldap import ber, messages, resolver
 from sso.ldap.messages import (
     INVALID_CREDENTIALS,
     NO_SUCH_OBJECT,
@@ -217,11 +217,12 @@ class Connection:
 
 def _connected(server: Server, seconds: float) -> socket.socket:
     trouble: OSError = OSError("its name has no address")
-    addresses = socket.getaddrinfo(server.host, server.port, type=socket.SOCK_STREAM)
-    for family, kind, protocol, _, address in addresses[:_MOST_ADDRESSES]:
+    ends = monotonic() + seconds
+    found = resolver.addresses(server.host, server.port, min(seconds, _CONNECT_SECONDS))
+    for family, kind, protocol, _, address in found[:_MOST_ADDRESSES]:
         sock = socket.socket(family, kind, protocol)
         try:
-            sock.settimeout(min(seconds, _CONNECT_SECONDS))
+            sock.settimeout(max(0.001, min(ends - monotonic(), _CONNECT_SECONDS)))
             sock.connect(address)
         except OSError as error:
             sock.close()

@@ -1,5 +1,6 @@
 """What is sent, and what is read, byte by byte; and servers that do not behave."""
 
+import socket
 import socketserver
 import ssl
 import threading
@@ -197,6 +198,22 @@ def test_servers_that_do_not_behave() -> None:
         with answering(answer) as server:
             text = refusal(server)
             assert any(one in text for one in reason.split("|")), (text, reason)
+
+
+def test_a_name_that_is_not_found_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The resolver's own patience is half a minute."""
+    release = threading.Event()
+
+    def hangs(*_: object, **__: object) -> list[object]:
+        release.wait(5)
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", hangs)
+    begun = monotonic()
+    with pytest.raises(Unavailable, match="too slow"):
+        Connection(Server("ldap.example", 389, "none"), ssl.create_default_context(), 0.1)
+    assert monotonic() - begun < 2
+    release.set()
 
 
 def test_start_tls_cannot_be_stripped() -> None:
