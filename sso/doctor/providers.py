@@ -31,14 +31,8 @@ def providers() -> Findings:
             yield warning(NAME, f"{provider.id}: everyone with an account there signs up", hint)
         try:
             seen = _examined(provider)
-        except (
-            RemoteUnavailable,
-            UpstreamUnavailable,
-            OSError,
-            HTTPException,
-            ValueError,
-        ) as error:
-            hint = "check its keys in SSO_UPSTREAM_FILE, and the firewall"
+        except _TROUBLE as error:
+            hint = "check its keys in SSO_UPSTREAM_FILE, and the firewall; no HTTP proxy is used"
             if "private" in str(error):
                 hint = "set allow_private_addresses = true, if it is in your own network"
             yield wrong(NAME, f"{provider.id}: {error}"[:200], hint)
@@ -48,6 +42,9 @@ def providers() -> Findings:
             )
         else:
             yield ok(NAME, f"{provider.id}: {seen}")
+            if isinstance(provider, OidcProvider) and _cannot_be_rechecked(provider):
+                seen = f"{provider.id}: recheck has no refresh token to ask with"
+                yield warning(NAME, seen, 'add "offline_access" to scope, or remove recheck')
 
 
 def _examined(provider: WebProvider) -> str:
@@ -64,6 +61,13 @@ def _examined(provider: WebProvider) -> str:
         if "invalid_grant" not in str(error):
             raise
     return f"answers, with {count} keys, and knows client_id and secret"
+
+
+def _cannot_be_rechecked(provider: OidcProvider) -> bool:
+    if not provider.recheck or isinstance(provider, GoogleProvider):
+        return False
+    metadata = clients.oidc(provider).metadata()
+    return "offline_access" not in provider.scope and metadata.introspection_endpoint is None
 
 
 def _is_for_everyone(provider: WebProvider) -> bool:

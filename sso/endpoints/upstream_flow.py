@@ -58,8 +58,9 @@ def keep(response: Response, flow: Flow, pending: PendingRequest | None) -> None
     if pending and is_long:
         limiting.spend(limiting.PUSHED_BY_ANYONE, "")  # a row until it is purged, as those are
         connection, client_id = database.session_connection(), pending.parameters["client_id"]
-        text = json.dumps({"resume": resume})
-        pushed_requests.add(connection, _digest(flow), client_id, text, clock.now())
+        text, now = json.dumps({"resume": resume}), clock.now()
+        pushed_requests.add(connection, _digest(flow), client_id, text, now)
+        pushed_requests.wait(connection, _digest(flow), now)
         db.session.commit()
     slot = flask.session[_SLOT] = (int(flask.session.get(_SLOT, 0)) + 1) % _SLOTS
     _set_cookie(response, slot, value)

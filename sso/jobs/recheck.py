@@ -11,6 +11,7 @@ from sso.upstream import clients
 from sso.upstream.identity import UpstreamUnavailable
 
 BATCH = 20  # of a provider at a time
+MOST_TROUBLES = 3  # then the provider is left alone until the next time
 
 
 def recheck_due() -> int:
@@ -23,7 +24,7 @@ def recheck_due() -> int:
 
 
 def _recheck(provider: OidcProvider, seconds: int) -> int:
-    before, checked = clock.now() - timedelta(seconds=seconds), 0
+    before, checked, troubles = clock.now() - timedelta(seconds=seconds), 0, 0
     for session, identity in identities.due(provider.id, before, BATCH):
         seen = session.checked_at
         if not identities.claim_check(session.id, seen, clock.now()):
@@ -31,15 +32,20 @@ def _recheck(provider: OidcProvider, seconds: int) -> int:
             continue  # another worker does it
         db.session.commit()  # no transaction waits for the provider
         checked += 1
-        token = upstream_sessions.opened(session.sealed_refresh_token)
-        if token is None:
+        refresh_token = upstream_sessions.opened(session.sealed_refresh_token)
+        access_token = upstream_sessions.opened(session.sealed_access_token)
+        if not (refresh_token or access_token):
             continue  # the provider gave none: it cannot be asked
+        who, client = (identity.issuer, identity.subject), clients.oidc(provider)
         try:
-            fresh = clients.oidc(provider).still_there(identity.subject, token)
+            found = client.ask_again(*who, refresh_token, access_token)
         except UpstreamUnavailable:
             identities.claim_check(session.id, None, seen)
             db.session.commit()
-            break
-        upstream_sessions.confirm(audit.SYSTEM, session, identity, fresh)
-        db.session.commit()
+            troubles += 1
+            if troubles == MOST_TROUBLES:
+                break
+        else:
+            upstream_sessions.confirm(audit.SYSTEM, provider, session, identity, found)
+            db.session.commit()
     return checked

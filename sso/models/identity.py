@@ -55,13 +55,15 @@ class UpstreamSession(Base):
         ForeignKey(BrowserSession.id, ondelete="CASCADE"), index=True
     )
     # Of the provider's session (OIDC Back-Channel Logout §2.4).
-    sid: Mapped[str | None] = mapped_column(String(255))
+    sid: Mapped[str | None] = mapped_column(String(255), index=True)
     amr: Mapped[str] = mapped_column(String(100))
     has_two_factors: Mapped[bool] = mapped_column(default=False, server_default=false())
     # When the person last proved themselves there, if that was before this sign-in.
     auth_time: Mapped[datetime | None] = mapped_column(UtcDateTime)
     sealed_id_token: Mapped[str | None] = mapped_column(Text)
     sealed_refresh_token: Mapped[str | None] = mapped_column(Text)
+    # Kept only where there is no refresh token, and the provider has an introspection endpoint.
+    sealed_access_token: Mapped[str | None] = mapped_column(Text)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now, index=True)
     # When the provider last confirmed that the person may sign in.
     checked_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now, index=True)

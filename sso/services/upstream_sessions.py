@@ -2,9 +2,10 @@
 
 from sso import audit, context
 from sso.audit import Actor
+from sso.config.upstream.provider import Provider
 from sso.crypto import encryption
 from sso.models import Identity, UpstreamSession
-from sso.services import revocation
+from sso.services import revocation, upstream_profiles
 from sso.store import identities, users
 from sso.upstream.identity import UpstreamIdentity
 
@@ -18,6 +19,7 @@ def note(identity: Identity, found: UpstreamIdentity) -> UpstreamSession:
     session.has_two_factors, session.auth_time = found.has_two_factors, found.auth_time
     session.sealed_id_token = seal(found.id_token)
     session.sealed_refresh_token = seal(found.refresh_token)
+    session.sealed_access_token = seal(found.access_token)
     identities.add_session(session)
     return session
 
@@ -55,11 +57,19 @@ def end(actor: Actor, issuer: str, subject: str | None, sid: str | None) -> int:
 
 @audit.acting
 def confirm(
-    actor: Actor, session: UpstreamSession, identity: Identity, refresh_token: str | None
+    actor: Actor,
+    provider: Provider,
+    session: UpstreamSession,
+    identity: Identity,
+    found: UpstreamIdentity | None,
 ) -> None:
-    """Note what a provider answers to a recheck; without a token, the session ends."""
-    if refresh_token is not None:
-        identities.keep_token(session.id, seal(refresh_token))
-    elif session.session_id:
-        users.lock_any(identity.user_id)
-        revocation.some_sessions(identity.user_id, [session.session_id], "upstream_recheck")
+    """Take over what a provider answers to a recheck; on `None`, the session ends."""
+    user = users.lock_any(identity.user_id)
+    if found is None:
+        begun = [session.session_id] if session.session_id else []
+        revocation.some_sessions(identity.user_id, begun, "upstream_recheck")
+        return
+    if found.refresh_token:
+        identities.keep_token(session.id, seal(found.refresh_token))
+    if user and user.disabled_at is None:
+        upstream_profiles.take_over(actor, provider, user, found)

@@ -23,6 +23,7 @@ class Metadata:
     jwks_uri: str
     userinfo_endpoint: str | None
     end_session_endpoint: str | None
+    introspection_endpoint: str | None  # RFC 8414 §2
     names_issuer: bool  # RFC 9207
 
 
@@ -83,6 +84,7 @@ class Discovered:
             **endpoints,
             userinfo_endpoint=_optional(found, "userinfo_endpoint"),
             end_session_endpoint=_optional(found, "end_session_endpoint"),
+            introspection_endpoint=_optional(found, "introspection_endpoint"),
             names_issuer=found.get("authorization_response_iss_parameter_supported") is True,
         )
 

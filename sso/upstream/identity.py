@@ -22,7 +22,7 @@ class UpstreamIdentity:
     so; whether that counts is the operator's decision. `groups`: as the provider names them;
     `None` if it says nothing about groups. `has_two_factors`: only where the operator trusts it.
     `auth_time`: when they proved themselves there; `None` if it does not say. `sid`: the provider's
-    session (OIDC Back-Channel Logout §2.4).
+    session (OIDC Back-Channel Logout §2.4). The tokens are what a recheck asks with.
     """
 
     issuer: str
@@ -37,3 +37,4 @@ class UpstreamIdentity:
     sid: str | None = None
     id_token: str | None = field(default=None, repr=False)
     refresh_token: str | None = field(default=None, repr=False)
+    access_token: str | None = field(default=None, repr=False)

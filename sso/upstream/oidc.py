@@ -37,6 +37,10 @@ class OidcClient:
         extra = dict(more)
         if isinstance(self.provider, GoogleProvider) and self.provider.hosted_domain:
             extra["hd"] = self.provider.hosted_domain
+        if isinstance(self.provider, GoogleProvider) and self.provider.recheck:
+            # Google gives a refresh token for this alone, and only when it has asked for consent.
+            extra["access_type"] = "offline"
+            extra["prompt"] = f"{extra.get('prompt', '')} consent".strip()
         url, _ = self._session(redirect_uri).create_authorization_url(
             self.metadata().authorization_endpoint,
             state=state,
@@ -64,23 +68,33 @@ class OidcClient:
             profile = self._with_userinfo(session, metadata.userinfo_endpoint, claims)
         return self._identity(token, claims, profile)
 
-    def still_there(self, subject: str, refresh_token: str) -> str | None:
-        """The refresh token to use next; `None` if the provider no longer lets the person in.
+    def ask_again(
+        self, issuer: str, subject: str, refresh_token: str | None, access_token: str | None
+    ) -> UpstreamIdentity | None:
+        """Groups and the next refresh token of a person; `None` if they are no longer let in.
 
-        Raises `UpstreamUnavailable`.
+        Without a refresh token, the access token is introspected. Raises `UpstreamUnavailable`.
         """
         metadata, session = self.metadata(), self._session("")
         try:
-            token = self._ask(
-                lambda: session.refresh_token(metadata.token_endpoint, refresh_token=refresh_token)
-            )
-            if token.get("id_token"):
-                claims = self._verify(token["id_token"], None, None)
-                if claims["sub"] != subject:
-                    return None
+            if refresh_token:
+                url = metadata.token_endpoint
+                token = self._ask(lambda: session.refresh_token(url, refresh_token=refresh_token))
+            elif access_token and self._is_active(session, access_token):
+                token = session.token = {"access_token": access_token, "token_type": "Bearer"}
+            else:
+                return None
+            given = token.get("id_token")
+            claims = self._verify(given, None, None) if given else {"sub": subject}
+            if claims["sub"] != subject:
+                return None
+            profile = self._groups_again(session, metadata.userinfo_endpoint, claims)
         except UpstreamRefused:
             return None
-        return http.text(token, "refresh_token", http.LONGEST_TOKEN) or refresh_token
+        following = http.text(token, "refresh_token", http.LONGEST_TOKEN) or refresh_token
+        return UpstreamIdentity(
+            issuer, subject, groups=self._groups(profile), refresh_token=following
+        )
 
     def verify_logout_token(self, text: object) -> dict[str, Any]:
         """Raises `UpstreamUnavailable` and `UpstreamRefused`."""
@@ -88,6 +102,34 @@ class OidcClient:
             return id_tokens.verify_logout_token(self.provider, self.discovered, text)
         except RemoteUnavailable as error:
             raise UpstreamUnavailable(str(error)) from None
+
+    def _is_active(self, session: Any, access_token: str) -> bool:
+        """Introspect a token (RFC 7662)."""
+        endpoint = self.metadata().introspection_endpoint
+
+        def ask() -> dict[str, Any]:
+            if endpoint is None:
+                raise ValueError("there is no introspection endpoint any more")
+            answer = session.introspect_token(endpoint, token=access_token)
+            if answer.status_code != 200:
+                raise ValueError(f"introspection answered {answer.status_code}")
+            found = http.read_object(answer.content)
+            if not isinstance(found.get("active"), bool):
+                raise ValueError("introspection does not say whether the token is active")
+            return found
+
+        return bool(self._ask(ask)["active"])
+
+    def _groups_again(
+        self, session: Any, endpoint: str | None, claims: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        """Claims with the groups. While userinfo is away there are none: they stay as they are."""
+        if not endpoint or not self.provider.groups or self.provider.groups_claim in claims:
+            return claims
+        try:
+            return self._with_userinfo(session, endpoint, claims)
+        except UpstreamUnavailable:  # a refresh token that was given meanwhile must be kept
+            return claims
 
     def _verify(self, text: object, nonce: str | None, access_token: str | None) -> dict[str, Any]:
         try:
@@ -156,27 +198,41 @@ class OidcClient:
             claims.get("hd"),
         ):
             raise UpstreamRefused("the person is not of hosted_domain")
-        amr, groups = claims.get("amr"), profile.get(provider.groups_claim)
+        amr = claims.get("amr")
         methods = {one for one in amr if isinstance(one, str)} if isinstance(amr, list) else set()
         email = http.text(profile, "email", 320)
+        refresh_token, access_token = self._to_ask_again_with(token)
         return UpstreamIdentity(
             issuer=claims["iss"],
             subject=claims["sub"],
             email=email,
             email_verified=email is not None and _is_verified(provider, email, profile),
             name=http.text(profile, "name") or http.text(profile, "preferred_username") or "",
-            groups=frozenset(one for one in groups[:MAX_GROUPS] if isinstance(one, str))
-            if isinstance(groups, list)
-            else None,
+            groups=self._groups(profile),
             has_two_factors=bool(methods & set(provider.two_factor_amr))
             or claims.get("acr") in provider.two_factor_acr,
             auth_time=id_tokens.moment(claims, "auth_time"),
             sid=http.text(claims, "sid", 255),
             id_token=token["id_token"] if provider.sign_out_upstream else None,
-            refresh_token=http.text(token, "refresh_token", http.LONGEST_TOKEN)
-            if provider.recheck
-            else None,
+            refresh_token=refresh_token,
+            access_token=access_token,
         )
+
+    def _groups(self, profile: Mapping[str, Any]) -> frozenset[str] | None:
+        found = profile.get(self.provider.groups_claim)
+        if not isinstance(found, list):
+            return None
+        return frozenset(one for one in found[:MAX_GROUPS] if isinstance(one, str))
+
+    def _to_ask_again_with(self, token: Mapping[str, Any]) -> tuple[str | None, str | None]:
+        """The refresh token, or else the access token if it can be introspected."""
+        if not self.provider.recheck:
+            return None, None
+        if given := http.text(token, "refresh_token", http.LONGEST_TOKEN):
+            return given, None
+        if self.metadata().introspection_endpoint:
+            return None, http.text(token, "access_token", http.LONGEST_TOKEN)
+        return None, None
 
 
 def _is_verified(provider: OidcProvider, email: str, claims: Mapping[str, Any]) -> bool:

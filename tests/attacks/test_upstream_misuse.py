@@ -1,5 +1,6 @@
 """What an attacker may want of sign-ins through other providers, or a provider of ours."""
 
+import socket
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,8 +18,9 @@ from tests.conftest import Clock
 from tests.support.actors import BASE, Browser, Page
 from tests.support.factories import make_user
 from tests.support.signing import EC, OTHER_EC, RSA, public, sign
-from tests.support.upstreams import Internet, Upstream, answered, provider
+from tests.support.upstreams import Internet, Upstream, answered, counted, provider
 
+REAL_CALL = http_call.call
 CALLBACK = f"{BASE}/sign-in/callback"
 
 
@@ -219,8 +221,9 @@ def test_an_identity_token_is_not_replayed(world: World, browser: Browser) -> No
 
 
 def test_a_provider_that_is_away_names_itself_and_nothing_else(
-    world: World, browser: Browser
+    world: World, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    read = counted(monkeypatch)
     for trouble in (
         {"/token": OSError("no route")},
         {"/token": answered(["x"])},
@@ -235,6 +238,12 @@ def test_a_provider_that_is_away_names_itself_and_nothing_else(
     world.corp.answers = {}
     browser.open(f"{BASE}/sign-in?local=1")
     assert browser.sign_in().path == f"{BASE}/account"
+    world.sign_in(Browser(world.app))
+    world.evil.token = {"iss": "https://corp.example"}
+    world.configure(provider(), provider("evil"))
+    world.sign_in(Browser(world.app), world.evil)
+    outcomes = {("corp", "unavailable"): 4, ("corp", "ok"): 1, ("evil", "refused"): 1}
+    assert read() == outcomes
 
 
 def test_a_failing_provider_is_left_alone_for_a_while(
@@ -278,6 +287,49 @@ def test_metadata_that_leads_elsewhere(app: Flask, user: User, browser: Browser)
         client = app.extensions["sso.upstream_clients"]["corp"]
         entry = client.discovered._metadata._entries[client.provider.discovery_url]
         assert "private" in str(entry.trouble), issuer
+
+
+def test_endpoints_that_lead_elsewhere(
+    world: World, browser: Browser, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The metadata is public; what it names, or a redirect, is not. Nothing private is called.
+
+    Each request looks the name up once, so that another address later changes nothing.
+    """
+    called: list[Any] = []
+    corp, real, inside = world.corp, REAL_CALL, "https://inside.example"
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [
+        (socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 443))
+        for address in ("10.0.0.7", "127.0.0.1", "169.254.169.254")
+    ])  # fmt: skip
+    monkeypatch.setattr(socket.socket, "connect", lambda _, address: called.append(address))
+    internet = http_call.call
+
+    def call(method: str, url: str, *given: Any, **more: Any) -> http_call.Answer:
+        stands_for = internet if url.startswith(corp.issuer) else real
+        return stands_for(method, url, *given, **more)
+
+    monkeypatch.setattr(http_call, "call", call)
+    corp.says |= {"email": None}  # so that userinfo is asked
+    for name in ("jwks_uri", "token_endpoint", "userinfo_endpoint"):
+        world.configure(provider())
+        corp.metadata = {name: f"{inside}/x"}
+        assert world.sign_in(browser).status == 503, name
+        client = world.app.extensions["sso.upstream_clients"]["corp"]
+        keys = client.discovered._keys._entries.get(f"{inside}/x")
+        assert "ForbiddenPeer" in f"{client.caller.trouble} {keys and keys.trouble}", name
+    corp.metadata = {}
+    moved = http_call.Answer(302, {"location": f"{inside}/x"}, {}, b"")
+    for path in ("/.well-known/openid-configuration", "/jwks", "/token", "/userinfo"):
+        world.configure(provider())
+        corp.answers = {path: moved}
+        browser.open(f"{BASE}/sign-in?local=1")
+        page = browser.submit(upstream="corp")
+        if page.url.startswith(corp.issuer):
+            page = browser.open(corp.authorize(page.url))
+        assert page.status == 503, path
+    assert called == []
+    assert world.identities() == 0
 
 
 def test_metadata_of_another_issuer_or_with_odd_urls(world: World, browser: Browser) -> None:

@@ -117,7 +117,8 @@ recheck = 1
         (GOOD + "\n[provider.two]\ntype='oidc'\nname='x'\nclient_id='x'\nclient_secret_env='"
          "GOOGLE_SECRET'\nissuer='https://login.example.com/'\ndomains=['example.com']",
          "the domain example.com is that of [provider.corp], too"),
-        (GOOD.replace('"us"', '"us"\nrecheck = 60', 1), 'add "offline_access" to scope'),
+        (GOOD.replace('type = "google"', 'type = "google"\nscope = ["openid", "offline_access"]'),
+         'leave out "offline_access"'),
         (GOOD.replace("common", "example.com"), "tenant: give its id"),
         (GOOD.replace("{folder}/secret", "/none"), "the file /none cannot be read"),
     ],

@@ -1,6 +1,8 @@
 """Sign-in at a provider's pages, sign-out in both directions, and what is asked again later."""
 
 import re
+import secrets
+from dataclasses import replace
 from html import unescape
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -13,8 +15,8 @@ from sso.config.upstream.file import Upstreams
 from sso.config.upstream.oidc import GitHubProvider, GoogleProvider, MicrosoftProvider
 from sso.doctor import providers
 from sso.extensions import db
-from sso.jobs import recheck
-from sso.models import Identity, User
+from sso.jobs import purge, recheck
+from sso.models import Identity, PushedRequest, User
 from sso.process import http_call
 from sso.process.http_call import Answer
 from tests.conftest import Clock
@@ -99,6 +101,11 @@ def test_google_and_microsoft(app: Flask, corp: Upstream, browser: Browser) -> N
     configure(app, google)
     url = press(browser, "google")
     assert parameters(url)["hd"] == "example.com"
+    assert "access_type" not in parameters(url)
+    configure(app, replace(google, recheck=300))
+    asked = parameters(press(Browser(app), "google"))
+    assert (asked["access_type"], asked["prompt"]) == ("offline", "consent")
+    configure(app, google)
     assert browser.open(corp.authorize(url)).status == 400  # of no organization
     corp.says["hd"] = "example.com"
     other = Browser(app)
@@ -242,18 +249,35 @@ def test_signing_out_here_signs_out_there(app: Flask, corp: Upstream, browser: B
 def test_a_person_who_is_gone_there_is_signed_out_here(
     app: Flask, corp: Upstream, browser: Browser, clock: Clock
 ) -> None:
+    groups = {"Engineering": "staff", "Board": "board"}
     scope = ("openid", "email", "profile", "offline_access")
-    configure(app, provider(recheck=300, scope=scope))
+    configure(app, provider(recheck=300, scope=scope, groups=groups))
+    corp.says["groups"] = ["Engineering"]
     browser.open(corp.authorize(press(browser)))
 
     def check() -> int:
         with app.app_context():
             return recheck.recheck_due()
 
+    def ours() -> list[str]:
+        with app.app_context():
+            return db.session.scalars(select(User)).one().groups
+
+    assert ours() == ["staff"]
     assert check() == 0
     clock.move(minutes=6)
     assert (check(), check()) == (1, 0)
-    assert corp.asked[-1][1]["refresh_token"] == "rt"
+    assert corp.asked[-2][1]["refresh_token"] == "rt"
+    # The groups of now are taken over; while userinfo is away, they stay.
+    clock.move(minutes=6)
+    corp.says["groups"] = ["Board"]
+    corp.answers["/userinfo"] = OSError("away")
+    assert check() == 1
+    assert ours() == ["staff"]
+    clock.move(minutes=6)
+    del corp.answers["/userinfo"]
+    assert check() == 1
+    assert ours() == ["board"]
     clock.move(minutes=6)
     corp.answers["/token"] = OSError("away")
     assert check() == 1
@@ -262,6 +286,97 @@ def test_a_person_who_is_gone_there_is_signed_out_here(
     assert check() == 1
     assert corp.asked[-1][1]["refresh_token"] == "rt2"
     assert not is_signed_in(browser)
+
+
+def test_without_a_refresh_token_the_access_token_is_introspected(
+    app: Flask, corp: Upstream, browser: Browser, clock: Clock
+) -> None:
+    configure(app, provider(recheck=300))
+    corp.gives_refresh_tokens = False
+
+    def check() -> tuple[int, str]:
+        clock.move(minutes=6)
+        with app.app_context():
+            return recheck.recheck_due(), corp.asked[-1][0]
+
+    with app.app_context():
+        (_, warning) = providers.providers()
+        assert "offline_access" in (warning.hint or "")
+    browser.open(corp.authorize(press(browser)))
+    assert check()[0] == 1  # nothing to ask with, and nowhere to ask
+    assert is_signed_in(browser)
+    browser.open(f"{BASE}/sign-out")
+    browser.submit(decision="sign_out")
+
+    endpoint = "https://corp.example/introspect"
+    corp.metadata = {"introspection_endpoint": endpoint}
+    configure(app, provider(recheck=300))
+    with app.app_context():
+        assert len(list(providers.providers())) == 1
+    browser.open(corp.authorize(press(browser)))
+    assert check() == (1, endpoint)
+    assert is_signed_in(browser)
+    for trouble in (OSError("away"), answered({}), answered({"active": "no"}), answered({}, 403)):
+        corp.answers["/introspect"] = trouble
+        assert check()[0] == 1
+        assert is_signed_in(browser)
+    del corp.answers["/introspect"]
+    corp.is_let_in = False
+    assert check()[0] == 1
+    assert not is_signed_in(browser)
+
+
+def test_sessions_that_cannot_be_checked_do_not_hold_up_others(
+    app: Flask, corp: Upstream, clock: Clock
+) -> None:
+    """The provider fails at two of three: the third is checked in the same round."""
+    configure(app, provider(recheck=300))
+    browsers = [Browser(app) for _ in range(3)]
+    for one in browsers:
+        one.open(corp.authorize(press(one)))
+        clock.move(seconds=1)
+    failing = [OSError("away"), OSError("away")]
+    corp.answers["/token"] = answered({"error": "invalid_grant"}, 400)
+    call = http_call.call
+
+    def fails_twice(method: str, url: str, *given: Any, **more: Any) -> Answer:
+        if failing and url.endswith("/token"):
+            raise failing.pop()
+        return call(method, url, *given, **more)
+
+    clock.move(minutes=6)
+    with pytest.MonkeyPatch.context() as patched, app.app_context():
+        patched.setattr(http_call, "call", fails_twice)
+        assert recheck.recheck_due() == 3
+    assert [is_signed_in(one) for one in browsers] == [True, True, False]
+
+
+def test_nothing_of_a_long_request_is_lost(
+    app: Flask, corp: Upstream, browser: Browser, client: RelyingParty, clock: Clock
+) -> None:
+    """Three of them in three tabs: cookies hold none of it, and a header holds all cookies."""
+    for _ in range(3):
+        state = secrets.token_urlsafe(3400)
+        browser.authorize(client, state=state, claims='{"userinfo": {"name": null}}')
+        answer = corp.authorize(press(browser))
+    sent = "; ".join(f"{c.key}={c.value}" for c in (browser.http._cookies or {}).values())
+    assert len(sent) < 8000
+    clock.move(minutes=14)  # at the provider
+    with app.app_context():
+        purge.purge()
+    assert browser.open(answer).path == f"{BASE}/consent"
+    assert browser.submit(decision="allow").parameters["state"] == state
+    assert browser.open(answer).status == 400  # once
+    # Ordinary ones are not stored: nobody fills the table without trying.
+    browser.authorize(client)
+    press(browser)
+    with app.app_context():
+        assert len(db.session.scalars(select(PushedRequest)).all()) == 3
+    # Those that are stored are bounded, and gone after a while.
+    clock.move(hours=2)
+    with app.app_context():
+        purge.purge()
+        assert db.session.scalars(select(PushedRequest)).all() == []
 
 
 def test_the_doctor_asks_each_provider(app: Flask, corp: Upstream) -> None:

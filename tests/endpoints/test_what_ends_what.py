@@ -29,6 +29,9 @@ ROOT = Path(__file__).resolve().parents[2]
 ACCOUNT = f"{ORIGIN}{BASE}/account"
 CALLBACK = "https://books.example/backchannel"
 SCOPE = "openid profile email"
+CORP = LdapProvider(
+    id="corp", type="ldap", name="Corp", directory="openldap", servers=(), base="dc=x"
+)
 
 
 class Holding(NamedTuple):
@@ -112,15 +115,12 @@ def _code_reuse(scene: Scene, clock: Clock) -> None:
 
 
 def _bar(scene: Scene) -> None:
-    corp = LdapProvider(
-        id="corp", type="ldap", name="Corp", directory="openldap", servers=(), base="dc=x"
-    )
-    found = UpstreamIdentity(corp.issuer, "1")
+    found = UpstreamIdentity(CORP.issuer, "1")
     with scene.app.app_context():
         user = db.session.get(User, scene.user.id)
         assert user
-        identity = identities.link(audit.SYSTEM, user, corp, found)
-        directories.shut_out(audit.SYSTEM, corp, identity, "disabled")
+        identity = identities.link(audit.SYSTEM, user, CORP, found)
+        directories.shut_out(audit.SYSTEM, CORP, identity, "disabled")
         db.session.commit()
 
 
@@ -180,7 +180,7 @@ def _by_provider(scene: Scene) -> None:
 def _by_recheck(scene: Scene) -> None:
     with scene.app.app_context():
         identity, session = _through_provider(scene, 0)
-        upstream_sessions.confirm(audit.SYSTEM, session, identity, None)
+        upstream_sessions.confirm(audit.SYSTEM, CORP, session, identity, None)
         db.session.commit()
 
 

@@ -3,17 +3,18 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from flask import Flask
 from sqlalchemy import create_engine, inspect, text
 
-from sso import create_app
+from sso import clock, create_app
 from sso.config import images
 from sso.extensions import db
-from sso.store import clients, grant_holders, migrating, users
+from sso.store import clients, grant_holders, identities, migrating, users
 from tests.bench import seed
 from tests.conftest import SECRET_KEY
 from tests.support.actors import Browser, RelyingParty
@@ -53,8 +54,8 @@ FACTORS_OF_OTHERS = (
     "INSERT INTO identities (id, user_id, provider, issuer, subject, linked_at)"
     " SELECT id, id, 'x', 'https://x.example', CAST(id AS text), now()"
     " FROM users WHERE email <> :without",
-    "INSERT INTO upstream_sessions (id, identity_id, session_id, amr, created_at, checked_at)"
-    " SELECT s.id, u.id, s.id, 'pwd', now(), now()"
+    "INSERT INTO upstream_sessions (id, identity_id, session_id, sid, amr, created_at, checked_at)"
+    " SELECT s.id, u.id, s.id, CAST(s.id AS text), 'pwd', now(), now()"
     " FROM browser_sessions s JOIN users u ON u.id = s.user_id WHERE u.email <> :without",
     "ANALYZE identities, upstream_sessions, audit_events, groups, passkeys, totp_secrets,"
     " recovery_codes, mail_tokens, clients, client_logos, client_origins",
@@ -207,6 +208,19 @@ def test_finding_users_reads_no_table_from_end_to_end(app: Flask) -> None:
     assert len(statements) > 10
     wanted = [one for one in statements if " users" in one[0]]
     assert tables_read_whole(app, wanted) == {}
+
+
+def test_signing_out_upstream_reads_no_table_from_end_to_end(app: Flask) -> None:
+    sid = str(seed.user_id(9))
+    with executed(app) as statements, app.app_context():
+        live = identities.meant_by("https://x.example", None, sid)
+        assert len(identities.meant_by("https://x.example", sid, None)) == 1
+        identities.sessions_of(UUID(sid), sid)
+        identities.due("x", clock.now() - timedelta(days=1), 20)
+        identities.due_people("x", clock.now() - timedelta(days=1), 20)
+    assert live == []
+    assert len(statements) >= 5
+    assert tables_read_whole(app, statements) == {}
 
 
 def test_a_missing_index_would_be_seen(app: Flask) -> None:

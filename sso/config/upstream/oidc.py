@@ -65,7 +65,7 @@ class OidcProvider(WebProvider):
         "client_secret_basic",
     )
     scope: tuple[str, ...] = key(
-        "the scopes to ask for; offline_access is needed for recheck",
+        "the scopes to ask for; most providers need offline_access for recheck",
         _scope,
         ("openid", "profile", "email"),
     )
@@ -77,11 +77,6 @@ class OidcProvider(WebProvider):
         "values of acr that count as two-step verification here", texts, ()
     )
     sign_out_upstream: bool = key("whether signing out here also signs out there", switch, False)
-
-    def faults(self) -> Iterator[str]:
-        yield from super().faults()
-        if self.recheck and "offline_access" not in self.scope:
-            yield 'recheck: it needs a refresh token; add "offline_access" to scope'
 
     @property
     def discovery_url(self) -> str:
@@ -107,6 +102,11 @@ class GoogleProvider(OidcProvider):
         text,
         None,
     )
+
+    def faults(self) -> Iterator[str]:
+        yield from super().faults()
+        if "offline_access" in self.scope:
+            yield 'scope: leave out "offline_access", which Google refuses; recheck needs none'
 
 
 @dataclass(frozen=True, kw_only=True)
