@@ -70,13 +70,15 @@ def verify(
         raise InvalidJwt(f"its typ is not {next(iter(types))}")
     if "crit" in jwt.header or "b64" in jwt.header:
         raise InvalidJwt("its header has crit or b64")
-    for key in client_keys.fitting(keys, jwt.kid, alg):
+    fitting = client_keys.fitting(keys, jwt.kid, alg)
+    for key in fitting:
         try:
             jws.deserialize_compact(jwt.text, key, registry=registry(jwt.header["alg"]))
         except (JoseError, ValueError, TypeError):
             continue
         return
-    raise InvalidJwt("it was not signed with a key of the client")
+    why = "the signature is wrong" if fitting else "none has its kid and fits its alg"
+    raise InvalidJwt(f"it was not signed with a key of the client; {why}")
 
 
 @cache

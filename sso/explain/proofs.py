@@ -1,7 +1,8 @@
-"""Pushed authorization requests (RFC 9126) and DPoP proofs (RFC 9449)."""
+"""Pushed and signed authorization requests (RFC 9126, RFC 9101), DPoP proofs (RFC 9449)."""
 
 from sso.explain.case import Case, Explanation, compared
-from sso.flow.request import NOT_PUSHED
+from sso.explain.registrations import where_keys_belong
+from sso.flow.request import NOT_PUSHED, NOT_SIGNED
 from sso.store import pushed_requests
 
 _PUSHED = {
@@ -41,6 +42,19 @@ def pushed(case: Case) -> Explanation | None:
     return Explanation(*found) if found else None
 
 
+def signed(case: Case) -> Explanation | None:
+    """Requests that the client signs (RFC 9101)."""
+    if case["description"] == NOT_SIGNED:
+        return Explanation(
+            "The client is registered with --request-object-alg, and the request is not signed.",
+            "Turn on signed requests (JAR) at the application. If it has none:",
+            case.update("--no-request-object-alg"),
+        )
+    if case.client and "not signed with" in case["description"]:
+        return Explanation(case["description"], where_keys_belong(case.client))
+    return None
+
+
 _DPOP_AT_FAULT = "Update the application's library for DPoP, or report this to its makers."
 _DPOP = {
     "missing": (
@@ -66,6 +80,28 @@ _DPOP = {
         "proves.",
         "Make the application keep one key from the beginning of a sign-in to its end. If it did, "
         "somebody else tried to use the code.",
+    ),
+    "as bearer": (
+        "The access token is bound to a key by DPoP, and came as an ordinary bearer token.",
+        "Make the application send it with Authorization: DPoP and a proof, or ask for tokens "
+        "without a proof. If it does, look for a proxy that changes the header.",
+    ),
+    "not bound": (
+        "The access token is an ordinary bearer token, and came with the scheme DPoP.",
+        "Make the application send a proof with its token requests, too, or none with userinfo.",
+    ),
+    "unbound by now": (
+        "The access token was issued before the client was registered with --require-dpop.",
+        "Turn on DPoP at the application, and refresh the token.",
+    ),
+    "another key": (
+        "The access token is bound to another key than that of the DPoP proof.",
+        "Make the application keep its key as long as the token. If it did, somebody else tried "
+        "to use the token.",
+    ),
+    "dpop_jkt": (
+        "The dpop_jkt of the pushed request names another key than its DPoP proof.",
+        "Make the application leave dpop_jkt out, or name the key that it proves.",
     ),
     "refresh token": (
         "The refresh token of a public client came without a proof of the key that it is bound to.",

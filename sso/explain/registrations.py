@@ -7,6 +7,7 @@ from sso.audit.events import Event
 from sso.config.auth_methods import PRIVATE_KEY_JWT
 from sso.crypto.digests import CLIENT_SECRET
 from sso.explain.case import Case, Explanation, compared, named
+from sso.models import Client
 from sso.process.program import COMMAND
 from sso.store import clients
 
@@ -106,6 +107,16 @@ def wrong_secret(case: Case) -> Explanation | None:
     return None
 
 
+def no_authentication(case: Case) -> Explanation | None:
+    client = case.client
+    if client is None or not case["description"].startswith("Client authentication is missing"):
+        return None
+    return Explanation(
+        "The request has neither a client secret nor an assertion.",
+        f"Set the application to {client.token_endpoint_auth_method}.",
+    )
+
+
 def wrong_method(case: Case) -> Explanation | None:
     client, method = case.client, case["method"]
     if not case.reason.startswith("wrong method") or client is None:
@@ -141,13 +152,15 @@ def refused_assertion(case: Case) -> Explanation | None:
         return Explanation(cause, "The application has to make a new one for each request.")
     if "not signed" in fault:
         kid = f" It names the key {case['kid']}." if case["kid"] else ""
-        source = client.client_metadata.get("jwks_uri")
-        return Explanation(
-            cause + kid,
-            f"Its public keys have to be at {source}, with a kid." if source else
-            f"Register its public keys: {COMMAND} client update {client.client_id} --jwks FILE",
-        )  # fmt: skip
+        return Explanation(cause + kid, where_keys_belong(client))
     return Explanation(cause, "Change the assertion that the application makes (RFC 7523 §3).")
+
+
+def where_keys_belong(client: Client) -> str:
+    source = client.client_metadata.get("jwks_uri")
+    if source:
+        return f"Its public keys have to be at {source}, with a kid."
+    return f"Register its public keys: {COMMAND} client update {client.client_id} --jwks FILE"
 
 
 def unread_key_set(case: Case) -> Explanation | None:

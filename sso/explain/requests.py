@@ -71,6 +71,8 @@ def hint(case: Case) -> Explanation | None:
 
 
 _PARAMETERS = {
+    "request": "Turn off signed requests at the application, or register the client for them: "
+    "client update with --request-object-alg, and the application's public keys.",
     "request_uri": "Push the parameters themselves, without a request_uri among them.",
     "code_challenge_method": "Switch PKCE at the application from plain to S256.",
     "code_challenge": "The client is registered with --require-pkce: turn PKCE on, with S256.",

@@ -26,6 +26,7 @@ NOT_PUSHED = (
     "This client has to push its authorization requests to /oauth2/par, and to send the "
     "request_uri from there (RFC 9126)."
 )
+NOT_SIGNED = "This client has to sign its authorization requests (RFC 9101)."
 _CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}\Z")
 _THUMBPRINT = _CHALLENGE  # both are a SHA-256
 _MAX_AGE = re.compile(r"[0-9]{1,9}\Z")

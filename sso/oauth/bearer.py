@@ -25,6 +25,13 @@ _BOUND = "The access token is bound to a key: send it with the scheme DPoP and a
 _UNBOUND = "The access token is not bound to a key: send it with the scheme Bearer."
 _MUST_BE_BOUND = "The access token is not bound to a key, which this client requires by now."
 _ANOTHER_KEY = "The access token is bound to another key than that of the DPoP proof."
+# For `flask explain`.
+_FAULTS = {
+    _BOUND: "as bearer",
+    _UNBOUND: "not bound",
+    _MUST_BE_BOUND: "unbound by now",
+    _ANOTHER_KEY: "another key",
+}
 
 
 class MissingToken(OAuth2Error):
@@ -181,6 +188,8 @@ def _note_refusal(error: OAuth2Error) -> None:
     facts: dict[str, object] = {}
     if isinstance(error, dpop.RefusedProof):
         facts |= error.facts
+    elif fault := _FAULTS.get(error.get_error_description()):
+        facts["dpop"] = fault
     if error.status_code != 400:  # there is one token, and it can be read
         token = presented() or ""
         jti, found = tokens.claimed_jti(token), None

@@ -150,7 +150,7 @@ def _use(claims: Mapping[str, Any], client: RegisteredClient) -> None:
         expires = min(expires, issued + MAX_AGE)
     identifier = claims.get("jti")
     if not isinstance(identifier, str) or not 0 < len(identifier) <= client_jwt.MAX_ID:
-        raise InvalidJwt(f"its jti is not a text of at most {client_jwt.MAX_ID} characters")
+        raise InvalidJwt(f"it has no jti, a text of at most {client_jwt.MAX_ID} characters")
     until = datetime.fromtimestamp(expires, UTC)
     use = partial(use_once, kind="assertion", holder=client.client_id, identifier=identifier)
     try:

@@ -62,7 +62,8 @@ def push(
     server.get_consent_grant(request)
     parameters = {name: data[name] for name in _STORED if name in data}
     if len(json.dumps(parameters)) > MAX_LENGTH:
-        raise InvalidRequestError("The request is too long.", status_code=413)
+        fault = f"The request is longer than {MAX_LENGTH} characters."
+        raise InvalidRequestError(fault, status_code=413)
     # Each is a row until it is purged. The server of a confidential client sends those of all its
     # users. Anyone can name a public one, whose users must not wait because of a stranger.
     rule = limiting.PUSHED_BY_ANYONE if client.is_public else limiting.PUSHED_REQUEST

@@ -16,7 +16,7 @@ from authlib.oauth2.rfc6749.requests import BasicOAuth2Payload
 from sso import clock, context, database
 from sso.crypto import client_jwt
 from sso.crypto.client_jwt import ClientJwt, InvalidJwt
-from sso.flow.request import PARAMETERS
+from sso.flow.request import NOT_SIGNED, PARAMETERS
 from sso.oauth import key_sets
 from sso.oauth.key_sets import Keys, KeySetUnavailable
 from sso.oauth.request import ProtocolRequest
@@ -28,7 +28,6 @@ INVALID = "invalid_request_object"  # RFC 9101 §7
 # The first should be sent (FAPI 2.0 Message Signing §5.3.2); many clients send none.
 _TYPES = ("oauth-authz-req+jwt", "jwt", None)
 _OUTSIDE = ("request", "request_uri")  # may not be within
-UNSIGNED = "This client has to sign its authorization requests (RFC 9101)."
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,7 @@ def apply(request: ProtocolRequest, signed: Signed | None) -> None:
         request.payload = BasicOAuth2Payload({**signed.parameters})
         return
     signed = signed or Signed()
-    fault, error = UNSIGNED, "invalid_request"
+    fault, error = NOT_SIGNED, "invalid_request"
     if "request" in request.payload.data:
         fault = signed.fault or "The request object is of another client."
         error = signed.error

@@ -114,6 +114,8 @@ def test_proofs_that_userinfo_refuses(
         assert answer.status_code == 401, name
         assert answer.get_json()["error"] == "invalid_dpop_proof", name
         assert 'error="invalid_dpop_proof"' in answer.headers["WWW-Authenticate"]
+        words = "more than one DPoP header" if name == "two" else name.removeprefix("no ")
+        assert words in answer.get_json()["error_description"]
     for seconds, status in ((30, 200), (-30, 200), (300, 401), (-300, 401)):
         iat = clock.now().timestamp() + seconds
         assert key.userinfo(client, token, iat=iat).status_code == status, seconds

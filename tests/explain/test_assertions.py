@@ -41,8 +41,22 @@ def test_another_key(app: Flask, bank: KeyedParty, explain: Explain) -> None:
     assert f"flask client update {bank.client_id} --jwks FILE" in text
 
 
+def test_none_at_all(bank: KeyedParty, explain: Explain) -> None:
+    text = explain(bank.post("/oauth2/par", {"client_id": bank.client_id}))
+    assert "neither a client secret nor an assertion" in text
+    assert "Set the application to private_key_jwt" in text
+
+
+def test_signed_requests(app: Flask, bank: KeyedParty, explain: Explain) -> None:
+    signer = make_keyed_client(app, request_object_signing_alg="ES256")
+    assert "--no-request-object-alg" in explain(signer.push())
+    text = explain(signer.push(request=sign(signer.claims(), OTHER_EC)))
+    assert f"flask client update {signer.client_id} --jwks FILE" in text
+    assert "with --request-object-alg" in explain(bank.push(request="x"))
+
+
 def test_anything_else(bank: KeyedParty, explain: Explain) -> None:
-    assert "its jti is not a text" in explain(ask(bank, bank.assertion(jti=None)))
+    assert "it has no jti, a text" in explain(ask(bank, bank.assertion(jti=None)))
 
 
 def test_a_secret_instead(bank: KeyedParty, explain: Explain) -> None:

@@ -660,6 +660,16 @@ def test_dpop(
     assert "Update the application" in explain(client.exchange(code, key.header(htm="GET")))
     bound = client.exchange(code, key.header()).get_json()["access_token"]
     assert "more than a minute off" in explain(key.userinfo(client, bound, iat=1))
+    assert "came as an ordinary bearer token" in explain(client.userinfo(bound))
+    assert "keep its key" in explain(DPoP().userinfo(client, bound))
+    bearer = client.exchange(browser.approve(client).code).get_json()["access_token"]
+    assert "with the scheme DPoP" in explain(key.userinfo(client, bearer))
+    update = ("client", "update", client.client_id)
+    app.test_cli_runner().invoke(args=[*update, "--require-dpop"])
+    assert "and refresh the token" in explain(client.userinfo(bearer))
+    app.test_cli_runner().invoke(args=[*update, "--no-require-dpop"])
+    jkt = client.push(key.header("/oauth2/par"), dpop_jkt="A" * 43)
+    assert "leave dpop_jkt out" in explain(jkt)
     strict = make_client(app, dpop_bound_access_tokens=True)
     assert "--require-dpop" in explain(strict.exchange("x"))
     used = key.header(jti="1")
