@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from sso.audit import Actor
-from sso.config.auth_methods import NO_AUTH_METHOD
+from sso.config.auth_methods import NO_AUTH_METHOD, PRIVATE_KEY_JWT
 from sso.config.images import Image
 from sso.models import Client
 from sso.presets import installation as installations
@@ -47,6 +47,11 @@ def connect(
         raise PresetError([
             f"{preset.title} has no secret; leave --auth-method off" if preset.registration.public
             else f"{preset.title} needs a client secret; leave --public off"
+        ])  # fmt: skip
+    if wanted.get("profile") or wanted["token_endpoint_auth_method"] == PRIVATE_KEY_JWT:
+        raise PresetError([
+            f"the configuration of {preset.title} has no keys; leave --preset off, and see "
+            "docs/how-to/high-assurance-clients.md"
         ])  # fmt: skip
     wanted.setdefault("client_name", _free_name(installation))
     trial = Credentials(

@@ -170,6 +170,15 @@ def test_a_file_that_is_not_there(run: Any, tmp_path: Path) -> None:
     assert "there is no such file" in result.stderr
 
 
+def test_presets_configure_no_keys(run: Any, jwks: str) -> None:
+    preset = ("client", "create", "--preset", "openid-client", "--url", "https://bank.example")
+    for more in (("--profile", "fapi2"), ("--auth-method", "private_key_jwt")):
+        result = run(*preset, *more, "--jwks", jwks)
+        assert result.exit_code == 1
+        assert "has no keys; leave --preset off" in result.stderr
+    assert run("client", "list", "--json").stdout.strip() == "[]"
+
+
 def test_declared(run: Any, jwks: str, tmp_path: Path) -> None:
     """What is exported can be applied elsewhere, without a secret."""
     made = parsed(run(*CREATE, "--profile", "fapi2", "--jwks", jwks, "--json"))
