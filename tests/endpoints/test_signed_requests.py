@@ -15,6 +15,7 @@ from sso.upstream import remote_cache
 from tests.conftest import Clock
 from tests.support.actors import ISSUER, Browser, Page, RelyingParty, claims_of
 from tests.support.explaining import Explain
+from tests.support.factories import make_client
 from tests.support.signing import (
     EC,
     OTHER_EC,
@@ -211,6 +212,22 @@ def test_objects_of_others(app: Flask, browser: Browser, bank: KeyedParty) -> No
     assert bank.push(request=bank.assertion()).get_json()["error"] == "invalid_request_object"
     form = {**bank.credentials(), "client_assertion": made(bank)}
     assert bank.post("/oauth2/introspect", {"token": "t", **form}).status_code == 401
+
+
+def test_an_object_of_another_client_that_no_parameter_names(app: Flask) -> None:
+    """With Basic, the body need not name the client."""
+    signs: dict[str, Any] = {"request_object_signing_alg": "ES256", "name": "Signs"}
+    other = make_keyed_client(app, **signs, jwks={"keys": [public(OTHER_EC)]})
+    client = make_client(app, **signs, jwks={"keys": [public(EC)]})
+
+    def push(request: str) -> dict[str, Any]:
+        answer = client.post("/oauth2/par", {"request": request}, headers=client.basic())
+        found: dict[str, Any] = answer.get_json()
+        return found
+
+    theirs = push(sign(inside(other), OTHER_EC, typ=TYPE))
+    assert theirs["error_description"] == "The request object is of another client."
+    assert push(made(client))["expires_in"] == 60
 
 
 @pytest.mark.parametrize("sent", ["x", "a.b.c", "..", "e30.e30.", "é" * 9000])
