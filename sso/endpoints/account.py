@@ -85,7 +85,8 @@ def _page(
         lacks_second_factor=policy.lacks_second_factor(current),
         languages=LANGUAGES,
         may_administer=staff.role_of(user.groups) is not None,
-        done=_DONE.get(request.args.get("done", "")),
+        # A form that failed is sent to the same URL.
+        done=_DONE.get(request.args.get("done", "")) if request.method == "GET" else None,
     )
 
 

@@ -90,10 +90,13 @@ def _until_closed(terminal: int) -> Iterator[bytes]:
 def test_on_a_terminal(environ: dict[str, str], tmp_path: Path) -> None:
     backup, copy, empty = (tmp_path / name for name in ("backup", "copy.db", "empty.db"))
     other = {**environ, "SSO_DATABASE_URL": f"sqlite:///{empty}"}
+    people = tmp_path / "people.csv"
+    people.write_text("email,name\n" + "".join(f"i{n}@example.com,I\n" for n in range(ROWS)))
     for settings, label, arguments in (
         (environ, "Backing up", ["backup", str(backup)]),
         (other, "Restoring", ["restore", str(backup)]),
         (environ, "Copying", ["db", "copy", f"sqlite:///{copy}"]),
+        (environ, "Importing", ["user", "import", "csv", str(people)]),
         (environ, "Authenticator apps", ["key", "reencrypt"]),
         (environ, "Deleting expired rows", ["purge"]),
     ):

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import kubernetes_validate
@@ -125,6 +126,7 @@ def test_one_machine_with_compose(engine: Engine) -> None:
             assert "you@example.com" in shown
     (backup,) = engine.folder.glob("sso-*/deploy/sso-*.sqlite")
     assert backup.read_bytes().startswith(b"SQLite format 3")
+    _restarts_unnoticed(engine)
     _stops_at_once(engine)
     sys.stdout.write("not run:\n" + "\n".join(left_out))
 
@@ -171,6 +173,32 @@ def _sign_in(engine: Engine) -> None:
         SIGN_IN,
     )
     assert SIGNED_IN in shown, shown
+
+
+# Pages that are asked for through Caddy while the server restarts: each is answered.
+PAGES = f"""
+import time, requests
+seen, end = [], time.monotonic() + 15
+while time.monotonic() < end:
+    seen.append(requests.get("{BASE}/sign-in", timeout=30).status_code)
+    time.sleep(0.1)
+print("pages:", set(seen), len(seen))
+"""
+
+
+def _restarts_unnoticed(engine: Engine) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(
+            subprocess.run,
+            ["podman", "exec", "-i", "-e", "REQUESTS_CA_BUNDLE=/var/lib/sso/ca.crt",
+             "sso_worker_1", "python", "-"],
+            env=engine.environ, input=PAGES, text=True, stdout=subprocess.PIPE, check=False,
+        )  # fmt: skip
+        time.sleep(3)
+        engine.run("podman stop --time 30 sso_server_1; podman start sso_server_1")
+        shown = asked.result().stdout
+    engine.printed += shown
+    assert "pages: {200} " in shown, shown
 
 
 def _stops_at_once(engine: Engine) -> None:
