@@ -289,6 +289,7 @@ CONTRACT = {
     f"{BASE}/admin/person/act": {"GET", "POST"},
     f"{BASE}/admin/person/invite": {"GET", "POST"},
     f"{BASE}/admin/person/edit": {"GET", "POST"},
+    f"{BASE}/admin/person/unlink": {"GET", "POST"},
     f"{BASE}/admin/groups": {"GET", "POST"},
     f"{BASE}/admin/group": {"GET", "POST"},
     f"{BASE}/admin/group/rename": {"GET", "POST"},

@@ -6,13 +6,22 @@ from typing import Any
 import click
 
 from sso import audit, context
-from sso.cli.commands import ask_password, json_option, password_stdin_option
+from sso.cli.commands import (
+    Failure,
+    ask_password,
+    confirm,
+    json_option,
+    password_stdin_option,
+    yes_option,
+)
 from sso.cli.output import iso, print_json, print_line, print_table
 from sso.cli.people import done, find_user, group, user_argument
 from sso.extensions import db
 from sso.models import BrowserSession, Passkey, TotpSecret
-from sso.services import credentials, helping
+from sso.process.program import COMMAND
+from sso.services import credentials, helping, unlinking
 from sso.store import factors, sessions
+from sso.store import identities as stored_identities
 from sso.store.factors import Factors
 
 
@@ -77,6 +86,55 @@ def reset_factors(who: str, as_json: bool) -> None:
     removed = credentials.reset_factors(audit.operator(), user)
     db.session.commit()
     done(user, as_json, f"second factors removed: {removed}", factors_removed=removed)
+
+
+@group.command("identities")
+@user_argument
+@json_option
+def list_identities(who: str, as_json: bool) -> None:
+    """List the accounts at identity providers that sign a user in."""
+    found = [
+        {
+            "id": str(one.id),
+            "provider": one.provider,
+            "issuer": one.issuer,
+            "subject": one.subject,
+            "email": one.email,
+            "since": iso(one.linked_at),
+            "last_used_at": iso(one.last_used_at),
+        }
+        for one in stored_identities.of_user(find_user(who).id)
+    ]
+    if as_json:
+        print_json(found)
+    else:
+        header = ("ID", "PROVIDER", "ISSUER", "SUBJECT", "EMAIL", "SINCE", "LAST USED")
+        print_table(header, [tuple(one.values()) for one in found])
+
+
+@group.command("unlink")
+@user_argument
+@click.argument("identity", metavar="IDENTITY")
+@yes_option
+@json_option
+def unlink(who: str, identity: str, yes: bool, as_json: bool) -> None:
+    """Remove an account at an identity provider; its sessions end.
+
+    IDENTITY is its ID, or its provider if the user has only one there.
+    """
+    user = find_user(who, exactly=True)
+    known = stored_identities.of_user(user.id)
+    found = [one for one in known if identity in (str(one.id), one.provider)]
+    if len(found) != 1:
+        problem = "several accounts" if found else "no account"
+        raise Failure(f"{user.email} has {problem} {identity}; see: {COMMAND} user identities")
+    chosen_id, provider = found[0].id, found[0].provider
+    warnings = " ".join(unlinking.consequences(user, found[0]))
+    confirm(f"Remove {found[0].email or found[0].subject} of {user.email}? {warnings}", yes)
+    unlinking.remove(audit.operator(), user, chosen_id)
+    db.session.commit()
+    words = f"the account at {provider} is removed"
+    done(user, as_json, words, identity=str(chosen_id), provider=provider)
 
 
 @group.command("enrolment-link")

@@ -72,6 +72,10 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, tuple[str, str]]]] = {
         "factors": ("List a user's second factors.", "sso.cli.user_access:list_factors"),
         "reset-factors": ("Remove all second factors of a user, and end all sessions.",
                           "sso.cli.user_access:reset_factors"),
+        "identities": ("List the accounts at identity providers that sign a user in.",
+                       "sso.cli.user_access:list_identities"),
+        "unlink": ("Remove an account at an identity provider; its sessions end.",
+                   "sso.cli.user_access:unlink"),
         "enrolment-link": ("Create a link that allows a user without mail to add the first "
                            "second factor.",
                            "sso.cli.user_access:enrolment_link"),

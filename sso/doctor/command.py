@@ -6,21 +6,20 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 import click
 
 from sso import audit, create_app
-from sso.checkup import dependencies, installation, machine
+from sso.checkup import (
+    dependencies,
+    directories,
+    installation,
+    machine,
+    providers,
+    public_url,
+)
 from sso.checkup.finding import Finding, Findings, Status, guarded, ok, skipped, wrong
 from sso.cli.clients import find_client
 from sso.cli.commands import Failure, json_option, quiet_terminal
 from sso.cli.output import print_json, print_line
 from sso.config.reading import read_settings
-from sso.doctor import (
-    code_flow,
-    connection,
-    directories,
-    providers,
-    public_url,
-    secret_key,
-    templates,
-)
+from sso.doctor import code_flow, connection, secret_key, templates
 from sso.errors import SettingsError
 from sso.extensions import db
 

@@ -6,14 +6,15 @@ from functools import partial
 from urllib.parse import urljoin, urlsplit
 
 from sso import context
+from sso.checkup import reach
 from sso.checkup.finding import Finding, Findings, ok, skipped, warning, wrong
+from sso.checkup.reach import Trouble
 from sso.config import urls
 from sso.config.auth_methods import PRIVATE_KEY_JWT
 from sso.crypto import client_keys
-from sso.doctor import code_flow, reach
+from sso.doctor import code_flow
 from sso.doctor.browser import Browser
 from sso.doctor.probe import temporary_user
-from sso.doctor.reach import Trouble
 from sso.extensions import db
 from sso.models import Client
 from sso.oauth import key_sets, pushed

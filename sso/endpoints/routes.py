@@ -184,6 +184,7 @@ ROUTES = (
           helpdesk=True),
     Route("{base}/admin/person/invite", "invite", person_editing.invite, blueprint=ADMIN,
           helpdesk=True),
+    Route("{base}/admin/person/unlink", "person_unlink", person_actions.unlink, blueprint=ADMIN),
     Route("{base}/admin/person/edit", "edit_person", person_editing.edit, blueprint=ADMIN),
     Route("{base}/admin/groups", "groups", group_pages.groups, blueprint=ADMIN),
     Route("{base}/admin/group", "group", group_pages.group, blueprint=ADMIN),

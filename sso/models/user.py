@@ -29,7 +29,8 @@ class User(Base):
     name_key: Mapped[str] = mapped_column(String(200), default="", server_default="")
     password_hash: Mapped[str | None] = mapped_column(String(200))
     claims: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
-    # PostgreSQL finds members by the index ix_users_groups (migration 0015).
+    # Members are found by the index ix_users_groups (PostgreSQL, migration 0015) or the table
+    # memberships, which triggers keep (SQLite, migration 0022).
     groups: Mapped[list[str]] = mapped_column(JSON, default=list)
     # What provisioning clients know a user by, and what they keep of one (RFC 7643 §4.1). Without
     # a user name it is the email address.

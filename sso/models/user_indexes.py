@@ -10,8 +10,9 @@ from sso.models.user import User
 
 _DISABLED, _INVITED = text("disabled_at IS NOT NULL"), text("password_hash IS NULL")
 
-# Beginnings of emails and names are looked for byte by byte (`keyset.begins`).
-Index("ix_users_email_prefix", User.email, postgresql_ops={"email": "text_pattern_ops"})
+# Beginnings of emails and names are looked for byte by byte (`keyset.begins`). The first one also
+# has all that a search for text anywhere reads (`users.CONTAINING`).
+Index("ix_users_search", User.email, User.name_key, postgresql_ops={"email": "text_pattern_ops"})
 Index(
     "ix_users_name_key",
     User.name_key,

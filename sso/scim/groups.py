@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable
 from typing import Any
 from uuid import UUID
 
+from pydantic_core import from_json
 from scim2_models import InvalidValueException, Resource
 
 from sso.models import Group
@@ -35,22 +36,44 @@ def resource(group: Group, members: Iterable[Member] | None) -> Resource[Any]:
 
 def find(text: str) -> Group | None:
     """The group with this id."""
-    group_id = _uuid(text)
+    group_id = uuid(text)
     return named_groups.find(group_id) if group_id else None
 
 
-def lock(text: str, people: Collection[UUID] | None) -> Group | None:
-    """The group with this id, to change the membership of these people, or of any (`None`)."""
-    if (group_id := _uuid(text)) is None:
+def lock(text: str, people: Collection[UUID] | None, named: Collection[UUID]) -> Group | None:
+    """The group with this id, to change the membership of these people, or of any (`None`).
+
+    `named`: people who may come into it then.
+    """
+    if (group_id := uuid(text)) is None:
         return None
-    return named_groups.lock(group_id, people or (), with_members=people is None)
+    if people is not None:
+        return named_groups.lock(group_id, people)
+    return named_groups.lock(group_id, named, with_members=True)
 
 
-def _uuid(text: str) -> UUID | None:
+def uuid(text: str) -> UUID | None:
+    """The id that this is, or `None`."""
     try:
         return UUID(text)
     except ValueError:
         return None
+
+
+def ids_in(body: bytes) -> set[UUID]:
+    """All ids in a request, wherever they stand; none if it is not JSON."""
+    try:
+        waiting = [from_json(body)]
+    except ValueError:
+        return set()
+    found = set()
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict | list):
+            waiting += one.values() if isinstance(one, dict) else one
+        elif isinstance(one, str) and (read := uuid(one)):
+            found.add(read)
+    return found
 
 
 def member_id(text: Any) -> UUID:

@@ -118,8 +118,10 @@ class Handler(ScimHandler):
 
 def answer(request: ScimRequest, token: ApiToken, *, is_writing: bool) -> ScimResponse:
     """The answer to an authenticated request; nothing is committed. Raises `SCIMException`."""
+    storage = Storage(token, is_writing=is_writing)
+    storage.named = groups.ids_in(request.body) if is_writing else ()
     try:
-        return Handler(SERVICE, Storage(token, is_writing=is_writing)).handle(request)
+        return Handler(SERVICE, storage).handle(request)
     except staff.NotAllowed as error:
         raise ForbiddenException(detail=str(error)) from None
     except RegistrationError as error:

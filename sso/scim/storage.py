@@ -40,6 +40,7 @@ class Storage(ScimStorage):
         self.is_writing = is_writing
         self.has_members = True  # whether a group is to be given with its members
         self.joins_or_leaves: Collection[UUID] | None = None  # a group; `None`: anybody may
+        self.named: Collection[UUID] = ()  # in the request; locked before a group
         self.is_patch = False
         self._before: Any = None
 
@@ -165,7 +166,7 @@ class Storage(ScimStorage):
 
     def _group(self, group_id: str, version: str | None = None) -> Group:
         if self.is_writing:
-            group = groups.lock(group_id, self.joins_or_leaves)
+            group = groups.lock(group_id, self.joins_or_leaves, self.named)
         else:
             group = groups.find(group_id)
         if group is None:

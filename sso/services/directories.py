@@ -13,7 +13,7 @@ from sso.audit.events import Event
 from sso.config.upstream.provider import Provider
 from sso.extensions import db
 from sso.models import Identity, User
-from sso.services import identities, revocation, staff, upstream_profiles
+from sso.services import revocation, staff, unlinking, upstream_profiles
 from sso.services.staff import NotAllowed
 from sso.store import identities as stored
 from sso.store import users
@@ -26,7 +26,7 @@ def of(user: User) -> Provider | None:
     """The directory whose password a user signs in with, for want of one here."""
     if user.password_hash is not None:
         return None
-    managed = (one for one in stored.of_user(user.id) if identities.is_managed(user, one))
+    managed = (one for one in stored.of_user(user.id) if unlinking.is_managed(user, one))
     return next((context.upstreams().find(one.provider) for one in managed), None)
 
 

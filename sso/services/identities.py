@@ -1,15 +1,14 @@
-"""Upstream identities: who they belong to here, how they are linked, how they are removed.
+"""Upstream identities: who they belong to here, and how they are linked.
 
 Issuer and subject alone say whose an identity is. An email address links it only where the
 operator trusts the provider's word; otherwise the person signs in here once.
 """
 
 from typing import NamedTuple
-from uuid import UUID
 
 from sqlalchemy.exc import IntegrityError
 
-from sso import audit, clock, context
+from sso import audit, clock
 from sso.audit import Actor
 from sso.audit.events import Event
 from sso.config import email_addresses
@@ -18,19 +17,15 @@ from sso.extensions import db
 from sso.i18n import N_
 from sso.mfa import policy
 from sso.models import Identity, User
-from sso.services import accounts, notifications, revocation, upstream_profiles
+from sso.services import accounts, notifications, upstream_profiles
 from sso.services.checks import RegistrationError
 from sso.store import factors, users
 from sso.store import identities as stored
-from sso.store import passkeys as stored_passkeys
 from sso.upstream.identity import UpstreamIdentity
 
 MOST = 20  # of one user
 _ELSEWHERE = N_("This account is already connected to another account here.")
 _TOO_MANY = N_("You have reached the maximum number of connected accounts. Remove one first.")
-_LAST = N_("This is your only way to sign in. Set a password or add a passkey first.")
-_MANAGED = N_("Your administrator manages this connection. You cannot remove it.")
-_GONE = N_("This account was already removed.")
 _DISABLED = N_("Your account here is disabled. Ask your administrator.")
 
 
@@ -159,51 +154,3 @@ def _add(user: User, provider: Provider, found: UpstreamIdentity, is_told: bool)
     if is_told:
         notifications.identity_added(user, provider.name, identity.email or "")
     return identity
-
-
-@audit.acting
-def unlink(actor: Actor, user: User, identity_id: UUID, keep: UUID | None = None) -> None:
-    """Remove an identity, and end the sessions that it began, but for `keep`.
-
-    The caller has locked the user. Raises `LinkRefused` if it is the last way in, or managed.
-    """
-    known = stored.of_user(user.id)
-    chosen = next((one for one in known if one.id == identity_id), None)
-    if chosen is None:
-        raise LinkRefused(_GONE)
-    if is_managed(user, chosen):
-        raise LinkRefused(_MANAGED)
-    if not has_other_way_in(user, identity=chosen):
-        raise LinkRefused(_LAST)
-    begun = [one for one in stored.sessions_of(chosen.id) if one != keep]
-    revocation.some_sessions(user.id, begun, "identity_removed")
-    stored.remove(user.id, chosen.id)
-    audit.event(Event.IDENTITY_UNLINKED, user=user.id, provider=chosen.provider)
-    provider = context.upstreams().find(chosen.provider)
-    notifications.identity_removed(
-        user, provider.name if provider else chosen.provider, chosen.email or ""
-    )
-
-
-def is_managed(user: User, identity: Identity) -> bool:
-    """Whether an account lives by a directory: without it, nobody would notice who has left."""
-    provider = context.upstreams().find(identity.provider)
-    return user.password_hash is None and provider is not None and not provider.REDIRECTS
-
-
-def has_other_way_in(
-    user: User, *, identity: Identity | None = None, passkey: UUID | None = None
-) -> bool:
-    """Whether a user can still sign in without this identity, or without this passkey.
-
-    An identity whose provider is no longer configured is no way in.
-    """
-    providers = {one.id for one in context.upstreams()}
-    others = (
-        one.provider in providers
-        for one in stored.of_user(user.id)
-        if identity is None or one.id != identity.id
-    )
-    if user.password_hash is not None or any(others):
-        return True
-    return any(one.id != passkey for one in stored_passkeys.of_user(user.id))

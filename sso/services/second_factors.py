@@ -10,7 +10,7 @@ from sso.audit.events import Event
 from sso.i18n import N_
 from sso.mfa import passkeys, proof, recovery, totp
 from sso.models import User
-from sso.services import identities, mail_links, notifications, revocation
+from sso.services import mail_links, notifications, revocation, unlinking
 from sso.store import passkeys as stored_passkeys
 from sso.store import recovery_codes, totp_secrets
 from sso.store.factors import Factors
@@ -109,7 +109,7 @@ def remove_passkey(actor: Actor, user: User, known: Factors, passkey_id: str) ->
     chosen = next((one for one in known.passkeys if str(one.id) == passkey_id), None)
     if chosen is None:
         raise FactorRefused(N_("This passkey was already removed."))
-    if not identities.has_other_way_in(user, passkey=chosen.id):
+    if not unlinking.has_other_way_in(user, passkey=chosen.id):
         raise FactorRefused(N_("This passkey is your only way to sign in. Add another one first."))
     stored_passkeys.remove(user.id, chosen.id)
     _removed(user, known, "passkey", chosen.name)

@@ -12,7 +12,15 @@ from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Select, literal, true, tuple_
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    SQLColumnExpression,
+    literal,
+    select,
+    true,
+    tuple_,
+)
 from sqlalchemy.orm import InstrumentedAttribute
 
 from sso.extensions import db
@@ -40,11 +48,13 @@ class Slice(Generic[T]):
 class Order:
     """The columns that a list is ordered by; together they are unique, and none is NULL.
 
-    All go in one direction, so that an index on them serves both ways.
+    All go in one direction, so that an index on them serves both ways. `is_key_first`: the values
+    of the one column are selected first, then their rows; for what an index answers by itself.
     """
 
-    columns: tuple[InstrumentedAttribute[Any], ...]
+    columns: tuple[InstrumentedAttribute[Any] | ColumnElement[Any], ...]
     is_descending: bool = False
+    is_key_first: bool = False
 
     def page(self, statement: Select[T], cursor: str | None, size: int = PAGE) -> Slice[T]:
         """One page of what is selected; the first one without a cursor. Raises `BadCursor`."""
@@ -60,7 +70,12 @@ class Order:
             )
             statement = statement.where(keys < place if descending else keys > place)
         ordered = [one.desc() if descending else one.asc() for one in self.columns]
-        found = list(db.session.scalars(statement.order_by(*ordered).limit(size + 1)))
+        limited = statement.order_by(*ordered).limit(size + 1)
+        if self.is_key_first:
+            keys = db.session.scalars(limited.with_only_columns(self.columns[0])).all()
+            row = statement.column_descriptions[0]["entity"]
+            limited = select(row).where(self.columns[0].in_(keys)).order_by(*ordered)
+        found = list(db.session.scalars(limited))
         more, found = len(found) > size, found[:size]
         if backward:
             found.reverse()
@@ -74,7 +89,7 @@ class Order:
 
     def cursor(self, row: object, *, backward: bool = False) -> str:
         """The place behind a row, or before it."""
-        values = [_written(getattr(row, column.key)) for column in self.columns]
+        values = [_written(getattr(row, str(column.key))) for column in self.columns]
         text = json.dumps([int(backward), *values], ensure_ascii=False, separators=(",", ":"))
         return base64.urlsafe_b64encode(text.encode()).rstrip(b"=").decode()
 
@@ -121,7 +136,7 @@ _READ: dict[type, Callable[[Any], Any]] = {
 _BEHIND = "\U0010ffff"  # no text goes on with it
 
 
-def begins(column: InstrumentedAttribute[str], text: str) -> ColumnElement[bool]:
+def begins(column: SQLColumnExpression[str], text: str) -> ColumnElement[bool]:
     """A condition that an index answers: the column begins with this text, byte by byte.
 
     On PostgreSQL, an index whose order is that of bytes (text_pattern_ops).

@@ -29,6 +29,8 @@ LISTS = {
     "people, not verified": "people?state=unverified",
     "people, in a group": "people?group=board",
     "people, in a group of nobody": "people?group=nobody",
+    "people, in a group, beginning of the name": "people?group=board&q=family+person+7",
+    "people, in a group, disabled": "people?group=board&state=disabled",
     "people, anywhere in the name": "people?q=person+77777&anywhere=1",
     "a person": "person?id={person}",
     "audit trail, first page": "audit",

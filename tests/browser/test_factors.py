@@ -1,6 +1,7 @@
 """Second factors in Chromium: passkeys by its virtual authenticator, codes typed by hand."""
 
 import json
+import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
@@ -30,7 +31,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture(scope="module")
 def people(server: Server) -> list[str]:
     """Enough for each test to have one of its own."""
-    found = [f"dana{number}@example.com" for number in range(6)]
+    found = [f"dana{number}@example.com" for number in range(7)]
     users = "".join(
         f'[[users]]\nemail = "{one}"\nname = "Dana"\ninitial_password = "env:FIRST"\n'
         for one in found
@@ -127,6 +128,29 @@ def test_a_security_key_after_the_password(page: Page, server: Server, email: st
     expect(page.get_by_role("heading", level=1)).to_have_text("Two-step verification")
     press(page.get_by_role("button", name="Use a passkey"))
     expect(page.get_by_role("heading", level=1)).to_have_text("Your account")
+
+
+def test_a_form_that_waits_for_a_passkey(page: Page, server: Server, email: str) -> None:
+    """The factor has become too old while an administrator was typing."""
+    server.flask("user", "update", email, "--add-group", "sso-administrators")
+    plug_in(page, SECURITY_KEY)
+    sign_in(page, server, email)
+    add_passkey(page, server)
+    page.goto(f"{server.base_url}/admin/person/invite")
+    typed = {"Email": "erin@example.com", "Name": "Erin <b>\"&'", "Groups": "staff\nwiki"}
+    for label, text in typed.items():
+        page.get_by_label(label).fill(text)
+    with sqlite3.connect(server.folder / "sso.db", timeout=10) as connection:
+        connection.execute("UPDATE browser_sessions SET second_factor_at = '2026-01-01 00:00:00'")
+    press(page.get_by_role("button", name="Send the invitation"))
+    expect(page.get_by_role("heading", level=1)).to_have_text("Two-step verification")
+    press(page.get_by_role("button", name="Use a passkey"))
+    assert page.url.endswith("/admin/person/invite")
+    expect(page.get_by_text("Nothing was changed yet.")).to_be_visible()
+    for label, text in typed.items():
+        expect(page.get_by_label(label)).to_have_value(text)
+    press(page.get_by_role("button", name="Send the invitation"))
+    expect(page.get_by_text("The account was created")).to_be_visible()
 
 
 def test_a_person_who_presses_cancel(page: Page, server: Server, email: str) -> None:

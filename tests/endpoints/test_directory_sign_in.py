@@ -10,7 +10,7 @@ from flask import Flask
 from sqlalchemy import select
 
 from sso import audit
-from sso.doctor import directories as examination
+from sso.checkup import directories as examination
 from sso.extensions import db
 from sso.jobs import directory_recheck, worker
 from sso.metrics.gauges import _directory_ages

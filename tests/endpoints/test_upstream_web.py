@@ -11,9 +11,9 @@ import pytest
 from flask import Flask
 from sqlalchemy import select
 
+from sso.checkup import providers
 from sso.config.upstream.file import Upstreams
 from sso.config.upstream.oidc import GitHubProvider, GoogleProvider, MicrosoftProvider
-from sso.doctor import providers
 from sso.extensions import db
 from sso.jobs import purge, recheck
 from sso.models import Identity, PushedRequest, User

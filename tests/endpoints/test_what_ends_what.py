@@ -192,6 +192,13 @@ def _remove_identity(scene: Scene) -> None:
     scene.here.browser.submit(action="remove")
 
 
+def _remove_identity_of_another(scene: Scene) -> None:
+    with scene.app.app_context():
+        _through_provider(scene, 0)
+        db.session.commit()
+    scene.flask("user", "unlink", scene.user.email, "corp", "--yes")
+
+
 CAUSES: dict[str, tuple[Callable[[Scene, Clock], object], str]] = {
     "sign-out": (lambda s, _: _sign_out(s), f"{MINE}; logout tokens: 1"),
     "sign-out everywhere": (
@@ -213,6 +220,10 @@ CAUSES: dict[str, tuple[Callable[[Scene, Clock], object], str]] = {
     "connected account removed": (
         lambda s, _: _remove_identity(s),
         "session there, tokens there; logout tokens: 1",
+    ),
+    "connected account removed by an operator": (
+        lambda s, _: _remove_identity_of_another(s),
+        f"{MINE}; logout tokens: 1",
     ),
     "sign-out by an operator": (
         lambda s, _: s.flask("user", "sign-out", s.user.email),

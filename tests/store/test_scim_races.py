@@ -93,6 +93,48 @@ def test_members_that_come_at_once_all_come(app: Flask) -> None:
     assert {one["value"] for one in scim.get(path)["members"]} == set(people)
 
 
+def test_a_group_is_replaced_while_a_newcomer_is_changed(app: Flask) -> None:
+    """A PUT locks those whom it brings in before the group, as a change of theirs does."""
+    secret = make_token(app, "scim:write")
+    scim = Provisioner(app, secret)
+    dana, is_locked = make_user(app), Event()
+    member = [{"value": str(dana.id)}]
+    made = scim.group("board")
+    body = {"schemas": [GROUP], "displayName": "board", "members": member}
+    mixed = [
+        {"op": "replace", "path": "displayName", "value": "council"},
+        {"op": "add", "path": "members", "value": member},
+    ]
+
+    def user_then_group() -> None:
+        with app.app_context():
+            users.lock_any(dana.id)
+            is_locked.set()
+            time.sleep(0.5)  # the other thread has got as far as it gets
+            accounts.update(OLGA, dana.id, memberships=ListEdit(added=("board", "staff")))
+            db.session.commit()
+
+    def out() -> None:
+        with app.app_context():
+            accounts.update(OLGA, dana.id, memberships=ListEdit(removed=("board", "council")))
+            db.session.commit()
+
+    path = f"/Groups/{made['id']}"
+    for write in (
+        lambda one: one("PUT", path, body).status_code,
+        lambda one: one.patch(path, *mixed).status_code,
+    ):
+        is_locked.clear()
+        with ThreadPoolExecutor(2) as pool:
+            first = pool.submit(user_then_group)
+            assert is_locked.wait(10)
+            second = pool.submit(write, Provisioner(app, secret))
+            first.result(30)
+            assert second.result(30) in (200, 204)
+        assert [one["value"] for one in scim.get(path)["members"]] == [str(dana.id)]
+        out()
+
+
 def test_a_group_and_a_member_are_changed_at_once(app: Flask) -> None:
     """Each waits for the other one's commit, and neither for what the other one waits for."""
     dana = make_user(app)

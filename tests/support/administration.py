@@ -3,9 +3,13 @@
 from collections import defaultdict
 from html.parser import HTMLParser
 from typing import Any
+from uuid import UUID, uuid4
 
 from flask import Flask
 
+from sso.extensions import db
+from sso.models import Identity, User
+from sso.store import identities
 from tests.support.actors import BASE, ORIGIN, Browser, Page
 from tests.support.factories import make_user
 from tests.support.second_factors import enrol_totp
@@ -65,6 +69,16 @@ class _WholeForm(HTMLParser):
     def handle_data(self, data: str) -> None:
         if self._is_in and self._name and (self.get_starttag_text() or "").startswith("<textarea"):
             self.values[self._name][-1] += data
+
+
+def link_identity(app: Flask, user: User, **more: str) -> UUID:
+    """An account at a provider that signs the user in."""
+    usual = {"provider": "corp", "issuer": "https://corp.example", "subject": uuid4().hex}
+    with app.app_context():
+        identity = Identity(user_id=user.id, **(usual | more))
+        identities.add(identity)
+        db.session.commit()
+        return identity.id
 
 
 def sign_in_staff(app: Flask, email: str = "ada@example.com", group: str = ADMINS) -> StaffBrowser:

@@ -58,8 +58,8 @@ def group() -> Response:
             _change(found, added=[user.id])
             return pages.done("group", "added", id=str(found.id))
         errors = [gettext("There is no person with this email address.")]
-    order = users.BY_EMAIL
-    members = order.page(users.in_group(found.name), pages.cursor(order))
+    order, in_group = users.in_group(found.name)
+    members = order.page(in_group, pages.cursor(order))
     return pages.render(
         "admin/group.html",
         "groups",

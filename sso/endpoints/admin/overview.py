@@ -11,7 +11,14 @@ from werkzeug.wrappers import Response
 
 from sso import clock
 from sso.audit.events import Event
-from sso.checkup import dependencies, installation, machine
+from sso.checkup import (
+    dependencies,
+    directories,
+    installation,
+    machine,
+    providers,
+    public_url,
+)
 from sso.checkup.finding import Finding, Findings, Status, guarded
 from sso.config.reading import read_settings
 from sso.database import schema
@@ -27,6 +34,7 @@ _SIGN_INS = (Event.SIGNED_IN,)
 _FAILURES = (Event.SIGN_IN_FAILED, Event.SECOND_FACTOR_FAILED)
 _EXTENSION = "sso.overview"
 _MINUTE = timedelta(minutes=1)
+_HOUR = timedelta(hours=1)
 _FOREVER = timedelta(days=366)
 _NOW = {
     "schema": installation.schema,
@@ -39,6 +47,15 @@ _EACH_MINUTE = {
     "pooler": machine.pooler,
     "file modes": lambda: machine.file_modes(os.environ, read_settings(os.environ)),
     "mail": dependencies.no_mail_server,
+}
+_EACH_HOUR = {"tls": public_url.tls}
+_ELSEWHERE = {
+    "redis": dependencies.rate_limits,
+    "mail": dependencies.mail,
+    directories.NAME: directories.directories,
+    providers.NAME: providers.providers,
+    "tls": public_url.tls,
+    "discovery": public_url.metadata,
 }
 STATUSES = {
     Status.OK: N_("in order"),
@@ -72,7 +89,9 @@ def overview() -> Response:
 
 def checks() -> Response:
     """All that can be checked from here, also what takes a moment; `doctor` checks the rest."""
-    found = [*_findings(), *_run({"redis": dependencies.rate_limits, "mail": dependencies.mail})]
+    found = _findings()
+    db.session.rollback()  # no transaction waits for other servers
+    found += _run(_ELSEWHERE)
     return pages.render(
         "admin/checks.html",
         "overview",
@@ -83,8 +102,9 @@ def checks() -> Response:
 
 
 def _findings() -> list[Finding]:
-    """What is checked without asking other servers than the database."""
-    return [*_kept("checks", _MINUTE, partial(_run, _EACH_MINUTE)), *_run(_NOW)]
+    """What is checked without asking others than the database and, hourly, the public URL."""
+    hourly = _kept("hourly", _HOUR, partial(_run, _EACH_HOUR))
+    return [*hourly, *_kept("checks", _MINUTE, partial(_run, _EACH_MINUTE)), *_run(_NOW)]
 
 
 def _run(checks: Mapping[str, Callable[[], Findings]]) -> list[Finding]:

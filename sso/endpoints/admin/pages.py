@@ -80,6 +80,7 @@ def ask(
     ends: Iterable[str] = (),
     is_danger: bool = True,
     errors: Iterable[str] = (),
+    warnings: Iterable[str] = (),
 ) -> Response:
     """The page that asks before something is done, and says what it will end. Commits."""
     return render(
@@ -93,6 +94,7 @@ def ask(
         ends=ends,
         is_danger=is_danger,
         errors=errors,
+        warnings=warnings,
     )
 
 

@@ -7,13 +7,14 @@ from flask import redirect, request
 from sqlalchemy import ColumnElement, Select
 from werkzeug.wrappers import Response
 
+from sso import context
 from sso.audit import rows
 from sso.endpoints.admin import events, pages, person_actions
 from sso.flow.scopes import CLAIM_NAMES
 from sso.i18n import N_, user_agents
 from sso.models import User
 from sso.services import staff
-from sso.store import factors, grants, groups, sessions, users
+from sso.store import factors, grants, groups, identities, sessions, users
 from sso.store.keyset import Order
 
 STATES: dict[str, tuple[str, Callable[[], ColumnElement[bool]]]] = {
@@ -30,17 +31,15 @@ def people() -> Response:
     state = request.args.get("state", "")
     if found := _by_id(text):
         return redirect(pages.url("person", id=str(found.id)), 303)
-    conditions = [STATES[state][1]()] if state in STATES else []
-    if group:
-        conditions.append(groups.has_member(group))
+    of_state = STATES[state][1]() if state in STATES else None
     return pages.render(
         "admin/people.html",
         "people",
         lists=[
             (title, found.rows, pages.neighbours(found, name, other))
-            for title, order, statement, name, other in _lists(text, anywhere)
+            for title, order, statement, name, other in _lists(text, group, of_state, anywhere)
             if other not in request.args or name in request.args
-            for found in [order.page(statement.where(*conditions), pages.cursor(order, name))]
+            for found in [order.page(statement, pages.cursor(order, name))]
         ],
         text=text,
         group=group,
@@ -55,13 +54,25 @@ def people() -> Response:
 _List = tuple[str | None, Order, Select[User], str, str]
 
 
-def _lists(text: str, anywhere: bool) -> list[_List]:
+def _lists(
+    text: str, group: str, of_state: ColumnElement[bool] | None, anywhere: bool
+) -> list[_List]:
     """Each list: its title, order and rows, and the names of its cursor and of the other one's."""
-    if not text or anywhere:
-        return [(None, users.BY_EMAIL, users.containing(text), "page", "names")]
+    conditions = [] if of_state is None else [of_state]
+    if group:
+        conditions.append(groups.has_member(group, among_few=True))
+    if text and anywhere:
+        found = users.containing(text).where(*conditions)
+        return [(None, users.CONTAINING, found, "page", "names")]
+    order, found = users.BY_EMAIL, users.with_email(text).where(*conditions)
+    if group and of_state is None:
+        order, found = users.in_group(group, text)
+    if not text:
+        return [(None, order, found, "page", "names")]
+    named = users.with_name(text).where(*conditions)
     return [
-        (N_("By email"), users.BY_EMAIL, users.with_email(text), "page", "names"),
-        (N_("By name"), users.BY_NAME, users.with_name(text), "names", "page"),
+        (N_("By email"), order, found, "page", "names"),
+        (N_("By name"), users.BY_NAME, named, "names", "page"),
     ]
 
 
@@ -98,6 +109,9 @@ def person() -> Response:
         states=state_of(found),
         claims=[(CLAIM_NAMES.get(name, name), value) for name, value in found.claims.items()],
         known=known,
+        identities=[
+            (one, context.upstreams().find(one.provider)) for one in identities.of_user(found.id)
+        ],
         sessions=[(one, user_agents.name(one.browser)) for one in sessions.of_user(found.id)],
         accesses=grants.accesses_of(found.id),
         events=events.shown(rows.newest(user_id=str(found.id), limit=_NEWEST)),

@@ -8,14 +8,16 @@ from flask import abort, request
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
+from sso import context
 from sso.audit import Actor
 from sso.endpoints.admin import access, pages
 from sso.endpoints.admin.forms import ConfirmForm
-from sso.flow.endings import ENDS
+from sso.flow.endings import ENDS, NOTIFIED
 from sso.i18n import N_
 from sso.models import User
-from sso.services import accounts, credentials, helping, staff
+from sso.services import accounts, credentials, helping, staff, unlinking
 from sso.services.checks import RegistrationError
+from sso.store import identities
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,12 @@ DONE = {name: action.done for name, action in ACTIONS.items()} | {
         "No email is sent: this address has had too many within the last hour, or receives none."
     ),
     "edited": N_("The changes were saved."),
+    "unlinked": N_("The connected account was removed."),
 }
+_BEGUN_THERE = (
+    N_("Sessions that began with this account, and access of applications that lasts as long"),
+    NOTIFIED,
+)
 
 
 def offered(user: User) -> Iterator[tuple[str, Action]]:
@@ -145,4 +152,36 @@ def act() -> Response:
         back=pages.url("person", id=str(user.id)),
         ends=ENDS[action.cause] if action.cause else (),
         is_danger=action.cause is not None,
+    )
+
+
+def unlink() -> Response:
+    """Asks, then removes an account at a provider that signs this person in."""
+    user, identity_id = pages.person(), pages.uuid("identity")
+    identity = next((one for one in identities.of_user(user.id) if one.id == identity_id), None)
+    if identity is None:
+        abort(404)
+    form = ConfirmForm()
+    if form.validate_on_submit():
+        try:
+            unlinking.remove(access.staff().actor, user, identity_id)
+        except LookupError:  # removed at this moment
+            abort(404)
+        return pages.done("person", "unlinked", id=str(user.id))
+    provider = context.upstreams().find(identity.provider)
+    label = gettext("Remove the connected account")
+    return pages.ask(
+        "people",
+        form,
+        title=f"{label}: {user.name}",
+        question=gettext(
+            "%(name)s can no longer sign in with the account %(account)s at %(provider)s.",
+            name=f"{user.name} ({user.email})",
+            account=identity.email or identity.subject,
+            provider=provider.name if provider else identity.provider,
+        ),
+        button=label,
+        back=pages.url("person", id=str(user.id)),
+        ends=_BEGUN_THERE,
+        warnings=unlinking.consequences(user, identity),
     )

@@ -14,13 +14,20 @@ from sso import audit
 from sso.clock import now
 from sso.endpoints.routes import ROUTES
 from sso.extensions import db
-from sso.models import AuditEvent, BrowserSession, Client, Mail, User
+from sso.models import AuditEvent, BrowserSession, Client, Identity, Mail, User
 from sso.services import api_tokens, group_editing
 from sso.store import named_groups, signing_keys, users
 from sso.web.routing import ADMIN as BLUEPRINT
 from tests.conftest import Clock
 from tests.support.actors import BASE, ORIGIN, Browser
-from tests.support.administration import ADMIN, ADMINS, HELPDESK, StaffBrowser, sign_in_staff
+from tests.support.administration import (
+    ADMIN,
+    ADMINS,
+    HELPDESK,
+    StaffBrowser,
+    link_identity,
+    sign_in_staff,
+)
 from tests.support.factories import PASSWORD, make_client, make_user
 from tests.support.second_factors import code_of, enrol_totp
 
@@ -210,11 +217,12 @@ def test_every_form_needs_its_token(app: Flask, ada: StaffBrowser) -> None:
         ids = {"person": dana.id, "application": client.client_id, "group": group.id,
                "api-token": token.id}  # fmt: skip
         kid = next(one.kid for one in signing_keys.every() if one.state == "next")
+        identity = link_identity(app, dana)
 
     def happened() -> tuple[Any, ...]:
         with app.app_context():
             return tuple(db.session.scalar(select(func.count()).select_from(model))
-                         for model in (AuditEvent, Mail, User, Client))  # fmt: skip
+                         for model in (AuditEvent, Mail, User, Client, Identity))  # fmt: skip
 
     before, seen = happened(), 0
     typed = {"name": "Typed", "email": "typed@example.com", "client_name": "Typed", "scopes": "x"}
@@ -222,7 +230,7 @@ def test_every_form_needs_its_token(app: Flask, ada: StaffBrowser) -> None:
         what = path.removeprefix(f"{BASE}/admin/").split("/")[0]
         actions = {"person": "delete", "application": "delete"}
         query = {"id": ids.get(what, ""), "do": actions.get(what, ""), "user": dana.id, "kid": kid,
-                 "preset": "grafana"}  # fmt: skip
+                 "preset": "grafana", "identity": identity}  # fmt: skip
         for form in ({}, {"csrf_token": "wrong"}):
             answer = ask(
                 ada, path, "POST", query_string=query, data=typed | form, headers={"Origin": ORIGIN}

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from sqlalchemy import select
 
 from sso.audit import writer
+from sso.checkup.finding import Findings, warning
 from sso.crypto import keys
-from sso.endpoints.admin import chart
+from sso.endpoints.admin import chart, overview
 from sso.extensions import db
 from sso.models import AuditEvent, Group, KeyState, User
 from sso.store import api_tokens, clients, named_groups, signing_keys, users
@@ -22,6 +23,7 @@ from tests.conftest import Clock
 from tests.support.actors import BASE, ORIGIN, Browser
 from tests.support.administration import ADMIN, ADMINS, HELPDESK, StaffBrowser, sign_in_staff
 from tests.support.factories import make_client, make_user
+from tests.support.second_factors import code_of
 
 pytestmark = pytest.mark.slow
 
@@ -76,9 +78,28 @@ def test_all_checks(app: Flask, ada: StaffBrowser) -> None:
     page = ada.open(f"{ADMIN}/checks")
     names = re.findall(r'<th scope="row"[^>]*>([^<]+)</th>', page.html)
     assert {"database", "schema", "keys", "worker", "webhooks", "redis", "mail"} <= set(names)
-    assert names.count("mail") == 1
+    assert {"tls", "discovery", "directories", "providers"} <= set(names)
+    assert names.count("mail") == names.count("tls") == 1
     assert "none has ever run" in page.html
     assert "flask doctor" in page.html
+
+
+def test_a_certificate_that_ends_soon(app: Flask, ada: StaffBrowser, clock: Clock) -> None:
+    """Asked for once an hour."""
+    asked: list[str] = []
+
+    def ends_soon() -> Findings:
+        asked.append("tls")
+        yield warning("tls", "the certificate expires in 3 days", "renew it")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(overview._EACH_HOUR, "tls", ends_soon)
+        for _ in range(2):
+            assert "expires in 3 days" in ada.open(ADMIN).html
+    clock.move(minutes=61)
+    ada.open(ADMIN)
+    assert "expires in 3 days" not in ada.submit(code=code_of(ada.secret)).html
+    assert asked == ["tls"]
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**7), st.integers(0, 10**7)), max_size=30))

@@ -9,16 +9,25 @@ import pytest
 from flask import Flask
 from sqlalchemy import select
 
+from sso.config.upstream.file import Upstreams
 from sso.endpoints.admin.person_actions import ACTIONS
 from sso.extensions import db
-from sso.models import AuditEvent, Mail, User
+from sso.models import AuditEvent, Mail, UpstreamSession, User
+from sso.store import identities, sessions, users
 from sso.store import mails as mails_of
-from sso.store import users
 from tests.conftest import Clock
 from tests.support.actors import ORIGIN, Browser
-from tests.support.administration import ADMIN, ADMINS, HELPDESK, StaffBrowser, sign_in_staff
+from tests.support.administration import (
+    ADMIN,
+    ADMINS,
+    HELPDESK,
+    StaffBrowser,
+    link_identity,
+    sign_in_staff,
+)
 from tests.support.factories import make_user
 from tests.support.second_factors import enrol_totp, is_signed_in
+from tests.support.upstreams import provider
 
 pytestmark = pytest.mark.slow
 
@@ -273,13 +282,16 @@ def test_markup_is_text(app: Flask, ada: StaffBrowser) -> None:
         groups=[MARKUP],
         claims={"nickname": MARKUP, "address": {"locality": MARKUP}},
     )
+    texts = dict.fromkeys(("issuer", "subject", "email"), MARKUP)
+    linked = link_identity(app, made, provider=MARKUP[:32], **texts)
     browser = Browser(app)
     browser.http.environ_base["HTTP_USER_AGENT"] = MARKUP
     browser.sign_in()
     browser.sign_in(password=MARKUP)
     where = quote(MARKUP)
     for path in ("people", f"people?q={where}&group={where}", f"person?id={made.id}",
-                 f"person/edit?id={made.id}", f"person/act?id={made.id}&do=delete"):  # fmt: skip
+                 f"person/edit?id={made.id}", f"person/act?id={made.id}&do=delete",
+                 f"person/unlink?id={made.id}&identity={linked}"):  # fmt: skip
         page = ada.open(f"{ADMIN}/{path}")
         assert page.status == 200
         assert "<script>" not in page.html
@@ -287,9 +299,12 @@ def test_markup_is_text(app: Flask, ada: StaffBrowser) -> None:
         assert "{{7*7}}" in page.html
 
 
-def test_ids_that_are_none(ada: StaffBrowser) -> None:
+def test_ids_that_are_none(app: Flask, ada: StaffBrowser, dana: User) -> None:
+    linked = link_identity(app, dana)
     for bad in ("", "x", str(UUID(int=7)), "\0", "%ff", "a" * 9000, "../..", "1 OR 1=1"):
-        for path in ("person?id=", "person/edit?id=", "person/act?do=delete&id="):
+        for path in ("person?id=", "person/edit?id=", "person/act?do=delete&id=",
+                     f"person/unlink?identity={linked}&id=",
+                     f"person/unlink?id={dana.id}&identity="):  # fmt: skip
             assert ada.open(f"{ADMIN}/{path}{quote(bad)}").status == 404
         for path in ("people?page=", "people?q=a&names=", "people?state=", "people?group="):
             assert ada.open(f"{ADMIN}/{path}{quote(bad)}").status == 200
@@ -330,6 +345,58 @@ def test_a_person_who_is_deleted_meanwhile(
         assert act(ada, dana, name).status == 404
     ada.open(f"{ADMIN}/person/edit?id={dana.id}")
     assert ada.submit(name="Else", groups="", claim_address="").status == 404
+
+
+def unlink(browser: Browser, user: User, identity: UUID) -> Any:
+    return browser.open(f"{ADMIN}/person/unlink?id={user.id}&identity={identity}")
+
+
+def test_connected_accounts(app: Flask, ada: StaffBrowser, dana: User, clock: Clock) -> None:
+    app.extensions["sso.upstreams"] = Upstreams([provider()])
+    gone, linked = link_identity(app, dana, provider="gone"), link_identity(app, dana, subject="s1")
+    browser = Browser(app)
+    browser.sign_in()
+    with app.app_context():
+        session = UpstreamSession(identity_id=linked, amr="fed")
+        session.session_id = sessions.of_user(dana.id)[0].id
+        identities.add_session(session)
+        users.lock_any(dana.id).password_hash = None  # type: ignore[union-attr]
+        db.session.commit()
+    html = ada.open(f"{ADMIN}/person?id={dana.id}").html
+    for text in ("Connected accounts", "<bdi>Corp</bdi>", ">s1</code>", "not available"):
+        assert text in html
+    assert "trusted" not in unlink(ada, dana, gone).html
+    assert "only way to sign in" not in ada.page.html
+    assert "only way to sign in" in unlink(ada, dana, linked).html
+    assert "the provider is trusted" in ada.page.html
+    assert "The connected account was removed." in ada.submit().html
+    assert not is_signed_in(browser)
+    assert mails(app).count("identity_removed") == 1
+    with app.app_context():
+        assert [one.id for one in identities.of_user(dana.id)] == [gone]
+        event = db.session.scalars(
+            select(AuditEvent).where(AuditEvent.name == "identity_unlinked")
+        ).one()
+        assert json.loads(event.fields)["operator"] == "ada@example.com"
+        assert event.user_id == str(dana.id)
+    assert unlink(ada, dana, linked).status == 404
+
+
+def test_connected_accounts_of_others(app: Flask, ada: StaffBrowser, dana: User) -> None:
+    other = make_user(app, "erin@example.com")
+    theirs, known = link_identity(app, other), link_identity(app, dana)
+    assert unlink(ada, dana, theirs).status == 404
+    url = unlink(ada, dana, known).url
+    token = ada.page.fields["csrf_token"]
+    url = url.replace(str(known), str(theirs))
+    assert ada.open(url, "POST", data={"csrf_token": token}).status == 404
+    hal = sign_in_staff(app, "hal@example.com", HELPDESK)
+    assert "Connected accounts" in hal.open(f"{ADMIN}/person?id={dana.id}").html
+    assert "person/unlink" not in hal.page.html
+    assert unlink(hal, dana, known).status == 404
+    with app.app_context():
+        assert identities.of_user(other.id)
+        assert identities.of_user(dana.id)
 
 
 def test_people_do_not_see_where_administrators_are(

@@ -11,16 +11,16 @@ import requests
 
 from sso import clock
 from sso import context as current
+from sso.checkup import reach
 from sso.checkup.finding import Findings, ok, skipped, warning, wrong
 from sso.checkup.machine import clock_finding
 from sso.config import urls
 from sso.crypto import keys
-from sso.doctor import reach
-from sso.doctor.browser import TIMEOUT
 from sso.extensions import db
 from sso.models import KeyState
 from sso.store import clients, signing_keys
 
+TIMEOUT = 10  # seconds
 MOST_SKEW = timedelta(seconds=30)
 _DISCOVERY = "/.well-known/openid-configuration"
 

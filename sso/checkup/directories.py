@@ -2,8 +2,8 @@
 
 from sso import clock, context
 from sso.checkup.finding import Finding, Findings, ok, skipped, warning, wrong
+from sso.checkup.reach import RENEW
 from sso.config.upstream.ldap import LdapProvider
-from sso.doctor.reach import RENEW
 from sso.ldap.connection import Refused, Server, Unavailable
 
 NAME = "directories"
