@@ -284,10 +284,10 @@ def test_refresh_token(
 ) -> None:
     code = code_of(browser, client, push(client))
     tokens = client.exchange(code, key.header(), code_verifier=VERIFIER).get_json()
-    kept = tokens["refresh_token"]
-    second = client.refresh(kept, key.header()).get_json()
+    kept, new = tokens["refresh_token"], DPoP()
+    second = client.refresh(kept, new.header()).get_json()
     assert second["refresh_token"] == kept
-    assert key.userinfo(client, second["access_token"]).status_code == 200
+    assert new.userinfo(client, second["access_token"]).status_code == 200
     # Without a proof, the suite takes no error of DPoP.
     assert refused(client.refresh(kept, {}), "invalid_request", "invalid_grant")
     unauthenticated = {"grant_type": "refresh_token", "refresh_token": kept}
