@@ -113,7 +113,9 @@ def no_authentication(case: Case) -> Explanation | None:
         return None
     return Explanation(
         "The request has neither a client secret nor an assertion.",
-        f"Set the application to {client.token_endpoint_auth_method}.",
+        "Give the application its client secret."
+        if client.has_secret
+        else f"Set the application to {client.token_endpoint_auth_method}.",
     )
 
 

@@ -39,8 +39,8 @@ class RefusedProof(OAuth2Error):
 
 
 class MissingProof(RefusedProof):
-    """No token without a proof (§5.2); the standard names no error, and the suite of the OpenID
-    Foundation takes none of DPoP's here.
+    """A token request without a proof (§5.2). The standard names no error; the OpenID Foundation's
+    conformance suite accepts none of DPoP's own.
     """
 
     error = "invalid_request"

@@ -47,6 +47,11 @@ def test_none_at_all(bank: KeyedParty, explain: Explain) -> None:
     assert "Set the application to private_key_jwt" in text
 
 
+def test_no_secret(client: RelyingParty, explain: Explain) -> None:
+    text = explain(client.exchange("x", client_secret=None))
+    assert "Give the application its client secret." in text
+
+
 def test_signed_requests(app: Flask, bank: KeyedParty, explain: Explain) -> None:
     signer = make_keyed_client(app, request_object_signing_alg="ES256")
     assert "--no-request-object-alg" in explain(signer.push())
