@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -16,7 +17,9 @@ import pytest
 import requests
 
 from tests.support.processes import SERVERS, Server, free_port, wait_for
+from tests.support.proofs import DPoP
 from tests.support.servers import children
+from tests.support.signing import ASSERTION_TYPE, EC, public, sign
 
 pytestmark = pytest.mark.slow
 
@@ -157,6 +160,38 @@ def test_all_workers_count_together(server: Server) -> None:
         urls = [f"{server.base_url}/oauth2/jwks"] * 40
         assert {one.status_code for one in pool.map(requests.get, urls)} == {200}
     assert metric(server, counted) == before + 40
+
+
+def test_what_works_once_does_so_in_all_workers(server: Server, tmp_path: Path) -> None:
+    """Here on SQLite; tests/production has two nodes on PostgreSQL."""
+    (tmp_path / "jwks.json").write_text(json.dumps({"keys": [public(EC)]}))
+    callback, url = "https://bank.example/cb", server.base_url
+    own = ("--profile", "fapi2", "--jwks", str(tmp_path / "jwks.json"))
+    client_id = server.register("Bank", callback, *own)["client_id"]
+
+    def assertion(number: int) -> dict[str, str]:
+        claims = {"iss": client_id, "sub": client_id, "aud": url, "exp": int(time.time()) + 60}
+        signed = sign({**claims, "jti": str(number)})
+        return {"client_assertion_type": ASSERTION_TYPE, "client_assertion": signed}
+
+    same = {"token": "t", **assertion(-1)}
+
+    def ask(_: int) -> int:
+        return requests.post(f"{url}/oauth2/introspect", same, timeout=20).status_code
+
+    proof = DPoP().header(htu=f"{url}/oauth2/par")
+    request = {
+        "response_type": "code", "redirect_uri": callback, "scope": "openid",
+        "code_challenge": "c" * 43, "code_challenge_method": "S256",
+    }  # fmt: skip
+
+    def push(number: int) -> int:
+        form = {**request, **assertion(number)}
+        return requests.post(f"{url}/oauth2/par", form, headers=proof, timeout=20).status_code
+
+    with ThreadPoolExecutor(8) as pool:
+        assert Counter(pool.map(ask, range(8))) == {200: 1, 401: 7}
+        assert Counter(pool.map(push, range(8))) == {201: 1, 400: 7}
 
 
 def test_a_worker_that_is_killed_is_replaced(server: Server) -> None:
