@@ -5,14 +5,21 @@ from typing import Any
 
 from authlib.integrations.base_client import OAuthError
 
-from sso.config.upstream.oidc import GoogleProvider, MicrosoftProvider, OidcProvider
-from sso.upstream import http, id_tokens
+from sso.config.upstream.oidc import GoogleProvider, OidcProvider
+from sso.upstream import emails, http, id_tokens
 from sso.upstream.discovery import Discovered, Metadata
 from sso.upstream.http import Caller
 from sso.upstream.identity import UpstreamIdentity, UpstreamRefused, UpstreamUnavailable
 from sso.upstream.remote_cache import RemoteUnavailable
 
 MAX_GROUPS = 1000
+# What is wrong with our registration says nothing about the person.
+_OURS = frozenset(("invalid_client", "unauthorized_client"))
+# Nor, at a recheck, does what is wrong with the request, or with the provider.
+_OURS_LATER = _OURS | {
+    *("invalid_request", "invalid_scope", "unsupported_grant_type"),
+    *("server_error", "temporarily_unavailable", "slow_down"),
+}
 
 
 class OidcClient:
@@ -56,9 +63,7 @@ class OidcClient:
         token = self._ask(
             lambda: session.fetch_token(
                 metadata.token_endpoint,
-                grant_type="authorization_code",
-                code=code,
-                code_verifier=verifier,
+                **{"grant_type": "authorization_code", "code": code, "code_verifier": verifier},
             )
         )
         access_token = http.text(token, "access_token", http.LONGEST_TOKEN)
@@ -79,13 +84,14 @@ class OidcClient:
         try:
             if refresh_token:
                 url = metadata.token_endpoint
-                token = self._ask(lambda: session.refresh_token(url, refresh_token=refresh_token))
+                token = self._ask(
+                    lambda: session.refresh_token(url, refresh_token=refresh_token), _OURS_LATER
+                )
             elif access_token and self._is_active(session, access_token):
                 token = session.token = {"access_token": access_token, "token_type": "Bearer"}
             else:
                 return None
-            given = token.get("id_token")
-            claims = self._verify(given, None, None) if given else {"sub": subject}
+            claims = self._claims_again(token.get("id_token")) or {"sub": subject}
             if claims["sub"] != subject:
                 return None
             profile = self._groups_again(session, metadata.userinfo_endpoint, claims)
@@ -118,7 +124,14 @@ class OidcClient:
                 raise ValueError("introspection does not say whether the token is active")
             return found
 
-        return bool(self._ask(ask)["active"])
+        return bool(self._ask(ask, _OURS_LATER)["active"])
+
+    def _claims_again(self, text: object) -> dict[str, Any] | None:
+        """Those of another identity token. One that fails ends nothing: a key may be too new."""
+        try:
+            return self._verify(text, None, None) if text else None
+        except (UpstreamRefused, UpstreamUnavailable):
+            return None
 
     def _groups_again(
         self, session: Any, endpoint: str | None, claims: Mapping[str, Any]
@@ -164,7 +177,9 @@ class OidcClient:
             token_endpoint_auth_method=self.provider.client_authentication,
         )
 
-    def _ask(self, ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    def _ask(
+        self, ask: Callable[[], dict[str, Any]], ours: frozenset[str] = _OURS
+    ) -> dict[str, Any]:
         def guarded() -> dict[str, Any] | OAuthError:
             try:
                 return ask()
@@ -178,8 +193,7 @@ class OidcClient:
             raise
         if isinstance(found, OAuthError):
             reason = f"it answered {found.error}"[:100]
-            # What is wrong with our registration says nothing about the person.
-            if found.error in ("invalid_client", "unauthorized_client"):
+            if found.error in ours:
                 raise UpstreamUnavailable(reason)
             raise UpstreamRefused(reason)
         return found
@@ -206,7 +220,7 @@ class OidcClient:
             issuer=claims["iss"],
             subject=claims["sub"],
             email=email,
-            email_verified=email is not None and _is_verified(provider, email, profile),
+            email_verified=email is not None and emails.is_verified(provider, email, profile),
             name=http.text(profile, "name") or http.text(profile, "preferred_username") or "",
             groups=self._groups(profile),
             has_two_factors=bool(methods & set(provider.two_factor_amr))
@@ -233,17 +247,3 @@ class OidcClient:
         if self.metadata().introspection_endpoint:
             return None, http.text(token, "access_token", http.LONGEST_TOKEN)
         return None, None
-
-
-def _is_verified(provider: OidcProvider, email: str, claims: Mapping[str, Any]) -> bool:
-    """Whether the provider says that the address is the person's own, now."""
-    if isinstance(provider, MicrosoftProvider):
-        # An administrator of any tenant sets `email` as they like; this says that they own the
-        # domain. It is an optional claim.
-        return claims.get("xms_edov") in (True, 1, "1", "true", "True")
-    if claims.get("email_verified") not in (True, "true"):
-        return False
-    if isinstance(provider, GoogleProvider):
-        # Other addresses were verified once, when the account was made.
-        return email.lower().endswith("@gmail.com") or bool(claims.get("hd"))
-    return True

@@ -112,6 +112,10 @@ class Upstream:
         }
         return self.sign({**claims, **more}, typ="logout+jwt")
 
+    def sent_to(self, path: str) -> list[dict[str, str]]:
+        """The forms that an endpoint got. Documents are read again at any time, beside them."""
+        return [form for url, form in self.asked if url == f"{self.issuer}{path}"]
+
     def call(self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]) -> Answer:
         form = dict(parse_qsl((body or b"").decode()))
         self.asked.append((url, form))
