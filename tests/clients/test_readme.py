@@ -468,8 +468,8 @@ def test_the_file_with_clients_and_users(server: Server, tmp_path: Path) -> None
 )
 def test_where_gunicorn_listens(base_url: str, bind: str) -> None:
     told = (ROOT / "docs/deploy/index.md").read_text()
-    assert "at that port of `127.0.0.1`" in told
-    assert "With an https `SSO_BASE_URL` it listens at `127.0.0.1:8000`" in told
+    assert "on that port of `127.0.0.1`" in told
+    assert "If `SSO_BASE_URL` is https, the server listens on `127.0.0.1:8000`" in told
     shown = subprocess.run(
         [sys.executable, "-m", "gunicorn", "-c", CONFIGURATION, "--print-config"],
         cwd=ROOT, env={**os.environ, "SSO_BASE_URL": base_url},
