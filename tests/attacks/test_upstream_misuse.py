@@ -14,6 +14,7 @@ from sso.config.upstream.file import Upstreams
 from sso.extensions import db
 from sso.models import Identity, User
 from sso.process import http_call
+from sso.upstream.id_tokens import LOGOUT
 from tests.conftest import Clock
 from tests.support.actors import BASE, Browser, Page
 from tests.support.factories import make_user
@@ -91,6 +92,7 @@ def test_a_token_that_is_wrong_in_one_way(world: World, browser: Browser) -> Non
         "sub that no database takes": lambda: corp.token.update(sub="a\ud800"),
         "sub with NUL": lambda: corp.token.update(sub="a\0"),
         "long sub": lambda: corp.token.update(sub="x" * 256),
+        "events": lambda: corp.token.update(events={LOGOUT: {}}),
         "logout": lambda: corp.header.update(typ="logout+jwt"),
         "alg": lambda: corp.header.update(alg="HS256"),
         "kid": lambda: corp.header.update(kid="k2"),

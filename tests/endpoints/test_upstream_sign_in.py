@@ -20,7 +20,7 @@ from tests.conftest import Clock
 from tests.support.actors import BASE, Browser, Page, RelyingParty, claims_of
 from tests.support.factories import make_user
 from tests.support.mailbox import Mailbox
-from tests.support.second_factors import code_of
+from tests.support.second_factors import code_of, is_signed_in
 
 CORP = OidcProvider(
     id="corp", type="oidc", name="Corp", issuer="https://corp.example", client_id="us",
@@ -197,6 +197,24 @@ def test_connect_and_remove_on_the_account_page(
     assert browser.submit(password="correct horse battery").path == f"{BASE}/account/identities"
     assert "It was removed." in browser.submit(action="remove").html
     assert corp.owner() is None
+
+
+def test_removing_it_ends_what_it_began_but_for_this_session(
+    corp: Corp, app: Flask, browser: Browser, user: User
+) -> None:
+    """The person who removes it may have come that way; somebody else may have, too."""
+    corp.sign_in()
+    browser.open(f"{BASE}/sign-in")
+    elsewhere, by_password = Browser(app), Browser(app)
+    by_password.open(f"{BASE}/sign-in?local=1")
+    by_password.sign_in()
+    elsewhere.open(f"{BASE}/sign-in")
+    elsewhere.submit(upstream="corp")
+    everybody = (browser, elsewhere, by_password)
+    assert all(is_signed_in(one) for one in everybody)
+    browser.open(f"{BASE}/account/identities")
+    assert "It was removed." in browser.submit(action="remove").html
+    assert [is_signed_in(one) for one in everybody] == [True, False, True]
 
 
 def test_another_persons_identity_stays_theirs(corp: Corp, browser: Browser, user: User) -> None:

@@ -1,0 +1,191 @@
+"""Whose an upstream identity is, and which one may be removed: with the near misses."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from flask import Flask
+
+from sso import audit, clock
+from sso.config.upstream.file import Upstreams
+from sso.extensions import db
+from sso.models import Identity, Passkey, TotpSecret, User
+from sso.services import identities
+from sso.services.identities import LinkRefused, ProveAccount, Refused, Resolution, SignIn
+from sso.store import identities as stored
+from sso.store import users
+from sso.upstream.identity import UpstreamIdentity
+from tests.support.factories import make_user
+from tests.support.upstreams import provider
+
+CORP, OTHER = provider(sign_up=True), provider("other")
+DANA = UpstreamIdentity(CORP.issuer, "1", "dana@example.com", email_verified=True, name="Dana")
+
+
+@pytest.fixture(autouse=True)
+def app(app: Flask) -> Flask:
+    app.extensions["sso.upstreams"] = Upstreams([CORP, OTHER])
+    return app
+
+
+def resolve(app: Flask, found: UpstreamIdentity = DANA) -> Resolution:
+    with app.app_context(), audit.dry_run():
+        resolution = identities.resolve(audit.USER, CORP, found)
+        db.session.commit()
+        return resolution
+
+
+def linked(app: Flask, user: User, issuer: str = CORP.issuer, name: str = CORP.id) -> UUID:
+    with app.app_context():
+        identity = Identity(user_id=user.id, provider=name, issuer=issuer, subject=str(uuid4()))
+        stored.add(identity)
+        db.session.commit()
+        return identity.id
+
+
+def change(app: Flask, user: User, **values: Any) -> None:
+    with app.app_context():
+        loaded = users.find(user.id)
+        assert loaded
+        for name, value in values.items():
+            setattr(loaded, name, value)
+        db.session.commit()
+
+
+def test_by_a_verified_address(app: Flask, user: User) -> None:
+    found = resolve(app)
+    assert isinstance(found, SignIn)
+    assert found.user.id == user.id
+
+
+def test_a_disabled_account(app: Flask) -> None:
+    user = make_user(app, disabled=True)
+    assert isinstance(resolve(app), Refused)
+    with app.app_context():
+        assert not stored.of_user(user.id)
+
+
+def test_an_address_that_somebody_else_has_there_now(app: Flask, user: User) -> None:
+    """Who has an identity of this issuer is not who comes with another one."""
+    linked(app, user)
+    assert isinstance(resolve(app), ProveAccount)
+
+
+def test_an_identity_of_another_issuer_does_not_matter(app: Flask, user: User) -> None:
+    linked(app, user, OTHER.issuer, OTHER.id)
+    assert isinstance(resolve(app), SignIn)
+
+
+@pytest.mark.parametrize(("days", "outcome"), [(6, ProveAccount), (8, SignIn)])
+def test_an_address_that_was_changed_lately(
+    app: Flask, user: User, days: int, outcome: type[Any]
+) -> None:
+    change(app, user, email_changed_at=clock.now() - timedelta(days=days))
+    assert isinstance(resolve(app), outcome)
+
+
+def test_an_address_that_changes_under_way(
+    app: Flask, user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = users.lock
+
+    def late(user_id: UUID) -> User | None:
+        db.session.get_one(User, user_id).email = "dana@elsewhere.example"
+        db.session.flush()
+        return lock(user_id)
+
+    monkeypatch.setattr(users, "lock", late)
+    assert isinstance(resolve(app), ProveAccount)
+
+
+def prepared(app: Flask) -> User:
+    """An account that nobody could sign in to so far, for an address that nobody confirmed."""
+    return make_user(app, password=None, email_verified=False)
+
+
+def test_an_account_that_waits_for_its_owner(app: Flask) -> None:
+    user = prepared(app)
+    assert isinstance(resolve(app), SignIn)
+    with app.app_context():
+        loaded = users.find(user.id)
+        assert loaded
+        assert loaded.email_verified
+
+
+def _with_password(app: Flask, user: User) -> None:
+    change(app, user, password_hash="$argon2id$x")
+
+
+def _with_authenticator_app(app: Flask, user: User) -> None:
+    with app.app_context():
+        db.session.add(TotpSecret(user_id=user.id, sealed_secret="x"))
+        db.session.commit()
+
+
+def _with_another_identity(app: Flask, user: User) -> None:
+    linked(app, user, OTHER.issuer, OTHER.id)
+
+
+@pytest.mark.parametrize(
+    "prepare", [_with_password, _with_authenticator_app, _with_another_identity]
+)
+def test_an_account_that_a_stranger_may_have_prepared(
+    app: Flask, prepare: Callable[[Flask, User], None]
+) -> None:
+    user = prepared(app)
+    prepare(app, user)
+    assert isinstance(resolve(app), ProveAccount)
+    with app.app_context():
+        loaded = users.find(user.id)
+        assert loaded
+        assert not loaded.email_verified
+
+
+def test_no_more_than_twenty(app: Flask, user: User) -> None:
+    for _ in range(identities.MOST - 1):
+        linked(app, user, OTHER.issuer, OTHER.id)
+    with app.app_context(), audit.dry_run():
+        identities.link(audit.USER, user, CORP, DANA)
+        db.session.commit()
+        with pytest.raises(LinkRefused, match="maximum number"):
+            identities.link(audit.USER, user, CORP, replace(DANA, subject="2"))
+
+
+def unlink(app: Flask, user: User, identity_id: UUID) -> None:
+    with app.app_context(), audit.dry_run():
+        loaded = users.lock(user.id)
+        assert loaded
+        identities.unlink(audit.USER, loaded, identity_id)
+        db.session.commit()
+
+
+@pytest.mark.parametrize("is_configured", [True, False])
+def test_an_identity_of_no_provider_is_no_way_in(app: Flask, is_configured: bool) -> None:
+    user = make_user(app, password=None)
+    removed = linked(app, user)
+    linked(app, user, OTHER.issuer, OTHER.id)
+    if is_configured:
+        unlink(app, user, removed)
+        return
+    app.extensions["sso.upstreams"] = Upstreams([CORP])
+    with pytest.raises(LinkRefused, match="only way to sign in"):
+        unlink(app, user, removed)
+
+
+def test_without_the_last_passkey_there_must_be_another_way_in(app: Flask) -> None:
+    user = make_user(app, password=None)
+    with app.app_context():
+        first, second = (
+            Passkey(user_id=user.id, credential_id=name, public_key="x", name=name, sign_count=0)
+            for name in ("a", "b")
+        )
+        db.session.add_all([first, second])
+        db.session.commit()
+        assert identities.has_other_way_in(user, passkey=first.id)
+        db.session.delete(second)
+        db.session.commit()
+        assert not identities.has_other_way_in(user, passkey=first.id)
+        assert identities.has_other_way_in(user)
