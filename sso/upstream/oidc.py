@@ -60,10 +60,10 @@ class OidcClient:
     def complete(self, redirect_uri: str, code: str, verifier: str, nonce: str) -> UpstreamIdentity:
         """Who the code stands for. Raises `UpstreamUnavailable` and `UpstreamRefused`."""
         metadata, session = self.metadata(), self._session(redirect_uri)
+        url = metadata.token_endpoint
         token = self._ask(
             lambda: session.fetch_token(
-                metadata.token_endpoint,
-                **{"grant_type": "authorization_code", "code": code, "code_verifier": verifier},
+                url, grant_type="authorization_code", code=code, code_verifier=verifier
             )
         )
         access_token = http.text(token, "access_token", http.LONGEST_TOKEN)
