@@ -14,6 +14,9 @@ from urllib.parse import urlencode, urlsplit
 CONNECT_SECONDS = 3.0
 MOST_ADDRESSES = 4  # of a name
 _NAT64 = IPv6Network("64:ff9b::/96")  # RFC 6052
+# All that IANA has allocated. Elsewhere are translations to IPv4 addresses that a network chose
+# (RFC 8215), and old kinds of private addresses, which `ipaddress` takes for global ones.
+_GLOBAL_UNICAST = IPv6Network("2000::/3")
 SECONDS = 8.0  # for the whole, however slowly the answer trickles
 
 
@@ -142,7 +145,8 @@ def _forbidden(address: str, only_public: bool) -> str | None:
         peer = inner or (peer if embedded is None else IPv4Address(embedded))
     if peer.is_link_local or peer.is_multicast or peer.is_unspecified:
         return "link-local"
-    return "private" if only_public and not peer.is_global else None
+    is_global = peer.is_global and (peer.version == 4 or peer in _GLOBAL_UNICAST)
+    return "private" if only_public and not is_global else None
 
 
 def _break(connection: HTTPConnection, late: Event) -> None:
