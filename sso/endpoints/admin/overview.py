@@ -25,8 +25,17 @@ from sso.database import schema
 from sso.endpoints.admin import chart, pages
 from sso.extensions import db
 from sso.i18n import N_
+from sso.models import KeyState
 from sso.process.program import COMMAND
-from sso.store import audit_events, heartbeats, logout_deliveries, mails, users, webhooks
+from sso.store import (
+    audit_events,
+    heartbeats,
+    logout_deliveries,
+    mails,
+    signing_keys,
+    users,
+    webhooks,
+)
 from sso.store.outbox import Outbox
 
 _DAYS = 14
@@ -73,7 +82,9 @@ _OUTBOXES: dict[str, Outbox[Any]] = {
 def overview() -> Response:
     """The overview of administration."""
     found = _findings()  # first: each check ends the transaction
+    found += _kept("hourly", _HOUR, partial(_run, _EACH_HOUR))
     days = _days()
+    active = (one for one in signing_keys.every() if one.state == KeyState.ACTIVE)
     return pages.render(
         "admin/overview.html",
         "overview",
@@ -83,6 +94,7 @@ def overview() -> Response:
         outboxes=[(title, *outbox.waiting()) for title, outbox in _OUTBOXES.items()],
         revision=schema.revision(db.session.connection()),
         worker=heartbeats.last(heartbeats.WORKER),
+        keys_since=min(filter(None, (one.activated_at for one in active)), default=None),
         findings=[one for one in found if one.status in (Status.WARNING, Status.WRONG)],
     )
 
@@ -102,9 +114,8 @@ def checks() -> Response:
 
 
 def _findings() -> list[Finding]:
-    """What is checked without asking others than the database and, hourly, the public URL."""
-    hourly = _kept("hourly", _HOUR, partial(_run, _EACH_HOUR))
-    return [*hourly, *_kept("checks", _MINUTE, partial(_run, _EACH_MINUTE)), *_run(_NOW)]
+    """What is checked without asking other servers than the database."""
+    return [*_kept("checks", _MINUTE, partial(_run, _EACH_MINUTE)), *_run(_NOW)]
 
 
 def _run(checks: Mapping[str, Callable[[], Findings]]) -> list[Finding]:

@@ -19,7 +19,7 @@ from sso.store.keyset import Order
 
 STATES: dict[str, tuple[str, Callable[[], ColumnElement[bool]]]] = {
     "disabled": (N_("disabled"), users.is_disabled),
-    "invited": (N_("invited"), users.is_invited),
+    "invited": (N_("no password"), users.is_invited),
     "unverified": (N_("not verified"), users.is_unverified),
 }
 _NEWEST = 10
@@ -89,7 +89,7 @@ def state_of(user: User) -> list[str]:
         title
         for name, title in (
             (user.disabled_at, N_("disabled")),
-            (user.password_hash is None and not user.disabled_at, N_("invited")),
+            (user.password_hash is None and not user.disabled_at, N_("no password")),
             (not user.email_verified, N_("not verified")),
         )
         if name
@@ -115,5 +115,5 @@ def person() -> Response:
         sessions=[(one, user_agents.name(one.browser)) for one in sessions.of_user(found.id)],
         accesses=grants.accesses_of(found.id),
         events=events.shown(rows.newest(user_id=str(found.id), limit=_NEWEST)),
-        actions=person_actions.offered(found),
+        actions=list(person_actions.offered(found)),
     )

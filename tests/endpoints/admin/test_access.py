@@ -15,7 +15,7 @@ from sso.clock import now
 from sso.endpoints.routes import ROUTES
 from sso.extensions import db
 from sso.models import AuditEvent, BrowserSession, Client, Identity, Mail, User
-from sso.services import api_tokens, group_editing
+from sso.services import api_tokens
 from sso.store import named_groups, signing_keys, users
 from sso.web.routing import ADMIN as BLUEPRINT
 from tests.conftest import Clock
@@ -206,18 +206,47 @@ def test_only_our_own_pages_send_forms(ada: StaffBrowser, headers: dict[str, str
         assert ask(ada, path, "POST", data=form, headers=headers).status_code == 404
 
 
-def test_every_form_needs_its_token(app: Flask, ada: StaffBrowser) -> None:
-    """Without it, or with one from before a step-up, the form is shown again and does nothing."""
-    dana, client = make_user(app), make_client(app)
+def queries(app: Flask, name: str) -> dict[str, dict[str, Any]]:
+    """What each page is about, by its path: a person, an application, … of this name."""
+    dana = make_user(app, name=name, groups=[name])
+    client = make_client(app, name=name)
     with app.app_context():
-        group = named_groups.lock(group_editing.create(audit.operator(), "wiki").id)
-        token, _ = api_tokens.create(audit.operator(), "HR", ["scim:read"])
+        group = named_groups.find_by_name(name)
+        token, _ = api_tokens.create(audit.operator(), name, ["scim:read"])
         db.session.commit()
         assert group
         ids = {"person": dana.id, "application": client.client_id, "group": group.id,
                "api-token": token.id}  # fmt: skip
         kid = next(one.kid for one in signing_keys.every() if one.state == "next")
-        identity = link_identity(app, dana)
+    actions = {"person": "delete", "application": "delete"}
+    more = {"user": dana.id, "kid": kid, "preset": "grafana",
+            "identity": link_identity(app, dana, email=name, subject=name)}  # fmt: skip
+    return {
+        path: {"id": ids.get(what, ""), "do": actions.get(what, ""), **more}
+        for path in PATHS
+        for what in [path.removeprefix(f"{BASE}/admin").removeprefix("/").split("/")[0]]
+    }
+
+
+def test_markup_is_text_on_every_page(app: Flask, ada: StaffBrowser) -> None:
+    markup = "\"'><script>alert(1)</script>{{7*7}}"
+    ada.http.environ_base["HTTP_USER_AGENT"] = markup
+    asked, shown = queries(app, markup), 0
+    for path in PATHS:
+        answer = ask(ada, path, query_string=asked[path])
+        if path.endswith(("/setup", "/export")):  # of a preset; a file
+            assert answer.status_code == 404
+            continue
+        assert answer.status_code == 200, path
+        assert "<script>" not in answer.text, path
+        assert "{{7*7}}" in answer.text or "7*7" not in answer.text, path
+        shown += "alert(1)" in answer.text
+    assert shown >= 20
+
+
+def test_every_form_needs_its_token(app: Flask, ada: StaffBrowser) -> None:
+    """Without it, or with one from before a step-up, the form is shown again and does nothing."""
+    asked = queries(app, "wiki")
 
     def happened() -> tuple[Any, ...]:
         with app.app_context():
@@ -227,13 +256,14 @@ def test_every_form_needs_its_token(app: Flask, ada: StaffBrowser) -> None:
     before, seen = happened(), 0
     typed = {"name": "Typed", "email": "typed@example.com", "client_name": "Typed", "scopes": "x"}
     for path in ACTS:
-        what = path.removeprefix(f"{BASE}/admin/").split("/")[0]
-        actions = {"person": "delete", "application": "delete"}
-        query = {"id": ids.get(what, ""), "do": actions.get(what, ""), "user": dana.id, "kid": kid,
-                 "preset": "grafana", "identity": identity}  # fmt: skip
         for form in ({}, {"csrf_token": "wrong"}):
             answer = ask(
-                ada, path, "POST", query_string=query, data=typed | form, headers={"Origin": ORIGIN}
+                ada,
+                path,
+                "POST",
+                query_string=asked[path],
+                data=typed | form,
+                headers={"Origin": ORIGIN},
             )
             assert answer.status_code == 200, path
             assert "Nothing was changed yet." in answer.text

@@ -59,6 +59,9 @@ def test_the_overview(app: Flask, ada: StaffBrowser, clock: Clock) -> None:
     assert "<td>1</td><td>1</td>" in page.html  # yesterday: Ada, and Dana's wrong password
     assert "<td>2</td><td>0</td>" in page.html  # today
     assert "<strong>worker</strong>" in page.html  # none has run
+    for what in ("People", "Emails", "Logout tokens", "Webhooks", "Worker", "Signing keys",
+                 "Database schema"):  # fmt: skip
+        assert f"<dt>{what}</dt>" in page.html
     assert "<svg" in page.html
     assert "style=" not in page.html
     with app.app_context():

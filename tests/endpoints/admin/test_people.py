@@ -248,6 +248,9 @@ def test_the_helpdesk(app: Flask, clock: Clock, dana: User) -> None:
     with app.app_context():
         me = users.find_by_email("hal@example.com")
         assert me
+    note = "Only administrators can change administrators"
+    assert note in hal.open(f"{ADMIN}/person?id={admin.id}").html
+    assert note not in hal.open(f"{ADMIN}/person?id={dana.id}").html
     for name, action in ACTIONS.items():
         for other in (admin, me):
             assert act(hal, other, name).status == 404
