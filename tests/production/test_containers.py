@@ -36,17 +36,23 @@ case $2 in
   *) shift; exec "${{compose[@]}}" "$@" ;;
 esac
 """
+# While a container is stopped, Podman's DNS server passes questions for its name on to the host's,
+# and answers nobody until that one has answered. Here is none: Caddy has the address in a file.
+ADDRESS = "10.201.77.200"
 OVERRIDE = f"""
 x-build: &build {{build: {{context: .., args: {{BASE: {containers.BASE_IMAGE}}}}}}}
 services:
   migrate: *build
-  server: *build
+  server: {{<<: *build, networks: {{default: {{ipv4_address: {ADDRESS}}}}}}}
   worker: *build
   caddy:
     image: {containers.BASE_IMAGE}
     command: [caddy, run, --config, /etc/caddy/Caddyfile, --adapter, caddyfile]
     environment: {{XDG_DATA_HOME: /data}}
     ports: !override []
+    extra_hosts: ["server:{ADDRESS}"]
+networks:
+  default: {{ipam: {{config: [{{subnet: 10.201.77.0/24}}]}}}}
 """
 LAST_LINES = 2000
 
@@ -159,7 +165,6 @@ def _trust_caddy(engine: Engine) -> None:
 
 
 def _sign_in(engine: Engine) -> None:
-    # A container that starts again has another address, which others learn after seconds.
     page = (
         "podman exec -e REQUESTS_CA_BUNDLE=/var/lib/sso/ca.crt sso_worker_1 python -c "
         f"'import requests; print(requests.get(\"{BASE}/sign-in\", timeout=9))'"
