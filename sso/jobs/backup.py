@@ -125,8 +125,11 @@ def _fill(source: Connection, target: Engine, report: Report | None) -> dict[str
     if is_new:
         migrating.make_tables(target)
     with target.begin() as connection:
-        if schema.revision(connection) != schema.newest():
-            raise MoveRefused("the target has other tables; give an empty database")
+        if (found := schema.revision(connection)) != schema.newest():
+            what = (
+                f"the schema {found}, this program {schema.newest()}" if found else "other tables"
+            )
+            raise MoveRefused(f"the target has {what}; give an empty database")
         if taken := database_copy.occupied(connection):
             raise MoveRefused(f"the target is not empty: it has {', '.join(taken)}")
         database_copy.forget_first_rows(connection)

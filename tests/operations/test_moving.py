@@ -35,7 +35,7 @@ from sso.database import schema
 from sso.extensions import Base, db
 from sso.jobs import backup
 from sso.models import Client, User
-from sso.store import database_copy, prepared
+from sso.store import database_copy, migrating, prepared
 from tests.conftest import SECRET_KEY
 from tests.operations.conftest import fresh_database
 from tests.support.actors import Browser
@@ -178,6 +178,15 @@ def test_what_is_refused(lived_in: Flask, make_on: Callable[..., Flask], tmp_pat
         older.commit()
         assert advice in run(make_on(empty), "restore", str(path)).stderr
     older.close()
+    # So has the target, which nobody has upgraded; the advice for an older backup helps.
+    aged, old = f"sqlite:///{tmp_path / 'aged.db'}", f"sqlite:///{tmp_path / 'old'}"
+    for url in (aged, old):
+        with make_on(url).app_context():
+            migrating.upgrade(revision=schema.known()[1])
+    copied = run(lived_in, "db", "copy", aged)
+    assert f"the schema {schema.known()[1]}, this program" in copied.stderr
+    assert run(make_on(old), "db", "upgrade").exit_code == 0
+    assert run(make_on(empty), "restore", str(tmp_path / "old")).exit_code == 0
     assert run(lived_in, "db", "copy", "mysql://u:hunter2@h/d").exit_code == 1
     assert "hunter2" not in run(lived_in, "db", "copy", "mysql://u:hunter2@h/d").stderr
 

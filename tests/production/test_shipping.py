@@ -43,6 +43,15 @@ def test_the_image_runs_as_nobody_special() -> None:
     assert last.index("USER ") < last.index("CMD ")
 
 
+def test_the_workflow_has_what_the_tests_need() -> None:
+    workflow = YAML(typ="safe").load((ROOT / ".github/workflows/ci.yml").read_text())
+    job = workflow["jobs"]["check"]
+    checkout, last = job["steps"][0], job["steps"][-1]
+    assert checkout["with"]["fetch-depth"] == 0
+    assert re.fullmatch(r"(\w+=1 )*DEPLOYMENT=1 (\w+=1 )*\.ci/run", last["run"])
+    assert "--privileged" in job["container"]["options"]
+
+
 def test_the_locks_are_up_to_date() -> None:
     """Otherwise run scripts/requirements. What is missing from them stops the image's build."""
     locked, tested = _versions("requirements.txt"), _versions("constraints.txt")
