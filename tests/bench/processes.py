@@ -4,9 +4,10 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
-from tests.support.processes import Server
+from tests.support.processes import SERVERS, Server
 
 TICK = os.sysconf("SC_CLK_TCK")
 
@@ -17,9 +18,9 @@ class MeasuredServer(Server):
     def launch(
         self, arguments: list[str], *, cwd: Path, env: dict[str, str]
     ) -> subprocess.Popen[bytes]:
-        with (self.folder / "gunicorn.log").open("a") as log:
+        with (self.folder / f"{self.kind}.log").open("a") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", "gunicorn", *arguments],
+                [sys.executable, "-m", SERVERS[self.kind], *arguments],
                 cwd=cwd,
                 env=env,
                 stdout=log,
@@ -42,6 +43,16 @@ def tree(root: int) -> list[int]:
 def cpu_seconds(pids: list[int]) -> float:
     """User and system time that these processes, and their dead children, have had."""
     return sum(int(n) for pid in pids if (stat := _stat(pid)) for n in stat[11:15]) / TICK
+
+
+def thread_seconds(pids: list[int]) -> float:
+    """The same to the nanosecond, but without threads that have ended."""
+    spent = 0
+    for pid in pids:
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(OSError):
+                spent += int((task / "schedstat").read_text().split()[0])
+    return spent / 1e9
 
 
 def memory(pids: list[int]) -> int:

@@ -3,12 +3,13 @@
 import json
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from sso import create_app
-from tests.bench import lists
+from tests.bench import lists, servers
 from tests.bench.scenarios import SCENARIOS
 from tests.conftest import SECRET_KEY
 from tests.support.processes import ROOT
@@ -38,6 +39,17 @@ def test_the_lists_are_measured(tmp_path: Path) -> None:
     browser = lists.make_world(app, 60)
     for path in lists.paths(browser).values():
         assert len(lists.measured(browser, path, 1)) == 1
+
+
+@pytest.mark.slow
+def test_the_servers_are_measured(tmp_path: Path) -> None:
+    kinds, world = servers.make(tmp_path, 8, {})
+    with ExitStack() as stack:
+        for server in kinds:
+            stack.enter_context(server.serving())
+        lines = servers.measure(kinds, world, rounds=1, count=8).splitlines()
+    assert lines[0] == "| CPU ms | gunicorn | granian | ratio |"
+    assert len(lines) == 2 + len(servers.SCENARIOS) + 2
 
 
 def test_the_benchmark_runs(tmp_path: Path) -> None:
