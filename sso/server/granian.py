@@ -9,6 +9,7 @@ import atexit
 import logging
 import multiprocessing
 import multiprocessing.util
+import signal
 import socket
 from collections.abc import Iterable
 from functools import partial
@@ -86,6 +87,8 @@ def main() -> None:
     common.loaded(app)
     if not settings.trusted_proxies and not common.address():
         logger.warning(_WARNING)
+    # Not the default, which would write the memory, with all keys, to a file.
+    signal.signal(signal.SIGQUIT, server.signal_handler_interrupt)
     server.on_startup(partial(systemd.sd_notify, "READY=1", logger))
     server.serve(target_loader=partial(_begin, app), wrap_loader=False)
 

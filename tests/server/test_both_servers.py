@@ -244,9 +244,12 @@ def test_a_stop_lets_a_request_end(server: Server) -> None:
             asked = pool.submit(requests.post, f"{server.origin}{TOKEN}", refused, timeout=20)
             time.sleep(0.5)
             server.process.terminate()
-            assert asked.result().status_code == 401
+            answer = asked.result()
+        assert answer.status_code == 401
         assert server.process.wait(10) == 0
         assert lines(server)
         assert "Traceback" not in server.log
+        # What waited to be written is written.
+        assert "No client has" in server.flask("explain", answer.headers["X-Request-ID"])
     finally:
         server.restart()
