@@ -339,6 +339,7 @@ def test_without_a_refresh_token_the_access_token_is_introspected(
     assert not is_signed_in(browser)
 
 
+@pytest.mark.slow
 def test_sessions_that_cannot_be_checked_do_not_hold_up_others(
     app: Flask, corp: Upstream, clock: Clock
 ) -> None:
@@ -364,6 +365,7 @@ def test_sessions_that_cannot_be_checked_do_not_hold_up_others(
     assert [is_signed_in(one) for one in browsers] == [True, True, False]
 
 
+@pytest.mark.slow
 def test_nothing_of_a_long_request_is_lost(
     app: Flask, corp: Upstream, browser: Browser, client: RelyingParty, clock: Clock
 ) -> None:
