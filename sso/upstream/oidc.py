@@ -6,13 +6,12 @@ from typing import Any
 from authlib.integrations.base_client import OAuthError
 
 from sso.config.upstream.oidc import GoogleProvider, OidcProvider
-from sso.upstream import emails, http, id_tokens
+from sso.upstream import http, id_tokens, person_claims
 from sso.upstream.discovery import Discovered, Metadata
 from sso.upstream.http import Caller
 from sso.upstream.identity import UpstreamIdentity, UpstreamRefused, UpstreamUnavailable
 from sso.upstream.remote_cache import RemoteUnavailable
 
-MAX_GROUPS = 1000
 # What is wrong with our registration says nothing about the person.
 _OURS = frozenset(("invalid_client", "unauthorized_client"))
 # Nor, at a recheck, does what is wrong with the request, or with the provider.
@@ -94,13 +93,11 @@ class OidcClient:
             claims = self._claims_again(token.get("id_token")) or {"sub": subject}
             if claims["sub"] != subject:
                 return None
-            profile = self._groups_again(session, metadata.userinfo_endpoint, claims)
+            groups = self._groups_again(session, metadata.userinfo_endpoint, claims)
         except UpstreamRefused:
             return None
         following = http.text(token, "refresh_token", http.LONGEST_TOKEN) or refresh_token
-        return UpstreamIdentity(
-            issuer, subject, groups=self._groups(profile), refresh_token=following
-        )
+        return UpstreamIdentity(issuer, subject, groups=groups, refresh_token=following)
 
     def verify_logout_token(self, text: object) -> dict[str, Any]:
         """Raises `UpstreamUnavailable` and `UpstreamRefused`."""
@@ -135,14 +132,17 @@ class OidcClient:
 
     def _groups_again(
         self, session: Any, endpoint: str | None, claims: Mapping[str, Any]
-    ) -> Mapping[str, Any]:
-        """Claims with the groups. While userinfo is away there are none: they stay as they are."""
-        if not endpoint or not self.provider.groups or self.provider.groups_claim in claims:
-            return claims
+    ) -> frozenset[str] | None:
+        """The groups; `None` if it says nothing about them now, after which they stay."""
+        if self.provider.groups_claim in claims:
+            return person_claims.groups(self.provider, claims)
+        if not endpoint or not self.provider.groups:
+            return None
         try:
-            return self._with_userinfo(session, endpoint, claims)
+            found = self._with_userinfo(session, endpoint, claims)
         except UpstreamUnavailable:  # a refresh token that was given meanwhile must be kept
-            return claims
+            return None
+        return person_claims.groups(self.provider, found)
 
     def _verify(self, text: object, nonce: str | None, access_token: str | None) -> dict[str, Any]:
         try:
@@ -220,9 +220,10 @@ class OidcClient:
             issuer=claims["iss"],
             subject=claims["sub"],
             email=email,
-            email_verified=email is not None and emails.is_verified(provider, email, profile),
+            email_verified=email is not None
+            and person_claims.is_verified(provider, email, profile),
             name=http.text(profile, "name") or http.text(profile, "preferred_username") or "",
-            groups=self._groups(profile),
+            groups=person_claims.groups(provider, profile),
             has_two_factors=bool(methods & set(provider.two_factor_amr))
             or claims.get("acr") in provider.two_factor_acr,
             auth_time=id_tokens.moment(claims, "auth_time"),
@@ -231,12 +232,6 @@ class OidcClient:
             refresh_token=refresh_token,
             access_token=access_token,
         )
-
-    def _groups(self, profile: Mapping[str, Any]) -> frozenset[str] | None:
-        found = profile.get(self.provider.groups_claim)
-        if not isinstance(found, list):
-            return None
-        return frozenset(one for one in found[:MAX_GROUPS] if isinstance(one, str))
 
     def _to_ask_again_with(self, token: Mapping[str, Any]) -> tuple[str | None, str | None]:
         """The refresh token, or else the access token if it can be introspected."""

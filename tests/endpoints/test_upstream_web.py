@@ -278,6 +278,20 @@ def test_a_person_who_is_gone_there_is_signed_out_here(
     del corp.answers["/userinfo"]
     assert check() == 1
     assert ours() == ["board"]
+    # Without the claim, they are in none; unless it is elsewhere.
+    corp.says["groups"] = None
+    corp.says["_claim_names"] = {"groups": "src1"}
+    clock.move(minutes=6)
+    assert check() == 1
+    assert ours() == ["board"]
+    del corp.says["_claim_names"]
+    clock.move(minutes=6)
+    assert check() == 1
+    assert ours() == []
+    corp.says["groups"] = "Engineering"  # a single one
+    clock.move(minutes=6)
+    assert check() == 1
+    assert ours() == ["staff"]
     clock.move(minutes=6)
     corp.answers["/token"] = OSError("away")
     assert check() == 1
