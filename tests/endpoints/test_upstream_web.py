@@ -16,12 +16,12 @@ from sso.config.upstream.file import Upstreams
 from sso.config.upstream.oidc import GitHubProvider, GoogleProvider, MicrosoftProvider
 from sso.extensions import db
 from sso.jobs import purge, recheck
-from sso.models import Identity, PushedRequest, User
+from sso.models import Identity, PushedRequest, TotpSecret, User
 from sso.process import http_call
 from sso.process.http_call import Answer
 from tests.conftest import Clock
 from tests.support.actors import BASE, ISSUER, Browser, RelyingParty, claims_of
-from tests.support.factories import make_client
+from tests.support.factories import make_client, make_user
 from tests.support.upstreams import Internet, Upstream, answered, provider
 
 LOGOUT = f"{BASE}/backchannel-logout/corp"
@@ -313,6 +313,81 @@ def test_a_person_who_is_gone_there_is_signed_out_here(
     assert check() == 1
     assert corp.sent_to("/token")[-1]["refresh_token"] == "rt2"
     assert not is_signed_in(browser)
+
+
+def test_somebody_else_at_a_recheck(
+    app: Flask, corp: Upstream, browser: Browser, clock: Clock
+) -> None:
+    """The refresh token gives tokens of the same person, or it counts for nobody."""
+    configure(app, provider(recheck=300))
+    for subject, is_still_in in (("1", True), ("2", False)):
+        browser.open(corp.authorize(press(browser)))
+        clock.move(minutes=6)
+        id_token = corp.id_token(None)
+        if subject != "1":
+            corp.token["sub"] = subject
+            id_token = corp.id_token(None)
+        corp.answers["/token"] = answered(
+            {"access_token": "at", "token_type": "Bearer", "id_token": id_token}
+        )
+        with app.app_context():
+            assert recheck.recheck_due()
+        corp.answers.clear()
+        assert is_signed_in(browser) is is_still_in
+        browser.open(f"{BASE}/sign-in")
+
+
+def test_a_parameter_that_is_repeated(corp: Upstream, browser: Browser) -> None:
+    for repeated in ("code=x", "iss=https://corp.example"):
+        answer = corp.authorize(press(browser))
+        assert "did not succeed" in browser.open(f"{answer}&{repeated}").html
+
+
+def linked(app: Flask) -> int:
+    with app.app_context():
+        return len(db.session.scalars(select(Identity)).all())
+
+
+def connect(corp: Upstream, browser: Browser) -> str:
+    """The owner of the account goes to the provider; where it sends them back to."""
+    browser.open(f"{BASE}/sign-in?local=1")
+    browser.sign_in()
+    browser.open(f"{BASE}/account/identities")
+    return corp.authorize(browser.submit(action="connect").url)
+
+
+def test_an_identity_is_linked_to_who_asked_for_it(
+    app: Flask, corp: Upstream, browser: Browser
+) -> None:
+    """Not to somebody who has signed in on this browser in between."""
+    make_user(app, "erin@example.com")
+    answer = connect(corp, browser)
+    browser.open(f"{BASE}/sign-out")
+    browser.submit(decision="sign_out")
+    browser.open(f"{BASE}/sign-in?local=1")
+    browser.sign_in("erin@example.com")
+    browser.open(answer)
+    assert linked(app) == 0
+
+
+def test_linking_takes_a_fresh_sign_in_at_its_end(
+    app: Flask, corp: Upstream, browser: Browser, clock: Clock
+) -> None:
+    answer = connect(corp, browser)
+    clock.move(minutes=6)
+    assert "password" in browser.open(answer).fields
+    assert linked(app) == 0
+
+
+def test_linking_takes_the_second_factor_at_its_end(
+    app: Flask, corp: Upstream, browser: Browser, user: User
+) -> None:
+    answer = connect(corp, browser)
+    with app.app_context():
+        db.session.add(TotpSecret(user_id=user.id, sealed_secret="x"))
+        db.session.commit()
+    browser.open(answer)
+    assert linked(app) == 0
 
 
 def test_without_a_refresh_token_the_access_token_is_introspected(

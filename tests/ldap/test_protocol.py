@@ -44,6 +44,37 @@ def test_nonsense_is_refused(data: bytes) -> None:
             continue
 
 
+def test_an_element_of_another_tag() -> None:
+    with pytest.raises(ber.Malformed, match="in place of"):
+        ber.Reader(ber.text("dn")).take(ber.SEQUENCE)
+
+
+def control(name: str, *parts: bytes) -> bytes:
+    return ber.encode(ber.SEQUENCE, ber.text(name), *parts)
+
+
+def test_what_the_password_policy_objects() -> None:
+    """Its control among others (draft-behera-ldap-password-policy §6.2), with a warning or not."""
+    warning = ber.encode(0xA0, ber.encode(0x80, b"\x05"))
+    must_change = ber.encode(ber.SEQUENCE, warning, ber.encode(0x81, b"\x02"))
+    value = ber.encode(ber.OCTETS, must_change)
+    critical = ber.encode(0x01, b"\xff")
+    ours, other = messages.POLICY_CONTROL, control("1.2.840.113556.1.4.319", value)
+    assert messages.policy_error(other + control(ours, critical, value)) == 2
+    assert messages.policy_error(control(ours, value)) == 2
+    only_warns = ber.encode(ber.OCTETS, ber.encode(ber.SEQUENCE, warning))
+    for silent in (other, control(ours), control(ours, ber.encode(ber.OCTETS)), b""):
+        assert messages.policy_error(silent) is None
+    assert messages.policy_error(control(ours, only_warns)) is None
+
+
+def test_the_controls_of_a_message() -> None:
+    done = ber.encode(0x65, b"")
+    for kind, expected in ((0xA0, b"x"), (0xA1, b"")):
+        message = ber.encode(ber.SEQUENCE, ber.integer(1), done, ber.encode(kind, b"x"))
+        assert messages.split(message)[3] == expected
+
+
 def test_lengths_that_are_too_much() -> None:
     for data in (b"\x30\x80\0\0", b"\x30\x85\x01\0\0\0\0", b"\x3f\x01\0"):
         with pytest.raises(ber.Malformed):
@@ -91,6 +122,18 @@ def test_filters() -> None:
     chain = filters.parse(f"(memberOf:{filters.IN_CHAIN}:=cn=a,dc=b)")
     assert chain == filters.matching("memberOf", filters.IN_CHAIN, b"cn=a,dc=b")
     assert elements(filters.parse("(cn:dn:2.4.6.8.10:=Dino)"))[1][-1] == b"\xff"
+
+
+def test_how_deep_a_filter_may_be() -> None:
+    most = "(!" * 20 + "(a=b)" + ")" * 20
+    assert filters.parse(most)
+    with pytest.raises(ValueError, match="too deep"):
+        filters.parse(f"(!{most})")
+
+
+def test_a_rule_or_an_attribute_is_enough() -> None:
+    for text in ("(cn:=a)", "(:2.5.13.2:=a)", "(cn:2.5.13.2:=a)"):
+        assert filters.parse(text)
 
 
 def test_what_is_no_filter() -> None:

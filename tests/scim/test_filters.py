@@ -91,6 +91,7 @@ REFUSED = [
     'userName eq "x"; DROP TABLE users',
     'roles[value eq "x"]',
     'addresses[country eq "x"]',
+    'urn:ietf:params:scim:schemas:extension:enterprise:2.0:User:userName eq "x"',
     " or ".join(f'userName eq "{n}"' for n in range(41)),
     " or ".join(f'displayName co "{n}"' for n in range(5)),
     "(" * 300 + 'userName eq "a"' + ")" * 300 + " or" * 300,
