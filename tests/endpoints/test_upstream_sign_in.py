@@ -133,6 +133,15 @@ def test_it_is_not_connected_unless_the_person_agrees(
     assert browser.open(f"{BASE}/sign-in/connect").path == f"{BASE}/account"
 
 
+def test_it_does_not_wait_for_ever(corp: Corp, browser: Browser, user: User, clock: Clock) -> None:
+    """Who signs in on this browser much later may be somebody else."""
+    corp.says = replace(DANA, email_verified=False)
+    corp.sign_in()
+    clock.move(minutes=31)
+    browser.open(f"{BASE}/sign-in?local=1")
+    assert browser.sign_in().path == f"{BASE}/account"
+
+
 def test_a_first_sign_in_makes_an_account(corp: Corp, browser: Browser) -> None:
     corp.configure(replace(CORP, sign_up=True))
     assert corp.sign_in().path == f"{BASE}/account"
