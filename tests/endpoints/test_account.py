@@ -139,8 +139,11 @@ def test_a_new_password_ends_all_other_sign_ins(
 def test_a_password_that_does_not_do(
     app: Flask, browser: Browser, page: Page, old: str, new: str
 ) -> None:
-    page = act(browser, action="change_password", old_password=old, new_password=new)
+    browser.open(f"{BASE}/account?done=name")
+    assert "Your name was changed." in browser.page.html
+    page = browser.submit(action="change_password", old_password=old, new_password=new)
     assert 'aria-invalid="true"' in page.html
+    assert "Your name was changed." not in page.html
     assert Browser(app).sign_in(password=PASSWORD).path.endswith("/account")
 
 
