@@ -21,7 +21,8 @@ branch_labels = None
 depends_on = None
 
 _ADD = (
-    "INSERT INTO memberships (name, email, user_id) SELECT DISTINCT listed.value, NEW.email, NEW.id"
+    "INSERT OR REPLACE INTO memberships (name, email, user_id)"
+    " SELECT DISTINCT listed.value, NEW.email, NEW.id"
     " FROM json_each(NEW.groups) AS listed;"
 )
 _REMOVE = (

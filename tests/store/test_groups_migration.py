@@ -8,7 +8,7 @@ from sqlalchemy import select, text
 
 from sso.extensions import db
 from sso.models import User
-from sso.store import groups, migrating, named_groups
+from sso.store import groups, migrating, named_groups, users
 from tests.support.factories import make_client, make_user
 
 
@@ -79,3 +79,23 @@ def test_sqlite_finds_members_whoever_writes(own_tables: Flask) -> None:
         assert {row.user_id for row in db.session.execute(kept)} == {one, two}
         db.session.execute(text("DELETE FROM users WHERE email = 'a@example.com'"))
         assert members() == [("board", "c@example.com"), ("staff", "c@example.com")]
+
+
+def test_sqlite_reads_no_table_from_end_to_end(app: Flask) -> None:
+    with app.app_context():
+        if groups.is_postgresql():
+            return
+        listed = users.in_group("staff")[1]
+        for found, index in (
+            (listed, "SEARCH memberships"),
+            (users.in_group("staff", "a")[1], "SEARCH memberships"),
+            (listed.order_by(groups.MEMBERSHIPS.c.email).limit(50), "SEARCH memberships"),
+            (select(User).where(groups.has_member("staff")), "SEARCH memberships"),
+            (users.with_email("a").where(groups.has_member("x", among_few=True)), "SEARCH users"),
+            (users.with_name("a").where(groups.has_member("x", among_few=True)), "ix_users_name"),
+            (users.containing("a").with_only_columns(User.email), "COVERING INDEX ix_users_search"),
+        ):
+            compiled = found.compile(db.engine, compile_kwargs={"literal_binds": True})
+            plan = str(db.session.execute(text(f"EXPLAIN QUERY PLAN {compiled}")).all())
+            assert index in plan, plan
+            assert "SCAN users" not in plan.replace("SCAN users USING COVERING INDEX", ""), plan
