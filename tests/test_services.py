@@ -338,7 +338,8 @@ CASES = [
     act(identities.link, "identity_linked", "identity_added", user, CORP, DANA),
     Case(unlinking.unlink, lambda w, known: unlinking.unlink(OLGA, w.user, known.id),
          "identity_unlinked", "identity_removed", lambda w: _identity(w)),
-    Case(unlinking.remove, lambda w, known: unlinking.remove(OLGA, w.user, known.id),
+    Case(unlinking.remove, lambda w, known: unlinking.remove(
+            OLGA, w.user, known.id, warned=unlinking.consequences(w.user, known)),
          "identity_unlinked", "identity_removed", lambda w: _identity(w)),
     Case(unlinking.consequences, lambda w, known: unlinking.consequences(w.user, known),
          "", "", lambda w: _identity(w)),

@@ -129,9 +129,10 @@ def unlink(who: str, identity: str, yes: bool, as_json: bool) -> None:
         problem = "several accounts" if found else "no account"
         raise Failure(f"{user.email} has {problem} {identity}; see: {COMMAND} user identities")
     chosen_id, provider = found[0].id, found[0].provider
-    warnings = " ".join(unlinking.consequences(user, found[0]))
-    confirm(f"Remove {found[0].email or found[0].subject} of {user.email}? {warnings}", yes)
-    unlinking.remove(audit.operator(), user, chosen_id)
+    warnings = unlinking.consequences(user, found[0])
+    named = f"{found[0].email or found[0].subject} of {user.email}"
+    confirm(" ".join([f"Remove {named}?", *warnings]), yes)
+    unlinking.remove(audit.operator(), user, chosen_id, warned=warnings)
     db.session.commit()
     words = f"the account at {provider} is removed"
     done(user, as_json, words, identity=str(chosen_id), provider=provider)

@@ -1,5 +1,6 @@
 """Upstream identities, continued: how they are removed, and what is left to sign in with."""
 
+from collections.abc import Iterable
 from uuid import UUID
 
 from sso import audit, context
@@ -7,6 +8,7 @@ from sso.audit import Actor
 from sso.audit.events import Event
 from sso.i18n import N_
 from sso.models import Identity, User
+from sso.services import changes as differences
 from sso.services import notifications, revocation, staff
 from sso.services.identities import LinkRefused
 from sso.store import identities as stored
@@ -41,16 +43,19 @@ def unlink(actor: Actor, user: User, identity_id: UUID, keep: UUID | None = None
 
 
 @audit.acting
-def remove(actor: Actor, user: User, identity_id: UUID) -> None:
+def remove(actor: Actor, user: User, identity_id: UUID, *, warned: Iterable[str]) -> None:
     """Remove an identity of a user, and end the sessions that it began.
 
-    Also the last way in: see `consequences`. Raises `LookupError` and `NotAllowed`.
+    Also the last way in, if the operator was `warned` (see `consequences`). Raises `LookupError`,
+    `NotAllowed` and `Changed`.
     """
     staff.require_admin(actor)
     locked = users.lock_any(user.id)
     chosen = _find(user, identity_id)
     if locked is None or chosen is None:
         raise LookupError(identity_id)
+    now = {"warnings": consequences(locked, chosen)}
+    differences.require_unchanged({"warnings": list(warned)}, now)
     _remove(actor, locked, chosen)
 
 

@@ -4,7 +4,7 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pyotp
 import pytest
@@ -136,8 +136,16 @@ def test_administration(page: Page, site: Site) -> None:
     page.locator("#name").fill(f"group {user_id}")
     press(page.locator("form button.primary"))
     group = page.url.partition("/admin")[2].replace("done=created&", "")
+    linked = uuid4()
+    with sqlite3.connect(site.server.folder / "sso.db", timeout=10) as connection:
+        connection.execute(
+            "INSERT INTO identities (id, user_id, provider, issuer, subject, linked_at)"
+            " VALUES (?, ?, 'corp', 'https://corp.example', ?, '2026-01-01 00:00:00')",
+            (linked.hex, UUID(user_id).hex, linked.hex * 6),
+        )
     edits = (person.replace("?", "/edit?"), group, group.replace("?", "/rename?"),
-             group.replace("?", "/delete?"))  # fmt: skip
+             group.replace("?", "/delete?"),
+             f"{person.replace('?', '/unlink?')}&identity={linked}")  # fmt: skip
     for path in (*ADMIN_PAGES, person, *edits):
         page.goto(f"{base}/admin{path}")
         assert page.url == f"{base}/admin{path}"

@@ -12,10 +12,12 @@ from sso import context
 from sso.audit import Actor
 from sso.endpoints.admin import access, pages
 from sso.endpoints.admin.forms import ConfirmForm
+from sso.extensions import db
 from sso.flow.endings import ENDS, NOTIFIED
 from sso.i18n import N_
 from sso.models import User
 from sso.services import accounts, credentials, helping, staff, unlinking
+from sso.services.changes import Changed
 from sso.services.checks import RegistrationError
 from sso.store import identities
 
@@ -161,13 +163,20 @@ def unlink() -> Response:
     identity = next((one for one in identities.of_user(user.id) if one.id == identity_id), None)
     if identity is None:
         abort(404)
-    form = ConfirmForm()
+    form, errors = ConfirmForm(), []
     if form.validate_on_submit():
+        warned = (form.seen.data or "").splitlines()
         try:
-            unlinking.remove(access.staff().actor, user, identity_id)
+            unlinking.remove(access.staff().actor, user, identity_id, warned=warned)
         except LookupError:  # removed at this moment
             abort(404)
-        return pages.done("person", "unlinked", id=str(user.id))
+        except Changed:
+            db.session.rollback()
+            errors = [gettext("Somebody else has changed this meanwhile. Nothing was deleted.")]
+        else:
+            return pages.done("person", "unlinked", id=str(user.id))
+    warnings = unlinking.consequences(user, identity)
+    form.seen.data = "\n".join(warnings)
     provider = context.upstreams().find(identity.provider)
     label = gettext("Remove the connected account")
     return pages.ask(
@@ -183,5 +192,6 @@ def unlink() -> Response:
         button=label,
         back=pages.url("person", id=str(user.id)),
         ends=_BEGUN_THERE,
-        warnings=unlinking.consequences(user, identity),
+        errors=errors,
+        warnings=warnings,
     )

@@ -385,6 +385,21 @@ def test_connected_accounts(app: Flask, ada: StaffBrowser, dana: User, clock: Cl
     assert unlink(ada, dana, linked).status == 404
 
 
+def test_it_becomes_the_last_way_in_meanwhile(app: Flask, ada: StaffBrowser, dana: User) -> None:
+    app.extensions["sso.upstreams"] = Upstreams([provider(trust_email=False)])
+    linked = link_identity(app, dana)
+    assert "only way to sign in" not in unlink(ada, dana, linked).html
+    with app.app_context():
+        users.lock_any(dana.id).password_hash = None  # type: ignore[union-attr]
+        db.session.commit()
+    page = ada.submit()
+    assert "Nothing was deleted." in page.html
+    assert "only way to sign in" in page.html
+    with app.app_context():
+        assert identities.of_user(dana.id)
+    assert "The connected account was removed." in ada.submit().html
+
+
 def test_connected_accounts_of_others(app: Flask, ada: StaffBrowser, dana: User) -> None:
     other = make_user(app, "erin@example.com")
     theirs, known = link_identity(app, other), link_identity(app, dana)
