@@ -131,7 +131,7 @@ def _act(
             return "withdrawn"
         case "change_password":
             return _change_password(current, password_form)
-        case "change_name":
+        case "change_name" if directories.of(current.user) is None:
             return _change_name(current, name_form)
         case "choose_language":
             return _choose_language(current, form.locale.data)

@@ -329,7 +329,13 @@ def test_name_and_email_follow_the_directory(
             user = db.session.scalars(select(User).where(User.password_hash.is_(None))).one()
             return user.name, user.email, user.email_verified
 
-    sign_in(Browser(app), "toni")
+    browser = Browser(app)
+    sign_in(browser, "toni")
+    page = browser.open(f"{BASE}/account")
+    assert "Your name and email address come from" in page.html
+    sent = {"csrf_token": page.fields["csrf_token"], "action": "change_name", "name": "Mine"}
+    browser.open(f"{BASE}/account", method="POST", data=sent)
+    assert seen()[0] == "Toni Doe"
     change("Toni  Newname", "toni.newname@example.org")
     sign_in(Browser(app), "toni")
     assert seen() == ("Toni Newname", "toni.newname@example.org", True)
