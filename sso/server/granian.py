@@ -1,6 +1,6 @@
 """granian instead of gunicorn: `python -m sso.server.granian`, with the extra `granian`.
 
-It needs a proxy in front that limits the time for a body and removes headers with underscores: see
+It needs a proxy in front that reads whole bodies and removes headers with underscores: see
 docs/deploy/granian.md.
 """
 
@@ -36,8 +36,8 @@ BACKLOG = 2048
 CONNECTIONS = 1000  # of a worker; those that are kept count, too
 LONGEST_HEAD = 64 * 1024  # bytes
 _WARNING = (
-    "granian waits without end for a body that arrives slowly: put a proxy in front, and set "
-    "SSO_TRUSTED_PROXIES"
+    "granian waits without end for a body that arrives slowly: put a proxy in front that reads it "
+    "first, and set SSO_TRUSTED_PROXIES"
 )
 
 
