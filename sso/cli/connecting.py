@@ -150,7 +150,7 @@ def _connect(
     show_secret(client, secret, as_json)
     _print_setup(installation, blocks)
     print_line()
-    print_line("To print this again, without the secret:")
+    print_line(f"To print this again{', without the secret' if secret else ''}:")
     print_line(f"  {COMMAND} client setup {client.client_id}")
 
 

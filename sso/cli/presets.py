@@ -80,6 +80,10 @@ def _show(preset: Preset) -> None:
     for source in preset.sources:
         print_paragraph(source.fact, "- ")
         print_line(f"  {source.url}")
+    if preset.preparation:
+        _heading("Make its keys first, where it runs")
+        for line in preset.preparation.strip("\n").split("\n"):
+            print_line(line)
     _heading("Register it")
     print_line(installations.command(example))
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Set
 
+from sso.config.auth_methods import FAPI2, PRIVATE_KEY_JWT
 from sso.config.urls import strict_url_error
 from sso.presets import application_url, templates
 from sso.presets.quoting import FILTERS
@@ -58,6 +59,14 @@ def errors(preset: Preset) -> Iterator[str]:
             yield f"url: {error}"
     if preset.registration.public != (preset.registration.auth_method == "none"):
         yield 'registration: public and auth_method = "none" belong together'
+    if preset.registration.profile not in (None, FAPI2):
+        yield f"registration: the profile {preset.registration.profile!r} is not {FAPI2}"
+    elif preset.registration.profile and not preset.has_keys:
+        yield f'registration: the profile {FAPI2} needs auth_method = "{PRIVATE_KEY_JWT}"'
+    if preset.has_keys != bool(preset.preparation.strip()):
+        yield f'auth_method = "{PRIVATE_KEY_JWT}" and a preparation belong together'
+    if _CONTROLS.search(preset.preparation):
+        yield "preparation has tabs or control characters"
     for number, block in enumerate(preset.setup, 1):
         if block.kind not in KINDS:
             yield f"setup[{number}].kind is none of {', '.join(KINDS)}"
@@ -81,7 +90,7 @@ def _template_errors(preset: Preset) -> Iterator[str]:
     everywhere = templates.SERVER | {f"options.{name}" for name in preset.options}
     if preset.url is not None:
         everywhere |= templates.URL_PARTS
-    client = templates.CLIENT - ({"client_secret"} if preset.registration.public else set())
+    client = templates.CLIENT - (set() if preset.has_secret else {"client_secret"})
     used: set[str] = set()
     for where, text, filters in _templates(preset):
         if _CONTROLS.search(text):

@@ -139,6 +139,7 @@ def registration(installation: Installation, base_url: str) -> dict[str, Any]:
         "token_endpoint_auth_method": wanted.auth_method,
         "id_token_signed_response_alg": wanted.id_token_alg,
         "id_token_claims": wanted.id_token_claims,
+        **({"profile": wanted.profile} if wanted.profile else {}),
         "preset": installation.described,
     }
 
@@ -229,4 +230,6 @@ def command(installation: Installation) -> str:
     for name, option in preset.options.items():
         if option.default != (value := installation.options[name]):
             words += ["--option", f"{name}={value}"]
+    if preset.has_keys:
+        words += ["--jwks", "public.json"]
     return shlex.join(words)

@@ -15,6 +15,7 @@ _LABELS = {
     "post_logout_redirect_uris": "post-logout redirect URIs",
     "backchannel_logout_uri": "back-channel logout URI",
     "scope": "scope",
+    "profile": "profile",
     "token_endpoint_auth_method": "client authentication",
     "id_token_signed_response_alg": "ID tokens signed with",
     "id_token_claims": "claims in the ID token",
@@ -45,7 +46,7 @@ def page(preset: Preset) -> str:
     registered = [
         (label, value if isinstance(value, list) else [value])
         for name, label in _LABELS.items()
-        if (value := metadata[name])
+        if (value := metadata.get(name))
     ]
     if preset.registration.require_pkce:
         registered.append(("PKCE", ["required"]))

@@ -8,6 +8,8 @@ from datetime import date
 from functools import cache
 from typing import Any, get_args, get_origin, get_type_hints
 
+from sso.config.auth_methods import PRIVATE_KEY_JWT, has_secret
+
 
 @dataclass(frozen=True)
 class Registration:
@@ -23,6 +25,7 @@ class Registration:
     id_token_alg: str = "RS256"  # noqa: S105 (no password)
     public: bool = False
     home_url: str | None = None
+    profile: str | None = None
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,10 @@ class Source:
 
 @dataclass(frozen=True)
 class Preset:
-    """An application. `url` is an example; None: the application has no address of its own."""
+    """An application. `url` is an example; None: the application has no address of its own.
+
+    `preparation`: commands that make its keys, before it is registered.
+    """
 
     name: str
     title: str
@@ -75,9 +81,18 @@ class Preset:
     sources: tuple[Source, ...]
     aliases: tuple[str, ...] = ()
     url: str | None = None
+    preparation: str = ""
     requires: tuple[str, ...] = ()
     options: Mapping[str, Option] = dataclasses.field(default_factory=dict)
     notes: tuple[Note, ...] = ()
+
+    @property
+    def has_secret(self) -> bool:
+        return has_secret(self.registration.auth_method)
+
+    @property
+    def has_keys(self) -> bool:
+        return self.registration.auth_method == PRIVATE_KEY_JWT
 
     @property
     def alternatives(self) -> list[str]:

@@ -13,7 +13,7 @@ from sso.presets import installation as installations
 from sso.presets import loader
 from sso.presets.errors import PresetError
 from sso.presets.installation import Credentials, Installation
-from sso.presets.schema import Block
+from sso.presets.schema import Block, Preset
 from sso.process.program import COMMAND
 from sso.services import clients
 from sso.store import clients as stored_clients
@@ -42,17 +42,8 @@ def connect(
     for name, value in metadata.items():
         wanted[name] = [*wanted[name], *value] if name in _ADDED else value
     preset = installation.preset
-    is_public = wanted["token_endpoint_auth_method"] == NO_AUTH_METHOD
-    if is_public != preset.registration.public:
-        raise PresetError([
-            f"{preset.title} has no secret; leave --auth-method off" if preset.registration.public
-            else f"{preset.title} needs a client secret; leave --public off"
-        ])  # fmt: skip
-    if wanted.get("profile") or wanted["token_endpoint_auth_method"] == PRIVATE_KEY_JWT:
-        raise PresetError([
-            f"the configuration of {preset.title} has no keys; leave --preset off, and see "
-            "docs/how-to/high-assurance-clients.md"
-        ])  # fmt: skip
+    if error := _method_error(preset, wanted):
+        raise PresetError([error])
     wanted.setdefault("client_name", _free_name(installation))
     trial = Credentials(
         "", SECRET_PLACEHOLDER, wanted["client_name"], wanted["scope"], _service_name(base_url)
@@ -84,6 +75,14 @@ def installation_of(client: Client) -> Installation:
             f"{client.client_id} was not registered from a preset; see: {COMMAND} client presets"
         ])  # fmt: skip
     preset = loader.find(kept["name"])
+    now = _credential(client.token_endpoint_auth_method)
+    configured = _credential(preset.registration.auth_method)
+    if now != configured:
+        raise PresetError([
+            f"{client.client_id} no longer fits the preset {preset.name}: it now authenticates "
+            f"with {now}, but the preset's configuration has {configured}; configure the "
+            "application by hand, see docs/how-to/high-assurance-clients.md for one with a key"
+        ])  # fmt: skip
     known = {
         name: value for name, value in kept.get("options", {}).items() if name in preset.options
     }
@@ -103,6 +102,34 @@ def setup(
         client.client_id, secret, client.name, client.scope, _service_name(base_url)
     )
     return installations.setup(installation, credentials, base_url, alternative)
+
+
+def _method_error(preset: Preset, wanted: Mapping[str, Any]) -> str | None:
+    """Why the preset's configuration cannot authenticate a client with this metadata."""
+    method = wanted["token_endpoint_auth_method"]
+    if preset.has_keys:
+        if method != PRIVATE_KEY_JWT:
+            return f"{preset.title} authenticates with a key; leave --auth-method and --public off"
+        if not (wanted.get("jwks") or wanted.get("jwks_uri")):
+            return (
+                "--jwks FILE or --jwks-uri URL is missing: the application's public keys; "
+                f"to make them, see: {COMMAND} client presets {preset.name}"
+            )
+        return None
+    if (method == NO_AUTH_METHOD) != preset.registration.public:
+        if preset.registration.public:
+            return f"{preset.title} has no secret; leave --auth-method off"
+        return f"{preset.title} needs a client secret; leave --public off"
+    if wanted.get("profile") or method == PRIVATE_KEY_JWT:
+        return (
+            f"the configuration of {preset.title} has no keys; leave --preset off, and see "
+            "docs/how-to/high-assurance-clients.md"
+        )
+    return None
+
+
+def _credential(method: str) -> str:
+    return {NO_AUTH_METHOD: "no secret", PRIVATE_KEY_JWT: "a key"}.get(method, "a secret")
 
 
 def _service_name(base_url: str) -> str:

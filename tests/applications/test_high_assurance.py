@@ -104,7 +104,7 @@ def test_the_page(server: Server, tmp_path: Path, language: str) -> None:
     make_key = (sys.executable, "-c", block("import json", PAGE))
     subprocess.run(make_key, cwd=tmp_path, check=True, timeout=60)
     page = "\n".join(text for where, text in BLOCKS if where == PAGE)
-    (command,) = re.findall(r"^\.venv/bin/flask (client create .*)$", page, re.MULTILINE)
+    (command,) = re.findall(r"^\.venv/bin/flask (client create --name .*)$", page, re.MULTILINE)
     command = command.replace("public.json", str(tmp_path / "public.json"))
     registered = json.loads(server.flask(*shlex.split(command), "--json"))
     environ = {"ISSUER": server.base_url, "CLIENT_ID": registered["client_id"]}

@@ -1,5 +1,7 @@
 """Applications in Node.js: openid-client, Passport, Auth.js and Better Auth."""
 
+import json
+import os
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,8 @@ from tests.applications.conftest import (
     sign_in,
     sign_out,
 )
-from tests.applications.software import Application, node
+from tests.applications.software import Application, node, node_program, run
+from tests.support.processes import Server
 
 # Better Auth's preset leaves the server and its pages to the application.
 SERVER = """
@@ -48,6 +51,23 @@ def install(app: Application, packages: Path, secret: str) -> None:
 @pytest.mark.parametrize("preset", ["openid-client", "passport"])
 def test_express(connect: Connect, page: Page, preset: str) -> None:
     app = connect(preset)
+    install(app, node("express"), "Session secret")
+    app.write("app.mjs")
+    with app.running("node", "--env-file=.env", "app.mjs"):
+        check_example(app, page)
+
+
+def test_express_with_a_key(server: Server, page: Page, tmp_path: Path) -> None:
+    """As `client presets` says: make the keys, register the public one, start the program."""
+    preset = "openid-client-fapi2"
+    prepare = json.loads(server.flask("client", "presets", preset, "--json"))["preparation"]
+    path = f"{node_program().parent}:{os.environ['PATH']}"
+    run("bash", "-euo", "pipefail", "-c", prepare, cwd=tmp_path, PATH=path)
+    assert (tmp_path / "private.json").stat().st_mode & 0o077 == 0
+    options = ("--jwks", str(tmp_path / "public.json"), "--require-dpop-nonce")
+    app = Application(tmp_path, server, preset, *options)
+    assert app.registered["profile"] == "fapi2"
+    assert "client_secret" not in json.dumps(app.registered)
     install(app, node("express"), "Session secret")
     app.write("app.mjs")
     with app.running("node", "--env-file=.env", "app.mjs"):

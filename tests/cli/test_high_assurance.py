@@ -179,6 +179,41 @@ def test_presets_configure_no_keys(run: Any, jwks: str) -> None:
     assert run("client", "list", "--json").stdout.strip() == "[]"
 
 
+def test_a_preset_with_keys(run: Any, jwks: str) -> None:
+    preset = ("client", "create", "--preset", "openid-client-fapi2", "--url", "https://b.example")
+    for more, words in (
+        ((), "--jwks FILE or --jwks-uri URL is missing"),
+        (("--jwks", jwks, "--public"), "leave --auth-method and --public off"),
+        (("--jwks", jwks, "--auth-method", "any"), "leave --auth-method and --public off"),
+    ):
+        result = run(*preset, *more)
+        assert result.exit_code == 1
+        assert words in result.stderr
+    made = parsed(run(*preset, "--jwks", jwks, "--json"))
+    assert (made["profile"], made["jwks"]) == ("fapi2", {"keys": [PUBLIC]})
+    again = run("client", "setup", made["client_id"])
+    assert made["client_id"] in again.stdout
+    assert "SECRET_HERE" not in again.stdout
+    assert "client_secret" not in again.stdout
+
+
+def test_a_client_that_no_longer_fits_its_preset(run: Any, jwks: str) -> None:
+    preset = ("client", "create", "--url", "https://b.example", "--json", "--preset")
+    with_secret = parsed(run(*preset, "openid-client"))["client_id"]
+    with_key = parsed(run(*preset, "openid-client-fapi2", "--jwks", jwks))["client_id"]
+    run("client", "update", with_secret, "--profile", "fapi2", "--jwks", jwks)
+    run("client", "update", with_key, "--no-profile")
+    assert run("client", "setup", with_key).exit_code == 0
+    run("client", "update", with_key, "--auth-method", "any")
+    for client, words in (
+        (with_secret, "authenticates with a key, but the preset's configuration has a secret"),
+        (with_key, "authenticates with a secret, but the preset's configuration has a key"),
+    ):
+        result = run("client", "setup", client)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert words in result.stderr
+
+
 def test_declared(run: Any, jwks: str, tmp_path: Path) -> None:
     """What is exported can be applied elsewhere, without a secret."""
     made = parsed(run(*CREATE, "--profile", "fapi2", "--jwks", jwks, "--json"))

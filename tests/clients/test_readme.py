@@ -144,6 +144,8 @@ NOT_RUN = {
     "bootstrap:": "needs Patroni; tests/production/test_patroni.py has it",
     "/etc/sso/templates/": "a listing; the files in it are read by a test here",
     "import json": _BANK,
+    ".venv/bin/flask client create --preset openid-client-fapi2 --url https://bank.example.com "
+    "--jwks public.json": "tests/applications/test_node.py runs it",
     ".venv/bin/flask client create --name \"Bank\" "
     "--redirect-uri https://bank.example.com/callback --profile fapi2 --jwks public.json": _BANK,
     "import base64": _BANK,

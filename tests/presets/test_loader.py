@@ -97,6 +97,18 @@ def test_a_good_one() -> None:
          "sources: 'http://wiki.example/docs' is not an https address"),
         ('auth_method = "client_secret_post"', 'auth_method = "none"',
          'registration: public and auth_method = "none" belong together'),
+        ('auth_method = "client_secret_post"', 'auth_method = "private_key_jwt"',
+         'auth_method = "private_key_jwt" and a preparation belong together'),
+        ('auth_method = "client_secret_post"',
+         'auth_method = "client_secret_post"\nprofile = "fapi2"',
+         'registration: the profile fapi2 needs auth_method = "private_key_jwt"'),
+        ('auth_method = "client_secret_post"',
+         'auth_method = "client_secret_post"\nprofile = "fapi1"',
+         "registration: the profile 'fapi1' is not fapi2"),
+        ('looked_up =', 'preparation = "make keys"\nlooked_up =',
+         'auth_method = "private_key_jwt" and a preparation belong together'),
+        ('looked_up =', 'preparation = "make\\tkeys"\nlooked_up =',
+         "preparation has tabs or control characters"),
         ("[[sources]]", "[[source]]", "source is unknown"),
         ('looked_up =', 'aliases = ["A b"]\nlooked_up =',
          "the name 'A b' is not lower-case letters, digits and hyphens"),
@@ -120,6 +132,15 @@ def test_no_sources_and_no_setup() -> None:
         "[registration]", "setup = []\nsources = []\n[registration]"
     )
     assert {"it has no sources", "it has no setup"} <= set(errors_of(text))
+
+
+def test_a_configuration_with_keys_has_no_secret() -> None:
+    text = GOOD.replace("client_secret_post", "private_key_jwt").replace(
+        "looked_up", 'preparation = "make keys"\nlooked_up'
+    )
+    assert not loader.read("wiki", text).has_secret
+    text = text.replace("{{ options.level }}", "{{ options.level }} {{ client_secret }}")
+    assert errors_of(text) == ["setup[1].text: there is no client_secret"]
 
 
 def test_what_is_no_toml() -> None:

@@ -4,6 +4,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from flask import Flask
+from joserfc.jwk import ECKey
 
 from sso import audit
 from sso.presets import installation, loader, pages
@@ -21,6 +22,7 @@ HOSTILE = (
     "it's", 'say "hi"', "back\\slash\\", "$HOME ${HOME} $(id) `id`", "#{1+1} %{x} %(x)s %s",
     "a; b # c", "[x] {y}: <b>&amp;</b> | > *", "null", "-n", "{{ url }} {% x %}", "ü 漢字 😀",
 )  # fmt: skip
+KEY = ECKey.generate_key("P-256").as_dict(private=False)
 REFUSALS = ("cannot be written", "may have only")
 
 
@@ -76,7 +78,9 @@ def test_what_is_registered_passes_the_service(app: Flask, preset: Preset) -> No
     for url in places(preset):
         found = installation.install(preset, url, installation.example(preset).options)
         with app.app_context(), audit.dry_run():
-            client, secret = connections.connect(audit.SYSTEM, found, BASE_URL, {}, {})
+            keys = {"jwks": {"keys": [KEY]}} if preset.has_keys else {}
+            client, secret = connections.connect(audit.SYSTEM, found, BASE_URL, keys, {})
+            assert bool(secret) == preset.has_secret
             assert connections.installation_of(client) == found
             assert connections.setup(client, found, BASE_URL, secret=secret)
 
@@ -91,7 +95,7 @@ def test_its_configuration_is_well_formed(preset: Preset) -> None:
 
 @every_preset
 def test_the_secret_is_in_each_way_to_set_it_up(preset: Preset) -> None:
-    if preset.registration.public:
+    if not preset.has_secret:
         return
     blocks = rendered(installation.example(preset))
     ways: list[str | None] = [*preset.alternatives] or [None]
@@ -138,5 +142,7 @@ def test_it_has_a_page(preset: Preset) -> None:
     assert page.startswith("# ")
     assert ("**Not run.**" in page) == (not preset.test)
     assert f"flask client create --preset {preset.name}" in page
+    assert preset.preparation.strip("\n") in page
+    assert ("--jwks public.json" in page) == preset.has_keys
     for source in preset.sources:
         assert f"<{source.url}>" in page

@@ -17,7 +17,7 @@ from sso.models import Client
 from sso.presets import application_url, installation, loader
 from sso.presets.errors import PresetError
 from sso.presets.installation import Installation
-from sso.presets.schema import Block, Preset
+from sso.presets.schema import Block, Note, Preset
 from sso.services import changes as differences
 from sso.services import clients, connections
 from sso.services.changes import Changed, Differences
@@ -34,7 +34,7 @@ def new() -> Response:
     return pages.render(
         "admin/application_new.html",
         "applications",
-        presets=sorted(loader.every(), key=lambda preset: preset.title.casefold()),
+        presets=sorted(_presets().values(), key=lambda preset: preset.title.casefold()),
     )
 
 
@@ -116,17 +116,24 @@ def from_preset() -> Response:
 def setup() -> Response:
     """How a client that was registered from a preset is set up, without its secret."""
     client = pages.application()
+    if "preset" not in client.client_metadata:
+        abort(404)
+    notes: Sequence[Note] = ()
+    blocks: Sequence[Block] = ()
+    errors: Errors = ()
     try:
         found = connections.installation_of(client)
         blocks = _blocks(client, found, connections.SECRET_PLACEHOLDER)
-    except PresetError:
-        abort(404)
+        notes = found.preset.notes
+    except PresetError as error:
+        errors = error.errors
     return pages.render(
         "admin/application_setup.html",
         "applications",
         client=client,
-        preset=found.preset,
+        notes=notes,
         blocks=blocks,
+        errors=errors,
     )
 
 
@@ -168,8 +175,12 @@ def _form(form: ClientForm, client: Client | None, errors: Errors, others: Diffe
 
 
 def _preset() -> Preset:
-    name = request.args.get("preset", "")
-    return loader.load(name) if name in loader.names() else abort(404)
+    return _presets().get(request.args.get("preset", "")) or abort(404)
+
+
+def _presets() -> dict[str, Preset]:
+    """Those without keys: an application that has some is registered by command."""
+    return {preset.name: preset for preset in loader.every() if not preset.has_keys}
 
 
 def _installation(form: PresetForm, preset: Preset) -> Installation | None:

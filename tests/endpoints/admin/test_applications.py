@@ -5,8 +5,12 @@ import re
 
 import pytest
 from flask import Flask
+from joserfc.jwk import ECKey
 
+from sso import audit
+from sso.extensions import db
 from sso.models import Client
+from sso.services import clients as services
 from sso.store import client_logos, clients, refusals
 from tests.conftest import Clock
 from tests.support.actors import BASE, Browser, Page, RelyingParty
@@ -77,6 +81,20 @@ def test_a_preset_shows_the_setup_with_the_secret_in_place(app: Flask, staff: St
     setup = staff.open(f"{ADMIN}/application/setup?id={client.client_id}")
     assert "PUT_THE_CLIENT_SECRET_HERE" in setup.html
     assert secret not in setup.html
+    with app.app_context():
+        key = ECKey.generate_key("P-256").as_dict(private=False)
+        changes = {"profile": "fapi2", "jwks": {"keys": [key]}}
+        services.change(audit.SYSTEM, client.client_id, changes)
+        db.session.commit()
+    setup = staff.open(f"{ADMIN}/application/setup?id={client.client_id}")
+    assert "no longer fits the preset grafana" in setup.html
+    assert "PUT_THE_CLIENT_SECRET_HERE" not in setup.html
+
+
+def test_presets_with_keys_are_registered_by_command(staff: StaffBrowser) -> None:
+    assert "preset=openid-client-fapi2" not in staff.open(f"{ADMIN}/application/new").html
+    url = f"{BASE}/admin/application/preset?preset=openid-client-fapi2"
+    assert staff.http.get(url).status_code == 404
 
 
 @pytest.mark.parametrize("url", ["", "not a url", "https://user@grafana.example", "ftp://x"])
