@@ -250,7 +250,7 @@ def test_a_stop_lets_a_request_end(server: Server) -> None:
             connection.sendall(body)
             server.process.terminate()
             assert connection.recv(100).startswith(b"HTTP/1.1 401 ")
-        assert server.process.wait(20) == 0
+        assert server.process.wait(45) == 0
         assert lines(server)
         assert "Traceback" not in server.log
         # What waited to be written is written.
