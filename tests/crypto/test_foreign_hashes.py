@@ -239,6 +239,13 @@ BOMBS = [
 ]  # fmt: skip
 
 
+def test_what_is_too_long_is_not_parsed() -> None:
+    """Everything that parses a hash afterwards may count on its length."""
+    for start in ("$2b$12$", "$argon2id$", "pbkdf2_sha256$", "$scrypt$", "x"):
+        with pytest.raises(Refused, match="longer than 1000 characters"):
+            hash_formats.from_text(start + "x" * 1000)
+
+
 def test_bombs_are_neither_stored_nor_checked() -> None:
     began = time.process_time()
     for bomb in BOMBS:
