@@ -88,7 +88,7 @@ def parse(data: bytes, most: int) -> Image:
 
 def _check_size(width: int, height: int) -> None:
     if not (0 < width <= MAX_SIDE and 0 < height <= MAX_SIDE) or width * height > MAX_PIXELS:
-        raise ValueError(f"it has {width} × {height} pixels; scale it down")  # noqa: RUF001
+        raise ValueError(f"it has {width} × {height} pixels; scale it down")  # noqa: RUF001 (times)
 
 
 def _png_size(data: bytes) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from wtforms import (
     StringField,
     TextAreaField,
 )
-from wtforms.fields import SelectChoice  # type: ignore[attr-defined]
+from wtforms.fields import SelectChoice  # type: ignore[attr-defined]  # its stubs lack it
 from wtforms.validators import DataRequired, Length, ValidationError
 
 from sso.config import email_addresses
