@@ -56,9 +56,10 @@ class Piecewise:
         self._batches: Iterator[tuple[str, int]] | None = None
 
     def __call__(self) -> int:
-        self._batches = self._batches or batches(expiries=self._expiries)
-        for _, deleted in self._batches:
+        # A batch that raises ends its purge: the next call begins a new one.
+        purge, self._batches = self._batches or batches(expiries=self._expiries), None
+        for _, deleted in purge:
             if deleted:
+                self._batches = purge
                 return deleted
-        self._batches = None
         return 0

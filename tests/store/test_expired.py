@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from unittest.mock import Mock
 
 import pytest
 from flask import Flask
@@ -97,6 +98,18 @@ def test_a_worker_purges_piece_by_piece(
     leave_sessions(app, user, 1)
     with app.app_context():
         assert [work() for _ in range(2)] == [1, 0]
+
+
+def test_a_worker_begins_again_after_a_failure(
+    app: Flask, user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave_sessions(app, user, 1)
+    work = purging.Piecewise()
+    with app.app_context():
+        with monkeypatch.context() as unreachable, pytest.raises(ConnectionError):
+            unreachable.setattr(expired, "delete_batch", Mock(side_effect=ConnectionError))
+            work()
+        assert work() == 1
 
 
 def test_what_another_has_locked_is_left_for_the_next_time(app: Flask, user: User) -> None:
