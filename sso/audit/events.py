@@ -151,6 +151,7 @@ class Event(StrEnum):
     SIGN_IN_LIMITED = "sign_in_limited", _ANYWAY
     SIGN_UP_LIMITED = "sign_up_limited", _ANYWAY
     SILENT_AUTHORIZATION_REFUSED_LIMITED = "silent_authorization_refused_limited", _ANYWAY
+    TEST_SIGN_IN_LIMITED = "test_sign_in_limited", _ANYWAY
     TOKEN_REFUSED_LIMITED = "token_refused_limited", _ANYWAY
     TOKENS_REFUSED_LIMITED = "tokens_refused_limited", _ANYWAY
     UPSTREAM_LIMITED = "upstream_limited", _ANYWAY

@@ -22,7 +22,7 @@ from sso.store import clients, signing_keys
 
 TIMEOUT = 10  # seconds
 MOST_SKEW = timedelta(seconds=30)
-_DISCOVERY = "/.well-known/openid-configuration"
+DISCOVERY = "/.well-known/openid-configuration"
 
 
 def tls() -> Findings:
@@ -61,7 +61,7 @@ def metadata() -> Findings:
     """Both metadata documents come from this server and are equal (RFC 8414 §3.3)."""
     base_url = current.settings().base_url
     try:
-        response = requests.get(f"{base_url}{_DISCOVERY}", timeout=TIMEOUT, allow_redirects=False)
+        response = requests.get(f"{base_url}{DISCOVERY}", timeout=TIMEOUT, allow_redirects=False)
         found = _json(response)
     except requests.RequestException as error:
         if isinstance(error, requests.exceptions.SSLError):
@@ -76,7 +76,7 @@ def metadata() -> Findings:
     if response.status_code != 200 or found is None:
         yield wrong(
             "discovery",
-            f"{base_url}{_DISCOVERY} answers {response.status_code}",
+            f"{base_url}{DISCOVERY} answers {response.status_code}",
             "let the proxy pass the path of SSO_BASE_URL on unchanged",
         )
         return

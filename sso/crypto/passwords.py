@@ -31,7 +31,8 @@ from sso.process import concurrency
 
 __all__ = [
     "LEAKED", "MAX_LENGTH", "MIN_LENGTH", "TOO_COMMON", "TOO_LONG", "TOO_SHORT",
-    "Busy", "hash_password", "look_for_room", "needs_rehash", "own_method", "verify", "weakness",
+    "Busy", "hash_password", "is_foreign", "look_for_room", "needs_rehash", "own_method", "verify",
+    "weakness",
 ]  # fmt: skip
 
 # OWASP's parameters: 19 MiB, 2 passes, 1 lane.
@@ -93,6 +94,11 @@ def _is_right(password: str, stored: str | None, imported: Collection[str]) -> b
             return True
     foreign_hashes.spend(imported, method)
     return False
+
+
+def is_foreign(stored: str | None) -> bool:
+    """Whether the hash was made elsewhere; the next sign-in replaces it."""
+    return foreign_hashes.method_of(stored) not in (None, own_method())
 
 
 def look_for_room(find_account: Callable[[], str | None] = lambda: None) -> None:

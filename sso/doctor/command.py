@@ -7,19 +7,22 @@ import click
 
 from sso import audit, create_app
 from sso.checkup import (
+    code_flow,
     dependencies,
     directories,
     installation,
     machine,
     providers,
     public_url,
+    secret_key,
+    templates,
 )
 from sso.checkup.finding import Finding, Findings, Status, guarded, ok, skipped, wrong
 from sso.cli.clients import find_client
 from sso.cli.commands import Failure, json_option, quiet_terminal
 from sso.cli.output import print_json, print_line
 from sso.config.reading import read_settings
-from sso.doctor import code_flow, connection, secret_key, templates
+from sso.doctor import connection
 from sso.errors import SettingsError
 from sso.extensions import db
 
@@ -97,7 +100,9 @@ def _installation(environ: Mapping[str, str]) -> Iterator[Finding]:
             ("discovery", public_url.metadata),
         ]
     )
-    yield from _if_possible(healthy, code_flow.NAME, code_flow.code_flow)
+    yield from _if_possible(
+        healthy, code_flow.NAME, lambda: code_flow.code_flow(audit.operator(by="doctor"))
+    )
 
 
 def _connection(client_id: str) -> Iterator[Finding]:

@@ -5,16 +5,16 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from urllib.parse import urljoin, urlsplit
 
-from sso import context
-from sso.checkup import reach
+from sso import audit, context
+from sso.checkup import code_flow, reach
+from sso.checkup.browser import Browser
 from sso.checkup.finding import Finding, Findings, ok, skipped, warning, wrong
+from sso.checkup.probe import temporary_user
 from sso.checkup.reach import Trouble
+from sso.checkup.request import Request
 from sso.config import urls
 from sso.config.auth_methods import PRIVATE_KEY_JWT
 from sso.crypto import client_keys
-from sso.doctor import code_flow
-from sso.doctor.browser import Browser
-from sso.doctor.probe import temporary_user
 from sso.extensions import db
 from sso.models import Client
 from sso.oauth import key_sets, pushed
@@ -223,9 +223,10 @@ def _push(client: Client, parameters: Mapping[str, str]) -> str:
 def _sign_in(client: Client) -> Findings:
     callback, groups = client.redirect_uris[0], client.groups[:1]
     must_push = client.requires_par or client.request_object_signing_alg
-    with temporary_user(groups=groups, has_second_factor=client.require_mfa) as person:
+    doctor = audit.operator(by="doctor")
+    with temporary_user(doctor, groups=groups, has_second_factor=client.require_mfa) as person:
         browser = Browser(context.settings().base_url, callback)
-        request = code_flow.Request.make(
+        request = Request.make(
             browser.base_url,
             client.client_id,
             callback,

@@ -159,7 +159,8 @@ ROUTES = (
 
     # For administrators; to everyone else they do not exist (see `admin.access`).
     Route("{base}/admin", "overview", overview.overview, GET, ADMIN, helpdesk=True),
-    Route("{base}/admin/checks", "checks", overview.checks, GET, ADMIN),
+    Route("{base}/admin/checks", "checks", overview.checks, blueprint=ADMIN,
+          flooding=limiting.TEST_SIGN_IN),
     Route("{base}/admin/people", "people", people.people, GET, ADMIN, helpdesk=True),
     Route("{base}/admin/person", "person", people.person, GET, ADMIN, helpdesk=True),
     Route("{base}/admin/applications", "applications", applications.applications, GET, ADMIN),

@@ -15,8 +15,8 @@ from flask_babel import force_locale, gettext
 
 from sso import clock, context
 from sso.config import colors, email_addresses
+from sso.config.mail_texts import TEXTS, Text
 from sso.i18n import languages, times, user_agents
-from sso.jobs.mail_texts import TEXTS, Text
 from sso.models import Mail, User
 from sso.services import directories, emailed_code, mail_links, notifications
 from sso.store import mail_tokens, users

@@ -9,14 +9,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from sso import audit, context
-from sso.audit import rekeying
-from sso.audit.chain import ChainBroken
 from sso.audit.events import Event
 from sso.crypto import encryption, keys, webhook_secrets
 from sso.extensions import db
 from sso.mfa import totp
 from sso.models import KeyState
-from sso.process.program import COMMAND
 from sso.store import signing_keys, totp_secrets, webhooks
 
 BATCH = 100
@@ -62,7 +59,6 @@ def reencrypt_totp_secrets(report: Callable[[int, int], None] | None = None) -> 
                 before = row.sealed_secret
                 changed += bool(text and totp_secrets.replace_sealed(row.user_id, before, text))
         db.session.commit()
-        db.session.expunge_all()
         if report:
             report(len(rows), total)
     return _done("totp_secrets", changed, unreadable)
@@ -88,27 +84,3 @@ def _done(what: str, changed: int, unreadable: list[str]) -> Count:
     db.session.commit()
     db.session.expunge_all()
     return Count(changed, tuple(unreadable))
-
-
-def waiting() -> list[str]:
-    """What is not encrypted or sealed with the newest secret key, in words; changes nothing."""
-    newest = context.settings().secret_key
-    found = []
-    if not all(keys.can_decrypt(newest, row) for row in signing_keys.every()):
-        found.append("signing keys")
-    last = None
-    while rows := totp_secrets.batch(last, BATCH):
-        last = rows[-1].user_id
-        if not all(totp.is_current(row) for row in rows):
-            found.append("authenticator apps")
-            break
-        db.session.expunge_all()
-    if not all(webhook_secrets.can_decrypt(newest, row.sealed_secret) for row in webhooks.every()):
-        found.append("secrets of webhooks")
-    try:
-        if rekeying.is_due():
-            found.append("the audit trail")
-    except ChainBroken:
-        found.append(f"the audit trail (see: {COMMAND} audit verify)")
-    db.session.rollback()
-    return found

@@ -12,6 +12,7 @@ from sso.mfa import passkeys
 from sso.models import TotpSecret, User
 from sso.process.program import COMMAND
 from sso.store import totp_secrets
+from sso.store.totp_secrets import Sealed
 
 logger = logging.getLogger("sso.factors")
 
@@ -85,7 +86,7 @@ def accept(user_id: UUID, code: str) -> bool:
     return step is not None and totp_secrets.use(user_id, step, clock.now())
 
 
-def reencrypt(row: TotpSecret) -> str | None:
+def reencrypt(row: Sealed) -> str | None:
     """The row's secret, encrypted with the current secret key; `None` if it is already.
 
     Raises `encryption.InvalidToken` when no secret key decrypts it.
@@ -95,7 +96,7 @@ def reencrypt(row: TotpSecret) -> str | None:
     )
 
 
-def is_current(row: TotpSecret) -> bool:
+def is_current(row: Sealed) -> bool:
     """Whether the row is encrypted with the current secret key."""
     try:
         encryption.decrypt(context.settings().secret_key, _purpose(row.user_id), row.sealed_secret)

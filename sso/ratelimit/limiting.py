@@ -102,12 +102,12 @@ PASSKEY = Guessing("passkey", pair=_OFFICE, ip_address=_OFFICE)
 CLIENT_AUTHENTICATION = Guessing(
     "client_authentication", pair=Pauses(20, 60, HOUR), ip_address=Pauses(300, 60, HOUR)
 )
-# The same: nothing can be guessed.
-API_TOKEN = replace(CLIENT_AUTHENTICATION, name="api_token")
+API_TOKEN = replace(CLIENT_AUTHENTICATION, name="api_token")  # nothing can be guessed, either
 
 PASSWORD_RESET = Flooding("password_reset", account=None, ip_address=100)
 VERIFICATION = Flooding("verification", account=None, ip_address=100)
 SIGN_UP = Flooding("sign_up", account=None, ip_address=100)
+TEST_SIGN_IN = Flooding("test_sign_in", account=20, ip_address=100)  # by administrators
 PUSHED_REQUEST = Flooding("pushed_request", account=100_000, ip_address=200_000)
 PUSHED_BY_ANYONE = Flooding("pushed_by_anyone", account=None, ip_address=3000)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import NamedTuple
 from uuid import UUID
 
 from sqlalchemy import delete, func, select, update
@@ -11,16 +12,24 @@ from sso.models import TotpSecret
 from sso.store.statements import write
 
 
+class Sealed(NamedTuple):
+    """An encrypted secret, and whose it is."""
+
+    user_id: UUID
+    sealed_secret: str
+
+
 def find(user_id: UUID) -> TotpSecret | None:
     return db.session.scalar(select(TotpSecret).where(TotpSecret.user_id == user_id))
 
 
-def batch(after: UUID | None, limit: int) -> Sequence[TotpSecret]:
+def batch(after: UUID | None, limit: int) -> Sequence[Sealed]:
     """The next secrets in the order of their users' ids."""
-    statement = select(TotpSecret).order_by(TotpSecret.user_id).limit(limit)
+    statement = select(TotpSecret.user_id, TotpSecret.sealed_secret)
     if after is not None:
         statement = statement.where(TotpSecret.user_id > after)
-    return db.session.scalars(statement).all()
+    rows = db.session.execute(statement.order_by(TotpSecret.user_id).limit(limit))
+    return [Sealed(*row) for row in rows]
 
 
 def count() -> int:

@@ -24,12 +24,12 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 import requests
 
+from sso.checkup.browser import Browser as DoctorBrowser
+from sso.checkup.browser import Page
 from sso.config import branding, images, overrides
 from sso.config.reading import read_settings
 from sso.config.upstream import file as upstream_file
 from sso.config.upstream.ldap import LdapProvider
-from sso.doctor.browser import Browser as DoctorBrowser
-from sso.doctor.browser import Page
 from tests.support.actors import claims_of, pkce
 from tests.support.listeners import certificate
 from tests.support.processes import CONFIGURATION, ROOT, Server, free_port, wait_for

@@ -9,8 +9,8 @@ from flask import Flask
 from hypothesis import HealthCheck, example, given, settings
 
 from sso.config import branding
+from sso.config.mail_texts import TEXTS
 from sso.jobs import mail_writing
-from sso.jobs.mail_texts import TEXTS
 from sso.models import Mail
 from tests.jobs.test_mail_headers import HEADERS, names
 from tests.support.factories import make_user

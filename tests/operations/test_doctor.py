@@ -14,12 +14,15 @@ from click.testing import CliRunner
 from flask import Flask
 from sqlalchemy import delete, event, insert, select, update
 
-from sso import clock, create_app
+from sso import audit, clock, create_app
+from sso.audit import rows
+from sso.checkup import code_flow, probe
+from sso.checkup.browser import Browser, Page
 from sso.config.urls import DOCTOR_DOMAIN
-from sso.doctor import probe
 from sso.doctor.command import doctor_command
 from sso.extensions import db
 from sso.models import AuditEvent, Heartbeat, User
+from sso.store import clients, users
 from tests.support.actors import RelyingParty
 from tests.support.processes import Server, free_port
 from tests.support.servers import Redis
@@ -38,6 +41,16 @@ def examine(server: Server, **environ: str) -> tuple[int, dict[str, dict[str, An
     assert report["ok"] == (done.exit_code == 0)
     worst = sorted(report["findings"], key=lambda one: one["status"] == "wrong")
     return done.exit_code, {one["name"]: one for one in worst}
+
+
+FLOW = ("cookies", "proxy headers", "code flow")
+
+
+def states(page: Page) -> dict[str, str]:
+    """The checks on an admin page, and how it finds them."""
+    assert page.response
+    row = r'<th scope="row"[^>]*>([^<]+)</th>\s*<td[^>]*><span class="tag">([^<]+)<'
+    return dict(re.findall(row, page.response.text))
 
 
 def test_a_healthy_server(server: Server) -> None:
@@ -61,6 +74,32 @@ def test_it_leaves_nothing_behind(server: Server) -> None:
     assert {"user_created", "client_created", "user_deleted", "client_deleted"} == set(mine)
 
 
+def test_a_page_shows_what_the_command_does(server: Server) -> None:
+    """It also tries the sign-in, one at a time."""
+    names = set(examine(server)[1])
+    app = create_app({k: v for k, v in server.environ.items() if k.startswith("SSO_")})
+    with (
+        app.app_context(),
+        probe.temporary_user(
+            audit.operator(), groups=["sso-administrators"], has_second_factor=True
+        ) as ada,
+    ):
+        browser = Browser(server.base_url, probe.CALLBACK)
+        sign_in = browser.open(f"{server.base_url}/sign-in")
+        code_flow.require_signed_in(code_flow.submit_password(browser, sign_in, ada))
+        page = browser.open(f"{server.base_url}/admin/checks")
+        assert set(states(page)) | {"settings", *FLOW} == names
+        page = browser.submit(page, {}, Origin=server.origin)
+        assert states(page) == dict.fromkeys(FLOW, "in order")
+        with probe.temporary_user(audit.operator(), "doctor-page"):
+            page = browser.submit(page, {}, Origin=server.origin)
+        assert states(page) == {"code flow": "not checked"}
+        assert [one.id for one in users.of_domain(DOCTOR_DOMAIN, clock.now())] == [ada.user_id]
+        assert [one for one in clients.every() if one.redirect_uris == [probe.CALLBACK]] == []
+        last = json.loads(rows.newest(names=["client_deleted"], limit=1)[0].fields)
+        assert (last["operator"], last["by"]) == (ada.email, "doctor")
+
+
 def test_what_a_killed_run_left_behind(app: Flask, client: RelyingParty, user: User) -> None:
     """It is deleted by the next run; a run that may still be under way loses nothing."""
     hour = timedelta(hours=1)
@@ -74,11 +113,14 @@ def test_what_a_killed_run_left_behind(app: Flask, client: RelyingParty, user: U
         loaded: list[User] = []
         note = lambda row, _: loaded.append(row)  # noqa: E731
         event.listen(User, "load", note)
-        with probe.temporary_user() as person:
+        with probe.temporary_user(audit.operator()) as person:
             names = {person.email, user.email, at.email, f"doctor-2@{DOCTOR_DOMAIN}"}
             assert set(db.session.scalars(select(User.email))) == names
         event.remove(User, "load", note)
         assert user.id not in {row.id for row in loaded}
+        with probe.temporary_user(audit.operator(), groups=["sso-administrators"]) as person:
+            pass
+        assert users.find(person.user_id) is None
 
 
 def test_a_second_factor_that_a_password_alone_can_add(server: Server) -> None:

@@ -27,7 +27,7 @@ SIGN_IN = """
 import json, os, secrets, sys
 from urllib.parse import parse_qs, urlencode, urlsplit
 import requests
-from sso.doctor.browser import Browser
+from sso.checkup.browser import Browser
 
 base, email, password = sys.argv[1:4]
 client = json.loads(os.environ["CLIENT"])

@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 from flask import Flask
 
+from sso.checkup import templates
 from sso.checkup.finding import Status
-from sso.config import overrides
+from sso.config import mail_texts, overrides
 from sso.config.overrides import BLOCKS
-from sso.doctor import templates
 from sso.errors import SettingsError
-from sso.jobs import mail_texts
 from sso.web import headers
 from sso.web.static_files import FOLDER, YEAR
 from tests.support.actors import BASE, ORIGIN, Browser

@@ -2,30 +2,37 @@
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
+import requests
 from flask import current_app
 from werkzeug.wrappers import Response
 
-from sso import clock
+from sso import clock, context
 from sso.audit.events import Event
 from sso.checkup import (
+    code_flow,
     dependencies,
     directories,
     installation,
     machine,
     providers,
     public_url,
+    secret_key,
+    templates,
 )
-from sso.checkup.finding import Finding, Findings, Status, guarded
+from sso.checkup.finding import Finding, Findings, Status, guarded, wrong
 from sso.config.reading import read_settings
 from sso.database import schema
-from sso.endpoints.admin import chart, pages
+from sso.endpoints.admin import access, chart, pages
+from sso.endpoints.admin.forms import ConfirmForm
 from sso.extensions import db
 from sso.i18n import N_
 from sso.models import KeyState
+from sso.process import concurrency
 from sso.process.program import COMMAND
 from sso.store import (
     audit_events,
@@ -37,6 +44,7 @@ from sso.store import (
     webhooks,
 )
 from sso.store.outbox import Outbox
+from sso.web import routing
 
 _DAYS = 14
 _SIGN_INS = (Event.SIGNED_IN,)
@@ -45,17 +53,21 @@ _EXTENSION = "sso.overview"
 _MINUTE = timedelta(minutes=1)
 _HOUR = timedelta(hours=1)
 _FOREVER = timedelta(days=366)
+_OWN_ANSWER = 3  # seconds
 _NOW = {
     "schema": installation.schema,
     "keys": installation.signing_key_life,
     "worker": installation.worker,
     "webhooks": installation.webhooks,
 }
-_EACH_MINUTE = {
+_MOST_APPS = 2000  # authenticator apps; `doctor` checks all
+_EACH_MINUTE: Mapping[str, Callable[[], Findings]] = {
     "database": machine.database,
     "pooler": machine.pooler,
     "file modes": lambda: machine.file_modes(os.environ, read_settings(os.environ)),
     "mail": dependencies.no_mail_server,
+    "secret key": partial(secret_key.secret_key, _MOST_APPS),
+    "templates": templates.templates,
 }
 _EACH_HOUR = {"tls": public_url.tls}
 _ELSEWHERE = {
@@ -100,17 +112,45 @@ def overview() -> Response:
 
 
 def checks() -> Response:
-    """All that can be checked from here, also what takes a moment; `doctor` checks the rest."""
-    found = _findings()
-    db.session.rollback()  # no transaction waits for other servers
-    found += _run(_ELSEWHERE)
+    """All that can be checked from here, also what takes a moment; a POST tries a whole sign-in."""
+    form = ConfirmForm()
+    has_signed_in = form.validate_on_submit()
+    if has_signed_in:
+        routing.spend(access.staff().user.email)
+        found = list(guarded(code_flow.NAME, _sign_in))
+    else:
+        found = _findings()
+        db.session.rollback()  # no transaction waits for other servers
+        with concurrency.slot_released():
+            found += _run(_ELSEWHERE)
     return pages.render(
         "admin/checks.html",
         "overview",
         findings=list(dict.fromkeys(found)),
         statuses=STATUSES,
+        form=form,
+        has_signed_in=has_signed_in,
         command=f"{COMMAND} doctor",
     )
+
+
+def _sign_in() -> Findings:
+    """As `doctor` does, one at a time, if the server can answer while it waits here."""
+    actor = replace(access.staff().actor, by="doctor")
+    own = context.settings().base_url + public_url.DISCOVERY
+    db.session.rollback()
+    with concurrency.slot_released():
+        try:
+            requests.get(own, timeout=_OWN_ANSWER, allow_redirects=False)
+        except requests.RequestException as error:
+            seen = f"this server did not answer itself ({type(error).__name__})"
+            hint = (
+                "check SSO_BASE_URL and the proxy; a server that handles one request at a time "
+                f"cannot call itself: run {COMMAND} doctor"
+            )
+            yield wrong(code_flow.NAME, seen, hint)
+        else:
+            yield from code_flow.code_flow(actor, "doctor-page")
 
 
 def _findings() -> list[Finding]:

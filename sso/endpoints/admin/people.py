@@ -9,6 +9,7 @@ from werkzeug.wrappers import Response
 
 from sso import context
 from sso.audit import rows
+from sso.crypto import passwords
 from sso.endpoints.admin import events, pages, person_actions
 from sso.flow.scopes import CLAIM_NAMES
 from sso.i18n import N_, user_agents
@@ -107,6 +108,7 @@ def person() -> Response:
         person=found,
         role=staff.role_of(found.groups),
         states=state_of(found),
+        has_imported_password=passwords.is_foreign(found.password_hash),
         claims=[(CLAIM_NAMES.get(name, name), value) for name, value in found.claims.items()],
         known=known,
         identities=[

@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import select
 
-from sso.audit import writer
+from sso.audit import rows, writer
 from sso.checkup.finding import Findings, warning
 from sso.crypto import keys
 from sso.endpoints.admin import chart, overview
 from sso.extensions import db
 from sso.models import AuditEvent, Group, KeyState, User
+from sso.ratelimit import limiting
 from sso.store import api_tokens, clients, named_groups, signing_keys, users
 from tests.conftest import Clock
 from tests.support.actors import BASE, ORIGIN, Browser
@@ -82,9 +83,23 @@ def test_all_checks(app: Flask, ada: StaffBrowser) -> None:
     names = re.findall(r'<th scope="row"[^>]*>([^<]+)</th>', page.html)
     assert {"database", "schema", "keys", "worker", "webhooks", "redis", "mail"} <= set(names)
     assert {"tls", "discovery", "directories", "providers"} <= set(names)
+    assert {"secret key", "templates"} <= set(names)
     assert names.count("mail") == names.count("tls") == 1
     assert "none has ever run" in page.html
     assert "flask doctor" in page.html
+
+
+def test_a_sign_in_where_the_server_cannot_call_itself(app: Flask, ada: StaffBrowser) -> None:
+    """It is not tried; nor more often than the limit allows."""
+    ada.open(f"{ADMIN}/checks")
+    for _ in range(limiting.TEST_SIGN_IN.account or 0):
+        page = ada.send()
+        assert "a server that handles one request at a time cannot call itself" in page.html
+    assert ada.send().status == 429
+    writer.flush(app)
+    with app.app_context():
+        told = rows.newest(names=["user_created"], limit=9)
+        assert [one.user_id for one in told if "doctor" in one.fields] == []
 
 
 def test_a_certificate_that_ends_soon(app: Flask, ada: StaffBrowser, clock: Clock) -> None:

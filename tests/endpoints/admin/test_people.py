@@ -13,6 +13,7 @@ from sso.config.upstream.file import Upstreams
 from sso.endpoints.admin.person_actions import ACTIONS
 from sso.extensions import db
 from sso.models import AuditEvent, Mail, UpstreamSession, User
+from sso.services import imported_passwords
 from sso.store import identities, sessions, users
 from sso.store import mails as mails_of
 from tests.conftest import Clock
@@ -31,6 +32,7 @@ from tests.support.upstreams import provider
 
 pytestmark = pytest.mark.slow
 
+BCRYPT = "$2b$04$abcdefghijklmnopqrstuuNPZHlfHGmXSMSQDMPFCmYW3YSWFW1/a"  # of some password
 MARKUP = "\"'><script>alert(1)</script>{{7*7}}"
 
 
@@ -348,6 +350,17 @@ def test_a_person_who_is_deleted_meanwhile(
         assert act(ada, dana, name).status == 404
     ada.open(f"{ADMIN}/person/edit?id={dana.id}")
     assert ada.submit(name="Else", groups="", claim_address="").status == 404
+
+
+def test_an_imported_password(app: Flask, ada: StaffBrowser, dana: User) -> None:
+    page = ada.open(f"{ADMIN}/person?id={dana.id}")
+    assert "imported" not in page.html
+    with app.app_context():
+        found = users.lock_any(dana.id)
+        assert found
+        found.password_hash = imported_passwords.accept(BCRYPT)
+        db.session.commit()
+    assert "<dd>imported; replaced at the next sign-in</dd>" in ada.open(page.url).html
 
 
 def unlink(browser: Browser, user: User, identity: UUID) -> Any:

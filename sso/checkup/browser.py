@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
+from math import inf
+from time import monotonic
 from urllib.parse import urljoin
 
 import requests
@@ -45,13 +47,24 @@ class Page:
 
 
 class Browser:
-    """Follows redirects only below the public URL; the callback URL is never opened."""
+    """Follows redirects only below the public URL; the callback URL is never opened.
 
-    def __init__(self, base_url: str, callback: str) -> None:
+    `within`: the seconds for all requests together.
+    """
+
+    def __init__(self, base_url: str, callback: str, within: float = inf) -> None:
         self.base_url, self.callback = base_url, callback
+        self._end = monotonic() + within
         self.session = requests.Session()
         self.session.headers["User-Agent"] = "sso-doctor"
         self.cookie_lines: list[str] = []
+
+    def timeout(self) -> float:
+        """The seconds that the next request may take. Raises `requests.Timeout` if none is left."""
+        left = self._end - monotonic()
+        if left <= 0:
+            raise requests.Timeout
+        return min(TIMEOUT, left)
 
     def open(self, url: str, form: Mapping[str, str] | None = None, **headers: str) -> Page:
         """Follow a URL to a page or the callback. Raises `LeftServer`."""
@@ -65,7 +78,7 @@ class Browser:
                 url,
                 data=form,
                 headers=headers,
-                timeout=TIMEOUT,
+                timeout=self.timeout(),
                 allow_redirects=False,
             )
             self.cookie_lines += response.raw.headers.getlist("Set-Cookie")

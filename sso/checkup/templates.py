@@ -5,9 +5,8 @@ from pathlib import Path
 
 from sso import context
 from sso.checkup.finding import Finding, Findings, ok, warning
-from sso.config import overrides
+from sso.config import mail_texts, overrides
 from sso.config.overrides import BUILT_IN, STYLE, TEXTS, Overrides
-from sso.jobs import mail_texts
 
 _NAME = "templates"
 

@@ -1,12 +1,8 @@
 """The steps of a sign-in, as a browser and a client's backend would take them."""
 
-import secrets
-from base64 import urlsafe_b64encode
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from hashlib import sha256
+from collections.abc import Callable
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import requests
 from flask import current_app
@@ -15,16 +11,19 @@ from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
 from sso import context
-from sso.checkup.finding import Finding, Findings, ok, warning, wrong
+from sso.audit import Actor
+from sso.checkup.browser import Browser, LeftServer, Page
+from sso.checkup.finding import Finding, Findings, ok, skipped, warning, wrong
+from sso.checkup.probe import CALLBACK, Busy, Person, Probe, ip_address_of, temporary_probe
+from sso.checkup.request import Request
 from sso.config import urls
 from sso.crypto import keys
-from sso.doctor.browser import TIMEOUT, Browser, LeftServer, Page
-from sso.doctor.probe import CALLBACK, Person, Probe, ip_address_of, temporary_probe
 from sso.mfa import totp
 from sso.process.program import COMMAND
 from sso.web.proxies import FORGED, FORGED_BY_UNDERSCORE
 
 NAME = "code flow"
+DEADLINE = 30  # seconds; shorter than proxies wait for an admin page
 _FORGED = {"X-Forwarded-For": FORGED}
 _FORGED_BY_UNDERSCORE = dict.fromkeys(
     ("X_Forwarded_For", "X-Forwarded_For", "X_Forwarded-For"), FORGED_BY_UNDERSCORE
@@ -37,44 +36,6 @@ class Stopped(Exception):
     def __init__(self, seen: str, hint: str) -> None:
         super().__init__(seen)
         self.hint = hint
-
-
-@dataclass(frozen=True)
-class Request:
-    """An authorization request of a client, and what it must remember."""
-
-    url: str
-    issuer: str
-    callback: str
-    state: str
-    nonce: str
-    verifier: str
-
-    @classmethod
-    def make(
-        cls,
-        base_url: str,
-        client_id: str,
-        callback: str,
-        scope: str,
-        push: Callable[[Mapping[str, str]], str] | None = None,
-    ) -> "Request":
-        """`push`: stores the parameters, and gives the request URI."""
-        state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
-        challenge = urlsafe_b64encode(sha256(verifier.encode()).digest()).rstrip(b"=").decode()
-        values = {
-            "response_type": "code",
-            "client_id": client_id,
-            "redirect_uri": callback,
-            "scope": scope,
-            "state": state,
-            "nonce": nonce,
-            "code_challenge": challenge,
-            "code_challenge_method": "S256",
-        }
-        query = {"client_id": client_id, "request_uri": push(values)} if push else values
-        url = f"{base_url}/oauth2/authorize?{urlencode(query)}"
-        return cls(url, base_url, callback, state, nonce, verifier)
 
 
 def explained(name: str, walk: Callable[[], Findings]) -> Findings:
@@ -91,11 +52,17 @@ def explained(name: str, walk: Callable[[], Findings]) -> Findings:
         yield wrong(name, f"the connection failed ({type(error).__name__})", hint)
 
 
-def code_flow() -> Findings:
-    """Authorize, sign in, consent, exchange, userinfo, refresh, revoke; cookies and proxies."""
-    with temporary_probe() as probe:
-        browser = Browser(context.settings().base_url, CALLBACK)
-        yield from explained(NAME, lambda: _walk(browser, probe))
+def code_flow(actor: Actor, name: str | None = None) -> Findings:
+    """Authorize, sign in, consent, exchange, userinfo, refresh, revoke; cookies and proxies.
+
+    `name`: of the temporary user; only one such sign-in is tried at a time.
+    """
+    try:
+        with temporary_probe(actor, name) as probe:
+            browser = Browser(context.settings().base_url, CALLBACK, DEADLINE)
+            yield from explained(NAME, lambda: _walk(browser, probe))
+    except Busy:
+        yield skipped(NAME, "another one is being tried; try again in a minute")
 
 
 def _walk(browser: Browser, probe: Probe) -> Findings:
@@ -203,7 +170,7 @@ def _tokens(browser: Browser, probe: Probe, code: str, request: Request) -> Find
         redirect_uri=CALLBACK, code_verifier=request.verifier,
     )  # fmt: skip
     key_set = KeySet.import_key_set(
-        requests.get(f"{browser.base_url}/oauth2/jwks", timeout=TIMEOUT).json()
+        requests.get(f"{browser.base_url}/oauth2/jwks", timeout=browser.timeout()).json()
     )
     try:
         claims = jwt.decode(tokens["id_token"], key_set, algorithms=list(keys.ALGORITHMS)).claims
@@ -226,7 +193,10 @@ def _tokens(browser: Browser, probe: Probe, code: str, request: Request) -> Find
 
 def _post(browser: Browser, path: str, client: dict[str, str], **form: str) -> dict[str, Any]:
     response = requests.post(
-        browser.base_url + path, data={**form, **client}, timeout=TIMEOUT, allow_redirects=False
+        browser.base_url + path,
+        data={**form, **client},
+        timeout=browser.timeout(),
+        allow_redirects=False,
     )
     if response.status_code != 200:
         what = form.get("grant_type", "revocation")
@@ -239,7 +209,7 @@ def _userinfo(browser: Browser, access_token: str, status: int) -> None:
     response = requests.get(
         f"{browser.base_url}/oauth2/userinfo",
         headers={"Authorization": f"Bearer {access_token}"},
-        timeout=TIMEOUT,
+        timeout=browser.timeout(),
         allow_redirects=False,
     )
     if response.status_code != status:

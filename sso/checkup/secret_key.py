@@ -1,0 +1,75 @@
+"""Whether the database is encrypted with the secret key of now; it reads every secret."""
+
+from itertools import count
+
+from sso import context
+from sso.audit import rekeying
+from sso.audit.chain import ChainBroken
+from sso.checkup.finding import Findings, ok, warning, wrong
+from sso.crypto import keys, webhook_secrets
+from sso.extensions import db
+from sso.mfa import totp
+from sso.process.program import COMMAND
+from sso.store import signing_keys, totp_secrets, webhooks
+
+BATCH = 100
+
+
+def secret_key(most: int | None = None) -> Findings:
+    """Everything is encrypted with the current secret key, and with it alone.
+
+    `most`: how many authenticator apps are checked; a million takes a minute.
+    """
+    found = waiting(most)
+    is_partial = most is not None and totp_secrets.count() > most
+    db.session.rollback()
+    has_previous = context.settings().secret_key_previous is not None
+    if found:
+        seen = f"still encrypted with another secret key: {', '.join(found)}"
+        hint = f"run: {COMMAND} key reencrypt, with SSO_SECRET_KEY_PREVIOUS set"
+        yield (warning if has_previous else wrong)("secret key", seen, hint)
+    elif has_previous and is_partial:
+        seen = f"SSO_SECRET_KEY_PREVIOUS is set; only {most} authenticator apps were checked"
+        hint = f"run: {COMMAND} doctor, which checks all of them and says whether it is needed"
+        yield warning("secret key", seen, hint)
+    elif has_previous:
+        seen = "nothing at rest needs SSO_SECRET_KEY_PREVIOUS any more"
+        hint = "remove it: at once if it leaked, else once most browsers have come back"
+        yield warning("secret key", seen, hint)
+    else:
+        left_out = f"; only {most} authenticator apps were checked" if is_partial else ""
+        yield ok("secret key", f"everything is encrypted with SSO_SECRET_KEY{left_out}")
+
+
+def waiting(most: int | None = None) -> list[str]:
+    """What is not encrypted or sealed with the newest secret key, in words; changes nothing.
+
+    `most`: see `secret_key`.
+    """
+    newest = context.settings().secret_key
+    found = []
+    if not all(keys.can_decrypt(newest, row) for row in signing_keys.every()):
+        found.append("signing keys")
+    if not _are_apps_current(most):
+        found.append("authenticator apps")
+    if not all(webhook_secrets.can_decrypt(newest, row.sealed_secret) for row in webhooks.every()):
+        found.append("secrets of webhooks")
+    try:
+        if rekeying.is_due():
+            found.append("the audit trail")
+    except ChainBroken:
+        found.append(f"the audit trail (see: {COMMAND} audit verify)")
+    db.session.rollback()
+    return found
+
+
+def _are_apps_current(most: int | None) -> bool:
+    last = None
+    for checked in count(0, BATCH):
+        rows = totp_secrets.batch(last, BATCH)
+        if not all(totp.is_current(row) for row in rows):
+            return False
+        if len(rows) < BATCH or (most is not None and checked + BATCH >= most):
+            break
+        last = rows[-1].user_id
+    return True
