@@ -5,6 +5,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field, ValidationInfo, model_validator
 from scim2_models import (
     URN,
+    Address,
     AuthenticationScheme,
     Bulk,
     CaseExact,
@@ -15,8 +16,10 @@ from scim2_models import (
     Extension,
     External,
     Filter,
+    GroupMembership,
     Mutability,
     Patch,
+    PhoneNumber,
     Reference,
     Required,
     Resource,
@@ -29,6 +32,7 @@ from scim2_models import (
     Uniqueness,
 )
 from scim2_models import Group as StandardGroup
+from scim2_models import Name as StandardName
 from scim2_models import User as StandardUser
 from scim2_models.resources.resource import AnyExtension
 
@@ -55,7 +59,7 @@ class User(Resource[AnyExtension]):
     __schema__ = StandardUser.__schema__
 
     user_name: Annotated[str | None, Uniqueness.server, Required.true] = None
-    name: StandardUser.Name | None = None  # type: ignore[valid-type]
+    name: StandardName | None = None
     display_name: str | None = None
     nick_name: str | None = None
     profile_url: Reference[External] | None = None
@@ -67,14 +71,14 @@ class User(Resource[AnyExtension]):
     active: bool | None = None
     password: Annotated[str | None, Mutability.write_only, Returned.never, CaseExact.true] = None
     emails: Annotated[list[Email] | None, Required.true] = None
-    phone_numbers: list[StandardUser.PhoneNumbers] | None = None  # type: ignore[valid-type]
-    addresses: list[StandardUser.Addresses] | None = None  # type: ignore[valid-type]
+    phone_numbers: list[PhoneNumber] | None = None
+    addresses: list[Address] | None = None
     groups: Annotated[
-        list[StandardUser.Groups] | None,  # type: ignore[valid-type]
+        list[GroupMembership] | None,
         Mutability.read_only,
     ] = None
 
-    Name: ClassVar[type[ComplexAttribute]] = StandardUser.Name
+    Name: ClassVar[type[ComplexAttribute]] = StandardName
     Emails: ClassVar[type[ComplexAttribute]] = Email
 
     @model_validator(mode="before")

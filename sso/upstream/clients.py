@@ -25,7 +25,10 @@ def _of(provider: WebProvider) -> OidcClient | GitHubClient:
     known = current_app.extensions.setdefault(_EXTENSION, {})
     client: OidcClient | GitHubClient | None = known.get(provider.id)
     if client is None or client.provider is not provider:
-        made = OidcClient(provider) if isinstance(provider, OidcProvider) else None
-        client = made or GitHubClient(provider)  # type: ignore[arg-type]
-        client = known[provider.id] = client
+        if isinstance(provider, OidcProvider):
+            client = OidcClient(provider)
+        else:
+            assert isinstance(provider, GitHubProvider)
+            client = GitHubClient(provider)
+        known[provider.id] = client
     return client

@@ -33,7 +33,7 @@ def init_app(app: Flask, count: int, base_path: str) -> None:
             whole, x_for=count, x_proto=count, x_host=count, x_prefix=count
         )
     else:
-        app.wsgi_app = _Untrusted(app.wsgi_app)  # type: ignore[method-assign]
+        app.wsgi_app = _Untrusted(app.wsgi_app)  # type: ignore[method-assign]  # as well
 
 
 class _Untrusted:

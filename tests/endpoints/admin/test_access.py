@@ -50,6 +50,13 @@ def ask(browser: Browser, path: str, method: str = "GET", **more: Any) -> TestRe
     return browser.http.open(path, method=method, base_url=ORIGIN, **more)
 
 
+def is_enabled(app: Flask, user: User) -> bool:
+    with app.app_context():
+        found = users.find(user.id)
+        assert found
+        return found.disabled_at is None
+
+
 def test_every_page_below_admin_is_an_admin_page(app: Flask) -> None:
     below = [one for one in ROUTES if one.path.startswith("{base}/admin")]
     assert below == PAGES
@@ -295,10 +302,7 @@ def test_a_form_that_arrives_slowly(app: Flask, ada: StaffBrowser) -> None:
         headers={"Origin": ORIGIN},
     )  # fmt: skip
     assert answer.status_code == 404
-    with app.app_context():
-        found = users.find(dana.id)
-        assert found
-        assert found.disabled_at is None
+    assert is_enabled(app, dana)
 
 
 def test_a_factor_that_is_too_old_does_nothing(app: Flask, ada: StaffBrowser, clock: Clock) -> None:
@@ -309,10 +313,7 @@ def test_a_factor_that_is_too_old_does_nothing(app: Flask, ada: StaffBrowser, cl
     assert "Two-step verification" in ada.submit().html
     assert ada.page.headers["Referrer-Policy"] == "same-origin"
     assert dana.email not in ada.page.html
-    with app.app_context():
-        found = users.find(dana.id)
-        assert found
-        assert found.disabled_at is None
+    assert is_enabled(app, dana)
     page = ada.submit(code=code_of(ada.secret))
     assert (page.url, page.status) == (url, 200)
     assert "The account was disabled." in ada.submit().html
@@ -333,10 +334,7 @@ def test_a_factor_that_another_tab_has_shown_meanwhile(
     page = ada.submit(code="000000")
     assert page.url == f"{ADMIN}/person/act?id={dana.id}&do=disable"
     assert "Nothing was changed yet." in page.html
-    with app.app_context():
-        found = users.find(dana.id)
-        assert found
-        assert found.disabled_at is None
+    assert is_enabled(app, dana)
 
 
 def test_what_was_typed_survives_the_second_factor(
