@@ -1,5 +1,6 @@
 """`scripts/release` stops before it changes anything that it should not."""
 
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -73,3 +74,19 @@ def test_it_says_what_is_missing(
     assert done.returncode == 1
     assert said in done.stderr
     assert _git(clone, "rev-parse", "HEAD") == last
+
+
+def test_a_failure_leaves_nothing_behind(
+    clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    for program in (clone / "scripts" / "check", tmp_path / "bin" / "python3"):
+        program.write_text(f"#!/bin/sh\n{'exit 3' if program.name == 'python3' else ''}\n")
+        program.chmod(0o755)
+    _commit(clone)
+    last = _git(clone, "rev-parse", "HEAD")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
+    done = subprocess.run(["scripts/release", "9.9.9"], cwd=clone, check=False)
+    assert done.returncode == 3
+    assert _git(clone, "rev-parse", "HEAD") == last
+    assert _git(clone, "status", "--porcelain") == ""

@@ -10,6 +10,7 @@ from threading import Event, Thread
 from typing import Any
 
 import pytest
+from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, inspect
 
 from sso.database import schema
@@ -21,9 +22,10 @@ from tests.production.expected import Customer, Expected
 from tests.production.people import CALLBACK, EMAIL, PASSWORD, Person
 from tests.production.seeding import application
 from tests.support import releases
-from tests.support.processes import CONFIGURATION, wait_for
+from tests.support.processes import CONFIGURATION, ROOT, wait_for
 from tests.support.servers import Node, Postgresql
 
+MIGRATIONS = ScriptDirectory(str(ROOT / "migrations"))
 # The installed project must not lend the old one its newer modules and commands.
 ALONE = """
 import sys
@@ -136,7 +138,7 @@ def test_nobody_notices(
 
 def test_a_start_on_an_older_schema_says_what_to_do(make_node: Callable[..., Node]) -> None:
     node = make_node(1)
-    older = releases.MIGRATIONS.get_revision("head").down_revision
+    older = MIGRATIONS.get_revision("head").down_revision
     assert isinstance(older, str)
     app = application(node)
     with app.app_context():
@@ -178,7 +180,7 @@ def test_an_interrupted_upgrade_changes_nothing(
     if database == "postgresql":
         cluster: Postgresql = request.getfixturevalue("cluster")
         node.environ["SSO_DATABASE_URL"] = fresh_database(cluster.url)
-    older = releases.MIGRATIONS.get_revision("head").down_revision
+    older = MIGRATIONS.get_revision("head").down_revision
     assert isinstance(older, str)
     app = application(node)
     with app.app_context():

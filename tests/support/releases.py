@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -13,11 +12,10 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
-from alembic.script import ScriptDirectory
 
 from tests.support.processes import ROOT
 
-MIGRATIONS = ScriptDirectory(str(ROOT / "migrations"))
+_RELEASE = r"^Release [0-9]+\.[0-9]+\.[0-9]+$"  # as scripts/release commits
 
 
 def _git(*arguments: str) -> bytes:
@@ -25,30 +23,24 @@ def _git(*arguments: str) -> bytes:
 
 
 def previous(folder: Path) -> Path:
-    """The project as of the last release; before the first one, as of the newest migration."""
-    if not (ROOT / ".git").exists():
+    """The project as of the last release before this commit; the first one precedes itself.
+
+    The commit of a release is found by its subject, so clones without tags work, too.
+    """
+    commits: list[bytes] = []
+    if (ROOT / ".git").exists():
+        commits = _git(
+            "log", "-2", "--extended-regexp", f"--grep={_RELEASE}", "--format=%H"
+        ).split()
+    if not commits:
         if os.environ.get("CI"):
-            pytest.fail("CI needs the history")
-        pytest.skip("there is no history here")
-    tags = _git("tag", "--merged", "HEAD^", "--list", "v*", "--sort=-version:refname").split()
-    if tags:
-        commit = tags[0].decode()
-    else:
-        newest = MIGRATIONS.get_revision("head").path
-        found = _git("log", "--follow", "--diff-filter=A", "--format=%H", "-1", "--", newest)
-        added = found.decode().strip()
-        commit = f"{added}~1" if added else "HEAD"
-    with tarfile.open(fileobj=BytesIO(_git("archive", commit))) as tree:
+            pytest.fail("CI needs the history, back to the last release")
+        pytest.skip("there is no release in the history here")
+    (head,) = _git("rev-parse", "HEAD").split()
+    commit = commits[-1] if commits[0] == head else commits[0]
+    with tarfile.open(fileobj=BytesIO(_git("archive", commit.decode()))) as tree:
         tree.extractall(folder, filter="data")
     return folder
-
-
-def pinned(tree: Path) -> Path:
-    """The requirements of a release, with hashes."""
-    path = tree / "requirements.txt"
-    if not path.exists():  # a version before there was this file
-        subprocess.run([ROOT / "scripts" / "requirements", tree], check=True)
-    return path
 
 
 def unpacked(tree: Path, folder: Path) -> Path:
@@ -73,7 +65,7 @@ def build(tree: Path, folder: Path) -> str:
     _wheel(tree, folder)
     (wheel,) = folder.glob("sso-*.whl")
     version = wheel.name.split("-")[1]
-    shutil.copy(pinned(tree), folder / f"sso-{version}-requirements.txt")
+    shutil.copy(tree / "requirements.txt", folder / f"sso-{version}-requirements.txt")
     sums = [
         f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n"
         for path in sorted(folder.iterdir())
@@ -83,16 +75,9 @@ def build(tree: Path, folder: Path) -> str:
 
 
 def as_older_release(tree: Path) -> None:
-    """Before the first release: what the project was, packaged as it is now, as version 0.0.1."""
+    """As version 0.0.1 if the next release has no number yet; its files are on pages of today."""
     current = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     path = tree / "pyproject.toml"
-    text = path.read_text()
-    if tomllib.loads(text)["project"]["version"] != current:
-        return
-    text = re.sub(r"^version = .*", 'version = "0.0.1"', text, count=1, flags=re.MULTILINE)
-    if "shared-data" not in text:
-        text += '\n[tool.hatch.build.targets.wheel.shared-data]\ndeploy = "share/sso"\n'
-    # The pages of today belong to these files.
+    path.write_text(path.read_text().replace(f'\nversion = "{current}"\n', '\nversion = "0.0.1"\n'))
     shutil.rmtree(tree / "deploy")
     shutil.copytree(ROOT / "deploy", tree / "deploy")
-    path.write_text(text)
