@@ -3,12 +3,15 @@
 import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 from babel import Locale, negotiate_locale
 from flask import Flask, g, has_request_context, request
 from flask.globals import request_ctx
-from flask_babel import Babel, get_locale
+from flask_babel import Babel, get_locale, get_translations
+from jinja2 import pass_eval_context
+from jinja2.nodes import EvalContext
 from markupsafe import Markup
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -27,6 +30,7 @@ _OVERRIDES = re.compile("[\u202a-\u202e\u2066-\u2069]")
 
 
 Source = Callable[[], str | None]
+_parsed = lru_cache(Locale.parse)
 
 
 def init_app(app: Flask, of_account: Source, of_browser: Source, default: str) -> None:
@@ -36,8 +40,8 @@ def init_app(app: Flask, of_account: Source, of_browser: Source, default: str) -
     that was chosen in this browser.
     """
 
-    def choose() -> str:
-        return _choose(of_account, of_browser, default)
+    def choose() -> Locale:
+        return _parsed(_choose(of_account, of_browser, default))
 
     def to_choose_from() -> dict[str, str]:
         # A request for a host that cannot be has no URLs to lead to.
@@ -47,10 +51,28 @@ def init_app(app: Flask, of_account: Source, of_browser: Source, default: str) -
     Babel(app, locale_selector=choose)
     app.extensions["sso.language"] = language  # see current.language
     app.jinja_env.globals.update(
-        language=language, direction=direction, languages_to_choose_from=to_choose_from
+        language=language,
+        direction=direction,
+        languages_to_choose_from=to_choose_from,
+        gettext=_gettext,
+        _=_gettext,
     )
     app.jinja_env.filters.update(isolate=isolate)
     app.jinja_env.finalize = without_overrides
+
+
+@pass_eval_context
+def _gettext(place: EvalContext, text: str, **variables: Any) -> str:
+    """As Flask-Babel's, which looks up the language five times for each text: 6 % of a page."""
+    found = _translation(get_locale(), text, place.autoescape, bool(variables))
+    return found % variables if variables else found
+
+
+@lru_cache(maxsize=2048)
+def _translation(_: Locale | None, text: str, is_html: bool, has_variables: bool) -> str:
+    found = get_translations().ugettext(text)
+    found = Markup(found) if is_html else found  # noqa: S704 (our own text, as for Jinja)
+    return found if has_variables else found % {}
 
 
 def ask_for(ui_locales: str | None) -> None:

@@ -135,6 +135,15 @@ def test_the_words_say_the_numbers() -> None:
     assert str(passwords.MAX_LENGTH) in passwords.TOO_LONG
 
 
+def test_variables_are_escaped_in_each_language(app: Flask) -> None:
+    template = """{{ _("to continue to %(client)s 100%%", client=name) }} {{ _("Sign in") }}"""
+    template += "{% autoescape false %} {{ _('%(a)s', a=name) }} {{ _('&') }}{% endautoescape %}"
+    for tag, title in [*TITLES.items(), ("en", "Sign in")] * 2:
+        with app.test_request_context(headers={"Accept-Language": tag}):
+            shown = render_template_string(template, name="<b>%(x)s")
+        assert shown == f"to continue to &lt;b&gt;%(x)s 100% {title} <b>%(x)s &"
+
+
 def test_a_name_turns_no_text_around_it(app: Flask) -> None:
     """Nor one in a title or an error message, where no markup can isolate it."""
     name = "evil\u202egnp.exe\u2066 \u05d0\u200f"
