@@ -22,7 +22,7 @@ from flask_babel import get_locale, gettext
 
 from sso.i18n.languages import DEFAULT
 
-_MINUTE, _HOUR = timedelta(minutes=1), timedelta(hours=1)
+_SECOND, _MINUTE, _HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 _RELATIVE = timedelta(hours=6)  # longer ago, the time of day says more
 _EXTENSION = "sso.times"
 
@@ -81,6 +81,18 @@ def ago(time: datetime) -> str:
     skeleton = "MMMd" if local.year == today.year else "yMMMd"
     date = format_skeleton(skeleton, local, locale=locale)
     return str(gettext("%(date)s at %(time)s", date=date, time=at))
+
+
+def duration(seconds: int) -> str:
+    """Such as "45 seconds" or "15 minutes", rounded up; without a line break."""
+    unit = _SECOND if seconds < 90 else _MINUTE
+    text = format_timedelta(
+        -(timedelta(seconds=-seconds) // unit) * unit,
+        "second" if unit == _SECOND else "minute",
+        threshold=1000,
+        locale=_locale(),
+    )
+    return text.replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def day(time: datetime) -> str:

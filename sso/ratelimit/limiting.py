@@ -22,6 +22,7 @@ from werkzeug.exceptions import TooManyRequests
 
 from sso import audit, clock
 from sso.audit.events import limited
+from sso.i18n import times
 from sso.ratelimit import device_cookie, networks
 from sso.ratelimit.storage import LimitStorage
 
@@ -204,16 +205,8 @@ def spend(rule: Flooding, account: str) -> None:
 
 def words(seconds: int) -> str:
     """When to try again, in the language of the page."""
-    if seconds < 90:
-        text = gettext(
-            "Too many attempts. Please wait %(seconds)s seconds, then try again.", seconds=seconds
-        )
-    else:
-        minutes = -(-seconds // 60)
-        text = gettext(
-            "Too many attempts. Please wait %(minutes)s minutes, then try again.", minutes=minutes
-        )
-    return str(text)
+    time = times.duration(seconds)
+    return str(gettext("Too many attempts. Please wait %(time)s, then try again.", time=time))
 
 
 def _counters(rule: Guessing, account: str) -> list[_Counter]:

@@ -44,10 +44,8 @@ def _form_expired(error: CSRFError) -> Response:
                 ),
                 title=gettext("Please open this page with https"),
                 hint=gettext(
-                    (
-                        "Continue at %(address)s. If you are already there, allow cookies for "
-                        "this site."
-                    ),
+                    "Continue at %(address)s. If you are already there, allow cookies for this "
+                    "site.",
                     address=settings.base_url,
                 ),
                 link=(gettext("Open with https"), right),
@@ -130,7 +128,7 @@ def _too_many(error: TooManyRequests) -> Response:
         message = error.description or "Too many attempts."
         response = as_json("temporarily_unavailable", message, 429)
     else:
-        title, link = gettext("Please wait a moment"), (gettext("Try again"), _here())
+        title, link = gettext("Please wait"), (gettext("Try again"), _here())
         response = page(limiting.words(seconds), status=429, title=title, link=link)
     response.headers["Retry-After"] = str(seconds)
     return response

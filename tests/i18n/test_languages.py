@@ -44,6 +44,20 @@ def test_the_template_has_all_words(tmp_path: Path) -> None:
         assert {m.id for m in read_po(now)} == {m.id for m in read_po(kept)}
 
 
+def test_no_words_are_hidden_from_the_template() -> None:
+    """pybabel leaves out, and says nothing, what stands in parentheses of its own."""
+    hidden = re.compile(r"\b(gettext|N_)\(\s*\(")
+    sources = CATALOGS.parent.rglob("*.py")
+    assert [path for path in sources if hidden.search(path.read_text(encoding="utf-8"))] == []
+
+
+def test_a_browser_on_a_system_is_read_from_the_right_in_arabic() -> None:
+    """Both names are Latin: without a mark, `<bdi>` takes the whole for English."""
+    with (CATALOGS / "ar" / "LC_MESSAGES" / "messages.po").open("rb") as file:
+        message = read_po(file, locale="ar").get("%(browser)s on %(system)s")
+    assert message and str(message.string).startswith("\N{RIGHT-TO-LEFT MARK}")
+
+
 @pytest.mark.parametrize("tag", TRANSLATED)
 def test_a_catalog_is_whole(tag: str) -> None:
     folder = CATALOGS / tag / "LC_MESSAGES"

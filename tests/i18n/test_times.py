@@ -111,3 +111,28 @@ def test_the_account_says_them(app: Flask, user: User, clock: Clock) -> None:
     assert said[0].endswith(">today at 12:00\u202fPM UTC")
     assert said[1].endswith(">yesterday at 9:00\u202fPM")
     assert "UTC+9" in said[1]  # the title
+
+
+def test_how_long_to_wait(app: Flask) -> None:
+    """The language counts: Arabic has another word for two, for a few and for many."""
+    said = []
+    for tag in ("en", "ar"):
+        with app.test_request_context(), force_locale(tag):
+            said += [times.duration(seconds) for seconds in (1, 2, 11, 89, 90, 901, 3600)]
+    assert not any(" " in text for text in said)
+    assert [text.replace("\N{NO-BREAK SPACE}", " ") for text in said] == [
+        "1 second",
+        "2 seconds",
+        "11 seconds",
+        "89 seconds",
+        "2 minutes",
+        "16 minutes",
+        "60 minutes",
+        "ثانية",
+        "ثانيتان",
+        "11 ثانية",
+        "89 ثانية",
+        "دقيقتان",
+        "16 دقيقة",
+        "60 دقيقة",
+    ]
