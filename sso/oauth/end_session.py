@@ -25,7 +25,7 @@ PARAMETERS = (
     "id_token_hint", "client_id", "post_logout_redirect_uri", "state", "logout_hint", "ui_locales",
 )  # fmt: skip
 _LONGEST_SHOWN = 300  # characters
-UNREGISTERED = "The 'post_logout_redirect_uri' is none of the registered ones, to the character."
+UNREGISTERED = "The 'post_logout_redirect_uri' does not match any registered one exactly."
 
 
 class LogoutRequest(NamedTuple):

@@ -166,7 +166,7 @@ def test_an_unregistered_address(
     page = send(browser, method, **named, post_logout_redirect_uri=wrong, state="s")
     assert page.status == 400
     assert "Books wants to send you to an address that is not registered for it." in page.html
-    assert "none of the registered ones, to the character." in html.unescape(page.html)
+    assert "does not match any registered one exactly." in html.unescape(page.html)
     assert f"Received: {wrong}" in html.unescape(page.html)
     assert client.client_id not in page.html
     command = shlex.join(

@@ -304,7 +304,7 @@ OF_CLIENT: dict[str, tuple[Callable[[Scene], Any], str, str, str, str | None, bo
         "The request requires higher privileges than provided by the access token.", None, True),
     "unregistered post_logout_redirect_uri": (
         _unregistered_post_logout, "post_logout_refused", "invalid_request",
-        "The 'post_logout_redirect_uri' is none of the registered ones, to the character.",
+        "The 'post_logout_redirect_uri' does not match any registered one exactly.",
         None, False),
     "hint that is none": (
         lambda s: s.end_session(id_token_hint="x", client_id=s.client.client_id),
