@@ -55,7 +55,8 @@ def test_a_browser_on_a_system_is_read_from_the_right_in_arabic() -> None:
     """Both names are Latin: without a mark, `<bdi>` takes the whole for English."""
     with (CATALOGS / "ar" / "LC_MESSAGES" / "messages.po").open("rb") as file:
         message = read_po(file, locale="ar").get("%(browser)s on %(system)s")
-    assert message and str(message.string).startswith("\N{RIGHT-TO-LEFT MARK}")
+    assert message
+    assert str(message.string).startswith("\N{RIGHT-TO-LEFT MARK}")
 
 
 @pytest.mark.parametrize("tag", TRANSLATED)
