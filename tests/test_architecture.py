@@ -156,9 +156,8 @@ def test_files_are_small(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= 250
 
 
-# Of NamedTuple, SQLAlchemy's Row and os: public, though they begin with an underscore. Of atexit:
-# what Python itself calls at an exit.
-PUBLIC = {"_asdict", "_fields", "_make", "_mapping", "_replace", "_exit", "_run_exitfuncs"}
+# Of NamedTuple, SQLAlchemy's Row and os: public, though they begin with an underscore.
+PUBLIC = {"_asdict", "_fields", "_make", "_mapping", "_replace", "_exit"}
 
 
 def is_private(name: str) -> bool:

@@ -101,6 +101,7 @@ _buffers: WeakSet[Buffer[Any]] = WeakSet()
 
 
 @atexit.register
-def _flush_all() -> None:
+def flush_all() -> None:
+    """At the end of a process."""
     for buffer in list(_buffers):
         buffer.flush()

@@ -5,7 +5,6 @@ docs/deploy/granian.md.
 """
 
 import argparse
-import atexit
 import logging
 import multiprocessing
 import multiprocessing.util
@@ -24,8 +23,9 @@ from granian.server.mp import MPServer
 from gunicorn import systemd
 
 from sso.config.settings import Settings
+from sso.database import buffer
 from sso.observability import logs
-from sso.server import common
+from sso.server import common, fork_signals
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -89,6 +89,7 @@ def main() -> None:
         logger.warning(_WARNING)
     # Not the default, which would write the memory, with all keys, to a file.
     signal.signal(signal.SIGQUIT, server.signal_handler_interrupt)
+    server.on_startup(fork_signals.listen)  # its handlers are set, and its workers not yet forked
     server.on_startup(partial(systemd.sd_notify, "READY=1", logger))
     server.serve(target_loader=partial(_begin, app), wrap_loader=False)
 
@@ -107,9 +108,10 @@ def _options() -> tuple[str, int, int]:
 
 def _begin(app: Flask) -> "WSGIApplication":
     """In a worker: what it serves."""
+    fork_signals.listen()
     common.begin(app)
-    # multiprocessing leaves them out.
-    multiprocessing.util.Finalize(None, atexit._run_exitfuncs, exitpriority=0)
+    # multiprocessing runs nothing that is registered with atexit.
+    multiprocessing.util.Finalize(None, buffer.flush_all, exitpriority=0)
     return partial(_serve, app)
 
 

@@ -1,4 +1,4 @@
-"""A signal that reaches a process at the very moment of its fork."""
+"""A signal that reaches a process at the very moment of its fork, or one of its threads."""
 
 import subprocess
 import sys
@@ -41,3 +41,41 @@ def test_it_ends_the_child_and_the_parent_keeps_its_handlers(stop: str) -> None:
         timeout=60,
     )
     assert done.stdout.split() == ["0", "1", "0"]
+
+
+HEARD = """
+import os, signal, threading
+from sso.server import fork_signals
+
+ended = threading.Event()
+
+def note(number, _):
+    print(signal.Signals(number).name, threading.current_thread().name, flush=True)
+    if number == signal.SIGTERM:
+        ended.set()
+
+for number in (signal.SIGHUP, signal.SIGTERM):
+    signal.signal(number, note)
+fork_signals.listen()
+
+def ask():
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    print(len(held & {signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM}), flush=True)
+    os.kill(os.getpid(), signal.SIGHUP)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+threading.Thread(target=ask).start()
+ended.wait()
+"""
+
+
+def test_another_thread_than_the_main_one_hears_it() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", HEARD],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout.splitlines() == ["4", "SIGHUP signals", "SIGTERM signals"]

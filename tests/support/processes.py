@@ -220,8 +220,7 @@ class Server:
     def stop(self) -> None:
         self.process.terminate()
         try:
-            # granian kills a worker that has not ended after 30 s (see docs/deploy/granian.md).
-            self.process.wait(45 if self.kind == "granian" else 20)
+            self.process.wait(20)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
