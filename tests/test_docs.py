@@ -10,7 +10,7 @@ from typing import Any
 import click
 import pytest
 
-from scripts import documentation
+from scripts import documentation, picture
 from sso.audit.events import Event
 from sso.command_line import COMMANDS, GROUPS
 from sso.config.settings import SETTINGS
@@ -157,3 +157,15 @@ def test_every_application_has_a_page(tmp_path: Path) -> None:
         assert (tmp_path / "docs" / "applications" / f"{name}.md").is_file()
         assert f"]({name}.md)" in index
         assert f"](../applications/{name}.md)" in connect
+
+
+def test_the_picture_shows_the_figures() -> None:
+    """Else run `python -m scripts.picture`."""
+    page = picture.PAGE.read_text()
+    drawn = picture.draw(picture.ratios(page))
+    assert picture.PICTURE.read_text() == drawn
+    alternative = re.search(r"!\[CPU time per request\. (.+?)\]", (ROOT / "README.md").read_text())
+    assert alternative
+    assert alternative[1] in drawn
+    changed = page.replace("| sso, SQLite | 1.7 | 2.2 |", "| sso, SQLite | 1.7 | 4.4 |")
+    assert picture.ratios(changed)["code exchange"]["glewlwyd"] == 7.0 / 4.4
