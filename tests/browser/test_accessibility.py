@@ -3,7 +3,6 @@
 import json
 import sqlite3
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
 import pyotp
@@ -13,7 +12,6 @@ from playwright.sync_api import Browser, Page
 
 from tests.browser.conftest import EMAIL, PASSWORD, Site, press
 
-STEP = timedelta(seconds=30)  # of an authenticator app
 OPTIONS = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
 
 
@@ -105,8 +103,8 @@ ADMIN_PAGES = ("", "/checks", "/people?q=a", "/person/invite", "/groups", "/appl
                "/keys/rotate", "/api-tokens", "/api-token/new")  # fmt: skip
 
 
-def administer(page: Page, site: Site) -> tuple[str, str]:
-    """Sign in a new administrator with a new factor; gives the id and the factor's secret."""
+def administer(page: Page, site: Site) -> tuple[str, str, str]:
+    """Sign in a new administrator with a new factor; gives id, email, and the factor's secret."""
     base, email = site.server.base_url, f"ada-{uuid4().hex}@example.com"
     made = site.server.flask(
         "user", "create", "--email", email, "--name", "Ada", "--admin", "--password-stdin",
@@ -125,12 +123,12 @@ def administer(page: Page, site: Site) -> tuple[str, str]:
     press(page.locator("form button.primary"))
     press(page.locator("a.primary"))
     assert page.url == f"{base}/admin/people?q=ada"
-    return json.loads(made)["id"], secret
+    return json.loads(made)["id"], email, secret
 
 
 def test_administration(page: Page, site: Site) -> None:
     base = site.server.base_url
-    user_id, _ = administer(page, site)
+    user_id, *_ = administer(page, site)
     person = f"/person?id={user_id}"
     page.goto(f"{base}/admin/groups")
     page.locator("#name").fill(f"group {user_id}")
@@ -187,22 +185,54 @@ def write(page: Page, **values: str) -> None:
         page.keyboard.type(text)
 
 
+def choose(page: Page, field: str, option: str) -> None:
+    """Choose an option of a list by the arrow keys."""
+    tab_to(page, field)
+    for _ in range(20):
+        if page.locator(f"#{field}").input_value() == option:
+            return
+        page.keyboard.press("ArrowDown")
+    raise AssertionError(f"{field} has no {option}")
+
+
 def test_administration_by_keyboard_alone(chrome: Browser, site: Site) -> None:
     page = chrome.new_context(locale="en", reduced_motion="reduce").new_page()
-    _, secret = administer(page, site)
+    _, email, secret = administer(page, site)
+
+    def forget(what: str) -> None:
+        with sqlite3.connect(site.server.folder / "sso.db", timeout=10) as connection:
+            connection.execute(what)
+
+    def show_factor() -> None:
+        forget("UPDATE totp_secrets SET last_step = 0")  # so that the code counts again
+        write(page, code=pyotp.TOTP(secret).now())
+        follow(page, "Continue", "Enter")
+
+    follow(page, "Your account")
+    follow(page, "Sign out")
+    follow(page, "Sign out", "Space")
+    page.goto(f"{site.server.base_url}/sign-in")
+    write(page, email=email, password=PASSWORD)
+    follow(page, "Sign in", "Space")
+    show_factor()
+    follow(page, "Administration")
+    follow(page, "People")
     invited = f"erin-{uuid4().hex}@example.com"
     follow(page, "Invite a person")
     write(page, email=invited, name="Erin")
     # Meanwhile the factor gets too old; what was typed is kept.
-    with sqlite3.connect(site.server.folder / "sso.db", timeout=10) as connection:
-        connection.execute("UPDATE browser_sessions SET second_factor_at = '2026-01-01 00:00:00'")
+    forget("UPDATE browser_sessions SET second_factor_at = '2026-01-01 00:00:00'")
     follow(page, "Send the invitation", "Space")
-    page.locator("#code").fill(pyotp.TOTP(secret).at(datetime.now(UTC) + STEP))
-    follow(page, "Continue")
+    show_factor()
     assert page.url.endswith("/admin/person/invite")
     assert page.locator("#email").input_value() == invited
     follow(page, "Send the invitation", "Space")
     assert "The account was created" in page.content()
+    follow(page, "People")
+    write(page, q=invited)
+    choose(page, "state", "invited")
+    follow(page, "Search")
+    follow(page, invited)
     follow(page, "Reset the second factors")
     follow(page, "Reset the second factors", "Space")
     assert "The second factors were removed." in page.content()
@@ -216,4 +246,10 @@ def test_administration_by_keyboard_alone(chrome: Browser, site: Site) -> None:
     follow(page, "Take out of use")
     follow(page, "Take the key out of use")
     assert "The key was taken out of use." in page.content()
+    follow(page, "Your account")
+    follow(page, "Sign out")
+    follow(page, "Sign out", "Space")
+    answer = page.goto(f"{site.server.base_url}/admin")
+    assert answer
+    assert answer.status == 404
     page.context.close()
