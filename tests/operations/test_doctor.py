@@ -21,7 +21,7 @@ from sso.checkup.browser import Browser, Page
 from sso.config.urls import DOCTOR_DOMAIN
 from sso.doctor.command import doctor_command
 from sso.extensions import db
-from sso.models import AuditEvent, Heartbeat, User
+from sso.models import AuditEvent, Heartbeat, Refusal, User
 from sso.store import clients, users
 from tests.support.actors import RelyingParty
 from tests.support.processes import Server, free_port
@@ -96,6 +96,8 @@ def test_a_page_shows_what_the_command_does(server: Server) -> None:
         assert states(page) == {"code flow": "not checked"}
         assert [one.id for one in users.of_domain(DOCTOR_DOMAIN, clock.now())] == [ada.user_id]
         assert [one for one in clients.every() if one.redirect_uris == [probe.CALLBACK]] == []
+        refused = db.session.scalars(select(Refusal.details))
+        assert not [one for one in refused if "doctor-" in one]
         last = json.loads(rows.newest(names=["client_deleted"], limit=1)[0].fields)
         assert (last["operator"], last["by"]) == (ada.email, "doctor")
 

@@ -112,7 +112,7 @@ def remove_member() -> Response:
         return pages.done("group", "removed", id=str(found.id))
     label = gettext("Remove from the group")
     return pages.ask(
-        "groups", form, title=f"{label}: {found.name}", question=f"{user.name} ({user.email})",
+        "groups", form, title=f"{label} · {found.name}", question=f"{user.name} ({user.email})",
         button=label, back=pages.url("group", id=str(found.id)), ends=ENDS["group lost"],
     )  # fmt: skip
 
@@ -139,7 +139,7 @@ def delete() -> Response:
         "Its members lose it. Applications that require it let nobody in by it any more."
     )
     return pages.ask(
-        "groups", form, title=f"{label}: {found.name}", question=question, button=label,
+        "groups", form, title=f"{label} · {found.name}", question=question, button=label,
         back=pages.url("group", id=str(found.id)), ends=ENDS["group lost"], errors=errors,
     )  # fmt: skip
 

@@ -148,7 +148,7 @@ def act() -> Response:
     return pages.ask(
         "people",
         form,
-        title=f"{label}: {user.name}",
+        title=f"{label} · {user.name}",
         question=gettext(action.question, name=f"{user.name} ({user.email})"),
         button=label,
         back=pages.url("person", id=str(user.id)),
@@ -182,7 +182,7 @@ def unlink() -> Response:
     return pages.ask(
         "people",
         form,
-        title=f"{label}: {user.name}",
+        title=f"{label} · {user.name}",
         question=gettext(
             "%(name)s can no longer sign in with the account %(account)s at %(provider)s.",
             name=f"{user.name} ({user.email})",

@@ -68,7 +68,7 @@ def revoke() -> Response:
         return pages.done("tokens", "revoked")
     label = gettext("Revoke the token")
     return pages.ask(
-        "tokens", form, title=f"{label}: {token.name}", button=label, back=pages.url("tokens"),
+        "tokens", form, title=f"{label} · {token.name}", button=label, back=pages.url("tokens"),
         question=gettext("The program that uses it is refused at once. This cannot be undone."),
     )  # fmt: skip
 
