@@ -49,7 +49,7 @@ def main() -> None:
         found = _measure(root, url, options)
     if options.json:
         options.json.write_text(json.dumps(found, indent=2) + "\n")
-    print(report.table(found))
+    print(report.table(found, options.all))
 
 
 def quiet() -> None:
@@ -68,6 +68,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--requests", type=int, default=400, help="per scenario and round")
     parser.add_argument("--connections", type=int, default=8)
     parser.add_argument("--workers", type=int, default=2, help="gunicorn's")
+    parser.add_argument("--all", action="store_true", help="print every scenario")
     parser.add_argument("--json", type=Path, help="also write the figures into this file")
     return parser.parse_args()
 

@@ -4,7 +4,7 @@ from statistics import mean, median, quantiles, stdev
 from typing import Any
 
 from tests.bench.baseline import WITH_BASELINE
-from tests.bench.scenarios import AUTHORIZE, BARE, SCENARIOS, USERINFO
+from tests.bench.scenarios import AUTHORIZE, BARE, MAIN, SCENARIOS, USERINFO
 from tests.bench.transport import Answer
 
 Figures = dict[str, Any]
@@ -53,11 +53,14 @@ def ratios(in_process: dict[str, float]) -> dict[str, float]:
     return {name: round(ratio, 2) for name, ratio in found.items()}
 
 
-def table(found: Figures) -> str:
-    """What one request costs, in Markdown. `--json` has the rest."""
+def table(found: Figures, every: bool) -> str:
+    """What one request costs, in Markdown: of a sign-in and what follows, or of every scenario.
+
+    `--json` has the rest.
+    """
     rows = [("endpoint", "CPU ms", "÷ bare route", "per second", "p95 ms", "statements")]
     yardstick = found["gunicorn"][BARE.name]["cpu_ms"] or float("nan")  # too few to measure
-    for scenario in SCENARIOS:
+    for scenario in SCENARIOS if every else (*SCENARIOS[:MAIN], BARE):
         served = found["gunicorn"][scenario.name]
         statements, _ = found["statements"].get(scenario.name, (0, 0))
         rows.append(

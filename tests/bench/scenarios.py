@@ -267,6 +267,7 @@ def _by_bank(scenario: Scenario, like: str) -> Scenario:
 
 
 # Each one uses what the one before it gave.
+MAIN = 5  # a sign-in, and what follows
 SCENARIOS = (
     *(AUTHORIZE, EXCHANGE, REFRESH, USERINFO, SIGN_IN),
     *(PUSH, AUTHORIZE_PUSHED, EXCHANGE_DPOP, REFRESH_DPOP, USERINFO_DPOP),
