@@ -1,6 +1,7 @@
 """Behind PgBouncer in transaction mode: as with PostgreSQL itself, time limits included."""
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,7 @@ from sso import create_app, database
 from sso.checkup import machine
 from sso.database import postgresql, transient_errors
 from sso.extensions import db
+from tests.operations.conftest import fresh_database
 from tests.production.expected import Customer
 from tests.production.people import Person
 from tests.production.seeding import a_person
@@ -27,19 +29,39 @@ from tests.support.processes import SECRET_KEY, wait_for
 from tests.support.servers import Node, Pgbouncer, Postgresql
 from tests.support.statements import watched
 
+NEWER = "pgbouncer-newer"
+
+
+@pytest.fixture(scope="module", params=["pgbouncer", NEWER])
+def program(request: pytest.FixtureRequest) -> str:
+    """Debian 12's PgBouncer, and beside it one that passes on prepared statements."""
+    name = str(request.param)
+    if name == NEWER and not shutil.which(name):
+        pytest.skip(f"there is no {NEWER}; on Debian 12, .ci/run installs it")
+    return name
+
 
 @pytest.fixture(scope="module")
-def pooler(cluster: Postgresql, stack: ExitStack) -> Pgbouncer:
-    """As its package comes; but few sessions, so that workers take turns in each."""
-    made = Pgbouncer(cluster, default_pool_size="4", server_login_retry="1")
+def pooler(cluster: Postgresql, stack: ExitStack, program: str) -> Pgbouncer:
+    """As its package comes; but few sessions, so that workers take turns in each.
+
+    With fewer than 12, eight requests that wait for one row may leave none for the first of them.
+    """
+    settings = {"default_pool_size": "12", "server_login_retry": "1"}
+    if program == NEWER:
+        settings["max_prepared_statements"] = "200"
+    made = Pgbouncer(cluster, program, **settings)
+    made.database = fresh_database(cluster.url).rpartition("/")[2]
     stack.callback(made.remove)
     made.start()
     return made
 
 
 @pytest.fixture(scope="module")
-def node(pooler: Pgbouncer, make_node: Callable[..., Node]) -> Iterator[Node]:
-    made = make_node(2, SSO_DATABASE_URL=pooler.url, SSO_REFRESH_TOKEN_LEEWAY="600")
+def node(pooler: Pgbouncer, make_node: Callable[..., Node], program: str) -> Iterator[Node]:
+    """With the newer pooler, statements are prepared."""
+    query = "?prepare_threshold=5" if program == NEWER else ""
+    made = make_node(2, SSO_DATABASE_URL=pooler.url + query, SSO_REFRESH_TOKEN_LEEWAY="600")
     made.flask("db", "upgrade")
     made.start()
     yield made
@@ -73,7 +95,7 @@ def test_a_person_comes_and_goes(node: Node, person: Person) -> None:
         person.authorize(prompt="none")
 
 
-def test_many_at_once(node: Node, known: Person) -> None:
+def test_many_at_once(node: Node, known: Person, pooler: Pgbouncer, program: str) -> None:
     """Every transaction is in another session; nothing prepared or set is missed."""
     stop = Event()
     with ThreadPoolExecutor(6) as pool:
@@ -98,6 +120,9 @@ def test_many_at_once(node: Node, known: Person) -> None:
     assert not [what for what in seen if "503" in what], seen
     assert "500" not in " ".join(seen)
     assert "unexpected error" not in node.log
+    with psycopg.connect(pooler.url) as behind:
+        prepared = behind.execute("SELECT count(*) FROM pg_prepared_statements").fetchone()
+    assert (prepared != (0,)) == (program == NEWER)
 
 
 def test_of_many_only_one_is_served(person: Person) -> None:
@@ -159,9 +184,9 @@ IGNORING = {"ignore_startup_parameters": "options"}
 
 
 @contextmanager
-def in_front_of(cluster: Postgresql, **settings: str) -> Iterator[str]:
+def in_front_of(cluster: Postgresql, program: str, **settings: str) -> Iterator[str]:
     """The URL of another pooler."""
-    made = Pgbouncer(cluster, **settings)
+    made = Pgbouncer(cluster, program, **settings)
     made.start()
     try:
         yield made.url
@@ -203,9 +228,9 @@ def seen(url: str, folder: Path) -> Seen:
     ],
 )
 def test_any_pooler_is_found(
-    cluster: Postgresql, tmp_path: Path, settings: dict[str, str], query: str
+    cluster: Postgresql, program: str, tmp_path: Path, settings: dict[str, str], query: str
 ) -> None:
-    with in_front_of(cluster, **settings) as url:
+    with in_front_of(cluster, program, **settings) as url:
         assert seen(url + query, tmp_path) == (True, postgresql.LIMITS, postgresql.LIMITS, 2)
         # They are not left behind for other clients.
         with psycopg.connect(url, autocommit=True) as other:
@@ -223,7 +248,7 @@ def test_limits_of_the_role_cost_no_statement(cluster: Postgresql, tmp_path: Pat
         admin.execute("CREATE ROLE limited LOGIN")
         for name, value in limits.items():
             admin.execute(f"ALTER ROLE limited SET {name} = '{value}'".encode())
-    with in_front_of(cluster, user="limited") as url:
+    with in_front_of(cluster, "pgbouncer", user="limited") as url:
         url = url.replace("//postgres@", "//limited@")
         assert seen(url, tmp_path) == (True, limits, limits, 0)
 
@@ -248,8 +273,10 @@ def test_a_pooler_that_goes_unnoticed_is_noticed_later(cluster: Postgresql, tmp_
         db.engine.dispose()
 
 
-def test_what_breaks_is_explained(cluster: Postgresql, node: Node, pooler: Pgbouncer) -> None:
-    with in_front_of(cluster, pool_mode="statement") as url:
+def test_what_breaks_is_explained(
+    cluster: Postgresql, node: Node, pooler: Pgbouncer, program: str
+) -> None:
+    with in_front_of(cluster, program, pool_mode="statement") as url:
         found = findings(node, SSO_DATABASE_URL=url)["database"]
         assert (found["status"], "pool_mode = transaction" in str(found["hint"])) == (
             "wrong",
@@ -258,6 +285,6 @@ def test_what_breaks_is_explained(cluster: Postgresql, node: Node, pooler: Pgbou
     options = "?options=-c%20search_path%3Dpublic"
     found = findings(node, SSO_DATABASE_URL=pooler.url + options)["database"]
     assert (found["status"], "ALTER ROLE" in str(found["hint"])) == ("wrong", True)
-    with in_front_of(cluster, **IGNORING) as url:
+    with in_front_of(cluster, program, **IGNORING) as url:
         found = findings(node, SSO_DATABASE_URL=url + options)["pooler"]
         assert (found["status"], "ALTER ROLE" in str(found["hint"])) == ("warning", True)

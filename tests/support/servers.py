@@ -110,10 +110,17 @@ class Postgresql(Machine):
 class Pgbouncer(Machine):
     """PgBouncer before a cluster, in transaction mode as its package has it otherwise."""
 
-    def __init__(self, cluster: Postgresql, user: str = "postgres", **settings: str) -> None:
+    def __init__(
+        self,
+        cluster: Postgresql,
+        program: str = "pgbouncer",
+        user: str = "postgres",
+        **settings: str,
+    ) -> None:
         super().__init__(Path(tempfile.mkdtemp(prefix="pgbouncer-")))
         self.cluster, self.prefix, self.user = cluster, cluster.prefix, user
-        self.program = require("PgBouncer", shutil.which("pgbouncer"))
+        self.database = "postgres"
+        self.program = require("PgBouncer", shutil.which(program))
         if self.prefix:  # it refuses to run as root, too
             shutil.chown(self.folder, "postgres", "postgres")
         self.settings = {
@@ -127,7 +134,7 @@ class Pgbouncer(Machine):
 
     @property
     def url(self) -> str:
-        return f"postgresql://{self.user}@127.0.0.1:{self.port}/postgres"
+        return f"postgresql://{self.user}@127.0.0.1:{self.port}/{self.database}"
 
     def command(self) -> list[str]:
         lines = [f"{name} = {value}" for name, value in self.settings.items()]
