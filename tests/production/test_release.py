@@ -13,10 +13,11 @@ from tests.support.processes import ROOT
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """A clone of the last commit, with the script of today."""
+    """A clone of the last commit, with the scripts of today."""
     _git(ROOT, "clone", "-q", str(ROOT), str(tmp_path / "clone"))
     folder = tmp_path / "clone"
-    shutil.copy(ROOT / "scripts" / "release", folder / "scripts")  # with its mode
+    for name in ("build", "release"):
+        shutil.copy(ROOT / "scripts" / name, folder / "scripts")  # with its mode
     (folder / "CHANGELOG.md").write_text("# Changes\n\n## Unreleased\n\n- A change.\n")
     _commit(folder)
     return folder
