@@ -5,15 +5,11 @@ test, and the password that is asked for.
 """
 
 import os
-import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -21,12 +17,11 @@ from tests.support import machines, releases
 from tests.support.deploy_pages import (
     BASE,
     HOST,
-    NEW_CLIENT,
     PAGES,
-    PASSWORD,
-    SIGN_IN,
-    SIGNED_IN,
+    Reader,
+    Releases,
     blocks,
+    mail_server,
 )
 from tests.support.machines import Machine
 from tests.support.processes import ROOT, wait_for
@@ -47,14 +42,6 @@ openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 
 """
 
 
-class Releases(NamedTuple):
-    old: Path
-    old_version: str
-    new: Path
-    new_version: str
-    wheels: Path  # what pip downloads
-
-
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Releases:
     machines.needed()
@@ -64,26 +51,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Releases:
     old, new = (
         releases.build(tree, folder / "old"), releases.build(ROOT, folder / "new")
     )  # fmt: skip
-    wheels = machines.wheels(*folder.glob("*/*-requirements.txt"))
+    wheels = machines.wheels(*folder.glob("*/*-requirements*.txt"))
     return Releases(folder / "old", old, folder / "new", new, wheels)
-
-
-@contextmanager
-def mail_server(machine: Machine) -> Iterator[Path]:
-    """What arrives at port 1025 of a machine ends in this file."""
-    path = machine.folder / "mail"
-    program = ("-um", "aiosmtpd", "-n", "-c", "aiosmtpd.handlers.Debugging", "stdout")
-    with path.open("w") as file, subprocess.Popen(
-        [
-            *("nsenter", f"--target={machine.init}", "--net", sys.executable, *program),
-            *("-l", "127.0.0.1:1025"),
-        ],
-        stdout=file,
-    ) as server:  # fmt: skip
-        try:
-            yield path
-        finally:
-            server.kill()
 
 
 @pytest.fixture
@@ -108,59 +77,6 @@ def start(built: Releases, request: pytest.FixtureRequest) -> Iterator[Callable[
         reader.machine.stop()
 
 
-class Reader:
-    """Copies the blocks of a page into a root shell, one after the other."""
-
-    def __init__(self, machine: Machine, built: Releases) -> None:
-        self.machine, self.built = machine, built
-        self.versions = iter([built.old_version, built.new_version])
-        self.releases = iter([built.old, built.new])
-
-    def run(self, text: str) -> str:
-        """One block, in the folder and with the VERSION that the one before left."""
-        if "\nVERSION=" in text:
-            folder = self.machine.root / "root/sso"
-            shutil.copytree(next(self.releases), folder, dirs_exist_ok=True)
-            text = re.sub(r"(?<=\nVERSION=).*", next(self.versions), text)
-        text = text.replace(
-            "smtp://USER:PASSWORD@mail.example.com:587", "smtp://mail.example.com:1025"
-        )
-        script = f". /run/reader 2>/dev/null || true\n{text}\n"
-        script += 'echo "cd $PWD; VERSION=${VERSION-}" >/run/reader\n'
-        certificates = "/etc/ssl/certs/ca-certificates.crt"
-        return self.machine.run(script, answers=PASSWORD, REQUESTS_CA_BUNDLE=certificates)
-
-    def be_interrupted(self, upgrade: str) -> None:
-        """An upgrade that ended while pip was installing: the old version serves on."""
-        version = self.built.new_version
-        begun = re.sub(r"\nVERSION=.*", f"; VERSION={version}", upgrade).partition("sha256sum")[0]
-        shutil.copytree(self.built.new, self.machine.root / "root/sso", dirs_exist_ok=True)
-        self.run(
-            f"{begun}python3 -m venv --clear /opt/sso/$VERSION\n"
-            "timeout 3 /opt/sso/$VERSION/bin/pip install -r sso-$VERSION-requirements.txt || true"
-        )
-        assert not (self.machine.root / f"opt/sso/{version}/bin/sso").exists()
-        assert self.built.old_version in self.run("sso --version")
-        self.sign_in()
-
-    def sign_in(self) -> None:
-        """Be the administrator with a browser, through the proxy."""
-        (self.machine.root / "sign_in.py").write_text(SIGN_IN)
-        shown = self.run(
-            f'CLIENT="$({NEW_CLIENT} 2>/dev/null)" '
-            f"/opt/sso/current/bin/python /sign_in.py {BASE} you@example.com '{PASSWORD}'"
-        )
-        assert SIGNED_IN in shown
-
-    def trust(self, certificate: str) -> None:
-        """Believe this authority, as soon as it is there."""
-        self.machine.run(
-            f"for _ in $(seq 50); do [ ! -f {certificate} ] || break; sleep 0.1; done\n"
-            f"install -m 0644 {certificate} /usr/local/share/ca-certificates/test.crt\n"
-            "update-ca-certificates --fresh"
-        )
-
-
 def test_one_machine(start: Callable[..., Reader], built: Releases) -> None:
     reader = start("one", f"127.0.0.1 {HOST} mail.example.com\n")
     machine, left_out = reader.machine, []
@@ -168,8 +84,9 @@ def test_one_machine(start: Callable[..., Reader], built: Releases) -> None:
         for text, _, reason in blocks("one-machine.md"):
             if reason:
                 left_out.append(f"{reason}:\n{text}")
-                reader.run(CERTIFICATE)
-                reader.trust(f"/etc/letsencrypt/live/{HOST}/fullchain.pem")
+                if "certbot" in text:
+                    reader.run(CERTIFICATE)
+                    reader.trust(f"/etc/letsencrypt/live/{HOST}/fullchain.pem")
                 continue
             if restarts_caddy := "systemctl restart caddy" in text:
                 text = text.replace("systemctl restart", f"{LOCAL_CERTIFICATES}\nsystemctl restart")
@@ -186,6 +103,7 @@ def test_one_machine(start: Callable[..., Reader], built: Releases) -> None:
                 assert "you@example.com" in shown
             elif "/metrics" in text:
                 assert "sso_database_up 1.0" in shown
+        left_out += with_granian(reader)
     assert machine.run("sso --version").strip() == built.new_version
     machine.run("chmod o+r /etc/sso/environment")
     assert "readable by everyone" in machine.run("sso user list")
@@ -193,6 +111,29 @@ def test_one_machine(start: Callable[..., Reader], built: Releases) -> None:
     refused = machine.run("setpriv --reuid=nobody --clear-groups sso user list", check=False)
     assert "Permission denied; run this as the service's user" in refused
     sys.stdout.write("not run:\n" + "\n".join(left_out))
+
+
+def with_granian(reader: Reader) -> list[str]:
+    """The page on granian, with what the other page says on watching; gives what was not run."""
+    program = "tr '\\0' ' ' </proc/$(systemctl show --property=MainPID --value sso.service)/cmdline"
+    left_out = []
+    for text, _, reason in blocks("granian.md"):
+        if reason:
+            left_out.append(f"{reason}:\n{text}")
+            continue
+        reader.run(text)
+        reader.sign_in()
+        name, other = ("gunicorn", "granian") if "rm " in text else ("granian", "gunicorn")
+        shown = reader.run(program)
+        assert name in shown
+        assert other not in shown
+        reader.run("systemctl reload sso.service")
+        reader.sign_in()
+        assert reader.run(program) == shown
+        shown = "".join(reader.run(one.text) for one in blocks("one-machine.md", "Watch"))
+        assert "sso_database_up 1.0" in shown
+        assert "/oauth2/userinfo" in shown
+    return left_out
 
 
 def test_two_nodes(start: Callable[..., Reader], built: Releases) -> None:
@@ -206,8 +147,9 @@ def test_two_nodes(start: Callable[..., Reader], built: Releases) -> None:
     readers, left_out = {reader.machine.name: reader for reader in (gate, *nodes)}, []
 
     def install(reader: Reader) -> None:
-        for text, _, _ in blocks("one-machine.md", "Install"):
-            reader.run(text)
+        for text, _, reason in blocks("one-machine.md", "Install"):
+            if not reason:
+                reader.run(text)
 
     with ThreadPoolExecutor() as pool:
         list(pool.map(install, nodes))

@@ -4,9 +4,16 @@ Blocks below a comment `not run: …` are left out; `machine: …` says where th
 """
 
 import re
+import shutil
+import subprocess
+import sys
 import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import NamedTuple
 
+from tests.support.machines import Machine
 from tests.support.processes import ROOT
 
 PAGES = {path.name: path.read_text() for path in sorted((ROOT / "docs/deploy").glob("*.md"))}
@@ -69,3 +76,82 @@ def blocks(page: str, part: str = "") -> list[Block]:
         reasons = [value for name, value in notes if name == "not run"]
         made.append(Block(textwrap.dedent(found["text"]), named, " ".join(reasons)))
     return made
+
+
+class Releases(NamedTuple):
+    old: Path
+    old_version: str
+    new: Path
+    new_version: str
+    wheels: Path  # what pip downloads
+
+
+@contextmanager
+def mail_server(machine: Machine) -> Iterator[Path]:
+    """What arrives at port 1025 of a machine ends in this file."""
+    path = machine.folder / "mail"
+    program = ("-um", "aiosmtpd", "-n", "-c", "aiosmtpd.handlers.Debugging", "stdout")
+    with path.open("w") as file, subprocess.Popen(
+        [
+            *("nsenter", f"--target={machine.init}", "--net", sys.executable, *program),
+            *("-l", "127.0.0.1:1025"),
+        ],
+        stdout=file,
+    ) as server:  # fmt: skip
+        try:
+            yield path
+        finally:
+            server.kill()
+
+
+class Reader:
+    """Copies the blocks of a page into a root shell, one after the other."""
+
+    def __init__(self, machine: Machine, built: Releases) -> None:
+        self.machine, self.built = machine, built
+        self.versions = iter([built.old_version, built.new_version])
+        self.releases = iter([built.old, built.new])
+
+    def run(self, text: str) -> str:
+        """One block, in the folder and with the VERSION that the one before left."""
+        if re.search(r"\nVERSION=\d", text):
+            folder = self.machine.root / "root/sso"
+            shutil.copytree(next(self.releases), folder, dirs_exist_ok=True)
+            text = re.sub(r"(?<=\nVERSION=).*", next(self.versions), text)
+        text = text.replace(
+            "smtp://USER:PASSWORD@mail.example.com:587", "smtp://mail.example.com:1025"
+        )
+        script = f". /run/reader 2>/dev/null || true\n{text}\n"
+        script += 'echo "cd $PWD; VERSION=${VERSION-}" >/run/reader\n'
+        certificates = "/etc/ssl/certs/ca-certificates.crt"
+        return self.machine.run(script, answers=PASSWORD, REQUESTS_CA_BUNDLE=certificates)
+
+    def be_interrupted(self, upgrade: str) -> None:
+        """An upgrade that ended while pip was installing: the old version serves on."""
+        version = self.built.new_version
+        begun = re.sub(r"\nVERSION=.*", f"; VERSION={version}", upgrade).partition("sha256sum")[0]
+        shutil.copytree(self.built.new, self.machine.root / "root/sso", dirs_exist_ok=True)
+        self.run(
+            f"{begun}python3 -m venv --clear /opt/sso/$VERSION\n"
+            "timeout 3 /opt/sso/$VERSION/bin/pip install -r sso-$VERSION-requirements.txt || true"
+        )
+        assert not (self.machine.root / f"opt/sso/{version}/bin/sso").exists()
+        assert self.built.old_version in self.run("sso --version")
+        self.sign_in()
+
+    def sign_in(self) -> None:
+        """Be the administrator with a browser, through the proxy."""
+        (self.machine.root / "sign_in.py").write_text(SIGN_IN)
+        shown = self.run(
+            f'CLIENT="$({NEW_CLIENT} 2>/dev/null)" '
+            f"/opt/sso/current/bin/python /sign_in.py {BASE} you@example.com '{PASSWORD}'"
+        )
+        assert SIGNED_IN in shown
+
+    def trust(self, certificate: str) -> None:
+        """Believe this authority, as soon as it is there."""
+        self.machine.run(
+            f"for _ in $(seq 50); do [ ! -f {certificate} ] || break; sleep 0.1; done\n"
+            f"install -m 0644 {certificate} /usr/local/share/ca-certificates/test.crt\n"
+            "update-ca-certificates --fresh"
+        )

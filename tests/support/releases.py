@@ -65,7 +65,8 @@ def build(tree: Path, folder: Path) -> str:
     _wheel(tree, folder)
     (wheel,) = folder.glob("sso-*.whl")
     version = wheel.name.split("-")[1]
-    shutil.copy(tree / "requirements.txt", folder / f"sso-{version}-requirements.txt")
+    for path in (tree / "requirements.txt", tree / "requirements-granian.txt"):
+        shutil.copy(path, folder / f"sso-{version}-{path.name}")
     sums = [
         f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n"
         for path in sorted(folder.iterdir())
