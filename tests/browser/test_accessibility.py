@@ -148,7 +148,7 @@ def test_administration(page: Page, site: Site) -> None:
         page.goto(f"{base}/admin{path}")
         assert page.url == f"{base}/admin{path}"
         check(page)
-        for width in (375, 1600):
+        for width in (375, 768, 1600):
             page.set_viewport_size({"width": width, "height": 800})
             assert page.evaluate("document.documentElement.scrollWidth") <= width, path
 
