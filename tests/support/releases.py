@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.processes import ROOT
 
-_RELEASE = r"^Release [0-9]+\.[0-9]+\.[0-9]+$"  # as scripts/release commits
+_RELEASE = r"^## [0-9]+\.[0-9]+\.[0-9]+ "  # the heading that scripts/release writes
 
 
 def _git(*arguments: str) -> bytes:
@@ -25,17 +25,14 @@ def _git(*arguments: str) -> bytes:
 def previous(folder: Path) -> Path:
     """The project as of the last release before this commit; the first one precedes itself.
 
-    The commit of a release is found by its subject, so clones without tags work, too.
+    The commit of a release is found by the heading in CHANGELOG.md that it added. So clones without
+    tags work, and histories whose commits were squashed.
     """
-    commits: list[bytes] = []
-    if (ROOT / ".git").exists():
-        commits = _git(
-            "log", "-2", "--extended-regexp", f"--grep={_RELEASE}", "--format=%H"
-        ).split()
-    if not commits:
+    if not (ROOT / ".git").exists():
         if os.environ.get("CI"):
             pytest.fail("CI needs the history, back to the last release")
-        pytest.skip("there is no release in the history here")
+        pytest.skip("there is no history here")
+    commits = _git("log", "-2", f"-G{_RELEASE}", "--format=%H", "--", "CHANGELOG.md").split()
     (head,) = _git("rev-parse", "HEAD").split()
     commit = commits[-1] if commits[0] == head else commits[0]
     with tarfile.open(fileobj=BytesIO(_git("archive", commit.decode()))) as tree:
