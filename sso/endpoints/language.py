@@ -3,8 +3,10 @@
 import re
 
 from flask import redirect, request, url_for
+from itsdangerous import BadData, URLSafeSerializer
 from werkzeug.wrappers import Response
 
+from sso import context
 from sso.endpoints.forms import LanguageForm
 from sso.i18n.languages import LANGUAGES
 from sso.web import cookies, routing
@@ -23,14 +25,20 @@ def language() -> Response:
 
 
 def here() -> str:
-    """The path and query of this page."""
+    """The path and query of this page, signed: only we say where the browser goes back to."""
     query = request.query_string.decode("latin-1")
-    return f"{request.path}?{query}" if query else request.path
+    return str(_serializer().dumps(f"{request.path}?{query}" if query else request.path))
 
 
-def _back(sent: str) -> str:
-    """Where any link could lead, too: to a page of ours."""
-    path, mark, query = sent.partition("?")
+def _back(signed: str) -> str:
+    try:
+        path, mark, query = str(_serializer().loads(signed)).partition("?")
+    except BadData:
+        path = ""
     if routing.is_page(path) and _QUERY.fullmatch(query):
         return path + mark + query
     return url_for("pages.home")
+
+
+def _serializer() -> URLSafeSerializer:
+    return URLSafeSerializer(context.settings().signing_secrets, salt="page")

@@ -210,4 +210,4 @@ def init_app(app: Flask) -> None:
     routing.register(app, ROUTES)
     access.init_app(app)
     page.init_app(app)
-    app.jinja_env.globals["path_here"] = language.here
+    app.jinja_env.globals["signed_path"] = language.here
