@@ -96,13 +96,16 @@ def prepare(engine: Engine) -> None:
             raise InvalidatePoolError
         if record.info.get(_TOOK_WRITES) and _is_read_only(connection):
             raise InvalidatePoolError
+        connection.autocommit = False  # `connection` may have left it on
 
     @event.listens_for(engine, "begin")
-    def set_limits(connection: Connection) -> None:
+    def begin(connection: Connection) -> None:
+        driver: Any = connection.connection.driver_connection
         if limits := connection.info.get(_LIMITS_OF_TRANSACTION):
-            driver: Any = connection.connection.driver_connection
             begin = "BEGIN; " if driver.autocommit else ""  # else the driver sends it
             connection.exec_driver_sql(begin + limits, execution_options={"no_parameters": True})
+        elif driver.autocommit and "isolation_level" not in connection.get_execution_options():
+            driver.autocommit = False
 
     @event.listens_for(engine, "handle_error")
     def note_loss(context: ExceptionContext) -> None:
@@ -119,9 +122,17 @@ def prepare(engine: Engine) -> None:
 
 @contextmanager
 def connection(engine: Engine) -> Iterator[Connection]:
-    """A connection of the pool. The answer stands, even if it is gone before the end."""
+    """A connection of the pool. The answer stands, even if it is gone before the end.
+
+    Statements that `store.prepared` reads with run without a transaction, until SQLAlchemy begins
+    one. Behind a pooler there is one from the start: time limits hold in a transaction only.
+    """
     taken = engine.connect()
     try:
+        driver: Any = taken.connection.driver_connection
+        driver.autocommit = True
+        if is_pooled(taken):
+            taken.begin()
         yield taken
     finally:
         try:
@@ -130,15 +141,6 @@ def connection(engine: Engine) -> Iterator[Connection]:
             logger.info("a connection was gone before the end of its transaction")
             if not taken.closed:
                 taken.invalidate()
-
-
-@contextmanager
-def reader(engine: Engine) -> Iterator[Connection]:
-    """A connection of an engine with AUTOCOMMIT: neither BEGIN nor ROLLBACK is sent."""
-    with engine.connect() as connection:
-        if is_pooled(connection):
-            connection.begin()  # time limits hold in a transaction only
-        yield connection
 
 
 def is_pooled(connection: Connection) -> bool:

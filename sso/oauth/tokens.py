@@ -7,6 +7,7 @@ the token better than a signature does, and costs nothing.
 
 import json
 from base64 import urlsafe_b64decode
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -18,10 +19,9 @@ from sso import clock, context
 from sso.crypto import digests, keys
 from sso.flow import narrowing, scopes, token_claims
 from sso.oauth.request import ProtocolRequest
-from sso.store import tokens
 from sso.store.clients import RegisteredClient
+from sso.store.issuance import NewToken
 from sso.store.live_grants import LiveGrant
-from sso.store.tokens import NewToken
 
 _LONGEST_JTI = 43
 
@@ -60,13 +60,15 @@ def issue(
     request: ProtocolRequest,
     live_grant: LiveGrant,
     refresh_token: RefreshToken,
+    store: Callable[[NewToken], bool],
     *,
     nonce: str | None = None,
     is_narrowed: bool = False,
-) -> dict[str, Any]:
-    """The members of the token response (RFC 6749 §5.1), whose row is stored.
+) -> dict[str, Any] | None:
+    """The members of the token response (RFC 6749 §5.1); `None` if `store` did not take its row.
 
-    `is_narrowed`: the client asked for less than it may have.
+    `store` comes last: nothing can fail any more once it counts. `is_narrowed`: the client asked
+    for less than it may have.
     """
     settings, now, jti = context.settings(), clock.now(), keys.make_jti()
     expires_at = now + timedelta(seconds=settings.access_token_lifetime)
@@ -79,24 +81,6 @@ def issue(
         dpop_jkt=request.dpop_jkt,
     )
     access_token = context.key_ring().sign(claims, keys.ACCESS_TOKEN_ALGORITHM, "at+jwt")
-    request.live_grant = live_grant
-    tokens.add(
-        request.connection,
-        NewToken(
-            jti=jti,
-            access_digest=digests.digest(access_token),
-            grant_id=live_grant.id,
-            scope=live_grant.scope,
-            is_narrowed=is_narrowed,
-            dpop_jkt=request.dpop_jkt,
-            issued_at=now,
-            expires_at=expires_at,
-            refresh_digest=refresh_token.digest,
-            refresh_expires_at=refresh_expiry(live_grant.created_at, now)
-            if refresh_token.digest
-            else None,
-        ),
-    )
     answer = {
         "access_token": access_token,
         "token_type": token_type(request.dpop_jkt),
@@ -106,6 +90,23 @@ def issue(
     }
     if "openid" in scopes.split(live_grant.scope):
         answer["id_token"] = _id_token(live_grant, request.client, access_token, nonce, now)
+    row = NewToken(
+        jti=jti,
+        access_digest=digests.digest(access_token),
+        grant_id=live_grant.id,
+        scope=live_grant.scope,
+        is_narrowed=is_narrowed,
+        dpop_jkt=request.dpop_jkt,
+        issued_at=now,
+        expires_at=expires_at,
+        refresh_digest=refresh_token.digest,
+        refresh_expires_at=refresh_expiry(live_grant.created_at, now)
+        if refresh_token.digest
+        else None,
+    )
+    if not store(row):
+        return None
+    request.live_grant = live_grant
     return answer
 
 

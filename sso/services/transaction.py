@@ -31,9 +31,8 @@ class Transaction:
 
 @contextmanager
 def begin() -> Iterator[Transaction]:
-    """A transaction for the statements of the block."""
+    """A transaction for the statements of the block. It begins when the first one writes."""
     with database.connection() as connection:
-        connection.begin()
         transaction = Transaction(connection)
         try:
             yield transaction

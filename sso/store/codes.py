@@ -9,6 +9,7 @@ from sqlalchemy import Connection, bindparam, exists, insert, select, update
 from sso.models import AuthorizationCode, Client, Grant
 from sso.store import clients, live_grants, prepared, refusal_reasons
 from sso.store.clients import RegisteredClient
+from sso.store.issuance import NewToken, Redemption
 from sso.store.live_grants import LiveGrant
 from sso.store.refusal_reasons import Redeemed, RefusalReasons
 
@@ -79,7 +80,7 @@ def find_with_client(
     return clients.registered_client(row), code, live_grants.live_grant_of(row)
 
 
-_REDEEM = (
+_REDEMPTION = Redemption(
     update(_CODES)
     .where(
         _CODES.c.digest == bindparam("code_digest"),
@@ -95,13 +96,12 @@ _REDEEM = (
 )
 
 
-def redeem(connection: Connection, digest: str, client_id: str, now: datetime) -> bool:
-    """Redeem a code, if it is unused, unexpired, this client's, and its grant lives.
-
-    One atomic statement.
+def redeem(connection: Connection, digest: str, client_id: str, token: NewToken) -> bool:
+    """Redeem a code for a token response, which is stored, if the code is unused, unexpired, this
+    client's, and its grant lives. Atomic.
     """
-    values = {"code_digest": digest, "client": client_id, "now": now}
-    return prepared.changed(connection, _REDEEM, values)
+    values = {"code_digest": digest, "client": client_id, "now": token.issued_at}
+    return _REDEMPTION.run(connection, token, values)
 
 
 _FIND_REDEEMED = refusal_reasons.find_redeemed(_CODES, _CODES.c.digest, _CODES.c.used_at)

@@ -65,7 +65,18 @@ def first(connection: Connection, statement: Executable, values: Mapping[str, An
 def changed(connection: Connection, statement: Executable, values: Mapping[str, Any]) -> bool:
     """Run a statement that writes one row at most; whether it did. Raises `SQLAlchemyError`."""
     if not connection.in_transaction():
-        raise RuntimeError("a statement that writes needs a transaction")
+        connection.begin()
+    return bool(_prepared(connection, statement, values).run(connection, values, _ROWCOUNT) == 1)
+
+
+def changed_at_once(
+    connection: Connection, statement: Executable, values: Mapping[str, Any]
+) -> bool:
+    """As `changed`, for the last statement of a request. Where no transaction has begun, it needs
+    none on PostgreSQL, and counts whatever follows.
+    """
+    if connection.dialect.name == "sqlite":  # the driver begins one
+        return changed(connection, statement, values)
     return bool(_prepared(connection, statement, values).run(connection, values, _ROWCOUNT) == 1)
 
 

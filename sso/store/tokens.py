@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from uuid import UUID
 
-from sqlalchemy import Connection, bindparam, exists, insert, select, update
+from sqlalchemy import Connection, bindparam, exists, select, update
 from sqlalchemy.orm import contains_eager
 
 from sso import clock
@@ -13,6 +12,7 @@ from sso.extensions import db
 from sso.models import Client, Grant, Token, User
 from sso.store import clients, live_grants, prepared, refusal_reasons
 from sso.store.clients import RegisteredClient
+from sso.store.issuance import NewToken, Redemption
 from sso.store.live_grants import LiveGrant
 from sso.store.refusal_reasons import Redeemed, RefusalReasons
 from sso.store.users import USER_PROFILE, UserProfile
@@ -86,29 +86,6 @@ def find_access_token(connection: Connection, jti: str) -> AccessToken | None:
     )
 
 
-@dataclass(frozen=True)
-class NewToken:
-    """The row of one token response, to be stored."""
-
-    jti: str
-    access_digest: str
-    grant_id: UUID
-    scope: str
-    is_narrowed: bool
-    dpop_jkt: str | None
-    issued_at: datetime
-    expires_at: datetime
-    refresh_digest: str | None
-    refresh_expires_at: datetime | None
-
-
-_ADD = insert(_TOKENS)
-
-
-def add(connection: Connection, token: NewToken) -> None:
-    prepared.changed(connection, _ADD, vars(token))
-
-
 def find_by_jti(jti: str) -> Token | None:
     """The token response with this access token, with grant, user and client, both enabled."""
     return db.session.scalar(
@@ -135,8 +112,25 @@ def find_by_refresh_digest(digest: str) -> Token | None:
     )
 
 
+@dataclass(frozen=True)
+class PresentedRefresh:
+    """A refresh token that a client presents, redeemed or not; maybe another client's."""
+
+    refresh_expires_at: datetime
+    refresh_used_at: datetime | None
+    dpop_jkt: str | None
+
+    def is_live(self, now: datetime) -> bool:
+        """Whether it may be redeemed, as far as the row tells; `redeem_refresh` decides."""
+        return self.refresh_used_at is None and self.refresh_expires_at > now
+
+
 _FIND_WITH_CLIENT = live_grants.join_live_grant(
-    select(*clients.COLUMNS, *live_grants.LIVE_GRANT, _TOKENS.c.dpop_jkt.label("bound_to"))
+    select(
+        *clients.COLUMNS,
+        *prepared.columns(PresentedRefresh, _TOKENS),
+        *live_grants.LIVE_GRANT,
+    )
     .select_from(Client)
     .outerjoin(_TOKENS, _TOKENS.c.refresh_digest == bindparam("digest")),
     _TOKENS.c.grant_id,
@@ -145,13 +139,16 @@ _FIND_WITH_CLIENT = live_grants.join_live_grant(
 
 def find_with_client(
     connection: Connection, client_id: str, digest: str, now: datetime
-) -> tuple[RegisteredClient | None, LiveGrant | None, str | None]:
-    """In one statement: the enabled client, what the refresh token stands for, and its key."""
+) -> tuple[RegisteredClient | None, PresentedRefresh | None, LiveGrant | None]:
+    """In one statement: the enabled client, the refresh token with this digest, redeemed or not,
+    and the grant that it stands for, if that is the client's and lives.
+    """
     values = {"client": client_id, "digest": digest, "now": now}
     row = prepared.first(connection, _FIND_WITH_CLIENT, values)
     if row is None:
         return None, None, None
-    return clients.registered_client(row), live_grants.live_grant_of(row), row["bound_to"]
+    presented = prepared.record(PresentedRefresh, row) if row["refresh_expires_at"] else None
+    return clients.registered_client(row), presented, live_grants.live_grant_of(row)
 
 
 _LIVE_REFRESH = update(_TOKENS).where(
@@ -164,17 +161,25 @@ _LIVE_REFRESH = update(_TOKENS).where(
         Grant.ended_at.is_(None),
     ),
 )
-_REDEEM_REFRESH = _LIVE_REFRESH.values(refresh_used_at=bindparam("now"))
-_PROLONG_REFRESH = _LIVE_REFRESH.values(refresh_expires_at=bindparam("until"))
+_REDEMPTION = Redemption(_LIVE_REFRESH.values(refresh_used_at=bindparam("now")))
+_PROLONGATION = Redemption(_LIVE_REFRESH.values(refresh_expires_at=bindparam("until")))
 
 
 def redeem_refresh(
-    connection: Connection, digest: str, client: str, now: datetime, until: datetime | None = None
+    connection: Connection,
+    digest: str,
+    client_id: str,
+    token: NewToken,
+    until: datetime | None = None,
 ) -> bool:
-    """Redeem a refresh token, or let it live `until` then, if it is unused and this client's."""
-    statement, more = (_PROLONG_REFRESH, {"until": until}) if until else (_REDEEM_REFRESH, {})
-    values = {"digest": digest, "client": client, "now": now, **more}
-    return prepared.changed(connection, statement, values)
+    """Redeem a refresh token for a token response, which is stored, or let it live `until` then.
+
+    If it is unused, unexpired, this client's, and its grant lives. Atomic.
+    """
+    values = {"digest": digest, "client": client_id, "now": token.issued_at}
+    if until is None:
+        return _REDEMPTION.run(connection, token, values)
+    return _PROLONGATION.run(connection, token, {**values, "until": until})
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ authorization requests and issues codes, is `oauth.authorization`.
 
 import re
 from datetime import timedelta
+from functools import partial
 from typing import Any, NoReturn
 
 from authlib.oauth2.rfc6749.errors import (
@@ -45,7 +46,7 @@ class AuthorizationCodeGrant(AuthorizationEndpoint, AuthlibAuthorizationCodeGran
     live_grant: LiveGrant | None = None
 
     def validate_token_request(self) -> None:
-        """Steps 1 to 5. Raises `OAuth2Error`; the endpoint then rolls back."""
+        """Steps 1 to 4. Raises `OAuth2Error`; the endpoint then rolls back."""
         request = self.request
 
         # 1. Authenticate the client. One statement finds it, its code, and the grant of the code.
@@ -90,20 +91,21 @@ class AuthorizationCodeGrant(AuthorizationEndpoint, AuthlibAuthorizationCodeGran
                 "The code is bound to another key than that of a DPoP proof in this request."
             )
 
-        # 5. Redeem the code: of several requests, one gets past this statement.
-        if not codes.redeem(request.connection, self._digest, client.client_id, clock.now()):
-            self._refuse(client)
-
     def create_token_response(self) -> tuple[int, dict[str, Any], list[tuple[str, str]]]:
-        """Step 6. Raises `InvalidGrantError` if nothing may be given any more."""
+        """Steps 5 and 6. Raises `OAuth2Error`; the endpoint then rolls back."""
         request, code, live_grant = self.request, self.code, self.live_grant
         if code is None or live_grant is None:
             raise RuntimeError("tokens are issued before the request is validated")
 
-        # 6. Issue what the grant still allows.
+        # 5. Sign what the grant still allows.
         live_grant = tokens.as_allowed_now(live_grant, request.client)
         dpop.use(request.connection, request.proof)
-        answer = tokens.issue(request, live_grant, tokens.new_refresh_token(), nonce=code.nonce)
+        # 6. Redeem the code for it: of several requests, one gets past this statement.
+        redeem = partial(codes.redeem, request.connection, self._digest, request.client.client_id)
+        refresh_token = tokens.new_refresh_token()
+        answer = tokens.issue(request, live_grant, refresh_token, redeem, nonce=code.nonce)
+        if answer is None:
+            self._refuse(request.client)
         return 200, answer, self.TOKEN_RESPONSE_HEADER
 
     @property

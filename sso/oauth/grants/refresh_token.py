@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, NoReturn
 
 from authlib.oauth2.rfc6749.errors import (
@@ -18,10 +19,12 @@ from sso.crypto import digests, encryption
 from sso.flow import narrowing, scopes
 from sso.oauth import client_authentication, dpop, tokens
 from sso.oauth.request import ProtocolRequest
-from sso.store import grants
+from sso.store import grants, issuance
 from sso.store import tokens as store
 from sso.store.clients import RegisteredClient
+from sso.store.issuance import NewToken
 from sso.store.live_grants import LiveGrant
+from sso.store.tokens import PresentedRefresh
 
 _SUCCESSOR = "refresh token successor"
 
@@ -36,13 +39,13 @@ class RefreshTokenGrant(AuthlibRefreshTokenGrant):
     INCLUDE_NEW_REFRESH_TOKEN = True
 
     live_grant: LiveGrant | None = None
-    bound_to: str | None = None  # the thumbprint of a key
+    presented: PresentedRefresh | None = None
     successor: str | None = None
     is_retry = False
 
     def validate_token_request(self) -> None:
-        """Steps 1 to 4. Raises `OAuth2Error`; the endpoint then rolls back."""
-        request, connection = self.request, self.request.connection
+        """Steps 1 to 3. Raises `OAuth2Error`; the endpoint then rolls back."""
+        request = self.request
 
         # 1. Authenticate the client. One statement finds it, and the grant of its refresh token.
         client = client_authentication.authenticate(request, self._find, "token")
@@ -50,10 +53,11 @@ class RefreshTokenGrant(AuthlibRefreshTokenGrant):
             raise UnauthorizedClientError(f"The client may not use grant_type={self.GRANT_TYPE}.")
         dpop.read(request, "token", is_needed=client.requires_dpop)
 
-        # 2. Redeem the refresh token: of several requests, one gets past this statement.
+        # 2. Find the refresh token. One that was used is a retry, or a reuse, which ends its grant.
         if "refresh_token" not in request.form:
             raise InvalidRequestError("The parameter 'refresh_token' is missing.")
-        if client.is_public and self.bound_to not in (None, request.dpop_jkt):
+        bound_to = self.presented.dpop_jkt if self.presented else None
+        if client.is_public and bound_to not in (None, request.dpop_jkt):
             # Not its reuse, either: without the key, the token is of no use to a thief (RFC 9449
             # §5). What a confidential client has is bound by its authentication.
             request.facts["dpop"] = "refresh token"
@@ -61,21 +65,17 @@ class RefreshTokenGrant(AuthlibRefreshTokenGrant):
                 "The refresh token is bound to another key than that of a DPoP proof in this "
                 "request."
             )
-        until, now = self._kept_until(client), clock.now()
-        if not store.redeem_refresh(connection, self._digest, client.client_id, now, until):
-            # 3. A token used before is a retry, or a reuse, which ends its grant.
-            self.is_retry = self._check_retry(client)
-            if not self.is_retry:
-                self._refuse(client, "The refresh token is unknown, expired, used or revoked.")
+        if self.presented is None or not self.presented.is_live(clock.now()):
+            self._check_retry(client)
         if self.live_grant is None:
-            self._refuse(client, "The refresh token's grant has ended.")
+            self._refuse(client)
         request.details["user"] = self.live_grant.user_id
         if tokens.family_ends_at(self.live_grant.created_at) <= clock.now():
             raise InvalidGrantError(
                 "The user approved this too long ago, and has to be asked for approval again."
             )
 
-        # 4. Compare the requested scope with what was granted, all of which may be asked for
+        # 3. Compare the requested scope with what was granted, all of which may be asked for
         # again after a narrower refresh (§6), and with what is allowed by now.
         allowed = tokens.as_allowed_now(self.live_grant, client)
         requested = scopes.split(request.payload.scope)
@@ -88,14 +88,15 @@ class RefreshTokenGrant(AuthlibRefreshTokenGrant):
         if requested and set(requested).isdisjoint(scopes.split(allowed.scope)):
             raise InvalidScopeError("None of the scopes asked for is allowed any more.")
         self.live_grant = allowed
+        dpop.use(request.connection, request.proof)
 
     def create_token_response(self) -> tuple[int, dict[str, Any], list[tuple[str, str]]]:
-        """Step 5."""
+        """Steps 4 and 5. Raises `OAuth2Error`; the endpoint then rolls back."""
         request, live_grant = self.request, self.live_grant
         if live_grant is None:
             raise RuntimeError("tokens are issued before the request is validated")
 
-        # 5. Issue. A narrower scope limits single claims, too, also of the identity token.
+        # 4. Sign. A narrower scope limits single claims, too, also of the identity token.
         allowed = scopes.split(live_grant.scope)
         given = [name for name in scopes.split(request.payload.scope) or allowed if name in allowed]
         is_narrowed = len(given) < len(allowed)
@@ -108,8 +109,13 @@ class RefreshTokenGrant(AuthlibRefreshTokenGrant):
             refresh_token = tokens.RefreshToken(
                 successor, None if self.is_retry else digests.digest(successor)
             )
-        dpop.use(request.connection, request.proof)
-        answer = tokens.issue(request, live_grant, refresh_token, is_narrowed=is_narrowed)
+
+        # 5. Redeem the refresh token for it: of several requests, one gets past this statement.
+        save = partial(issuance.add, request.connection) if self.is_retry else self._redeem
+        answer = tokens.issue(request, live_grant, refresh_token, save, is_narrowed=is_narrowed)
+        if answer is None:
+            self._check_retry(request.client)
+            return self.create_token_response()
         return 200, answer, self.TOKEN_RESPONSE_HEADER
 
     @property
@@ -117,10 +123,20 @@ class RefreshTokenGrant(AuthlibRefreshTokenGrant):
         return digests.digest(self.request.form.get("refresh_token", ""))
 
     def _find(self, client_id: str) -> RegisteredClient | None:
-        client, self.live_grant, self.bound_to = store.find_with_client(
+        client, self.presented, self.live_grant = store.find_with_client(
             self.request.connection, client_id, self._digest, clock.now()
         )
         return client
+
+    def _redeem(self, token: NewToken) -> bool:
+        client = self.request.client
+        return store.redeem_refresh(
+            self.request.connection,
+            self._digest,
+            client.client_id,
+            token,
+            self._kept_until(client),
+        )
 
     def _kept_until(self, client: RegisteredClient) -> datetime | None:
         """The new end of a refresh token that is not replaced (FAPI 2.0 Security Profile §5.3.2.1).
@@ -131,14 +147,14 @@ class RefreshTokenGrant(AuthlibRefreshTokenGrant):
             return None
         return tokens.refresh_expiry(self.live_grant.created_at, clock.now())
 
-    def _check_retry(self, client: RegisteredClient) -> bool:
-        """Whether this is a retry: a used token within the leeway, whose successor is unused.
+    def _check_retry(self, client: RegisteredClient) -> None:
+        """Accept a retry: a used token within the leeway, whose successor is unused.
 
         Otherwise the reuse of a used token ends its grant. Raises `InvalidGrantError`.
         """
         request, used = self.request, self._find_redeemed(client)
         if used is None:
-            return False
+            self._refuse(client)
         leeway = timedelta(seconds=context.settings().refresh_token_leeway)
         if client.is_public:
             # Nothing but the token proves who sends it. A used one has to be invalid at once: its
@@ -148,7 +164,10 @@ class RefreshTokenGrant(AuthlibRefreshTokenGrant):
         if is_early and used.successor_used_at is None:
             # Without a successor, the key that it was derived with has been replaced since. It
             # cannot be handed out again then, and it is no sign of a thief.
-            return used.has_successor
+            if not used.has_successor:
+                self._refuse(client)
+            self.is_retry = True
+            return
         grants.end_one(request.connection, used.grant_id, "refresh_token_reuse")
         request.keep_changes = True
         request.details["user"] = used.user_id
@@ -186,10 +205,10 @@ class RefreshTokenGrant(AuthlibRefreshTokenGrant):
             for key in encryption.derive_keys(context.settings().secret_keys, _SUCCESSOR)
         ]
 
-    def _refuse(self, client: RegisteredClient, description: str) -> NoReturn:
+    def _refuse(self, client: RegisteredClient) -> NoReturn:
         # The answer does not tell the reasons apart; the log and the audit trail do.
         found = store.refusal_reasons_of_refresh(self.request.connection, self._digest)
         reason = found.reason_for(client.client_id, clock.now()) if found else "unknown"
         self.request.details |= {"reason": reason, "user": found.user_id if found else None}
         self.request.facts |= found.facts() if found else {}
-        raise InvalidGrantError(description)
+        raise InvalidGrantError("The refresh token is unknown, expired, used or revoked.")
