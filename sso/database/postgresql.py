@@ -125,13 +125,13 @@ def connection(engine: Engine) -> Iterator[Connection]:
     """A connection of the pool. The answer stands, even if it is gone before the end.
 
     Statements that `store.prepared` reads with run without a transaction, until SQLAlchemy begins
-    one. Behind a pooler there is one from the start: time limits hold in a transaction only.
+    one. Behind a pooler it begins one at once, where time limits hold in a transaction only.
     """
     taken = engine.connect()
     try:
         driver: Any = taken.connection.driver_connection
         driver.autocommit = True
-        if is_pooled(taken):
+        if taken.info.get(_LIMITS_OF_TRANSACTION):
             taken.begin()
         yield taken
     finally:

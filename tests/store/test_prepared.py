@@ -108,6 +108,27 @@ def test_what_needs_more_is_refused(app: Flask, statement: Any, values: dict[str
         compiled(statement, db.engine.dialect, values)
 
 
-def test_what_writes_needs_a_transaction(app: Flask, user: User) -> None:
-    with app.app_context(), db.engine.connect() as connection, pytest.raises(RuntimeError):
-        prepared.changed(connection, delete(_USERS).where(_ONE), {"given": user.id})
+def test_the_first_write_begins_a_transaction(app: Flask, user: User) -> None:
+    with app.app_context(), database.connection() as on:
+        found = prepared.first(on, select(_USERS.c.name).where(_ONE), {"given": user.id})
+        assert found
+        assert not on.in_transaction()
+        assert prepared.changed(on, delete(_USERS).where(_ONE), {"given": user.id})
+        assert on.in_transaction()
+    with app.app_context():
+        assert db.session.scalar(select(User.id)) == user.id
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_write_that_is_alone_needs_no_transaction(app: Flask, user: User, is_first: bool) -> None:
+    """After another one it is part of its transaction; on SQLite there is always one."""
+    changed_at: BindParameter[Any] = bindparam("changed_at")
+    statement = update(_USERS).values(name="Dana", updated_at=changed_at).where(_ONE)
+    values = {"given": user.id, "changed_at": clock.now()}
+    with app.app_context(), database.connection() as on:
+        if not is_first:
+            prepared.changed(on, statement, {**values, "given": uuid4()})
+        assert prepared.changed_at_once(on, statement, values)
+    with app.app_context():
+        counts = is_first and db.engine.dialect.name == "postgresql"
+        assert db.session.scalar(select(User.name)) == ("Dana" if counts else user.name)

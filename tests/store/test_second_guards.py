@@ -17,10 +17,11 @@ from sso.extensions import db
 from sso.flow import narrowing
 from sso.models import BrowserSession, Client, Consent, Grant, Passkey, Token, User
 from sso.store import clients, codes, live_grants, passkeys, tokens
+from sso.store.issuance import NewToken
 from sso.store.live_grants import LiveGrant
 from tests.conftest import Clock
 from tests.support.actors import Browser, RelyingParty
-from tests.support.factories import make_client, make_user
+from tests.support.factories import make_client, make_user, new_token
 
 SCOPE = "openid email"
 SUCCESSOR = digests.digest("none that was issued")
@@ -63,7 +64,7 @@ class Held:
             assert registered
             on = db.session.connection()
             row, _, of_code = codes.find_with_client(on, client_id, self.code, now)
-            row_too, of_token, _ = tokens.find_with_client(on, client_id, self.refresh, now)
+            row_too, _, of_token = tokens.find_with_client(on, client_id, self.refresh, now)
             # Each by itself: what one does not find must not hide what another one does.
             each = (
                 row and of_code,
@@ -74,6 +75,9 @@ class Held:
             db.session.rollback()
         return found
 
+    def token(self) -> NewToken:
+        return new_token(self.grant)
+
     def goes_offline(self) -> None:
         """What was approved, and is allowed, outlives its session."""
         self.change(Grant, scope=OFFLINE)
@@ -81,12 +85,12 @@ class Held:
 
     def used(self, client: RelyingParty | None = None) -> list[bool]:
         """By each of the statements that use something up; undone at the end."""
-        client_id, now = (client or self.client).client_id, sso_clock.now()
+        client_id = (client or self.client).client_id
         with self.app.app_context():
             on = db.session.connection()
             found = [
-                codes.redeem(on, self.code, client_id, now),
-                tokens.redeem_refresh(on, self.refresh, client_id, now),
+                codes.redeem(on, self.code, client_id, self.token()),
+                tokens.redeem_refresh(on, self.refresh, client_id, self.token()),
             ]
             db.session.rollback()
         return found
@@ -165,13 +169,12 @@ def test_expired(held: Held, clock: Clock) -> None:
 
 
 def test_once(held: Held) -> None:
-    now = sso_clock.now()
     with held.app.app_context():
         on, client_id = db.session.connection(), held.client.client_id
-        assert codes.redeem(on, held.code, client_id, now)
-        assert not codes.redeem(on, held.code, client_id, now)
-        assert tokens.redeem_refresh(on, held.refresh, client_id, now)
-        assert not tokens.redeem_refresh(on, held.refresh, client_id, now)
+        assert codes.redeem(on, held.code, client_id, held.token())
+        assert not codes.redeem(on, held.code, client_id, held.token())
+        assert tokens.redeem_refresh(on, held.refresh, client_id, held.token())
+        assert not tokens.redeem_refresh(on, held.refresh, client_id, held.token())
         db.session.commit()
         on = db.session.connection()
         assert codes.find_redeemed(on, held.code, client_id)
@@ -183,7 +186,7 @@ def test_once(held: Held) -> None:
 def test_the_reuse_of_what_has_ended_ends_nothing_more(held: Held) -> None:
     with held.app.app_context():
         on, client_id = db.session.connection(), held.client.client_id
-        assert tokens.redeem_refresh(on, held.refresh, client_id, sso_clock.now())
+        assert tokens.redeem_refresh(on, held.refresh, client_id, held.token())
         db.session.commit()
     held.change(Grant, ended_at=sso_clock.now())
     with held.app.app_context():
@@ -310,11 +313,11 @@ def test_revoked_twice(crowd: Crowd) -> None:
 
 
 def test_the_refresh_token_of_another(crowd: Crowd) -> None:
-    client_id, now = crowd.held.client.client_id, sso_clock.now()
+    client_id = crowd.held.client.client_id
     with crowd.app.app_context():
         on = db.session.connection()
-        assert not tokens.redeem_refresh(on, SUCCESSOR, client_id, now)
-        assert tokens.redeem_refresh(on, crowd.held.refresh, client_id, now)
+        assert not tokens.redeem_refresh(on, SUCCESSOR, client_id, crowd.held.token())
+        assert tokens.redeem_refresh(on, crowd.held.refresh, client_id, crowd.held.token())
         used = select(Token.refresh_digest).where(Token.refresh_used_at.is_not(None))
         assert db.session.scalars(used).all() == [crowd.held.refresh]
         # A successor is of the same grant, and has the digest that is asked for.

@@ -1,13 +1,16 @@
 """Makes users and clients straight in the database, with no events in the audit trail."""
 
 from typing import Any
+from uuid import UUID
 
 from flask import Flask
 
-from sso import audit
+from sso import audit, clock
+from sso.crypto import keys
 from sso.extensions import db
 from sso.models import Client, SigningKey, User
 from sso.services import accounts, clients, signing_keys
+from sso.store.issuance import NewToken
 from tests.support.actors import RelyingParty, pkce
 
 PASSWORD = "correct horse battery"
@@ -41,6 +44,22 @@ def make_client(app: Flask, **more: Any) -> RelyingParty:
         db.session.commit()
         uri = more["redirect_uris"][0]
         return RelyingParty(app, client.client_id, secret, uri, verifier)
+
+
+def new_token(grant_id: UUID) -> NewToken:
+    """The row of a token response without a refresh token, to be stored."""
+    return NewToken(
+        jti=keys.make_jti(),
+        access_digest="",
+        grant_id=grant_id,
+        scope="openid",
+        is_narrowed=False,
+        dpop_jkt=None,
+        issued_at=clock.now(),
+        expires_at=clock.now(),
+        refresh_digest=None,
+        refresh_expires_at=None,
+    )
 
 
 def register_client(**given: Any) -> tuple[Client, str]:
