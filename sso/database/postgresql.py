@@ -99,7 +99,7 @@ def prepare(engine: Engine) -> None:
         connection.autocommit = False  # `connection` may have left it on
 
     @event.listens_for(engine, "begin")
-    def begin(connection: Connection) -> None:
+    def begin_transaction(connection: Connection) -> None:
         driver: Any = connection.connection.driver_connection
         if limits := connection.info.get(_LIMITS_OF_TRANSACTION):
             begin = "BEGIN; " if driver.autocommit else ""  # else the driver sends it

@@ -14,9 +14,9 @@ from sso.services import transaction
 def token() -> Response:
     """Token endpoint: exchanges an authorization code or a refresh token.
 
-    One transaction: tokens are answered after the commit, or nothing has happened.
-    A wrong verifier or address rolls the use of the code back, so that no stranger burns it; a
-    revocation after reuse is kept, although the answer is an error.
+    Tokens are answered after they are committed, or nothing has happened. A code is redeemed last,
+    so that no stranger burns it with a wrong verifier or address. A revocation after reuse is kept,
+    although the answer is an error.
     """
     server = authorization_server()
     try:

@@ -126,7 +126,10 @@ def add(
 
 
 def _lock_in_order(connection: Connection, values: Mapping[str, Any]) -> bool:
-    """Lock client, user and session; whether the client is as it was seen."""
+    """Lock client, user and session; whether the client is as it was seen.
+
+    In the transaction that the first attempt to add has begun.
+    """
     names = ("client_id", "client_seen", "user_id", "session_id")
     values = {name: values[name] for name in names}
     return prepared.first(connection, _IN_ORDER, values) is not None

@@ -2,7 +2,8 @@
 
 For each execution SQLAlchemy builds a context and a result, and psycopg describes every column for
 it. That costs more than SQLite needs for the statement, and a code exchange has three of them. A
-statement runs in the transaction of the connection that is passed, and gives labelled columns.
+statement runs on the connection that is passed, and gives labelled columns. What writes begins a
+transaction there; what reads needs none.
 `tracing.observers` see each one, as SQLAlchemy's events do not.
 """
 
@@ -72,10 +73,11 @@ def changed(connection: Connection, statement: Executable, values: Mapping[str, 
 def changed_at_once(
     connection: Connection, statement: Executable, values: Mapping[str, Any]
 ) -> bool:
-    """As `changed`, for the last statement of a request. Where no transaction has begun, it needs
-    none on PostgreSQL, and counts whatever follows.
+    """As `changed`, for the last statement of a request: in autocommit it needs no transaction, and
+    counts whatever follows.
     """
-    if connection.dialect.name == "sqlite":  # the driver begins one
+    driver = connection.connection.driver_connection
+    if getattr(driver, "autocommit", None) is not True:  # SQLite's is never
         return changed(connection, statement, values)
     return bool(_prepared(connection, statement, values).run(connection, values, _ROWCOUNT) == 1)
 

@@ -34,7 +34,7 @@ _VERIFIER = re.compile(r"[A-Za-z0-9._~-]{43,128}\Z")
 
 
 class AuthorizationCodeGrant(AuthorizationEndpoint, AuthlibAuthorizationCodeGrant):
-    """Exchanges a code for tokens, in one transaction, which the endpoint commits.
+    """Exchanges a code for tokens, all or nothing; the endpoint commits.
 
     A redeemed code's row stays until it is purged, so that its reuse is seen.
     """

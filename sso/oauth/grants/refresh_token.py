@@ -30,8 +30,9 @@ _SUCCESSOR = "refresh token successor"
 
 
 class RefreshTokenGrant(AuthlibRefreshTokenGrant):
-    """A refresh token works once and gives its successor, in one transaction, which the endpoint
-    commits. A retry within the leeway gets the same successor again.
+    """A refresh token works once and gives its successor, all or nothing; the endpoint commits.
+
+    A retry within the leeway gets the same successor again.
     """
 
     request: ProtocolRequest
