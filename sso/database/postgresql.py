@@ -143,6 +143,15 @@ def connection(engine: Engine) -> Iterator[Connection]:
                 taken.invalidate()
 
 
+@contextmanager
+def reader(engine: Engine) -> Iterator[Connection]:
+    """A connection of an engine with AUTOCOMMIT: neither BEGIN nor ROLLBACK is sent."""
+    with engine.connect() as connection:
+        if is_pooled(connection):
+            connection.begin()  # time limits hold in a transaction only
+        yield connection
+
+
 def is_pooled(connection: Connection) -> bool:
     """Whether each transaction on this connection may run in another session of the server."""
     return _LIMITS_OF_TRANSACTION in connection.info
