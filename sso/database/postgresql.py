@@ -125,7 +125,8 @@ def connection(engine: Engine) -> Iterator[Connection]:
     """A connection of the pool. The answer stands, even if it is gone before the end.
 
     Statements that `store.prepared` reads with run without a transaction, until SQLAlchemy begins
-    one. Behind a pooler it begins one at once, where time limits hold in a transaction only.
+    one. Behind a pooler it begins one at once, where time limits hold in a transaction only. What
+    only reads is not rolled back: psycopg would forget what it has prepared.
     """
     taken = engine.connect()
     try:
