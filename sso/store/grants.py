@@ -126,10 +126,8 @@ def add(
 
 
 def _lock_in_order(connection: Connection, values: Mapping[str, Any]) -> bool:
-    """Lock client, user and session; whether the client is as it was seen.
-
-    In the transaction that the first attempt to add has begun.
-    """
+    """Lock client, user and session, in the transaction that the first attempt has begun; whether
+    the client is as it was seen."""
     names = ("client_id", "client_seen", "user_id", "session_id")
     values = {name: values[name] for name in names}
     return prepared.first(connection, _IN_ORDER, values) is not None

@@ -126,11 +126,7 @@ class PresentedRefresh:
 
 
 _FIND_WITH_CLIENT = live_grants.join_live_grant(
-    select(
-        *clients.COLUMNS,
-        *prepared.columns(PresentedRefresh, _TOKENS),
-        *live_grants.LIVE_GRANT,
-    )
+    select(*clients.COLUMNS, *prepared.columns(PresentedRefresh, _TOKENS), *live_grants.LIVE_GRANT)
     .select_from(Client)
     .outerjoin(_TOKENS, _TOKENS.c.refresh_digest == bindparam("digest")),
     _TOKENS.c.grant_id,
@@ -166,15 +162,10 @@ _PROLONGATION = Redemption(_LIVE_REFRESH.values(refresh_expires_at=bindparam("un
 
 
 def redeem_refresh(
-    connection: Connection,
-    digest: str,
-    client_id: str,
-    token: NewToken,
-    until: datetime | None = None,
+    connection: Connection, digest: str, client_id: str, token: NewToken, until: datetime | None
 ) -> bool:
-    """Redeem a refresh token for a token response, which is stored, or let it live `until` then.
-
-    If it is unused, unexpired, this client's, and its grant lives. Atomic.
+    """Redeem a refresh token for a token response, which is stored, or let it live `until` then, if
+    it is unused, unexpired, this client's, and its grant lives. Atomic.
     """
     values = {"digest": digest, "client": client_id, "now": token.issued_at}
     if until is None:

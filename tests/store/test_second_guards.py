@@ -90,7 +90,7 @@ class Held:
             on = db.session.connection()
             found = [
                 codes.redeem(on, self.code, client_id, self.token()),
-                tokens.redeem_refresh(on, self.refresh, client_id, self.token()),
+                tokens.redeem_refresh(on, self.refresh, client_id, self.token(), None),
             ]
             db.session.rollback()
         return found
@@ -173,8 +173,8 @@ def test_once(held: Held) -> None:
         on, client_id = db.session.connection(), held.client.client_id
         assert codes.redeem(on, held.code, client_id, held.token())
         assert not codes.redeem(on, held.code, client_id, held.token())
-        assert tokens.redeem_refresh(on, held.refresh, client_id, held.token())
-        assert not tokens.redeem_refresh(on, held.refresh, client_id, held.token())
+        assert tokens.redeem_refresh(on, held.refresh, client_id, held.token(), None)
+        assert not tokens.redeem_refresh(on, held.refresh, client_id, held.token(), None)
         db.session.commit()
         on = db.session.connection()
         assert codes.find_redeemed(on, held.code, client_id)
@@ -186,7 +186,7 @@ def test_once(held: Held) -> None:
 def test_the_reuse_of_what_has_ended_ends_nothing_more(held: Held) -> None:
     with held.app.app_context():
         on, client_id = db.session.connection(), held.client.client_id
-        assert tokens.redeem_refresh(on, held.refresh, client_id, held.token())
+        assert tokens.redeem_refresh(on, held.refresh, client_id, held.token(), None)
         db.session.commit()
     held.change(Grant, ended_at=sso_clock.now())
     with held.app.app_context():
@@ -316,8 +316,8 @@ def test_the_refresh_token_of_another(crowd: Crowd) -> None:
     client_id = crowd.held.client.client_id
     with crowd.app.app_context():
         on = db.session.connection()
-        assert not tokens.redeem_refresh(on, SUCCESSOR, client_id, crowd.held.token())
-        assert tokens.redeem_refresh(on, crowd.held.refresh, client_id, crowd.held.token())
+        assert not tokens.redeem_refresh(on, SUCCESSOR, client_id, crowd.held.token(), None)
+        assert tokens.redeem_refresh(on, crowd.held.refresh, client_id, crowd.held.token(), None)
         used = select(Token.refresh_digest).where(Token.refresh_used_at.is_not(None))
         assert db.session.scalars(used).all() == [crowd.held.refresh]
         # A successor is of the same grant, and has the digest that is asked for.
