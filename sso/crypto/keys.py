@@ -174,10 +174,17 @@ class KeyRing:
     def _view(self) -> _Loaded:
         now = clock.now()
         loaded, loaded_at = self._loaded, self._loaded_at
-        if loaded is None or loaded_at is None or not loaded_at <= now < loaded_at + RELOAD_AFTER:
-            with self._lock:
+        if loaded and loaded_at and loaded_at <= now < loaded_at + RELOAD_AFTER:
+            return loaded
+        # While another thread reads, the keys of before will do: this thread may have the last
+        # connection, which the other one waits for.
+        if self._lock.acquire(blocking=loaded is None or loaded_at is None):
+            try:
                 loaded = self._loaded = self._read(self._loaded)
                 self._loaded_at = now
+            finally:
+                self._lock.release()
+        assert loaded
         return loaded
 
     def _read(self, before: _Loaded | None) -> _Loaded:

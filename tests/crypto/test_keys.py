@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable
+from threading import Event, Thread
 
 import pytest
 from flask import Flask
@@ -139,6 +140,37 @@ def test_a_running_worker_notices(clock: Clock, app: Flask, make_app: Callable[.
         assert context.key_ring().active("RS256").kid == before
         clock.move(seconds=11)
         assert context.key_ring().active("RS256").kid != before
+
+
+def test_nobody_waits_for_the_thread_that_reads_again(clock: Clock, app: Flask) -> None:
+    """It may wait for the connection of one that has to sign first."""
+    reading, may_read = Event(), Event()
+    may_read.set()
+
+    def load() -> list[signing_keys.StoredKey]:
+        reading.set()
+        assert may_read.wait(10)
+        return rows
+
+    with app.app_context():
+        rows = signing_keys.stored()
+    ring = KeyRing(SECRET_KEY, load=load, keep_published=1)
+    before = ring.jwks()
+    clock.move(seconds=11)
+    may_read.clear()
+    reading.clear()
+    reader = Thread(target=ring.refresh)
+    reader.start()
+    try:
+        assert reading.wait(10)
+        signs = Thread(target=ring.sign, args=({"sub": "dana"}, "ES256", "JWT"), daemon=True)
+        signs.start()
+        signs.join(5)
+        assert not signs.is_alive()
+        assert ring.jwks() == before
+    finally:
+        may_read.set()
+        reader.join()
 
 
 def test_a_retired_key_is_unpublished_when_no_token_of_it_can_live(
