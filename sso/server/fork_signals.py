@@ -14,6 +14,7 @@ _held = threading.local()
 
 def prepare() -> None:
     """For all forks of this process from now on; once in the master."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)  # the parent may have left them blocked
     os.register_at_fork(before=_hold, after_in_parent=_release, after_in_child=_begin)
 
 
