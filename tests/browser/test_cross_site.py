@@ -176,7 +176,7 @@ def test_a_popup(signed_in: Page, site: Site, evil: Evil) -> None:
         "state": "s",
     }
     url = f"{site.server.base_url}/oauth2/authorize?{urlencode(values)}"
-    evil.body = "<script>let popup; function go(url) { popup = open(url, 'popup') }</script>"
+    evil.body = "<script>let popup; function go(url) { popup = open(url, '_blank') }</script>"
     signed_in.goto(evil.origin)
     with signed_in.expect_popup() as opened:
         signed_in.evaluate("url => go(url)", url)

@@ -23,6 +23,7 @@ from tests.conftest import Clock
 from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.support.explaining import Explain
 from tests.support.factories import make_client, make_user
+from tests.support.processes import wait_for
 
 
 @pytest.fixture
@@ -150,6 +151,7 @@ def test_deleting_several_clients_is_no_deadlock(app: Flask) -> None:
         while not stop.is_set():
             waiting.put([refusal(client_id=one) for one in ids[::order]])
             waiting.flush()
+        wait_for(waiting.flush, "the last refusals")  # none of them may come during another test
 
     threads = [threading.Thread(target=write, args=(order,)) for order in (1, -1)]
     for thread in threads:
