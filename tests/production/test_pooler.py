@@ -43,11 +43,8 @@ def program(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def pooler(cluster: Postgresql, stack: ExitStack, program: str) -> Pgbouncer:
-    """As its package comes; but few sessions, so that workers take turns in each.
-
-    With fewer than 12, eight requests that wait for one row may leave none for the first of them.
-    """
-    settings = {"default_pool_size": "12", "server_login_retry": "1"}
+    """As its package comes; but few sessions, so that workers take turns in each."""
+    settings = {"default_pool_size": "4", "server_login_retry": "1"}
     if program == NEWER:
         settings["max_prepared_statements"] = "200"
     made = Pgbouncer(cluster, program, **settings)
