@@ -15,6 +15,8 @@ from jinja2.nodes import EvalContext
 from markupsafe import Markup
 from sqlalchemy.exc import SQLAlchemyError
 
+from sso.i18n.message import Message
+
 # By their own names, as a person looks for them.
 LANGUAGES = {
     "en": "English",
@@ -57,7 +59,7 @@ def init_app(app: Flask, of_account: Source, of_browser: Source, default: str) -
         gettext=_gettext,
         _=_gettext,
     )
-    app.jinja_env.filters.update(isolate=isolate)
+    app.jinja_env.filters.update(isolate=isolate, said=said)
     app.jinja_env.finalize = without_overrides
 
 
@@ -95,6 +97,21 @@ def direction() -> str:
 def isolate(name: str) -> Markup:
     """A name as HTML, whose direction and marks do not reach the text around it."""
     return Markup("<bdi>{}</bdi>").format(name)
+
+
+def said(text: str) -> Markup:
+    """What a service says, as HTML: a `Message` is translated, other text is marked as English."""
+    if not isinstance(text, Message):
+        return Markup('<span lang="en" dir="ltr">{}</span>').format(text)
+    variables = {name: _named(value) for name, value in text.variables.items()}
+    return Markup(get_translations().ugettext(text.text)) % variables  # noqa: S704 (our own text)
+
+
+def _named(value: Any) -> Any:
+    """A variable of a message as HTML."""
+    if isinstance(value, Message):
+        return said(value)
+    return isolate(value) if isinstance(value, str) else value
 
 
 def without_overrides(value: Any) -> Any:

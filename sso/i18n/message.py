@@ -1,0 +1,24 @@
+"""Texts that programs read in English and people in their own language."""
+
+from typing import Any, Self
+
+
+class Message(str):
+    """The English text. Pages show it by the filter `said`, in the language of the reader.
+
+    A variable may be a `Message` itself. `pybabel extract` finds the text by the name of the class.
+
+        Message("there is no user %(name)s", name=name)
+    """
+
+    __slots__ = ("text", "variables")
+    text: str
+    variables: dict[str, Any]
+
+    def __new__(cls, text: str, /, **variables: Any) -> Self:
+        self = super().__new__(cls, text % variables)
+        self.text, self.variables = text, variables
+        return self
+
+    def __getnewargs_ex__(self) -> tuple[tuple[str], dict[str, Any]]:  # copies and pickles
+        return (self.text,), self.variables

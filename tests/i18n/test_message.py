@@ -1,0 +1,34 @@
+"""Messages: English for programs, the reader's language on pages."""
+
+import copy
+import pickle
+
+import pytest
+from flask import Flask
+
+from sso.i18n.languages import said
+from sso.i18n.message import Message
+
+
+def test_a_program_reads_english() -> None:
+    inner = Message("Applications")
+    message = Message("%(name)s: %(number)d, %(inner)s", name="<b>", number=3, inner=inner)
+    for same in (message, copy.copy(message), pickle.loads(pickle.dumps(message))):
+        assert same == "<b>: 3, Applications"
+        assert (same.text, same.variables) == (message.text, message.variables)
+    with pytest.raises(KeyError):
+        Message("%(name)s")
+
+
+def test_a_person_reads_his_language(app: Flask) -> None:
+    with app.test_request_context(headers={"Accept-Language": "de"}):
+        assert said(Message("Applications")) == "Anwendungen"
+        inner = Message("%(inner)s", inner=Message("Applications"))
+        assert said(inner) == "Anwendungen"
+        assert said(Message("%(n)d", n=3)) == "3"
+
+
+def test_what_a_stranger_wrote_stays_text(app: Flask) -> None:
+    with app.test_request_context():
+        assert said(Message("%(name)s", name="<b>%(x)s")) == "<bdi>&lt;b&gt;%(x)s</bdi>"
+        assert said("<b>") == '<span lang="en" dir="ltr">&lt;b&gt;</span>'
