@@ -9,10 +9,10 @@ from typing import Any
 from babel import Locale, negotiate_locale
 from flask import Flask, g, has_request_context, request
 from flask.globals import request_ctx
-from flask_babel import Babel, get_locale, get_translations
+from flask_babel import Babel, Domain, get_locale, get_translations
 from jinja2 import pass_eval_context
 from jinja2.nodes import EvalContext
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from sqlalchemy.exc import SQLAlchemyError
 
 from sso.i18n.message import Message
@@ -29,6 +29,11 @@ LANGUAGES = {
 DEFAULT = "en"
 # Embeddings, overrides and isolates (UAX #9).
 _OVERRIDES = re.compile("[\u202a-\u202e\u2066-\u2069]")
+_CODE = re.compile("`([^`]+)`")
+# Words of ASCII, to the end of a sentence or clause; the marks around them are not part of them.
+_LATIN = re.compile(r"[!-~]+(?:(?<![.,:;]) [!-~]+)*")
+_OPENING, _CLOSING = "([\"'", ")]\"'.,:;"
+_presets = Domain(domain="presets")  # reads a catalog when one of its texts is first needed
 
 
 Source = Callable[[], str | None]
@@ -59,7 +64,7 @@ def init_app(app: Flask, of_account: Source, of_browser: Source, default: str) -
         gettext=_gettext,
         _=_gettext,
     )
-    app.jinja_env.filters.update(isolate=isolate, said=said)
+    app.jinja_env.filters.update(isolate=isolate, said=said, technical=technical)
     app.jinja_env.finalize = without_overrides
 
 
@@ -112,6 +117,36 @@ def _named(value: Any) -> Any:
     if isinstance(value, Message):
         return said(value)
     return isolate(value) if isinstance(value, str) else value
+
+
+def preset_text(text: str) -> str:
+    """A text of a preset in the language in use."""
+    return str(_presets.gettext(text))
+
+
+def technical(text: str) -> Markup:
+    """Text with `code` in it as HTML. Latin words keep their direction among Arabic ones."""
+    is_rtl = direction() == "rtl"
+    parts = _CODE.split(text)
+    for number, part in enumerate(parts):
+        if number % 2:
+            parts[number] = Markup('<code dir="ltr">{}</code>').format(part)
+        else:
+            parts[number] = _with_latin(part) if is_rtl else escape(part)
+    return Markup("").join(parts)
+
+
+def _with_latin(text: str) -> Markup:
+    shown, end = Markup(), 0
+    for found in _LATIN.finditer(text):
+        words = found[0].lstrip(_OPENING)
+        start = found.end() - len(words)
+        words = words.rstrip(_CLOSING)
+        shown += escape(text[end:start])
+        if words:
+            shown += Markup('<bdi dir="ltr">{}</bdi>').format(words)
+        end = start + len(words)
+    return shown + escape(text[end:])
 
 
 def without_overrides(value: Any) -> Any:

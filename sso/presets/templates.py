@@ -107,6 +107,8 @@ class _Writing:
 
 def render(text: str, variables: Mapping[str, Any]) -> str:
     """Fill in a template. Raises `PresetError` for values that the format cannot hold."""
+    if "{" not in text:  # most titles, in each language: nothing to compile and keep
+        return text
     try:
         return _compiled(text).render(variables)
     except Unquotable as error:

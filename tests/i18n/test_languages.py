@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,9 @@ from flask import Flask, render_template_string
 from sso.crypto import password_strength, passwords
 from sso.i18n import languages
 from sso.models import User
+from sso.presets import loader, texts
 from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
+from tests.support.each import each
 from tests.support.mailbox import Mailbox, text_of
 
 CATALOGS = Path(languages.__file__).parents[1] / "translations"
@@ -59,12 +62,19 @@ def test_a_browser_on_a_system_is_read_from_the_right_in_arabic() -> None:
     assert str(message.string).startswith("\N{RIGHT-TO-LEFT MARK}")
 
 
-@pytest.mark.parametrize("tag", TRANSLATED)
-def test_a_catalog_is_whole(tag: str) -> None:
+def test_the_template_has_the_texts_of_all_presets() -> None:
+    with (CATALOGS / "presets.pot").open("rb") as file:
+        kept = {message.id for message in read_po(file) if message.id}
+    found = {text for preset in loader.every() for text in texts.texts(preset)}
+    assert found == kept, "run: scripts/preset_texts.py"
+
+
+@each("domain, tag", [(d, t) for d in ("messages", "presets") for t in TRANSLATED])
+def test_a_catalog_is_whole(domain: str, tag: str) -> None:
     folder = CATALOGS / tag / "LC_MESSAGES"
-    with (folder / "messages.po").open("rb") as file:
+    with (folder / f"{domain}.po").open("rb") as file:
         catalog = read_po(file, locale=tag)
-    with (CATALOGS / "messages.pot").open("rb") as file:
+    with (CATALOGS / f"{domain}.pot").open("rb") as file:
         template = read_po(file)
     assert {message.id for message in catalog} == {message.id for message in template}
     for message in catalog:
@@ -81,7 +91,11 @@ def test_a_catalog_is_whole(tag: str) -> None:
             )
             tags = r"</?\w+>"
             assert sorted(re.findall(tags, message.id)) == sorted(re.findall(tags, message.string))
-    with (folder / "messages.mo").open("rb") as file:
+            if domain == "presets":
+                code = r"`[^`]+`|\{\{.*?\}\}|--[a-z][\w-]+|[A-Za-z]+_[A-Za-z_]+"
+                names = Counter(re.findall(code, message.id, re.ASCII))
+                assert names == Counter(re.findall(code, message.string, re.ASCII))
+    with (folder / f"{domain}.mo").open("rb") as file:
         compiled = read_mo(file)
     words = {message.id: message.string for message in catalog if message.id}
     kept = {message.id: message.string for message in compiled if message.id}

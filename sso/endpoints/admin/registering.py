@@ -1,6 +1,7 @@
 """Applications are registered, from a preset or by hand, and changed."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from flask import abort, request
@@ -13,8 +14,9 @@ from sso.endpoints.admin.application_forms import ClientForm, PresetForm, seen_o
 from sso.endpoints.admin.forms import lines
 from sso.extensions import db
 from sso.i18n import N_
+from sso.i18n.languages import preset_text
 from sso.models import Client
-from sso.presets import application_url, installation, loader
+from sso.presets import application_url, installation, loader, texts
 from sso.presets.errors import PresetError
 from sso.presets.installation import Installation
 from sso.presets.schema import Block, Note, Preset
@@ -122,7 +124,7 @@ def setup() -> Response:
     blocks: Sequence[Block] = ()
     errors: Errors = ()
     try:
-        found = connections.installation_of(client)
+        found = _installation_of(client)
         blocks = _blocks(client, found, connections.SECRET_PLACEHOLDER)
         notes = found.preset.notes
     except PresetError as error:
@@ -141,7 +143,7 @@ def _registered(client: Client, secret: str) -> Response:
     """The one page that shows a new secret. Commits."""
     shown: dict[str, Any] = {}
     if "preset" in client.client_metadata:
-        found = connections.installation_of(client)
+        found = _installation_of(client)
         blocks = _blocks(client, found, secret or connections.SECRET_PLACEHOLDER)
         others = connections.same_place(client)
         shown = {"preset": found.preset, "blocks": blocks, "others": others}
@@ -154,6 +156,11 @@ def _registered(client: Client, secret: str) -> Response:
         is_new=True,
         **shown,
     )
+
+
+def _installation_of(client: Client) -> Installation:
+    found = connections.installation_of(client)
+    return replace(found, preset=texts.translated(found.preset, preset_text))
 
 
 def _blocks(client: Client, found: Installation, secret: str) -> list[Block]:
@@ -180,7 +187,11 @@ def _preset() -> Preset:
 
 def _presets() -> dict[str, Preset]:
     """Those without keys: an application that has some is registered by command."""
-    return {preset.name: preset for preset in loader.every() if not preset.has_keys}
+    return {
+        preset.name: texts.translated(preset, preset_text)
+        for preset in loader.every()
+        if not preset.has_keys
+    }
 
 
 def _installation(form: PresetForm, preset: Preset) -> Installation | None:
