@@ -9,6 +9,8 @@ from urllib.parse import urljoin
 
 import requests
 
+from sso.i18n.message import Message
+
 TIMEOUT = 15  # seconds
 MOST_STEPS = 10
 MOST_BYTES = 1_000_000
@@ -85,7 +87,7 @@ class Browser:
             if response.status_code not in (302, 303):
                 return _page(url, response)
             url, form = urljoin(url, response.headers["Location"]), None
-        raise LeftServer("a loop")
+        raise LeftServer(Message("a loop"))
 
     def submit(self, page: Page, values: Mapping[str, str], **headers: str) -> Page:
         """Submit the form of a page to the page's own URL, as all our forms do."""

@@ -13,11 +13,12 @@ from joserfc.jwk import KeySet
 from sso import context
 from sso.audit import Actor
 from sso.checkup.browser import Browser, LeftServer, Page
-from sso.checkup.finding import Finding, Findings, ok, skipped, warning, wrong
+from sso.checkup.finding import Finding, Findings, answered, at, ok, skipped, warning, wrong
 from sso.checkup.probe import CALLBACK, Busy, Person, Probe, ip_address_of, temporary_probe
 from sso.checkup.request import Request
 from sso.config import urls
 from sso.crypto import keys
+from sso.i18n.message import Message
 from sso.mfa import totp
 from sso.process.program import COMMAND
 from sso.web.proxies import FORGED, FORGED_BY_UNDERSCORE
@@ -30,12 +31,15 @@ _FORGED_BY_UNDERSCORE = dict.fromkeys(
 )
 
 
-class Stopped(Exception):
-    """A step failed; `str()` is what was seen."""
+_LOG = Message("check the server's log")
 
-    def __init__(self, seen: str, hint: str) -> None:
+
+class Stopped(Exception):
+    """A step failed."""
+
+    def __init__(self, seen: Message, hint: Message = _LOG) -> None:
         super().__init__(seen)
-        self.hint = hint
+        self.seen, self.hint = seen, hint
 
 
 def explained(name: str, walk: Callable[[], Findings]) -> Findings:
@@ -43,13 +47,14 @@ def explained(name: str, walk: Callable[[], Findings]) -> Findings:
     try:
         yield from walk()
     except Stopped as stopped:
-        yield wrong(name, str(stopped), stopped.hint)
+        yield wrong(name, stopped.seen, stopped.hint)
     except LeftServer as error:
-        hint = "let the proxy forward Host, and set SSO_BASE_URL to the URL people use"
-        yield wrong(name, f"a redirect led away, to {error}", hint)
+        seen = Message("a redirect led away, to %(url)s", url=error.args[0])
+        hint = Message("let the proxy forward Host, and set SSO_BASE_URL to the URL people use")
+        yield wrong(name, seen, hint)
     except requests.RequestException as error:
-        hint = "start the server, and check SSO_BASE_URL and the proxy"
-        yield wrong(name, f"the connection failed ({type(error).__name__})", hint)
+        seen = Message("the connection failed (%(reason)s)", reason=type(error).__name__)
+        yield wrong(name, seen, Message("start the server, and check SSO_BASE_URL and the proxy"))
 
 
 def code_flow(actor: Actor, name: str | None = None) -> Findings:
@@ -62,7 +67,7 @@ def code_flow(actor: Actor, name: str | None = None) -> Findings:
             browser = Browser(context.settings().base_url, CALLBACK, DEADLINE)
             yield from explained(NAME, lambda: _walk(browser, probe))
     except Busy:
-        yield skipped(NAME, "another one is being tried; try again in a minute")
+        yield skipped(NAME, Message("another one is being tried; try again in a minute"))
 
 
 def _walk(browser: Browser, probe: Probe) -> Findings:
@@ -81,7 +86,7 @@ def authorize(browser: Browser, request: Request) -> Page:
     """The sign-in page. Raises `Stopped`."""
     page = browser.open(request.url)
     if "password" not in page.fields:
-        raise Stopped(f"no sign-in page, but status {page.status}", "check the server's log")
+        raise Stopped(Message("no sign-in page, but status %(status)s", status=page.status))
     return page
 
 
@@ -101,8 +106,8 @@ def require_signed_in(page: Page) -> None:
     """Raises `Stopped`."""
     if "password" in page.fields or "code" in page.fields or page.status >= 400:
         raise Stopped(
-            f"signing in ended with status {page.status}",
-            "give commands and server the same database; let the proxy forward cookies",
+            Message("signing in ended with status %(status)s", status=page.status),
+            Message("give commands and server the same database; let the proxy forward cookies"),
         )
 
 
@@ -117,17 +122,18 @@ def _cookie(browser: Browser) -> Finding:
     name = current_app.config["SESSION_COOKIE_NAME"]
     lines = [line for line in browser.cookie_lines if line.startswith(f"{name}=")]
     if not lines:
-        hint = "let the proxy pass Set-Cookie unchanged"
-        return wrong("cookies", f"{name} was not set", hint)
+        hint = Message("let the proxy pass Set-Cookie unchanged")
+        return wrong("cookies", Message("%(name)s was not set", name=name), hint)
     needed: set[str] = {"httponly", "samesite=lax"} | (
         {"secure"} if context.settings().is_https else set()
     )
     found = [{part.strip().lower() for part in line.split(";")[1:]} for line in lines]
     missing = sorted(set().union(*(needed - attributes for attributes in found)))
     if missing:
-        hint = "let no proxy rewrite cookies"
-        return wrong("cookies", f"{name} lacks {', '.join(missing)}", hint)
-    return ok("cookies", f"{name} with {', '.join(sorted(needed))}")
+        lacks = Message("%(name)s lacks %(attributes)s", name=name, attributes=", ".join(missing))
+        return wrong("cookies", lacks, Message("let no proxy rewrite cookies"))
+    attributes = ", ".join(sorted(needed))
+    return ok("cookies", Message("%(name)s with %(attributes)s", name=name, attributes=attributes))
 
 
 def _proxies(ip_address: str | None) -> Finding:
@@ -135,31 +141,32 @@ def _proxies(ip_address: str | None) -> Finding:
     trusted = settings.trusted_proxies
     is_public = not urls.is_loopback(urlsplit(settings.base_url).hostname)
     if ip_address is None:
-        hint = "give server and commands the same SSO_DATABASE_URL"
-        return wrong("proxy headers", "the sign-in is not in this database", hint)
+        hint = Message("give server and commands the same SSO_DATABASE_URL")
+        return wrong("proxy headers", Message("the sign-in is not in this database"), hint)
+    forged = Message("anybody can forge a client's IP address")
     if ip_address == FORGED:
-        hint = "set SSO_TRUSTED_PROXIES to the number of proxies in front"
-        return wrong("proxy headers", "anybody can forge a client's IP address", hint)
+        hint = Message("set SSO_TRUSTED_PROXIES to the number of proxies in front")
+        return wrong("proxy headers", forged, hint)
     if ip_address == FORGED_BY_UNDERSCORE:
-        hint = "let the proxy remove headers with underscores, such as X_Forwarded_For"
-        return wrong("proxy headers", "anybody can forge a client's IP address", hint)
+        hint = Message("let the proxy remove headers with underscores, such as X_Forwarded_For")
+        return wrong("proxy headers", forged, hint)
     if trusted == 0 and is_public and urls.is_loopback(ip_address):
-        hint = "behind one proxy set SSO_TRUSTED_PROXIES=1"
-        return warning("proxy headers", "every client seems to connect from this machine", hint)
-    return ok("proxy headers", f"{trusted} trusted; a forged IP address is not believed")
+        seen = Message("every client seems to connect from this machine")
+        return warning("proxy headers", seen, Message("behind one proxy set SSO_TRUSTED_PROXIES=1"))
+    seen = Message("%(count)s trusted; a forged IP address is not believed", count=trusted)
+    return ok("proxy headers", seen)
 
 
 def code_of(page: Page, request: Request) -> str:
     """The code that came to the callback. Raises `Stopped`."""
     found = dict(parse_qsl(urlsplit(page.url).query))
     if not page.url.startswith(request.callback):
-        raise Stopped(
-            f"no redirect to the client, but status {page.status}", "check the server's log"
-        )
+        seen = Message("no redirect to the client, but status %(status)s", status=page.status)
+        raise Stopped(seen)
     expected = (request.state, request.issuer)
     if (found.get("state"), found.get("iss")) != expected or not found.get("code"):
-        error = str(found.get("error", "no code"))[:40]
-        raise Stopped(f"the answer is not a code ({error})", "check the server's log")
+        error = found["error"][:40] if "error" in found else Message("no code")
+        raise Stopped(Message("the answer is not a code (%(error)s)", error=error))
     return found["code"]
 
 
@@ -175,12 +182,13 @@ def _tokens(browser: Browser, probe: Probe, code: str, request: Request) -> Find
     try:
         claims = jwt.decode(tokens["id_token"], key_set, algorithms=list(keys.ALGORITHMS)).claims
     except (JoseError, ValueError, KeyError):
-        raise Stopped("the identity token does not verify", f"see: {COMMAND} key list") from None
+        hint = Message("see: %(command)s", command=f"{COMMAND} key list")
+        raise Stopped(Message("the identity token does not verify"), hint) from None
     reported = (claims["iss"], claims["sub"], claims["aud"], claims.get("nonce"))
     audience = claims["aud"] if isinstance(claims["aud"], list) else probe.client_id
     expected = (browser.base_url, str(probe.person.user_id), audience, request.nonce)
     if reported != expected or probe.client_id not in claims["aud"]:
-        raise Stopped("the identity token is for another client or user", "check the server's log")
+        raise Stopped(Message("the identity token is for another client or user"))
     _userinfo(browser, tokens["access_token"])
     refreshed = _post(
         browser, "/oauth2/token", client, grant_type="refresh_token",
@@ -189,8 +197,9 @@ def _tokens(browser: Browser, probe: Probe, code: str, request: Request) -> Find
     _post(browser, "/oauth2/revoke", client, token=refreshed["refresh_token"])
     # Userinfo would refuse it, and list that among the refused requests.
     if _post(browser, "/oauth2/introspect", client, token=refreshed["access_token"])["active"]:
-        raise Stopped("a revoked access token is still valid", "check the server's log")
-    return ok(NAME, "sign-in, consent, tokens, userinfo, refresh and revocation work")
+        raise Stopped(Message("a revoked access token is still valid"))
+    seen = Message("sign-in, consent, tokens, userinfo, refresh and revocation work")
+    return ok(NAME, seen)
 
 
 def _post(browser: Browser, path: str, client: dict[str, str], **form: str) -> dict[str, Any]:
@@ -201,8 +210,8 @@ def _post(browser: Browser, path: str, client: dict[str, str], **form: str) -> d
         allow_redirects=False,
     )
     if response.status_code != 200:
-        what = form.get("grant_type", "token management")
-        raise Stopped(f"{what}: {path} answers {response.status_code}", "check the log")
+        what = form.get("grant_type", Message("token management"))
+        raise Stopped(at(what, answered(path, response.status_code)))
     found: dict[str, Any] = response.json() if response.content.strip() else {}
     return found
 
@@ -215,7 +224,5 @@ def _userinfo(browser: Browser, access_token: str) -> None:
         allow_redirects=False,
     )
     if response.status_code != 200:
-        raise Stopped(
-            f"userinfo answers {response.status_code}",
-            "let the proxy forward the Authorization header",
-        )
+        hint = Message("let the proxy forward the Authorization header")
+        raise Stopped(answered("userinfo", response.status_code), hint)

@@ -8,6 +8,7 @@ from typing import Any
 from sso import context
 from sso.checkup.finding import Findings, ok, skipped, warning, wrong
 from sso.config import smtp
+from sso.i18n.message import Message
 from sso.ratelimit import storage
 from sso.store import clients
 
@@ -18,7 +19,8 @@ def rate_limits() -> Findings:
     """Redis answers, if it is configured."""
     url = context.settings().redis_url
     if url is None:
-        yield skipped("redis", "SSO_REDIS_URL is not set: each process limits rates by itself")
+        seen = Message("SSO_REDIS_URL is not set: each process limits rates by itself")
+        yield skipped("redis", seen)
         return
     is_replica = False
     redis = storage.connect(url, TIMEOUT)
@@ -29,14 +31,15 @@ def rate_limits() -> Findings:
         with suppress(*errors):  # the user may not ask
             is_replica = connection.role()[0] in (b"slave", "slave")
     except errors as error:
-        reason = type(error).__name__
-        yield wrong("redis", f"no answer ({reason})", "check SSO_REDIS_URL and that Redis runs")
+        seen = Message("no answer (%(reason)s)", reason=type(error).__name__)
+        yield wrong("redis", seen, Message("check SSO_REDIS_URL and that Redis runs"))
     else:
         if is_replica:
-            hint = "give the URL of the primary, or redis+sentinel://host:26379/service"
-            yield wrong("redis", "it is a replica, which takes no writes", hint)
+            sentinel = "redis+sentinel://host:26379/service"
+            hint = Message("give the URL of the primary, or %(sentinel)s", sentinel=sentinel)
+            yield wrong("redis", Message("it is a replica, which takes no writes"), hint)
         else:
-            yield ok("redis", "answers")
+            yield ok("redis", Message("answers"))
     finally:
         connection.close()
 
@@ -48,12 +51,14 @@ def no_mail_server() -> Findings:
     if any(client.require_mfa for client in clients.every()):
         yield warning(
             "mail",
-            "SSO_SMTP_URL is not set: a password alone is enough to add the first second factor, "
-            "which an application requires",
-            "set SSO_SMTP_URL, so that a code is mailed before",
+            Message(
+                "SSO_SMTP_URL is not set: a password alone is enough to add the first second "
+                "factor, which an application requires"
+            ),
+            Message("set SSO_SMTP_URL, so that a code is mailed before"),
         )
     else:
-        yield skipped("mail", "SSO_SMTP_URL is not set: mail goes to the log")
+        yield skipped("mail", Message("SSO_SMTP_URL is not set: mail goes to the log"))
 
 
 def mail() -> Findings:
@@ -68,11 +73,14 @@ def mail() -> Findings:
             connection.noop()
             secure = isinstance(connection.sock, ssl.SSLSocket)
     except (OSError, smtplib.SMTPException) as error:
-        reason = str(error) if isinstance(error, smtp.NoTls) else type(error).__name__
-        yield wrong("mail", f"the mail server refuses ({reason})", "check SSO_SMTP_URL")
+        reason = error.args[0] if isinstance(error, smtp.NoTls) else type(error).__name__
+        seen = Message("the mail server refuses (%(reason)s)", reason=reason)
+        yield wrong("mail", seen, Message("check SSO_SMTP_URL"))
         return
     if server.user is not None and not secure:
-        hint = "use smtps://, or a mail server with STARTTLS"
-        yield warning("mail", "name and password go over the network in clear", hint)
+        hint = Message("use %(scheme)s, or a mail server with STARTTLS", scheme="smtps://")
+        yield warning("mail", Message("name and password go over the network in clear"), hint)
+    elif secure:
+        yield ok("mail", Message("%(host)s takes mail over TLS", host=server.host))
     else:
-        yield ok("mail", f"{server.host} takes mail" + (" over TLS" if secure else ""))
+        yield ok("mail", Message("%(host)s takes mail", host=server.host))

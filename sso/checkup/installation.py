@@ -1,13 +1,14 @@
 """The schema, the keys, the worker and the webhooks."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from sso import clock, context
 from sso.audit import rows as audit_events
-from sso.checkup.finding import Findings, ok, warning, wrong
+from sso.checkup.finding import Findings, at, ok, run, warning, wrong
 from sso.crypto import keys
 from sso.database import schema as database_schema
 from sso.extensions import db
+from sso.i18n.message import Message
 from sso.models import KeyState
 from sso.process.program import COMMAND
 from sso.store import heartbeats, logout_deliveries, mails, signing_keys
@@ -21,12 +22,12 @@ WEBHOOK_IS_LATE = timedelta(hours=1)
 def schema() -> Findings:
     """The newest migration was applied."""
     if database_schema.is_current(db.session.connection()):
-        yield ok("schema", "current")
+        yield ok("schema", Message("current"))
     else:
         yield wrong(
             "schema",
-            "the database schema does not match this version",
-            f"run: {COMMAND} db upgrade",
+            Message("the database schema does not match this version"),
+            run(f"{COMMAND} db upgrade"),
         )
     db.session.rollback()
 
@@ -36,25 +37,38 @@ def signing_key_life() -> Findings:
     rows = signing_keys.every()
     db.session.rollback()
     for alg in keys.ALGORITHMS:
-        for state in (KeyState.ACTIVE, KeyState.NEXT):
+        for state, seen in (
+            (KeyState.ACTIVE, Message("there is no active key of %(alg)s", alg=alg)),
+            (KeyState.NEXT, Message("there is no next key of %(alg)s", alg=alg)),
+        ):
             if not any(row.alg == alg and row.state == state for row in rows):
-                hint = f"run: {COMMAND} db upgrade"
-                yield wrong("keys", f"there is no {state} key of {alg}", hint)
+                yield wrong("keys", seen, run(f"{COMMAND} db upgrade"))
                 return
     if not all(keys.can_decrypt(context.settings().secret_keys, row) for row in rows):
         yield wrong(
             "keys",
-            "SSO_SECRET_KEY does not decrypt the signing keys",
-            "give the secret key that the database was made with; it is kept apart from backups. "
-            "To replace it, give it as SSO_SECRET_KEY_PREVIOUS; see docs/how-to/secret-key.md",
+            Message("SSO_SECRET_KEY does not decrypt the signing keys"),
+            Message(
+                "give the secret key that the database was made with; it is kept apart from "
+                "backups. To replace it, give it as SSO_SECRET_KEY_PREVIOUS; see %(page)s",
+                page="docs/how-to/secret-key.md",
+            ),
         )
         return
     age = max(clock.now() - (r.activated_at or r.created_at) for r in rows if r.state == "active")
     if age > timedelta(seconds=context.settings().key_lifetime) + ROTATION_IS_LATE:
-        hint = f"{COMMAND} worker rotates them by SSO_KEY_LIFETIME: check that it runs"
-        yield warning("keys", f"in use for {age.days} days", hint)
+        hint = Message(
+            "%(command)s rotates them by SSO_KEY_LIFETIME: check that it runs",
+            command=f"{COMMAND} worker",
+        )
+        yield warning("keys", Message("in use for %(days)s days", days=age.days), hint)
     else:
-        yield ok("keys", f"active and next of {', '.join(keys.ALGORITHMS)}; in use {age.days} days")
+        seen = Message(
+            "active and next of %(algorithms)s; in use %(days)s days",
+            algorithms=", ".join(keys.ALGORITHMS),
+            days=age.days,
+        )
+        yield ok("keys", seen)
 
 
 def webhooks() -> Findings:
@@ -64,41 +78,53 @@ def webhooks() -> Findings:
     late = clock.now() - WEBHOOK_IS_LATE
     failing = 0
     for one in known:
-        hint = f"see: {COMMAND} webhook deliveries {one.id}"
+        see = f"{COMMAND} webhook deliveries {one.id}"
+        hint = Message("see: %(command)s", command=see)
         if one.disabled_at:
             if not one.disabled_reason:
                 continue  # by an operator
-            why = f"disabled, {one.disabled_reason}"
-            hint += f"; then: {COMMAND} webhook enable {one.id}"
+            why = Message("disabled, %(reason)s", reason=one.disabled_reason)
+            enable = f"{COMMAND} webhook enable {one.id}"
+            hint = Message("see: %(command)s; then: %(then)s", command=see, then=enable)
         elif one.failing_since and one.failing_since < late:
-            why = f"failing since {one.failing_since:%Y-%m-%d %H:%M} UTC"
+            why = Message("failing since %(time)s", time=_minute(one.failing_since))
         else:
             continue
         failing += 1
-        yield warning("webhooks", f"{one.url}: {why}", hint)
+        yield warning("webhooks", at(one.url, why), hint)
     if not failing:
-        yield ok("webhooks", f"{len(known)} registered, none of them fails")
+        seen = Message("%(count)s registered, none of them fails", count=len(known))
+        yield ok("webhooks", seen)
 
 
 def worker() -> Findings:
     """Nothing has been due for long, and a worker runs."""
     due = {
-        "a mail": mails.outbox.due_since(),
-        "a logout token": logout_deliveries.outbox.due_since(),
-        "an audit event": audit_events.unchained_since(),
+        Message("a mail"): mails.outbox.due_since(),
+        Message("a logout token"): logout_deliveries.outbox.due_since(),
+        Message("an audit event"): audit_events.unchained_since(),
     }
     last = heartbeats.last(heartbeats.WORKER)
     db.session.rollback()
     late = [(since, what) for what, since in due.items() if since]
-    since, what = min(late, default=(clock.now(), ""))
-    if clock.now() - since > WORKER_IS_LATE:
-        seen = f"{what} has been due since {since:%Y-%m-%d %H:%M} UTC, and nothing handles it"
-        yield wrong("worker", seen, f"start: {COMMAND} worker")
+    oldest = min(late, default=None)
+    start = Message("start: %(command)s", command=f"{COMMAND} worker")
+    if oldest and clock.now() - oldest[0] > WORKER_IS_LATE:
+        seen = Message(
+            "%(what)s has been due since %(time)s, and nothing handles it",
+            what=oldest[1],
+            time=_minute(oldest[0]),
+        )
+        yield wrong("worker", seen, start)
     elif last is None:
-        seen = "none has ever run: no mail or logout token is sent, nothing is purged"
-        yield warning("worker", seen, f"start: {COMMAND} worker")
+        seen = Message("none has ever run: no mail or logout token is sent, nothing is purged")
+        yield warning("worker", seen, start)
     elif clock.now() - last > WORKER_IS_LATE:
-        seen = f"none has run since {last:%Y-%m-%d %H:%M} UTC"
-        yield warning("worker", seen, f"start: {COMMAND} worker")
+        seen = Message("none has run since %(time)s", time=_minute(last))
+        yield warning("worker", seen, start)
     else:
-        yield ok("worker", "runs, and nothing has been due for long")
+        yield ok("worker", Message("runs, and nothing has been due for long"))
+
+
+def _minute(time: datetime) -> str:
+    return f"{time:%Y-%m-%d %H:%M} UTC"

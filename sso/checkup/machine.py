@@ -17,6 +17,7 @@ from sso.config.reading import Reading
 from sso.config.settings import SETTINGS
 from sso.database import postgresql, readiness
 from sso.extensions import db
+from sso.i18n.message import Message
 
 MOST_SKEW = timedelta(seconds=5)
 SECRETS = frozenset(setting.name for setting in SETTINGS if setting.secret)
@@ -49,13 +50,14 @@ def file_modes(environ: Mapping[str, str], reading: Reading) -> Findings:
             for path in (Path(folder), *Path(folder).rglob("*"))
             for seen, hint in _too_open(path, 0o022)
         ]
-    yield from errors or [ok("file modes", "secrets are closed to others")]
+    yield from errors or [ok("file modes", Message("secrets are closed to others"))]
 
 
-def _too_open(path: Path, forbidden: int) -> Iterator[tuple[str, str]]:
+def _too_open(path: Path, forbidden: int) -> Iterator[tuple[Message, str]]:
     mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0
     if mode & forbidden:
-        yield f"{path} has the mode {mode:o}: too open", f"chmod {mode & ~forbidden:o} {path}"
+        seen = Message("%(path)s has the mode %(mode)s: too open", path=str(path), mode=f"{mode:o}")
+        yield seen, f"chmod {mode & ~forbidden:o} {path}"
 
 
 def database() -> Findings:
@@ -64,28 +66,36 @@ def database() -> Findings:
     try:
         reported = db.session.scalar(select(func.now()))
     except SQLAlchemyError as error:
-        reason = type(error).__name__
+        seen = Message(
+            "%(name)s cannot be reached (%(reason)s)", name=name, reason=type(error).__name__
+        )
         hints = [hint for text, hint in _OF_POOLER.items() if text in str(error)]
-        hint = hints[0] if hints else "check SSO_DATABASE_URL"
-        yield wrong("database", f"{name} cannot be reached ({reason})", hint)
+        hint = hints[0] if hints else Message("check SSO_DATABASE_URL")
+        yield wrong("database", seen, hint)
         return
     if readiness.is_read_only(db.session.connection()):
-        hint = "name the primary, or all servers; see docs/how-to/postgresql.md"
+        page = "docs/how-to/postgresql.md"
+        hint = Message("name the primary, or all servers; see %(page)s", page=page)
         yield wrong("database", readiness.READ_ONLY, hint)
     else:
-        yield ok("database", f"{name} answers")
+        yield ok("database", Message("%(where)s answers", where=name))
     db.session.rollback()
     if name == "sqlite" or not isinstance(reported, datetime):
-        yield skipped("clock and database", "an SQLite file has no clock of its own")
+        seen = Message("an SQLite file has no clock of its own")
+        yield skipped("clock and database", seen)
         return
     yield clock_finding("clock and database", reported, MOST_SKEW)
 
 
-POOLED = "there is one: time limits are set in each transaction"
+POOLED = Message("there is one: time limits are set in each transaction")
 _OF_POOLER = {
-    "statement pooling mode": "set pool_mode = transaction in PgBouncer's configuration",
-    "unsupported startup parameter": "take `options` out of SSO_DATABASE_URL: PgBouncer refuses "
-    "them. ALTER ROLE … SET sets them on the role",
+    "statement pooling mode": Message(
+        "set pool_mode = transaction in PgBouncer's configuration",
+    ),
+    "unsupported startup parameter": Message(
+        "take `options` out of SSO_DATABASE_URL: PgBouncer refuses them. ALTER ROLE … SET sets "
+        "them on the role",
+    ),
 }
 
 
@@ -96,12 +106,12 @@ def pooler() -> Findings:
     is_pooled = postgresql.is_pooled(db.session.connection())
     db.session.rollback()
     if not is_pooled:
-        yield ok("pooler", "none")
+        yield ok("pooler", Message("none"))
     elif "options" in db.engine.url.query:
         yield warning(
             "pooler",
-            "it ignores `options` in SSO_DATABASE_URL, except for time limits",
-            "take them out; ALTER ROLE … SET sets them on the role",
+            Message("it ignores `options` in SSO_DATABASE_URL, except for time limits"),
+            Message("take them out; ALTER ROLE … SET sets them on the role"),
         )
     else:
         yield ok("pooler", POOLED)
@@ -113,7 +123,14 @@ def clock_finding(name: str, reported: datetime, most: timedelta) -> Finding:
     if skew > most.total_seconds():
         return wrong(
             name,
-            f"they differ by {skew:.0f} s from this machine's; codes live for a minute",
-            "keep every machine's clock with NTP (timedatectl set-ntp true)",
+            Message(
+                "they differ by %(seconds)s s from this machine's; codes live for a minute",
+                seconds=f"{skew:.0f}",
+            ),
+            Message(
+                "keep every machine's clock with NTP (%(command)s)",
+                command="timedatectl set-ntp true",
+            ),
         )
-    return ok(name, f"within {most.total_seconds():.0f} s of this machine's")
+    seconds = f"{most.total_seconds():.0f}"
+    return ok(name, Message("within %(seconds)s s of this machine's", seconds=seconds))

@@ -4,7 +4,7 @@ import secrets
 from http.client import HTTPException
 
 from sso import context
-from sso.checkup.finding import Findings, ok, skipped, warning, wrong
+from sso.checkup.finding import Findings, at, ok, skipped, warning, wrong
 from sso.config.upstream.oidc import (
     GitHubProvider,
     GoogleProvider,
@@ -12,6 +12,7 @@ from sso.config.upstream.oidc import (
     OidcProvider,
     WebProvider,
 )
+from sso.i18n.message import Message
 from sso.upstream import clients
 from sso.upstream.identity import UpstreamRefused, UpstreamUnavailable
 from sso.upstream.remote_cache import RemoteUnavailable
@@ -24,33 +25,36 @@ def providers() -> Findings:
     """Each one answers, has keys, and knows this server."""
     found = [one for one in context.upstreams() if isinstance(one, WebProvider)]
     if not found:
-        yield skipped(NAME, "SSO_UPSTREAM_FILE names none")
+        yield skipped(NAME, Message("SSO_UPSTREAM_FILE names none"))
     for provider in found:
         if provider.sign_up and not provider.domains and _is_for_everyone(provider):
-            hint = "set domains, unless that is what you want"
-            yield warning(NAME, f"{provider.id}: everyone with an account there signs up", hint)
+            sign_up = Message("everyone with an account there signs up")
+            hint = Message("set domains, unless that is what you want")
+            yield warning(NAME, at(provider.id, sign_up), hint)
         try:
             seen = _examined(provider)
         except _TROUBLE as error:
-            hint = "check its keys in SSO_UPSTREAM_FILE, and the firewall; no HTTP proxy is used"
-            if "private" in str(error):
-                hint = "set allow_private_addresses = true, if it is in your own network"
-            yield wrong(NAME, f"{provider.id}: {error}"[:200], hint)
-        except UpstreamRefused as error:
-            yield warning(
-                NAME, f"{provider.id}: {error}", "check client_id, client_secret and redirect URI"
+            hint = Message(
+                "check its keys in SSO_UPSTREAM_FILE, and the firewall; no HTTP proxy is used"
             )
+            if "private" in str(error):
+                hint = Message("set allow_private_addresses = true, if it is in your own network")
+            yield wrong(NAME, at(provider.id, str(error)[:200]), hint)
+        except UpstreamRefused as error:
+            hint = Message("check client_id, client_secret and redirect URI")
+            yield warning(NAME, at(provider.id, str(error)), hint)
         else:
-            yield ok(NAME, f"{provider.id}: {seen}")
+            yield ok(NAME, at(provider.id, seen))
             if isinstance(provider, OidcProvider) and _cannot_be_rechecked(provider):
-                seen = f"{provider.id}: recheck has no refresh token to ask with"
-                yield warning(NAME, seen, 'add "offline_access" to scope, or remove recheck')
+                seen = Message("recheck has no refresh token to ask with")
+                hint = Message('add "offline_access" to scope, or remove recheck')
+                yield warning(NAME, at(provider.id, seen), hint)
 
 
-def _examined(provider: WebProvider) -> str:
+def _examined(provider: WebProvider) -> Message:
     if isinstance(provider, GitHubProvider):
         clients.github(provider).examine()
-        return "answers"
+        return Message("answers")
     assert isinstance(provider, OidcProvider)
     client = clients.oidc(provider)
     count = client.discovered.examine()
@@ -60,7 +64,7 @@ def _examined(provider: WebProvider) -> str:
     except UpstreamRefused as error:
         if "invalid_grant" not in str(error):
             raise
-    return f"answers, with {count} keys, and knows client_id and secret"
+    return Message("answers, with %(count)s keys, and knows client_id and secret", count=count)
 
 
 def _cannot_be_rechecked(provider: OidcProvider) -> bool:

@@ -12,11 +12,12 @@ import requests
 from sso import clock
 from sso import context as current
 from sso.checkup import reach
-from sso.checkup.finding import Findings, ok, skipped, warning, wrong
+from sso.checkup.finding import Findings, answered, ok, skipped, warning, wrong
 from sso.checkup.machine import clock_finding
 from sso.config import urls
 from sso.crypto import keys
 from sso.extensions import db
+from sso.i18n.message import Message
 from sso.models import KeyState
 from sso.store import clients, signing_keys
 
@@ -30,7 +31,7 @@ def tls() -> Findings:
     parts = urlsplit(current.settings().base_url)
     host = parts.hostname or ""
     if parts.scheme != "https":
-        yield skipped("tls", "plain http, for this machine only")
+        yield skipped("tls", Message("plain http, for this machine only"))
         return
     context = reach.as_browsers()  # as `requests` in the other checks
     try:
@@ -40,21 +41,31 @@ def tls() -> Findings:
         ):
             version, certificate = secured.version(), secured.getpeercert() or {}
     except ssl.SSLCertVerificationError as error:
-        hint = (
+        seen = Message(
+            "clients refuse the certificate: %(reason)s", reason=str(error.verify_message)
+        )
+        hint = Message(
             "install a certificate for this name, with its whole chain; or, with a CA "
             "of your own, give that CA's file in REQUESTS_CA_BUNDLE"
         )
-        yield wrong("tls", f"clients refuse the certificate: {error.verify_message}", hint)
+        yield wrong("tls", seen, hint)
         return
     except OSError as error:
-        yield wrong("tls", f"no TLS connection ({type(error).__name__})", "check the proxy and DNS")
+        seen = Message("no TLS connection (%(reason)s)", reason=type(error).__name__)
+        yield wrong("tls", seen, Message("check the proxy and DNS"))
         return
     ends = ssl.cert_time_to_seconds(str(certificate["notAfter"]))
     left = datetime.fromtimestamp(ends, UTC) - clock.now()
     if left < reach.RENEW:
-        yield warning("tls", f"the certificate expires in {left.days} days", "renew it")
+        seen = Message("the certificate expires in %(days)s days", days=left.days)
+        yield warning("tls", seen, Message("renew it"))
     else:
-        yield ok("tls", f"{version}; the certificate is valid for {left.days} days")
+        seen = Message(
+            "%(version)s; the certificate is valid for %(days)s days",
+            version=str(version),
+            days=left.days,
+        )
+        yield ok("tls", seen)
 
 
 def metadata() -> Findings:
@@ -65,29 +76,35 @@ def metadata() -> Findings:
         found = _json(response)
     except requests.RequestException as error:
         if isinstance(error, requests.exceptions.SSLError):
-            yield skipped("discovery", "fix the certificate first")
+            yield skipped("discovery", Message("fix the certificate first"))
             return
         yield wrong(
             "discovery",
-            f"{base_url} cannot be reached ({type(error).__name__})",
-            "start the server, and check SSO_BASE_URL, DNS and the proxy",
+            Message(
+                "%(name)s cannot be reached (%(reason)s)",
+                name=base_url,
+                reason=type(error).__name__,
+            ),
+            Message("start the server, and check SSO_BASE_URL, DNS and the proxy"),
         )
         return
     if response.status_code != 200 or found is None:
         yield wrong(
             "discovery",
-            f"{base_url}{DISCOVERY} answers {response.status_code}",
-            "let the proxy pass the path of SSO_BASE_URL on unchanged",
+            answered(f"{base_url}{DISCOVERY}", response.status_code),
+            Message("let the proxy pass the path of SSO_BASE_URL on unchanged"),
         )
         return
     if found.get("issuer") != base_url:
         yield wrong(
             "discovery",
-            "the issuer is not SSO_BASE_URL: another server or another setting answers there",
-            "give server and commands the same settings",
+            Message(
+                "the issuer is not SSO_BASE_URL: another server or another setting answers there"
+            ),
+            Message("give server and commands the same settings"),
         )
         return
-    yield ok("discovery", f"the issuer is {base_url}")
+    yield ok("discovery", Message("the issuer is %(url)s", url=base_url))
     yield from _root_metadata(base_url, found)
     yield from _published_keys(f"{base_url}/oauth2/jwks")
     date = response.headers.get("Date")
@@ -111,10 +128,12 @@ def _root_metadata(base_url: str, discovery: dict[str, Any]) -> Findings:
     path = f"/.well-known/oauth-authorization-server{parts.path}"
     response = requests.get(f"{parts.scheme}://{parts.netloc}{path}", timeout=TIMEOUT)
     if _json(response) == discovery:
-        yield ok("metadata", "RFC 8414 metadata equals discovery")
+        yield ok("metadata", Message("RFC 8414 metadata equals discovery"))
     else:
-        hint = f"let the proxy pass {path} on, too; clients of RFC 8414 alone need it"
-        yield warning("metadata", f"{path} answers {response.status_code}", hint)
+        hint = Message(
+            "let the proxy pass %(path)s on, too; clients of RFC 8414 alone need it", path=path
+        )
+        yield warning("metadata", answered(path, response.status_code), hint)
 
 
 def _published_keys(url: str) -> Findings:
@@ -123,12 +142,15 @@ def _published_keys(url: str) -> Findings:
     needed = {r.kid for r in signing_keys.every() if r.state != KeyState.RETIRED}
     db.session.rollback()
     if needed <= published:
-        yield ok("key set", f"{len(published)} keys are published")
+        yield ok("key set", Message("%(count)s keys are published", count=len(published)))
     else:
         yield wrong(
             "key set",
-            "it lacks keys of this database: another database or a stale cache answers",
-            f"compare SSO_DATABASE_URL; no proxy may cache it beyond {keys.JWKS_MAX_AGE} s",
+            Message("it lacks keys of this database: another database or a stale cache answers"),
+            Message(
+                "compare SSO_DATABASE_URL; no proxy may cache it beyond %(seconds)s s",
+                seconds=keys.JWKS_MAX_AGE,
+            ),
         )
 
 
@@ -138,9 +160,10 @@ def _headers(response: requests.Response) -> Findings:
     if current.settings().is_https and "Strict-Transport-Security" not in headers:
         missing.append("Strict-Transport-Security")
     if missing:
-        yield wrong("headers", f"lost: {', '.join(missing)}", "let the proxy keep our headers")
+        seen = Message("lost: %(headers)s", headers=", ".join(missing))
+        yield wrong("headers", seen, Message("let the proxy keep our headers"))
     else:
-        yield ok("headers", "arrive unchanged")
+        yield ok("headers", Message("arrive unchanged"))
 
 
 def _cross_origin(base_url: str) -> Findings:
@@ -155,7 +178,11 @@ def _cross_origin(base_url: str) -> Findings:
     answer = requests.options(f"{base_url}/oauth2/userinfo", headers=asked, timeout=TIMEOUT)
     allowed = answer.headers.get("Access-Control-Allow-Origin", "none")
     if allowed == origin:
-        yield ok("cross-origin", f"scripts of {origin} may read answers")
+        seen = Message("scripts of %(origin)s may read answers", origin=origin)
+        yield ok("cross-origin", seen)
     else:
-        hint = "let the proxy pass OPTIONS and Origin on, and add no Access-Control headers"
-        yield wrong("cross-origin", f"allowed for {origin}: {allowed[:200]}", hint)
+        seen = Message("allowed for %(origin)s: %(allowed)s", origin=origin, allowed=allowed[:200])
+        hint = Message(
+            "let the proxy pass OPTIONS and Origin on, and add no Access-Control headers"
+        )
+        yield wrong("cross-origin", seen, hint)

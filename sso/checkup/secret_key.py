@@ -8,6 +8,8 @@ from sso.audit.chain import ChainBroken
 from sso.checkup.finding import Findings, ok, warning, wrong
 from sso.crypto import keys, webhook_secrets
 from sso.extensions import db
+from sso.i18n import N_
+from sso.i18n.message import Message, joined
 from sso.mfa import totp
 from sso.process.program import COMMAND
 from sso.store import signing_keys, totp_secrets, webhooks
@@ -25,23 +27,38 @@ def secret_key(most: int | None = None) -> Findings:
     db.session.rollback()
     has_previous = context.settings().secret_key_previous is not None
     if found:
-        seen = f"still encrypted with another secret key: {', '.join(found)}"
-        hint = f"run: {COMMAND} key reencrypt, with SSO_SECRET_KEY_PREVIOUS set"
+        what = joined(N_("%(one)s, %(other)s"), found)
+        seen = Message("still encrypted with another secret key: %(what)s", what=what)
+        hint = Message(
+            "run: %(command)s, with SSO_SECRET_KEY_PREVIOUS set", command=f"{COMMAND} key reencrypt"
+        )
         yield (warning if has_previous else wrong)("secret key", seen, hint)
     elif has_previous and is_partial:
-        seen = f"SSO_SECRET_KEY_PREVIOUS is set; only {most} authenticator apps were checked"
-        hint = f"run: {COMMAND} doctor, which checks all of them and says whether it is needed"
+        seen = Message(
+            "SSO_SECRET_KEY_PREVIOUS is set; only %(count)s authenticator apps were checked",
+            count=most,
+        )
+        hint = Message(
+            "run: %(command)s, which checks all of them and says whether it is needed",
+            command=f"{COMMAND} doctor",
+        )
         yield warning("secret key", seen, hint)
     elif has_previous:
-        seen = "nothing at rest needs SSO_SECRET_KEY_PREVIOUS any more"
-        hint = "remove it: at once if it leaked, else once most browsers have come back"
+        seen = Message("nothing at rest needs SSO_SECRET_KEY_PREVIOUS any more")
+        hint = Message("remove it: at once if it leaked, else once most browsers have come back")
         yield warning("secret key", seen, hint)
+    elif is_partial:
+        seen = Message(
+            "everything is encrypted with SSO_SECRET_KEY; only %(count)s authenticator apps were "
+            "checked",
+            count=most,
+        )
+        yield ok("secret key", seen)
     else:
-        left_out = f"; only {most} authenticator apps were checked" if is_partial else ""
-        yield ok("secret key", f"everything is encrypted with SSO_SECRET_KEY{left_out}")
+        yield ok("secret key", Message("everything is encrypted with SSO_SECRET_KEY"))
 
 
-def waiting(most: int | None = None) -> list[str]:
+def waiting(most: int | None = None) -> list[Message]:
     """What is not encrypted or sealed with the newest secret key, in words; changes nothing.
 
     `most`: see `secret_key`.
@@ -49,16 +66,17 @@ def waiting(most: int | None = None) -> list[str]:
     newest = context.settings().secret_key
     found = []
     if not all(keys.can_decrypt(newest, row) for row in signing_keys.every()):
-        found.append("signing keys")
+        found.append(Message("signing keys"))
     if not _are_apps_current(most):
-        found.append("authenticator apps")
+        found.append(Message("authenticator apps"))
     if not all(webhook_secrets.can_decrypt(newest, row.sealed_secret) for row in webhooks.every()):
-        found.append("secrets of webhooks")
+        found.append(Message("secrets of webhooks"))
     try:
         if rekeying.is_due():
-            found.append("the audit trail")
+            found.append(Message("the audit trail"))
     except ChainBroken:
-        found.append(f"the audit trail (see: {COMMAND} audit verify)")
+        command = f"{COMMAND} audit verify"
+        found.append(Message("the audit trail (see: %(command)s)", command=command))
     db.session.rollback()
     return found
 

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sso import context
-from sso.checkup.finding import Finding, Findings, ok, warning
+from sso.checkup.finding import Finding, Findings, at, ok, warning
 from sso.config import mail_texts, overrides
 from sso.config.overrides import BUILT_IN, STYLE, TEXTS, Overrides
+from sso.i18n.message import Message
 
 _NAME = "templates"
 
@@ -15,12 +16,13 @@ def templates() -> Findings:
     """Each was made for the built-in text that this version has."""
     folder = context.settings().templates_dir
     if folder is None:
-        yield ok(_NAME, "all are built in")
+        yield ok(_NAME, Message("all are built in"))
         return
     own = overrides.read(Path(folder))
     yield from _compared(own)
     if not (own.templates or own.texts or own.style):
-        yield warning(_NAME, f"there is none in {folder}", "remove SSO_TEMPLATES_DIR, or add some")
+        seen = Message("there is none in %(folder)s", folder=folder)
+        yield warning(_NAME, seen, Message("remove SSO_TEMPLATES_DIR, or add some"))
 
 
 def _compared(own: Overrides) -> Iterator[Finding]:
@@ -34,19 +36,23 @@ def _compared(own: Overrides) -> Iterator[Finding]:
         place = mail_texts.__file__
         yield _finding(f"{TEXTS} ({', '.join(kinds)})", own.texts_source, current, place)
     if own.style:
-        yield ok(_NAME, f"{STYLE}: follows the built-in style sheet; look at the pages")
+        seen = Message("follows the built-in style sheet; look at the pages")
+        yield ok(_NAME, at(STYLE, seen))
 
 
 def _finding(what: str, source: str, current: str, place: str) -> Finding:
     made_for = overrides.made_for(source)
     if not current:
-        return ok(_NAME, f"{what}: replaces nothing that is built in")
+        return ok(_NAME, at(what, Message("replaces nothing that is built in")))
     if made_for == current:
-        return ok(_NAME, f"{what}: made for this version")
+        return ok(_NAME, at(what, Message("made for this version")))
     mark = f"# made for {current}"
     mark = mark if what.startswith(TEXTS) else f"{{{mark} #}}"
-    seen = (
-        "what is built in has changed since" if made_for else "it does not say what it was made for"
+    if made_for:
+        seen = Message("what is built in has changed since")
+    else:
+        seen = Message("it does not say what it was made for")
+    hint = Message(
+        "compare it with %(place)s, then let its first line be: %(mark)s", place=place, mark=mark
     )
-    hint = f"compare it with {place}, then let its first line be: {mark}"
-    return warning(_NAME, f"{what}: {seen}", hint)
+    return warning(_NAME, at(what, seen), hint)

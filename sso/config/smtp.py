@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from sso.config.urls import is_loopback
+from sso.i18n.message import Message
 
 TIMEOUT = 10  # seconds for each answer of the server
 OFFERED, REQUIRED, NEVER = "offered", "required", "never"
@@ -102,10 +103,10 @@ def _secure(connection: smtplib.SMTP, server: MailServer) -> None:
         connection.starttls(context=_context(server))
         connection.ehlo()
     elif server.starttls == REQUIRED:
-        raise NoTls("the server offers no STARTTLS, and it is required")
+        raise NoTls(Message("the server offers no STARTTLS, and it is required"))
     elif server.user is not None and not is_loopback(server.host):
         # An attacker on the path may have removed the offer to read the password.
-        raise NoTls("the server offers no STARTTLS; the password is not sent in clear")
+        raise NoTls(Message("the server offers no STARTTLS; the password is not sent in clear"))
 
 
 def _context(server: MailServer) -> ssl.SSLContext:

@@ -9,11 +9,12 @@ from sqlalchemy.exc import SQLAlchemyError
 from sso.crypto import keys
 from sso.database import schema
 from sso.extensions import db
+from sso.i18n.message import Message
 from sso.process.program import COMMAND
 
 logger = logging.getLogger("sso.start")
 HINT = f"run: {COMMAND} db upgrade"
-READ_ONLY = "the database takes no writes: it is a standby, or another server replaced it"
+READ_ONLY = Message("the database takes no writes: it is a standby, or another server replaced it")
 
 
 def problem(key_ring: keys.KeyRing) -> str | None:

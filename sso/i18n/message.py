@@ -1,5 +1,7 @@
 """Texts that programs read in English and people in their own language."""
 
+from collections.abc import Iterable
+from functools import reduce
 from typing import Any, Self
 
 
@@ -22,3 +24,8 @@ class Message(str):
 
     def __getnewargs_ex__(self) -> tuple[tuple[str], dict[str, Any]]:  # copies and pickles
         return (self.text,), self.variables
+
+
+def joined(pair: str, parts: Iterable[Message]) -> Message:
+    """One message of several; `pair` is the text, marked with `N_`, of `one` and the `other`."""
+    return reduce(lambda one, other: Message(pair, one=one, other=other), parts)

@@ -31,6 +31,7 @@ from sso.endpoints.admin import access, chart, pages
 from sso.endpoints.admin.forms import ConfirmForm
 from sso.extensions import db
 from sso.i18n import N_
+from sso.i18n.message import Message
 from sso.models import KeyState
 from sso.process import concurrency
 from sso.process.program import COMMAND
@@ -84,6 +85,33 @@ STATUSES = {
     Status.WRONG: N_("wrong"),
     Status.SKIPPED: N_("not checked"),
 }
+# Of each finding, by its name.
+LABELS = {
+    "clock and HTTP Date": N_("Server clock"),
+    "clock and database": N_("Database clock"),
+    code_flow.NAME: N_("A whole sign-in"),
+    "cookies": N_("Cookies"),
+    "cross-origin": N_("Cross-origin requests (CORS)"),
+    "database": N_("Database"),
+    directories.NAME: N_("Directories (LDAP)"),
+    "discovery": N_("Discovery document"),
+    "file modes": N_("File permissions"),
+    "headers": N_("Response headers"),
+    "key set": N_("Key set"),
+    "keys": N_("Signing keys"),
+    "mail": N_("Mail server"),
+    "metadata": N_("Server metadata (RFC 8414)"),
+    "pooler": N_("Connection pooler"),
+    providers.NAME: N_("Sign-in providers"),
+    "proxy headers": N_("Proxy headers"),
+    "redis": N_("Redis"),
+    "schema": N_("Database schema"),
+    "secret key": N_("Secret key"),
+    "templates": N_("Templates"),
+    "tls": N_("TLS certificate"),
+    "webhooks": N_("Webhooks"),
+    "worker": N_("Worker"),
+}
 _OUTBOXES: dict[str, Outbox[Any]] = {
     N_("Emails"): mails.outbox,
     N_("Logout tokens"): logout_deliveries.outbox,
@@ -108,6 +136,7 @@ def overview() -> Response:
         worker=heartbeats.last(heartbeats.WORKER),
         keys_since=min(filter(None, (one.activated_at for one in active)), default=None),
         findings=[one for one in found if one.status in (Status.WARNING, Status.WRONG)],
+        labels=LABELS,
     )
 
 
@@ -127,6 +156,7 @@ def checks() -> Response:
         "admin/checks.html",
         "overview",
         findings=list(dict.fromkeys(found)),
+        labels=LABELS,
         statuses=STATUSES,
         form=form,
         has_signed_in=has_signed_in,
@@ -143,10 +173,13 @@ def _sign_in() -> Findings:
         try:
             requests.get(own, timeout=_OWN_ANSWER, allow_redirects=False)
         except requests.RequestException as error:
-            seen = f"this server did not answer itself ({type(error).__name__})"
-            hint = (
+            seen = Message(
+                "this server did not answer itself (%(reason)s)", reason=type(error).__name__
+            )
+            hint = Message(
                 "check SSO_BASE_URL and the proxy; a server that handles one request at a time "
-                f"cannot call itself: run {COMMAND} doctor"
+                "cannot call itself: run %(command)s",
+                command=f"{COMMAND} doctor",
             )
             yield wrong(code_flow.NAME, seen, hint)
         else:

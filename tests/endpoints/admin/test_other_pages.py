@@ -59,7 +59,7 @@ def test_the_overview(app: Flask, ada: StaffBrowser, clock: Clock) -> None:
     page = other.open(ADMIN)
     assert "<td>1</td><td>1</td>" in page.html  # yesterday: Ada, and Dana's wrong password
     assert "<td>2</td><td>0</td>" in page.html  # today
-    assert "<strong>worker</strong>" in page.html  # none has run
+    assert "<strong>Worker</strong>:" in page.html  # none has run
     for what in ("People", "Emails", "Logout tokens", "Webhooks", "Worker", "Signing keys",
                  "Database schema"):  # fmt: skip
         assert f"<dt>{what}</dt>" in page.html
@@ -79,14 +79,20 @@ def test_all_checks(app: Flask, ada: StaffBrowser) -> None:
         assert f"chmod 755 {instance}" in ada.open(ADMIN).html
     finally:
         instance.chmod(mode)
+    german = ada.open(ADMIN, headers={"Accept-Language": "de"}).html
+    assert "<strong>Worker</strong>: es lief noch nie einer" in german
     page = ada.open(f"{ADMIN}/checks")
     names = re.findall(r'<th scope="row"[^>]*>([^<]+)</th>', page.html)
-    assert {"database", "schema", "keys", "worker", "webhooks", "redis", "mail"} <= set(names)
-    assert {"tls", "discovery", "directories", "providers"} <= set(names)
-    assert {"secret key", "templates"} <= set(names)
-    assert names.count("mail") == names.count("tls") == 1
+    shown = "database schema keys worker webhooks redis mail tls discovery directories providers"
+    for name in (*shown.split(), "secret key", "templates"):
+        assert names.count(overview.LABELS[name]) == 1, name
     assert "none has ever run" in page.html
     assert "flask doctor" in page.html
+    ada.open(f"{ADMIN}/checks", headers={"Accept-Language": "de"})
+    assert '<th scope="row">Dateirechte</th>' in ada.page.html
+    assert "es lief noch nie einer: keine E-Mail, kein Logout-Token" in ada.page.html
+    assert "starten: <bdi>flask worker</bdi>" in ada.page.html
+    assert not re.search('lang="en"[^>]*>(?!chmod)', ada.page.html)
 
 
 def test_a_sign_in_where_the_server_cannot_call_itself(app: Flask, ada: StaffBrowser) -> None:

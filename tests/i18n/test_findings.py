@@ -1,0 +1,71 @@
+"""Findings and explanations: pages can show each of them in the reader's language."""
+
+import ast
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import sso
+from sso.endpoints.admin import overview
+
+ROOT = Path(sso.__file__).parent
+# What only the command line shows, and names of the product and of requests.
+ONLY_ON_THE_COMMAND_LINE = {"checkup/reach.py"}
+NO_SENTENCES = {
+    *("code flow", "secret key"),  # names
+    *("openid profile email", "timedatectl set-ntp true", "# made for "),
+}
+FINDINGS = {"ok", "warning", "wrong", "skipped", "clock_finding"}
+SENTENCE = re.compile(r"[A-Za-z][a-z]+,? [A-Za-z]")
+
+
+def files(package: str) -> Iterator[Path]:
+    for path in sorted((ROOT / package).glob("*.py")):
+        if path.relative_to(ROOT).as_posix() not in ONLY_ON_THE_COMMAND_LINE:
+            yield path
+
+
+def called(node: ast.AST) -> str:
+    return node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
+
+
+def sentences(node: ast.AST) -> Iterator[str]:
+    """Text with spaces that is no docstring, message, command or name of a finding."""
+    if isinstance(node, ast.JoinedStr) and ast.unparse(node.values[0]) == "f'{COMMAND}'":
+        return
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        if SENTENCE.search(node.value):
+            yield node.value
+        return
+    children = list(ast.iter_child_nodes(node))
+    if isinstance(node, ast.Dict):
+        children = list(node.values)
+    elif called(node) in {"Message", "N_"}:
+        children = [one.value for one in getattr(node, "keywords", [])]
+    elif called(node) in FINDINGS:
+        children = children[2:]
+    for child in children:
+        if not (isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant)):
+            yield from sentences(child)
+
+
+def test_no_sentence_is_english_alone() -> None:
+    for package in ("checkup",):
+        for path in files(package):
+            found = list(sentences(ast.parse(path.read_text())))
+            assert set(found) <= NO_SENTENCES, path
+
+
+def test_each_finding_has_a_label() -> None:
+    names = {*overview._NOW, *overview._EACH_MINUTE, *overview._EACH_HOUR, *overview._ELSEWHERE}
+    for path in files("checkup"):
+        module = import_module(f"sso.checkup.{path.stem}")
+        for node in ast.walk(ast.parse(path.read_text())):
+            if called(node) in FINDINGS and isinstance(node, ast.Call):
+                first = node.args[0]
+                if isinstance(first, ast.Constant):
+                    names.add(str(first.value))
+                elif isinstance(first, ast.Name) and first.id.isupper():
+                    names.add(getattr(module, first.id))
+    assert names == overview.LABELS.keys()
