@@ -32,7 +32,7 @@ def called(node: ast.AST) -> str:
 
 def sentences(node: ast.AST) -> Iterator[str]:
     """Text with spaces that is no docstring, message, command or name of a finding."""
-    if isinstance(node, ast.JoinedStr) and ast.unparse(node.values[0]) == "f'{COMMAND}'":
+    if isinstance(node, ast.JoinedStr) and ast.unparse(node)[2:].startswith("{COMMAND}"):
         return
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         if SENTENCE.search(node.value):

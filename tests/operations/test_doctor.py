@@ -20,6 +20,7 @@ from sso.checkup import code_flow, probe
 from sso.checkup.browser import Browser, Page
 from sso.config.urls import DOCTOR_DOMAIN
 from sso.doctor.command import doctor_command
+from sso.endpoints.admin.overview import LABELS
 from sso.extensions import db
 from sso.models import AuditEvent, Heartbeat, Refusal, User
 from sso.store import clients, users
@@ -50,7 +51,8 @@ def states(page: Page) -> dict[str, str]:
     """The checks on an admin page, and how it finds them."""
     assert page.response
     row = r'<th scope="row"[^>]*>([^<]+)</th>\s*<td[^>]*><span class="tag">([^<]+)<'
-    return dict(re.findall(row, page.response.text))
+    names = {label: name for name, label in LABELS.items()}
+    return {names[label]: state for label, state in re.findall(row, page.response.text)}
 
 
 def test_a_healthy_server(server: Server) -> None:
