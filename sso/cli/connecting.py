@@ -104,7 +104,7 @@ def _ask(preset: Preset, name: str, meaning: str) -> str:
         except ValueError as error:
             raise click.UsageError(f"it is refused: {error}") from None
         if problem := installations.option_problem(preset, name, answer):
-            raise click.UsageError(f"it {problem}")
+            raise click.UsageError(problem)
         return answer
 
     question = f"{name} ({meaning.rstrip('.')})"

@@ -3,6 +3,8 @@
 import email_validator
 from email_validator import EmailNotValidError, ValidatedEmail, validate_email
 
+from sso.i18n.message import Message
+
 # Starts what mail programs decode in a header (RFC 2047): into another address, or a line end.
 ENCODED_WORD = "=?"
 LONGEST = 320  # characters: 64 before the @, 255 after it (RFC 5321 §4.5.3.1)
@@ -27,6 +29,15 @@ def normalized(text: str) -> str:
     network of the server. Check an address that a stranger gives with `is_public`.
     """
     return _validated(text.strip()).normalized.lower()
+
+
+def refused(email: str, error: ValueError) -> Message:
+    """Why `normalized` refused it."""
+    return Message(
+        "the email address %(email)s is not valid: %(reason)s",
+        email=repr(email),
+        reason=error.args[0],
+    )
 
 
 def is_public(email: str) -> bool:

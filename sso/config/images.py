@@ -16,11 +16,12 @@ from struct import error as TooShort
 from struct import unpack_from
 
 from sso.config import svg
+from sso.i18n.message import Message
 
 MAX_SIDE = 4096  # pixels
 MAX_PIXELS = 4_000_000  # a browser decodes them all, four bytes each
-_DAMAGED = "it is damaged or cut off; save it again"
-_TRAILING = "it goes on after the end of the image; save it again"
+_DAMAGED = Message("it is damaged or cut off; save it again")
+_TRAILING = Message("it goes on after the end of the image; save it again")
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def from_data_url(url: str, most: int) -> Image:
 def parse(data: bytes, most: int) -> Image:
     """Check the bytes of an image. Raises `ValueError` with the remedy."""
     if len(data) > most:
-        raise ValueError(f"it is larger than {most // 1024} kB; scale it down")
+        raise ValueError(Message("it is larger than %(most)d kB; scale it down", most=most // 1024))
     if not data:
         raise ValueError("it is empty")
     for media_type, start, size_of in _RASTER:
@@ -88,7 +89,8 @@ def parse(data: bytes, most: int) -> Image:
 
 def _check_size(width: int, height: int) -> None:
     if not (0 < width <= MAX_SIDE and 0 < height <= MAX_SIDE) or width * height > MAX_PIXELS:
-        raise ValueError(f"it has {width} × {height} pixels; scale it down")  # noqa: RUF001 (times)
+        size = f"{width} × {height}"  # noqa: RUF001 (times)
+        raise ValueError(Message("it has %(size)s pixels; scale it down", size=size))
 
 
 def _png_size(data: bytes) -> tuple[int, int]:

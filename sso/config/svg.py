@@ -7,6 +7,8 @@ policy for those who open it by itself; this is the third fence.
 import re
 from xml.parsers import expat
 
+from sso.i18n.message import Message
+
 MEDIA_TYPE = "image/svg+xml"
 _SVG = "http://www.w3.org/2000/svg"
 _ELEMENTS = frozenset(
@@ -33,13 +35,12 @@ _REACHES_OUT = re.compile(
     r"\\|@import|url\((?!#)|image-set\(|image\(|src\(|expression\(|-moz-binding"
 )
 _MAX_DEPTH = 100
-_SIMPLER = "save it as plain SVG"
 
 
 def check(data: bytes) -> None:
     """Raises `ValueError` with the remedy."""
     if b"<svg" not in data and b":svg" not in data:
-        raise ValueError("it is neither PNG, JPEG, WebP nor SVG")
+        raise ValueError(Message("it is neither PNG, JPEG, WebP nor SVG"))
     # As browsers read it: the answer says UTF-8, whatever the file says.
     parser = expat.ParserCreate("utf-8", " ")
     checker = _Checker()
@@ -54,7 +55,13 @@ def check(data: bytes) -> None:
         parser.Parse(data, True)
     except expat.ExpatError as error:
         words = expat.ErrorString(error.code)
-        raise ValueError(f"it is not well-formed XML, in line {error.lineno}: {words}") from None
+        raise ValueError(
+            Message(
+                "it is not well-formed XML, in line %(line)d: %(reason)s",
+                line=error.lineno,
+                reason=words,
+            )
+        ) from None
 
 
 class _Checker:
@@ -67,23 +74,39 @@ class _Checker:
     def start(self, name: str, attributes: dict[str, str]) -> None:
         space, _, local = name.rpartition(" ")
         if not self.open and (space, local) != (_SVG, "svg"):
-            raise ValueError("it is not SVG: its first element has another name or namespace")
+            raise ValueError(
+                Message("it is not SVG: its first element has another name or namespace")
+            )
         if not _EDITORS.match(space) and (space != _SVG or local not in _ELEMENTS):
-            raise ValueError(f"it has the element {local[:40]!r}, which no logo needs; {_SIMPLER}")
+            raise ValueError(
+                Message(
+                    "it has the element %(name)s, which no logo needs; save it as plain SVG",
+                    name=repr(local[:40]),
+                )
+            )
         self.open.append(name)
         if len(self.open) > _MAX_DEPTH:
-            raise ValueError(f"its elements are nested too deeply; {_SIMPLER}")
+            raise ValueError(Message("its elements are nested too deeply; save it as plain SVG"))
         for full, value in attributes.items():
             self._attribute(local, full, value)
 
     def _attribute(self, element: str, full: str, value: str) -> None:
         name = full.rpartition(" ")[2].lower()
         if name.startswith("on"):
-            raise ValueError(f"it has the attribute {name[:40]!r}, which runs a script; remove it")
+            raise ValueError(
+                Message(
+                    "it has the attribute %(name)s, which runs a script; remove it",
+                    name=repr(name[:40]),
+                )
+            )
         if name in ("href", "src", "base"):
             is_embedded = element == "image" and _EMBEDDED.fullmatch(value)
             if not (value.startswith("#") or is_embedded):
-                raise ValueError(f"it refers to {value[:60]!r}, outside the file; embed it")
+                raise ValueError(
+                    Message(
+                        "it refers to %(url)s, outside the file; embed it", url=repr(value[:60])
+                    )
+                )
         elif name == full.lower():  # no CSS stands in attributes of a namespace
             _check_css(value)
 
@@ -101,16 +124,23 @@ class _Checker:
         self, _name: str, _system: str | None, _public: str | None, has_subset: bool
     ) -> None:
         if has_subset:
-            raise ValueError(f"it declares entities of its own; {_SIMPLER}")
+            raise ValueError(Message("it declares entities of its own; save it as plain SVG"))
 
     def instruction(self, target: str, _data: str) -> None:
-        raise ValueError(f"it has the instruction <?{target[:40]} …?>; {_SIMPLER}")
+        raise ValueError(
+            Message(
+                "it has the instruction %(name)s; save it as plain SVG",
+                name=f"<?{target[:40]} …?>",
+            )
+        )
 
     def declaration(self, _version: str, encoding: str | None, _standalone: int) -> None:
         if encoding and encoding.lower() not in ("utf-8", "utf8", "us-ascii"):
-            raise ValueError("it is not in UTF-8; save it in UTF-8")
+            raise ValueError(Message("it is not in UTF-8; save it in UTF-8"))
 
 
 def _check_css(text: str) -> None:
     if _REACHES_OUT.search(_NOISE.sub("", text.lower())):
-        raise ValueError(f"its style refers to something outside the file; {_SIMPLER}")
+        raise ValueError(
+            Message("its style refers to something outside the file; save it as plain SVG")
+        )

@@ -6,6 +6,8 @@ from functools import lru_cache
 from ipaddress import ip_address
 from urllib.parse import quote, urlsplit
 
+from sso.i18n.message import Message
+
 MAX_LENGTH = 2000
 # Of the user with whom `flask doctor` signs in. Reserved (RFC 2606 §2): nothing reaches anyone.
 DOCTOR_DOMAIN = "sso-doctor.example"
@@ -103,27 +105,37 @@ def _unescaped(found: re.Match[str]) -> str:
     return character if character in _UNRESERVED else found[0].upper()
 
 
-def strict_url_error(text: str) -> str | None:
+def refused(label: Message, url: str, reason: str) -> Message:
+    """That a URL is refused, and why."""
+    return Message(
+        "%(label)s %(url)s is refused: %(reason)s",
+        label=label,
+        url=repr(url[:200]),
+        reason=reason,
+    )
+
+
+def strict_url_error(text: str) -> Message | None:
     """Why a text is not an absolute URL with a host, or `None`."""
     if len(text) > MAX_LENGTH:
-        return f"it is longer than {MAX_LENGTH} characters"
+        return Message("it is longer than %(most)d characters", most=MAX_LENGTH)
     if not set(text) <= _URI_CHARACTERS:
-        return "it has characters that a URL may not have; percent-encode them"
+        return Message("it has characters that a URL may not have; percent-encode them")
     try:
         parts = urlsplit(text)
         _ = parts.port
     except ValueError:
-        return "it is not a valid URL"
+        return Message("it is not a valid URL")
     if not parts.scheme:
-        return "it is not absolute; begin with https://"
+        return Message("it is not absolute; begin with https://")
     if "@" in parts.netloc:
-        return "it carries a user name, which can disguise the host"
+        return Message("it carries a user name, which can disguise the host")
     if parts.scheme in ("http", "https") and not parts.hostname:
-        return "it has no host"
+        return Message("it has no host")
     return None
 
 
-def registration_error(text: str, *, is_public: bool = False) -> str | None:
+def registration_error(text: str, *, is_public: bool = False) -> Message | None:
     """Why a URL may not be registered as a redirect URI, or `None`.
 
     RFC 6749 §3.1.2 (absolute, no fragment), RFC 9700 §2.1 and §4.1 (exact, no wildcard, https
@@ -135,44 +147,51 @@ def registration_error(text: str, *, is_public: bool = False) -> str | None:
     parts = urlsplit(text)
     scheme = parts.scheme.lower()
     checks = (
-        ("#" in text, "it has a fragment (RFC 6749 §3.1.2)"),
-        ("*" in text, "it has a wildcard; URLs are compared exactly (RFC 9700 §4.1)"),
-        (scheme in _DANGEROUS_SCHEMES, f"the scheme {scheme}: runs or reads in the browser"),
+        ("#" in text, Message("it has a fragment (RFC 6749 §3.1.2)")),
+        ("*" in text, Message("it has a wildcard; URLs are compared exactly (RFC 9700 §4.1)")),
+        (
+            scheme in _DANGEROUS_SCHEMES,
+            Message("the scheme %(scheme)s runs or reads in the browser", scheme=f"{scheme}:"),
+        ),
         (
             scheme == "http" and not is_loopback(parts.hostname),
-            "it is plain http, which only localhost, 127.0.0.1 and [::1] may use; "
-            "use https (RFC 9700 §2.6)",
+            Message(
+                "it is plain http, which only localhost, 127.0.0.1 and [::1] may use; "
+                "use https (RFC 9700 §2.6)"
+            ),
         ),
         (
             is_public and scheme in ("http", "https") and parts.netloc != parts.netloc.lower(),
-            "its host has capital letters; browsers write it in lower case",
+            Message("its host has capital letters; browsers write it in lower case"),
         ),
         (
             scheme not in ("http", "https") and not is_public,
-            "it is not https; only public clients may have another scheme (RFC 8252 §7.1)",
+            Message("it is not https; only public clients may have another scheme (RFC 8252 §7.1)"),
         ),
         (
             scheme not in ("http", "https")
             and (not _PRIVATE_USE.match(text) or scheme.split(".")[0] in _NO_DOMAINS),
-            "a private-use URI has a reversed domain name and a slash, like com.example.app:/ "
-            "(RFC 8252 §7.1)",
+            Message(
+                "a private-use URI has a reversed domain name and a slash, like com.example.app:/ "
+                "(RFC 8252 §7.1)"
+            ),
         ),
         (
             any(_DOTS.fullmatch(part) for part in parts.path.split("/")),
-            "its path has . or .. segments, which browsers rewrite",
+            Message("its path has . or .. segments, which browsers rewrite"),
         ),
     )
     return next((reason for wrong, reason in checks if wrong), None)
 
 
-def home_url_error(text: str) -> str | None:
+def home_url_error(text: str) -> Message | None:
     """Why people cannot be sent to this URL of an application, or `None`."""
     if error := strict_url_error(text):
         return error
     parts = urlsplit(text)
     if parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname)):
         return None
-    return "it is not https"
+    return Message("it is not https")
 
 
 def client_logo(base: str, digest: str) -> str:

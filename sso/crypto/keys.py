@@ -21,6 +21,7 @@ from sso import clock
 from sso.crypto import encryption
 from sso.crypto.encryption import SecretKeys
 from sso.errors import OperatorError
+from sso.i18n.message import Message
 from sso.process.program import COMMAND
 
 # OIDC applications know the name EdDSA; RFC 9864 renames it to Ed25519.
@@ -53,10 +54,12 @@ class StoredKey(Protocol):
 
 
 NO_ACTIVE_KEY = f"there is no active signing key; run: {COMMAND} db upgrade"
-WRONG_SECRET_KEY = (
-    "SSO_SECRET_KEY does not open the signing keys of this database; set it to the one that the "
-    "database was used with or, to replace that one, give it as SSO_SECRET_KEY_PREVIOUS and run: "
-    f"{COMMAND} key reencrypt"
+WRONG_SECRET_KEY = Message(
+    "SSO_SECRET_KEY does not open the signing keys of this database; this has to be corrected on "
+    "the server",
+    command="SSO_SECRET_KEY does not open the signing keys of this database; set it to the one "
+    "that the database was used with or, to replace that one, give it as SSO_SECRET_KEY_PREVIOUS "
+    f"and run: {COMMAND} key reencrypt",
 )
 
 

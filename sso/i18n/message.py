@@ -11,19 +11,21 @@ class Message(str):
     A variable may be a `Message` itself. `pybabel extract` finds the text by the name of the class.
 
         Message("there is no user %(name)s", name=name)
+
+    `command`: what programs read instead, where it names options or commands.
     """
 
     __slots__ = ("text", "variables")
     text: str
     variables: dict[str, Any]
 
-    def __new__(cls, text: str, /, **variables: Any) -> Self:
-        self = super().__new__(cls, text % variables)
+    def __new__(cls, text: str, /, *, command: str | None = None, **variables: Any) -> Self:
+        self = super().__new__(cls, text % variables if command is None else command)
         self.text, self.variables = text, variables
         return self
 
     def __getnewargs_ex__(self) -> tuple[tuple[str], dict[str, Any]]:  # copies and pickles
-        return (self.text,), self.variables
+        return (self.text,), {**self.variables, "command": str(self)}
 
 
 def joined(pair: str, parts: Iterable[Message]) -> Message:

@@ -7,6 +7,7 @@ from ipaddress import IPv4Address, IPv6Address
 import idna
 
 from sso.config.urls import MAX_LENGTH, registration_error
+from sso.i18n.message import Message
 
 # A URL of these characters needs no quoting in any file format or shell.
 _PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*")
@@ -45,22 +46,28 @@ def parse(text: str) -> ApplicationUrl:
     if not text:
         raise ValueError("it is empty")
     if len(text) > MAX_LENGTH:
-        raise ValueError(f"it is longer than {MAX_LENGTH} characters")
+        raise ValueError(Message("it is longer than %(most)d characters", most=MAX_LENGTH))
     scheme, separator, rest = text.partition("://")
     if not separator:
-        raise ValueError("it has no scheme; begin with https://")
+        raise ValueError(Message("it has no scheme; begin with https://"))
     scheme = scheme.lower()
     if scheme not in _DEFAULT_PORTS:
-        raise ValueError("it is neither https nor http")
+        raise ValueError(Message("it is neither https nor http"))
     authority, slash, path = rest.partition("/")
-    for sign, name in (("?", "a query"), ("#", "a fragment")):
-        if sign in rest:
-            raise ValueError(f"it has {name}; leave off everything from {sign}")
+    if "?" in rest:
+        raise ValueError(Message("it has a query; leave off everything from ?"))
+    if "#" in rest:
+        raise ValueError(Message("it has a fragment; leave off everything from #"))
     if "@" in authority:
-        raise ValueError("it has a user name; leave it off")
+        raise ValueError(Message("it has a user name; leave it off"))
     path = (slash + path).rstrip("/")
     if not _PATH.fullmatch(path):
-        raise ValueError("its path may have letters, digits and . _ ~ - between single slashes")
+        raise ValueError(
+            Message(
+                "its path may have letters, digits and %(signs)s between single slashes",
+                signs=". _ ~ -",
+            )
+        )
     host, port = _host_and_port(authority)
     found = ApplicationUrl(scheme, host, port or _DEFAULT_PORTS[scheme], path)
     if error := registration_error(found.url):
@@ -74,32 +81,34 @@ def _host_and_port(authority: str) -> tuple[str, int | None]:
         try:
             host = f"[{IPv6Address(found[1] if found else '').compressed}]"
         except ValueError:
-            raise ValueError("its IPv6 address is not valid") from None
+            raise ValueError(Message("its IPv6 address is not valid")) from None
         port = found[2] if found else None
     else:
         name, _, port = authority.partition(":")
         host = _host(name)
     if port and not (port.isascii() and port.isdigit() and 0 < int(port[:6]) <= 65535):
-        raise ValueError("its port is not a number from 1 to 65535")
+        raise ValueError(Message("its port is not a number from 1 to 65535"))
     return host, int(port) if port else None
 
 
 def _host(name: str) -> str:
     """Internationalised names as A-labels (UTS #46, not transitional), as browsers send them."""
     if not name:
-        raise ValueError("it has no host")
+        raise ValueError(Message("it has no host"))
     try:
         host = name.lower() if name.isascii() else idna.encode(name, uts46=True).decode()
     except ValueError:  # UnicodeError is one
         raise ValueError(
-            "its host is not a valid internationalised name; give it in its ASCII form, xn--…"
+            Message(
+                "its host is not a valid internationalised name; give it in its ASCII form, xn--…"
+            )
         ) from None
     if not _HOST.fullmatch(host):
-        raise ValueError("its host is not a valid name")
+        raise ValueError(Message("its host is not a valid name"))
     if re.fullmatch(r"[0-9]+|0x[0-9a-f]*", host.rpartition(".")[2]):
         # Browsers take such a name for an IPv4 address, which has other spellings.
         try:
             return str(IPv4Address(host))
         except ValueError:
-            raise ValueError("its host is not a valid IPv4 address") from None
+            raise ValueError(Message("its host is not a valid IPv4 address")) from None
     return host

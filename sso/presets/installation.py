@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from sso.config.urls import ENDPOINTS
+from sso.config.urls import ENDPOINTS, refused
+from sso.i18n.message import Message
 from sso.presets import application_url, checks, templates
 from sso.presets.application_url import ApplicationUrl
 from sso.presets.errors import PresetError
@@ -66,7 +67,7 @@ def missing(preset: Preset, url: str | None, options: Mapping[str, str]) -> dict
 
 def install(preset: Preset, url: str | None, options: Mapping[str, str]) -> Installation:
     """Check what was given. Raises `PresetError` with every error."""
-    errors = []
+    errors: list[str] = []
     for name, meaning in missing(preset, url, options).items():
         given_as = "--url URL" if name == "url" else f"--option {name}=…"
         errors.append(f"{given_as} is missing: {meaning.rstrip('.')}")
@@ -77,7 +78,7 @@ def install(preset: Preset, url: str | None, options: Mapping[str, str]) -> Inst
         try:
             parsed = application_url.parse(url)
         except ValueError as error:
-            errors.append(f"the address {url[:MAX_OPTION]!r} is refused: {error}")
+            errors.append(refused(Message("the address"), url, error.args[0]))
     known = ", ".join(preset.options) or "it has none"
     unknown = sorted(options.keys() - preset.options.keys())
     errors += [f"{preset.title} has no option {name[:MAX_OPTION]!r}; options: {known}"
@@ -85,34 +86,42 @@ def install(preset: Preset, url: str | None, options: Mapping[str, str]) -> Inst
     values = {name: options.get(name, option.default) for name, option in preset.options.items()}
     for name, value in values.items():
         if value is not None and (problem := option_problem(preset, name, value)):
-            errors.append(f"the option {name} {problem}")
+            errors.append(problem)
     if errors:
         raise PresetError(errors)
     return Installation(preset, parsed, {k: v for k, v in values.items() if v is not None})
 
 
-def option_problem(preset: Preset, name: str, value: str) -> str | None:
+def option_problem(preset: Preset, name: str, value: str) -> Message | None:
     """Why an option cannot have this value."""
-    option = preset.options[name]
+    option, label = preset.options[name], Message("the option %(name)s", name=name)
     if option.choices:
-        return None if value in option.choices else f"is none of {', '.join(option.choices)}"
+        choices = ", ".join(option.choices)
+        wrong = Message("%(label)s is none of %(choices)s", label=label, choices=choices)
+        return None if value in option.choices else wrong
     if value == option.default:
         return None
-    if error := text_problem(value):
+    if error := text_problem(label, value):
         return error
     if name in checks.unquoted_options(preset) and not _HARMLESS.fullmatch(value):
-        return "may have only letters, digits and . _ / : @ + = -"
+        return Message(
+            "%(label)s may have only letters, digits and %(signs)s",
+            label=label,
+            signs=". _ / : @ + = -",
+        )
     return None
 
 
-def text_problem(text: str) -> str | None:
+def text_problem(label: Message, text: str) -> Message | None:
     """Why no configuration should have this text: it is one visible line, or it is refused."""
     if not text.strip():
-        return "is empty"
+        return Message("%(label)s is empty", label=label)
     if len(text) > MAX_OPTION:
-        return f"is longer than {MAX_OPTION} characters"
+        return Message("%(label)s is longer than %(most)d characters", label=label, most=MAX_OPTION)
     if any(_is_invisible(char) for char in text):
-        return "has line breaks, control characters or invisible characters"
+        return Message(
+            "%(label)s has line breaks, control characters or invisible characters", label=label
+        )
     return None
 
 
@@ -168,11 +177,11 @@ def setup(
             + (f"alternatives: {known}" if known else "there is one way to set it up")
         ])  # fmt: skip
     for label, text in (
-        ("the client's name", credentials.client_name),
-        ("this server's name", credentials.service_name),
+        (Message("the client's name"), credentials.client_name),
+        (Message("this server's name"), credentials.service_name),
     ):
-        if problem := text_problem(text):
-            raise PresetError([f"{label} {problem}"])
+        if problem := text_problem(label, text):
+            raise PresetError([problem])
     variables = _variables(installation, base_url) | vars(credentials)
     return [
         _filled(block, variables)
@@ -190,15 +199,21 @@ def _filled(block: Block, variables: Mapping[str, Any]) -> Block:
             text=templates.render(block.text, variables).strip("\n"),
         )
     except PresetError as error:
-        hint = "choose another value, or another --alternative" if block.alternative else (
-            "choose another value"
-        )  # fmt: skip
-        raise PresetError([f"{block.title}: {error}; {hint}"]) from None
+        hint = ", or another --alternative" if block.alternative else ""
+        wrong = Message(
+            "%(title)s: %(reason)s; choose another value",
+            title=block.title,
+            reason=error.errors[0],
+            command=f"{block.title}: {error}; choose another value{hint}",
+        )
+        raise PresetError([wrong]) from None
 
 
 def _variables(installation: Installation, base_url: str) -> dict[str, Any]:
     if not _PLAIN_URL.fullmatch(base_url):
-        raise PresetError(["SSO_BASE_URL has characters that not every file format can hold"])
+        raise PresetError(
+            [Message("SSO_BASE_URL has characters that not every file format can hold")]
+        )
     url = installation.url
     parts = {name: getattr(url, name) for name in templates.URL_PARTS} if url else {}
     return {

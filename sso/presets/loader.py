@@ -5,6 +5,7 @@ from difflib import get_close_matches
 from functools import cache
 from importlib import resources
 
+from sso.i18n.message import Message
 from sso.presets import checks, schema
 from sso.presets.errors import PresetError
 from sso.presets.schema import Preset
@@ -30,7 +31,16 @@ def find(name: str) -> Preset:
             known[one] = preset.name
     near = dict.fromkeys(known[one] for one in get_close_matches(wanted, known, n=5, cutoff=0.6))
     hint = f"did you mean {' or '.join(near)}?" if near else f"see: {COMMAND} client presets"
-    raise PresetError([f"there is no preset {name[:100]!r}; {hint}"])
+    shown = repr(name[:100])
+    raise PresetError(
+        [
+            Message(
+                "there is no preset %(name)s",
+                name=shown,
+                command=f"there is no preset {shown}; {hint}",
+            )
+        ]
+    )
 
 
 def every() -> list[Preset]:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from xml.sax.saxutils import escape
 
+from sso.i18n.message import Message
+
 _BARE = re.compile(r"[A-Za-z0-9_./:@+,-]+")
 
 
@@ -17,9 +19,16 @@ class Unquotable(ValueError):
     """The format has no way to write this text that all its readers understand."""
 
 
-def _unless(pattern: str, value: str, file_format: str) -> None:
+def _unless(pattern: str, value: str, file_format: Message) -> None:
     if found := re.search(pattern, value):
-        raise Unquotable(f"{value!r} cannot be written in {file_format} because of {found[0]!r}")
+        raise Unquotable(
+            Message(
+                "%(value)s cannot be written in %(format)s because of %(sign)s",
+                value=repr(value),
+                format=file_format,
+                sign=repr(found[0]),
+            )
+        )
 
 
 def quote_json(value: Any) -> str:
@@ -43,13 +52,13 @@ def quote_hcl(value: str) -> str:
 
 def quote_apache(value: str) -> str:
     """Apache expands variables in quotes, too."""
-    _unless(r"[$%]\{", value, "an Apache configuration")
+    _unless(r"[$%]\{", value, Message("an Apache configuration"))
     return quote_json(value)
 
 
 def quote_ini(value: str) -> str:
     """Readers differ in what they unescape and expand; none of that is in what is let through."""
-    _unless(r'["\\`]|%\(|\$(__\w+)?\{', value, "an INI file")
+    _unless(r'["\\`]|%\(|\$(__\w+)?\{', value, Message("an INI file"))
     is_bare = re.fullmatch(r"[\w.(\[][^;#]*", value) and value == value.strip()
     return value if is_bare else f'"{value}"'
 
@@ -58,10 +67,10 @@ def quote_env(value: str) -> str:
     """For shells, systemd, Docker Compose and dotenv libraries alike."""
     if _BARE.fullmatch(value):
         return value
-    _unless(r"\\", value, "an environment file")
+    _unless(r"\\", value, Message("an environment file"))
     if "'" not in value:
         return f"'{value}'"
-    _unless(r'["$`]', value, "an environment file, together with an apostrophe,")
+    _unless(r'["$`]', value, Message("an environment file, together with an apostrophe,"))
     return f'"{value}"'
 
 

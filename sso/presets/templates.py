@@ -112,7 +112,7 @@ def render(text: str, variables: Mapping[str, Any]) -> str:
     try:
         return _compiled(text).render(variables)
     except Unquotable as error:
-        raise PresetError([str(error)]) from None
+        raise PresetError([error.args[0]]) from None
 
 
 _compiled = cache(_environment.from_string)

@@ -19,7 +19,6 @@ from sso.services.changes import ListEdit, Outcome
 from sso.services.checks import RegistrationError
 from sso.store import clients, identities, named_groups, users
 
-TAKEN = "there is already a user with the email address {}"
 # What a provisioning client keeps of a user (`provisioned`); nothing here depends on it.
 PROVISIONED = ("user_name", "external_id", "scim_attributes")
 
@@ -210,17 +209,17 @@ def _edit(
     groups: Iterable[str] | None = None,
     claims: Mapping[str, Any] | None = None,
 ) -> None:
-    errors = []
+    errors: list[str] = []
     address = user.email
     if email is not None:
         try:
             address = email_addresses.normalized(email)
         except ValueError as error:
-            errors.append(f"the email address {email!r} is not valid: {error}")
+            errors.append(email_addresses.refused(email, error))
         else:
             if (other := users.find_by_email(address)) and other.id != user.id:
-                errors.append(TAKEN.format(address))
-    if name is not None and (unfit := checks.text_error("the name", name)):
+                errors.append(checks.taken(address))
+    if name is not None and (unfit := checks.text_error(checks.NAME, name)):
         errors.append(unfit)
     members = list(dict.fromkeys(groups)) if groups is not None else user.groups
     errors += checks.group_errors(members, user.groups) + checks.claim_errors(claims or {})
@@ -247,4 +246,4 @@ def _flush(user: User) -> None:
         users.add(user)
     except IntegrityError:  # another process was quicker
         db.session.rollback()
-        raise RegistrationError([TAKEN.format(email)]) from None
+        raise RegistrationError([checks.taken(email)]) from None

@@ -10,6 +10,7 @@ from sso.audit.events import Event
 from sso.crypto import digests
 from sso.extensions import db
 from sso.i18n import N_
+from sso.i18n.message import Message
 from sso.models import ApiToken
 from sso.services import checks, staff
 from sso.services.checks import RegistrationError
@@ -52,23 +53,34 @@ def create(
     staff.require_admin(actor)
     given = set(scopes)
     wanted = [scope for scope in SCOPES if scope in given]
-    errors = [checks.text_error("the token's name", name)]
+    errors = [checks.text_error(Message("the token's name"), name)]
     if unknown := sorted(given - SCOPES.keys()):
-        errors.append(f"unknown scopes: {', '.join(unknown)[:200]}; known: {', '.join(SCOPES)}")
+        errors.append(
+            Message(
+                "unknown scopes: %(unknown)s; known: %(known)s",
+                unknown=", ".join(unknown)[:200],
+                known=", ".join(SCOPES),
+            )
+        )
     elif not wanted:
-        errors.append(f"there is no scope; known: {', '.join(SCOPES)}")
+        errors.append(Message("there is no scope; known: %(known)s", known=", ".join(SCOPES)))
     errors += [
-        f"the scope {scope} needs {needed}"
+        Message("the scope %(scope)s needs %(needed)s", scope=scope, needed=needed)
         for scope, needed in _NEEDED.items()
         if scope in wanted and needed not in wanted
     ]
     if not timedelta(0) < lives <= LONGEST_LIFETIME:
-        errors.append(f"the token has to expire within {LONGEST_LIFETIME.days} days from now")
+        errors.append(
+            Message(
+                "the token has to expire within %(days)d days from now",
+                days=LONGEST_LIFETIME.days,
+            )
+        )
     live = [one for one in api_tokens.every() if one.revoked_at is None]
     if len(live) >= MOST:
-        errors.append(f"there are {MOST} tokens already; revoke one first")
+        errors.append(Message("there are %(most)d tokens already; revoke one first", most=MOST))
     if any(one.name == name for one in live):
-        errors.append(f"there is already a token with the name {name}")
+        errors.append(Message("there is already a token with the name %(name)s", name=name))
     if found := [error for error in errors if error]:
         raise RegistrationError(found)
     secret = digests.make(digests.API_TOKEN)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sso.errors import OperatorError
+from sso.i18n.message import Message
 
 Differences = dict[str, dict[str, Any]]
 _SETS = frozenset({"scope"})  # a text by RFC 7591, but a list of words
@@ -45,7 +46,7 @@ class Changed(OperatorError):
     """Somebody has changed the same thing meanwhile: `differences`, from what was seen to now."""
 
     def __init__(self, differences: Differences) -> None:
-        super().__init__("it was changed meanwhile; look at it again")
+        super().__init__(Message("it was changed meanwhile; look at it again"))
         self.differences = differences
 
 

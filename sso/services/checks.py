@@ -12,14 +12,16 @@ from urllib.parse import urlsplit
 
 from sso.config import images
 from sso.config.auth_methods import AUTH_METHODS, NO_AUTH_METHOD
-from sso.config.urls import home_url_error, registration_error, strict_url_error
+from sso.config.urls import home_url_error, refused, registration_error, strict_url_error
 from sso.crypto.keys import ALGORITHMS
 from sso.errors import OperatorError
 from sso.flow.scopes import OPERATOR_CLAIMS, SCOPES
+from sso.i18n.message import Message
 from sso.services import profiles
 
 ID_TOKEN_CLAIMS = ("standard", "all")
 ADDRESS, PHONE_VERIFIED = "address", "phone_number_verified"
+NAME = Message("the name")
 MAX_CLAIM = 2000
 MAX_TEXT = 200
 MAX_URLS = 100
@@ -37,45 +39,65 @@ class RegistrationError(OperatorError, ValueError):
 
 def metadata_errors(metadata: Mapping[str, Any], had: Collection[str] = ()) -> list[str]:
     """Why a client cannot have this metadata; `had`: the groups it has so far."""
-    errors = [text_error("the client's name", metadata["client_name"])]
+    errors: list[str | None] = [text_error(Message("the client's name"), metadata["client_name"])]
     if not metadata["redirect_uris"]:
-        errors.append("there is no redirect address; an application needs at least one")
+        errors.append(Message("there is no redirect address; an application needs at least one"))
     is_public = metadata["token_endpoint_auth_method"] == NO_AUTH_METHOD
     error_of = partial(registration_error, is_public=is_public)
-    for name, label in (
-        ("redirect_uris", "redirect address"),
-        ("post_logout_redirect_uris", "post-logout redirect address"),
+    for name, label, too_many in (
+        (
+            "redirect_uris",
+            Message("the redirect address"),
+            Message("there are more than %(most)d redirect addresses", most=MAX_URLS),
+        ),
+        (
+            "post_logout_redirect_uris",
+            Message("the post-logout redirect address"),
+            Message("there are more than %(most)d post-logout redirect addresses", most=MAX_URLS),
+        ),
     ):
-        errors += _url_errors(label, metadata[name], error_of)
+        is_too_many = len(metadata[name]) > MAX_URLS
+        errors += [too_many] if is_too_many else _url_errors(label, metadata[name], error_of)
     backchannel = metadata.get("backchannel_logout_uri")
     if backchannel is not None:
-        errors += _url_errors("back-channel logout address", [backchannel], _backchannel_error)
+        errors += _url_errors(
+            Message("the back-channel logout address"), [backchannel], _backchannel_error
+        )
     if (home_url := metadata.get("home_url")) is not None:
-        errors += _url_errors("home URL", [home_url], home_url_error)
+        errors += _url_errors(Message("the home URL"), [home_url], home_url_error)
     errors.append(_scope_error(metadata["scope"]))
     if "preset" in metadata:
         errors.append(_preset_error(metadata["preset"]))
     errors += group_errors(metadata["groups"], had)
     errors += profiles.errors(metadata)
     for name, label, choices in (
-        ("token_endpoint_auth_method", "authentication method", (*AUTH_METHODS, NO_AUTH_METHOD)),
-        ("id_token_signed_response_alg", "identity token algorithm", ALGORITHMS),
-        ("id_token_claims", "choice of identity token claims", ID_TOKEN_CLAIMS),
+        (
+            "token_endpoint_auth_method",
+            Message("the authentication method"),
+            (*AUTH_METHODS, NO_AUTH_METHOD),
+        ),
+        ("id_token_signed_response_alg", Message("the identity token algorithm"), ALGORITHMS),
+        ("id_token_claims", Message("the choice of identity token claims"), ID_TOKEN_CLAIMS),
     ):
         if metadata[name] not in choices:
-            errors.append(f"the {label} {metadata[name]!r} is none of {', '.join(choices)}")
+            errors.append(profiles.none_of(label, metadata[name], choices))
     return [error for error in errors if error]
 
 
-def text_error(label: str, text: str) -> str | None:
+def text_error(label: Message, text: str) -> Message | None:
     """Why a name is not short, visible text in one line, or `None`."""
     if not text.strip():
-        return f"{label} is empty"
+        return Message("%(label)s is empty", label=label)
     if len(text) > MAX_TEXT:
-        return f"{label} is longer than {MAX_TEXT} characters"
+        return Message("%(label)s is longer than %(most)d characters", label=label, most=MAX_TEXT)
     if any(c < " " or "\x7f" <= c < "\xa0" or "\ud800" <= c <= "\udfff" for c in text):
-        return f"{label} has control characters or is not UTF-8"
+        return Message("%(label)s has control characters or is not UTF-8", label=label)
     return None
+
+
+def taken(email: str) -> Message:
+    """That another user has the address."""
+    return Message("there is already a user with the email address %(email)s", email=email)
 
 
 def logo(text: str, folder: Path = Path()) -> images.Image:
@@ -118,74 +140,84 @@ def claim_errors(claims: Mapping[str, Any]) -> list[str]:
     return [error for name, value in claims.items() if (error := _claim_error(name, value))]
 
 
-def _group_error(name: str) -> str | None:
+def _group_error(name: str) -> Message | None:
     """Lists show groups with commas between them."""
-    if error := text_error("a group's name", name):
+    if error := text_error(Message("a group's name"), name):
         return error
     if "," in name:
-        return f"the group's name {name!r} has a comma; give each group by itself"
+        return Message(
+            "the group's name %(name)s has a comma; give each group by itself", name=repr(name)
+        )
     if name != name.strip():
-        return f"the group's name {name!r} begins or ends with a space"
+        return Message("the group's name %(name)s begins or ends with a space", name=repr(name))
     return None
 
 
 def _url_errors(
-    label: str, urls: Iterable[str], error_of: Callable[[str], str | None]
-) -> list[str | None]:
-    listed = list(urls)
-    if len(listed) > MAX_URLS:
-        return [f"there are more than {MAX_URLS} {label}es"]
-    return [
-        f"the {label} {text[:MAX_TEXT]!r} is refused: {error}"
-        for text in listed
-        if (error := error_of(text))
-    ]
+    label: Message, urls: Iterable[str], error_of: Callable[[str], Message | None]
+) -> list[Message]:
+    return [refused(label, text, error) for text in urls if (error := error_of(text))]
 
 
-def _backchannel_error(text: str) -> str | None:
+def _backchannel_error(text: str) -> Message | None:
     """OIDC Back-Channel Logout §2.2: absolute, no fragment; we call it, so it is http or https."""
     if error := strict_url_error(text):
         return error
     if urlsplit(text).scheme not in ("http", "https"):
-        return "it is neither http nor https"
-    return "it has a fragment" if "#" in text else None
+        return Message("it is neither http nor https")
+    return Message("it has a fragment") if "#" in text else None
 
 
-def _scope_error(scope: str) -> str | None:
+def _scope_error(scope: str) -> Message | None:
     known = ", ".join(SCOPES)
     unknown = [name for name in scope.split() if name not in SCOPES]
     if unknown:
-        return f"unknown scopes: {', '.join(map(repr, unknown))}; known: {known}"
-    return None if scope.split() else f"there is no scope; known: {known}"
+        return Message(
+            "unknown scopes: %(unknown)s; known: %(known)s",
+            unknown=", ".join(map(repr, unknown)),
+            known=known,
+        )
+    return None if scope.split() else Message("there is no scope; known: %(known)s", known=known)
 
 
-def _preset_error(preset: Any) -> str | None:
+def _preset_error(preset: Any) -> Message | None:
     """The shape alone: what a later version no longer knows may stay."""
     url, options = preset.get("url", "-"), preset.get("options", {})
     texts = [preset.get("name"), url, *(options.values() if isinstance(options, dict) else [None])]
     are_texts = all(isinstance(one, str) and len(one) <= MAX_CLAIM for one in texts)
     if are_texts and preset.keys() <= {"name", "url", "options"}:
         return None
-    return "the preset is not a name, a url and options, all of them texts"
+    return Message("the preset is not a name, a url and options, all of them texts")
 
 
-def _claim_error(name: str, value: Any) -> str | None:
+def _claim_error(name: str, value: Any) -> Message | None:
     if name not in OPERATOR_CLAIMS:
         known = ", ".join(sorted(OPERATOR_CLAIMS))
-        return f"the claim {name!r} is not one that can be set; known: {known}"
+        return Message(
+            "the claim %(name)s is not one that can be set; known: %(known)s",
+            name=repr(name),
+            known=known,
+        )
     if value is None:
         return None
     if name == ADDRESS:
         if isinstance(value, dict) and value and all(_is_text(part) for part in value.values()):
             return None
-        return (
-            "the claim 'address' is no JSON object of texts (OIDC Core §5.1.1), such as "
-            '{"locality": "Delft"}'
+        return Message(
+            "the claim %(name)s is no JSON object of texts (OIDC Core §5.1.1), such as %(example)s",
+            name=repr(name),
+            example='{"locality": "Delft"}',
         )
     if name == PHONE_VERIFIED:
-        return None if isinstance(value, bool) else f"the claim {name!r} is neither true nor false"
+        if isinstance(value, bool):
+            return None
+        return Message("the claim %(name)s is neither true nor false", name=repr(name))
     if not _is_text(value):
-        return f"the claim {name!r} is no clean text of at most {MAX_CLAIM} characters"
+        return Message(
+            "the claim %(name)s is no clean text of at most %(most)d characters",
+            name=repr(name),
+            most=MAX_CLAIM,
+        )
     return None
 
 

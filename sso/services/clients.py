@@ -13,6 +13,7 @@ from sso.config.images import Image
 from sso.crypto import digests
 from sso.extensions import db
 from sso.flow.scopes import DEFAULT_SCOPE
+from sso.i18n.message import Message
 from sso.models import Client
 from sso.process.program import COMMAND
 from sso.services import changes as differences
@@ -39,8 +40,8 @@ DEFAULTS: Mapping[str, Any] = {
     "id_token_claims": "standard",
     "groups": [],
 }
-STAYS = "a client stays public or confidential; register another one instead"
-_SECRETLESS = "a public client has no secret, and neither has one with private_key_jwt"
+STAYS = Message("a client stays public or confidential; register another one instead")
+_SECRETLESS = Message("a public client has no secret, and neither has one with private_key_jwt")
 SWITCHES = ("first_party", "require_pkce", "require_mfa")
 HIDDEN = "(by reference)"  # stands for secrets in what is shown and recorded
 
@@ -224,9 +225,10 @@ def _edit(client: Client, changes: Mapping[str, Any], switches: Mapping[str, boo
     if before and is_public != client.is_public:
         errors.append(STAYS)
     if is_public and not switches.get("require_pkce", True):
-        errors.append("a public client always requires PKCE")
+        errors.append(Message("a public client always requires PKCE"))
     if metadata.get("profile") == FAPI2 and not switches.get("require_pkce", client.require_pkce):
-        errors.append("the profile fapi2 requires --require-pkce")
+        pkce = Message("Refuse requests without PKCE", command="--require-pkce")
+        errors.append(profiles.requires(pkce))
     if errors:
         raise RegistrationError(errors)
     client.set_client_metadata(metadata)

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from sso.audit import Actor
 from sso.config.auth_methods import NO_AUTH_METHOD, PRIVATE_KEY_JWT
 from sso.config.images import Image
+from sso.i18n.message import Message
 from sso.models import Client
 from sso.presets import installation as installations
 from sso.presets import loader
@@ -72,16 +73,28 @@ def installation_of(client: Client) -> Installation:
     kept = client.client_metadata.get("preset")
     if kept is None:
         raise PresetError([
-            f"{client.client_id} was not registered from a preset; see: {COMMAND} client presets"
+            Message(
+                "%(id)s was not registered from a preset",
+                id=client.client_id,
+                command=f"{client.client_id} was not registered from a preset; see: {COMMAND} "
+                "client presets",
+            )
         ])  # fmt: skip
     preset = loader.find(kept["name"])
     now = _credential(client.token_endpoint_auth_method)
     configured = _credential(preset.registration.auth_method)
     if now != configured:
         raise PresetError([
-            f"{client.client_id} no longer fits the preset {preset.name}: it now authenticates "
-            f"with {now}, but the preset's configuration has {configured}; configure the "
-            "application by hand, see docs/how-to/high-assurance-clients.md for one with a key"
+            Message(
+                "%(id)s no longer fits the preset %(preset)s: it now authenticates with %(now)s, "
+                "but the preset's configuration has %(configured)s; configure the application by "
+                "hand, see %(page)s for one with a key",
+                id=client.client_id,
+                preset=preset.name,
+                now=now,
+                configured=configured,
+                page="docs/how-to/high-assurance-clients.md",
+            )
         ])  # fmt: skip
     known = {
         name: value for name, value in kept.get("options", {}).items() if name in preset.options
@@ -128,8 +141,9 @@ def _method_error(preset: Preset, wanted: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _credential(method: str) -> str:
-    return {NO_AUTH_METHOD: "no secret", PRIVATE_KEY_JWT: "a key"}.get(method, "a secret")
+def _credential(method: str) -> Message:
+    others = {NO_AUTH_METHOD: Message("no secret"), PRIVATE_KEY_JWT: Message("a key")}
+    return others.get(method, Message("a secret"))
 
 
 def _service_name(base_url: str) -> str:

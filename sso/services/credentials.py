@@ -22,7 +22,7 @@ ALL_FACTORS = "All second factors"  # what the mail says was removed
 @audit.acting
 def rename(actor: Actor, user: User, name: str) -> None:
     """Change the name, by the user. Raises `RegistrationError`. The caller has locked the user."""
-    if unfit := checks.text_error("the name", name):
+    if unfit := checks.text_error(checks.NAME, name):
         raise RegistrationError([unfit])
     if changes := differences.between({"name": user.name}, {"name": name}):
         user.name = name

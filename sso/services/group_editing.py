@@ -10,6 +10,7 @@ from sso import audit, clock
 from sso.audit import Actor
 from sso.audit.events import Event
 from sso.extensions import db
+from sso.i18n.message import Message
 from sso.models import Group
 from sso.services import changes as differences
 from sso.services import checks, clients, groups, staff
@@ -124,8 +125,8 @@ def _check_name(group: Group, name: str) -> None:
         raise RegistrationError(errors)
 
 
-def _taken(name: str) -> str:
-    return f"there is already a group with the name {name}"
+def _taken(name: str) -> Message:
+    return Message("there is already a group with the name %(name)s", name=name)
 
 
 def _flush(group: Group) -> None:
@@ -157,11 +158,13 @@ def _edit_members(
     """Whether it changed anybody's groups. Raises `RegistrationError` for unknown users."""
     added, removed = set(added), set(removed)
     if len(added) > MOST_MEMBERS:
-        raise RegistrationError([f"more than {MOST_MEMBERS} members are added at once"])
+        raise RegistrationError(
+            [Message("more than %(most)d members are added at once", most=MOST_MEMBERS)]
+        )
     people = memberships.lock_users(added | removed)
     known = {one.id for one in people}
     if unknown := [user_id for user_id in added if user_id not in known]:
-        raise RegistrationError([f"there is no user {unknown[0]}"])
+        raise RegistrationError([Message("there is no user %(name)s", name=str(unknown[0]))])
     joining = [one for one in people if one.id in added and group.name not in one.groups]
     leaving = [one for one in people if one.id in removed and group.name in one.groups]
     _replace(actor, joining, ListEdit(added=(group.name,)))

@@ -3,6 +3,7 @@
 from sso import audit
 from sso.audit import Actor
 from sso.audit.events import Event
+from sso.i18n.message import Message
 from sso.models import User
 from sso.services import notifications, revocation, staff
 from sso.services.checks import RegistrationError
@@ -23,7 +24,9 @@ def invite_again(actor: Actor, user: User) -> bool:
     """
     staff.require_may_help(actor, user)
     if user.password_hash is not None or user.disabled_at is not None:
-        raise RegistrationError([f"{user.email} is disabled, or has a password"])
+        raise RegistrationError(
+            [Message("%(email)s is disabled, or has a password", email=user.email)]
+        )
     is_sent = notifications.invited(user)
     audit.event(Event.USER_INVITED, user=user.id)
     return is_sent

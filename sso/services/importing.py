@@ -85,7 +85,7 @@ def _examined(
     emails, ids = known
     person = replace(person, groups=list(person.groups), claims=dict(person.claims))
     outcome = Outcome(person)
-    unfit = person.refused or checks.text_error("the name", person.name)
+    unfit = person.refused or checks.text_error(checks.NAME, person.name)
     if unfit:
         outcome.reason = unfit
     elif person.email in emails:

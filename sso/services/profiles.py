@@ -11,6 +11,7 @@ from sso.config.auth_methods import ANY_AUTH_METHOD, FAPI2, PRIVATE_KEY_JWT, has
 from sso.config.urls import strict_url_error
 from sso.crypto import client_keys
 from sso.crypto.client_keys import FAPI_ALGORITHMS
+from sso.i18n.message import Message
 
 PROFILES = (FAPI2,)
 # What the profile asks for, unless something else that fits is given.
@@ -80,45 +81,74 @@ def errors(metadata: Mapping[str, Any]) -> Iterable[str]:
     if jwks is not None:
         yield from client_keys.errors(jwks)
     if jwks_uri is not None and (error := _jwks_uri_error(jwks_uri)):
-        yield f"the JWKS URL is refused: {error}"
+        yield Message("the JWKS URL is refused: %(reason)s", reason=error)
     if jwks is not None and jwks_uri is not None:
-        yield "it has both a key set and a JWKS URL; give one of them (RFC 7591 §2)"
+        yield Message("it has both a key set and a JWKS URL; give one of them (RFC 7591 §2)")
     signs = method == PRIVATE_KEY_JWT or "request_object_signing_alg" in metadata
     if signs and jwks is None and jwks_uri is None:
-        yield "its public keys are missing: give --jwks FILE or --jwks-uri URL"
+        yield Message(
+            "its public keys are missing",
+            command="its public keys are missing: give --jwks FILE or --jwks-uri URL",
+        )
     if "token_endpoint_auth_signing_alg" in metadata and method != PRIVATE_KEY_JWT:
-        yield f"--auth-alg needs --auth-method {PRIVATE_KEY_JWT}"
+        yield Message(
+            "as long as it has an algorithm of client assertions, it authenticates by a key",
+            command=f"--auth-alg needs --auth-method {PRIVATE_KEY_JWT}",
+        )
     profile = metadata.get("profile")
     for name, label in (
-        ("token_endpoint_auth_signing_alg", "algorithm of client assertions"),
-        ("request_object_signing_alg", "algorithm of request objects"),
-        ("authorization_signed_response_alg", "algorithm of authorization responses"),
+        ("token_endpoint_auth_signing_alg", Message("the algorithm of client assertions")),
+        ("request_object_signing_alg", Message("the algorithm of request objects")),
+        ("authorization_signed_response_alg", Message("the algorithm of authorization responses")),
     ):
         choices = FAPI_ALGORITHMS if profile else client_keys.ALGORITHMS
         if name in metadata and metadata[name] not in choices:
-            yield f"the {label} {metadata[name]!r} is none of {', '.join(choices)}"
+            yield none_of(label, metadata[name], choices)
     if profile == FAPI2:
         yield from _fapi2_errors(metadata)
     elif profile is not None:
-        yield f"the profile {profile!r} is none of {', '.join(PROFILES)}"
+        yield none_of(Message("the profile"), profile, PROFILES)
+
+
+def none_of(label: Message, value: str, choices: Iterable[str]) -> Message:
+    """Why something cannot have this value."""
+    return Message(
+        "%(label)s %(value)s is none of %(choices)s",
+        label=label,
+        value=repr(value),
+        choices=", ".join(choices),
+    )
+
+
+def requires(what: str) -> Message:
+    """What a client with the profile FAPI 2.0 has to have."""
+    return Message("the profile fapi2 requires %(what)s", what=what)
 
 
 def _fapi2_errors(metadata: Mapping[str, Any]) -> Iterable[str]:
     if metadata["token_endpoint_auth_method"] != PRIVATE_KEY_JWT:
-        yield f"the profile fapi2 requires --auth-method {PRIVATE_KEY_JWT}"
+        yield requires(
+            Message("A private key (private_key_jwt)", command=f"--auth-method {PRIVATE_KEY_JWT}")
+        )
     for name, option in _OPTIONS.items():
         if metadata.get(name) is not True:
-            yield f"the profile fapi2 requires {option}"
+            yield requires(option)
     if metadata["id_token_signed_response_alg"] not in FAPI_ALGORITHMS:
-        yield f"the profile fapi2 requires --id-token-alg {' or '.join(FAPI_ALGORITHMS)}"
+        yield requires(
+            Message(
+                "identity tokens that are signed by %(algorithms)s",
+                algorithms=", ".join(FAPI_ALGORITHMS),
+                command=f"--id-token-alg {' or '.join(FAPI_ALGORITHMS)}",
+            )
+        )
     keys = client_keys.usable(metadata.get("jwks"))
     if keys and not any(set(one.algorithms) & set(FAPI_ALGORITHMS) for one in keys):
-        yield "the profile fapi2 requires a key for PS256, ES256 or EdDSA"
+        yield requires(Message("a key for PS256, ES256 or EdDSA"))
 
 
-def _jwks_uri_error(text: str) -> str | None:
+def _jwks_uri_error(text: str) -> Message | None:
     if error := strict_url_error(text):
         return error
     if urlsplit(text).scheme != "https":
-        return "it is not https"
-    return "it has a fragment" if "#" in text else None
+        return Message("it is not https")
+    return Message("it has a fragment") if "#" in text else None

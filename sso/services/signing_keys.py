@@ -12,6 +12,7 @@ from sso.crypto import keys
 from sso.crypto.encryption import SecretKeys
 from sso.errors import OperatorError
 from sso.extensions import db
+from sso.i18n.message import Message
 from sso.models import KeyState, SigningKey
 from sso.process.program import COMMAND
 from sso.store import signing_keys
@@ -68,8 +69,14 @@ def rotate(
         _require_open(secret_keys, rows)
     if not force and (wait := _seconds_to_wait(rows)):
         raise RotationRefused(
-            f"the next keys are too young: a client that caches the key set may not know them "
-            f"for another {wait} s; try again then, or use --force if a key is compromised"
+            Message(
+                "the next keys are too young: applications that keep the key set may not know them "
+                "for another %(wait)d s; try again then",
+                wait=wait,
+                command="the next keys are too young: a client that caches the key set may not "
+                f"know them for another {wait} s; try again then, or use --force if a key is "
+                "compromised",
+            )
         )
     fresh = {alg: keys.generate(alg, secret_keys) for alg in keys.ALGORITHMS}
     kids = {(row.alg, row.state): row.kid for row in rows}
@@ -79,7 +86,12 @@ def rotate(
         if active := kids.get((alg, KeyState.ACTIVE)):
             _move(active, KeyState.ACTIVE, KeyState.RETIRED)
         if not (following := kids.get((alg, KeyState.NEXT))):
-            raise RotationRefused(f"there are no keys yet; run: {COMMAND} db upgrade")
+            raise RotationRefused(
+                Message(
+                    "there are no keys yet",
+                    command=f"there are no keys yet; run: {COMMAND} db upgrade",
+                )
+            )
         if following in closed:
             _move(following, KeyState.NEXT, KeyState.RETIRED)
             following = fresh[alg].kid
@@ -101,7 +113,12 @@ def retire(actor: Actor, kid: str, secret_keys: SecretKeys) -> SigningKey:
     if key is None:
         raise LookupError(kid)
     if key.state == KeyState.ACTIVE:
-        raise RotationRefused(f"this is the active key; run: {COMMAND} key rotate")
+        raise RotationRefused(
+            Message(
+                "this is the active key now; rotate the keys instead",
+                command=f"this is the active key; run: {COMMAND} key rotate",
+            )
+        )
     if key.state == KeyState.NEXT:
         _require_open(secret_keys, signing_keys.every())
         key = _move(kid, KeyState.NEXT, KeyState.RETIRED)
@@ -138,7 +155,12 @@ def _move(kid: str, state: KeyState, to: KeyState) -> SigningKey:
     key = signing_keys.move(kid, state, to, clock.now())
     if key is None:
         db.session.rollback()
-        raise RotationRefused(f"another process is changing the keys; see: {COMMAND} key list")
+        raise RotationRefused(
+            Message(
+                "somebody else is changing the keys; look at them again",
+                command=f"another process is changing the keys; see: {COMMAND} key list",
+            )
+        )
     return key
 
 

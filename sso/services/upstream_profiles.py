@@ -72,7 +72,7 @@ def _profile(provider: Provider, user: User, found: UpstreamIdentity) -> dict[st
 def name_of(found: UpstreamIdentity) -> str:
     """The name, if it can be one here."""
     name = " ".join(found.name.split())
-    return "" if checks.text_error("the name", name) else name
+    return "" if checks.text_error(checks.NAME, name) else name
 
 
 def email_of(found: UpstreamIdentity) -> str | None:

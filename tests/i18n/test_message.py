@@ -4,7 +4,7 @@ import copy
 import pickle
 
 import pytest
-from flask import Flask
+from flask import Flask, render_template_string
 
 from sso.i18n.languages import said
 from sso.i18n.message import Message
@@ -26,6 +26,9 @@ def test_a_person_reads_his_language(app: Flask) -> None:
         inner = Message("%(inner)s", inner=Message("Applications"))
         assert said(inner) == "Anwendungen"
         assert said(Message("%(n)d", n=3)) == "3"
+        in_form = Message("Applications", command="--option")
+        assert render_template_string("{{ _(one) }}", one=in_form) == "Anwendungen"
+        assert (in_form, copy.copy(in_form).text) == ("--option", "Applications")
 
 
 def test_what_a_stranger_wrote_stays_text(app: Flask) -> None:

@@ -175,8 +175,10 @@ def logo() -> Response:
             clients.change(access.staff().actor, client.client_id, {}, logo=image)
         except LookupError:
             abort(404)
+        except checks.RegistrationError as error:  # the rules have changed since it was registered
+            errors = error.errors
         except ValueError as error:
-            errors = [str(error)]
+            errors = [error.args[0]]
         else:
             return pages.done("application", "logo", id=client.client_id)
     return pages.render(

@@ -59,7 +59,7 @@ def _check_email(_: PageForm, field: Field) -> None:
 
 def _check_name(_: PageForm, field: Field) -> None:
     field.data = (field.data or "").strip()
-    if checks.text_error("the name", field.data):
+    if checks.text_error(checks.NAME, field.data):
         raise ValidationError(N_("Enter a name on one line."))
 
 

@@ -11,6 +11,7 @@ from sso.endpoints.admin.forms import ConfirmForm, GroupForm, MemberForm
 from sso.extensions import db
 from sso.flow.endings import ENDS
 from sso.i18n import N_
+from sso.i18n.message import Message
 from sso.models import Group
 from sso.services import group_editing
 from sso.services.changes import Changed
@@ -57,7 +58,7 @@ def group() -> Response:
         if user := users.find_by_email(form.email.data or ""):
             _change(found, added=[user.id])
             return pages.done("group", "added", id=str(found.id))
-        errors = [gettext("There is no person with this email address.")]
+        errors = [Message("There is no person with this email address.")]
     order, in_group = users.in_group(found.name)
     members = order.page(in_group, pages.cursor(order))
     return pages.render(
@@ -130,7 +131,7 @@ def delete() -> Response:
         except Changed:
             db.session.rollback()
             found = _group()
-            errors = [gettext("Somebody else has changed this meanwhile. Nothing was deleted.")]
+            errors = [Message("Somebody else has changed this meanwhile. Nothing was deleted.")]
         else:
             return pages.done("groups", "deleted")
     form.seen.data = str(found.version)

@@ -33,7 +33,7 @@ def rotate() -> Response:
             signing_keys.rotate(access.staff().actor, context.settings().secret_keys)
         except RotationRefused as refused:
             db.session.rollback()
-            errors = [str(refused)]
+            errors = [refused.args[0]]
         else:
             return _done("rotated")
     question = gettext("The next keys become active, and the active ones stay valid until expiry.")
@@ -53,9 +53,11 @@ def retire() -> Response:
     if form.validate_on_submit():
         try:
             signing_keys.retire(access.staff().actor, key.kid, context.settings().secret_keys)
-        except (RotationRefused, LookupError) as refused:
+        except LookupError:  # removed at this moment
+            abort(404)
+        except RotationRefused as refused:
             db.session.rollback()
-            errors = [str(refused)]
+            errors = [refused.args[0]]
         else:
             return _done("retired")
     is_next = key.state == KeyState.NEXT

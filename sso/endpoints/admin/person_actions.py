@@ -15,6 +15,7 @@ from sso.endpoints.admin.forms import ConfirmForm
 from sso.extensions import db
 from sso.flow.endings import ENDS, NOTIFIED
 from sso.i18n import N_
+from sso.i18n.message import Message
 from sso.models import User
 from sso.services import accounts, credentials, helping, staff, unlinking
 from sso.services.changes import Changed
@@ -172,7 +173,7 @@ def unlink() -> Response:
             abort(404)
         except Changed:
             db.session.rollback()
-            errors = [gettext("Somebody else has changed this meanwhile. Nothing was deleted.")]
+            errors = [Message("Somebody else has changed this meanwhile. Nothing was deleted.")]
         else:
             return pages.done("person", "unlinked", id=str(user.id))
     warnings = unlinking.consequences(user, identity)

@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 from flask import abort, request
-from flask_babel import gettext
 from werkzeug.wrappers import Response
 
 from sso import context
@@ -13,8 +12,8 @@ from sso.endpoints.admin import access, pages
 from sso.endpoints.admin.application_forms import ClientForm, PresetForm, seen_of
 from sso.endpoints.admin.forms import lines
 from sso.extensions import db
-from sso.i18n import N_
 from sso.i18n.languages import preset_text
+from sso.i18n.message import Message
 from sso.models import Client
 from sso.presets import application_url, installation, loader, texts
 from sso.presets.errors import PresetError
@@ -26,8 +25,7 @@ from sso.services.changes import Changed, Differences
 from sso.services.checks import RegistrationError
 from sso.services.clients import SWITCHES
 
-_MISSING = N_("This is needed.")
-# The errors of registrations are for technicians, as those of the commands, and not translated.
+_MISSING = Message("This is needed.")
 Errors = Sequence[str]
 
 
@@ -200,12 +198,12 @@ def _installation(form: PresetForm, preset: Preset) -> Installation | None:
     options = {name: (field.data or "").strip() for name, field in form.options.items()}
     options = {name: value for name, value in options.items() if value}
     for name in installation.missing(preset, url, options):
-        (form.url if name == "url" else form.options[name]).errors = [gettext(_MISSING)]
+        (form.url if name == "url" else form.options[name]).errors = [_MISSING]
     if url and preset.url is not None:
         try:
             application_url.parse(url)
         except ValueError as error:
-            form.url.errors = [str(error)]
+            form.url.errors = [error.args[0]]
     for name, value in options.items():
         if problem := installation.option_problem(preset, name, value):
             form.options[name].errors = [problem]

@@ -87,7 +87,7 @@ def test_a_preset_shows_the_setup_with_the_secret_in_place(app: Flask, staff: St
         services.change(audit.SYSTEM, client.client_id, changes)
         db.session.commit()
     setup = staff.open(f"{ADMIN}/application/setup?id={client.client_id}")
-    assert "no longer fits the preset grafana" in setup.html
+    assert "no longer fits the preset <bdi>grafana</bdi>" in setup.html
     assert "PUT_THE_CLIENT_SECRET_HERE" not in setup.html
 
 

@@ -1,0 +1,44 @@
+"""What is refused in the administration is said in the language of the reader."""
+
+from html import unescape
+
+import pytest
+from flask import Flask
+
+from tests.support.administration import ADMIN, HELPDESK, sign_in_staff
+from tests.support.factories import make_user
+
+pytestmark = pytest.mark.slow
+
+
+def test_the_helpdesk_reads_its_language(app: Flask) -> None:
+    make_user(app, "dana@example.com")
+    helper = sign_in_staff(app, "hedy@example.com", HELPDESK)
+    helper.http.environ_base["HTTP_ACCEPT_LANGUAGE"] = "de"
+    helper.open(f"{ADMIN}/person/invite")
+    page = helper.submit(email="dana@example.com", name="Dana")
+    words = "Es gibt schon ein Konto mit der E-Mail-Adresse <bdi>dana@example.com</bdi>"
+    assert f"<li>{words}</li>" in page.html
+    assert 'lang="en"' not in page.html
+
+
+def test_administrators_read_their_language(app: Flask) -> None:
+    ada = sign_in_staff(app)
+    ada.http.environ_base["HTTP_ACCEPT_LANGUAGE"] = "ar"
+    ada.open(f"{ADMIN}/application/by-hand")
+    page = ada.send(client_name="", redirect_uris="http://wiki.example/<b>")
+    assert "اسم التطبيق فارغ" in page.html
+    refused = "عنوان إعادة التوجيه <bdi>&#39;http://wiki.example/&lt;b&gt;&#39;</bdi> مرفوض: "
+    assert refused in page.html
+    ada.http.environ_base["HTTP_ACCEPT_LANGUAGE"] = "de"
+    for path, values, words in (
+        ("groups", {"name": "sso-administrators"}, "Es gibt schon eine Gruppe mit dem Namen"),
+        ("keys/rotate", {}, "Die Schlüssel wurden gewechselt."),
+        ("keys/rotate", {}, "Die nächsten Schlüssel sind zu neu"),
+        ("application/preset?preset=grafana", {"url": "https://a.example/?b"}, "alles ab ? weg"),
+        ("application/preset?preset=grafana", {"url": ""}, "Das wird gebraucht."),
+    ):
+        ada.open(f"{ADMIN}/{path}")
+        page = ada.send(**values)
+        assert words in unescape(page.html), path
+        assert "it has a" not in page.html

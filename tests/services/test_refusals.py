@@ -1,0 +1,66 @@
+"""What services refuse can be read on pages, in six languages: each sentence is a `Message`."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import sso
+
+PACKAGE = Path(sso.__file__).parent
+# Only commands, the registration API and the log say what these refuse.
+PROGRAMS = {"importing", "imported_passwords", "registration", "webhooks"}
+FILES = (
+    *(path for path in sorted(PACKAGE.glob("services/*.py")) if path.stem not in PROGRAMS),
+    *(PACKAGE / "config" / name for name in ("svg.py", "urls.py")),
+    *(PACKAGE / "presets" / name for name in ("application_url.py", "installation.py")),
+)
+TRANSLATED = {"Message", "N_"}
+ELSEWHERE = {
+    # Commands print these beside what they did, or about options that pages have not.
+    *("changes.without_effect", "clients.change", "groups.not_known", "groups.without_members"),
+    *("groups._similar", "profiles", "profiles.notes", "staff.keep_administrators"),
+    *("connections._method_error", "credentials.make_enrolment_link"),
+    *("installation._filled", "installation.install", "installation.missing"),
+    "installation.setup",
+    # About files that commands read.
+    *("checks.jwks", "checks.logo"),
+    # For the log.
+    *("authentication.verify_password", "preview._approve"),
+    # No sentences.
+    *("svg", "upstream_sessions"),
+}
+
+
+def test_what_is_refused_is_translated() -> None:
+    found = {place: text for path in FILES for place, text in sentences(path)}
+    assert {place: found[place] for place in found.keys() - ELSEWHERE} == {}
+    assert ELSEWHERE - found.keys() == set()
+
+
+def sentences(path: Path) -> Iterator[tuple[str, str]]:
+    """Texts of four words and more that are not translated, and the functions that have them."""
+    yield from _within(ast.parse(path.read_text(encoding="utf-8")), path.stem)
+
+
+def _within(node: ast.AST, place: str) -> Iterator[tuple[str, str]]:
+    match node:
+        case ast.Call(func=ast.Name(id=name)) if name in TRANSLATED:
+            return
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="logger"))):
+            return
+        case ast.Expr(value=ast.Constant()):
+            return  # a docstring
+        case ast.FunctionDef(name=name):
+            place = f"{place.split('.')[0]}.{name}"
+        case ast.Constant(value=str(text)):
+            if len(text.split()) >= 4:
+                yield place, text
+        case ast.JoinedStr(values=parts):
+            text = "".join(
+                str(one.value) if isinstance(one, ast.Constant) else "X" for one in parts
+            )
+            if len(text.split()) >= 4:
+                yield place, text
+            return
+    for inner in ast.iter_child_nodes(node):
+        yield from _within(inner, place)
