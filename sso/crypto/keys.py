@@ -57,9 +57,9 @@ NO_ACTIVE_KEY = f"there is no active signing key; run: {COMMAND} db upgrade"
 WRONG_SECRET_KEY = Message(
     "SSO_SECRET_KEY does not open the signing keys of this database; this has to be corrected on "
     "the server",
-    command="SSO_SECRET_KEY does not open the signing keys of this database; set it to the one "
-    "that the database was used with or, to replace that one, give it as SSO_SECRET_KEY_PREVIOUS "
-    f"and run: {COMMAND} key reencrypt",
+    for_commands="SSO_SECRET_KEY does not open the signing keys of this database; set it to the "
+    "one that the database was used with or, to replace that one, give it as "
+    f"SSO_SECRET_KEY_PREVIOUS and run: {COMMAND} key reencrypt",
 )
 
 

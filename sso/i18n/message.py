@@ -12,20 +12,20 @@ class Message(str):
 
         Message("there is no user %(name)s", name=name)
 
-    `command`: what programs read instead, where it names options or commands.
+    `for_commands`: what programs read instead, where it names options or commands.
     """
 
     __slots__ = ("text", "variables")
     text: str
     variables: dict[str, Any]
 
-    def __new__(cls, text: str, /, *, command: str | None = None, **variables: Any) -> Self:
-        self = super().__new__(cls, text % variables if command is None else command)
+    def __new__(cls, text: str, /, *, for_commands: str | None = None, **variables: Any) -> Self:
+        self = super().__new__(cls, text % variables if for_commands is None else for_commands)
         self.text, self.variables = text, variables
         return self
 
     def __getnewargs_ex__(self) -> tuple[tuple[str], dict[str, Any]]:  # copies and pickles
-        return (self.text,), {**self.variables, "command": str(self)}
+        return (self.text,), {**self.variables, "for_commands": str(self)}
 
 
 def joined(pair: str, parts: Iterable[Message]) -> Message:

@@ -204,7 +204,7 @@ def _filled(block: Block, variables: Mapping[str, Any]) -> Block:
             "%(title)s: %(reason)s; choose another value",
             title=block.title,
             reason=error.errors[0],
-            command=f"{block.title}: {error}; choose another value{hint}",
+            for_commands=f"{block.title}: {error}; choose another value{hint}",
         )
         raise PresetError([wrong]) from None
 

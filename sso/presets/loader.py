@@ -37,7 +37,7 @@ def find(name: str) -> Preset:
             Message(
                 "there is no preset %(name)s",
                 name=shown,
-                command=f"there is no preset {shown}; {hint}",
+                for_commands=f"there is no preset {shown}; {hint}",
             )
         ]
     )

@@ -227,7 +227,7 @@ def _edit(client: Client, changes: Mapping[str, Any], switches: Mapping[str, boo
     if is_public and not switches.get("require_pkce", True):
         errors.append(Message("a public client always requires PKCE"))
     if metadata.get("profile") == FAPI2 and not switches.get("require_pkce", client.require_pkce):
-        pkce = Message("Refuse requests without PKCE", command="--require-pkce")
+        pkce = Message("Refuse requests without PKCE", for_commands="--require-pkce")
         errors.append(profiles.requires(pkce))
     if errors:
         raise RegistrationError(errors)

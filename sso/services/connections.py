@@ -76,7 +76,7 @@ def installation_of(client: Client) -> Installation:
             Message(
                 "%(id)s was not registered from a preset",
                 id=client.client_id,
-                command=f"{client.client_id} was not registered from a preset; see: {COMMAND} "
+                for_commands=f"{client.client_id} was not registered from a preset; see: {COMMAND} "
                 "client presets",
             )
         ])  # fmt: skip

@@ -88,12 +88,12 @@ def errors(metadata: Mapping[str, Any]) -> Iterable[str]:
     if signs and jwks is None and jwks_uri is None:
         yield Message(
             "its public keys are missing",
-            command="its public keys are missing: give --jwks FILE or --jwks-uri URL",
+            for_commands="its public keys are missing: give --jwks FILE or --jwks-uri URL",
         )
     if "token_endpoint_auth_signing_alg" in metadata and method != PRIVATE_KEY_JWT:
         yield Message(
             "as long as it has an algorithm of client assertions, it authenticates by a key",
-            command=f"--auth-alg needs --auth-method {PRIVATE_KEY_JWT}",
+            for_commands=f"--auth-alg needs --auth-method {PRIVATE_KEY_JWT}",
         )
     profile = metadata.get("profile")
     for name, label in (
@@ -128,7 +128,9 @@ def requires(what: str) -> Message:
 def _fapi2_errors(metadata: Mapping[str, Any]) -> Iterable[str]:
     if metadata["token_endpoint_auth_method"] != PRIVATE_KEY_JWT:
         yield requires(
-            Message("A private key (private_key_jwt)", command=f"--auth-method {PRIVATE_KEY_JWT}")
+            Message(
+                "A private key (private_key_jwt)", for_commands=f"--auth-method {PRIVATE_KEY_JWT}"
+            )
         )
     for name, option in _OPTIONS.items():
         if metadata.get(name) is not True:
@@ -138,7 +140,7 @@ def _fapi2_errors(metadata: Mapping[str, Any]) -> Iterable[str]:
             Message(
                 "identity tokens that are signed by %(algorithms)s",
                 algorithms=", ".join(FAPI_ALGORITHMS),
-                command=f"--id-token-alg {' or '.join(FAPI_ALGORITHMS)}",
+                for_commands=f"--id-token-alg {' or '.join(FAPI_ALGORITHMS)}",
             )
         )
     keys = client_keys.usable(metadata.get("jwks"))

@@ -73,7 +73,7 @@ def rotate(
                 "the next keys are too young: applications that keep the key set may not know them "
                 "for another %(wait)d s; try again then",
                 wait=wait,
-                command="the next keys are too young: a client that caches the key set may not "
+                for_commands="the next keys are too young: a client that caches the key set may not "
                 f"know them for another {wait} s; try again then, or use --force if a key is "
                 "compromised",
             )
@@ -89,7 +89,7 @@ def rotate(
             raise RotationRefused(
                 Message(
                     "there are no keys yet",
-                    command=f"there are no keys yet; run: {COMMAND} db upgrade",
+                    for_commands=f"there are no keys yet; run: {COMMAND} db upgrade",
                 )
             )
         if following in closed:
@@ -116,7 +116,7 @@ def retire(actor: Actor, kid: str, secret_keys: SecretKeys) -> SigningKey:
         raise RotationRefused(
             Message(
                 "this is the active key now; rotate the keys instead",
-                command=f"this is the active key; run: {COMMAND} key rotate",
+                for_commands=f"this is the active key; run: {COMMAND} key rotate",
             )
         )
     if key.state == KeyState.NEXT:
@@ -158,7 +158,7 @@ def _move(kid: str, state: KeyState, to: KeyState) -> SigningKey:
         raise RotationRefused(
             Message(
                 "somebody else is changing the keys; look at them again",
-                command=f"another process is changing the keys; see: {COMMAND} key list",
+                for_commands=f"another process is changing the keys; see: {COMMAND} key list",
             )
         )
     return key
