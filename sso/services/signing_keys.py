@@ -73,8 +73,8 @@ def rotate(
                 "the next keys are too young: applications that keep the key set may not know them "
                 "for another %(wait)d s; try again then",
                 wait=wait,
-                for_commands="the next keys are too young: a client that caches the key set may not "
-                f"know them for another {wait} s; try again then, or use --force if a key is "
+                for_commands="the next keys are too young: a client that caches the key set may "
+                f"not know them for another {wait} s; try again then, or use --force if a key is "
                 "compromised",
             )
         )
