@@ -27,7 +27,7 @@ def test_a_person_reads_his_language(app: Flask) -> None:
         assert said(inner) == "Anwendungen"
         assert said(Message("%(n)d", n=3)) == "3"
         in_form = Message("Applications", for_commands="--option")
-        assert render_template_string("{{ _(one) }}", one=in_form) == "Anwendungen"
+        assert render_template_string("{{ one|fault }}", one=in_form) == "Anwendungen"
         assert (in_form, copy.copy(in_form).text) == ("--option", "Applications")
 
 

@@ -37,8 +37,11 @@ def test_administrators_read_their_language(app: Flask) -> None:
         ("keys/rotate", {}, "Die nächsten Schlüssel sind zu neu"),
         ("application/preset?preset=grafana", {"url": "https://a.example/?b"}, "alles ab ? weg"),
         ("application/preset?preset=grafana", {"url": ""}, "Das wird gebraucht."),
+        ("api-token/new", {"name": "a", "scopes": "%<b>"}, "%<b>"),
     ):
         ada.open(f"{ADMIN}/{path}")
         page = ada.send(**values)
+        assert page.status == 200, path
         assert words in unescape(page.html), path
         assert "it has a" not in page.html
+        assert "<b>" not in page.html
