@@ -55,9 +55,14 @@ def group() -> Response:
     """One group: its members, a page at a time, and who requires it; a POST adds a member."""
     found, form, errors = _group(), MemberForm(), []
     if form.validate_on_submit():
-        if user := users.find_by_email(form.email.data or ""):
-            _change(found, added=[user.id])
-            return pages.done("group", "added", id=str(found.id))
+        user = users.find_by_email(form.email.data or "")
+        try:
+            if user:
+                _change(found, added=[user.id])
+                return pages.done("group", "added", id=str(found.id))
+        except RegistrationError:  # deleted at this moment
+            db.session.rollback()
+            found = _group()
         errors = [Message("There is no person with this email address.")]
     order, in_group = users.in_group(found.name)
     members = order.page(in_group, pages.cursor(order))

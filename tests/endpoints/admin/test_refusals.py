@@ -1,10 +1,13 @@
 """What is refused in the administration is said in the language of the reader."""
 
 from html import unescape
+from uuid import uuid4
 
 import pytest
 from flask import Flask
 
+from sso.models import User
+from sso.store import users
 from tests.support.administration import ADMIN, HELPDESK, sign_in_staff
 from tests.support.factories import make_user
 
@@ -20,6 +23,17 @@ def test_the_helpdesk_reads_its_language(app: Flask) -> None:
     words = "Es gibt schon ein Konto mit der E-Mail-Adresse <bdi>dana@example.com</bdi>"
     assert f"<li>{words}</li>" in page.html
     assert 'lang="en"' not in page.html
+
+
+def test_a_person_who_is_deleted_at_this_moment_is_not_found(
+    app: Flask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ada = sign_in_staff(app)
+    ada.open(f"{ADMIN}/groups")
+    ada.submit(name="board")
+    monkeypatch.setattr(users, "find_by_email", lambda _: User(id=uuid4()))
+    page = ada.submit(email="dana@example.com")
+    assert (page.status, "There is no person" in page.html) == (200, True)
 
 
 def test_administrators_read_their_language(app: Flask) -> None:
