@@ -220,6 +220,7 @@ def _answer(validated: Validated, found: decision.Decision) -> Response:
     waiting = replace(validated.waiting, turned_away=False)
     if isinstance(found, decision.Answer):
         grant.request.authorization_request = grant.request.asked.without(found.withheld)
+        grant.request.writes_code_alone = not (found.uses or grant.request.is_pushed)
         # Not by Authlib's method of the server, which would validate all once more.
         answer = grant.create_authorization_response(grant.redirect_uri, validated.owner)
         if found.uses and not _use(validated, found.uses):

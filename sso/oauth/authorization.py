@@ -21,7 +21,7 @@ from sso.flow.request import AuthorizationRequest
 from sso.oauth import response, tokens
 from sso.oauth.request import ProtocolRequest
 from sso.ratelimit import refusals
-from sso.store import clients, codes, grants
+from sso.store import approvals, clients
 from sso.store.clients import RegisteredClient
 from sso.store.sessions import ResourceOwner
 from sso.web import parameters
@@ -145,12 +145,23 @@ class AuthorizationEndpoint:
         if client.is_fapi2:
             seconds = min(seconds, MAX_FAPI_CODE_LIFETIME)
         lifetime = timedelta(seconds=seconds)
-        grant_id = grants.add(
+        is_stored = approvals.add(
             request.connection,
-            client.updated_at,
-            owner.user_seen,
-            owner.consent.updated_at if owner.consent else None,
+            approvals.Seen(
+                client.updated_at,
+                owner.user_seen,
+                owner.consent.updated_at if owner.consent else None,
+            ),
+            approvals.NewCode(
+                digest=digests.digest(code),
+                redirect_uri=asked.redirect_uri,
+                nonce=asked.nonce,
+                code_challenge=asked.code_challenge,
+                dpop_jkt=asked.dpop_jkt,
+                expires_at=now + lifetime,
+            ),
             codes_since=now - lifetime,
+            is_last=request.writes_code_alone,
             user_id=owner.user_id,
             client_id=client.client_id,
             session_id=owner.session_id,
@@ -159,20 +170,8 @@ class AuthorizationEndpoint:
             amr=owner.amr,
             **decision.granted(asked, owner.acr),
         )
-        if grant_id is None:
+        if not is_stored:
             raise Overtaken
-        codes.add(
-            request.connection,
-            codes.NewCode(
-                digest=digests.digest(code),
-                grant_id=grant_id,
-                redirect_uri=asked.redirect_uri,
-                nonce=asked.nonce,
-                code_challenge=asked.code_challenge,
-                dpop_jkt=asked.dpop_jkt,
-                expires_at=now + lifetime,
-            ),
-        )
 
 
 # What a program sets, and never a person or chance: no secrets.

@@ -46,6 +46,7 @@ class ProtocolRequest(OAuth2Request):
         self.authorization_request: AuthorizationRequest | None = None
         self.is_pushed = False  # the parameters came from the client's backend (RFC 9126)
         self.is_kept = False  # what was pushed waits for the user
+        self.writes_code_alone = False  # and nothing that has to count together with it
         self.proof: Proof | None = None  # of a key that the client has (RFC 9449)
         self.live_grant: LiveGrant | None = None  # from which tokens were issued
         self.claimed_client: str | None = None  # before it has proven who it is

@@ -30,7 +30,7 @@ def deny(actor: Actor, user_id: UUID, client_id: str) -> None:
 @audit.acting
 def withdraw(actor: Actor, user_id: UUID, client_id: str) -> None:
     """Forget what was allowed, and end every grant of the client for this user."""
-    users.lock(user_id)  # before the consent, as in `grants.add`
+    users.lock(user_id)  # before the consent, as in `approvals.add`
     consents.withdraw(user_id, client_id)
     revocation.grants_of_user_and_client(user_id, client_id, "consent_withdrawn")
     own_events.record(Event.CONSENT_WITHDRAWN, user_id, client=client_id)

@@ -42,7 +42,7 @@ def matching(text: str) -> Match[Client]:
 def lock(client_id: str) -> Client | None:
     """A client, disabled or not, as the row is now, and stays until the transaction ends.
 
-    To be called before users, sessions and grants are locked, which is the order of `grants.add`.
+    To be called before users, sessions and grants are locked: the order of `approvals.add`.
     An update instead of FOR UPDATE, which SQLite does not know.
     """
     client_turn.take(client_id)

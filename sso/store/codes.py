@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from uuid import UUID
 
-from sqlalchemy import Connection, bindparam, exists, insert, select, update
+from sqlalchemy import Connection, bindparam, exists, select, update
 
 from sso.models import AuthorizationCode, Client, Grant
 from sso.store import clients, live_grants, prepared, refusal_reasons
@@ -14,19 +13,6 @@ from sso.store.live_grants import LiveGrant
 from sso.store.refusal_reasons import Redeemed, RefusalReasons
 
 _CODES = prepared.table(AuthorizationCode)
-
-
-@dataclass(frozen=True)
-class NewCode:
-    """The row of a code that is issued."""
-
-    digest: str
-    grant_id: UUID
-    redirect_uri: str
-    nonce: str | None
-    code_challenge: str | None
-    dpop_jkt: str | None
-    expires_at: datetime
 
 
 @dataclass(frozen=True)
@@ -43,14 +29,6 @@ class PresentedCode:
     def is_live(self, now: datetime) -> bool:
         """Whether it may be redeemed, as far as the row tells; `redeem` decides."""
         return self.used_at is None and self.expires_at > now
-
-
-_ADD = insert(_CODES)
-
-
-def add(connection: Connection, code: NewCode) -> None:
-    """Store a code."""
-    prepared.changed(connection, _ADD, vars(code))
 
 
 _FIND_WITH_CLIENT = live_grants.join_live_grant(

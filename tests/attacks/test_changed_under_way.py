@@ -50,7 +50,7 @@ def before_the_grant(app: Flask, act: Callable[[], object]) -> Thread:
     other = Thread(target=act)
 
     def note(statement: str, _: Any) -> None:
-        if statement.lstrip().upper().startswith("INSERT INTO GRANTS") and not other.ident:
+        if "INSERT INTO GRANTS" in statement.upper() and not other.ident:
             other.start()
             other.join(5)
 

@@ -15,7 +15,7 @@ from flask import Flask
 from sso.crypto import passwords
 from sso.mfa import totp
 from sso.models import User
-from sso.store import grants, users
+from sso.store import approvals, users
 from tests.support.actors import BASE, ORIGIN, Browser
 from tests.support.factories import PASSWORD, make_client
 from tests.support.mailbox import Mailbox, link_in
@@ -128,7 +128,7 @@ def test_a_code_under_way_does_not_survive_the_reset(
     thief = Browser(app)
     thief.sign_in()
     reset = lambda: owner.submit(new_password=NEW)  # noqa: E731
-    other = in_between(monkeypatch, grants, "add", reset, after=False)
+    other = in_between(monkeypatch, approvals, "add", reset, after=False)
     page = thief.authorize(client, scope="openid offline_access")
     other.join()
     assert not is_signed_in(thief)

@@ -7,7 +7,7 @@ import pytest
 from flask import Flask
 
 from sso.models import User
-from sso.store import grants
+from sso.store import approvals
 from sso.web.pending_request import MAX_LENGTH
 from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.support.factories import make_client
@@ -59,7 +59,7 @@ def test_no_member(app: Flask, signed_in: Browser) -> None:
 def test_overtaken(app: Flask, signed_in: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is sealed for the first time, because it has to be decided again."""
     client = make_client(app, first_party=True)
-    monkeypatch.setattr(grants, "add", lambda *_, **__: None)
+    monkeypatch.setattr(approvals, "add", lambda *_, **__: False)
     values = client.parameters(state=NOISE[:6800])
     page = signed_in.open(f"{ORIGIN}{BASE}/oauth2/authorize?{urlencode(values)}")
     assert page.error == "invalid_request"

@@ -18,7 +18,7 @@ from sso.cli.plan import Change
 from sso.database.postgresql import LIMITS
 from sso.extensions import db
 from sso.services import clients, revocation
-from sso.store import codes, logout_deliveries
+from sso.store import approvals, logout_deliveries
 from tests.support.actors import Browser, RelyingParty
 from tests.support.factories import make_client, make_user
 
@@ -47,15 +47,17 @@ class Doors:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._let_go: list[Event] = []
-        self._state, self._add = Lock(), codes.add
-        monkeypatch.setattr(codes, "add", self._hold)
+        self._state, self._add = Lock(), approvals.add
+        monkeypatch.setattr(approvals, "add", self._hold)
 
-    def _hold(self, *given: Any) -> None:
+    def _hold(self, *given: Any, **columns: Any) -> bool:
+        # In a transaction, as when more is written for the request.
+        is_stored = self._add(*given, **{**columns, "is_last": False})
         event = Event()
         with self._state:
             self._let_go.append(event)
         event.wait(4)
-        self._add(*given)
+        return is_stored
 
     @property
     def entered(self) -> int:
