@@ -35,9 +35,8 @@ class ProtocolRequest(OAuth2Request):
     def __init__(self, values: dict[str, str], form: dict[str, str] | None = None) -> None:
         # The published address, not the one that the Host header makes: Authlib checks that it
         # is https, which behind a proxy only the settings know.
-        super().__init__(
-            flask_request.method, context.settings().base_url, headers=flask_request.headers
-        )
+        super().__init__(flask_request.method, context.settings().base_url)
+        self.headers = flask_request.headers
         self.payload = BasicOAuth2Payload(values)
         self.form_values = form or {}
         self.used_basic = False
