@@ -19,7 +19,7 @@ from sqlalchemy.exc import InvalidatePoolError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from sso.config.database_url import has_several_hosts
-from sso.database import transient_errors
+from sso.database import read_only, transient_errors
 from sso.process import concurrency
 
 if TYPE_CHECKING:  # SQLAlchemy loads the driver when PostgreSQL is used
@@ -78,7 +78,8 @@ def connect_args(url: URL, **more: str) -> dict[str, Any]:
 
 
 def prepare(engine: Engine) -> None:
-    """Hook an engine: how it connects, begins a transaction, and drops connections."""
+    """Hook an engine: how it connects, begins and ends a transaction, and drops connections."""
+    read_only.prepare(engine)
     connecting = _Connecting(engine.url)
     event.listen(engine, "do_connect", connecting.connect)
 

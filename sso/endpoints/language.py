@@ -1,6 +1,7 @@
 """The language of pages, chosen in this browser before anyone signs in."""
 
 import re
+from functools import lru_cache
 
 from flask import redirect, request, url_for
 from itsdangerous import BadData, URLSafeSerializer
@@ -41,4 +42,9 @@ def _back(signed: str) -> str:
 
 
 def _serializer() -> URLSafeSerializer:
-    return URLSafeSerializer(context.settings().signing_secrets, salt="page")
+    return _serializer_by(*context.settings().signing_secrets)
+
+
+@lru_cache(maxsize=4)  # as in `pending_request`
+def _serializer_by(*secrets: str) -> URLSafeSerializer:
+    return URLSafeSerializer(list(secrets), salt="page")

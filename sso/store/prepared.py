@@ -20,7 +20,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.types import TypeEngine
 
-from sso.database import transient_errors
+from sso.database import read_only, transient_errors
 from sso.extensions import Base
 from sso.observability import tracing
 
@@ -67,7 +67,7 @@ def changed(connection: Connection, statement: Executable, values: Mapping[str, 
     """Run a statement that writes one row at most; whether it did. Raises `SQLAlchemyError`."""
     if not connection.in_transaction():
         connection.begin()
-    return bool(_prepared(connection, statement, values).run(connection, values, _ROWCOUNT) == 1)
+    return _write(connection, statement, values)
 
 
 def changed_at_once(
@@ -79,6 +79,12 @@ def changed_at_once(
     driver = connection.connection.driver_connection
     if getattr(driver, "autocommit", None) is not True:  # SQLite's is never
         return changed(connection, statement, values)
+    return _write(connection, statement, values)
+
+
+def _write(connection: Connection, statement: Executable, values: Mapping[str, Any]) -> bool:
+    if connection.dialect.name == "postgresql":
+        read_only.note_write(connection)
     return bool(_prepared(connection, statement, values).run(connection, values, _ROWCOUNT) == 1)
 
 

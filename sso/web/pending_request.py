@@ -5,6 +5,7 @@ Nothing is stored for a visitor who may never sign in; restarts, tabs and nodes 
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from itsdangerous import BadData, TimestampSigner, URLSafeTimedSerializer
 
@@ -113,9 +114,14 @@ class _Signer(TimestampSigner):
 
 
 def _serializer() -> URLSafeTimedSerializer:
+    return _serializer_by(*context.settings().signing_secrets)
+
+
+@lru_cache(maxsize=4)  # itsdangerous tries the JSON of each that is made: 1 % of the sign-in page
+def _serializer_by(*secrets: str) -> URLSafeTimedSerializer:
     # ensure_ascii: a `state` that is not UTF-8 travels as surrogates, which only escapes can hold.
     return URLSafeTimedSerializer(
-        context.settings().signing_secrets,
+        list(secrets),
         salt="authorization request",
         signer=_Signer,
         serializer_kwargs={"ensure_ascii": True},
