@@ -1,4 +1,4 @@
-"""What two URLs that are compared exactly differ in, in words. Knows texts, and nothing else."""
+"""What two URLs that are compared exactly differ in, in words."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -7,6 +7,7 @@ from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from sso.config.urls import is_loopback
+from sso.i18n.message import Message
 
 # After RFC 3986 appendix B: it matches every text, and the groups joined make the text again.
 _PARTS = re.compile(
@@ -43,7 +44,7 @@ _WEIGHTS = {Kind.PATH: 4, Kind.HOST: 8, Kind.USER: 8} | dict.fromkeys(
 
 class Difference(NamedTuple):
     kind: Kind
-    words: str
+    words: Message
 
 
 class Url(NamedTuple):
@@ -71,7 +72,7 @@ def differences(received: str, registered: str) -> list[Difference]:
     inner, expected = received.strip(), registered.strip()
     found = [Difference(*one) for one in _differences(split(inner), split(expected))]
     if (received != registered) and (received, registered) != (inner, expected):
-        found.append(Difference(Kind.SPACE, "it has spaces before or after it"))
+        found.append(Difference(Kind.SPACE, Message("it has spaces before or after it")))
     return found
 
 
@@ -108,17 +109,30 @@ def _common(one: str, other: str) -> int:
     return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
-def _differences(received: Url, registered: Url) -> Iterator[tuple[Kind, str]]:
+_MISSING, _EMPTY = Message("missing"), Message("empty")
+
+
+def _differences(received: Url, registered: Url) -> Iterator[tuple[Kind, Message]]:
     scheme, expected = received.scheme.rstrip(":"), registered.scheme.rstrip(":")
     if scheme.lower() != expected.lower():
-        yield Kind.SCHEME, f"the scheme is {scheme or 'missing'}, not {expected or 'empty'}"
+        yield (
+            Kind.SCHEME,
+            Message(
+                "the scheme is %(received)s, not %(expected)s",
+                received=scheme or _MISSING,
+                expected=expected or _EMPTY,
+            ),
+        )
     elif scheme != expected:
-        yield Kind.CASE, "the scheme differs in upper and lower case"
+        yield Kind.CASE, Message("the scheme differs in upper and lower case")
     elif received.slashes != registered.slashes:
-        here, there = ("//", "none") if received.slashes else ("no //", "it")
-        yield Kind.SCHEME, f"it has {here} after the scheme, the other has {there}"
+        if received.slashes:
+            words = Message("it has // after the scheme, the other has none")
+        else:
+            words = Message("it has no // after the scheme, the other has it")
+        yield Kind.SCHEME, words
     if received.user != registered.user:
-        yield Kind.USER, "it has a user name before the host"
+        yield Kind.USER, Message("it has a user name before the host")
     yield from _host(received.host, registered.host)
     if received.port != registered.port:
         yield Kind.PORT, _port(received, registered)
@@ -127,32 +141,48 @@ def _differences(received: Url, registered: Url) -> Iterator[tuple[Kind, str]]:
     if received.query != registered.query:
         yield Kind.QUERY, _query(received.query, registered.query)
     if received.fragment != registered.fragment:
-        yield Kind.FRAGMENT, "it has a fragment (#…), which no redirect URI may have"
+        words = Message("it has a fragment (#…), which no redirect URI may have")
+        yield Kind.FRAGMENT, words
 
 
-def _host(received: str, registered: str) -> Iterator[tuple[Kind, str]]:
+def _host(received: str, registered: str) -> Iterator[tuple[Kind, Message]]:
     if received == registered:
         return
     if received.lower() == registered.lower():
-        yield Kind.CASE, "the host differs in upper and lower case"
+        yield Kind.CASE, Message("the host differs in upper and lower case")
     elif is_loopback(received.strip("[]").lower()) and is_loopback(registered.strip("[]").lower()):
-        yield Kind.LOOPBACK, f"it says {received}, not {registered}, and the texts are compared"
+        words = Message(
+            "it says %(received)s, not %(expected)s, and the texts are compared",
+            received=received,
+            expected=registered,
+        )
+        yield Kind.LOOPBACK, words
     else:
-        yield Kind.HOST, f"the host is {received or 'missing'}, not {registered or 'empty'}"
+        words = Message(
+            "the host is %(received)s, not %(expected)s",
+            received=received or _MISSING,
+            expected=registered or _EMPTY,
+        )
+        yield Kind.HOST, words
 
 
-def _port(received: Url, registered: Url) -> str:
+def _port(received: Url, registered: Url) -> Message:
     number, expected = received.port[1:], registered.port[1:]
     if not received.port:
-        return f"the port {expected} is missing"
+        return Message("the port %(port)s is missing", port=expected)
     default = {"https:": "443", "http:": "80"}.get(received.scheme.lower())
     if not registered.port:
-        also = ", although it is the default" if number == default else ""
-        return f"it has the port {number}, the other has none{also}"
-    return f"the port is {number or 'empty'}, not {expected}"
+        if number != default:
+            return Message("it has the port %(port)s, the other has none", port=number)
+        return Message(
+            "it has the port %(port)s, the other has none, although it is the default", port=number
+        )
+    return Message(
+        "the port is %(received)s, not %(expected)s", received=number or _EMPTY, expected=expected
+    )
 
 
-def _path(received: str, registered: str) -> Iterator[tuple[Kind, str]]:
+def _path(received: str, registered: str) -> Iterator[tuple[Kind, Message]]:
     """The slips, if without them both are the same; else simply another path."""
     slips: dict[Kind, Callable[[bytes], bytes]] = {
         Kind.TRAILING_SLASH: lambda path: path.rstrip(b"/"),
@@ -168,21 +198,28 @@ def _path(received: str, registered: str) -> Iterator[tuple[Kind, str]]:
         return one == other
 
     if not same_without(*slips):
-        yield Kind.PATH, f"the path is {received or 'empty'}, not {registered or 'empty'}"
+        words = Message(
+            "the path is %(received)s, not %(expected)s",
+            received=received or _EMPTY,
+            expected=registered or _EMPTY,
+        )
+        yield Kind.PATH, words
         return
     needed = [kind for kind in slips if not same_without(*(slips.keys() - {kind}))]
     for kind in needed or [Kind.ENCODING]:
-        if kind is not Kind.TRAILING_SLASH:
-            yield kind, f"the path differs in {kind.value}"
+        if kind is Kind.CASE:
+            yield kind, Message("the path differs in upper and lower case")
+        elif kind is Kind.ENCODING:
+            yield kind, Message("the path differs in percent-encoding")
         elif received.endswith("/"):
-            yield kind, "it has a trailing slash, the other has none"
+            yield kind, Message("it has a trailing slash, the other has none")
         else:
-            yield kind, "it has no trailing slash, the other has one"
+            yield kind, Message("it has no trailing slash, the other has one")
 
 
-def _query(received: str, registered: str) -> str:
+def _query(received: str, registered: str) -> Message:
     if not registered:
-        return f"it has a query ({received}), the other has none"
+        return Message("it has a query (%(query)s), the other has none", query=received)
     if not received:
-        return f"the query {registered} is missing"
-    return "the query differs"
+        return Message("the query %(query)s is missing", query=registered)
+    return Message("the query differs")

@@ -10,10 +10,14 @@ from typing import Any
 from sso import context
 from sso.config.settings import Settings
 from sso.config.url_differences import differences, marks
+from sso.i18n import N_
+from sso.i18n.message import Message, joined
 from sso.models import Client, Refusal, User
 from sso.observability.redaction import HIDDEN, redact_url
 from sso.process.program import COMMAND
 from sso.store import clients, users
+
+EXPECTED, REGISTERED = Message("expected"), Message("registered now")
 
 
 @dataclass(frozen=True)
@@ -22,18 +26,21 @@ class Comparison:
 
     name: str
     received: str
-    expected_label: str
+    expected_label: Message
     expected: str
-    differences: list[str]
+    differences: list[Message]
     marks: str
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """`command` fixes it, and can be run as it is; without one, `fix` says where to change what."""
+    """`command` fixes it, and can be run as it is; without one, `fix` says where to change what.
+
+    `cause` is a `Message`, or the description that the application was sent.
+    """
 
     cause: str
-    fix: str
+    fix: Message
     command: str | None = None
     comparison: Comparison | None = None
 
@@ -85,11 +92,19 @@ def command(*words: str) -> str:
     return shlex.join([COMMAND, *words])
 
 
+def sentences(*parts: Message) -> Message:
+    return joined(N_("%(one)s %(other)s"), parts)
+
+
+def moment(time: datetime) -> str:
+    return f"{time:%Y-%m-%d %H:%M} UTC"
+
+
 def named(client: Client) -> str:
     return f"{client.name} ({client.client_id})"
 
 
-def compared(name: str, received: str, label: str, expected: str) -> Comparison:
+def compared(name: str, received: str, label: Message, expected: str) -> Comparison:
     """Of two URLs. What is not ASCII is shown as escapes: letters may look alike."""
     received, expected = (
         HIDDEN.join(part.encode("ascii", "backslashreplace").decode() for part in url.split(HIDDEN))

@@ -1,6 +1,15 @@
 """From a stored refusal to its explanation: the first check that knows the cause."""
 
-from sso.explain import proofs, redirects, registrations, requests, tokens
+from sso.explain import (
+    access,
+    client_keys,
+    pages,
+    proofs,
+    redirects,
+    registrations,
+    requests,
+    tokens,
+)
 from sso.explain.case import Case, Explanation
 from sso.models import Refusal
 
@@ -11,19 +20,19 @@ _CHECKS = (
     registrations.wrong_secret,
     registrations.wrong_method,
     registrations.no_authentication,
-    registrations.refused_assertion,
-    registrations.unread_key_set,
+    client_keys.refused_assertion,
+    client_keys.unread_key_set,
     redirects.unregistered,
     redirects.another_at_the_token_endpoint,
     requests.not_a_member,
-    tokens.api,
-    tokens.pkce,
+    access.api,
+    proofs.pkce,
     proofs.dpop,
     tokens.narrowed,
     tokens.presented,
-    tokens.scope_of_userinfo,
-    tokens.no_token,
-    tokens.not_its_own,
+    access.scope_of_userinfo,
+    access.no_token,
+    access.not_its_own,
     requests.dropped_scopes,
     requests.wider_scope,
     proofs.pushed,
@@ -32,9 +41,9 @@ _CHECKS = (
     requests.parameter,
     requests.silent,
     requests.denied,
-    requests.form_without_token,
-    requests.wrong_address,
-    requests.page,
+    pages.form_without_token,
+    pages.wrong_address,
+    pages.page,
 )
 
 
@@ -43,4 +52,4 @@ def explain(refusal: Refusal) -> tuple[Case, Explanation]:
     for check in _CHECKS:
         if found := check(case):
             return case, found
-    return case, requests.anything_else(case)
+    return case, pages.anything_else(case)

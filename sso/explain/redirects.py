@@ -5,14 +5,24 @@ from urllib.parse import urlsplit
 from sso import database
 from sso.config import urls
 from sso.config.url_differences import Kind, differences, nearest, split
-from sso.explain.case import Case, Explanation, compared, kept_of, named
+from sso.explain.case import (
+    REGISTERED,
+    Case,
+    Comparison,
+    Explanation,
+    compared,
+    kept_of,
+    named,
+    sentences,
+)
+from sso.i18n import N_
+from sso.i18n.message import Message, joined
 from sso.models import Client
 from sso.observability.redaction import HIDDEN
 from sso.process.program import COMMAND
 from sso.store import clients
 from sso.store.clients import RegisteredClient
 
-_NOW = "registered now"
 _CHECKS = {
     "redirect_uri": RegisteredClient.check_redirect_uri,
     "post_logout_redirect_uri": RegisteredClient.check_post_logout_redirect_uri,
@@ -31,79 +41,111 @@ def unregistered(case: Case) -> Explanation | None:
     as_read = clients.registered(database.session_connection(), client.client_id)
     if as_read and _CHECKS[name](as_read, received):
         return Explanation(
-            f"The {name} was not registered for the client. It is registered now.",
-            "There is nothing left to do.",
+            Message(
+                "The %(name)s was not registered for the client. It is registered now.", name=name
+            ),
+            Message("There is nothing left to do."),
         )
-    cause = f"The {name} is not registered for the client"
+    cause = Message("The %(name)s is not registered for the client.", name=name)
     by_kept = {kept_of(one, received): one for one in registered}
     closest = by_kept.get(nearest(received, by_kept) or "")
-    comparison = compared(name, received, _NOW, closest) if closest else None
+    comparison = compared(name, received, REGISTERED, closest) if closest else None
     if comparison:
-        differs = "; ".join(comparison.differences) or "a value in the query differs"
-        cause += f". Compared with the nearest one: {differs}"
+        cause = Message(
+            "The %(name)s is not registered for the client. Compared with the nearest one: "
+            "%(differences)s.",
+            name=name,
+            differences=_words(comparison),
+        )
     elif name == logout:
-        cause += ", which has none"
+        cause = Message("The %(name)s is not registered for the client, which has none.", name=name)
     fix, command = _fix(case, client, name, received, closest)
-    return Explanation(f"{cause}.", fix, command, comparison)
+    return Explanation(cause, fix, command, comparison)
 
 
 def another_at_the_token_endpoint(case: Case) -> Explanation | None:
     received, expected = case["redirect_uri"], case["authorized_redirect_uri"]
     if not expected:
         return None
-    comparison = compared("redirect_uri", received, "authorization request", expected)
-    differs = "; ".join(comparison.differences) or "a value in the query differs"
+    label = Message("authorization request")
+    comparison = compared("redirect_uri", received, label, expected)
     return Explanation(
-        "The redirect_uri of the token request is not the one of the authorization request: "
-        f"{differs}.",
-        "Make the application send the same redirect_uri in both requests.",
+        Message(
+            "The redirect_uri of the token request is not the one of the authorization request: "
+            "%(differences)s.",
+            differences=_words(comparison),
+        ),
+        Message("Make the application send the same redirect_uri in both requests."),
         comparison=comparison,
     )
 
 
+def _words(comparison: Comparison) -> Message:
+    if not comparison.differences:
+        return Message("a value in the query differs")
+    return joined(N_("%(one)s; %(other)s"), comparison.differences)
+
+
 def _fix(
     case: Case, client: Client, name: str, received: str, closest: str | None
-) -> tuple[str, str | None]:
+) -> tuple[Message, str | None]:
     other = next((one for one in clients.every() if received in _all_of(one, name)), None)
     if other:
         return (
-            f"It is registered for {named(other)}. If that is the application, make it send that "
-            "client_id.",
+            Message(
+                "It is registered for %(client)s. If that is the application, make it send that "
+                "client_id.",
+                client=named(other),
+            ),
             None,
         )
-    correct = f"Make the application send the registered {name}" if closest else ""
+    correct = Message("Correct the application.")
+    if closest:
+        correct = Message("Make the application send the registered %(name)s.", name=name)
     if split(received).query and HIDDEN in received:
         return (
-            f"Make the application send the registered {name}, "
-            f"{'with that query' if closest and split(closest).query else 'without a query'}: what "
-            "differs from request to request belongs in the parameter state. (The values of the "
-            "query are not kept here.)",
+            Message(
+                "Make the application send the registered %(name)s, %(how)s: what differs from "
+                "request to request belongs in the parameter state. (The values of the query are "
+                "not kept here.)",
+                name=name,
+                how=Message("with that query")
+                if closest and split(closest).query
+                else Message("without a query"),
+            ),
             None,
         )
     if HIDDEN in received:
-        return f"{correct or 'Correct the application'}. A part of it is not kept here.", None
+        return sentences(correct, Message("A part of it is not kept here.")), None
     if problem := urls.registration_error(received, is_public=client.is_public):
-        return f"{correct or 'Correct the application'}. What it sends cannot be registered: "\
-               f"{problem}.", None  # fmt: skip
+        because = Message("What it sends cannot be registered: %(problem)s.", problem=problem)
+        return sentences(correct, because), None
     option = f"--add-{name.replace('_', '-')}"
     if not any(_is_same_place(received, one) for one in _all_of(client)):
         host = urlsplit(received).netloc or urlsplit(received).scheme
-        return (
-            f"{f'{correct}. ' if correct else ''}If {host} belongs to the application, register "
-            f"its address with: {COMMAND} client update {client.client_id} {option} URI. Anyone "
-            "can send such a request: if you do not know the host, leave it.",
-            None,
+        fix = Message(
+            "If %(host)s belongs to the application, register its address with: %(command)s. "
+            "Anyone can send such a request: if you do not know the host, leave it.",
+            host=host,
+            command=f"{COMMAND} client update {client.client_id} {option} URI",
         )
+        return sentences(correct, fix) if closest else fix, None
     if closest and all(one.kind is not Kind.PATH for one in differences(received, closest)):
-        fix = f"{correct}, or register what it sends:"
+        fix = Message(
+            "Make the application send the registered %(name)s, or register what it sends:",
+            name=name,
+        )
     elif closest:
         # The same host, but perhaps a page of its that redirects anywhere, or somebody else's.
-        fix = (
-            f"{correct}. Anyone can send such a request. If this path is the application's "
-            "callback, register it:"
+        callback = Message(
+            "Anyone can send such a request. If this path is the application's callback, register "
+            "it:"
         )
+        fix = sentences(correct, callback)
     else:
-        fix = "Anyone can send such a request. If the application answers there, register it:"
+        fix = Message(
+            "Anyone can send such a request. If the application answers there, register it:"
+        )
     return fix, case.update(option, received)
 
 

@@ -10,13 +10,15 @@ import sso
 from sso.endpoints.admin import overview
 
 ROOT = Path(sso.__file__).parent
-# What only the command line shows, and names of the product and of requests.
 ONLY_ON_THE_COMMAND_LINE = {"checkup/reach.py"}
 NO_SENTENCES = {
-    *("code flow", "secret key"),  # names
+    *("code flow", "secret key"),  # names of findings
     *("openid profile email", "timedatectl set-ntp true", "# made for "),
 }
+COMPARISONS = {"startswith", "removeprefix"}
 FINDINGS = {"ok", "warning", "wrong", "skipped", "clock_finding"}
+TEXTS = {**dict.fromkeys(FINDINGS, 2), "Explanation": 1}  # where texts begin: function, name, texts
+LITERAL = (ast.Constant, ast.JoinedStr)
 SENTENCE = re.compile(r"[A-Za-z][a-z]+,? [A-Za-z]")
 
 
@@ -27,12 +29,16 @@ def files(package: str) -> Iterator[Path]:
 
 
 def called(node: ast.AST) -> str:
-    return node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
+    """The name of the function or method that is called here."""
+    function = node.func if isinstance(node, ast.Call) else None
+    return str(getattr(function, "id", getattr(function, "attr", "")))
 
 
 def sentences(node: ast.AST) -> Iterator[str]:
     """Text with spaces that is no docstring, message, command or name of a finding."""
     if isinstance(node, ast.JoinedStr) and ast.unparse(node)[2:].startswith("{COMMAND}"):
+        return
+    if isinstance(node, ast.Compare) or called(node) in COMPARISONS:
         return
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         if SENTENCE.search(node.value):
@@ -43,15 +49,16 @@ def sentences(node: ast.AST) -> Iterator[str]:
         children = list(node.values)
     elif called(node) in {"Message", "N_"}:
         children = [one.value for one in getattr(node, "keywords", [])]
-    elif called(node) in FINDINGS:
-        children = children[2:]
+    elif called(node) in TEXTS:
+        children = children[TEXTS[called(node)] :]
+        yield from (ast.unparse(one) for one in children if isinstance(one, LITERAL))
     for child in children:
         if not (isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant)):
             yield from sentences(child)
 
 
 def test_no_sentence_is_english_alone() -> None:
-    for package in ("checkup",):
+    for package in ("checkup", "explain"):
         for path in files(package):
             found = list(sentences(ast.parse(path.read_text())))
             assert set(found) <= NO_SENTENCES, path

@@ -240,6 +240,11 @@ def test_a_refused_request_is_explained(
     assert "evil.example" in page.html
     assert "<b>" not in page.html
     assert found[1] in staff.open(f"{ADMIN}/refusals").html
+    german = {"Accept-Language": "de"}
+    for query in ("", f"?q={found[1]}"):
+        page = staff.open(f"{ADMIN}/refusals{query}", headers=german)
+        assert "Die <bdi>redirect_uri</bdi> ist für den Client nicht registriert." in page.html
+        assert "is not registered for the client" not in page.html
     assert found[1] in staff.open(f"{ADMIN}/application?id={client.client_id}").html
     for text in ("zzzz-zzzz", "%00zz", "x" * 3000, "%ff%fe"):
         assert "No refused request has this ID." in staff.open(f"{ADMIN}/refusals?q={text}").html

@@ -1,0 +1,118 @@
+"""Forms, addresses, and pages."""
+
+from urllib.parse import urlsplit
+
+from sso.audit.events import Event
+from sso.explain.case import Case, Explanation
+from sso.explain.requests import AT_THE_APPLICATION
+from sso.i18n.message import Message
+
+
+def form_without_token(case: Case) -> Explanation | None:
+    """Why the cookie that belongs to the form's token did not come."""
+    if case.refusal.name != Event.CSRF_REFUSED:
+        return None
+    base = urlsplit(case.settings.base_url)
+    if case.details.get("has_cookie"):
+        return Explanation(
+            Message(
+                "The form is older than the present sign-in of its browser, or another site sent "
+                "it."
+            ),
+            Message("Nothing, if it was left open in another tab: the page was shown again."),
+        )
+    if base.scheme == "https" and case["scheme"] == "http":
+        return Explanation(
+            Message("The page was opened by http, where browsers do not send the cookie."),
+            Message(
+                "Let the proxy redirect http to https. If people do use https, let it send "
+                "X-Forwarded-Proto, and set SSO_TRUSTED_PROXIES to the number of proxies."
+            ),
+        )
+    if case["host"]:
+        return Explanation(
+            Message(
+                "The page was opened at %(host)s; SSO_BASE_URL is %(url)s.",
+                host=case["host"],
+                url=case.settings.base_url,
+            ),
+            Message("Redirect that name to the one of SSO_BASE_URL, or correct SSO_BASE_URL."),
+        )
+    if case["fetch_dest"] in ("iframe", "frame") or case["fetch_site"] == "cross-site":
+        return Explanation(
+            Message(
+                "The page was used within a page of another site, where browsers do not send the "
+                "cookie (SameSite=Lax)."
+            ),
+            Message("Let the application redirect the whole window instead of a frame."),
+        )
+    return Explanation(
+        Message("The browser sent no cookie: it blocks them, or they were deleted meanwhile."),
+        Message("Let the person allow cookies for this site."),
+    )
+
+
+def wrong_address(case: Case) -> Explanation | None:
+    meant = case["meant"]
+    if not meant:
+        return None
+    base = case.settings.base_url
+    origin = base.removesuffix(case.settings.base_path)
+    asked = f"{case['scheme'] or urlsplit(base).scheme}://{case['host'] or urlsplit(base).netloc}"
+    return Explanation(
+        Message(
+            "There is nothing at %(asked)s. It looks like %(meant)s.",
+            asked=f"{asked}{case['path']}",
+            meant=f"{origin}{meant}",
+        ),
+        Message(
+            "Set the issuer of the application to %(issuer)s; most then find all addresses by "
+            "themselves.",
+            issuer=case.settings.issuer,
+        ),
+    )
+
+
+# Pages about nothing but themselves.
+_PAGES = {
+    403: (
+        Message("The page is for somebody else who is, or is not, signed in."),
+        Message("Nothing."),
+    ),
+    404: (
+        Message("There is no page at this address."),
+        Message("Correct the link that leads there."),
+    ),
+    410: (
+        Message("The link from a mail was used, has expired, or is cut."),
+        Message("Ask for a new link."),
+    ),
+    413: (Message("The request is longer than this server takes."), AT_THE_APPLICATION),
+    429: (
+        Message("There were too many tries from this network or for this account."),
+        Message("Wait."),
+    ),
+    500: (
+        Message("An error of the server."),
+        Message("Look for the id in the log, and report what it says."),
+    ),
+    503: (
+        Message("The server was overloaded or without its database."),
+        Message("Look for the id in the log."),
+    ),
+}
+
+
+def page(case: Case) -> Explanation | None:
+    found = _PAGES.get(int(case["status"] or 0))
+    if found is None and case["page"] and not case["error"]:
+        return Explanation(
+            Message("The page had been open for too long, or its address was cut."),
+            Message("Let the person start again from the application."),
+        )
+    return Explanation(*found) if found and not case.reason else None
+
+
+def anything_else(case: Case) -> Explanation:
+    return Explanation(case["description"] or case["page"] or case.refusal.name,
+                       AT_THE_APPLICATION)  # fmt: skip
