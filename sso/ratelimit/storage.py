@@ -8,18 +8,19 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
-
-from limits.storage import MemoryStorage, RedisSentinelStorage, RedisStorage
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sso.config import redis_url
+from sso.ratelimit.memory import MemoryStorage
+
+if TYPE_CHECKING:
+    from limits.storage import RedisStorage
 
 logger = logging.getLogger("sso.limits")
 
 TIMEOUT = 0.25  # seconds
 AWAY = 5.0  # seconds for which Redis is not asked after an error
 LOG_EVERY = 60.0  # seconds between two lines in the log about an outage
-MOST = 50_000  # counters in this process's memory
 _PREFIX = "sso"
 T = TypeVar("T")
 
@@ -36,7 +37,6 @@ class LimitStorage:
 
     def increase(self, key: str, seconds: int) -> int:
         """Count one more. A counter lives for so many seconds from its first."""
-        self._bound()
         return self._do(lambda storage: storage.incr(key, seconds))
 
     def read(self, key: str) -> int:
@@ -50,7 +50,7 @@ class LimitStorage:
         self._do(lambda storage: storage.clear(key))
         self._local.clear(key)
 
-    def _do(self, work: Callable[[RedisStorage | MemoryStorage], T]) -> T:
+    def _do(self, work: "Callable[[RedisStorage | MemoryStorage], T]") -> T:
         if self._redis is not None and time.monotonic() >= self._away_until:
             try:
                 return work(self._redis)
@@ -74,19 +74,11 @@ class LimitStorage:
                 type(error).__name__,
             )
 
-    def _bound(self) -> None:
-        """A flood of names must not take all memory. The smallest counts go: a guesser's is big."""
-        if len(self._local.storage) <= MOST:
-            return
-        counts = dict(self._local.storage)
-        logger.error("more than %d rate limits in memory: the smaller half is forgotten", MOST)
-        for key in sorted(counts, key=counts.__getitem__)[: MOST // 2]:
-            self._local.clear(key)
 
-
-def connect(url: str, timeout: float = TIMEOUT) -> RedisStorage:
+def connect(url: str, timeout: float = TIMEOUT) -> "RedisStorage":
     """Nothing is sent yet. A connection that went stale is made again once."""
-    # Here, because a server without Redis has no use for these 6 MB.
+    # Here, because a server without Redis has no use for these 8 MB.
+    from limits.storage import RedisSentinelStorage, RedisStorage
     from redis.backoff import NoBackoff
     from redis.retry import Retry
 
@@ -106,7 +98,7 @@ def connect(url: str, timeout: float = TIMEOUT) -> RedisStorage:
     )
 
 
-def errors_of(redis: RedisStorage | None) -> tuple[type[Exception], ...]:
+def errors_of(redis: "RedisStorage | None") -> tuple[type[Exception], ...]:
     """What is raised while Redis is away."""
     if redis is None:
         return (OSError,)

@@ -10,7 +10,8 @@ from sso.extensions import db
 from sso.models import User
 from sso.ratelimit import device_cookie, networks
 from sso.ratelimit.limiting import Pauses
-from sso.ratelimit.storage import MOST, LimitStorage
+from sso.ratelimit.memory import MOST
+from sso.ratelimit.storage import LimitStorage
 from sso.store import users
 from tests.conftest import Statements
 from tests.support.factories import make_user
@@ -70,17 +71,29 @@ def test_a_flood_of_names_does_not_take_all_memory() -> None:
     storage = LimitStorage(None)
     for number in range(MOST + 100):
         storage.increase(f"name {number}", 3600)
-    assert len(storage._local.storage) <= MOST
+    assert len(storage._local.counters) <= MOST
 
 
 def test_a_flood_of_names_does_not_forgive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sso.ratelimit.storage.MOST", 100)
+    monkeypatch.setattr("sso.ratelimit.memory.MOST", 100)
     storage = LimitStorage(None)
     for _ in range(7):
         storage.increase("guesser", 3600)
     for number in range(1000):
         storage.increase(f"name {number}", 3600)
     assert storage.read("guesser") == 7
+
+
+def test_counters_that_have_ended_take_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr("sso.ratelimit.memory.monotonic", lambda: now)
+    storage = LimitStorage(None)
+    for number in range(5000):
+        storage.increase(f"name {number}", 60)
+        now += 1
+    assert len(storage._local.counters) <= 1001
+    assert storage.read("name 4999") == 1
+    assert storage.read("name 4000") == 0
 
 
 def test_redis_that_is_not_there_raises_nothing(caplog: pytest.LogCaptureFixture) -> None:
