@@ -38,7 +38,6 @@ def create_app(environ: Mapping[str, str] | None = None, instance: Path | None =
     from sso.crypto.keys import ID_TOKEN_LIFETIME, KeyRing
     from sso.endpoints import browser_session, routes
     from sso.i18n import languages, times
-    from sso.metrics import server as metrics
     from sso.observability import tracing
     from sso.process import concurrency
     from sso.ratelimit import device_cookie, limiting, refusals
@@ -67,7 +66,10 @@ def create_app(environ: Mapping[str, str] | None = None, instance: Path | None =
     )
     refusals.init_app(app, stored_refusals.open_buffer(app).put)
     access_log.init_app(app)
-    metrics.init_app(app)
+    if settings.metrics_port is not None:
+        from sso.metrics import server as metrics  # 0.8 MB
+
+        metrics.init_app(app)
     tracing.init_app(app)
     limiting.init_app(app, settings.redis_url)
     device_cookie.init_app(app, users.find_device)

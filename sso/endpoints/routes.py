@@ -1,5 +1,7 @@
 """The table of routes: path, name, view, and what is true of each (see `web.routing.Route`)."""
 
+from typing import TYPE_CHECKING
+
 from flask import Flask, redirect, url_for
 from werkzeug.wrappers import Response
 
@@ -39,20 +41,8 @@ from sso.endpoints import (
     upstream_web,
     userinfo,
 )
-from sso.endpoints.admin import (
-    access,
-    applications,
-    audit_trail,
-    group_pages,
-    overview,
-    people,
-    person_actions,
-    person_editing,
-    registering,
-    tokens,
-    troubleshooting,
-)
-from sso.endpoints.admin import keys as admin_keys
+from sso.endpoints.admin import access
+from sso.process import late
 from sso.ratelimit import limiting
 from sso.web import routing
 from sso.web.routing import (
@@ -66,6 +56,34 @@ from sso.web.routing import (
     REGISTERED_ORIGINS,
     Route,
 )
+
+if TYPE_CHECKING:
+    from sso.endpoints.admin import (
+        applications,
+        audit_trail,
+        group_pages,
+        overview,
+        people,
+        person_actions,
+        person_editing,
+        registering,
+        tokens,
+        troubleshooting,
+    )
+    from sso.endpoints.admin import keys as admin_keys
+else:
+    # 3 MB, and 5 for what the checks of the overview use.
+    applications = late.functions("sso.endpoints.admin.applications")
+    audit_trail = late.functions("sso.endpoints.admin.audit_trail")
+    group_pages = late.functions("sso.endpoints.admin.group_pages")
+    overview = late.functions("sso.endpoints.admin.overview")
+    people = late.functions("sso.endpoints.admin.people")
+    person_actions = late.functions("sso.endpoints.admin.person_actions")
+    person_editing = late.functions("sso.endpoints.admin.person_editing")
+    registering = late.functions("sso.endpoints.admin.registering")
+    tokens = late.functions("sso.endpoints.admin.tokens")
+    troubleshooting = late.functions("sso.endpoints.admin.troubleshooting")
+    admin_keys = late.functions("sso.endpoints.admin.keys")
 
 
 def home() -> Response:

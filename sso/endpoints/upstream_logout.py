@@ -1,6 +1,7 @@
 """Sign-out between this server and its providers, in both directions."""
 
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from flask import Response as FlaskResponse
 from flask import abort, request
@@ -12,12 +13,17 @@ from sso.config.urls import add_parameters
 from sso.endpoints import browser_session, page
 from sso.extensions import db
 from sso.mfa import signed_values
+from sso.process import late
 from sso.services import upstream_sessions
 from sso.store import identities, used_once
-from sso.upstream import clients
-from sso.upstream.id_tokens import MAX_AGE, SKEW
 from sso.upstream.identity import UpstreamRefused, UpstreamUnavailable
 from sso.web import errors, parameters
+
+if TYPE_CHECKING:
+    from sso.upstream import clients, id_tokens
+else:
+    clients = late.module("sso.upstream.clients")  # as in `upstream_web`
+    id_tokens = late.module("sso.upstream.id_tokens")
 
 _PURPOSE, _USED = "after sign-out", "upstream logout token"
 _LIFETIME = 600  # seconds, to sign out there
@@ -43,7 +49,7 @@ def backchannel_logout(provider_id: str) -> Response:
         provider.id,
         claims["jti"],
         now=now,
-        expires_at=now + timedelta(seconds=MAX_AGE + 2 * SKEW),
+        expires_at=now + timedelta(seconds=id_tokens.MAX_AGE + 2 * id_tokens.SKEW),
     )
     if not is_first:
         db.session.rollback()

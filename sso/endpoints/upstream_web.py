@@ -3,6 +3,7 @@
 import secrets
 from dataclasses import replace
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from flask import abort, redirect, request, url_for
 from flask_babel import gettext
@@ -15,10 +16,15 @@ from sso.endpoints.upstream_flow import Flow
 from sso.endpoints.upstream_sign_in import Attempt
 from sso.extensions import db
 from sso.i18n import languages
+from sso.process import late
 from sso.ratelimit import limiting
-from sso.upstream import clients
 from sso.upstream.identity import UpstreamIdentity, UpstreamRefused, UpstreamUnavailable
 from sso.web import errors, pending_request, routing
+
+if TYPE_CHECKING:
+    from sso.upstream import clients
+else:
+    clients = late.module("sso.upstream.clients")  # 5 MB, with `requests`
 
 # Nothing to guess, but each failure asks the provider, and is a row in the audit trail.
 LIMIT = replace(limiting.PASSKEY, name="upstream")

@@ -1,12 +1,13 @@
 """A browser's name for people, from its User-Agent."""
 
+from importlib import import_module
+
 from flask_babel import gettext
-from ua_parser import parse
 
 
 def name(user_agent: str) -> str:
     """Such as "Firefox on Ubuntu"; never longer than a line."""
-    found = parse(user_agent)
+    found = import_module("ua_parser").parse(user_agent)  # late: 1.5 MB
     browser = found.user_agent.family if found.user_agent else ""
     system = found.os.family if found.os else ""
     parts = [part[:40] for part in (browser, system) if part and part != "Other"]

@@ -31,10 +31,7 @@ _TRY_AGAIN = 1.0  # seconds until another process has noticed that the port is f
 
 
 def init_app(app: Flask) -> None:
-    """Count, when `SSO_METRICS_PORT` is set."""
-    settings: Settings = app.extensions["sso.settings"]
-    if settings.metrics_port is None:
-        return
+    """Count."""
     counting = counters.start()
     with app.app_context():
         pool = db.engine.pool
@@ -47,9 +44,8 @@ def init_app(app: Flask) -> None:
 def serve(app: Flask) -> None:
     """Answer on the port, or wait until the process that does is gone. Call it after a fork."""
     settings: Settings = app.extensions["sso.settings"]
-    if settings.metrics_port is not None:
-        place = (settings.metrics_address, settings.metrics_port)
-        threading.Thread(target=_serve, args=(app, *place), name="metrics", daemon=True).start()
+    place = (settings.metrics_address, settings.metrics_port)
+    threading.Thread(target=_serve, args=(app, *place), name="metrics", daemon=True).start()
 
 
 def registry(app: Flask) -> CollectorRegistry:
@@ -84,8 +80,6 @@ def prepare() -> None:
 
     Each master has its own: one that replaces another (USR2) begins again.
     """
-    if not any(os.environ.get(name) for name in ("SSO_METRICS_PORT", "SSO_METRICS_PORT_FILE")):
-        return
     master = os.getpid()
     known = Path(os.environ.get(counters.FOLDER, "")).name
     if known.startswith(f"{_PREFIX}{master}-"):

@@ -1,20 +1,25 @@
 """Passkeys (WebAuthn Level 3), on the library `webauthn`."""
 
+import json
 import logging
 import secrets
 from datetime import datetime
 from ipaddress import ip_address
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
-
-import webauthn
-from webauthn.helpers import base64url_to_bytes, bytes_to_base64url
-from webauthn.helpers import structs as w
 
 from sso import clock, context
 from sso.mfa import proof, signed_values
 from sso.models import Passkey, User
+from sso.process import late
 from sso.store import passkeys, users
+
+if TYPE_CHECKING:
+    import webauthn
+    from webauthn.helpers import structs as w
+else:
+    webauthn = late.module("webauthn")  # 5.5 MB
+    w = late.module("webauthn.helpers.structs")
 
 logger = logging.getLogger("sso.passkeys")
 
@@ -61,7 +66,7 @@ def ask_to_enrol(user: User, known: list[Passkey]) -> Asked:
         user_id=user.id.bytes,
         user_name=user.email,
         user_display_name=user.name,
-        challenge=challenge,
+        challenge=webauthn.base64url_to_bytes(challenge),
         authenticator_selection=w.AuthenticatorSelectionCriteria(
             resident_key=w.ResidentKeyRequirement.PREFERRED,
             user_verification=w.UserVerificationRequirement.PREFERRED,
@@ -74,12 +79,14 @@ def ask_to_enrol(user: User, known: list[Passkey]) -> Asked:
 def ask_to_sign_in() -> Asked:
     """Options to sign in by a passkey alone; the browser knows whose it has."""
     challenge, text = _challenge(SIGN_IN)
-    options = webauthn.generate_authentication_options(
-        rp_id=rp_id(),
-        challenge=challenge,
-        user_verification=w.UserVerificationRequirement.REQUIRED,
-    )
-    return Asked(webauthn.options_to_json(options), text)
+    # Without the library, which each sign-in page would otherwise load.
+    options = {
+        "challenge": challenge,
+        "timeout": 60_000,  # milliseconds
+        "rpId": rp_id(),
+        "userVerification": "required",
+    }
+    return Asked(json.dumps(options), text)
 
 
 def ask_as_second(user: User, known: list[Passkey]) -> Asked:
@@ -87,7 +94,7 @@ def ask_as_second(user: User, known: list[Passkey]) -> Asked:
     challenge, text = _challenge(f"confirm {user.id}")
     options = webauthn.generate_authentication_options(
         rp_id=rp_id(),
-        challenge=challenge,
+        challenge=webauthn.base64url_to_bytes(challenge),
         allow_credentials=_descriptors(known),
         user_verification=w.UserVerificationRequirement.PREFERRED,
     )
@@ -116,8 +123,8 @@ def enrol(user: User, name: str, answer: str, challenge: str) -> Passkey | None:
     passkey = Passkey(
         user_id=user.id,
         name=name,
-        credential_id=bytes_to_base64url(made.credential_id),
-        public_key=bytes_to_base64url(made.credential_public_key),
+        credential_id=webauthn.helpers.bytes_to_base64url(made.credential_id),
+        public_key=webauthn.helpers.bytes_to_base64url(made.credential_public_key),
         transports=" ".join(one.value for one in credential.response.transports or ()),
         sign_count=made.sign_count,
         is_synced=made.credential_device_type is w.CredentialDeviceType.MULTI_DEVICE,
@@ -158,7 +165,7 @@ def _accept(
     except Exception as error:  # the library does not catch the errors of its parsers
         logger.info("passkey refused: %s", type(error).__name__)
         return None
-    found = passkeys.find_with_user(bytes_to_base64url(credential.raw_id))
+    found = passkeys.find_with_user(webauthn.helpers.bytes_to_base64url(credential.raw_id))
     if found is None:
         return None
     passkey, user = found
@@ -175,7 +182,7 @@ def _accept(
             expected_challenge=asked[0],
             expected_rp_id=rp_id(),
             expected_origin=_origin(),
-            credential_public_key=base64url_to_bytes(passkey.public_key),
+            credential_public_key=webauthn.base64url_to_bytes(passkey.public_key),
             credential_current_sign_count=passkey.sign_count,
             require_user_verification=owner is None,
         )
@@ -188,14 +195,14 @@ def _accept(
     return found if used else None
 
 
-def _challenge(purpose: str) -> tuple[bytes, str]:
-    challenge = secrets.token_bytes(32)
-    return challenge, signed_values.sign(bytes_to_base64url(challenge), _CHALLENGE + purpose)
+def _challenge(purpose: str) -> tuple[str, str]:
+    challenge = secrets.token_urlsafe(32)
+    return challenge, signed_values.sign(challenge, _CHALLENGE + purpose)
 
 
 def _asked(text: str, purpose: str, lifetime: int) -> tuple[bytes, datetime] | None:
     found = signed_values.verify(text, _CHALLENGE + purpose, lifetime)
-    return (base64url_to_bytes(found[0]), found[1]) if found else None
+    return (webauthn.base64url_to_bytes(found[0]), found[1]) if found else None
 
 
 def _origin() -> str:
@@ -206,10 +213,10 @@ def _origin() -> str:
     return f"{parts.scheme}://{parts.hostname}{port}"
 
 
-def _descriptors(known: list[Passkey]) -> list[w.PublicKeyCredentialDescriptor]:
+def _descriptors(known: list[Passkey]) -> "list[w.PublicKeyCredentialDescriptor]":
     return [
         w.PublicKeyCredentialDescriptor(
-            id=base64url_to_bytes(one.credential_id),
+            id=webauthn.base64url_to_bytes(one.credential_id),
             transports=[
                 w.AuthenticatorTransport(name)
                 for name in one.transports.split()

@@ -1,18 +1,24 @@
 """Authenticator apps (RFC 6238): six digits, thirty seconds, one step of clock drift each way."""
 
 import logging
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import pyotp
-import segno
 
 from sso import clock, context
 from sso.crypto import digests, encryption
 from sso.mfa import passkeys
 from sso.models import TotpSecret, User
+from sso.process import late
 from sso.process.program import COMMAND
 from sso.store import totp_secrets
 from sso.store.totp_secrets import Sealed
+
+if TYPE_CHECKING:
+    import segno
+else:
+    segno = late.module("segno")  # 0.6 MB
 
 logger = logging.getLogger("sso.factors")
 

@@ -6,16 +6,28 @@ gunicorn and granian fork workers from a master that has loaded the application.
 import gc
 import os
 import resource
+from contextlib import suppress
+from importlib import import_module
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from flask import Flask
+from sqlalchemy.exc import SQLAlchemyError
 
-from sso.config.settings import DEFAULT_BASE_URL
+from sso import context
+from sso.config.settings import DEFAULT_BASE_URL, Settings
+from sso.config.upstream.oidc import WebProvider
 from sso.crypto import passwords
 from sso.database import readiness
-from sso.metrics import server as metrics
-from sso.process import concurrency
+from sso.extensions import db
+from sso.process import concurrency, late
 from sso.server import fork_signals
+from sso.store import passkeys
+
+if TYPE_CHECKING:
+    from sso.metrics import server as metrics
+else:
+    metrics = late.module("sso.metrics.server")  # 0.8 MB
 
 # A few threads keep a worker busy while others wait for the database; the rest wait without a slot
 # (see sso.process.concurrency). More processors need more workers.
@@ -51,18 +63,36 @@ def prepare() -> None:
     wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    metrics.prepare()
+    if any(os.environ.get(name) for name in ("SSO_METRICS_PORT", "SSO_METRICS_PORT_FILE")):
+        metrics.prepare()
     fork_signals.prepare()
 
 
 def loaded(app: Flask) -> None:
     """For the master, before its first worker."""
     readiness.examine(app)  # say at once what would keep the service from answering
+    _import_used(app)
+    # What each request runs is then ready, and shared: 1 MB with two workers.
+    app.test_client().get("/healthz")
     # Take what was loaded out of the collector's sight, so that it stays shared.
     gc.collect()
     gc.freeze()
 
 
+def _import_used(app: Flask) -> None:
+    """Import what would otherwise be imported in each worker, if this installation uses it."""
+    with app.app_context():
+        if any(isinstance(one, WebProvider) for one in context.upstreams()):
+            import_module("sso.upstream.clients")
+        with suppress(SQLAlchemyError):  # `readiness` has said so
+            if passkeys.exist():
+                import_module("webauthn")
+        db.session.remove()
+        db.engine.dispose()
+
+
 def begin(app: Flask) -> None:
     """For a worker, once it is forked."""
-    metrics.serve(app)
+    settings: Settings = app.extensions["sso.settings"]
+    if settings.metrics_port is not None:
+        metrics.serve(app)

@@ -18,6 +18,11 @@ def of_user(user_id: UUID) -> Sequence[Passkey]:
     ).all()
 
 
+def exist() -> bool:
+    """Whether anyone has one."""
+    return db.session.connection().scalar(select(Passkey.__table__.c.id).limit(1)) is not None
+
+
 def find_with_user(credential_id: str) -> tuple[Passkey, User] | None:
     """A passkey and whose it is, if they may sign in."""
     row = db.session.execute(
