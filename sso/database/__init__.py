@@ -2,12 +2,11 @@
 
 import logging
 import os
-import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from flask import Flask, current_app
@@ -18,6 +17,12 @@ from sqlalchemy.exc import SQLAlchemyError
 from sso.database import postgresql
 from sso.database.kept_connections import KeptConnections
 from sso.extensions import db
+from sso.process import late
+
+if TYPE_CHECKING:
+    import sqlite3
+else:
+    sqlite3 = late.module("sqlite3")  # 1 MB, on PostgreSQL
 
 logger = logging.getLogger("sso.database")
 
@@ -38,7 +43,8 @@ def prepare(app: Flask) -> None:
     """Hook the engine of this application."""
     with app.app_context():
         engine = db.engine
-    _engines.add(engine)
+    event.listen(engine, "connect", lambda *_: _connected.add(engine))
+    event.listen(engine, "engine_disposed", _connected.discard)
     if engine.dialect.name == "sqlite":
         _prepare_sqlite(engine)
         kept = KeptConnections(engine)
@@ -80,12 +86,13 @@ def end_session(_: BaseException | None = None) -> None:
         db.session().invalidate()
 
 
-_engines: WeakSet[Engine] = WeakSet()
+# Engines that have opened a connection since they were made or disposed of.
+_connected: WeakSet[Engine] = WeakSet()
 
 
 def _forget_connections() -> None:
     """A forked process must not use its parent's connections: their answers would mix."""
-    for engine in _engines:
+    for engine in list(_connected):  # the others share their pools: half a megabyte each
         engine.dispose(close=False)
 
 
@@ -124,7 +131,7 @@ def _prepare_sqlite(engine: Engine) -> None:
                 os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
     @event.listens_for(engine, "connect")
-    def set_pragmas(connection: sqlite3.Connection, _record: object) -> None:
+    def set_pragmas(connection: "sqlite3.Connection", _record: object) -> None:
         connection.isolation_level = "IMMEDIATE"
         cursor = connection.cursor()
         cursor.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT}")
@@ -134,7 +141,7 @@ def _prepare_sqlite(engine: Engine) -> None:
         cursor.close()
 
 
-def _switch_to_wal(cursor: sqlite3.Cursor) -> None:
+def _switch_to_wal(cursor: "sqlite3.Cursor") -> None:
     """SQLite does not wait when two processes open a new file and switch at once."""
     last = time.monotonic() + BUSY_TIMEOUT / 1000
     while True:

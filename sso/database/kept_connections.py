@@ -36,6 +36,7 @@ class KeptConnections:
             connection = self._idle.pop()
         except IndexError:
             connection = self._engine.connect()
+            self._process = os.getpid()
         try:
             yield connection
         except BaseException:
