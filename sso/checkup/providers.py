@@ -39,10 +39,10 @@ def providers() -> Findings:
             )
             if "private" in str(error):
                 hint = Message("set allow_private_addresses = true, if it is in your own network")
-            yield wrong(NAME, at(provider.id, str(error)[:200]), hint)
+            yield wrong(NAME, at(provider.id, _words(error)), hint)
         except UpstreamRefused as error:
             hint = Message("check client_id, client_secret and redirect URI")
-            yield warning(NAME, at(provider.id, str(error)), hint)
+            yield warning(NAME, at(provider.id, _words(error)), hint)
         else:
             yield ok(NAME, at(provider.id, seen))
             if isinstance(provider, OidcProvider) and _cannot_be_rechecked(provider):
@@ -65,6 +65,12 @@ def _examined(provider: WebProvider) -> Message:
         if "invalid_grant" not in str(error):
             raise
     return Message("answers, with %(count)s keys, and knows client_id and secret", count=count)
+
+
+def _words(error: Exception) -> str:
+    """Of the error; a `Message` if it is in our words alone."""
+    words = error.args[0] if error.args else ""
+    return words if isinstance(words, Message) else str(error)[:200]
 
 
 def _cannot_be_rechecked(provider: OidcProvider) -> bool:

@@ -2,6 +2,7 @@
 
 from sso.audit.events import Event
 from sso.explain.case import Case, Explanation, command
+from sso.explain.descriptions import described
 from sso.flow import scopes
 from sso.i18n.message import Message
 
@@ -23,7 +24,7 @@ def api(case: Case) -> Explanation | None:
     """An API token, of a program that administers the server."""
     if case.refusal.name != Event.API_TOKEN_REFUSED:
         return None
-    cause, found = _API_TOKENS.get(case.reason, (case["description"], ("api-token", "list")))
+    cause, found = _API_TOKENS.get(case.reason, (described(case), ("api-token", "list")))
     return Explanation(
         cause,
         Message(

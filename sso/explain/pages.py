@@ -4,6 +4,7 @@ from urllib.parse import urlsplit
 
 from sso.audit.events import Event
 from sso.explain.case import Case, Explanation
+from sso.explain.descriptions import described
 from sso.explain.requests import AT_THE_APPLICATION
 from sso.i18n.message import Message
 
@@ -114,5 +115,5 @@ def page(case: Case) -> Explanation | None:
 
 
 def anything_else(case: Case) -> Explanation:
-    return Explanation(case["description"] or case["page"] or case.refusal.name,
+    return Explanation(described(case) or case["page"] or case.refusal.name,
                        AT_THE_APPLICATION)  # fmt: skip

@@ -2,6 +2,7 @@
 
 from sso.explain.case import EXPECTED, Case, Explanation, compared
 from sso.explain.client_keys import where_keys_belong
+from sso.explain.descriptions import described
 from sso.flow.request import NOT_PUSHED, NOT_SIGNED
 from sso.i18n.message import Message
 from sso.store import pushed_requests
@@ -173,7 +174,7 @@ def dpop(case: Case) -> Explanation | None:
             comparison=compared("htu", received, EXPECTED, expected),
         )
     found = _DPOP.get(fault)
-    return Explanation(*found) if found else Explanation(case["description"], _DPOP_AT_FAULT)
+    return Explanation(*found) if found else Explanation(described(case), _DPOP_AT_FAULT)
 
 
 _PKCE = {

@@ -1,6 +1,7 @@
 """Scopes, parameters and people."""
 
 from sso.explain.case import Case, Explanation, command, sentences
+from sso.explain.descriptions import described
 from sso.flow import decision, narrowing, scopes
 from sso.i18n import N_
 from sso.i18n.message import Message, joined
@@ -122,7 +123,7 @@ def parameter(case: Case) -> Explanation | None:
     name, sent = case["parameter"], case["sent"]
     if not name:
         return None
-    cause = case["description"]
+    cause = described(case)
     if sent:
         cause = Message("%(description)s Received: %(sent)s", description=cause, sent=sent)
     return Explanation(cause, _PARAMETERS.get(name, AT_THE_APPLICATION))
@@ -179,7 +180,7 @@ def silent(case: Case) -> Explanation | None:
     if "prompt=none" not in case["description"] or case["parameter"]:
         return None
     fix = Message("Make the application repeat the request without prompt=none.")
-    cause = case["description"]
+    cause = described(case)
     if case["error"] == "interaction_required" and case.client and case.client.require_mfa:
         cause = Message(
             "%(description)s The client is registered with %(option)s.",
@@ -192,6 +193,4 @@ def silent(case: Case) -> Explanation | None:
 def denied(case: Case) -> Explanation | None:
     if case["error"] != "access_denied" or not case["description"]:
         return None
-    return Explanation(
-        case["description"], Message("There is nothing to fix: the person decided so.")
-    )
+    return Explanation(described(case), Message("There is nothing to fix: the person decided so."))

@@ -9,6 +9,7 @@ from sso.config.upstream.oidc import OidcProvider
 from sso.config.urls import is_loopback, strict_url_error
 from sso.crypto import client_keys
 from sso.crypto.client_keys import ClientKey
+from sso.i18n.message import Message
 from sso.upstream.http import Caller
 from sso.upstream.remote_cache import RemoteCache, RemoteUnavailable
 
@@ -74,7 +75,7 @@ class Discovered:
     def _read_metadata(self, url: str) -> Metadata:
         found = self._caller.get_json(url)
         if not self.provider.accepts_metadata_issuer(found.get("issuer")):
-            raise RemoteUnavailable("its metadata names another issuer")
+            raise RemoteUnavailable(Message("its metadata names another issuer"))
         endpoints = {
             name: _url(found, name)
             for name in ("authorization_endpoint", "token_endpoint", "jwks_uri")
@@ -92,7 +93,7 @@ class Discovered:
         found = self._caller.get_json(url)
         keys = client_keys.usable(found)
         if not keys:
-            raise RemoteUnavailable("it has no key that can verify signatures here")
+            raise RemoteUnavailable(Message("it has no key that can verify signatures here"))
         issuers = {
             one["kid"]: one["issuer"]
             for one in found["keys"]
@@ -118,8 +119,8 @@ def _url(found: Mapping[str, Any], name: str) -> str:
     """An https URL of the metadata; http leads no further than this machine."""
     url = found.get(name)
     if not isinstance(url, str) or strict_url_error(url):
-        raise RemoteUnavailable(f"its {name} is not a URL")
+        raise RemoteUnavailable(Message("its %(name)s is not a URL", name=name))
     parts = urlsplit(url)
     if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname)):
-        raise RemoteUnavailable(f"its {name} is not an https URL")
+        raise RemoteUnavailable(Message("its %(name)s is not an https URL", name=name))
     return url

@@ -7,6 +7,7 @@ from typing import Any
 from authlib.integrations.base_client import OAuthError
 
 from sso.config.upstream.oidc import GitHubProvider
+from sso.i18n.message import Message
 from sso.upstream import http
 from sso.upstream.http import Caller
 from sso.upstream.identity import UpstreamIdentity, UpstreamRefused
@@ -56,7 +57,7 @@ class GitHubClient:
 
         found = self.caller.run(ask)
         if isinstance(found, OAuthError):
-            raise UpstreamRefused(f"it answered {found.error}"[:100])
+            raise UpstreamRefused(Message("it answered %(error)s", error=str(found.error)[:80]))
         person, emails = found
         number = person.get("id") if isinstance(person, dict) else None
         if type(number) is not int or number <= 0:

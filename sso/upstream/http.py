@@ -16,6 +16,7 @@ from requests.structures import CaseInsensitiveDict
 
 from sso import clock
 from sso.config.upstream.oidc import WebProvider
+from sso.i18n.message import Message
 from sso.process import concurrency, http_call
 from sso.upstream.identity import UpstreamUnavailable
 from sso.upstream.remote_cache import RemoteUnavailable
@@ -99,7 +100,9 @@ class Caller:
             only_public=not self.provider.allow_private_addresses,
         )
         if answer.status != 200 or len(answer.body) > MAX_LENGTH:
-            raise RemoteUnavailable(f"{url} answered {answer.status}, or too much")
+            raise RemoteUnavailable(
+                Message("%(url)s answered %(status)s, or too much", url=url, status=answer.status)
+            )
         return read_object(answer.body)
 
     def run(self, ask: Callable[[], T]) -> T:

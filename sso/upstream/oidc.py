@@ -6,6 +6,7 @@ from typing import Any
 from authlib.integrations.base_client import OAuthError
 
 from sso.config.upstream.oidc import GoogleProvider, OidcProvider
+from sso.i18n.message import Message
 from sso.upstream import http, id_tokens, person_claims
 from sso.upstream.discovery import Discovered, Metadata
 from sso.upstream.http import Caller
@@ -192,7 +193,7 @@ class OidcClient:
             self.discovered.doubt()
             raise
         if isinstance(found, OAuthError):
-            reason = f"it answered {found.error}"[:100]
+            reason = Message("it answered %(error)s", error=str(found.error)[:80])
             if found.error in ours:
                 raise UpstreamUnavailable(reason)
             raise UpstreamRefused(reason)

@@ -1,6 +1,7 @@
 """Findings and explanations: pages can show each of them in the reader's language."""
 
 import ast
+import json
 import re
 from collections.abc import Iterator
 from importlib import import_module
@@ -8,6 +9,10 @@ from pathlib import Path
 
 import sso
 from sso.endpoints.admin import overview
+from sso.explain import descriptions
+from sso.explain.case import Case
+from sso.i18n.message import Message
+from sso.models import Refusal
 
 ROOT = Path(sso.__file__).parent
 ONLY_ON_THE_COMMAND_LINE = {"checkup/reach.py"}
@@ -76,3 +81,24 @@ def test_each_finding_has_a_label() -> None:
                 elif isinstance(first, ast.Name) and first.id.isupper():
                     names.add(getattr(module, first.id))
     assert names == overview.LABELS.keys()
+
+
+def test_translated_descriptions_are_still_sent() -> None:
+    """Otherwise the cause is shown in English, and nobody notices."""
+    sent: set[str] = set()
+    for path in (one for package in ("flow", "oauth") for one in (ROOT / package).glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.JoinedStr):
+                parts = (getattr(one, "value", None) for one in node.values)
+                sent.add("".join(re.escape(one) if isinstance(one, str) else ".+" for one in parts))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                sent.add(re.escape(node.value))
+    patterns = [re.compile(one) for one in sent if len(one.replace(".+", "")) > 15]
+    for text in descriptions.TEXTS:
+        assert any(one.fullmatch(text) for one in patterns), text
+
+
+def test_a_description_is_translated_or_shown_as_it_is() -> None:
+    for text, is_known in (("The user refused.", True), ("<b>%s", False), ("", False)):
+        found = descriptions.described(Case(Refusal(details=json.dumps({"description": text}))))
+        assert (found, isinstance(found, Message)) == (text, is_known)
