@@ -92,9 +92,10 @@ engine = database.open_engine(sys.argv[1])
 now = datetime.fromtimestamp(float(sys.argv[2]), UTC)
 engine.connect().close()
 first = 0
-print("ready", flush=True)
-sys.stdin.readline()
-for number in range(300)[:: int(sys.argv[3])]:
+for turn, number in enumerate(range(300)[:: int(sys.argv[3])]):
+    if turn == 50:  # both have begun, and race for the other 200
+        print("ready", flush=True)
+        sys.stdin.readline()
     with engine.begin() as connection:
         life = timedelta(minutes=1)
         first += use_once(
@@ -120,4 +121,4 @@ def test_two_processes(app: Flask) -> None:
         node.stdin.flush()
     counts = [int(node.communicate(timeout=60)[0]) for node in nodes]
     assert sum(counts) == 300
-    assert all(counts), counts
+    assert min(counts) >= 50, counts
