@@ -48,19 +48,11 @@ def prepare(app: Flask) -> None:
     if engine.dialect.name == "sqlite":
         _prepare_sqlite(engine)
         kept = KeptConnections(engine)
-        app.extensions["sso.reader"] = app.extensions["sso.connection"] = kept.take
+        app.extensions["sso.connection"] = kept.take
     else:
         postgresql.prepare(engine)
         app.extensions["sso.connection"] = partial(postgresql.connection, engine)
-        same_pool = engine.execution_options(isolation_level="AUTOCOMMIT")
-        app.extensions["sso.reader"] = partial(postgresql.reader, same_pool)
     app.teardown_appcontext(end_session)  # goes before Flask-SQLAlchemy's own
-
-
-def reader() -> AbstractContextManager[Connection]:
-    """A connection for a request that asks for one row and changes nothing."""
-    found: AbstractContextManager[Connection] = current_app.extensions["sso.reader"]()
-    return found
 
 
 def connection() -> AbstractContextManager[Connection]:

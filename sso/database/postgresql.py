@@ -97,7 +97,6 @@ def prepare(engine: Engine) -> None:
             raise InvalidatePoolError
         if record.info.get(_TOOK_WRITES) and _is_read_only(connection):
             raise InvalidatePoolError
-        connection.autocommit = False  # `connection` may have left it on
 
     @event.listens_for(engine, "begin")
     def begin_transaction(connection: Connection) -> None:
@@ -105,7 +104,7 @@ def prepare(engine: Engine) -> None:
         if limits := connection.info.get(_LIMITS_OF_TRANSACTION):
             begin = "BEGIN; " if driver.autocommit else ""  # else the driver sends it
             connection.exec_driver_sql(begin + limits, execution_options={"no_parameters": True})
-        elif driver.autocommit and "isolation_level" not in connection.get_execution_options():
+        elif driver.autocommit:
             driver.autocommit = False
 
     @event.listens_for(engine, "handle_error")
@@ -132,7 +131,8 @@ def connection(engine: Engine) -> Iterator[Connection]:
     taken = engine.connect()
     try:
         driver: Any = taken.connection.driver_connection
-        driver.autocommit = True
+        if not driver.autocommit:
+            driver.autocommit = True
         if taken.info.get(_LIMITS_OF_TRANSACTION):
             taken.begin()
         yield taken
@@ -143,15 +143,6 @@ def connection(engine: Engine) -> Iterator[Connection]:
             logger.info("a connection was gone before the end of its transaction")
             if not taken.closed:
                 taken.invalidate()
-
-
-@contextmanager
-def reader(engine: Engine) -> Iterator[Connection]:
-    """A connection of an engine with AUTOCOMMIT: neither BEGIN nor ROLLBACK is sent."""
-    with engine.connect() as connection:
-        if is_pooled(connection):
-            connection.begin()  # time limits hold in a transaction only
-        yield connection
 
 
 def is_pooled(connection: Connection) -> bool:

@@ -13,7 +13,7 @@ def client_logo() -> Response:
     digest = request.args.get("v", "")
     if logo := context.upstreams().logo(digest):
         return static_files.of_image(logo)
-    with database.reader() as connection:
+    with database.connection() as connection:
         logo = client_logos.find(connection, digest) if digest.isalnum() else None
     if logo is None:
         abort(404)

@@ -54,7 +54,7 @@ class BearerTokenValidator(AuthlibBearerTokenValidator):
         jti = tokens.claimed_jti(token_string)
         if jti is None:
             return None
-        with database.reader() as connection:
+        with database.connection() as connection:
             found = store.find_access_token(connection, jti)
         if found is None or not tokens.is_genuine(token_string, found.access_digest):
             return None
@@ -194,7 +194,7 @@ def _note_refusal(error: OAuth2Error) -> None:
         token = presented() or ""
         jti, found = tokens.claimed_jti(token), None
         if jti is not None:
-            with database.reader() as connection:
+            with database.connection() as connection:
                 found = store.refusal_reasons_of_access(connection, jti)
         if found is None:
             fields["reason"] = "unknown" if jti else "not a token of this server"

@@ -102,7 +102,7 @@ def _is_client_id(text: Any) -> TypeGuard[str]:
 
 
 def _find(client_id: str, found: Examined) -> RegisteredClient:
-    with database.reader() as connection:
+    with database.connection() as connection:
         client = clients.find_enabled(connection, client_id)
         found.reason = None if client else clients.why_not_enabled(connection, client_id)
     if client is not None and client.check_endpoint_auth_method(PRIVATE_KEY_JWT, ""):

@@ -105,7 +105,7 @@ def _find(inside: Any, outside: str | None) -> RegisteredClient | None:
         inside = outside or ""
     elif outside not in (None, inside):
         raise InvalidJwt("its client_id is not the one outside")
-    with database.reader() as connection:
+    with database.connection() as connection:
         return clients.find_enabled(connection, inside)
 
 

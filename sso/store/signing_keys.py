@@ -35,7 +35,7 @@ _STORED = select(*(prepared.table(SigningKey).c[name] for name in StoredKey._fie
 
 def stored() -> list[StoredKey]:
     """All keys, for the key ring, on a connection of its own."""
-    with database.reader() as connection:
+    with database.connection() as connection:
         return [StoredKey._make(row) for row in connection.execute(_STORED)]
 
 

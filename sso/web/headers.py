@@ -89,7 +89,7 @@ def _is_registered(origin: str) -> bool:
     if client := g.get("sso_client"):
         return bool(client.has_origin(origin))
     try:
-        with database.reader() as connection:
+        with database.connection() as connection:
             return clients.is_origin_of_any(connection, origin)
     except SQLAlchemyError:
         return False  # the answer says what is wrong with the database

@@ -51,9 +51,8 @@ def held(app: Flask, browser: Browser, client: RelyingParty, user: User) -> Iter
         pool = db.engine.pool
         is_sqlite = db.engine.dialect.name == "sqlite"
     held = Held()
-    for name in ("sso.connection", "sso.reader"):
-        if is_sqlite:  # these wait outside the pool
-            app.extensions[name] = held.counted(app.extensions[name])
+    if is_sqlite:  # these wait outside the pool
+        app.extensions["sso.connection"] = held.counted(app.extensions["sso.connection"])
     event.listen(pool, "checkout", held.out)
     event.listen(pool, "checkin", held.back)
     yield held

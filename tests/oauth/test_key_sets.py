@@ -164,7 +164,7 @@ def test_a_request_that_waits_has_no_slot_and_no_connection(
     monkeypatch.setattr(concurrency, "MAX_CONCURRENT", 1)
     app = make_app()
     client, bank = make_client(app), make_keyed_client(app, jwks_uri=URL)
-    with app.app_context(), database.reader():
+    with app.app_context(), database.connection():
         pool = cast(QueuePool, db.engine.pool)
     idle = pool.checkedout()  # see `database.kept_connections`
     remote = Remote("k1")

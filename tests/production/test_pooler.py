@@ -205,7 +205,7 @@ def seen(url: str, folder: Path) -> Seen:
         db.session.connection()  # the first of an engine asks for PostgreSQL's version
         db.session.remove()
         statements: list[str] = []
-        with watched(db.engine, lambda s, _: statements.append(s)), database.reader() as reader:
+        with watched(db.engine, lambda s, _: statements.append(s)), database.connection() as reader:
             both = [db.session.connection(), reader]
             (pooled,) = {postgresql.is_pooled(one) for one in both}
             limits = [{n: c.scalar(text(f"SHOW {n}")) for n in postgresql.LIMITS} for c in both]
