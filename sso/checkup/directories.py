@@ -4,7 +4,7 @@ from sso import clock, context
 from sso.checkup.finding import Finding, Findings, at, ok, skipped, warning, wrong
 from sso.checkup.reach import RENEW
 from sso.config.upstream.ldap import LdapProvider
-from sso.i18n.message import Message
+from sso.i18n.message import Message, Quote
 from sso.ldap.connection import Refused, Server, Unavailable
 
 NAME = "directories"
@@ -26,10 +26,10 @@ def _examined(provider: LdapProvider, server: Server) -> Finding:
         ends, people = provider.client.examine(server)
     except Unavailable as error:
         hint = Message("check servers and ca_file, and the firewall")
-        return wrong(NAME, at(where, error.args[0]), hint)
+        return wrong(NAME, at(where, Quote(error.args[0])), hint)
     except Refused as error:
         hint = Message("check bind_dn, its password, and base")
-        return wrong(NAME, at(where, error.args[0]), hint)
+        return wrong(NAME, at(where, Quote(error.args[0])), hint)
     if not people:
         hint = Message("check base and user_filter, and what the service account may read")
         return wrong(NAME, at(where, Message("nobody is found")), hint)

@@ -8,7 +8,7 @@ from sso.checkup.finding import Findings, at, ok, run, warning, wrong
 from sso.crypto import keys
 from sso.database import schema as database_schema
 from sso.extensions import db
-from sso.i18n.message import Message
+from sso.i18n.message import Message, Quote
 from sso.models import KeyState
 from sso.process.program import COMMAND
 from sso.store import heartbeats, logout_deliveries, mails, signing_keys
@@ -83,7 +83,7 @@ def webhooks() -> Findings:
         if one.disabled_at:
             if not one.disabled_reason:
                 continue  # by an operator
-            why = Message("disabled, %(reason)s", reason=one.disabled_reason)
+            why = Message("disabled, %(reason)s", reason=_reason(one.disabled_reason))
             enable = f"{COMMAND} webhook enable {one.id}"
             hint = Message("see: %(command)s; then: %(then)s", command=see, then=enable)
         elif one.failing_since and one.failing_since < late:
@@ -95,6 +95,15 @@ def webhooks() -> Findings:
     if not failing:
         seen = Message("%(count)s registered, none of them fails", count=len(known))
         yield ok("webhooks", seen)
+
+
+def _reason(text: str) -> str:
+    """What `jobs.webhook_delivery` stored."""
+    kind, _, what = text.partition(" since ")
+    if kind == "failing":
+        return Message("failing since %(time)s", time=what)
+    status = text.removeprefix("it answered ")
+    return Message("it answered %(status)s", status=status) if status.isdigit() else Quote(text)
 
 
 def worker() -> Findings:

@@ -17,7 +17,7 @@ from sso.checkup.machine import clock_finding
 from sso.config import urls
 from sso.crypto import keys
 from sso.extensions import db
-from sso.i18n.message import Message
+from sso.i18n.message import Message, Quote
 from sso.models import KeyState
 from sso.store import clients, signing_keys
 
@@ -42,7 +42,7 @@ def tls() -> Findings:
             version, certificate = secured.version(), secured.getpeercert() or {}
     except ssl.SSLCertVerificationError as error:
         seen = Message(
-            "clients refuse the certificate: %(reason)s", reason=str(error.verify_message)
+            "clients refuse the certificate: %(reason)s", reason=Quote(error.verify_message)
         )
         hint = Message(
             "install a certificate for this name, with its whole chain; or, with a CA "

@@ -15,7 +15,7 @@ from jinja2.nodes import EvalContext
 from markupsafe import Markup, escape
 from sqlalchemy.exc import SQLAlchemyError
 
-from sso.i18n.message import Message
+from sso.i18n.message import Message, Quote
 
 # By their own names, as a person looks for them.
 LANGUAGES = {
@@ -124,6 +124,8 @@ def _named(value: Any) -> Any:
     """A variable of a message as HTML."""
     if isinstance(value, Message):
         return said(value)
+    if isinstance(value, Quote):
+        return Markup('<bdi lang="en">{}</bdi>').format(value)
     return isolate(value) if isinstance(value, str) else value
 
 

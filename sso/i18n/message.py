@@ -28,6 +28,12 @@ class Message(str):
         return (self.text,), {**self.variables, "for_commands": str(self)}
 
 
+class Quote(str):
+    """A variable of a `Message`: what another program says. Pages mark it as English."""
+
+    __slots__ = ()
+
+
 def joined(pair: str, parts: Iterable[Message]) -> Message:
     """One message of several; `pair` is the text, marked with `N_`, of `one` and the `other`."""
     return reduce(lambda one, other: Message(pair, one=one, other=other), parts)

@@ -7,7 +7,7 @@ import pytest
 from flask import Flask, render_template_string
 
 from sso.i18n.languages import said
-from sso.i18n.message import Message
+from sso.i18n.message import Message, Quote
 
 
 def test_a_program_reads_english() -> None:
@@ -35,3 +35,9 @@ def test_what_a_stranger_wrote_stays_text(app: Flask) -> None:
     with app.test_request_context():
         assert said(Message("%(name)s", name="<b>%(x)s")) == "<bdi>&lt;b&gt;%(x)s</bdi>"
         assert said("<b>") == '<span lang="en" dir="ltr">&lt;b&gt;</span>'
+
+
+def test_what_another_program_says_is_marked_as_english(app: Flask) -> None:
+    with app.test_request_context(headers={"Accept-Language": "de"}):
+        quoted = said(Message("%(name)s", name=Quote("no <route> to host")))
+    assert quoted == '<bdi lang="en">no &lt;route&gt; to host</bdi>'

@@ -20,6 +20,7 @@ from sso.audit import writer
 from sso.audit.events import WEBHOOK_EVENTS
 from sso.checkup import installation
 from sso.extensions import db
+from sso.i18n.languages import said
 from sso.jobs import purge, webhook_delivery
 from sso.models import User, Webhook, WebhookDelivery
 from sso.process import http_call
@@ -263,6 +264,11 @@ def test_a_receiver_that_fails_is_tried_again(
     assert len({headers["webhook-timestamp"] for headers in first}) == len(first)
 
 
+def in_german(app: Flask, text: str) -> str:
+    with app.test_request_context(headers={"Accept-Language": "de"}):
+        return said(text)
+
+
 def test_a_receiver_that_is_down_for_days_is_disabled(
     app: Flask, user: User, clock: Clock, caplog: pytest.LogCaptureFixture, run: Any
 ) -> None:
@@ -289,6 +295,7 @@ def test_a_receiver_that_is_down_for_days_is_disabled(
         (finding,) = installation.webhooks()
     assert finding.status == "warning"
     assert "disabled, failing since" in finding.seen
+    assert "abgeschaltet, schlägt seit" in in_german(app, finding.seen)
     rename(app, user, "Unheard")  # nothing is queued for it
     clock.move(hours=1)
     deliver(app)
@@ -312,6 +319,9 @@ def test_a_receiver_that_is_gone_is_disabled_at_once(app: Flask, user: User) -> 
         assert find(app, id_).disabled_reason == "it answered 410"
         deliver(app)
     assert len(receiver.got) == 1
+    with app.app_context():
+        (finding,) = installation.webhooks()
+    assert "abgeschaltet, es antwortete mit" in in_german(app, finding.seen)
     assert [row.next_attempt_at for row in rows(app)] == [None, None]
     assert [row.last_fault for row in rows(app)] == ["it answered 410", "the webhook is disabled"]
 
