@@ -29,6 +29,7 @@ def translated(preset: Preset, translate: Callable[[str], str]) -> Preset:
             replace(block, title=words(block.title), where=words(block.where))
             for block in preset.setup
         ),
+        notes=tuple(replace(note, text=words(note.text)) for note in preset.notes),
     )
 
 

@@ -1,5 +1,7 @@
 """What people read of presets, in their language."""
 
+import re
+
 import pytest
 from flask import Flask
 
@@ -19,8 +21,13 @@ def test_pages_show_a_preset_in_the_language_of_the_reader(app: Flask) -> None:
     assert "Dashboards, Datenanalyse und Alarme." in form
     assert "Mitglieder dieser Gruppe administrieren die Grafana-Organisation." in form
     done = staff.send(url="https://grafana.example").html
-    assert "/etc/grafana/grafana.ini, dann Grafana neu starten" in done
-    assert 'lang="en"' not in listed + form
+    client_id = re.search(r"application\?id=([\w-]+)", done)
+    assert client_id
+    shown = staff.open(f"{ADMIN}/application/setup?id={client_id[1]}").html
+    for page in (done, shown):
+        assert "/etc/grafana/grafana.ini, dann Grafana neu starten" in page
+        assert "Rollen werden bei jeder Anmeldung gesetzt;" in page
+    assert 'lang="en"' not in (listed + form + done + shown).replace('<pre lang="en"', "")
 
 
 def test_what_is_registered_is_the_same_in_each_language(app: Flask) -> None:
@@ -30,6 +37,7 @@ def test_what_is_registered_is_the_same_in_each_language(app: Flask) -> None:
             assert found.registration == preset.registration
             assert [block.text for block in found.setup] == [block.text for block in preset.setup]
             assert found.summary != preset.summary
+            assert all(a != b for a, b in zip(found.notes, preset.notes, strict=True))
     with app.test_request_context(BASE):
         assert texts.translated(preset, preset_text) == preset, "English is the original"
 
