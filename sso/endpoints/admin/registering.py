@@ -34,7 +34,10 @@ def new() -> Response:
     return pages.render(
         "admin/application_new.html",
         "applications",
-        presets=sorted(_presets().values(), key=lambda preset: preset.title.casefold()),
+        presets=[
+            texts.translated(preset, preset_text)
+            for preset in sorted(_presets().values(), key=lambda one: one.title.casefold())
+        ],
     )
 
 
@@ -180,16 +183,13 @@ def _form(form: ClientForm, client: Client | None, errors: Errors, others: Diffe
 
 
 def _preset() -> Preset:
-    return _presets().get(request.args.get("preset", "")) or abort(404)
+    found = _presets().get(request.args.get("preset", "")) or abort(404)
+    return texts.translated(found, preset_text)
 
 
 def _presets() -> dict[str, Preset]:
     """Those without keys: an application that has some is registered by command."""
-    return {
-        preset.name: texts.translated(preset, preset_text)
-        for preset in loader.every()
-        if not preset.has_keys
-    }
+    return {preset.name: preset for preset in loader.every() if not preset.has_keys}
 
 
 def _installation(form: PresetForm, preset: Preset) -> Installation | None:
