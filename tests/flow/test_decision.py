@@ -497,9 +497,10 @@ def test_doing_what_is_asked_leads_to_an_end(
             assert session is not None
             session = replace(session, acr="2", has_factor=True)
         elif isinstance(step, AskConsent):
-            # What was not on the page stays declined.
-            declined = consent.declined - step.scopes if consent else frozenset()
-            consent = Consent(step.scopes, now, declined)
+            # What was not on the page stays allowed or declined.
+            before = consent or Consent(frozenset(), now)
+            declined = before.declined - step.scopes
+            consent = Consent(before.scope | step.scopes, now, declined)
             request = replace(request, consented_at=now)
         else:
             return
