@@ -78,11 +78,15 @@ DefaultDialect.__eq__ = lambda self, other: type(self) is type(other)  # type: i
 
 
 def _copy(value: Any) -> Any:
-    """Of the dictionaries and lists, not of what is in them."""
+    """Of the dictionaries and lists, not of what is in them.
+
+    Without the empty dictionaries that a look into a `defaultdict` leaves.
+    """
     if isinstance(value, dict):
-        return {
+        found = {
             key: _copy(one) if isinstance(one, dict | list) else one for key, one in value.items()
         }
+        return {key: one for key, one in found.items() if one != {}}
     return list(value) if isinstance(value, list) else value
 
 
@@ -104,6 +108,8 @@ class _Made:
     def renew(self) -> bool:
         """As if it were made now; false if a test changed what cannot be brought back."""
         app, extensions = self.app, self.app.extensions
+        for name in extensions.keys() - self.first["extensions"].keys():
+            del extensions[name]  # was made when it was first used
         if self._state() != self.first:
             return False
         settings, ring = extensions["sso.settings"], extensions["sso.keys"]
