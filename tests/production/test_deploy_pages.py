@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from time import sleep
 
 import pytest
 
@@ -40,6 +41,8 @@ cd /etc/letsencrypt/live/{HOST}
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 9 \\
     -keyout privkey.pem -out fullchain.pem -subj "/CN={HOST}" -addext "subjectAltName=DNS:{HOST}"
 """
+
+METRICS = "curl --silent http://127.0.0.1:9464/metrics | grep sso_database_up"
 
 
 @pytest.fixture(scope="module")
@@ -130,6 +133,9 @@ def with_granian(reader: Reader) -> list[str]:
         reader.run("systemctl reload sso.service")
         reader.sign_in()
         assert reader.run(program) == shown
+        sleep(3)  # the old workers have ended
+        # After a reload, the port of the metrics is free until a new worker takes it.
+        wait_for(lambda: bool(reader.machine.run(METRICS, check=False)), "the metrics")
         shown = "".join(reader.run(one.text) for one in blocks("one-machine.md", "Watch"))
         assert "sso_database_up 1.0" in shown
         assert "/oauth2/userinfo" in shown
