@@ -24,6 +24,7 @@ def prepare(engine: Engine) -> None:
         else:
             roll_back(dbapi_connection)
 
+    # On this engine alone. SQLAlchemy has no event that could do without the ROLLBACK.
     engine.dialect.do_rollback = end  # type: ignore[method-assign]
 
     @event.listens_for(engine, "begin")
@@ -38,6 +39,6 @@ def prepare(engine: Engine) -> None:
 
 
 def note_write(connection: Connection) -> None:
-    """The transaction is about to write; to be told where SQLAlchemy does not execute."""
+    """Call it before a statement that writes and that SQLAlchemy does not execute itself."""
     driver: Any = connection.connection.driver_connection
     driver.sso_wrote = True

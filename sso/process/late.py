@@ -1,6 +1,6 @@
 """Modules that are imported when something of them is first used: most servers never need them.
 
-Each saves memory at the start; a comment says how much. What most installations use belongs into
+Each saves memory at the start; a comment says how much. What most installations use is imported by
 the master, which shares it with its workers.
 
 Type checkers see the import itself: `if TYPE_CHECKING: import x`, `else: x = late.module("x")`.
