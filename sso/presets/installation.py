@@ -50,6 +50,7 @@ class Credentials:
     client_secret: str
     client_name: str
     scope: str
+    id_token_alg: str
     service_name: str  # of this server, on the button that leads here
 
 
@@ -80,9 +81,8 @@ def install(preset: Preset, url: str | None, options: Mapping[str, str]) -> Inst
         except ValueError as error:
             errors.append(refused(Message("the address"), url, error.args[0]))
     known = ", ".join(preset.options) or "it has none"
-    unknown = sorted(options.keys() - preset.options.keys())
     errors += [f"{preset.title} has no option {name[:MAX_OPTION]!r}; options: {known}"
-               for name in unknown]  # fmt: skip
+               for name in sorted(options.keys() - preset.options.keys())]  # fmt: skip
     values = {name: options.get(name, option.default) for name, option in preset.options.items()}
     for name, value in values.items():
         if value is not None and (problem := option_problem(preset, name, value)):

@@ -41,8 +41,9 @@ def page(preset: Preset) -> str:
     example = installation.example(preset)
     metadata = installation.registration(example, BASE_URL)
     credentials = Credentials(
-        "CLIENT_ID", "CLIENT_SECRET", preset.title, metadata["scope"], "login.example.com"
-    )
+        "CLIENT_ID", "CLIENT_SECRET", preset.title, metadata["scope"],
+        metadata["id_token_signed_response_alg"], "login.example.com",
+    )  # fmt: skip
     registered = [
         (label, value if isinstance(value, list) else [value])
         for name, label in _LABELS.items()

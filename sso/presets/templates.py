@@ -13,9 +13,11 @@ from sso.presets.quoting import FILTERS, Unquotable
 
 URL_PARTS = frozenset({"url", "origin", "host", "hostname_port", "path", "port", "scheme"})
 SERVER = frozenset({"issuer", "issuer_host", "discovery", "endpoints"})
-CLIENT = frozenset({"client_id", "client_secret", "client_name", "service_name", "scope"})
+CLIENT = frozenset({
+    "client_id", "client_secret", "client_name", "service_name", "scope", "id_token_alg",
+})  # fmt: skip
 # What needs no quoting: addresses of few characters, and what we made ourselves.
-_INERT = URL_PARTS | SERVER | {"client_id", "client_secret", "scope"}
+_INERT = URL_PARTS | SERVER | {"client_id", "client_secret", "scope", "id_token_alg"}
 
 _environment = ImmutableSandboxedEnvironment(
     undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True

@@ -47,8 +47,9 @@ def connect(
         raise PresetError([error])
     wanted.setdefault("client_name", _free_name(installation))
     trial = Credentials(
-        "", SECRET_PLACEHOLDER, wanted["client_name"], wanted["scope"], _service_name(base_url)
-    )
+        "", SECRET_PLACEHOLDER, wanted["client_name"], wanted["scope"],
+        wanted["id_token_signed_response_alg"], _service_name(base_url),
+    )  # fmt: skip
     installations.setup(installation, trial, base_url, alternative)
     require_pkce = preset.registration.require_pkce
     switches = {**switches, "require_pkce": require_pkce or switches.get("require_pkce", False)}
@@ -112,8 +113,9 @@ def setup(
 ) -> list[Block]:
     """What the application needs. Raises `PresetError`."""
     credentials = Credentials(
-        client.client_id, secret, client.name, client.scope, _service_name(base_url)
-    )
+        client.client_id, secret, client.name, client.scope, client.id_token_signed_response_alg,
+        _service_name(base_url),
+    )  # fmt: skip
     return installations.setup(installation, credentials, base_url, alternative)
 
 

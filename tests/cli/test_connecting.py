@@ -91,6 +91,12 @@ def test_setup_follows_the_registration(run: Run) -> None:
     run("client", "update", made["client_id"], "--remove-scope", "groups")
     shown = run("client", "setup", made["client_id"], "--alternative", "ini").stdout
     assert "scopes = openid profile email\n" in shown
+    immich = ("client", "create", "--preset", "immich", "--url", "https://x.test", "--json")
+    made = parsed(run(*immich))
+    run("client", "update", made["client_id"], "--id-token-alg", "ES256")
+    shown = run("client", "setup", made["client_id"]).stdout
+    assert "Signing Algorithm: ES256\n" in shown
+    assert '"signingAlgorithm": "ES256",' in shown
 
 
 def test_one_alternative(run: Run) -> None:

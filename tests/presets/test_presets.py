@@ -30,7 +30,7 @@ every_preset = each("preset", [loader.load(name) for name in PRESETS])
 
 
 def credentials(scope: str, text: str = "Acme") -> Credentials:
-    return Credentials("an-id", "sso_cs_secret-secret", text, scope, text)
+    return Credentials("an-id", "sso_cs_secret-secret", text, scope, "ES256", text)
 
 
 def rendered(found: Installation, text: str = "Acme") -> list[Block]:
