@@ -71,6 +71,22 @@ def _programs_of_node() -> Path:
     return python("node", unwrap) / "bin"
 
 
+def go(source: Path) -> Path:
+    """A program in Go, built with the modules that locks/go lists."""
+    files = [LOCKS / "go/go.mod", LOCKS / "go/go.sum", source]
+
+    def fill(folder: Path) -> None:
+        folder.mkdir()
+        for file in files:
+            shutil.copy(file, folder)
+        compiled = folder / "compiled"  # the standard library, too
+        compiler = python("go") / "bin/go"
+        run(compiler, "build", "-o", "program", ".", cwd=folder, GOCACHE=str(compiled))
+        shutil.rmtree(compiled)
+
+    return _made(source.stem, files, fill) / "program"
+
+
 def _made(name: str, locks: list[Path], fill: Callable[[Path], None]) -> Path:
     """The folder, filled unless it was; another process may be at it."""
     cache = Path(os.environ.get("APPLICATIONS_CACHE") or Path.home() / ".cache/sso-applications")

@@ -27,6 +27,8 @@ def sign_in_by(
     environ: dict[str, str],
     callback: str = CALLBACK,
     cwd: Path | None = None,
+    *,
+    pushed: bool = True,
 ) -> dict[str, Any]:
     """Run a program up to the browser, be the person there, and give what it prints in the end."""
     process = subprocess.Popen(
@@ -37,8 +39,7 @@ def sign_in_by(
         assert process.stdout
         url = process.stdout.readline().strip()
         assert url.startswith("http"), process.communicate(timeout=30)[1]
-        assert "request_uri=urn" in url
-        assert "state=" not in url
+        assert ("request_uri=urn" in url, "state=" in url) == (pushed, not pushed)
         arrived = sign_in_and_allow(url, callback)
         output, errors = process.communicate(arrived + "\n", timeout=60)
         assert process.returncode == 0, errors
