@@ -67,6 +67,20 @@ def session_connection() -> Connection:
     return db.session.connection()
 
 
+@contextmanager
+def reading() -> Iterator[Connection]:
+    """The connection of the session, if this request has begun one; else one without the ORM.
+
+    To begin a session only to read costs 10 % of the sign-in page. Begin none within the block:
+    on PostgreSQL the request would hold two connections.
+    """
+    if db.session.registry.has():
+        yield session_connection()
+    else:
+        with connection() as found:
+            yield found
+
+
 def end_session(_: BaseException | None = None) -> None:
     """End the transaction of a request. The answer is valid even if the connection is gone."""
     if not db.session.registry.has():

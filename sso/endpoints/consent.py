@@ -35,9 +35,8 @@ def consent() -> Response:
     pending = page.pending_request()
     if pending is None:
         return authorize.stale()
-    validated = page.validate(pending)
+    validated, step = page.validate(pending)
     current = browser_session.current_session()
-    step = authorize.decide(validated)
     if current is None or validated.owner is None:
         return authorize.resume(pending)
     if isinstance(step, decision.Forbid):

@@ -108,8 +108,8 @@ def _page(
 ) -> Response:
     client_name = None
     if pending:
-        validated = page.validate(pending)
-        if authorize.decide(validated) != decision.SecondFactor(enrol=True):
+        validated, step = page.validate(pending)
+        if step != decision.SecondFactor(enrol=True):
             return authorize.resume(pending)
         client_name = validated.client.name
     fresh = policy.may_change(current, known)

@@ -17,6 +17,7 @@ from sso.config.upstream.provider import Provider
 from sso.crypto import password_strength
 from sso.endpoints import authorize, browser_session, pending_identity
 from sso.extensions import db
+from sso.flow import decision
 from sso.process import concurrency
 from sso.ratelimit import limiting
 from sso.services import authentication
@@ -100,12 +101,17 @@ def pending_request() -> PendingRequest | None:
     return pending
 
 
-def validate(pending: PendingRequest) -> authorize.Validated:
-    """Validate a pending request as if it came in now. Ends the view if it is invalid."""
-    validated = authorize.validate(pending, database.session_connection())
-    if isinstance(validated, Response):
-        raise Answered(validated)
-    return validated
+def validate(pending: PendingRequest) -> tuple[authorize.Validated, decision.Decision]:
+    """Validate a pending request as if it came in now, and decide what is next.
+
+    Ends the view if it is invalid.
+    """
+    browser_session.current_session()  # now: an error page within the block asks for it
+    with database.reading() as connection:
+        validated = authorize.validate(pending, connection)
+        if isinstance(validated, Response):
+            raise Answered(validated)
+        return validated, authorize.decide(validated)
 
 
 def after_sign_in(pending: PendingRequest | None, signed_in_at: datetime | None = None) -> Response:

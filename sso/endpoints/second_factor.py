@@ -150,7 +150,7 @@ def _subject(pending: PendingRequest | None) -> Subject | Response:
         return page.after_sign_in(pending)
     if pending is None:
         return redirect(url_for("pages.account"), 303)
-    if authorize.decide(page.validate(pending)) != decision.SecondFactor():
+    if page.validate(pending)[1] != decision.SecondFactor():
         return authorize.resume(pending)  # shown already, in another tab
     return Subject(current.user, current)
 

@@ -47,9 +47,8 @@ def sign_in() -> Response:
         # Under a flood, refusing must cost less than what it spares.
         passwords.look_for_room(lambda: _known_account(form.email.data or ""))
     pending = page.pending_request()
-    validated = page.validate(pending) if pending else None
+    validated, next_step = page.validate(pending) if pending else (None, None)
     current = browser_session.current_session()
-    next_step = authorize.decide(validated) if validated else None
     asked = validated.grant.request.asked if validated else None
     why = next_step.why if isinstance(next_step, decision.SignIn) else None
     if "back" in request.args and current and why is None:

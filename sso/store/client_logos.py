@@ -25,7 +25,8 @@ _DIGEST = select(_LOGOS.c.digest).where(_LOGOS.c.client_id == bindparam("client_
 
 def digest_of(client_id: str) -> str | None:
     """The digest of a client's logo, if it has one."""
-    row = prepared.first(database.session_connection(), _DIGEST, {"client_id": client_id})
+    with database.reading() as connection:
+        row = prepared.first(connection, _DIGEST, {"client_id": client_id})
     return row["digest"] if row else None
 
 

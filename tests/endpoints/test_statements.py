@@ -4,7 +4,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 import pytest
+from sqlalchemy import event
 
+from sso.extensions import db
 from sso.models import User
 from tests.conftest import ON_POSTGRESQL, Statements
 from tests.support.actors import Browser, RelyingParty
@@ -88,3 +90,34 @@ def test_an_anonymous_request_writes_nothing(client: RelyingParty, statements: C
         page = Browser(client.app).authorize(client)
     assert page.path.endswith("/sign-in")
     assert all(one.lstrip().startswith("SELECT") for one in seen)
+    with statements() as seen:
+        Browser(client.app).open(page.url)
+    assert (len(seen), seen.commits) == (2, 0)  # the client, and its logo
+
+
+def test_pages_hold_one_connection(browser: Browser, client: RelyingParty) -> None:
+    with client.app.app_context():
+        pool = db.engine.pool
+    before = pool.checkedout()  # type: ignore[attr-defined]  # see `database.kept_connections`
+    held = []
+
+    def note(*_: object) -> None:
+        held.append(pool.checkedout() - before)  # type: ignore[attr-defined]
+
+    uri = client.push().get_json()["request_uri"]
+    stranger = Browser(client.app).open_authorize(
+        {"client_id": client.client_id, "request_uri": uri}
+    )
+    event.listen(pool, "checkout", note)
+    try:
+        page = Browser(client.app).open(stranger.url)
+        assert "password" in page.fields
+        page = browser.authorize(client, prompt="login")
+        assert "password" in page.fields
+        page = browser.open(stranger.url)  # goes on, since this browser is signed in
+        assert page.code
+        page = browser.open(stranger.url)  # used, so its request is no longer there
+        assert page.status == 400
+    finally:
+        event.remove(pool, "checkout", note)
+    assert max(held) <= 1
