@@ -84,7 +84,25 @@ def go(source: Path) -> Path:
         run(compiler, "build", "-o", "program", ".", cwd=folder, GOCACHE=str(compiled))
         shutil.rmtree(compiled)
 
-    return _made(source.stem, files, fill) / "program"
+    return _made(f"{source.stem}-go", files, fill) / "program"
+
+
+def rust(source: Path) -> Path:
+    """A program in Rust, built with the crates that locks/rust lists."""
+    files = [LOCKS / "rust/Cargo.toml", LOCKS / "rust/Cargo.lock", source]
+    cargo = require("cargo", shutil.which("cargo"))
+
+    def fill(folder: Path) -> None:
+        folder.mkdir()
+        for file in files[:2]:
+            shutil.copy(file, folder)
+        (folder / "src").mkdir()
+        shutil.copy(source, folder / "src/main.rs")
+        run(cargo, "build", "--quiet", "--locked", cwd=folder)
+        shutil.move(folder / "target/debug/program", folder)
+        shutil.rmtree(folder / "target")
+
+    return _made(f"{source.stem}-rust", files, fill) / "program"
 
 
 def _made(name: str, locks: list[Path], fill: Callable[[Path], None]) -> Path:
