@@ -3,6 +3,10 @@
 gunicorn waits forever for a request whose bytes arrive one at a time, and for a client that does
 not take its answer, in a thread each; and for up to two seconds, in the loop that accepts all
 connections, for a client that leaves its side open after the last answer.
+
+After each request it hands a kept connection back to that loop, and asks the loop for the next one.
+A thread that waits a moment itself saves both: 10 % of the CPU of userinfo, over connections that
+are in use without pause.
 """
 
 import errno
@@ -14,8 +18,11 @@ from typing import Any
 
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
+from sso.process import concurrency
+
 ARRIVAL = 15.0  # seconds for a whole request, its head and its body together
 SENDING = 20.0  # seconds for each piece of an answer to be taken
+MOMENT = 0.01  # seconds for the next request over a kept connection
 LINGER = 1.0  # seconds for a client to close after the last answer
 _MOST_DRAINED = 64 * 1024  # bytes
 _LATE = (
@@ -27,18 +34,34 @@ _LATE = (
 class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
     """Handles one request of a connection in a thread, and lets it go in time."""
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._kept: set[TConn] = set()
+
     def handle(self, conn: TConn) -> Any:
         """What the connection does next: false closes it."""
         if self.cfg.is_ssl:  # encrypted by gunicorn itself, which is not how we run it
             return super().handle(conn)
         if not isinstance(conn.sock, TimedSocket):
             conn.sock = TimedSocket(conn.sock)
-        conn.sock.start()
-        goes_on = super().handle(conn)
-        if conn.sock.flush() and goes_on and not conn.sock.is_late:
-            return goes_on
-        conn.sock.finish()  # here, and not in the loop that accepts connections
-        return False
+        while True:
+            conn.sock.start()
+            goes_on = super().handle(conn)
+            if not (conn.sock.flush() and goes_on) or conn.sock.is_late:
+                conn.sock.finish()  # here, and not in the loop that accepts connections
+                return False
+            if not self._is_used_again(conn):
+                return goes_on
+
+    def _is_used_again(self, conn: TConn) -> bool:
+        """Whether the next request over a kept connection comes in a moment."""
+        if not (conn.initialized and self.alive) or len(self._kept) >= concurrency.MAX_CONCURRENT:
+            return False
+        self._kept.add(conn)
+        try:
+            return bool(conn.sock.is_ready(select.POLLIN, MOMENT))
+        finally:
+            self._kept.discard(conn)
 
 
 class TimedSocket:
@@ -82,7 +105,7 @@ class TimedSocket:
             with suppress(BlockingIOError):
                 return self._sock.recv(size)
             usual = left if self._timeout is None else min(self._timeout, left)
-            if self._is_ready(select.POLLIN, usual):
+            if self.is_ready(select.POLLIN, usual):
                 return self._sock.recv(size)
             if usual < left:  # gunicorn waits for less
                 raise TimeoutError
@@ -107,7 +130,7 @@ class TimedSocket:
                 except BlockingIOError:
                     end = end or monotonic() + SENDING
                     left = end - monotonic()
-                    if left <= 0 or not self._is_ready(select.POLLOUT, left):
+                    if left <= 0 or not self.is_ready(select.POLLOUT, left):
                         return False
         except OSError:
             return False
@@ -121,14 +144,14 @@ class TimedSocket:
             self._sock.shutdown(socket.SHUT_WR)
             end, drained = monotonic() + LINGER, 0
             while drained < _MOST_DRAINED and (left := end - monotonic()) > 0:
-                if not self._is_ready(select.POLLIN, left) or not (data := self._sock.recv(4096)):
+                if not self.is_ready(select.POLLIN, left) or not (data := self._sock.recv(4096)):
                     break
                 drained += len(data)
         except OSError:
             pass  # gone already
         self._is_finished = True  # gunicorn, which closes it, has nothing to wait for
 
-    def _is_ready(self, event: int, seconds: float) -> bool:
+    def is_ready(self, event: int, seconds: float) -> bool:
         waiting = select.poll()
         waiting.register(self._sock, event)
         return bool(waiting.poll(seconds * 1000))
