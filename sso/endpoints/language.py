@@ -1,10 +1,9 @@
 """The language of pages, chosen in this browser before anyone signs in."""
 
 import re
-from functools import lru_cache
 
 from flask import redirect, request, url_for
-from itsdangerous import BadData, URLSafeSerializer
+from itsdangerous import BadData, Signer, base64_decode, base64_encode
 from werkzeug.wrappers import Response
 
 from sso import context
@@ -28,12 +27,13 @@ def language() -> Response:
 def here() -> str:
     """The path and query of this page, signed: only we say where the browser goes back to."""
     query = request.query_string.decode("latin-1")
-    return str(_serializer().dumps(f"{request.path}?{query}" if query else request.path))
+    path = f"{request.path}?{query}" if query else request.path
+    return _signer().sign(base64_encode(path)).decode()  # encoded: no page shows a stranger's query
 
 
 def _back(signed: str) -> str:
     try:
-        path, mark, query = str(_serializer().loads(signed)).partition("?")
+        path, mark, query = base64_decode(_signer().unsign(signed)).decode().partition("?")
     except BadData:
         path = ""
     if routing.is_page(path) and _QUERY.fullmatch(query):
@@ -41,10 +41,5 @@ def _back(signed: str) -> str:
     return url_for("pages.home")
 
 
-def _serializer() -> URLSafeSerializer:
-    return _serializer_by(*context.settings().signing_secrets)
-
-
-@lru_cache(maxsize=4)  # as in `pending_request`
-def _serializer_by(*secrets: str) -> URLSafeSerializer:
-    return URLSafeSerializer(list(secrets), salt="page")
+def _signer() -> Signer:
+    return Signer(context.settings().signing_secrets, salt="page")

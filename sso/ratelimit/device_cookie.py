@@ -15,7 +15,7 @@ from flask import Flask, Response, current_app, g, request
 from itsdangerous import BadSignature, URLSafeTimedSerializer
 
 from sso import context
-from sso.crypto import digests, encryption
+from sso.crypto import digests, encryption, signing
 from sso.models import User
 
 LIFETIME = 400 * 24 * 3600  # seconds; browsers keep no cookie longer
@@ -155,4 +155,4 @@ def _keyed(text: str) -> list[str]:
 
 
 def _serializer() -> URLSafeTimedSerializer:
-    return URLSafeTimedSerializer(context.settings().signing_secrets, salt="known browser")
+    return signing.serializer("known browser", *context.settings().signing_secrets)

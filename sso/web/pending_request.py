@@ -5,11 +5,11 @@ Nothing is stored for a visitor who may never sign in; restarts, tabs and nodes 
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 
-from itsdangerous import BadData, TimestampSigner, URLSafeTimedSerializer
+from itsdangerous import BadData, URLSafeTimedSerializer
 
 from sso import clock, context
+from sso.crypto import signing
 
 MAX_AGE = timedelta(hours=24)  # a sign-in page left open overnight still works
 MAX_LENGTH = 7000  # a request line may have 8190 bytes
@@ -106,23 +106,5 @@ def _moment(micros: int) -> datetime:
     return _EPOCH + timedelta(microseconds=micros)
 
 
-class _Signer(TimestampSigner):
-    """Takes the time from our clock."""
-
-    def get_timestamp(self) -> int:
-        return clock.timestamp(clock.now())
-
-
 def _serializer() -> URLSafeTimedSerializer:
-    return _serializer_by(*context.settings().signing_secrets)
-
-
-@lru_cache(maxsize=4)  # itsdangerous tries the JSON of each that is made: 1 % of the sign-in page
-def _serializer_by(*secrets: str) -> URLSafeTimedSerializer:
-    # ensure_ascii: a `state` that is not UTF-8 travels as surrogates, which only escapes can hold.
-    return URLSafeTimedSerializer(
-        list(secrets),
-        salt="authorization request",
-        signer=_Signer,
-        serializer_kwargs={"ensure_ascii": True},
-    )
+    return signing.serializer("authorization request", *context.settings().signing_secrets)

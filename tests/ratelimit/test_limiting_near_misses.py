@@ -1,9 +1,7 @@
 """Limits: who is counted with whom, when the first refusal comes, and what ends a pause."""
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from unittest.mock import patch
 
 import pytest
 from flask import Flask
@@ -14,6 +12,7 @@ from sso.ratelimit import device_cookie, limiting, networks
 from sso.ratelimit.limiting import TooManyAttempts
 from sso.store import users
 from tests.attacks.conftest import Watch, watch  # noqa: F401 (a fixture)
+from tests.conftest import Clock
 from tests.support.actors import BASE, ORIGIN, Browser
 from tests.support.factories import PASSWORD, make_user
 
@@ -268,10 +267,10 @@ def test_mails_for_a_change_of_address_have_a_budget(app: Flask, user: User) -> 
 
 
 @pytest.mark.parametrize("days", [399, 401])
-def test_the_cookie_of_a_known_browser_ends(app: Flask, days: int) -> None:
+def test_the_cookie_of_a_known_browser_ends(app: Flask, clock: Clock, days: int) -> None:
     value = known(app)
-    later = time.time() + days * 24 * 3600
-    with patch("itsdangerous.timed.time.time", lambda: later), at(app, cookie=value):
+    clock.move(days=days)
+    with at(app, cookie=value):
         assert (device_cookie.id_for(DANA) is not None) == (days < 400)
 
 
