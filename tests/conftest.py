@@ -22,6 +22,7 @@ from sqlalchemy import MetaData, Table, create_engine, event, select
 from sso import clock as sso_clock
 from sso import create_app
 from sso.crypto import keys, passwords
+from sso.database import buffer
 from sso.extensions import Base, db
 from sso.models import User
 from sso.process import concurrency
@@ -39,6 +40,9 @@ from tests.support.statements import watched
 # A busy machine makes any example slow.
 hypothesis.settings.register_profile("ours", deadline=None)
 hypothesis.settings.load_profile("ours")
+
+# Nothing of a test stays open: the next one gets another file or other rows.
+buffer.BURST_ENDS = 0
 
 # Tests here need a service, a browser, a server process or much time. Files elsewhere mark
 # themselves.

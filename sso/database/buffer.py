@@ -5,7 +5,9 @@ import logging
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from time import monotonic
 from typing import Any, Generic, TypeVar
 from weakref import WeakSet
 
@@ -19,6 +21,9 @@ MOST = 10_000  # rows of a kind that wait in a process; beyond that the oldest a
 AT_ONCE = 500
 PAUSE = 0.5  # seconds in which rows gather
 PAUSE_AFTER_FAULT = 5.0
+# Seconds without rows after which a burst is over, and its connection closed. PostgreSQL takes as
+# much CPU time for a new connection as for five code exchanges.
+BURST_ENDS = 5.0
 
 
 class Buffer(Generic[T]):
@@ -50,12 +55,16 @@ class Buffer(Generic[T]):
 
         A row that can never be written does not hold up the others.
         """
+        return self._write_waiting(None)
+
+    def _write_waiting(self, kept: Connection | None) -> bool:
+        """As `flush`, on this connection if there is one."""
         singly = 0  # how many rows of a batch with such a one are still to be tried
         with self._writing:
             while batch := self._take(1 if singly > 0 else AT_ONCE):
                 singly -= 1
                 try:
-                    with self._engine.begin() as connection:
+                    with self._transaction(kept) as connection:
                         self._write(connection, batch)
                 except Exception as error:
                     kind = type(error).__name__
@@ -76,12 +85,37 @@ class Buffer(Generic[T]):
         pause = threading.Event()
         while True:
             pause.wait(PAUSE)
-            if not self.flush():
+            if not self._write_burst(pause):
                 pause.wait(PAUSE_AFTER_FAULT)
             with self._state:
                 if not self._waiting:
                     self._thread = None
                     return
+
+    def _write_burst(self, pause: threading.Event) -> bool:
+        """As `flush`, for as long as rows keep coming."""
+        with suppress(SQLAlchemyError), self._engine.connect() as connection:
+            latest = monotonic()
+            while True:
+                if self._waiting:
+                    connection.exec_driver_sql("SELECT 1")  # raises if it was cut off meanwhile
+                    connection.rollback()
+                    if not self._write_waiting(connection):
+                        return False
+                    latest = monotonic()
+                if monotonic() - latest >= BURST_ENDS:
+                    break
+                pause.wait(PAUSE)
+        return self.flush()
+
+    @contextmanager
+    def _transaction(self, kept: Connection | None) -> Iterator[Connection]:
+        if kept is None:
+            with self._engine.begin() as connection:
+                yield connection
+        else:
+            with kept.begin():
+                yield kept
 
     def _take(self, most: int) -> list[T]:
         with self._state:

@@ -27,8 +27,9 @@ if TYPE_CHECKING:  # SQLAlchemy loads the driver when PostgreSQL is used
 
 logger = logging.getLogger("sso.database")
 
-# One for each concurrent request; `MORE` is for background threads. All workers of all nodes must
-# together stay below PostgreSQL's max_connections, which is 100 by default.
+# One for each concurrent request; `MORE` is for background threads. Besides, audit events and
+# refusals have one each, in bursts (see `buffer`). All workers of all nodes must together stay
+# below PostgreSQL's max_connections, which is 100 by default.
 POOL_SIZE = concurrency.MAX_CONCURRENT
 MORE = 2
 CONNECT_TIMEOUT = 3  # seconds

@@ -1,14 +1,18 @@
 """The buffer that audit events and refusals wait in: no row in it stops the others."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pytest
 from flask import Flask
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Engine, NullPool, event, text
 from sqlalchemy.exc import DataError, OperationalError
 
+from sso import database
+from sso.database import buffer as module
 from sso.database.buffer import Buffer
 from sso.extensions import db
+from tests.support.processes import wait_for
 
 
 @pytest.mark.parametrize(
@@ -62,3 +66,71 @@ def test_what_passes_by_itself_loses_nothing(app: Flask) -> None:
     is_down = False
     assert buffer.flush()
     assert written == ["a", "b"]
+
+
+@pytest.fixture
+def engine(app: Flask) -> Iterator[Engine]:
+    with app.app_context():
+        engine = database.open_engine(db.engine.url, poolclass=NullPool)
+    yield engine
+    engine.dispose()
+
+
+Opened = list[Any]
+
+
+@pytest.fixture
+def opened(engine: Engine) -> Opened:
+    """The connections that were opened, and are open."""
+    found: Opened = []
+    event.listen(engine, "connect", lambda driver, _: found.append(driver))
+    event.listen(engine, "close", lambda driver, _: found.remove(driver))
+    return found
+
+
+@pytest.fixture
+def put(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Have the thread write a row, and wait until it has."""
+    monkeypatch.setattr(module, "PAUSE", 0.02)
+    written: list[str] = []
+
+    def write(connection: Connection, rows: Sequence[str]) -> None:
+        connection.execute(text("SELECT 1"))
+        written.extend(rows)
+
+    buffer = Buffer(engine, write, "things")
+
+    def put_one(row: str) -> None:
+        buffer.put([row])
+        wait_for(lambda: row in written, "the row")
+
+    return put_one
+
+
+def test_a_burst_has_one_connection(
+    put: Callable[[str], None],
+    opened: Opened,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(module, "BURST_ENDS", 60)
+    put("a")
+    (first,) = opened
+    put("b")
+    assert opened == [first]
+
+    first.close()  # cut off meanwhile: the next row takes another one, and nobody is alarmed
+    put("c")
+    assert opened != [first]
+    assert not caplog.messages
+
+    monkeypatch.setattr(module, "BURST_ENDS", 0)
+    wait_for(lambda: not opened, "the connection is closed")
+
+
+def test_a_process_without_rows_has_no_connection(
+    put: Callable[[str], None], opened: Opened
+) -> None:
+    for row in ("a", "b"):
+        put(row)
+        wait_for(lambda: not opened, "the connection is closed")
