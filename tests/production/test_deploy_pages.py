@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from time import sleep
+from functools import partial
 
 import pytest
 
@@ -118,7 +118,8 @@ def test_one_machine(start: Callable[..., Reader], built: Releases) -> None:
 
 def with_granian(reader: Reader) -> list[str]:
     """The page on granian, with what the other page says on watching; gives what was not run."""
-    program = "tr '\\0' ' ' </proc/$(systemctl show --property=MainPID --value sso.service)/cmdline"
+    process = "/proc/$(systemctl show --property=MainPID --value sso.service)"
+    program, workers = f"tr '\\0' ' ' <{process}/cmdline", f"cat {process}/task/*/children"
     left_out = []
     for text, _, reason in blocks("granian.md"):
         if reason:
@@ -130,10 +131,12 @@ def with_granian(reader: Reader) -> list[str]:
         shown = reader.run(program)
         assert name in shown
         assert other not in shown
+        before = set(reader.run(workers).split())
         reader.run("systemctl reload sso.service")
         reader.sign_in()
         assert reader.run(program) == shown
-        sleep(3)  # the old workers have ended
+        ended = partial(lambda old: old.isdisjoint(reader.run(workers).split()), before)
+        wait_for(ended, "the end of the old workers")
         # After a reload, the port of the metrics is free until a new worker takes it.
         wait_for(lambda: bool(reader.machine.run(METRICS, check=False)), "the metrics")
         shown = "".join(reader.run(one.text) for one in blocks("one-machine.md", "Watch"))
