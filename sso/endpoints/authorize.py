@@ -93,6 +93,9 @@ def validate(
     try:
         pushed.resolve(protocol_request, is_waiting=waiting.asked_at is not None)
     except OAuth2Error as error:
+        # The page is in the language of who is signed in; to ask the ORM would take a second
+        # connection.
+        browser_session.find_with_client(connection, protocol_request.payload.client_id or "")
         oauth_response.note_refusal(protocol_request, error)
         return stale(waiting, connection, error.error)
     languages.ask_for(protocol_request.payload.data.get("ui_locales"))

@@ -106,7 +106,6 @@ def validate(pending: PendingRequest) -> tuple[authorize.Validated, decision.Dec
 
     Ends the view if it is invalid.
     """
-    browser_session.current_session()  # now: an error page within the block asks for it
     with database.reading() as connection:
         validated = authorize.validate(pending, connection)
         if isinstance(validated, Response):

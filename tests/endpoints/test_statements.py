@@ -118,6 +118,8 @@ def test_pages_hold_one_connection(browser: Browser, client: RelyingParty) -> No
         assert page.code
         page = browser.open(stranger.url)  # used, so its request is no longer there
         assert page.status == 400
+        page = browser.open_authorize({"client_id": client.client_id, "request_uri": uri})
+        assert page.status == 400
     finally:
         event.remove(pool, "checkout", note)
     assert max(held) <= 1
