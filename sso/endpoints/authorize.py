@@ -90,17 +90,14 @@ def validate(
     server = authorization_server()
     protocol_request = ProtocolRequest(waiting.parameters)
     protocol_request.connection = connection
+    client_id = protocol_request.payload.client_id or ""  # first: a fault, too, has a language
+    protocol_request.client, owner = browser_session.find_with_client(connection, client_id)
     try:
         pushed.resolve(protocol_request, is_waiting=waiting.asked_at is not None)
     except OAuth2Error as error:
-        # The page is in the language of who is signed in; to ask the ORM would take a second
-        # connection.
-        browser_session.find_with_client(connection, protocol_request.payload.client_id or "")
         oauth_response.note_refusal(protocol_request, error)
         return stale(waiting, connection, error.error)
     languages.ask_for(protocol_request.payload.data.get("ui_locales"))
-    client_id = protocol_request.payload.client_id or ""
-    protocol_request.client, owner = browser_session.find_with_client(connection, client_id)
     if owner:
         protocol_request.details["user"] = owner.user_id
     try:
