@@ -5,8 +5,8 @@ not take its answer, in a thread each; and for up to two seconds, in the loop th
 connections, for a client that leaves its side open after the last answer.
 
 After each request it hands a kept connection back to that loop, and asks the loop for the next one.
-A thread that waits a moment itself saves both: 10 % of the CPU of userinfo, over connections that
-are in use without pause.
+A thread that waits a moment itself saves both: 9 % of the CPU time of authorize and 16 % of that of
+userinfo, over connections that are in use without pause.
 """
 
 import errno

@@ -128,6 +128,19 @@ def test_a_burst_has_one_connection(
     wait_for(lambda: not opened, "the connection is closed")
 
 
+def test_what_others_have_written_needs_no_connection(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PAUSE", 0.2)
+    connected: list[int] = []
+    event.listen(engine, "connect", lambda *_: connected.append(1))
+    buffer = Buffer(engine, lambda _, rows: None, "things")
+    buffer.put(["a"])
+    assert buffer.flush()
+    wait_for(lambda: buffer._thread is None, "the end of the thread")
+    assert len(connected) == 1
+
+
 def test_a_process_without_rows_has_no_connection(
     put: Callable[[str], None], opened: Opened
 ) -> None:
