@@ -134,7 +134,7 @@ def test_what_others_have_written_needs_no_connection(
     monkeypatch.setattr(module, "PAUSE", 0.2)
     connected: list[int] = []
     event.listen(engine, "connect", lambda *_: connected.append(1))
-    buffer = Buffer(engine, lambda _, rows: None, "things")
+    buffer: Buffer[str] = Buffer(engine, lambda *_: None, "things")
     buffer.put(["a"])
     assert buffer.flush()
     wait_for(lambda: buffer._thread is None, "the end of the thread")
