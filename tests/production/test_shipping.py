@@ -7,11 +7,13 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 import requests
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from ruamel.yaml import YAML
 
@@ -66,6 +68,17 @@ def test_the_locks_are_up_to_date() -> None:
     assert granian[extra.name] in extra.specifier
     (backend,) = map(Requirement, project["build-system"]["requires"])
     assert _versions("requirements-build.txt")[backend.name] in backend.specifier
+
+
+@pytest.mark.slow  # only then is everything installed
+def test_every_pinned_version_runs_on_the_oldest_python() -> None:
+    """Debian 12 has Python 3.11.2: `pip install` would find no solution there."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    oldest = project["requires-python"].removeprefix(">=")
+    installed = {canonicalize_name(one.name): one.metadata for one in metadata.distributions()}
+    needs = {name: str(installed[name]["Requires-Python"] or "")
+             for name in _versions("constraints.txt")}  # fmt: skip
+    assert {name: need for name, need in needs.items() if oldest not in SpecifierSet(need)} == {}
 
 
 def _versions(name: str) -> dict[str, str]:
