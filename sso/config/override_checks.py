@@ -178,6 +178,8 @@ def _html_errors(name: str, block: nodes.Block) -> Iterator[str]:
         if "<!" in text or "<?" in text:
             errors.append("write comments as {# … #}: everyone sees those of HTML")
         reader.feed(text)
+        if "<" in reader.rawdata:  # what is left: browsers, and newer Pythons, drop it
+            reader.handle_data(reader.rawdata)
         reader.close()
         errors += [*reader.errors, *(f"<{tag}> is not closed" for tag in reader.open)]
     for error in dict.fromkeys(errors):

@@ -40,7 +40,7 @@ def checked(text: str) -> str:
     """The URL as redis-py takes it, or that of Sentinel. Raises `ValueError` with the remedy."""
     url = _VALKEY.sub(r"redis\1", text, count=1)
     try:
-        parts = urlsplit(url)
+        parts = _split(url)
     except ValueError:  # whose text may show a part of the password
         parts = SplitResult("", "", "", "", "")
     if parts.scheme not in _SCHEMES:
@@ -60,7 +60,7 @@ def checked(text: str) -> str:
 
 def sentinels(url: str) -> Sentinels | None:
     """What a URL of Sentinel says; `None`: the URL is that of a server. Raises `ValueError`."""
-    parts = urlsplit(url)
+    parts = _split(url)
     if not parts.scheme.endswith("+sentinel"):
         return None
     user, _, hosts = parts.netloc.rpartition("@")
@@ -77,8 +77,9 @@ def sentinels(url: str) -> Sentinels | None:
     tls: dict[str, Any] = {key: value for key, value in query.items() if key in _TLS}
     if parts.scheme.startswith("rediss"):
         tls["ssl"] = True
-    locations = ",".join(f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
-                         for host, port in named)  # fmt: skip
+    addresses = [f"[{host}]:{port}" for host, port in named if ":" in str(host)]  # see `_split`
+    names = [f"{host}:{port}" for host, port in named if ":" not in str(host)]
+    locations = ",".join(addresses + names)
     return Sentinels(
         f"redis+sentinel://{locations}/{service}",
         {
@@ -90,6 +91,15 @@ def sentinels(url: str) -> Sentinels | None:
         # Named even if there is none: `limits` would send that of Redis.
         {key.removeprefix("sentinel_"): query.get(key) for key in _OF_SENTINEL} | tls,
     )
+
+
+def _split(url: str) -> SplitResult:
+    """As `urlsplit`, which refuses an IPv6 address after another host. Raises `ValueError`."""
+    scheme, _, rest = url.partition("://")
+    if not scheme.endswith("+sentinel"):
+        return urlsplit(url)
+    netloc = re.split("[/?#]", rest, maxsplit=1)[0]
+    return urlsplit(f"{scheme}://hosts{rest.removeprefix(netloc)}")._replace(netloc=netloc)
 
 
 def _query(parts: SplitResult, known: set[str]) -> dict[str, Any]:

@@ -23,8 +23,8 @@ _SECRETS = re.compile(
   | (?P<scheme>\b(?i:Bearer|Basic)\s++)[\w.~+/=-]{16,}+            # an Authorization header
   | (?P<userinfo>://[^/\s:@]*+:)[^/\s@]++(?=@)                     # a password in a URL
   | (?P<field>(?:password|client_secret|code_verifier|access_token|refresh_token|id_token)
-      \b["']?+\s*+[:=]\s*+(?P<quote>["'])?+)                       # a field of a form or of JSON
-      (?(quote)(?:\\.|(?!(?P=quote))[^\\\n])++|[^\s"'&,}]++)
+      \b["']?+\s*+[:=]\s*+(?:(?P<double>")|(?P<single>'))?+)        # a field of a form or of JSON
+      (?(double)(?:\\.|[^"\\\n])++|(?(single)(?:\\.|[^'\\\n])++|[^\s"'&,}]++))
     """,
     re.VERBOSE,
 )

@@ -48,7 +48,7 @@ def test_the_password_of_redis_is_not_sentinels() -> None:
     assert sentinels("redis://u:p@cache:1") is None
     given = checked("redis+sentinel://u:p%40@a,[::1]:7/main?db=3&sentinel_password=s%2F")
     assert sentinels(given) == Sentinels(
-        "redis+sentinel://a:26379,[::1]:7/main",
+        "redis+sentinel://[::1]:7,a:26379/main",  # `limits` takes no other order
         {"username": "u", "password": "p@", "db": 3},
         {"username": None, "password": "s/"},
     )
