@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from uuid import UUID, uuid4
 
 import pyotp
@@ -135,7 +136,8 @@ def test_administration(page: Page, site: Site) -> None:
     press(page.locator("form button.primary"))
     group = page.url.partition("/admin")[2].replace("done=created&", "")
     linked = uuid4()
-    with sqlite3.connect(site.server.folder / "sso.db", timeout=10) as connection:
+    file = site.server.folder / "sso.db"
+    with closing(sqlite3.connect(file, timeout=10, isolation_level=None)) as connection:
         connection.execute(
             "INSERT INTO identities (id, user_id, provider, issuer, subject, linked_at)"
             " VALUES (?, ?, 'corp', 'https://corp.example', ?, '2026-01-01 00:00:00')",
@@ -200,7 +202,8 @@ def test_administration_by_keyboard_alone(chrome: Browser, site: Site) -> None:
     _, email, secret = administer(page, site)
 
     def forget(what: str) -> None:
-        with sqlite3.connect(site.server.folder / "sso.db", timeout=10) as connection:
+        file = site.server.folder / "sso.db"
+        with closing(sqlite3.connect(file, timeout=10, isolation_level=None)) as connection:
             connection.execute(what)
 
     def show_factor() -> None:

@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pyotp
@@ -140,7 +141,8 @@ def test_a_form_that_waits_for_a_passkey(page: Page, server: Server, email: str)
     typed = {"Email": "erin@example.com", "Name": "Erin <b>\"&'", "Groups": "staff\nwiki"}
     for label, text in typed.items():
         page.get_by_label(label).fill(text)
-    with sqlite3.connect(server.folder / "sso.db", timeout=10) as connection:
+    file = server.folder / "sso.db"
+    with closing(sqlite3.connect(file, timeout=10, isolation_level=None)) as connection:
         connection.execute("UPDATE browser_sessions SET second_factor_at = '2026-01-01 00:00:00'")
     press(page.get_by_role("button", name="Send the invitation"))
     expect(page.get_by_role("heading", level=1)).to_have_text("Two-step verification")

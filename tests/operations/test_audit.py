@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -176,7 +177,7 @@ def test_what_is_in_the_buffer_outlives_the_process(server: Server, tmp_path: Pa
     for _ in range(5):
         assert requests.post(f"{server.base_url}/oauth2/token", data=form, timeout=10).ok is False
     server.stop()
-    with sqlite3.connect(tmp_path / "sso.db") as database:
+    with closing(sqlite3.connect(tmp_path / "sso.db")) as database:
         found = database.execute("SELECT name, address, number FROM audit_events").fetchall()
     assert found == [("client_authentication_failed", "127.0.0.1", None)] * 5
     counts = json.loads(server.flask("worker", "--once", "--json"))

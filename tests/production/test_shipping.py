@@ -75,7 +75,7 @@ def test_every_pinned_version_runs_on_the_oldest_python() -> None:
     """Debian 12 has Python 3.11.2: `pip install` would find no solution there."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     oldest = project["requires-python"].removeprefix(">=")
-    needs = {name: str(metadata.metadata(name)["Requires-Python"] or "")
+    needs = {name: str(metadata.metadata(name).json.get("requires_python", ""))
              for name in _versions("constraints.txt")}  # fmt: skip
     assert {name: need for name, need in needs.items() if oldest not in SpecifierSet(need)} == {}
 

@@ -12,6 +12,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from sso.database import buffer
+
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(["tests.support.preloaded"])
 
@@ -83,6 +85,9 @@ def _run(
     sys.stdin = open(0, closefd=False)  # noqa: SIM115
     sys.argv[1:] = args[1:]
     sys.path.insert(0, cwd)
+    # What was registered before the fork, which newer Pythons forget.
+    atexit.unregister(buffer.flush_all)
+    atexit.register(buffer.flush_all)
     multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
     try:
         runpy.run_module(args[0], run_name="__main__", alter_sys=True)
