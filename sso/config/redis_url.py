@@ -77,9 +77,9 @@ def sentinels(url: str) -> Sentinels | None:
     tls: dict[str, Any] = {key: value for key, value in query.items() if key in _TLS}
     if parts.scheme.startswith("rediss"):
         tls["ssl"] = True
-    addresses = [f"[{host}]:{port}" for host, port in named if ":" in str(host)]  # see `_split`
-    names = [f"{host}:{port}" for host, port in named if ":" not in str(host)]
-    locations = ",".join(addresses + names)
+    named.sort(key=lambda one: ":" not in str(one[0]))  # `limits` uses urlsplit: see `_split`
+    locations = ",".join(f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
+                         for host, port in named)  # fmt: skip
     return Sentinels(
         f"redis+sentinel://{locations}/{service}",
         {
@@ -96,7 +96,7 @@ def sentinels(url: str) -> Sentinels | None:
 def _split(url: str) -> SplitResult:
     """As `urlsplit`, which refuses an IPv6 address after another host. Raises `ValueError`."""
     scheme, _, rest = url.partition("://")
-    if not scheme.endswith("+sentinel"):
+    if not scheme.lower().endswith("+sentinel"):
         return urlsplit(url)
     netloc = re.split("[/?#]", rest, maxsplit=1)[0]
     return urlsplit(f"{scheme}://hosts{rest.removeprefix(netloc)}")._replace(netloc=netloc)

@@ -24,8 +24,8 @@ def prepare(engine: Engine) -> None:
         else:
             roll_back(dbapi_connection)
 
-    # On this engine alone. SQLAlchemy has no event that could do without the ROLLBACK.
-    engine.dialect.do_rollback = end  # type: ignore[method-assign]
+    # SQLAlchemy has no event that could do without the ROLLBACK.
+    engine.dialect.do_rollback = end  # type: ignore[method-assign]  # of this engine alone
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:

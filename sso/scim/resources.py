@@ -117,7 +117,7 @@ class EnterpriseUser(Extension):
 class Member(ComplexAttribute):
     value: Annotated[str | None, Mutability.immutable, CaseExact.true] = None
     ref: Annotated[
-        Reference["User"] | None,  # type: ignore[type-arg]
+        Reference["User"] | None,  # type: ignore[type-arg]  # a resource's name, as text
         Mutability.immutable,
     ] = Field(None, serialization_alias="$ref", validation_alias="$ref")
     type: Annotated[str | None, Mutability.immutable] = Field(None, examples=["User"])

@@ -84,7 +84,7 @@ def find_reasons(
     expires_at: ColumnElement[Any],
     used_at: ColumnElement[Any] | None = None,
     revoked_at: ColumnElement[Any] | None = None,
-    scope: ColumnElement[Any] = Grant.scope,  # type: ignore[assignment]
+    scope: ColumnElement[Any] = Grant.scope,  # type: ignore[assignment]  # a column, too
 ) -> Select[Any]:
     """Finds the `RefusalReasons` of a row of a table that belongs to a grant."""
     return (

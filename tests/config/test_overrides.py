@@ -132,6 +132,7 @@ def test_what_is_taken(tmp_path: Path, body: str) -> None:
         ("{% if client_name %}<p>{% endif %}</p>", "</p> closes nothing"),
         ("{% if client_name %}<p>x</p>{% else %}<p>{% endif %}", "<p> is not closed"),
         ("<a href='x", "a tag is not complete"),
+        ("<p>x</p", "a tag is not complete"),
         ("a < b", "a tag is not complete"),
         ("<!-- x", "write comments as {#"),
         ("<a href='java&#115;cript:x()'>x</a>", "href= has to begin with"),

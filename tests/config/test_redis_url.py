@@ -3,8 +3,10 @@
 import re
 
 import pytest
+from limits.storage import RedisSentinelStorage
 
 from sso.config.redis_url import Sentinels, checked, sentinels
+from sso.ratelimit import storage
 
 
 @pytest.mark.parametrize(
@@ -34,6 +36,8 @@ def test_what_is_taken(given: str, read: str) -> None:
         ("redis://cache?db=last", "db is not a whole number"),
         ("redis+sentinel://a:26379", "redis+sentinel://host1:26379,host2:26379/service"),
         ("redis+sentinel://a,,b/main", "redis+sentinel://host1"),
+        ("redis+sentinel://a,[::1/main", "redis+sentinel://host1"),
+        ("REDIS+SENTINEL://a,[::1/main", "redis+sentinel://host1"),
         ("redis+sentinel://a:x/main", "redis+sentinel://host1"),
         ("redis+sentinel://a/main/1", "redis+sentinel://host1"),
         ("redis+sentinel://a/main?master=x", "the parameter master is not known"),
@@ -48,10 +52,14 @@ def test_the_password_of_redis_is_not_sentinels() -> None:
     assert sentinels("redis://u:p@cache:1") is None
     given = checked("redis+sentinel://u:p%40@a,[::1]:7/main?db=3&sentinel_password=s%2F")
     assert sentinels(given) == Sentinels(
-        "redis+sentinel://[::1]:7,a:26379/main",  # `limits` takes no other order
+        "redis+sentinel://[::1]:7,a:26379/main",
         {"username": "u", "password": "p@", "db": 3},
         {"username": None, "password": "s/"},
     )
+    asked = storage.connect(given)  # nothing is sent yet
+    assert isinstance(asked, RedisSentinelStorage)
+    kwargs = [one.get_connection_kwargs() for one in asked.sentinel.sentinels]
+    assert [(one["host"], one["port"]) for one in kwargs] == [("::1", 7), ("a", 26379)]
     given = checked("rediss+sentinel://a/main?ssl_ca_certs=/ca.pem")
     tls = {"ssl": True, "ssl_ca_certs": "/ca.pem"}
     nobody = {"username": None, "password": None}

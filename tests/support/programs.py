@@ -82,7 +82,7 @@ def _run(
         opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND if number else os.O_RDONLY)
         os.dup2(opened, number)
         os.close(opened)
-    sys.stdin = open(0, closefd=False)  # noqa: SIM115
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115 (for as long as the process lives)
     sys.argv[1:] = args[1:]
     sys.path.insert(0, cwd)
     # What was registered before the fork, which newer Pythons forget.
