@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from sso import clock
 from sso.process import http_call
-from sso.process.http_call import CONNECT_SECONDS, Answer, ForbiddenPeer
+from sso.process.http_call import Answer, ForbiddenPeer
 from sso.process.program import COMMAND
 
 RENEW = timedelta(days=14)
@@ -63,8 +63,8 @@ def fetch(method: str, url: str, *, as_worker: bool = False) -> Answer | Trouble
             return Trouble(seen, "put a proxy with TLS in front of the application", True)
         seen = f"no TLS connection at {place} ({error.reason})"
         return Trouble(seen, "check the TLS settings of the application or its proxy")
-    except ForbiddenPeer:
-        return Trouble("its name leads to a link-local address", "check DNS", is_certain=True)
+    except ForbiddenPeer as error:
+        return Trouble(str(error), "check DNS", is_certain=True)
     except socket.gaierror:
         seen = f"the name {parts.hostname} is unknown on this machine"
         return Trouble(seen, "check it for typing errors, and DNS")
@@ -116,7 +116,7 @@ def _where_else(parts: SplitResult) -> str:
     """What to do about a closed port."""
     for scheme, port in _USUAL_PORTS.items():
         try:
-            with socket.create_connection((parts.hostname or "", port), CONNECT_SECONDS):
+            with http_call.connect(parts.hostname or "", port):
                 return f"start the application; or register port {port} ({scheme}), which is open"
         except OSError:
             continue

@@ -13,7 +13,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Self, TypeVar
 
-from sso.ldap import ber, messages, resolver
+from sso.ldap import ber, messages
 from sso.ldap.messages import (
     INVALID_CREDENTIALS,
     NO_SUCH_OBJECT,
@@ -23,10 +23,13 @@ from sso.ldap.messages import (
     Entry,
     Result,
 )
+from sso.process import addresses
+from sso.process.resolver import Resolver
 
 LARGEST_ANSWER = 1024 * 1024  # bytes of all entries of one search
 _CONNECT_SECONDS = 2.0
 _MOST_ADDRESSES = 4  # of a name
+_resolver = Resolver()
 _ABANDON = 0x50
 _START_TLS = "1.3.6.1.4.1.1466.20037"
 (
@@ -218,8 +221,11 @@ class Connection:
 def _connected(server: Server, seconds: float) -> socket.socket:
     trouble: OSError = OSError("its name has no address")
     ends = monotonic() + seconds
-    found = resolver.addresses(server.host, server.port, min(seconds, _CONNECT_SECONDS))
+    found = _resolver.addresses(server.host, server.port, min(seconds, _CONNECT_SECONDS))
     for family, kind, protocol, _, address in found[:_MOST_ADDRESSES]:
+        if reason := addresses.forbidden(str(address[0]), only_public=False):
+            trouble = OSError(f"its name leads to a {reason} address")
+            continue
         sock = socket.socket(family, kind, protocol)
         try:
             sock.settimeout(max(0.001, min(ends - monotonic(), _CONNECT_SECONDS)))

@@ -1,23 +1,27 @@
 """One request to a registered URL: bounded in time and size, without redirects."""
 
+import io
 import socket
 import ssl
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
-from threading import Event, Timer
-from typing import Any
+from http.client import HTTPConnection, HTTPException
+from time import monotonic
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode, urlsplit
+
+from sso.process import addresses
+from sso.process.resolver import Resolver
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer, WriteableBuffer
 
 CONNECT_SECONDS = 3.0
 MOST_ADDRESSES = 4  # of a name
-_NAT64 = IPv6Network("64:ff9b::/96")  # RFC 6052
-# All that IANA has allocated. Elsewhere are translations to IPv4 addresses that a network chose
-# (RFC 8215), and old kinds of private addresses, which `ipaddress` takes for global ones.
-_GLOBAL_UNICAST = IPv6Network("2000::/3")
 SECONDS = 8.0  # for the whole, however slowly the answer trickles
+_MOST_HEADERS = 1024 * 1024  # bytes, with the frames of chunks
+_resolver = Resolver()
+_PORTS = {"http": 80, "https": 443}
 
 
 class PostError(Exception):
@@ -25,7 +29,7 @@ class PostError(Exception):
 
 
 class ForbiddenPeer(OSError):
-    """The name leads to an address that no client may have."""
+    """The name leads to an address that is not called."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,57 @@ def post(
         raise PostError(f"{type(error).__name__}: {error}"[:200]) from None
 
 
+class _Deadline:
+    """When a call has to be over."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds, self._ends = seconds, monotonic() + seconds
+
+    def left(self, most: float | None = None) -> float:
+        """Return the seconds that are left, at most so many. Raises `TimeoutError`."""
+        left = self._ends - monotonic()
+        if left <= 0:
+            raise self.error()
+        return left if most is None else min(left, most)
+
+    def error(self) -> TimeoutError:
+        return TimeoutError(f"it took longer than {self._seconds:g} s")
+
+
+class _Peer(io.RawIOBase):
+    """A connection for `http.client`, which ends at its deadline and after so many bytes.
+
+    `http.client` closes what it was given before the answer is read if no other answer follows. So
+    the socket belongs to the caller, who closes it.
+    """
+
+    def __init__(self, sock: socket.socket, deadline: _Deadline, most: int) -> None:
+        self._sock, self._deadline, self._left = sock, deadline, most
+
+    def makefile(self, _: str) -> io.BufferedReader:
+        return io.BufferedReader(self)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: "WriteableBuffer") -> int:
+        self._sock.settimeout(self._deadline.left())
+        count = self._sock.recv_into(buffer)
+        self._left -= count
+        if self._left < 0:
+            raise HTTPException("it sends more than it was asked for")
+        return count
+
+    def sendall(self, data: "ReadableBuffer") -> None:
+        rest = memoryview(data)
+        while rest:
+            self._sock.settimeout(self._deadline.left())
+            rest = rest[self._sock.send(rest) :]
+
+    def close(self) -> None:
+        """Leave the socket to its owner."""
+
+
 def call(
     method: str,
     url: str,
@@ -72,61 +127,59 @@ def call(
 ) -> Answer:
     """Send a request, and read so many bytes of the answer's body.
 
-    Redirects are not followed. Link-local addresses, where clouds keep their credentials, are
-    refused; with `only_public`, private and loopback addresses are, too. The name is resolved once,
-    and the connection goes to the address that was checked.
+    Redirects are not followed. Link-local addresses and the metadata services of clouds, which
+    hand out credentials, are refused; with `only_public`, private and loopback addresses are, too.
+    The name is resolved once, and the connection goes to the address that was checked.
 
-    Raises `OSError`, `HTTPException` or `ValueError`.
+    Raises `OSError`, `HTTPException` or `ValueError`, at most so many seconds later.
     """
     parts = urlsplit(url)
     host, path = parts.hostname or "", parts.path or "/"
-    connection: HTTPConnection
-    if parts.scheme == "https":
-        tls = tls or ssl.create_default_context()
-        connection = HTTPSConnection(host, parts.port, context=tls)
-    else:
-        tls = None
-        connection = HTTPConnection(host, parts.port)
-    always = {"Cache-Control": "no-store", "User-Agent": "sso", "Connection": "close"}
-    late = Event()
-    deadline = Timer(seconds, _break, [connection, late])
-    deadline.daemon = True
-    deadline.start()
+    is_secure, deadline = parts.scheme == "https", _Deadline(seconds)
+    port = parts.port or _PORTS["https" if is_secure else "http"]
+    sock = _connected(host, port, only_public, deadline)
     try:
-        connection.sock = _connected(host, connection.port, only_public)
         certificate = None
-        if tls:
-            connection.sock = secured = tls.wrap_socket(connection.sock, server_hostname=host)
+        if is_secure:
+            tls = tls or ssl.create_default_context()
+            sock = secured = tls.wrap_socket(
+                sock, server_hostname=host, do_handshake_on_connect=False
+            )
+            secured.settimeout(deadline.left())
+            secured.do_handshake()
             certificate = secured.getpeercert()
-        connection.sock.settimeout(seconds)
+        connection = HTTPConnection(host, port)
+        connection.default_port = _PORTS["https" if is_secure else "http"]  # for the header Host
+        connection.sock = _Peer(sock, deadline, _MOST_HEADERS + 8 * read)
         target = f"{path}?{parts.query}" if parts.query else path
+        always = {"Cache-Control": "no-store", "User-Agent": "sso", "Connection": "close"}
         connection.request(method, target, body, {**(headers or {}), **always})
         answer = connection.getresponse()
         content = answer.read(read) if read else b""
-        if not late.is_set():  # headers that break off count as complete to http.client
-            found = {name.lower(): value for name, value in answer.getheaders()}
-            return Answer(answer.status, found, certificate or {}, content)
-    except (OSError, HTTPException, ValueError):
-        if not late.is_set():
-            raise
+        names = {name.lower(): value for name, value in answer.getheaders()}
+        return Answer(answer.status, names, certificate or {}, content)
+    except TimeoutError:
+        raise deadline.error() from None
     finally:
-        deadline.cancel()
-        connection.close()
-    raise TimeoutError(f"it took longer than {seconds:g} s")
+        sock.close()
 
 
-def _connected(host: str, port: int, only_public: bool) -> socket.socket:
+def connect(host: str, port: int, seconds: float = CONNECT_SECONDS) -> socket.socket:
+    """Connect to an address of a name that may be called. Raises `OSError`."""
+    return _connected(host, port, only_public=False, deadline=_Deadline(seconds))
+
+
+def _connected(host: str, port: int, only_public: bool, deadline: _Deadline) -> socket.socket:
     """A connection to the first address that is allowed and answers."""
     trouble: OSError = OSError("its name has no address")
-    for family, kind, protocol, _, address in socket.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM
-    )[:MOST_ADDRESSES]:
-        if reason := _forbidden(str(address[0]), only_public):
+    answers = _resolver.addresses(host, port, deadline.left())
+    for family, kind, protocol, _, address in answers[:MOST_ADDRESSES]:
+        if reason := addresses.forbidden(str(address[0]), only_public):
             trouble = ForbiddenPeer(f"its name leads to a {reason} address")
             continue
         sock = socket.socket(family, kind, protocol)
         try:
-            sock.settimeout(CONNECT_SECONDS)
+            sock.settimeout(deadline.left(CONNECT_SECONDS))
             sock.connect(address)
         except OSError as error:
             sock.close()
@@ -134,24 +187,3 @@ def _connected(host: str, port: int, only_public: bool) -> socket.socket:
         else:
             return sock
     raise trouble
-
-
-def _forbidden(address: str, only_public: bool) -> str | None:
-    """What kind of address it is, if it must not be called."""
-    peer = ip_address(address.partition("%")[0])
-    if isinstance(peer, IPv6Address):
-        embedded = int(peer) & 0xFFFFFFFF if peer in _NAT64 else None
-        inner = peer.ipv4_mapped or peer.sixtofour
-        peer = inner or (peer if embedded is None else IPv4Address(embedded))
-    if peer.is_link_local or peer.is_multicast or peer.is_unspecified:
-        return "link-local"
-    is_global = peer.is_global and (peer.version == 4 or peer in _GLOBAL_UNICAST)
-    return "private" if only_public and not is_global else None
-
-
-def _break(connection: HTTPConnection, late: Event) -> None:
-    """End a call that takes too long: it wakes whatever waits on the socket."""
-    late.set()
-    if connection.sock is not None:
-        with suppress(OSError):
-            connection.sock.shutdown(socket.SHUT_RDWR)

@@ -6,7 +6,8 @@ import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from http.client import HTTPException
-from threading import BoundedSemaphore
+from threading import BoundedSemaphore, local
+from time import monotonic
 from typing import Any, TypeVar
 
 import requests
@@ -24,6 +25,7 @@ from sso.upstream.remote_cache import RemoteUnavailable
 logger = logging.getLogger("sso.upstream")
 
 SECONDS = 5.0  # for one request
+SECONDS_TOGETHER = 8.0  # for all requests of `Caller.run`
 MAX_LENGTH = 256 * 1024
 LONGEST_TOKEN = 16 * 1024
 MAX_CONCURRENT = 8  # sign-ins that wait for one provider
@@ -35,9 +37,10 @@ T = TypeVar("T")
 class Adapter(BaseAdapter):
     """The transport of `requests` on `http_call`. Redirects are not followed."""
 
-    def __init__(self, only_public: bool) -> None:
+    def __init__(self, only_public: bool, seconds: Callable[[], float]) -> None:
         super().__init__()
         self.only_public = only_public
+        self._seconds = seconds
 
     def send(self, request: requests.PreparedRequest, *_: Any, **__: Any) -> requests.Response:
         body = request.body.encode() if isinstance(request.body, str) else request.body
@@ -46,7 +49,7 @@ class Adapter(BaseAdapter):
             request.url or "",
             body,
             dict(request.headers),
-            seconds=SECONDS,
+            seconds=self._seconds(),
             read=MAX_LENGTH + 1,
             only_public=self.only_public,
         )
@@ -68,6 +71,7 @@ class Caller:
     def __init__(self, provider: WebProvider) -> None:
         self.provider = provider
         self._free = BoundedSemaphore(MAX_CONCURRENT)
+        self._run = local()
         self._failures = 0
         self._failed_at: datetime | None = None
         self.trouble = ""
@@ -82,7 +86,7 @@ class Caller:
             trust_env=False,
             **more,
         )
-        adapter = Adapter(only_public=not provider.allow_private_addresses)
+        adapter = Adapter(not provider.allow_private_addresses, self._seconds)
         session.mount("https://", adapter)
         session.mount("http://", adapter)
         session.headers.clear()
@@ -117,6 +121,7 @@ class Caller:
         if not self._free.acquire(blocking=False):
             raise UpstreamUnavailable("too many sign-ins wait for it")
         try:
+            self._run.ends = monotonic() + SECONDS_TOGETHER
             with concurrency.slot_released():
                 found = ask()
         except (
@@ -131,7 +136,16 @@ class Caller:
             self._failures, self.trouble = 0, ""
             return found
         finally:
+            self._run.ends = None
             self._free.release()
+
+    def _seconds(self) -> float:
+        """The seconds that the next request may take."""
+        ends = getattr(self._run, "ends", None)
+        left = SECONDS if ends is None else min(ends - monotonic(), SECONDS)
+        if left <= 0:
+            raise TimeoutError(f"its answers took longer than {SECONDS_TOGETHER:g} s")
+        return left
 
 
 def read_object(body: bytes) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from sso.crypto import client_keys
 from sso.extensions import db
 from sso.oauth import key_sets
 from sso.oauth.key_sets import KeySets, KeySetUnavailable
-from sso.process import concurrency, http_call
+from sso.process import addresses, concurrency
 from sso.upstream import remote_cache
 from tests.conftest import Clock
 from tests.support.factories import make_client
@@ -259,7 +259,7 @@ PRIVATE = json.dumps({"keys": [EC.as_dict(private=True)]}).encode()
 
 @pytest.fixture
 def loopback_is_public(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_call, "_forbidden", lambda *_: None)
+    monkeypatch.setattr(addresses, "forbidden", lambda *_: None)
 
 
 @pytest.mark.usefixtures("loopback_is_public")

@@ -1,0 +1,49 @@
+"""Addresses of host names, within a time: `getaddrinfo` has no limit of its own."""
+
+import socket
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as Late
+from threading import Lock, Thread
+from typing import Any
+
+_MOST = 64  # look-ups at once; each that hangs keeps a thread until the system's resolver gives up
+
+Answers = list[Any]
+
+
+class Resolver:
+    """Look-ups of one kind. Those that wait for the same name share one thread."""
+
+    def __init__(self, most: int = _MOST) -> None:
+        self._most = most
+        self._lock = Lock()
+        self._running: dict[tuple[str, int], Future[Answers]] = {}
+
+    def addresses(self, host: str, port: int, seconds: float) -> Answers:
+        """Return what `getaddrinfo` gives for TCP. Raises `OSError`, in time."""
+        name = (host, port)
+        with self._lock:
+            answers = self._running.get(name)
+            if answers is None:
+                if len(self._running) >= self._most:
+                    raise TimeoutError("too many names are being looked up")
+                answers = self._running[name] = Future()
+                Thread(target=self._look_up, args=(name, answers), daemon=True).start()
+        try:
+            return answers.result(seconds)
+        except Late:
+            raise TimeoutError(f"the name {host} could not be looked up in {seconds:g} s") from None
+
+    def _look_up(self, name: tuple[str, int], answers: "Future[Answers]") -> None:
+        try:
+            found = socket.getaddrinfo(*name, type=socket.SOCK_STREAM)
+        except Exception as error:
+            self._end(name)
+            answers.set_exception(error)
+        else:
+            self._end(name)
+            answers.set_result(found)
+
+    def _end(self, name: tuple[str, int]) -> None:
+        with self._lock:
+            del self._running[name]
