@@ -34,6 +34,14 @@ _EVENTS = ListOption("events", "event", "events", "EVENT", may_be_empty=False)
 _SHOWN_ANSWER = 2000  # bytes
 
 
+def _require_events(names: Sequence[str]) -> Sequence[str]:
+    """Refuse unknown events as wrong usage."""
+    if others := sorted(set(names) - set(WEBHOOK_EVENTS)):
+        listed = ", ".join(map(repr, others))
+        raise click.UsageError(f"unknown events: {listed}; known: {', '.join(WEBHOOK_EVENTS)}")
+    return names
+
+
 @group.command("create")
 @click.option("--url", required=True, help="An https URL; http only on this machine.")
 @click.option(
@@ -41,6 +49,7 @@ _SHOWN_ANSWER = 2000  # bytes
     "events",
     multiple=True,
     required=True,
+    callback=lambda _, __, names: _require_events(names),
     metavar="EVENT",
     help=f"May be repeated. One of: {', '.join(WEBHOOK_EVENTS)}.",
 )
@@ -84,6 +93,8 @@ def update(webhook_id: str, url: str | None, as_json: bool, **options: Any) -> N
     events = _EVENTS.edit(options)
     if url is None and events is None:
         raise click.UsageError("There is nothing to change: give an option.")
+    if events is not None:  # what is no longer known may be removed
+        _require_events((*events.added, *(events.whole or ())))
     found = _find(webhook_id)
     with _known(webhook_id):
         webhook, outcome = webhooks.change(audit.operator(), found.id, url=url, events=events)

@@ -7,6 +7,7 @@ from ipaddress import ip_address
 from urllib.parse import quote, urlsplit
 
 from sso.i18n.message import Message
+from sso.process import addresses
 
 MAX_LENGTH = 2000
 # Of the user with whom `flask doctor` signs in. Reserved (RFC 2606 §2): nothing reaches anyone.
@@ -132,6 +133,24 @@ def strict_url_error(text: str) -> Message | None:
         return Message("it carries a user name, which can disguise the host")
     if parts.scheme in ("http", "https") and not parts.hostname:
         return Message("it has no host")
+    return None
+
+
+def call_error(url: str, *, only_public: bool = False) -> Message | None:
+    """Why this server will not call the address in a URL, or `None`.
+
+    `only_public`: private addresses are refused, too. A name is checked when it is called, by the
+    address that it leads to.
+    """
+    address = addresses.literal(urlsplit(url).hostname or "")
+    reason = addresses.forbidden(address, only_public) if address else None
+    if reason == "private":
+        return Message("its host is a private address")
+    if reason:
+        return Message(
+            "its host is an address that is never called: link-local, multicast, reserved, or the "
+            "metadata service of a cloud"
+        )
     return None
 
 

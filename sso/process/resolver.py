@@ -27,22 +27,24 @@ class Resolver:
             if answers is None:
                 if len(self._running) >= self._most:
                     raise TimeoutError("too many names are being looked up")
-                answers = self._running[name] = Future()
+                answers = Future()
                 Thread(target=self._look_up, args=(name, answers), daemon=True).start()
+                self._running[name] = answers  # the thread waits for the lock to remove it
         try:
             return answers.result(seconds)
         except Late:
-            raise TimeoutError(f"the name {host} could not be looked up in {seconds:g} s") from None
+            within = f"{seconds:.2g} s"
+            raise TimeoutError(f"the name {host} could not be looked up in {within}") from None
 
     def _look_up(self, name: tuple[str, int], answers: "Future[Answers]") -> None:
         try:
-            found = socket.getaddrinfo(*name, type=socket.SOCK_STREAM)
+            resolved = socket.getaddrinfo(*name, type=socket.SOCK_STREAM)
         except Exception as error:
             self._end(name)
             answers.set_exception(error)
         else:
             self._end(name)
-            answers.set_result(found)
+            answers.set_result(resolved)
 
     def _end(self, name: tuple[str, int]) -> None:
         with self._lock:

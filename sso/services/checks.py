@@ -12,7 +12,13 @@ from urllib.parse import urlsplit
 
 from sso.config import images
 from sso.config.auth_methods import AUTH_METHODS, NO_AUTH_METHOD
-from sso.config.urls import home_url_error, refused, registration_error, strict_url_error
+from sso.config.urls import (
+    call_error,
+    home_url_error,
+    refused,
+    registration_error,
+    strict_url_error,
+)
 from sso.crypto.keys import ALGORITHMS
 from sso.errors import OperatorError
 from sso.flow.scopes import OPERATOR_CLAIMS, SCOPES
@@ -165,7 +171,7 @@ def _backchannel_error(text: str) -> Message | None:
         return error
     if urlsplit(text).scheme not in ("http", "https"):
         return Message("it is neither http nor https")
-    return Message("it has a fragment") if "#" in text else None
+    return Message("it has a fragment") if "#" in text else call_error(text)
 
 
 def _scope_error(scope: str) -> Message | None:

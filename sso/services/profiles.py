@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from sso.config.auth_methods import ANY_AUTH_METHOD, FAPI2, PRIVATE_KEY_JWT, has_secret
-from sso.config.urls import strict_url_error
+from sso.config.urls import call_error, strict_url_error
 from sso.crypto import client_keys
 from sso.crypto.client_keys import FAPI_ALGORITHMS
 from sso.i18n.message import Message
@@ -153,4 +153,4 @@ def _jwks_uri_error(text: str) -> Message | None:
         return error
     if urlsplit(text).scheme != "https":
         return Message("it is not https")
-    return Message("it has a fragment") if "#" in text else None
+    return Message("it has a fragment") if "#" in text else call_error(text, only_public=True)

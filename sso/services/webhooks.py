@@ -8,7 +8,7 @@ from uuid import UUID
 from sso import audit, clock, context
 from sso.audit import Actor
 from sso.audit.events import WEBHOOK_EVENTS, Event
-from sso.config.urls import is_loopback, strict_url_error
+from sso.config.urls import call_error, is_loopback, strict_url_error
 from sso.crypto import webhook_secrets
 from sso.extensions import db
 from sso.models import Webhook
@@ -128,5 +128,5 @@ def _url_error(url: str) -> str | None:
     if "#" in url:
         return "it has a fragment"
     if parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname)):
-        return None
+        return call_error(url)
     return "it is not https (http is for this machine alone)"

@@ -69,6 +69,16 @@ def test_the_secret_is_shown_once(app: Flask, run: Any) -> None:
         ("https://hooks.example/#part", "it has a fragment"),
         ("https://hooks.example/ sp ace", "it has characters"),
         ("https://" + "x" * 3000, "it is longer than"),
+        ("https://169.254.169.254/", "an address that is never called"),
+        ("https://[fe80::1]/", "an address that is never called"),
+        ("https://[fe80::1%25eth0]/", "an address that is never called"),
+        ("https://[fd00:ec2::254]/", "an address that is never called"),
+        ("https://[fd20:ce::254]/", "an address that is never called"),
+        ("https://100.100.100.200:8443/x", "an address that is never called"),
+        ("https://0xa9fea9fe/", "an address that is never called"),
+        ("https://2852039166/", "an address that is never called"),
+        ("https://[::ffff:169.254.169.254]/", "an address that is never called"),
+        ("https://0.0.0.0/", "an address that is never called"),
         ("https:///", "it has no host"),
         ("hooks.example", "it is not absolute"),
         ("", "it is not absolute"),
@@ -90,9 +100,18 @@ def test_urls_that_are_taken(run: Any, url: str) -> None:
 def test_unknown_events(run: Any) -> None:
     for name in ("signed_inn", "tokens_issued", "sign_in_failed", ""):
         made = run("create", "--url", URL, "--event", name)
-        assert made.exit_code == 1
+        assert made.exit_code == 2
         assert "unknown events" in made.stderr
         assert "known: user_created," in made.stderr
+    made = create(run)
+    for option in ("--add-event", "--set-events"):
+        changed = run("update", made["id"], option, "signed_inn")
+        assert changed.exit_code == 2
+        assert "unknown events: 'signed_inn'" in changed.stderr
+    assert run("update", made["id"], "--remove-event", "of_another_version").exit_code == 0
+    link_local = run("update", made["id"], "--url", "https://169.254.169.254/")
+    assert link_local.exit_code == 1
+    assert "an address that is never called" in link_local.stderr
     assert run("create", "--url", URL).exit_code == 2
 
 

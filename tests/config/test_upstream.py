@@ -109,6 +109,16 @@ recheck = 1
         assert part in text, part
 
 
+LITERAL = """
+[provider.two]
+type = "oidc"
+name = "x"
+client_id = "x"
+client_secret_env = "GOOGLE_SECRET"
+issuer = "{}"
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "error"),
     [
@@ -120,11 +130,23 @@ recheck = 1
         (GOOD.replace('type = "google"', 'type = "google"\nscope = ["openid", "offline_access"]'),
          'leave out "offline_access"'),
         (GOOD.replace("common", "example.com"), "tenant: give its id"),
+        (GOOD + LITERAL.format("https://10.0.0.7"), "issuer: its host is a private address; set"),
+        (GOOD + LITERAL.format("https://127.1"), "issuer: its host is a private address; set"),
+        (GOOD + LITERAL.format("https://[fd00:ec2::254]/x"), "issuer: its host is an address that"),
+        (GOOD + LITERAL.format("https://168.63.129.16") + "\nallow_private_addresses = true",
+         "issuer: its host is an address that is never called"),
+        (GOOD + LITERAL.format("https://10.0.0.7").replace("oidc", "github").replace(
+            "issuer", "url"), "url: its host is a private address; set"),
         (GOOD.replace("{folder}/secret", "/none"), "the file /none cannot be read"),
     ],
 )  # fmt: skip
 def test_one_error(tmp_path: Path, text: str, error: str) -> None:
     assert error in "\n".join(errors(tmp_path, text))
+
+
+def test_a_provider_in_a_private_network(tmp_path: Path) -> None:
+    text = GOOD + LITERAL.format("https://10.0.0.7") + "allow_private_addresses = true"
+    assert read(tmp_path, text).find("two")
 
 
 def test_a_path_that_cannot_be_read(tmp_path: Path) -> None:

@@ -61,6 +61,8 @@ def test_what_is_refused(tmp_path: Path) -> None:
         ({"servers": '["ldap://a.example:x"]'}, "the port of"),
         ({"servers": '["ldaps://a.example/dc=x"]'}, "is not a URL"),
         ({"servers": '["ldaps://me@a.example"]'}, "is not a URL"),
+        ({"servers": '["ldaps://169.254.169.254"]'}, "an address that is never called"),
+        ({"servers": '["ldap://a.example", "ldap://[fd00:ec2::254]"]'}, "that is never called"),
         ({"start_tls": "false"}, "in clear"),
         ({"base": '"example"'}, "is not a distinguished name"),
         ({"user_filter": '"(cn=a"'}, 'user_filter: ")" is missing (character 6 of the filter)'),

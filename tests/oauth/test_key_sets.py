@@ -307,6 +307,37 @@ def test_addresses_that_are_not_public() -> None:
         assert asked == []
 
 
+NEVER = "its host is an address that is never called"
+
+
+@pytest.mark.parametrize(
+    ("host", "reason"),
+    [
+        ("10.0.0.1", "its host is a private address"),
+        ("127.1", "its host is a private address"),
+        ("[::1]:8443", "its host is a private address"),
+        ("[fd00::1]", "its host is a private address"),
+        ("169.254.169.254", NEVER),
+        ("192.0.0.192", NEVER),
+        ("168.63.129.16", NEVER),
+        ("[::ffff:169.254.169.254]", NEVER),
+    ],
+)
+def test_a_client_cannot_be_registered_for_an_address_that_is_not_public(
+    app: Flask, host: str, reason: str
+) -> None:
+    """A back-channel logout URI may be private, but is never a metadata service."""
+    with pytest.raises(ValueError, match=f"the JWKS URL is refused: {reason}"):
+        make_client(app, auth_method="private_key_jwt", jwks_uri=f"https://{host}/jwks")
+    for scheme in ("https", "http"):
+        url = f"{scheme}://{host}/out"
+        if reason == NEVER:
+            with pytest.raises(ValueError, match=f"back-channel logout address .* {reason}"):
+                make_client(app, backchannel_logout_uri=url)
+        else:
+            assert make_client(app, backchannel_logout_uri=url)
+
+
 def test_a_client_cannot_be_registered_for_http(app: Flask) -> None:
     with pytest.raises(ValueError, match="it is not https"):
         make_client(app, auth_method="private_key_jwt", jwks_uri="http://bank.example/jwks")

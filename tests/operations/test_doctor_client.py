@@ -443,7 +443,7 @@ def test_keys_of_a_client(server: Server, tmp_path: Path) -> None:
         code, found = examine(server, client_id)
         assert code == 1
         assert named(found, "keys")["seen"] == "no key is for PS256, to sign client assertions"
-    url = f"https://127.0.0.1:{free_port()}/jwks"
+    url = f"https://localhost:{free_port()}/jwks"
     with registered(server, CALLBACK, *own[:2], "--jwks-uri", url) as client_id:
         code, found = examine(server, client_id)
         assert code == 1

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from sso.config.upstream.provider import Provider, key, one_of, seconds, secret, switch, text, texts
-from sso.config.urls import is_loopback
+from sso.config.urls import call_error, is_loopback
 from sso.ldap import filters, groups, names
 from sso.ldap.connection import Server
 from sso.ldap.directory import Directory
@@ -55,6 +55,8 @@ def _servers(value: Any) -> tuple[Server, ...]:
         rest = (parts.path.strip("/"), parts.query, parts.fragment, parts.username)
         if parts.scheme not in _PORTS or not parts.hostname or any(rest):
             raise ValueError(f"{one!r} is not a URL such as ldaps://dc1.example.com")
+        if error := call_error(one):
+            raise ValueError(f"{one!r}: {error}; give another URL")
         tls = "ldaps" if parts.scheme == "ldaps" else "starttls"
         found.append(Server(parts.hostname, port or _PORTS[parts.scheme], tls))
     if not 0 < len(found) <= _MOST_SERVERS:

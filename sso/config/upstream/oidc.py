@@ -15,6 +15,7 @@ from sso.config.upstream.provider import (
     text,
     texts,
 )
+from sso.config.urls import call_error
 
 _TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,253}")
 _GUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -52,6 +53,14 @@ class WebProvider(Provider):
     allow_private_addresses: bool = key(
         "whether its URLs may lead into a private network", switch, False
     )
+
+    def faults(self) -> Iterator[str]:
+        yield from super().faults()
+        for name in ("issuer", "url"):
+            if not self.allow_private_addresses and (
+                error := call_error(getattr(self, name, ""), only_public=True)
+            ):
+                yield f"{name}: {error}; set allow_private_addresses = true if that is intended"
 
 
 @dataclass(frozen=True, kw_only=True)

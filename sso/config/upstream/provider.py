@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from sso.config import branding, checks, email_addresses, images
 from sso.config.images import Image
-from sso.config.urls import is_loopback, strict_url_error
+from sso.config.urls import call_error, is_loopback, strict_url_error
 
 MAX_LOGO = 64 * 1024
 DAY = 24 * 3600
@@ -79,6 +79,8 @@ def https_url(value: Any) -> str:
         raise ValueError(f"{error or 'it has a query or a fragment'}; give an https URL")
     if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname)):
         raise ValueError("give an https URL")
+    if error := call_error(found):
+        raise ValueError(f"{error}; give another URL")
     return found
 
 
