@@ -113,7 +113,7 @@ def test_the_names_of_the_service_are_refused(
         "it@contoso.example", "SingleSignOn1", "sso-sso-sso-1", "TannhauserPortal",
         "tannhauser portal 1", "PortalTannhauser2026", "Tannhauser2026!!", "www.acme-tools.example",
         "admin.acme-tools.example",
-        "mail.acme-tools.example", "portal.acme-tools.example", "intranet@acme-tools.example", "https://login.acme-tools.example/api/auth",
+        "mail.acme-tools.example", "portal.acme-tools.example", "https://login.acme-tools.example/api/auth",
         "login-acme-tools-example", "ACME-TOOLS.EXAMPLE", "example.acme-tools.login",
     ]  # fmt: skip
     about = (
