@@ -69,9 +69,7 @@ def test_at_the_same_instant_one_wins(app: Flask, link: str) -> None:
 
 
 @pytest.mark.parametrize("change", ["password", "email", "disabled"])
-def test_another_link_of_the_same_instant_does_nothing(
-    app: Flask, user: User, change: str
-) -> None:
+def test_another_link_of_the_same_instant_does_nothing(app: Flask, user: User, change: str) -> None:
     """It is looked up, then the first link is used, then it is used itself."""
     with app.app_context():
         owner = db.session.get_one(User, user.id)

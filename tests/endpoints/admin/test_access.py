@@ -316,7 +316,9 @@ def test_a_role_that_is_lost_after_the_first_look(
 
     def lose(url: str) -> str | None:
         with app.app_context():
-            db.session.execute(update(User).where(User.email == "ada@example.com").values(groups=[]))
+            db.session.execute(
+                update(User).where(User.email == "ada@example.com").values(groups=[])
+            )
             db.session.commit()
         return compare(url)
 
