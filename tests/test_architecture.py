@@ -229,7 +229,7 @@ def test_the_migrations_form_one_line() -> None:
         before = number
 
 
-CONTRACT = {
+ADDRESSES = {
     f"{BASE}/oauth2/authorize": {"GET", "POST"},
     f"{BASE}/oauth2/par": {"POST"},
     f"{BASE}/oauth2/token": {"POST"},
@@ -313,13 +313,13 @@ CONTRACT = {
 }
 
 
-def test_the_addresses_are_the_contracts(app: Flask) -> None:
+def test_no_address_changes_by_accident(app: Flask) -> None:
     found = {
         rule.rule: (rule.methods or set()) - {"HEAD", "OPTIONS"}
         for rule in app.url_map.iter_rules()
         if rule.endpoint != "static"
     }
-    assert found == CONTRACT
+    assert found == ADDRESSES
 
 
 @each("module", [one for one in MODULES if room(one) in ("endpoints", "web")])

@@ -21,6 +21,7 @@ from tests.support.statements import watched
 pytestmark = pytest.mark.slow
 
 SCOPE = "openid email offline_access"
+NOW_CHANGED = "updated_at = '2001-01-01 00:00:00.000001'"
 
 
 @pytest.fixture
@@ -148,6 +149,11 @@ def row_alone(app: Flask, statement: str) -> Callable[[], object]:
     "statement",
     [
         "UPDATE users SET disabled_at = CURRENT_TIMESTAMP",
+        f"UPDATE users SET groups = '[]', {NOW_CHANGED}",
+        "UPDATE clients SET disabled_at = CURRENT_TIMESTAMP",
+        "UPDATE clients SET client_metadata = REPLACE(client_metadata, 'staff', 'board'), "
+        f"{NOW_CHANGED}",
+        f"UPDATE consents SET scope = 'openid', {NOW_CHANGED}",
         "UPDATE browser_sessions SET ended_at = CURRENT_TIMESTAMP",
         "DELETE FROM consents",
     ],

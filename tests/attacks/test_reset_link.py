@@ -10,9 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from flask import Flask
 
+from sso import audit, clock
 from sso.extensions import db
 from sso.models import User
-from sso.services import mail_links
+from sso.services import credentials, mail_links
 from sso.store import users
 from tests.support.actors import BASE, ORIGIN, Browser
 from tests.support.factories import PASSWORD, make_user
@@ -65,6 +66,31 @@ def test_at_the_same_instant_one_wins(app: Flask, link: str) -> None:
     assert sorted(page.status for page in pages) == [200, 410, 410, 410]
     winner = next(n for n, page in enumerate(pages) if page.status == 200)
     assert password_is(app, f"{NEW} {winner}")
+
+
+@pytest.mark.parametrize("change", ["password", "email", "disabled"])
+def test_another_link_of_the_same_instant_does_nothing(app: Flask, user: User, change: str) -> None:
+    """It is looked up, then the first link is used, then it is used itself."""
+    with app.app_context():
+        owner = db.session.get_one(User, user.id)
+        secrets = [mail_links.make(mail_links.RESET, user.email, owner)[1] for _ in range(2)]
+        secrets = [link.partition("token=")[2] for link in secrets]
+        db.session.commit()
+        looked_up = mail_links.find(secrets[1], mail_links.RESET)
+        assert looked_up
+        db.session.commit()
+        with app.app_context():
+            used = mail_links.redeem(secrets[0], mail_links.RESET)
+            assert used
+            assert used[1]
+            if change == "password":
+                credentials.reset_password(audit.USER, used[1], "hash", mail_links.RESET)
+            elif change == "email":
+                used[1].email = "new@example.com"
+            else:
+                used[1].disabled_at = clock.now()
+            db.session.commit()
+        assert not mail_links.use(*looked_up)
 
 
 def test_nobody_resets_another_user(app: Flask, link: str) -> None:

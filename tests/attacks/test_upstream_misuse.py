@@ -168,6 +168,28 @@ def test_an_email_is_verified_only_with_its_own_word(world: World, browser: Brow
     assert world.identities() == 0
 
 
+@pytest.mark.parametrize(
+    "claim", [{"email": "dana@example.com", "email_verified": True}, {"sub": "1"}, {"iss": "x"}]
+)
+def test_userinfo_replaces_nothing_of_the_identity_token(
+    world: World, browser: Browser, claim: dict[str, Any]
+) -> None:
+    """It is asked for the name alone, and answers with more."""
+    world.configure(provider(sign_up=True))
+    assert world.sign_in(Browser(world.app)).path == f"{BASE}/account"  # Dana, sub 1
+    world.corp.token = {"sub": "66", "email": "mallory@example.com", "name": None}
+    world.corp.answers["/userinfo"] = answered({"sub": "66", "name": "M", **claim})
+    world.sign_in(browser)
+    with world.app.app_context():
+        rows = db.session.execute(
+            select(User.email, Identity.issuer, Identity.subject).join(
+                Identity, Identity.user_id == User.id
+            )
+        ).all()
+    mallory = [("mallory@example.com", world.corp.issuer, "66")] if "sub" not in claim else []
+    assert sorted(map(tuple, rows)) == [("dana@example.com", world.corp.issuer, "1"), *mallory]
+
+
 def test_an_account_made_before_its_owner_comes(world: World, browser: Browser) -> None:
     """Pre-hijacking, from both sides."""
     # Somebody set up an account with the victim's address, and knows its password.

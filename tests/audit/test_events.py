@@ -1,18 +1,22 @@
 """What an audit event holds, and which outlive the transaction that they were told in."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from flask import Flask
+from sqlalchemy import select
 
-from sso import audit
+from sso import audit, clock
 from sso.audit import rows as audit_events
 from sso.audit import writer
 from sso.audit.events import Event
 from sso.extensions import db
-from sso.models import AuditEvent, User
+from sso.models import AuditEvent, Refusal, User
+from sso.store import refusals
 from tests.support.actors import BASE, ORIGIN, Browser
+from tests.support.factories import PASSWORD, make_user
 
 TOKEN = "sso_rt_" + "t" * 43
 JWT = "eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiJkYW5hIn0.c2lnbmF0dXJlLXNpZ25hdHVyZQ"
@@ -107,6 +111,49 @@ def test_nor_what_a_browser_says_of_itself(app: Flask, user: User) -> None:
     assert row.browser.startswith("Agent ")
     assert "eyJ" not in row.browser
     assert len(row.browser) <= 200
+
+
+@pytest.mark.parametrize(
+    "typed",
+    ["hunter2-in-the-wrong-field", "hunter2@my-pass.word", "hunter2\0hunter2", "hunter2" * 60],
+)
+@pytest.mark.parametrize("path", ["sign-in", "forgotten-password", "sign-up"])
+def test_nor_what_nobody_is_known_by(
+    app: Flask, path: str, typed: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An unknown address is often a password; up to the limit of tries, and beyond it."""
+    caplog.set_level("DEBUG")
+    app.extensions["sso.settings"] = replace(app.extensions["sso.settings"], sign_up="open")
+    browser = Browser(app)
+    browser.open(f"{ORIGIN}{BASE}/{path}")
+    fields = {**browser.page.fields, "email": typed, "password": "hunter2 as well"}
+    for _ in range(8):
+        browser.open(browser.page.url, method="POST", data=fields)
+        browser.open(f"{ORIGIN}{BASE}/{path}")
+    events = [str({**vars(row), "_sa_instance_state": None}) for row in rows(app)]
+    assert events or path != "sign-in" or "@" not in typed
+    refusals.flush(app)
+    with app.app_context():
+        refused = [str(vars(row)) for row in db.session.scalars(select(Refusal))]
+    assert "hunter2" not in "".join([*events, *refused, caplog.text])
+
+
+@pytest.mark.parametrize("state", ["usual", "disabled", "without a password"])
+def test_nor_the_address_of_a_user_who_fails(
+    app: Flask, state: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The trail has the user's id."""
+    caplog.set_level("DEBUG")
+    password = None if state == "without a password" else PASSWORD
+    user = make_user(app, "hunter2@example.com", password=password)
+    with app.app_context():
+        if state == "disabled":
+            db.session.get_one(User, user.id).disabled_at = clock.now()
+            db.session.commit()
+    Browser(app).sign_in(user.email, "not it, hunter2")
+    (row,) = rows(app)
+    assert row.user_id == str(user.id)
+    assert "hunter2" not in str(vars(row)) + caplog.text
 
 
 def test_long_and_odd_text_is_cut(app: Flask) -> None:

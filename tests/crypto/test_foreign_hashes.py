@@ -172,6 +172,19 @@ def test_no_nul_ends_or_extends_a_password() -> None:
         assert not foreign_hashes.verify("pass\0word", stored)
 
 
+@pytest.mark.parametrize("typed", ["one-two", "one--two", "onetwo", "one", "one two"])
+@pytest.mark.parametrize("with_nul", ["one\0two", "one\0\0two", "one\0", "\0one-two"])
+def test_a_nul_stands_for_nothing_else(typed: str, with_nul: str) -> None:
+    key = hashlib.pbkdf2_hmac("sha256", typed.encode(), b"x" * 8, 3)
+    for text in (
+        f"pbkdf2_sha256$3$xxxxxxxx${b64(key)}",
+        bcrypt.hashpw(typed.encode(), b"$2b$04$" + b"." * 22).decode(),
+    ):
+        stored = str(hash_formats.from_text(text))
+        assert foreign_hashes.verify(typed, stored)
+        assert not foreign_hashes.verify(with_nul, stored)
+
+
 def test_accounts_without_a_password() -> None:
     assert hash_formats.from_text("") is None
     assert hash_formats.from_text("!QAZvhsd87fmA0sdf") is None  # Django's unusable password

@@ -71,7 +71,7 @@ def test_it_asks_for_what_is_new_alone(browser: Browser, client: RelyingParty, u
 def test_a_form_without_boxes_allows_all(
     browser: Browser, client: RelyingParty, user: User
 ) -> None:
-    """The contract's form has two buttons; who posts no more than them means what they say."""
+    """The form has two buttons; who posts no more than them means what they say."""
     browser.authorize(client)
     page = browser.sign_in()
     page.fields = {"csrf_token": page.fields["csrf_token"]}

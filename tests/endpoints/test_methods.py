@@ -4,11 +4,11 @@ import pytest
 from flask import Flask
 
 from tests.support.actors import ORIGIN
-from tests.test_architecture import CONTRACT
+from tests.test_architecture import ADDRESSES
 
 METHODS = {"GET", "POST", "PUT", "PATCH", "DELETE"}
 # To those who may not open them, admin pages do not exist (see tests/endpoints/admin).
-OPEN = {path: allowed for path, allowed in CONTRACT.items() if "/admin" not in path}
+OPEN = {path: allowed for path, allowed in ADDRESSES.items() if "/admin" not in path}
 
 
 @pytest.mark.parametrize(("path", "allowed"), OPEN.items(), ids=OPEN.keys())

@@ -5,7 +5,7 @@ from flask import Flask
 from openapi_spec_validator import validate
 
 from tests.support.actors import BASE
-from tests.test_architecture import CONTRACT
+from tests.test_architecture import ADDRESSES
 
 pytestmark = pytest.mark.slow  # the validator takes long to load
 
@@ -22,7 +22,7 @@ def test_it_is_valid_and_complete(app: Flask) -> None:
         if path.startswith("/oauth2/")
     }
     assert registrations == {
-        path: methods for path, methods in CONTRACT.items() if "/oauth2/register" in path
+        path: methods for path, methods in ADDRESSES.items() if "/oauth2/register" in path
     }
 
 

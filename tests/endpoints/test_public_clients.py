@@ -114,6 +114,23 @@ def test_an_https_redirect_remembers(app: Flask, browser: Browser, user: User) -
     assert browser.authorize(first, prompt="none").code
 
 
+@pytest.mark.parametrize("uris", [(SPA, LOOPBACK), (LOOPBACK, SPA), (SPA, APP), (APP, SPA)])
+def test_of_several_redirect_uris_the_one_in_the_request_decides(
+    app: Flask, browser: Browser, user: User, uris: tuple[str, str]
+) -> None:
+    public = make_client(app, redirect_uris=list(uris), public=True)
+    for uri in (*uris, *reversed(uris)):
+        page = _signed_in(browser, public) if uri == uris[0] else None
+        page = browser.authorize(public, redirect_uri=uri)
+        is_native = uri != SPA
+        if ("decision", "allow") in page.buttons:
+            assert ("an application on this device" in page.html) == is_native
+            page = browser.allow()
+        assert page.url.startswith(uri + "?code=")
+        page = browser.authorize(public, redirect_uri=uri, prompt="none")
+        assert page.error == ("consent_required" if is_native else None)
+
+
 def _signed_in(browser: Browser, public: RelyingParty) -> Any:
     page = browser.authorize(public)
     return browser.sign_in() if "password" in page.fields else page

@@ -119,7 +119,7 @@ def test_reuse_ends_what_the_code_gave(
 def test_a_double_click_signs_nobody_out(
     clock: Clock, browser: Browser, client: RelyingParty, user: User
 ) -> None:
-    """Contract §6: within one second, by the same client, the grant lives on."""
+    """Within one second, by the same client, the grant lives on."""
     code = browser.approve(client).code
     tokens = client.exchange(code).get_json()
     assert error_of(client.exchange(code)) == (400, "invalid_grant")

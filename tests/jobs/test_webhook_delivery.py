@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from uuid import UUID
@@ -324,6 +325,32 @@ def test_a_receiver_that_is_gone_is_disabled_at_once(app: Flask, user: User) -> 
     assert "abgeschaltet, es antwortete mit" in in_german(app, finding.seen)
     assert [row.next_attempt_at for row in rows(app)] == [None, None]
     assert [row.last_fault for row in rows(app)] == ["it answered 410", "the webhook is disabled"]
+
+
+@pytest.mark.parametrize("how", ["enable", "change the URL"])
+def test_what_failed_before_does_not_count_after_it_is_enabled(
+    app: Flask, user: User, clock: Clock, how: str
+) -> None:
+    """Neither the failures, nor since when, nor the pause before the next attempt."""
+    receiver = Receiver(500)
+    with receiver.listening() as url:
+        id_, _ = add(app, url)
+        with app.app_context():
+            webhook = db.session.get_one(Webhook, id_)
+            webhook.failing_since, webhook.failures = clock.now() - timedelta(days=9), 500
+            webhook.retry_at = clock.now() + timedelta(days=1)
+            if how == "enable":
+                webhooks.disable(audit.SYSTEM, id_, "failing since then")
+                webhooks.enable(audit.SYSTEM, id_)
+            else:
+                webhooks.change(audit.SYSTEM, id_, url=url + "&new=1")
+            db.session.commit()
+        assert (find(app, id_).failing_since, find(app, id_).retry_at) == (None, None)
+        rename(app, user)
+        assert deliver(app) == 1
+        assert len(receiver.got) == 1
+    webhook = find(app, id_)
+    assert (webhook.disabled_at, webhook.disabled_reason, webhook.failures) == (None, None, 1)
 
 
 def test_a_slow_receiver_holds_up_no_other(

@@ -1,4 +1,4 @@
-"""The six steps of the contract, from the browser's redirect to the user's profile."""
+"""The six steps of a sign-in, from the browser's redirect to the user's profile."""
 
 from flask import Flask
 

@@ -12,6 +12,7 @@ from werkzeug.test import TestResponse
 
 from sso import audit
 from sso.clock import now
+from sso.config import urls
 from sso.endpoints.routes import ROUTES
 from sso.extensions import db
 from sso.models import AuditEvent, BrowserSession, Client, Identity, Mail, User
@@ -299,6 +300,31 @@ def test_a_form_that_arrives_slowly(app: Flask, ada: StaffBrowser) -> None:
     answer = ask(
         ada, ada.page.url.removeprefix(ORIGIN), "POST", input_stream=Slow(body),
         content_length=len(body), content_type="application/x-www-form-urlencoded",
+        headers={"Origin": ORIGIN},
+    )  # fmt: skip
+    assert answer.status_code == 404
+    assert is_enabled(app, dana)
+
+
+def test_a_role_that_is_lost_after_the_first_look(
+    app: Flask, ada: StaffBrowser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The origin of the form is compared between the two looks at the session."""
+    dana = make_user(app)
+    ada.open(f"{ADMIN}/person/act?id={dana.id}&do=disable")
+    compare = urls.origin
+
+    def lose(url: str) -> str | None:
+        with app.app_context():
+            db.session.execute(
+                update(User).where(User.email == "ada@example.com").values(groups=[])
+            )
+            db.session.commit()
+        return compare(url)
+
+    monkeypatch.setattr(urls, "origin", lose)
+    answer = ask(
+        ada, ada.page.url.removeprefix(ORIGIN), "POST", data=ada.page.fields,
         headers={"Origin": ORIGIN},
     )  # fmt: skip
     assert answer.status_code == 404
