@@ -22,6 +22,7 @@ from sso.store import named_groups
 from sso.store.groups import Member
 
 MOST_MEMBERS = 5000  # added at once
+MOST_GROUPS = 1000  # of one member: a directory may have more than fit into a list
 
 
 @audit.acting
@@ -167,6 +168,16 @@ def _edit_members(
         raise RegistrationError([Message("there is no user %(name)s", name=str(unknown[0]))])
     joining = [one for one in people if one.id in added and group.name not in one.groups]
     leaving = [one for one in people if one.id in removed and group.name in one.groups]
+    if full := [one.id for one in joining if len(one.groups) >= MOST_GROUPS]:
+        raise RegistrationError(
+            [
+                Message(
+                    "the user %(name)s is in %(most)d groups already",
+                    name=str(full[0]),
+                    most=MOST_GROUPS,
+                )
+            ]
+        )
     _replace(actor, joining, ListEdit(added=(group.name,)))
     _replace(actor, leaving, ListEdit(removed=(group.name,)))
     if leaving:
