@@ -6,7 +6,6 @@ from typing import Any
 from uuid import UUID
 
 from scim2_models import (
-    ForbiddenException,
     InvalidPathException,
     NotFoundException,
     NotImplementedException,
@@ -40,7 +39,6 @@ class Storage(ScimStorage):
         self.commit, self.is_writing = commit, commit is not None
         self.actor = api_tokens.actor_of(token, "scim")
         self.invites = api_tokens.allows(token, api_tokens.SCIM_INVITE)
-        self.is_privileged = api_tokens.allows(token, api_tokens.SCIM_PRIVILEGED)
         self.is_patch = False
         self.edit: MemberEdit | None = None  # of a group's members, by PUT and PATCH
         self.is_about_members_alone = False
@@ -163,11 +161,8 @@ class Storage(ScimStorage):
         user = users.find(user_id, is_locked=self.is_writing)
         if user is None:
             raise NotFoundException(detail=f"there is no user {user_id[:100]}")
-        if self.is_writing and not self.is_privileged and staff.role_of(user.groups):
-            raise ForbiddenException(
-                detail="administrators and the helpdesk are changed only by a token with the "
-                f"scope {api_tokens.SCIM_PRIVILEGED}"
-            )
+        if self.is_writing:
+            staff.require_may_change(self.actor, [user.groups])
         if version is not None and version != f'W/"{user.version}"':
             raise PreconditionFailedException
         return user
@@ -188,11 +183,7 @@ class Storage(ScimStorage):
         return group
 
     def _check_group(self, name: str | None) -> None:
-        if not self.is_privileged and staff.role_of([name or ""]):
-            raise ForbiddenException(
-                detail=f"the group {name} gives rights on this server: a token needs the scope "
-                f"{api_tokens.SCIM_PRIVILEGED} to change it"
-            )
+        staff.require_may_change(self.actor, [[name or ""]])
 
     def _check_free(self, user_name: str, user_id: UUID | None = None) -> None:
         other = directory.find_user(user_name.strip())

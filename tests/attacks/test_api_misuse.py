@@ -8,11 +8,11 @@ from uuid import uuid4
 
 import pytest
 from flask import Flask
-from sqlalchemy import event
+from sqlalchemy import event, select
 
 from sso import audit
 from sso.extensions import db
-from sso.models import User
+from sso.models import Group, User
 from sso.ratelimit import limiting
 from sso.services import api_tokens
 from sso.store import api_tokens as stored
@@ -132,6 +132,140 @@ def test_rights_are_not_given(app: Flask, scim: Provisioner) -> None:
         assert "last administrator" in answer.get_json()["detail"]
     added = {"op": "add", "path": "members", "value": member}
     assert trusted.patch(f"/Groups/{admins['id']}", added).status_code == 204
+
+
+ROLES = [ADMINS, "sso-helpdesk"]
+
+
+def rows(app: Flask) -> list[Any]:
+    """Everything of users and groups that a program could change."""
+    with app.app_context():
+        people = [
+            (one.email, one.name, one.groups, one.claims, one.password_hash, one.disabled_at,
+             one.user_name, one.external_id, one.scim_attributes, one.version)
+            for one in db.session.scalars(select(User).order_by(User.email))
+        ]  # fmt: skip
+        return [people, [(one.name, one.external_id, one.version) for one in all_groups()]]
+
+
+def all_groups() -> list[Group]:
+    return list(db.session.scalars(select(Group).order_by(Group.name)))
+
+
+@pytest.mark.parametrize("is_disabled", [False, True])
+@pytest.mark.parametrize("role", ROLES)
+def test_each_verb_on_somebody_who_administers(
+    app: Flask, scim: Provisioner, role: str, is_disabled: bool
+) -> None:
+    make_user(app, "other@example.com", groups=[ADMINS])
+    boss = make_user(app, "boss@example.com", groups=[role], disabled=is_disabled)
+    path, whole = f"/Users/{boss.id}", {"schemas": [USER], "userName": "boss@example.com"}
+    attempts: list[tuple[str, Any]] = [
+        ("PUT", whole),
+        ("PUT", {**whole, "password": "a long pass phrase"}),
+        ("PUT", {**whole, "active": is_disabled}),
+        ("DELETE", None),
+    ]
+    for name, value in {
+        "password": "a long pass phrase",
+        "userName": "me@example.com",
+        "emails": [{"value": "me@example.com"}],
+        "active": is_disabled,
+        "displayName": "Me",
+        "externalId": "7",
+        "nickName": "Me",
+        "title": "Me",
+    }.items():
+        for op in ("add", "replace"):
+            attempts.append(("PATCH", many(1, op=op, path=name, value=value)))
+            attempts.append(("PATCH", many(1, op=op, value={name: value})))
+        attempts.append(("PATCH", many(1, op="remove", path=name)))
+    before = rows(app)
+    for method, body in attempts:
+        answer = scim(method, path, body)
+        is_required = '"remove"' in json.dumps(body) and answer.status_code == 400
+        assert answer.status_code == 403 or is_required, (method, body, answer.text)
+        assert "scim:privileged" in answer.text or is_required
+    assert rows(app) == before
+    trusted = Provisioner(app, make_token(app, "scim:write", "scim:privileged", name="Trusted"))
+    for method, body in attempts:
+        answer = trusted(method, path, body)
+        assert answer.status_code != 403, (method, body, answer.text)
+        if method == "DELETE":
+            break
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_groups_of_somebody_who_administers(app: Flask, scim: Provisioner, role: str) -> None:
+    """Nobody becomes or stops being privileged, and no group of theirs changes."""
+    make_user(app, "other@example.com", groups=[ADMINS])
+    trusted = Provisioner(app, make_token(app, "scim:write", "scim:privileged", name="Trusted"))
+    boss, dana = str(make_user(app, "boss@example.com").id), str(make_user(app).id)
+    team, empty = trusted.group("team", boss, dana)["id"], scim.group("empty")["id"]
+    held = scim.get("/Groups", filter=f'displayName eq "{role}"')["Resources"]
+    if held:
+        own = held[0]["id"]
+        joined = trusted.patch(f"/Groups/{own}", {"op": "add", "path": "members",
+                                                  "value": [{"value": boss}]})  # fmt: skip
+        assert joined.status_code == 204
+    else:
+        own = trusted.group(role, boss)["id"]
+    one, other = [{"value": boss}], [{"value": dana}]
+    named = {"schemas": [GROUP], "displayName": "team"}
+    attempts: list[tuple[str, str, Any]] = [
+        ("POST", "/Groups", {**named, "displayName": "new", "members": one}),
+        ("POST", "/Groups", {**named, "displayName": "new", "members": other + one}),
+        ("POST", "/Groups", {**named, "displayName": role}),
+        ("PUT", f"/Groups/{empty}", {**named, "displayName": "empty", "members": one}),
+        ("PUT", f"/Groups/{empty}", {**named, "displayName": role}),
+        ("PUT", f"/Groups/{team}", {**named, "members": other}),
+        ("PUT", f"/Groups/{team}", {**named, "members": []}),
+        ("PUT", f"/Groups/{team}", {**named, "displayName": "crew"}),
+        ("PUT", f"/Groups/{own}", {**named, "displayName": role, "externalId": "7"}),
+        ("PUT", f"/Groups/{own}", {**named, "displayName": "crew"}),
+        ("DELETE", f"/Groups/{team}", None),
+        ("DELETE", f"/Groups/{own}", None),
+    ]
+    chosen = f'members[value eq "{boss}"]'
+    for group, operation in (
+        (empty, {"op": "add", "path": "members", "value": one}),
+        (empty, {"op": "add", "path": "members", "value": other + one}),
+        (empty, {"op": "add", "value": {"members": one}}),
+        (empty, {"op": "replace", "path": "members", "value": one}),
+        (empty, {"op": "replace", "value": {"members": one}}),
+        (empty, {"op": "replace", "value": {"displayName": role}}),
+        (empty, {"op": "replace", "path": "displayName", "value": role}),
+        (team, {"op": "remove", "path": "members"}),
+        (team, {"op": "remove", "path": "members", "value": one}),
+        (team, {"op": "remove", "path": chosen}),
+        (team, {"op": "replace", "path": "members", "value": other}),
+        (team, {"op": "replace", "value": {"members": other}}),
+        (team, {"op": "replace", "path": "displayName", "value": "crew"}),
+        (own, {"op": "replace", "path": "displayName", "value": "crew"}),
+        (own, {"op": "add", "path": "externalId", "value": "7"}),
+        (own, {"op": "add", "path": "members", "value": other}),
+        (own, {"op": "remove", "path": chosen}),
+        (own, {"op": "remove", "path": "members"}),
+    ):
+        attempts.append(("PATCH", f"/Groups/{group}", many(1, **operation)))
+    before = rows(app)
+    for method, path, body in attempts:
+        answer = scim(method, path, body)
+        assert answer.status_code == 403, (method, path, body, answer.text)
+        assert "scim:privileged" in answer.get_json()["detail"]
+    assert rows(app) == before
+    # The others of a group they are in may come and go.
+    for method, path, body, status in (
+        ("PUT", f"/Groups/{team}", {**named, "members": one}, 200),
+        ("PATCH", f"/Groups/{team}", many(1, op="add", path="members", value=other + one), 204),
+        ("PATCH", f"/Groups/{team}", many(1, op="remove", path="members", value=other), 204),
+        ("PATCH", f"/Groups/{team}", many(1, op="add", path="externalId", value="7"), 204),
+        ("PATCH", f"/Groups/{empty}", many(1, op="replace", value={"displayName": "e"}), 204),
+        ("DELETE", f"/Groups/{empty}", None, 204),
+    ):
+        answer = scim(method, path, body)
+        assert answer.status_code == status, answer.text
+    assert trusted("DELETE", f"/Groups/{team}").status_code == 204
 
 
 def test_what_no_client_sets(app: Flask, scim: Provisioner) -> None:
