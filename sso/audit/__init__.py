@@ -37,7 +37,8 @@ class Actor:
     `by`: the program that an operator uses, where that is more than one command; a use case that
     such a program has passes it to its own event. `token`: the id of the API token that a program
     acts by; then `operator` is its name. `user_id`: an operator who is signed in; such a one has no
-    rights but those of a group (see `services.staff`).
+    rights but those of a group (see `services.staff`). `changes_staff`: whether it may change
+    administrators and the helpdesk, and who they are.
     """
 
     operator: str | None = None
@@ -45,6 +46,7 @@ class Actor:
     token: str | None = None
     user_id: UUID | None = None
     is_helpdesk: bool = False
+    changes_staff: bool = True
 
 
 USER = Actor()  # a person, for themselves

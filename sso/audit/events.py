@@ -120,6 +120,7 @@ class Event(StrEnum):
 
     # A limit is reached: that of a rule in `ratelimit.limiting`, or the budget of an event.
     ACCESS_TOKEN_REFUSED_LIMITED = "access_token_refused_limited", _ANYWAY
+    API_REQUESTS_LIMITED = "api_requests_limited", _ANYWAY
     API_TOKEN_LIMITED = "api_token_limited", _ANYWAY
     API_TOKEN_REFUSED_LIMITED = "api_token_refused_limited", _ANYWAY
     AUTHORIZATION_REFUSED_LIMITED = "authorization_refused_limited", _ANYWAY

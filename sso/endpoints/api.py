@@ -17,8 +17,8 @@ _CHALLENGE = 'Bearer realm="sso"'
 def authenticate(scope: str) -> ApiToken:
     """The token of this request, which has this scope; its use is noted, not committed.
 
-    Any other request is answered here. Only failures are limited: nobody can shut a program out by
-    failing in its place, and a token cannot be guessed.
+    Any other request is answered here. Failures are limited apart from a token's own requests:
+    nobody can shut a program out by failing in its place, and a token cannot be guessed.
     """
     if "access_token" in request.args or API_TOKEN in request.query_string.decode("latin-1"):
         _refuse(400, "invalid_request", "in the URL", "A token in a URL is in logs, too: revoke "
@@ -37,7 +37,14 @@ def authenticate(scope: str) -> ApiToken:
     if not api_tokens.allows(token, scope):
         _refuse(403, "insufficient_scope", f"without {scope}",
                 f"The API token lacks the scope {scope}.", token, f', scope="{scope}"')  # fmt: skip
+    spend(token)
     return token
+
+
+def spend(token: ApiToken, requests: int = 1) -> None:
+    """Count requests of this token; a long one counts for several. Raises `TooManyAttempts`."""
+    if requests:
+        limiting.spend_own(limiting.API_REQUESTS, str(token.id), requests)
 
 
 def _refuse(

@@ -34,8 +34,8 @@ def scim(path: str) -> Response:
     )
     program = _program()
     try:
-        answer = program.answer(asked, token, is_writing=not is_reading)
-        db.session.commit()
+        api.spend(token, program.weight(asked))
+        answer = program.answer(asked, token, None if is_reading else db.session.commit)
     except program.SCIMException as error:
         db.session.rollback()
         answer = program.refusal(error)

@@ -72,6 +72,15 @@ class Flooding:
     ip_address: int
 
 
+@dataclass(frozen=True)
+class Budget:
+    """How many requests one authenticated program may send within so many seconds."""
+
+    name: str
+    most: int
+    seconds: int
+
+
 # An office of a thousand people behind one IP address fails now and then.
 _OFFICE = Pauses(free=200, longest=30, forget=HOUR)
 
@@ -110,6 +119,8 @@ VERIFICATION = Flooding("verification", account=None, ip_address=100)
 SIGN_UP = Flooding("sign_up", account=None, ip_address=100)
 TEST_SIGN_IN = Flooding("test_sign_in", account=20, ip_address=100)  # by administrators
 PUSHED_REQUEST = Flooding("pushed_request", account=100_000, ip_address=200_000)
+# Entra ID asks for 25 requests a second; each is short, but all of a token's are one program's.
+API_REQUESTS = Budget("api_requests", most=3000, seconds=60)
 PUSHED_BY_ANYONE = Flooding("pushed_by_anyone", account=None, ip_address=3000)
 
 
@@ -201,6 +212,16 @@ def spend(rule: Flooding, account: str) -> None:
             audit.event(limited(rule.name), count="of " + key.split("/")[1])
         if count > budget:
             raise TooManyAttempts(_seconds_until_end(f"spent/{key}", HOUR))
+
+
+def spend_own(rule: Budget, program: str, requests: int = 1) -> None:
+    """Count requests of an authenticated program, by its id. Raises `TooManyAttempts`."""
+    key = f"spent/{rule.name}/{program}"
+    count = _storage().increase(key, rule.seconds, requests)
+    if count - requests <= rule.most < count:
+        audit.event(limited(rule.name), api_token=program)
+    if count > rule.most:
+        raise TooManyAttempts(_seconds_until_end(key, rule.seconds))
 
 
 def words(seconds: int) -> str:

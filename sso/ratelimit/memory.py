@@ -20,16 +20,16 @@ class MemoryStorage:
         self._lock = threading.Lock()
         self._look_at = _FEW  # counters
 
-    def incr(self, key: str, seconds: int) -> int:
+    def incr(self, key: str, seconds: int, amount: int = 1) -> int:
         with self._lock:
             now = monotonic()
             count, end = self.counters.get(key, (0, 0.0))
             if end <= now:
                 count, end = 0, now + seconds
-            self.counters[key] = count + 1, end
+            self.counters[key] = count + amount, end
             if len(self.counters) > min(self._look_at, MOST):
                 self._make_room(now)
-            return count + 1
+            return count + amount
 
     def get(self, key: str) -> int:
         count, end = self.counters.get(key, (0, 0.0))

@@ -35,9 +35,9 @@ class LimitStorage:
         self._away_until = self._log_again_at = float("-inf")
         self._state = threading.Lock()
 
-    def increase(self, key: str, seconds: int) -> int:
-        """Count one more. A counter lives for so many seconds from its first."""
-        return self._do(lambda storage: storage.incr(key, seconds))
+    def increase(self, key: str, seconds: int, by: int = 1) -> int:
+        """Count one more, or several. A counter lives for so many seconds from its first."""
+        return self._do(lambda storage: storage.incr(key, seconds, by))
 
     def read(self, key: str) -> int:
         return self._do(lambda storage: storage.get(key))

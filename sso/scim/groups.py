@@ -4,25 +4,21 @@ from collections.abc import Collection, Iterable
 from typing import Any
 from uuid import UUID
 
-from pydantic_core import from_json
 from scim2_models import InvalidValueException, Resource
 
 from sso.models import Group
 from sso.scim.resources import Group as GroupResource
 from sso.scim.users import meta
 from sso.store import named_groups
-from sso.store.groups import Member
 
 _LONGEST_ID = 255
 
 
-def resource(group: Group, members: Iterable[Member] | None) -> Resource[Any]:
+def resource(group: Group, members: Iterable[UUID] | None) -> Resource[Any]:
     """A group as SCIM shows one; `None`: without saying who is in it."""
     found = None
     if members is not None:
-        found = [
-            {"value": str(one.id), "$ref": f"Users/{one.id}", "type": "User"} for one in members
-        ]
+        found = [{"value": str(one), "$ref": f"Users/{one}", "type": "User"} for one in members]
     return GroupResource.model_validate(
         {
             "id": str(group.id),
@@ -40,16 +36,11 @@ def find(text: str) -> Group | None:
     return named_groups.find(group_id) if group_id else None
 
 
-def lock(text: str, people: Collection[UUID] | None, named: Collection[UUID]) -> Group | None:
-    """The group with this id, to change the membership of these people, or of any (`None`).
-
-    `named`: people who may come into it then.
-    """
+def lock(text: str, people: Collection[UUID], *, with_members: bool) -> Group | None:
+    """The group with this id, to change the membership of these people, or of all members."""
     if (group_id := uuid(text)) is None:
         return None
-    if people is not None:
-        return named_groups.lock(group_id, people)
-    return named_groups.lock(group_id, named, with_members=True)
+    return named_groups.lock(group_id, people, with_members=with_members)
 
 
 def uuid(text: str) -> UUID | None:
@@ -58,22 +49,6 @@ def uuid(text: str) -> UUID | None:
         return UUID(text)
     except ValueError:
         return None
-
-
-def ids_in(body: bytes) -> set[UUID]:
-    """All ids in a request, wherever they stand; none if it is not JSON."""
-    try:
-        waiting = [from_json(body)]
-    except ValueError:
-        return set()
-    found = set()
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, dict | list):
-            waiting += one.values() if isinstance(one, dict) else one
-        elif isinstance(one, str) and (read := uuid(one)):
-            found.add(read)
-    return found
 
 
 def member_id(text: Any) -> UUID:

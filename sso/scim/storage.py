@@ -1,11 +1,12 @@
 """Where the library reads and writes: users and groups, by the services of this package."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
 from scim2_models import (
-    ForbiddenException,
+    InvalidPathException,
     NotFoundException,
     NotImplementedException,
     PreconditionFailedException,
@@ -19,6 +20,7 @@ from scim2_server.storage import ScimStorage, SearchPage
 
 from sso.models import ApiToken, Group, User
 from sso.scim import filters, groups, users
+from sso.scim.patches import MemberEdit
 from sso.services import accounts, api_tokens, group_editing, staff
 from sso.store import directory, named_groups
 from sso.store import groups as memberships
@@ -29,20 +31,24 @@ MOST_MEMBERS = 5000  # of all groups on a page, or those of one group
 class Storage(ScimStorage):
     """What one request may do: that of its token.
 
-    `is_writing`: rows that are read are locked, so that what is decided about them still holds when
-    they are written.
+    `commit`: for a request that writes. It locks the rows that it reads, so that what is decided
+    about them still holds when they are written.
     """
 
-    def __init__(self, token: ApiToken, *, is_writing: bool) -> None:
+    def __init__(self, token: ApiToken, commit: Callable[[], None] | None) -> None:
+        self.commit, self.is_writing = commit, commit is not None
         self.actor = api_tokens.actor_of(token, "scim")
         self.invites = api_tokens.allows(token, api_tokens.SCIM_INVITE)
-        self.is_privileged = api_tokens.allows(token, api_tokens.SCIM_PRIVILEGED)
-        self.is_writing = is_writing
-        self.has_members = True  # whether a group is to be given with its members
-        self.joins_or_leaves: Collection[UUID] | None = None  # a group; `None`: anybody may
-        self.named: Collection[UUID] = ()  # in the request; locked before a group
         self.is_patch = False
+        self.edit: MemberEdit | None = None  # of a group's members, by PUT and PATCH
+        self.is_about_members_alone = False
         self._before: Any = None
+
+    @contextmanager
+    def operation(self) -> Iterator[None]:
+        yield
+        if self.commit:
+            self.commit()
 
     def get(
         self,
@@ -56,8 +62,10 @@ class Storage(ScimStorage):
             if self.is_writing:  # the library changes the one that it is given
                 self._before = self._shown(found)
             return self._shown(found)
-        has_members = self.has_members and _asks_for_members(response_parameters)
-        return self._shown_group(self._group(resource_id), has_members)
+        group = self._group(resource_id)
+        if self.is_writing or not _asks_for_members(response_parameters):
+            return groups.resource(group, None)
+        return groups.resource(group, [one.id for one in memberships.all_members(group.name)])
 
     def search(
         self,
@@ -86,7 +94,7 @@ class Storage(ScimStorage):
             room -= len(members)
             if shown and room < 0:
                 break  # the next page begins with this one
-            shown.append(groups.resource(one, members))
+            shown.append(groups.resource(one, [member.id for member in members]))
         return SearchPage(total, shown)
 
     def create(self, resource_type: ResourceType, resource: Any) -> Any:
@@ -94,13 +102,14 @@ class Storage(ScimStorage):
             self._check_free(resource.user_name or "")
             return self._shown(users.create(self.actor, resource, is_invited=self.invites))
         self._check_group(resource.display_name)
+        members = groups.member_ids(resource.members or ())
         made = group_editing.create(
             self.actor,
             resource.display_name or "",
             external_id=groups.external_id(resource),
-            members=groups.member_ids(resource.members or ()),
+            members=members,
         )
-        return self._shown_group(made, True)
+        return groups.resource(made, sorted(members))
 
     def update(
         self,
@@ -118,18 +127,23 @@ class Storage(ScimStorage):
             )
         group = self._group(resource_id, expected_version)
         self._check_group(resource.display_name)
-        whole = None
-        # A PUT that says nothing of members leaves them alone (RFC 7644 §3.5.1).
-        if self.has_members and (self.is_patch or resource.members is not None):
-            whole = groups.member_ids(resource.members or ())
+        if resource.members is not None:  # a PATCH that has them where nobody looks
+            raise InvalidPathException(path="", detail="change members by the path members")
+        edit = self.edit or MemberEdit()
         changed, _ = group_editing.change(
             self.actor,
             group.id,
-            name=resource.display_name,
+            name=None if resource.display_name == group.name else resource.display_name,
             provisioned={"external_id": groups.external_id(resource)},
-            whole=whole,
+            added=edit.added,
+            removed=edit.removed,
+            whole=edit.whole,
         )
-        return self._shown_group(changed, self.has_members)
+        if self.is_patch:
+            return groups.resource(changed, None)
+        if edit.whole is not None:
+            return groups.resource(changed, sorted(edit.whole))
+        return groups.resource(changed, [one.id for one in memberships.all_members(changed.name)])
 
     def delete(
         self,
@@ -143,30 +157,21 @@ class Storage(ScimStorage):
         else:
             group_editing.delete(self.actor, self._group(resource_id, expected_version).id)
 
-    def change_members(
-        self, group_id: str, added: Collection[UUID], removed: Collection[UUID]
-    ) -> Resource[Any]:
-        """Add and remove members without looking at the others."""
-        group = self._group(group_id)
-        changed, _ = group_editing.change(self.actor, group.id, added=added, removed=removed)
-        return self._shown_group(changed, False)
-
     def _user(self, user_id: str, version: str | None = None) -> User:
         user = users.find(user_id, is_locked=self.is_writing)
         if user is None:
             raise NotFoundException(detail=f"there is no user {user_id[:100]}")
-        if self.is_writing and not self.is_privileged and staff.role_of(user.groups):
-            raise ForbiddenException(
-                detail="administrators and the helpdesk are changed only by a token with the "
-                f"scope {api_tokens.SCIM_PRIVILEGED}"
-            )
+        if self.is_writing:
+            staff.require_may_change(self.actor, [user.groups])
         if version is not None and version != f'W/"{user.version}"':
             raise PreconditionFailedException
         return user
 
     def _group(self, group_id: str, version: str | None = None) -> Group:
         if self.is_writing:
-            group = groups.lock(group_id, self.joins_or_leaves, self.named)
+            named = self.edit.named if self.edit else set()
+            is_few = self.is_about_members_alone and self.edit and self.edit.whole is None
+            group = groups.lock(group_id, named, with_members=not is_few)
         else:
             group = groups.find(group_id)
         if group is None:
@@ -178,11 +183,7 @@ class Storage(ScimStorage):
         return group
 
     def _check_group(self, name: str | None) -> None:
-        if not self.is_privileged and staff.role_of([name or ""]):
-            raise ForbiddenException(
-                detail=f"the group {name} gives rights on this server: a token needs the scope "
-                f"{api_tokens.SCIM_PRIVILEGED} to change it"
-            )
+        staff.require_may_change(self.actor, [[name or ""]])
 
     def _check_free(self, user_name: str, user_id: UUID | None = None) -> None:
         other = directory.find_user(user_name.strip())
@@ -192,10 +193,6 @@ class Storage(ScimStorage):
     def _shown(self, user: User) -> Any:
         rows = {one.name: one for one in named_groups.of_names(user.groups)}
         return users.resource(user, rows)
-
-    def _shown_group(self, group: Group, has_members: bool) -> Resource[Any]:
-        members = memberships.all_members(group.name) if has_members else None
-        return groups.resource(group, members)
 
 
 def _is_user(resource_type: ResourceType) -> bool:

@@ -57,6 +57,7 @@ def create(
     Nobody can sign in yet without a password, or the `password_hash` of another system.
     """
     staff.require_admin(actor)
+    staff.require_may_change(actor, [groups := list(groups)])
     user = User(id=user_id or uuid4(), email_verified=email_verified, claims={}, groups=[])
     user.password_hash = imported_passwords.accept(password_hash) if password_hash else None
     user.disabled_at = clock.now() if disabled else None
@@ -118,6 +119,7 @@ def update(
     before = _whole(user)
     differences.require_unchanged(seen, before)
     members = memberships.applied_to(user.groups) if memberships else None
+    staff.require_may_change(actor, [user.groups, members or ()])
     if disabled or (members is not None and staff.role_of(members) != staff.ADMIN):
         staff.keep_administrators(actor, [user])
     _provision(user, provisioned)
@@ -183,6 +185,7 @@ def _lock(actor: Actor, user: User, *, keeps_access: bool = True) -> None:
     staff.require_admin(actor)
     if users.lock_any(user.id) is None:
         raise LookupError(user.id)  # deleted at this moment
+    staff.require_may_change(actor, [user.groups])
     if not keeps_access:
         staff.keep_administrators(actor, [user])
 

@@ -125,7 +125,8 @@ def accept(secret: str, address: str | None) -> ApiToken:
 
 def actor_of(token: ApiToken, by: str) -> Actor:
     """Who acts when a program uses a token: the token, by name and id."""
-    return Actor(f"API token {token.name}", by, str(token.id))
+    changes_staff = allows(token, SCIM_PRIVILEGED)
+    return Actor(f"API token {token.name}", by, str(token.id), changes_staff=changes_staff)
 
 
 def allows(token: ApiToken, scope: str) -> bool:

@@ -31,6 +31,8 @@ NAME = Message("the name")
 MAX_CLAIM = 2000
 MAX_TEXT = 200
 MAX_URLS = 100
+MAX_GROUPS = 100  # of a user or a client
+MAX_OPTIONS = 100  # of a preset
 MAX_LOGO = 64 * 1024
 MAX_JWKS = 64 * 1024
 
@@ -135,10 +137,13 @@ def jwks(path: Path) -> dict[str, Any]:
     raise RegistrationError([f"the key set {str(path)[:MAX_TEXT]!r} is refused: {reason}"])
 
 
-def group_errors(groups: Iterable[str], had: Collection[str]) -> list[str]:
+def group_errors(groups: Collection[str], had: Collection[str]) -> list[str]:
     """Why groups cannot be given; those that a user or client has already may stay."""
-    errors = (_group_error(group) for group in groups if group not in had)
-    return [error for error in errors if error]
+    kept = set(had)
+    added = {group: None for group in groups if group not in kept}
+    if added and len(set(groups)) > MAX_GROUPS:
+        return [Message("there are more than %(most)d groups", most=MAX_GROUPS)]
+    return [error for group in added if (error := _group_error(group))]
 
 
 def claim_errors(claims: Mapping[str, Any]) -> list[str]:
@@ -191,7 +196,7 @@ def _preset_error(preset: Any) -> Message | None:
     url, options = preset.get("url", "-"), preset.get("options", {})
     texts = [preset.get("name"), url, *(options.values() if isinstance(options, dict) else [None])]
     are_texts = all(isinstance(one, str) and len(one) <= MAX_CLAIM for one in texts)
-    if are_texts and preset.keys() <= {"name", "url", "options"}:
+    if are_texts and preset.keys() <= {"name", "url", "options"} and len(texts) <= MAX_OPTIONS:
         return None
     return Message("the preset is not a name, a url and options, all of them texts")
 

@@ -48,6 +48,7 @@ def request_password_reset(actor: Actor, email: str) -> None:
 def set_password(actor: Actor, user: User, password: str) -> None:
     """A new password by an operator. Raises `RegistrationError` if it is weak."""
     staff.require_admin(actor)
+    staff.require_may_change(actor, [user.groups])
     if weakness := passwords.weakness(password, (user.name, user.email)):
         raise RegistrationError([weakness])
     fresh = passwords.hash_password(password)

@@ -22,6 +22,7 @@ from sso.store import named_groups
 from sso.store.groups import Member
 
 MOST_MEMBERS = 5000  # added at once
+MOST_GROUPS = 1000  # of one member: a directory may have more than fit into a list
 
 
 @audit.acting
@@ -30,6 +31,7 @@ def create(
 ) -> Group:
     """A new group. Raises `RegistrationError` and `NotAllowed`."""
     staff.require_admin(actor)
+    staff.require_may_change(actor, [[name]])
     memberships.lock_users(members)  # see `named_groups.lock`
     group = Group(name=name, external_id=external_id)
     _check_name(group, name)
@@ -61,6 +63,7 @@ def change(
     staff.require_admin(actor)
     people = {*added, *removed, *(whole or ())}
     group = _locked(group_id, seen, people, with_members=name is not None or whole is not None)
+    staff.require_may_change(actor, [[group.name, name or ""]])
     before = _described(group)
     if name is not None and name != group.name:
         _rename(actor, group, name)
@@ -93,6 +96,7 @@ def delete(actor: Actor, group_id: UUID, *, seen: Mapping[str, Any] | None = Non
     """
     staff.require_admin(actor)
     group = _locked(group_id, seen, with_members=True)
+    staff.require_may_change(actor, [[group.name]])
     _edit_members(actor, group, removed={one.id for one in memberships.all_members(group.name)})
     named_groups.remove(group)
     audit.event(Event.GROUP_DELETED, by=actor.by, group=group.id, name=group.name)
@@ -167,6 +171,16 @@ def _edit_members(
         raise RegistrationError([Message("there is no user %(name)s", name=str(unknown[0]))])
     joining = [one for one in people if one.id in added and group.name not in one.groups]
     leaving = [one for one in people if one.id in removed and group.name in one.groups]
+    if full := [one.id for one in joining if len(one.groups) >= MOST_GROUPS]:
+        raise RegistrationError(
+            [
+                Message(
+                    "the user %(name)s is in %(most)d groups already",
+                    name=str(full[0]),
+                    most=MOST_GROUPS,
+                )
+            ]
+        )
     _replace(actor, joining, ListEdit(added=(group.name,)))
     _replace(actor, leaving, ListEdit(removed=(group.name,)))
     if leaving:
@@ -182,8 +196,11 @@ def _is_admin(member: Member) -> bool:
 
 
 def _replace(actor: Actor, people: Iterable[Member], edit: ListEdit) -> None:
-    """Give people the edited list of groups, by one statement."""
+    """Give people the edited list of groups, by one statement. Raises `NotAllowed`."""
     edited = [(one, edit.applied_to(one.groups)) for one in people]
+    staff.require_may_change(
+        actor, (groups for one, after in edited for groups in (one.groups, after))
+    )
     going = [one for one, names in edited if staff.role_of(names) != staff.ADMIN]
     staff.keep_administrators(actor, memberships.users([one.id for one in going if _is_admin(one)]))
     memberships.replace_groups({one.id: names for one, names in edited})

@@ -14,7 +14,7 @@ from sso.services import checks, imported_passwords, staff
 from sso.services.checks import RegistrationError
 from sso.store import imported_hashes, named_groups, users
 
-MOST_GROUPS = 200  # of one person
+MOST_GROUPS = checks.MAX_GROUPS  # of one person
 SAME_EMAIL = "there is a user with this email address"
 SAME_ID = "there is a user with this ID, with another email address"
 PRIVILEGED = "a group that administers this server (see --allow-admins)"

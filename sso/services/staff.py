@@ -14,6 +14,10 @@ ADMIN, HELPDESK = "admin", "helpdesk"
 _OWN = N_("You cannot take your own administration away. Ask another administrator.")
 _LAST = N_("This is the last administrator who can sign in.")
 _STAFF = N_("Only administrators can change administrators and members of the helpdesk.")
+_PRIVILEGED = (
+    "Administrators and the helpdesk, their groups and who is in them are changed only by a token "
+    "with the scope scim:privileged."
+)
 _LIMITED = N_("Only administrators can do this.")
 
 
@@ -43,6 +47,15 @@ def require_may_help(actor: Actor, user: User) -> None:
     """The helpdesk may not touch those who administer. Raises `NotAllowed`."""
     if actor.is_helpdesk and role_of(user.groups):
         raise NotAllowed(_STAFF)
+
+
+def require_may_change(actor: Actor, memberships: Iterable[Collection[str]]) -> None:
+    """Most API tokens may not touch those who administer. Raises `NotAllowed`.
+
+    `memberships`: the groups of each user whom the change concerns, before it and after it.
+    """
+    if not actor.changes_staff and any(role_of(groups) for groups in memberships):
+        raise NotAllowed(_PRIVILEGED)
 
 
 def keep_administrators(actor: Actor, leaving: Iterable[User]) -> None:

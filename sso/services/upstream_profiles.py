@@ -49,7 +49,11 @@ def _memberships(
     members = {ours for theirs, ours in provider.groups.items() if theirs in found.groups}
     had = set(user.groups)
     removed = (set(provider.groups.values()) - members) & had
-    return tuple(sorted(members - had)), tuple(sorted(removed))
+    added = sorted(members - had)
+    room = max(0, checks.MAX_GROUPS - len(had - removed))
+    if added[room:]:
+        logger.warning("user %s is in too many groups to come into another", user.id)
+    return tuple(added[:room]), tuple(sorted(removed))
 
 
 def _profile(provider: Provider, user: User, found: UpstreamIdentity) -> dict[str, Any]:

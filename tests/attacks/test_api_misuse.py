@@ -2,14 +2,18 @@
 
 import json
 import time
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from flask import Flask
+from sqlalchemy import event, select
 
 from sso import audit
 from sso.extensions import db
+from sso.models import Group, User
+from sso.ratelimit import limiting
 from sso.services import api_tokens
 from sso.store import api_tokens as stored
 from sso.store import users
@@ -130,6 +134,140 @@ def test_rights_are_not_given(app: Flask, scim: Provisioner) -> None:
     assert trusted.patch(f"/Groups/{admins['id']}", added).status_code == 204
 
 
+ROLES = [ADMINS, "sso-helpdesk"]
+
+
+def rows(app: Flask) -> list[Any]:
+    """Everything of users and groups that a program could change."""
+    with app.app_context():
+        people = [
+            (one.email, one.name, one.groups, one.claims, one.password_hash, one.disabled_at,
+             one.user_name, one.external_id, one.scim_attributes, one.version)
+            for one in db.session.scalars(select(User).order_by(User.email))
+        ]  # fmt: skip
+        return [people, [(one.name, one.external_id, one.version) for one in all_groups()]]
+
+
+def all_groups() -> list[Group]:
+    return list(db.session.scalars(select(Group).order_by(Group.name)))
+
+
+@pytest.mark.parametrize("is_disabled", [False, True])
+@pytest.mark.parametrize("role", ROLES)
+def test_each_verb_on_somebody_who_administers(
+    app: Flask, scim: Provisioner, role: str, is_disabled: bool
+) -> None:
+    make_user(app, "other@example.com", groups=[ADMINS])
+    boss = make_user(app, "boss@example.com", groups=[role], disabled=is_disabled)
+    path, whole = f"/Users/{boss.id}", {"schemas": [USER], "userName": "boss@example.com"}
+    attempts: list[tuple[str, Any]] = [
+        ("PUT", whole),
+        ("PUT", {**whole, "password": "a long pass phrase"}),
+        ("PUT", {**whole, "active": is_disabled}),
+        ("DELETE", None),
+    ]
+    for name, value in {
+        "password": "a long pass phrase",
+        "userName": "me@example.com",
+        "emails": [{"value": "me@example.com"}],
+        "active": is_disabled,
+        "displayName": "Me",
+        "externalId": "7",
+        "nickName": "Me",
+        "title": "Me",
+    }.items():
+        for op in ("add", "replace"):
+            attempts.append(("PATCH", many(1, op=op, path=name, value=value)))
+            attempts.append(("PATCH", many(1, op=op, value={name: value})))
+        attempts.append(("PATCH", many(1, op="remove", path=name)))
+    before = rows(app)
+    for method, body in attempts:
+        answer = scim(method, path, body)
+        is_required = '"remove"' in json.dumps(body) and answer.status_code == 400
+        assert answer.status_code == 403 or is_required, (method, body, answer.text)
+        assert "scim:privileged" in answer.text or is_required
+    assert rows(app) == before
+    trusted = Provisioner(app, make_token(app, "scim:write", "scim:privileged", name="Trusted"))
+    for method, body in attempts:
+        answer = trusted(method, path, body)
+        assert answer.status_code != 403, (method, body, answer.text)
+        if method == "DELETE":
+            break
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_groups_of_somebody_who_administers(app: Flask, scim: Provisioner, role: str) -> None:
+    """Nobody becomes or stops being privileged, and no group of theirs changes."""
+    make_user(app, "other@example.com", groups=[ADMINS])
+    trusted = Provisioner(app, make_token(app, "scim:write", "scim:privileged", name="Trusted"))
+    boss, dana = str(make_user(app, "boss@example.com").id), str(make_user(app).id)
+    team, empty = trusted.group("team", boss, dana)["id"], scim.group("empty")["id"]
+    held = scim.get("/Groups", filter=f'displayName eq "{role}"')["Resources"]
+    if held:
+        own = held[0]["id"]
+        joined = trusted.patch(f"/Groups/{own}", {"op": "add", "path": "members",
+                                                  "value": [{"value": boss}]})  # fmt: skip
+        assert joined.status_code == 204
+    else:
+        own = trusted.group(role, boss)["id"]
+    one, other = [{"value": boss}], [{"value": dana}]
+    named = {"schemas": [GROUP], "displayName": "team"}
+    attempts: list[tuple[str, str, Any]] = [
+        ("POST", "/Groups", {**named, "displayName": "new", "members": one}),
+        ("POST", "/Groups", {**named, "displayName": "new", "members": other + one}),
+        ("POST", "/Groups", {**named, "displayName": role}),
+        ("PUT", f"/Groups/{empty}", {**named, "displayName": "empty", "members": one}),
+        ("PUT", f"/Groups/{empty}", {**named, "displayName": role}),
+        ("PUT", f"/Groups/{team}", {**named, "members": other}),
+        ("PUT", f"/Groups/{team}", {**named, "members": []}),
+        ("PUT", f"/Groups/{team}", {**named, "displayName": "crew"}),
+        ("PUT", f"/Groups/{own}", {**named, "displayName": role, "externalId": "7"}),
+        ("PUT", f"/Groups/{own}", {**named, "displayName": "crew"}),
+        ("DELETE", f"/Groups/{team}", None),
+        ("DELETE", f"/Groups/{own}", None),
+    ]
+    chosen = f'members[value eq "{boss}"]'
+    for group, operation in (
+        (empty, {"op": "add", "path": "members", "value": one}),
+        (empty, {"op": "add", "path": "members", "value": other + one}),
+        (empty, {"op": "add", "value": {"members": one}}),
+        (empty, {"op": "replace", "path": "members", "value": one}),
+        (empty, {"op": "replace", "value": {"members": one}}),
+        (empty, {"op": "replace", "value": {"displayName": role}}),
+        (empty, {"op": "replace", "path": "displayName", "value": role}),
+        (team, {"op": "remove", "path": "members"}),
+        (team, {"op": "remove", "path": "members", "value": one}),
+        (team, {"op": "remove", "path": chosen}),
+        (team, {"op": "replace", "path": "members", "value": other}),
+        (team, {"op": "replace", "value": {"members": other}}),
+        (team, {"op": "replace", "path": "displayName", "value": "crew"}),
+        (own, {"op": "replace", "path": "displayName", "value": "crew"}),
+        (own, {"op": "add", "path": "externalId", "value": "7"}),
+        (own, {"op": "add", "path": "members", "value": other}),
+        (own, {"op": "remove", "path": chosen}),
+        (own, {"op": "remove", "path": "members"}),
+    ):
+        attempts.append(("PATCH", f"/Groups/{group}", many(1, **operation)))
+    before = rows(app)
+    for method, path, body in attempts:
+        answer = scim(method, path, body)
+        assert answer.status_code == 403, (method, path, body, answer.text)
+        assert "scim:privileged" in answer.get_json()["detail"]
+    assert rows(app) == before
+    # The others of a group they are in may come and go.
+    for method, path, body, status in (
+        ("PUT", f"/Groups/{team}", {**named, "members": one}, 200),
+        ("PATCH", f"/Groups/{team}", many(1, op="add", path="members", value=other + one), 204),
+        ("PATCH", f"/Groups/{team}", many(1, op="remove", path="members", value=other), 204),
+        ("PATCH", f"/Groups/{team}", many(1, op="add", path="externalId", value="7"), 204),
+        ("PATCH", f"/Groups/{empty}", many(1, op="replace", value={"displayName": "e"}), 204),
+        ("DELETE", f"/Groups/{empty}", None, 204),
+    ):
+        answer = scim(method, path, body)
+        assert answer.status_code == status, answer.text
+    assert trusted("DELETE", f"/Groups/{team}").status_code == 204
+
+
 def test_what_no_client_sets(app: Flask, scim: Provisioner) -> None:
     """Mass assignment: columns, claims and read-only attributes."""
     gid = scim.group("staff")["id"]
@@ -215,6 +353,130 @@ def test_bodies_that_are_none(app: Flask, scim: Provisioner) -> None:
 
 def many(count: int, **operation: Any) -> dict[str, Any]:
     return {"schemas": [PATCH], "Operations": [operation] * count}
+
+
+class Held:
+    """The longest CPU time for which a transaction has held the lock for writing on SQLite."""
+
+    def __init__(self, app: Flask) -> None:
+        self.longest, self._since = 0.0, None  # type: float, float | None
+        with app.app_context():
+            engine = db.engine
+        event.listen(engine, "before_cursor_execute", self._begin)
+        event.listen(engine, "commit", self._end)
+        event.listen(engine, "rollback", self._end)
+
+    def _begin(self, _c: Any, _u: Any, statement: str, *_: Any) -> None:
+        if self._since is None and statement.lstrip()[:6].upper() in ("INSERT", "UPDATE", "DELETE"):
+            self._since = time.thread_time()
+
+    def _end(self, _: Any) -> None:
+        if self._since is not None:
+            self.longest = max(self.longest, time.thread_time() - self._since)
+            self._since = None
+
+
+def listed(ids: list[str]) -> list[dict[str, str]]:
+    return [{"value": one} for one in ids]
+
+
+@pytest.mark.slow
+def test_nobody_waits_long_for_the_lock(app: Flask, scim: Provisioner) -> None:
+    """Too many values are counted before a row is locked; 5,000 members are one bulk."""
+    with app.app_context():
+        people = [User(email=f"m{n}@x.ch", name="M", groups=[], claims={}) for n in range(5000)]
+        db.session.add_all(people)
+        db.session.commit()
+        ids = [str(one.id) for one in people]
+    dana = make_user(app)
+    user = f"/Users/{dana.id}"
+    scim.get("/ServiceProviderConfig")
+    held = Held(app)
+    emails = [{"value": f"{n}@x.ch"} for n in range(9500)]
+    split = {f'emails[type eq "{n}"].display': "x" for n in range(99)}
+    nested = {"name": {f"x{n}": n for n in range(2000)}}
+    parts = [emails[start : start + 100] for start in range(0, 9500, 100)]
+    strange = [{"value": one, **{f"x{n}": n for n in range(40)}} for one in ids[:100]]
+    whole = {"schemas": [GROUP], "displayName": "big"}
+    too_much: list[tuple[str, Any]] = [
+        (user, [{"op": "add", "path": "emails", "value": emails}]),
+        (user, [{"OP": "add", "PATH": "emails", "VALUE": emails}]),
+        (user, [{"op": "add", "value": {"emails": emails}}]),
+        (user, [{"op": "remove", "path": "emails", "value": emails}]),
+        (user, [{"op": "add", "path": "emails", "value": one} for one in parts]),
+        (user, [{"op": "add", "path": "emails", "value": one[:20]} for one in parts]),
+        (user, [{"op": "add", "value": split}] * 50),
+        (user, [{"op": "add", "value": split}] * 2),
+        (user, [{"op": "add", "value": nested}]),
+        (user, [{"op": "add", "path": "title", "value": "x"}] * 101),
+    ]
+    made = scim.group("big")
+    group = f"/Groups/{made['id']}"
+    too_much += [
+        (group, [{"op": "add", "path": "members", "value": strange}]),
+        (group, [{"op": "add", "path": "members", "value": [{"value": [{}]}]}]),
+        (group, [{"op": "add", "path": "members", "value": listed(["x"] * 5001)}]),
+        (group, [{"op": "add", "path": "members", "value": listed(["x"] * 51)}] * 100),
+        (group, [{"op": "add", "value": {f"x{n}": n for n in range(90)}}] * 30),
+        (group, [{"op": "replace", "path": "externalId", "value": "x"}] * 101),
+    ]
+    for path, operations in too_much:
+        held.longest, began = 0.0, time.thread_time()
+        answer = scim.patch(path, *operations)
+        assert answer.status_code == 400, str(operations)[:100]
+        assert time.thread_time() - began < 1, str(operations)[:100]
+        assert held.longest < 0.05, (held.longest, str(operations)[:100])
+    for method, path, body in (
+        ("POST", "/Users", {"schemas": [USER] * 4000, "userName": "a@x.ch"}),
+        ("PUT", user, {"schemas": [USER], "userName": "a@x.ch", "emails": emails}),
+        ("PUT", user, {"schemas": [USER], "userName": "a@x.ch", **nested}),
+        ("PUT", group, {**whole, "members": listed(["x"] * 5001)}),
+        ("POST", "/Groups", {**whole, "members": strange}),
+    ):
+        held.longest = 0.0
+        assert scim(method, path, body).status_code == 400
+        assert held.longest < 0.05, (held.longest, str(body)[:100])
+    for method, path, body, status in (
+        ("PUT", group, {**whole, "members": listed(ids)}, 200),
+        ("PATCH", group, many(1, op="replace", path="members", value=listed(ids[:2500])), 204),
+        ("PATCH", group, many(1, op="add", path="members", value=listed(ids[2500:])), 204),
+        ("PATCH", group, many(100, op="remove", path=f'members[value eq "{uuid4()}" or '
+                              f'value eq "{uuid4()}"]'), 204),
+        ("PATCH", group, many(1, op="replace", value={"displayName": "bigger"}), 204),
+        ("PATCH", group, many(1, op="add", value={"members": listed(ids[:100])}), 204),
+        ("DELETE", group, None, 204),
+    ):  # fmt: skip
+        held.longest = 0.0
+        answer = scim(method, path, body)
+        assert answer.status_code == status, answer.text[:300]
+        assert held.longest < 4, (held.longest, method, str(body)[:100])
+
+
+def test_a_token_has_a_budget(app: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long request counts for several, at every API; another token is not limited by it."""
+    rule = limiting.API_REQUESTS
+    monkeypatch.setattr(limiting, "API_REQUESTS", replace(rule, most=10))
+    scim = Provisioner(app, make_token(app, "scim:write", "clients:read"))
+    other = Provisioner(app, make_token(app, "scim:read", name="Other"))
+    for _ in range(7):
+        assert scim("GET", "/Users").status_code == 200
+    members = [{"value": str(uuid4())} for _ in range(40)]
+    body = {"schemas": [GROUP], "displayName": "staff"}
+    assert scim("POST", "/Groups", {**body, "members": members}).status_code == 400  # 1 + 2
+    for _ in range(3):
+        limited = scim("POST", "/Groups", body)
+        assert limited.status_code == 429
+        assert 0 < int(limited.headers["Retry-After"]) <= rule.seconds
+        assert limited.content_type == "application/scim+json"
+        assert limited.get_json()["status"] == "429"
+    registrations = app.test_client().get(f"{BASE}/oauth2/register", headers=scim.headers)
+    assert registrations.status_code == 429
+    assert "Retry-After" in registrations.headers
+    assert other("GET", "/Users").status_code == 200
+    (noted,) = events(app, "api_requests_limited")
+    with app.app_context():
+        ids = {one.name: str(one.id) for one in stored.every()}
+    assert noted["api_token"] == ids["Entra"]
 
 
 @pytest.mark.slow

@@ -9,8 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from werkzeug.test import TestResponse
 
+from sso.extensions import db
 from sso.services import registration
 from sso.services.checks import RegistrationError
+from sso.store.groups import replace_groups
 from tests.scim.conftest import make_token
 from tests.support.actors import BASE, Browser
 from tests.support.events import events
@@ -163,3 +165,45 @@ def test_any_json_is_registered_or_refused(body: Any) -> None:
 @given(st.dictionaries(st.sampled_from([*registration.METADATA]), JSON, max_size=4))
 def test_no_json_is_a_fault(api: Api, body: Any) -> None:
     assert api("POST", body={**BODY, **body}).status_code in (201, 400)
+
+
+def names(count: int, first: int = 0) -> list[str]:
+    return [f"g{n}" for n in range(first, first + count)]
+
+
+def test_lists_are_bounded(app: Flask, api: Api) -> None:
+    """At most 100, whichever list it is and however it comes; what is there may stay."""
+    urls = [f"https://wiki.example/{n}" for n in range(101)]
+    options = {f"o{n}": "x" for n in range(101)}
+    for name, values in (
+        ("groups", names(101)),
+        ("redirect_uris", urls),
+        ("post_logout_redirect_uris", urls),
+        ("scope", " ".join(names(101))),
+        ("jwks", {"keys": [{"kty": "EC"}] * 101}),
+        ("preset", {"name": "x", "options": options}),
+    ):
+        assert api("POST", body={**BODY, name: values}).status_code == 400, name
+    many = api("POST", body={**BODY, "groups": names(15_000)})
+    assert many.get_json()["error_description"] == "there are more than 100 groups"
+    made = api("POST", body={**BODY, "groups": names(100) + names(100)}).get_json()
+    path = f"/{made['client_id']}"
+    assert made["groups"] == names(100)
+    assert api("PUT", path, {**BODY, "groups": names(101)}).status_code == 400
+    assert api("PUT", path, {**BODY, "groups": names(100, 1)}).status_code == 200
+
+
+def test_too_many_groups_may_become_fewer(app: Flask) -> None:
+    user = make_user(app)
+    with app.app_context():  # a directory may have put them there one by one
+        replace_groups({user.id: names(120)})
+        db.session.commit()
+    run = app.test_cli_runner().invoke
+    more = run(args=["user", "update", str(user.id), "--add-group", "more"])
+    assert "there are more than 100 groups" in more.output
+    less = run(args=["user", "update", str(user.id), "--remove-group", "g0"])
+    assert less.exit_code == 0, less.output
+    args = [part for name in names(101) for part in ("--group", name)]
+    args = ["user", "create", "--email", "f@x.ch", "--name", "F", *args]
+    made = run(args=args, input="a long pass phrase here\n" * 2)
+    assert "there are more than 100 groups" in made.output

@@ -53,6 +53,15 @@ def test_members_come_and_go(scim: Provisioner, people: list[str]) -> None:
         ([{"op": "replace", "path": "displayName", "value": "People"},
           {"op": "remove", "path": f'members[value eq "{a}"]'}], {b, c}),
         ([{"op": "add", "path": "externalId", "value": "7"}], {b, c}),
+        ([{"Op": "ADD", "Path": "Members", "Value": value(a)}], {a, b, c}),
+        ([{"op": "remove", "path": f'members[value eq "{a}" or value eq "{b}"]'}], {c}),
+        ([{"op": "add", "value": {f"{GROUP}:members": value(a)}}], {a, c}),
+        ([{"op": "replace", "path": f"{GROUP}:members", "value": value(c)}], {c}),
+        ([{"op": "replace", "path": "members", "value": value(a, b)},
+          {"op": "remove", "path": f'members[value eq "{a}"]'},
+          {"op": "add", "path": "members", "value": value(c)},
+          {"op": "replace", "value": {"externalId": "7", "displayName": "people"}},
+          {"op": "replace", "value": {"displayName": "People"}}], {b, c}),
     ]  # fmt: skip
     for operations, expected in steps:
         before = scim.get(path)["meta"]["version"]
@@ -69,6 +78,29 @@ def test_members_come_and_go(scim: Provisioner, people: list[str]) -> None:
     assert "members" not in scim.get(path, excludedAttributes="members")
     assert scim("DELETE", path).status_code == 204
     assert "groups" not in scim.get(f"/Users/{b}")
+
+
+def test_members_by_other_paths_are_refused(scim: Provisioner, people: list[str]) -> None:
+    a, _, c = people
+    made = scim.group("staff", a)
+    for kind, operation in (
+        ("invalidPath", {"op": "add", "path": "members.value", "value": c}),
+        ("invalidPath", {"op": "add", "path": f'members[value eq "{c}"]', "value": {}}),
+        ("invalidPath", {"op": "replace", "path": f'members[value eq "{a}"].type', "value": "x"}),
+        ("invalidFilter", {"op": "remove", "path": 'members[type eq "User"]'}),
+        ("invalidFilter", {"op": "remove", "path": f'members[value ne "{c}"]'}),
+        ("invalidFilter", {"op": "remove", "path": "members[(]"}),
+        ("invalidValue", {"op": "remove", "path": 'members[value eq "x"]'}),
+        ("invalidValue", {"op": "burn", "path": "members", "value": value(c)}),
+        ("invalidValue", {"op": "add", "path": "members", "value": [c]}),
+        ("invalidValue", {"op": "add", "path": "members"}),
+        ("invalidPath", {"op": "add", "value": {GROUP: {"members": value(c)}}}),
+        ("noTarget", {"op": "remove", "value": {"members": value(a)}}),
+    ):
+        rename = {"op": "replace", "path": "displayName", "value": "Else"}
+        answer = scim.patch(f"/Groups/{made['id']}", rename, operation)
+        assert (answer.status_code, answer.get_json()["scimType"]) == (400, kind), answer.text
+    assert scim.get(f"/Groups/{made['id']}") == made
 
 
 def test_a_put_without_members_leaves_them(scim: Provisioner, people: list[str]) -> None:

@@ -118,8 +118,9 @@ SENT: list[tuple[list[Any], dict[str, Any]]] = [
     # Okta
     ([{"op": "replace", "value": {"active": False}}], {"active": False}),
     ([{"op": "replace", "value": {"id": "x", "nickName": "N"}}], {"nickName": "N"}),
-    # Attributes that nobody keeps
-    ([{"op": "Add", "path": "favouriteColour", "value": "blue"}], {"displayName": "Erin"}),
+    # Attributes of RFC 7643 that nobody keeps, and others
+    ([{"op": "Add", "value": {"favouriteColour": "blue"}}], {"displayName": "Erin"}),
+    ([{"op": "Add", "path": "photos.value", "value": "x"}], {"displayName": "Erin"}),
     ([{"op": "Add", "path": "roles", "value": [{"value": "admin"}]}], {"displayName": "Erin"}),
 ]  # fmt: skip
 
@@ -134,6 +135,22 @@ def test_what_clients_send(scim: Provisioner) -> None:
         assert {name: found.get(name) for name in expected} == expected
         assert "roles" not in found
         assert scim("DELETE", path).status_code == 204
+
+
+def test_a_path_that_names_no_attribute_changes_nothing(scim: Provisioner) -> None:
+    made, group = scim.user(), scim.group("staff")
+    for path, before in ((f"/Users/{made['id']}", made), (f"/Groups/{group['id']}", group)):
+        for wrong in ("favouriteColour", "name.colour", "urn:example:User:colour", "name[", "1"):
+            for op in ("add", "replace", "remove"):
+                value = {} if op == "remove" else {"value": "blue"}
+                answer = scim.patch(
+                    path,
+                    {"op": "replace", "path": "displayName", "value": "Else"},
+                    {"op": op, "path": wrong, **value},
+                )
+                found = (answer.status_code, answer.get_json().get("scimType"))
+                assert found == (400, "invalidPath"), (wrong, op, answer.text)
+        assert scim.get(path) == before
 
 
 def test_a_put_replaces_and_leaves_the_state(scim: Provisioner) -> None:

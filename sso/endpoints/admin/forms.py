@@ -64,7 +64,7 @@ def _check_name(_: PageForm, field: Field) -> None:
 
 
 def _check_groups(_: PageForm, field: Field) -> None:
-    if checks.group_errors(lines(field.data), ()):
+    if any(checks.group_errors([name], ()) for name in lines(field.data)):
         raise ValidationError(N_("Enter one group per line, without commas."))
 
 
