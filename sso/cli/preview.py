@@ -158,6 +158,12 @@ def _of_missing(one: Missing, found: Preview) -> Remark:
             return Remark(words, f'let the application request scope="{found.scope} {scope}"')
         case Reason.WITHHELD:
             return Remark(f"{user.name} does not allow the scope {scope}.", _ask_again(user))
+        case Reason.LEFT_OUT_BY_PROFILE:
+            return Remark(
+                "The profile fapi2 leaves out what is not a standard claim.",
+                "let the application read sub instead of id, and email_verified instead of "
+                "emailVerified, or request them by name with the claims parameter",
+            )
         case Reason.ONLY_AT_USERINFO:
             return Remark(
                 "They are in the profile, but not in the identity token.",
@@ -183,7 +189,7 @@ def _grouped(found: Preview) -> Iterator[tuple[list[str], Remark]]:
     """Claims that are missing for the same reason, together."""
 
     def cause(one: Missing) -> tuple[int, str]:
-        by_scope = one.reason is not Reason.ONLY_AT_USERINFO
+        by_scope = one.reason not in (Reason.ONLY_AT_USERINFO, Reason.LEFT_OUT_BY_PROFILE)
         return list(Reason).index(one.reason), one.scope if by_scope else ""
 
     for _, same in groupby(sorted(found.missing, key=cause), cause):

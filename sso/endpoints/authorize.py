@@ -76,7 +76,7 @@ def authorize() -> Response:
         if not isinstance(found, decision.Answer | decision.Refuse):
             pushed.keep_for_user(validated.grant.request, brought)
         elif not pushed.use(changes.connection, brought, uri):
-            return stale(waiting, changes.connection)
+            return stale(waiting, changes.connection, pushed.InvalidRequestUri("used before"))
         changes.commit()
     if owner and isinstance(found, decision.Answer):
         own_events.record(Event.CODE_ISSUED, owner.user_id, client=validated.client.client_id)
@@ -96,7 +96,7 @@ def validate(
         pushed.resolve(protocol_request, is_waiting=waiting.asked_at is not None)
     except OAuth2Error as error:
         oauth_response.note_refusal(protocol_request, error)
-        return stale(waiting, connection, error.error)
+        return stale(waiting, connection, error)
     languages.ask_for(protocol_request.payload.data.get("ui_locales"))
     if owner:
         protocol_request.details["user"] = owner.user_id
@@ -163,15 +163,21 @@ def to_step(endpoint: str, waiting: PendingRequest, **more: Any) -> Response:
 
 
 def stale(
-    old: PendingRequest | None = None, on: Connection | None = None, error: str | None = None
+    old: PendingRequest | None = None,
+    on: Connection | None = None,
+    error: OAuth2Error | None = None,
 ) -> Response:
-    """A step's request can't be read, is too old or was answered: the way back to its client."""
+    """A step's request can't be read, is too old or was answered: the way back to its client.
+
+    `error`: the fault of its request URI, for the developers of the application.
+    """
     old = old or pending_request.expired(request.args.get("resume", ""))
     return errors.page(
         gettext("This page has expired, or its address is incomplete."),
         title=gettext("Please start again"),
         hint=gettext("Return to the application and sign in from there."),
-        error=error,
+        error=error.error if error else None,
+        detail=error.get_error_description() if error else None,
         link=_way_back(old, on or database.session_connection()) if old else None,
     )
 

@@ -175,7 +175,7 @@ ROUTES = (
     Route("{base}/account/factors/recovery-codes", "recovery_codes", recovery_codes.download, POST),
     Route("{base}/account/factors/link", "factor_link", enrolment.factor_link),
 
-    # For administrators; to everyone else they do not exist (see `admin.access`).
+    # For administrators; for other signed-in users they do not exist (see `admin.access`).
     Route("{base}/admin", "overview", overview.overview, GET, ADMIN, helpdesk=True),
     Route("{base}/admin/checks", "checks", overview.checks, blueprint=ADMIN,
           flooding=limiting.TEST_SIGN_IN),

@@ -17,5 +17,6 @@ def userinfo() -> Response:
     token = current_token
     if token.dpop_jkt:
         transaction.committed(require_oauth.use_proof)
-    profile = token_claims.of_userinfo(token.user, token.scope, token.grant.claims)
+    claims = token.grant.claims
+    profile = token_claims.of_userinfo(token.user, token.client, token.scope, claims)
     return Response(json.dumps(profile), headers=default_json_headers)

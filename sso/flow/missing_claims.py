@@ -13,6 +13,7 @@ class Reason(StrEnum):
     NOT_REGISTERED = "scope_not_registered"
     NOT_REQUESTED = "scope_not_requested"
     WITHHELD = "scope_withheld"
+    LEFT_OUT_BY_PROFILE = "left_out_by_profile"
     NO_VALUE = "no_value"
     ONLY_AT_USERINFO = "only_at_userinfo"
 
@@ -32,8 +33,12 @@ def explain(
     registered: Collection[str],
     granted: Collection[str],
     withheld: Collection[str],
+    is_standard: bool = False,
 ) -> Iterator[Missing]:
-    """Every claim that is missing at one of the places, of those that there are."""
+    """Every claim that is missing at one of the places, of those that there are.
+
+    `is_standard`: the client has a profile that leaves out `scopes.OWN_CLAIMS`.
+    """
     for scope in scopes.SCOPES.values():
         for claim in scope.claims:
             missing = tuple(
@@ -45,6 +50,8 @@ def explain(
                 yield Missing(claim, scope.name, missing, Reason.ONLY_AT_USERINFO)
             elif missing:
                 reason = _reason(scope.name, registered, granted, withheld)
+                if is_standard and claim in scopes.OWN_CLAIMS and reason is Reason.NO_VALUE:
+                    reason = Reason.LEFT_OUT_BY_PROFILE
                 yield Missing(claim, scope.name, missing, reason)
 
 

@@ -83,6 +83,9 @@ _COLUMNS: Mapping[str, Callable[[Profile], Any]] = {
     "updated_at": lambda user: int(user.updated_at.timestamp()),
 }
 
+# What no standard has. Clients with the profile fapi2 get them only if they ask for them by name.
+OWN_CLAIMS = frozenset({"id", "emailVerified"})
+
 # Every other scope can be declined on the consent page.
 NEEDED = frozenset({"openid"})
 
@@ -146,12 +149,18 @@ def values(user: Profile, claims: Iterable[str]) -> dict[str, Any]:
     return found
 
 
-def profile(user: Profile, scope: str, requested: Iterable[str] = ()) -> dict[str, Any]:
-    """The user's profile as userinfo returns it; always with `sub` and `id`."""
-    names = _profile_claims(scope)
+def profile(
+    user: Profile, scope: str, requested: Iterable[str] = (), *, is_standard: bool = False
+) -> dict[str, Any]:
+    """The user's profile as userinfo returns it; always with `sub`.
+
+    `is_standard`: without `OWN_CLAIMS`, unless they are in `requested`.
+    """
+    names = _profile_claims(scope, is_standard)
     return values(user, dict.fromkeys((*names, *requested)) if requested else names)
 
 
 @lru_cache(maxsize=256)
-def _profile_claims(scope: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(("sub", "id", *claims_of(split(scope)))))
+def _profile_claims(scope: str, is_standard: bool) -> tuple[str, ...]:
+    names = dict.fromkeys(("sub", "id", *claims_of(split(scope))))
+    return tuple(name for name in names if not (is_standard and name in OWN_CLAIMS))

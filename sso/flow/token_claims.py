@@ -15,6 +15,8 @@ class Client(Protocol):
     """The part of a client's registration that shapes its tokens."""
 
     @property
+    def is_fapi2(self) -> bool: ...
+    @property
     def id_token_has_all_claims(self) -> bool: ...
 
 
@@ -81,7 +83,7 @@ def of_id_token(
     """OIDC Core §2, §3.1.3.6. After a refresh it has the same `auth_time`, and no nonce (§12.2)."""
     requested = grant.claims.get("id_token", [])
     profile = (
-        scopes.profile(grant.user, grant.scope, requested)
+        scopes.profile(grant.user, grant.scope, requested, is_standard=client.is_fapi2)
         if client.id_token_has_all_claims
         else scopes.values(grant.user, requested)
     )
@@ -104,9 +106,12 @@ def of_id_token(
     return claims
 
 
-def of_userinfo(user: Profile, scope: str, claims: Mapping[str, Iterable[str]]) -> Claims:
+def of_userinfo(
+    user: Profile, client: Client, scope: str, claims: Mapping[str, Iterable[str]]
+) -> Claims:
     """OIDC Core §5.3.2, for a token with one of `scopes.USERINFO_SCOPES`."""
-    return scopes.profile(user, scope, claims.get("userinfo", []))
+    requested = claims.get("userinfo", [])
+    return scopes.profile(user, scope, requested, is_standard=client.is_fapi2)
 
 
 def _timestamp(moment: datetime) -> int:

@@ -28,13 +28,21 @@ _STORED = tuple(name for name in PARAMETERS if name not in ("request", "request_
 
 
 class InvalidRequestUri(OAuth2Error):
-    """The request URI gives nothing (RFC 9101 §7)."""
+    """The request URI gives nothing (RFC 9101 §7). `reason`: see `store.pushed_requests`."""
 
     error = "invalid_request_uri"
-    description = (
-        "The 'request_uri' is unknown, expired or used, or it was issued to another client; push "
-        "the request again."
-    )
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"The 'request_uri' {_FAULTS[reason]}; push the request again.")
+
+
+_FAULTS = {
+    "unknown": "is unknown, or it expired and was deleted",
+    "issued to another client": "was issued to another client",
+    "used before": "was used before, and works once",
+    "waited too long": "has expired, because the user took too long",
+    "expired": "has expired",
+}
 
 
 def push(
@@ -100,7 +108,7 @@ def resolve(request: ProtocolRequest, *, is_waiting: bool) -> None:
     reason = found.refusal(client_id, clock.now(), is_waiting=is_waiting) if found else "unknown"
     if found is None or reason:
         request.details["reason"] = reason
-        raise InvalidRequestUri
+        raise InvalidRequestUri(reason or "unknown")
     request.payload = BasicOAuth2Payload({**json.loads(found.parameters), "client_id": client_id})
     request.is_pushed, request.is_kept = True, found.waits_until is not None
 

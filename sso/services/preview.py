@@ -133,6 +133,7 @@ def make(
                 registered=scopes.split(client.scope),
                 granted=scopes.split(grant.scope),
                 withheld=found.withheld,
+                is_standard=client.is_fapi2,
             )
         ),
     )
@@ -236,7 +237,9 @@ def _issue(client: RegisteredClient, grant: LiveGrant) -> Tokens:
     return Tokens(
         Token(_header(keys.ACCESS_TOKEN_ALGORITHM, "at+jwt"), access_token),
         Token(_header(alg, "JWT"), id_token) if "openid" in granted else None,
-        token_claims.of_userinfo(grant.user, grant.scope, grant.claims) if opens_userinfo else None,
+        token_claims.of_userinfo(grant.user, client, grant.scope, grant.claims)
+        if opens_userinfo
+        else None,
     )
 
 

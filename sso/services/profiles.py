@@ -51,7 +51,7 @@ def notes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[str]:
         return
     if not is_new:
         yield "What the profile switched on stays, but refresh tokens are replaced at each use,"
-        yield "and authorization requests need a state."
+        yield "authorization requests need a state, and userinfo has id and emailVerified again."
         return
     for name, what in _NEEDED.items():
         if not before.get(name):
@@ -60,6 +60,7 @@ def notes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[str]:
     if old != new:
         yield f"Identity tokens are signed by {new} instead of {old}."
     yield "Refresh tokens are no longer replaced at each use."
+    yield "Userinfo leaves out id and emailVerified; sub and email_verified are the same values."
 
 
 def need_secret(given: Mapping[str, Any]) -> bool:

@@ -35,7 +35,8 @@ def page(
     """A page that says what is wrong. Its id is the request's, for the log and `flask explain`.
 
     `detail`: the fault of an application in a sentence, in English, for its developers; then
-    `message` says to the person what that means. `link`: the text and the URL of a link, where
+    `message` says to the person what that means. Without a `hint`, that trying again will not help.
+    `link`: the text and the URL of a link, where
     there is something to try.
     """
     title = title or gettext("This request could not be processed")

@@ -3,6 +3,8 @@
 A test a module, named after it, with the errors that the suite takes.
 """
 
+import html
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -42,6 +44,17 @@ def key() -> DPoP:
 
 def bring(browser: Browser, client: FapiParty, uri: str, **more: str) -> Page:
     return browser.open_authorize({"client_id": client.client_id, "request_uri": uri, **more})
+
+
+def for_developers(page: Page) -> str:
+    """What the page says to them. A reviewer of the suite has to see it on its screenshot."""
+    assert page.status == 400
+    assert page.is_at_server
+    assert '<code dir="ltr">invalid_request_uri</code>' in page.html
+    assert "trying again will not help" not in page.html
+    found = re.search(r"For the developers of the application</dt><dd[^>]*>([^<]*)<", page.html)
+    assert found, page.html
+    return html.unescape(found[1])
 
 
 def push(client: FapiParty, headers: dict[str, str] | None = None, /, **more: str) -> str:
@@ -313,9 +326,9 @@ def test_par_ensure_reused_request_uri_prior_to_auth_completion_succeeds(
 def test_par_attempt_reuse_request_uri(browser: Browser, client: FapiParty, user: User) -> None:
     uri = push(client)
     assert code_of(browser, client, uri)
-    page = bring(browser, client, uri)
-    assert page.status == 400
-    assert "invalid_request_uri" in page.html
+    assert for_developers(bring(browser, client, uri)) == (
+        "The 'request_uri' was used before, and works once; push the request again."
+    )
 
 
 def test_par_attempt_to_use_expired_request_uri(
@@ -324,15 +337,43 @@ def test_par_attempt_to_use_expired_request_uri(
     answer = client.push(**PKCE).get_json()
     assert 5 <= answer["expires_in"] < 600  # FAPI 2.0 §5.3.2.2
     clock.move(seconds=answer["expires_in"] + 1)
-    assert "invalid_request_uri" in bring(browser, client, answer["request_uri"]).html
+    assert for_developers(bring(browser, client, answer["request_uri"])) == (
+        "The 'request_uri' has expired; push the request again."
+    )
 
 
 def test_par_attempt_to_use_request_uri_for_different_client(
     browser: Browser, client: FapiParty, other: FapiParty
 ) -> None:
-    page = bring(browser, other, push(client))
-    assert page.status == 400
-    assert page.is_at_server
+    assert for_developers(bring(browser, other, push(client))) == (
+        "The 'request_uri' was issued to another client; push the request again."
+    )
+
+
+def test_a_request_uri_that_was_never_issued(browser: Browser, client: FapiParty) -> None:
+    uri = "urn:ietf:params:oauth:request_uri:x"
+    assert for_developers(bring(browser, client, uri)) == (
+        "The 'request_uri' is unknown, or it expired and was deleted; push the request again."
+    )
+
+
+def test_a_request_uri_whose_user_took_too_long(
+    clock: Clock, browser: Browser, client: FapiParty, user: User
+) -> None:
+    bring(browser, client, push(client))
+    clock.move(hours=1)
+    assert for_developers(browser.sign_in()) == (
+        "The 'request_uri' has expired, because the user took too long; push the request again."
+    )
+
+
+def test_a_request_uri_that_another_tab_has_answered(
+    browser: Browser, client: FapiParty, user: User
+) -> None:
+    uri = push(client)
+    page = bring(browser, client, uri)
+    assert code_of(browser, client, uri)
+    assert "was used before" in for_developers(browser.open(page.url))
 
 
 def test_par_authorization_request_containing_request_uri_form_param(

@@ -1,8 +1,10 @@
 """The profile fapi2: what it switches on, and what it leaves to others."""
 
+import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 from flask import Flask
@@ -28,6 +30,60 @@ def test_the_whole_flow(browser: Browser, bank: FapiParty, user: User) -> None:
     assert claims_of(tokens["access_token"])["cnf"] == {"jkt": bank.dpop.jkt}
     assert header_of(tokens["id_token"])["alg"] == "ES256"
     assert bank.dpop.userinfo(bank, tokens["access_token"]).get_json()["email"] == user.email
+
+
+OWN = {"id", "emailVerified"}
+
+
+def preview(app: Flask, client: RelyingParty, *more: str) -> dict[str, Any]:
+    command = ["client", "preview", client.client_id, "--user", "dana@example.com", "--json"]
+    result = app.test_cli_runner().invoke(args=[*command, *more])
+    assert result.exit_code == 0, result.output
+    return cast(dict[str, Any], json.loads(result.stdout))
+
+
+def test_userinfo_has_standard_claims_alone(
+    app: Flask, browser: Browser, bank: FapiParty, user: User
+) -> None:
+    """The suite warns of all others. `client preview` says the same."""
+    tokens = bank.exchange(bank.approve(browser).code).get_json()
+    profile = bank.dpop.userinfo(bank, tokens["access_token"]).get_json()
+    assert not OWN & profile.keys()
+    assert (profile["sub"], profile["email_verified"]) == (str(user.id), True)
+    shown = preview(app, bank)
+    assert shown["userinfo"] == profile
+    reasons = {one["claim"]: one["reason"] for one in shown["missing"]}
+    assert {reasons[name] for name in OWN} == {"left_out_by_profile"}
+    assert "sub instead of id" in json.dumps(shown["missing"])
+
+
+def test_userinfo_of_others_keeps_its_four_fields(
+    app: Flask, browser: Browser, client: RelyingParty, user: User
+) -> None:
+    tokens = client.exchange(browser.approve(client).code).get_json()
+    profile = client.userinfo(tokens["access_token"]).get_json()
+    assert profile.keys() >= OWN
+    shown = preview(app, client)
+    assert shown["userinfo"] == profile
+    assert "left_out_by_profile" not in json.dumps(shown["missing"])
+
+
+@pytest.mark.parametrize("name", sorted(OWN))
+def test_what_is_requested_by_name_is_there(
+    app: Flask, browser: Browser, bank: FapiParty, user: User, name: str
+) -> None:
+    asked = json.dumps({"userinfo": {name: None}, "id_token": {name: None}})
+    tokens = bank.exchange(bank.approve(browser, claims=asked).code).get_json()
+    profile = bank.dpop.userinfo(bank, tokens["access_token"]).get_json()
+    assert OWN & profile.keys() == {name}
+    assert OWN & claims_of(tokens["id_token"]).keys() == {name}
+
+
+def test_an_identity_token_with_all_claims(app: Flask, browser: Browser, user: User) -> None:
+    bank = make_fapi_client(app, id_token_claims="all")
+    claims = claims_of(bank.exchange(bank.approve(browser).code).get_json()["id_token"])
+    assert claims["email_verified"] is True
+    assert not OWN & claims.keys()
 
 
 def test_state_is_optional(browser: Browser, bank: FapiParty, user: User) -> None:

@@ -30,8 +30,10 @@ def test_both_ways(app: Flask, browser: Browser, user: User, tmp_path: Path) -> 
     for _ in range(2):  # with its key, it goes on; refresh tokens stay
         assert new.refresh(tokens["refresh_token"]).get_json()["token_type"] == "DPoP"
     fresh = new.exchange(new.approve(browser, state=None).code).get_json()
+    assert "id" not in new.dpop.userinfo(new, fresh["access_token"]).get_json()
 
     run("update", old.client_id, "--no-profile")
+    assert "id" in new.dpop.userinfo(new, fresh["access_token"]).get_json()
     assert "state" in new.push(state=None).get_json()["error_description"]
     assert "has to push" in browser.authorize(old).parameters["error_description"]
     once = new.refresh(fresh["refresh_token"]).get_json()

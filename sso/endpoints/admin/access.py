@@ -1,6 +1,7 @@
-"""Who may open admin pages. One check stands before all of them; everyone else gets a 404.
+"""Who may open admin pages. One check stands before all of them.
 
-That answer is the one for an unknown page, made in the same way: the session is looked up for it,
+Visitors who are not signed in are sent to the sign-in page, and come back. Signed-in users without
+the role get the answer for an unknown page, made in the same way: the session is looked up for it,
 too, because it is in the language of the account.
 """
 
@@ -25,6 +26,7 @@ from sso.web import errors, routing
 from sso.web.routing import Route
 
 _SAFE = ("GET", "HEAD", "OPTIONS")
+_LONGEST_WAY_BACK = 1000  # characters; it has to fit into the URLs and cookies of a sign-in
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,9 @@ def _check() -> Response | None:
         return None
     visit = browser_session.current_session()
     found = _admitted(route, visit)
+    is_page = request.method in (*route.methods, "HEAD")
+    if visit is None and is_page and _is_same_site():
+        return _sign_in_first(route)
     if found is None or not _is_same_site():
         abort(404)
     if request.method not in _SAFE:
@@ -94,11 +99,22 @@ def _admitted(route: Route, visit: CurrentSession | None) -> Staff | None:
     return Staff(visit, role == roles.ADMIN)
 
 
+def _sign_in_first(route: Route) -> Response:
+    """Redirect to the sign-in page, which leads back here. A form that was sent is dropped."""
+    return redirect(url_for("pages.sign_in", back="admin", at=_way_back(route)), 303)
+
+
+def _way_back(route: Route) -> str:
+    """The page to return to: this one, if it can be opened by its URL."""
+    if "GET" not in route.methods:
+        return url_for("admin.overview")
+    url = request.full_path.rstrip("?")
+    return url if len(url) <= _LONGEST_WAY_BACK else request.path
+
+
 def _step_up(visit: CurrentSession, route: Route) -> Response | None:
     """Where a second factor is set up, or shown again; then it goes on where the person was."""
-    at = url_for("admin.overview")
-    if "GET" in route.methods:
-        at = request.full_path.rstrip("?")
+    at = _way_back(route)
     if not factors.has_any(database.session_connection(), visit.user.id):
         return redirect(url_for("pages.factors", at=at), 303)
     if policy.lacks_second_factor(visit):

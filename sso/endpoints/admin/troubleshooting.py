@@ -31,6 +31,7 @@ REASONS = {
     Reason.NOT_REGISTERED: N_("The application may not request the scope %(scope)s."),
     Reason.NOT_REQUESTED: N_("The application does not request the scope %(scope)s."),
     Reason.WITHHELD: N_("This person does not allow the scope %(scope)s."),
+    Reason.LEFT_OUT_BY_PROFILE: N_("The profile fapi2 leaves out claims of no standard."),
     Reason.NO_VALUE: N_("This person has no such value."),
     Reason.ONLY_AT_USERINFO: N_("It is in the profile alone, not in the identity token."),
 }
@@ -71,8 +72,8 @@ def preview() -> Response:
         found = previews.make(client.client_id, user, scope)
     missing: dict[tuple[Reason, str], list[Missing]] = {}
     for one in found.missing if found else ():
-        by_scope = one.reason in (Reason.NO_VALUE, Reason.ONLY_AT_USERINFO)
-        missing.setdefault((one.reason, "" if by_scope else one.scope), []).append(one)
+        of_scope = one.reason in (Reason.NOT_REGISTERED, Reason.NOT_REQUESTED, Reason.WITHHELD)
+        missing.setdefault((one.reason, one.scope if of_scope else ""), []).append(one)
     return pages.render(
         "admin/application_preview.html",
         "applications",

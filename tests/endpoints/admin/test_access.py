@@ -1,9 +1,11 @@
 """Who gets to the pages of administration, and what everyone else sees."""
 
+import html
 import re
 from io import BytesIO
+from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
 from flask import Flask
@@ -13,8 +15,11 @@ from werkzeug.test import TestResponse
 from sso import audit
 from sso.clock import now
 from sso.config import urls
+from sso.endpoints.admin.overview import LABELS
+from sso.endpoints.admin.person_actions import ACTIONS
 from sso.endpoints.routes import ROUTES
 from sso.extensions import db
+from sso.flow.scopes import CLAIM_NAMES
 from sso.models import AuditEvent, BrowserSession, Client, Identity, Mail, User
 from sso.services import api_tokens
 from sso.store import named_groups, signing_keys, users
@@ -78,10 +83,10 @@ def outsiders(app: Flask, clock: Clock) -> dict[str, Browser]:
         assert found
         found.groups = []
         db.session.commit()
-    return {"nobody": Browser(app), "member": member, "former": former}
+    return {"member": member, "former": former}
 
 
-def test_everyone_else_gets_what_an_unknown_page_gives(app: Flask, clock: Clock) -> None:
+def test_signed_in_outsiders_get_what_an_unknown_page_gives(app: Flask, clock: Clock) -> None:
     for who, browser in outsiders(app, clock).items():
         for method in ("GET", "POST", "HEAD", "PUT", "OPTIONS", "DELETE"):
             unknown = told(ask(browser, f"{BASE}/nowhere", method))
@@ -89,6 +94,76 @@ def test_everyone_else_gets_what_an_unknown_page_gives(app: Flask, clock: Clock)
             near = (f"{BASE}//admin", f"{BASE}/admin/", f"{BASE}/admin/unknown")
             for path in (*PATHS, *near):
                 assert told(ask(browser, path, method)) == unknown, (who, method, path)
+
+
+def where_to(answer: TestResponse) -> dict[str, str]:
+    """The parameters of the sign-in page that an answer redirects to."""
+    assert answer.status_code == 303
+    url = urlsplit(answer.headers["Location"])
+    assert (url.scheme, url.netloc, url.path) == ("", "", f"{BASE}/sign-in")
+    return dict(parse_qsl(url.query))
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_visitors_are_sent_to_sign_in_from_every_page(browser: Browser, method: str) -> None:
+    for path in PATHS:
+        at = f"{path}?id=a%26b&q=%C3%A9"
+        assert where_to(ask(browser, at, method)) == {"back": "admin", "at": at}
+
+
+def test_visitors_get_404_where_there_is_no_page(browser: Browser) -> None:
+    for path in (f"{BASE}//admin", f"{BASE}/admin/", f"{BASE}/admin/unknown", f"{BASE}/adminx"):
+        assert ask(browser, path).status_code == 404
+    for method in ("PUT", "DELETE", "OPTIONS", "PATCH"):
+        assert ask(browser, f"{BASE}/admin/people", method).status_code == 404
+    assert ask(browser, f"{BASE}/admin/people", "POST").status_code == 404  # it takes no form
+
+
+def test_a_visitor_signs_in_and_comes_back(app: Flask, clock: Clock) -> None:
+    browser = sign_in_staff(app)
+    secret = browser.secret
+    browser = StaffBrowser(app)
+    page = browser.open(f"{ADMIN}/people?q=ad%26a&state=disabled")
+    assert page.path.endswith("/sign-in")
+    clock.move(minutes=1)
+    page = browser.submit(email="ada@example.com", password=PASSWORD)
+    assert page.path.endswith("/second-factor")
+    page = browser.submit(code=code_of(secret))
+    assert page.url == f"{ADMIN}/people?q=ad%26a&state=disabled"
+    assert page.status == 200
+
+
+def test_a_visitor_without_the_role_comes_back_to_a_404(app: Flask, browser: Browser) -> None:
+    make_user(app)
+    browser.open(f"{ADMIN}/people")
+    page = browser.submit(email="dana@example.com", password=PASSWORD)
+    assert (page.path, page.status) == (f"{BASE}/admin/people", 404)
+
+
+def test_a_form_of_a_visitor_is_not_replayed(app: Flask, clock: Clock) -> None:
+    """The session ended while the form was open; after the sign-in it is an empty form again."""
+    ada, dana = sign_in_staff(app), make_user(app)
+    ada.open(f"{ADMIN}/person/act?id={dana.id}&do=disable")
+    url, fields, path = ada.page.url, ada.page.fields, ada.page.url.removeprefix(ORIGIN)
+    visitor = StaffBrowser(app)
+    answer = ask(visitor, path, "POST", data=fields, headers={"Origin": ORIGIN})
+    assert where_to(answer) == {"back": "admin", "at": path}
+    clock.move(minutes=1)
+    visitor.open(answer.headers["Location"])
+    visitor.submit(email="ada@example.com", password=PASSWORD)
+    page = visitor.submit(code=code_of(ada.secret))
+    assert (page.url, page.status) == (url, 200)
+    assert is_enabled(app, dana)
+    for headers in ({}, {"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):
+        answer = ask(visitor.__class__(app), path, "POST", data=fields, headers=headers)
+        assert answer.status_code == 404
+
+
+def test_a_long_way_back_is_cut_to_the_page(browser: Browser) -> None:
+    path = f"{BASE}/admin/people"
+    room = 1000 - len(f"{path}?q=")
+    for length, at in ((room, f"{path}?q={'x' * room}"), (room + 1, path)):
+        assert where_to(ask(browser, f"{path}?q={'x' * length}"))["at"] == at
 
 
 def test_the_404_costs_what_another_one_costs(app: Flask, clock: Clock, statements: Any) -> None:
@@ -105,9 +180,64 @@ def test_the_helpdesk_gets_the_pages_that_are_for_it(app: Flask, clock: Clock) -
     browser = sign_in_staff(app, group=HELPDESK)
     unknown = told(ask(browser, f"{BASE}/nowhere"))
     for route, path in zip(PAGES, PATHS, strict=True):
-        if not route.helpdesk:
-            assert told(ask(browser, path)) == unknown
+        for method in ("GET", "POST"):
+            if not route.helpdesk:
+                headers = {"Origin": ORIGIN} if method == "POST" else {}
+                assert told(ask(browser, path, method, headers=headers)) == unknown
     assert browser.open(ADMIN).status == 200
+
+
+# What docs/how-to/administer.md promises the helpdesk: each heading and fact of its pages.
+PEOPLE = {
+    "Administration", "People", "Invite a person", "Ada Admin", "By email", "By name",
+    "Second factors", "Connected accounts", "Sessions", "Applications with access",
+    "Recent activity", "This ends",
+    # The profile.
+    "Email", "ID", "Groups", "Password", "Created", *CLAIM_NAMES.values(),
+}  # fmt: skip
+HEADINGS = re.compile(r"<(h1|h2|dt)\b[^>]*>(.*?)</\1>", re.DOTALL)
+LINKS = re.compile(rf'(?:href|action)="({BASE}/admin[^"]*)"')
+
+
+def test_the_helpdesk_sees_people_and_nothing_else(app: Flask, clock: Clock) -> None:
+    """Each page that is open to it, by every link, with a warning that administrators see."""
+    ada, hal = sign_in_staff(app), sign_in_staff(app, "hal@example.com", HELPDESK)
+    dana = make_user(app, name="Dana", groups=["staff"], claims={"nickname": "Dee"})
+    link_identity(app, dana)
+    make_client(app)
+    assert "What needs attention" in ada.open(ADMIN).html  # there is no mail server
+    waiting, seen = {f"{BASE}/admin", f"{BASE}/admin/people?q=d"}, set[str]()
+    waiting |= {f"{BASE}/admin/person/act?id={dana.id}&do={name}" for name in ACTIONS}
+    forbidden = (*LABELS.values(), "Emails", "Logout tokens", "Webhooks", "Worker", 'alert"')
+    forbidden = (*forbidden, "Database schema", "Signing keys", "API tokens", "Audit trail")
+    while waiting:
+        path = waiting.pop()
+        seen.add(path)
+        answer = ask(hal, path)
+        is_offered = "/act?" not in path or ACTIONS[path.partition("do=")[2]].is_for_helpdesk
+        if not is_offered or path.endswith(("do=invite", "do=verify")):  # Dana needs neither
+            assert answer.status_code == 404, path
+            continue
+        assert answer.status_code == 200, path
+        text = answer.text
+        headings = {re.sub("<[^>]*>", "", one[1]).strip() for one in HEADINGS.findall(text)}
+        actions = [one.label for one in ACTIONS.values() if one.is_for_helpdesk]
+        more = {one for one in headings if one.partition(" · ")[0] in actions or one == "Dana"}
+        assert headings - more <= PEOPLE, path
+        body = text.partition("<main")[2]
+        assert not [one for one in forbidden if one in body], path
+        waiting |= {html.unescape(one) for one in LINKS.findall(text)} - seen
+        assert len(seen) < 100
+    pages = {path.partition("?")[0] for path in seen}
+    assert pages == {path for route, path in zip(PAGES, PATHS, strict=True) if route.helpdesk}
+
+
+def test_the_documentation_names_what_the_helpdesk_sees() -> None:
+    text = (Path(__file__).parents[3] / "docs/how-to/administer.md").read_text()
+    section = text.partition("## The helpdesk")[2].partition("## ")[0].lower()
+    for one in ("Second factors", "Connected accounts", "Sessions", "Applications with access",
+                "Recent activity", "Groups", "profile", "overview"):  # fmt: skip
+        assert one.lower() in section, one
 
 
 def test_what_an_admin_page_says_to_browsers(app: Flask, clock: Clock) -> None:

@@ -13,7 +13,7 @@ from sso.models import Client
 from sso.services import clients as services
 from sso.store import client_logos, clients, refusals
 from tests.conftest import Clock
-from tests.support.actors import BASE, Browser, Page, RelyingParty
+from tests.support.actors import BASE, ORIGIN, Browser, Page, RelyingParty
 from tests.support.administration import ADMIN, HELPDESK, StaffBrowser, sign_in_staff
 from tests.support.events import events
 from tests.support.factories import make_client, make_user
@@ -94,7 +94,7 @@ def test_a_preset_shows_the_setup_with_the_secret_in_place(app: Flask, staff: St
 def test_presets_with_keys_are_registered_by_command(staff: StaffBrowser) -> None:
     assert "preset=openid-client-fapi2" not in staff.open(f"{ADMIN}/application/new").html
     url = f"{BASE}/admin/application/preset?preset=openid-client-fapi2"
-    assert staff.http.get(url).status_code == 404
+    assert staff.http.get(url, base_url=ORIGIN).status_code == 404
 
 
 @pytest.mark.parametrize("url", ["", "not a url", "https://user@grafana.example", "ftp://x"])
@@ -109,7 +109,8 @@ def test_a_preset_asks_for_what_it_needs(app: Flask, staff: StaffBrowser, url: s
 def test_there_is_no_such_preset(staff: StaffBrowser) -> None:
     for name in ("", "../grafana", "nothing", "x" * 5000, "\0"):
         url = f"{BASE}/admin/application/preset"
-        assert staff.http.get(url, query_string={"preset": name}).status_code == 404
+        answer = staff.http.get(url, query_string={"preset": name}, base_url=ORIGIN)
+        assert answer.status_code == 404
 
 
 def test_it_is_changed(app: Flask, staff: StaffBrowser, client: RelyingParty) -> None:
@@ -274,7 +275,8 @@ def test_there_is_no_such_application(staff: StaffBrowser) -> None:
         more = dict([query.split("=")] if query else [])
         for client_id in ("", "nobody", "\0", "é", "x" * 5000, "' OR 1=1 --"):
             url = f"{BASE}/admin/application{path}"
-            answer = staff.http.get(url, query_string={"id": client_id, **more})
+            asked = {"id": client_id, **more}
+            answer = staff.http.get(url, query_string=asked, base_url=ORIGIN)
             assert answer.status_code == 404, (path, client_id)
 
 
