@@ -13,6 +13,26 @@ TOO_MANY = (
 )
 
 
+class Methods:
+    """The methods of the hashes that were imported so far."""
+
+    def __init__(self, methods: Collection[str], *, any_cost: bool = False) -> None:
+        self.all, self._any_cost = set(methods), any_cost
+
+    def accept(self, text: str) -> tuple[str | None, str | None]:
+        try:
+            stored = hash_formats.from_text(text)
+        except foreign_hashes.Refused as error:
+            raise RegistrationError([str(error)]) from None
+        method = new_method(stored, self.all) if stored else None
+        self.add(method)
+        return stored, method
+
+    def add(self, method: str | None) -> None:
+        if method:
+            self.all.add(method)
+
+
 def accept(text: str) -> str | None:
     """The hash to store for one that was made elsewhere; `None` if it says that there is none.
 
