@@ -84,12 +84,13 @@ def apply_command(path: Path, only_plan: bool, prune: bool, yes: bool, as_json: 
         if work.deletions:
             confirm(f"Delete {len(work.deletions)} with all their sessions and tokens?", yes)
         with progress_bar("Passwords", as_json) as report:
-            for done in accounts.hash_passwords(work.users):
+            for hashed in accounts.hash_passwords(work.users):
                 if report:
-                    report(done, len(work.users))
+                    report(hashed, len(work.users))
     if not only_plan and (changes or work.users):
-        changes = carry_out(wanted, work, prune)
+        done = carry_out(wanted, work, prune)
         db.session.commit()
+        changes = done.changes()
     if as_json:
         shown = [plan.as_json(one, applied=not only_plan) for one in changes]
         print_json({"applied": not only_plan, "changes": shown})
@@ -171,8 +172,8 @@ def _find_surplus(wanted: Mapping[str, list[Entry]], work: Work) -> None:
         }
 
 
-def carry_out(wanted: Mapping[str, list[Entry]], work: Work, prune: bool) -> list[Change]:
-    """Lock what differs, compare it again, and write; the caller commits.
+def carry_out(wanted: Mapping[str, list[Entry]], work: Work, prune: bool) -> Work:
+    """Lock what differs, compare it again, and write; the caller commits. Gives what was done.
 
     Raises `Failure` if what would be deleted is not what was shown, and `RegistrationError`.
     """
@@ -200,7 +201,7 @@ def carry_out(wanted: Mapping[str, list[Entry]], work: Work, prune: bool) -> lis
     for user_id in now.surplus_users:
         if user := users.find(user_id):
             accounts.delete(actor, user)
-    return now.changes()
+    return now
 
 
 def _lock(work: Work) -> None:

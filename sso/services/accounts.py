@@ -334,9 +334,9 @@ class _Roster:
     """The users that declarations mean, as they are and as earlier declarations leave them."""
 
     def __init__(self, declarations: Collection[Declaration]) -> None:
-        emails = {declaration.email.strip().lower() for declaration in declarations}
+        self._looked_up = {declaration.email.strip().lower() for declaration in declarations}
         ids = {one.user_id for one in declarations if one.user_id}
-        rows = users.declared(emails, ids)
+        rows = users.declared(self._looked_up, ids)
         self._by_id: dict[UUID, DeclaredFields | User] = {row.id: row for row in rows}
         self._owners: dict[str, UUID] = {row.email: row.id for row in rows}
 
@@ -347,7 +347,8 @@ class _Roster:
 
     def owner_of(self, email: str) -> UUID | None:
         # The normalized address may be spelled otherwise than in the file.
-        return self._owners[email] if email in self._owners else _owner_of(email)
+        is_known = email in self._owners or email in self._looked_up
+        return self._owners.get(email) if is_known else _owner_of(email)
 
     def replace(self, user: User, email_before: str | None) -> None:
         if email_before and self._owners.get(email_before) == user.id:

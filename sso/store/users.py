@@ -197,14 +197,13 @@ def change_all(values: Sequence[Mapping[str, Any]]) -> None:
         db.session.execute(update(User), list(values))
 
 
+_INSERTED = (*DeclaredFields._fields, "name_key", "password_hash")
+
+
 def insert_all(new: Iterable[User]) -> None:
     """Insert users who are in no session, without putting them into one."""
-    rows = [{name: getattr(user, name) for name in _INSERTED} for user in new]
-    if rows:
-        db.session.execute(insert(User), rows)
-
-
-_INSERTED = (*DeclaredFields._fields, "name_key", "password_hash")
+    if rows := [{name: getattr(user, name) for name in _INSERTED} for user in new]:
+        db.session.connection().execute(insert(User.__table__), rows)  # type: ignore[arg-type]
 
 
 def add_all(new: Iterable[User]) -> None:
