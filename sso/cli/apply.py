@@ -15,7 +15,14 @@ from flask.cli import with_appcontext
 
 from sso import audit, database
 from sso.cli import declaration, plan
-from sso.cli.commands import Command, Failure, confirm, json_option, yes_option
+from sso.cli.commands import (
+    Command,
+    Failure,
+    confirm,
+    json_option,
+    slow_passwords_option,
+    yes_option,
+)
 from sso.cli.commands import resolve as resolved
 from sso.cli.declaration import METADATA, Entry
 from sso.cli.output import print_json, print_line
@@ -63,10 +70,13 @@ class Work:
 @click.argument("path", metavar="FILE", type=declaration.file_type)
 @click.option("--plan", "only_plan", is_flag=True, help="Print what would change; change nothing.")
 @click.option("--prune", is_flag=True, help="Delete what the file does not have.")
+@slow_passwords_option
 @yes_option
 @json_option
 @with_appcontext
-def apply_command(path: Path, only_plan: bool, prune: bool, yes: bool, as_json: bool) -> None:
+def apply_command(
+    path: Path, only_plan: bool, prune: bool, slow_passwords: bool, yes: bool, as_json: bool
+) -> None:
     """Change clients, users and groups to match FILE, all or nothing.
 
     Fields that an entry leaves out stay as they are. --prune deletes clients only if FILE has
@@ -76,7 +86,7 @@ def apply_command(path: Path, only_plan: bool, prune: bool, yes: bool, as_json: 
         wanted = declaration.read(path)
         declared = [_declared(entry) for entry in wanted.get("users", [])]
         with database.session_snapshot():
-            work = find_work(wanted, declared, prune, report)
+            work = find_work(wanted, declared, prune, slow_passwords, report)
     changes = work.changes()
     if not as_json:
         plan.show(changes)
@@ -88,7 +98,7 @@ def apply_command(path: Path, only_plan: bool, prune: bool, yes: bool, as_json: 
                 if report:
                     report(hashed, len(work.users))
     if not only_plan and (changes or work.users):
-        done = carry_out(wanted, work, prune)
+        done = carry_out(wanted, work, prune, slow_passwords)
         db.session.commit()
         changes = done.changes()
     if as_json:
@@ -107,15 +117,17 @@ def find_work(
     wanted: Mapping[str, list[Entry]],
     declared: Sequence[Declaration],
     prune: bool,
+    slow_passwords: bool,
     report: Report | None = None,
 ) -> Work:
     """Compare the file with the database; writes nothing.
 
     Raises `RegistrationError` with the errors of all entries.
     """
-    work, errors = Work(), []
+    work = Work()
+    errors: list[str] = []
     _compare_clients(wanted.get("clients", []), work, errors)
-    planned = accounts.plan(declared, report=report)
+    planned = accounts.plan(declared, any_cost=slow_passwords, report=report)
     work.users = planned.planned
     errors += [f"users {email}: {error}" for email, some in planned.errors for error in some]
     if errors:
@@ -172,18 +184,20 @@ def _find_surplus(wanted: Mapping[str, list[Entry]], work: Work) -> None:
         }
 
 
-def carry_out(wanted: Mapping[str, list[Entry]], work: Work, prune: bool) -> Work:
+def carry_out(
+    wanted: Mapping[str, list[Entry]], work: Work, prune: bool, slow_passwords: bool
+) -> Work:
     """Lock what differs, compare it again, and write; the caller commits. Gives what was done.
 
     Raises `Failure` if what would be deleted is not what was shown, and `RegistrationError`.
     """
     actor = audit.operator(by="apply")
-    _lock(work)
+    lock(work)
     earlier = {one.declaration: one for one in work.users}
     now = Work()
     errors: list[str] = []
     _compare_clients(work.clients, now, errors)
-    planned = accounts.plan([*earlier], earlier=earlier)
+    planned = accounts.plan([*earlier], earlier=earlier, any_cost=slow_passwords)
     now.users = planned.planned
     errors += [f"users {email}: {error}" for email, more in planned.errors for error in more]
     if errors:
@@ -204,7 +218,7 @@ def carry_out(wanted: Mapping[str, list[Entry]], work: Work, prune: bool) -> Wor
     return now
 
 
-def _lock(work: Work) -> None:
+def lock(work: Work) -> None:
     """Clients before users, users before sessions, in one order each.
 
     A sign-out holds a session, and then refers to clients. So sessions come before the stronger

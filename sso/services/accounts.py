@@ -382,7 +382,7 @@ def plan(
         before = (earlier or {}).get(declaration)
         if before and before.row == row and (row is None or row.email == before.user.email):
             planned = before
-            methods.add(planned.method)
+            methods.add({planned.method} if planned.method else ())
         else:
             try:
                 planned = (
