@@ -66,6 +66,7 @@ from sso.services import (
     webhooks,
 )
 from sso.services.authentication import Browser
+from sso.store import clients as stored_clients
 from sso.store import factors, users
 from sso.store import signing_keys as stored_keys
 from sso.store.sessions import CurrentSession
@@ -206,10 +207,21 @@ CASES = [
     act(accounts.delete, "user_deleted", "", user),
     act(accounts.delete, "user_deleted", "account_deleted", user, is_own=True),
     plain(accounts.described, "", user),
+    plain(accounts.plan, "", [accounts.Declaration(email="erin@example.com", name="Erin")]),
+    plain(accounts.require_administrators, "", OLGA, []),
+    plain(accounts.hash_passwords, "", lambda _: _planned(**ERIN)),
+    Case(accounts.carry_out, lambda _, made: accounts.carry_out(OLGA, made),
+         "user_created", "invite", lambda _: _planned(**ERIN)),
+    Case(accounts.carry_out, lambda _, made: accounts.carry_out(OLGA, made),
+         "user_created", "verify", lambda _: _planned(**ERIN, password=lambda: NEW)),
+    Case(accounts.carry_out, lambda _, made: accounts.carry_out(OLGA, made),
+         "user_created", "", lambda _: _planned(**ERIN, email_verified=True, password=lambda: NEW)),
+    Case(accounts.carry_out, lambda _, made: accounts.carry_out(OLGA, made),
+         "user_changed", "email_changed verify",
+         lambda w: _planned(email="e@x.org", user_id=w.user.id, disabled=True)),
     plain(imported_passwords.accept, "", OLD_HASH),
     act(importing.add, "user_imported", "", [Person("line 2", "erin@example.com", "Erin")],
         importing.Rules("csv")),
-    plain(imported_passwords.new_method, "", OLD_HASH, ()),
     act(helping.sign_out, "", "", user),
     act(helping.mail_password_reset, "reset_asked", "reset", user),
     act(helping.invite_again, "user_invited", "invite",
@@ -248,6 +260,9 @@ CASES = [
     act(clients.enable, "client_enabled", "", of("client_id")),
     act(clients.delete, "client_deleted", "", of("client_id")),
     plain(clients.described, "", of("client")),
+    plain(clients.plan_registration, "", METADATA, client_id="wiki"),
+    plain(clients.plan_change, "", lambda w: stored_clients.detached([w.client_id])[w.client_id],
+          {"client_name": "Else"}),
     plain(registration.parsed, "", METADATA),
     plain(registration.replacing, "", lambda w: registration.parsed(METADATA)),
     plain(registration.document, "", of("client")),
@@ -383,6 +398,7 @@ CASES = [
          "webhook_deleted", "", lambda _: _webhook().id),
     plain(notifications.verify, "verify", user),
     plain(notifications.invited, "invite", user),
+    plain(notifications.welcome, "invite verify", lambda w: [w.user], lambda w: [w.user]),
     plain(notifications.reset_asked, "reset", "dana@example.com"),
     plain(notifications.sign_up_asked, "sign_up", "erin@example.com"),
     plain(notifications.email_change_asked, "change_email email_change_asked", user, "e@x.org"),
@@ -402,6 +418,10 @@ CASES = [
 ]  # fmt: skip
 # No use cases: the transaction of a request, and pure checks and comparisons.
 APART = {"transaction", "checks", "changes", "profiles", "staff"}
+
+
+def _planned(**declared: Any) -> list[accounts.Planned]:
+    return accounts.plan([accounts.Declaration(**declared)]).planned
 
 
 def _identity(world: World) -> Identity:

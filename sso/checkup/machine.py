@@ -15,9 +15,12 @@ from sso.checkup.finding import Finding, Findings, ok, skipped, warning, wrong
 from sso.config import overrides
 from sso.config.reading import Reading
 from sso.config.settings import SETTINGS
+from sso.crypto import foreign_hashes
 from sso.database import postgresql, readiness
 from sso.extensions import db
 from sso.i18n.message import Message
+from sso.services.imported_passwords import MOST_SECONDS
+from sso.store import imported_hashes
 
 MOST_SKEW = timedelta(seconds=5)
 SECRETS = frozenset(setting.name for setting in SETTINGS if setting.secret)
@@ -85,6 +88,29 @@ def database() -> Findings:
         yield skipped("clock and database", seen)
         return
     yield clock_finding("clock and database", reported, MOST_SKEW)
+
+
+def imported_passwords() -> Findings:
+    """What the hashes of other systems add to each wrong password is bounded."""
+    methods = imported_hashes.methods()
+    db.session.rollback()
+    if not methods:
+        yield ok("imported passwords", Message("none"))
+        return
+    seconds = foreign_hashes.seconds(methods)
+    seen = Message(
+        "a wrong password takes %(milliseconds)s ms more (%(methods)s)",
+        milliseconds=f"{seconds * 1000:.0f}",
+        methods=", ".join(sorted(method[1:] for method in methods)),
+    )
+    if seconds > MOST_SECONDS:
+        hint = Message(
+            "it ends when these users have signed in; ask them to, or see %(page)s",
+            page="docs/how-to/move-here.md",
+        )
+        yield warning("imported passwords", seen, hint)
+    else:
+        yield ok("imported passwords", seen)
 
 
 POOLED = Message("there is one: time limits are set in each transaction")

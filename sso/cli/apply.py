@@ -1,11 +1,11 @@
 """`flask apply`: makes clients and users as a file says, all or nothing.
 
-It is done twice: first to show what would change, and rolled back; then for good. All clients and
-users are locked before anything is changed, clients first, as everywhere.
+What would change is found out on a snapshot of the database, while others write. Then only what
+differs is locked, compared again and written, clients first, as everywhere.
 """
 
-from collections.abc import Iterable, Mapping
-from operator import itemgetter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -13,17 +13,26 @@ from uuid import UUID
 import click
 from flask.cli import with_appcontext
 
-from sso import audit
+from sso import audit, database
 from sso.cli import declaration, plan
-from sso.cli.commands import BrokenReference, Command, Failure, confirm, json_option, yes_option
+from sso.cli.commands import (
+    Command,
+    Failure,
+    confirm,
+    json_option,
+    slow_passwords_option,
+    yes_option,
+)
 from sso.cli.commands import resolve as resolved
 from sso.cli.declaration import METADATA, Entry
 from sso.cli.output import print_json, print_line
 from sso.cli.plan import Change
+from sso.cli.progress import Report, progress_bar
+from sso.errors import OperatorError
 from sso.extensions import db
-from sso.models import User
+from sso.models import Client
 from sso.services import accounts, clients, profiles
-from sso.services.changes import ListEdit, Outcome
+from sso.services.accounts import Declaration, Planned
 from sso.services.checks import RegistrationError
 from sso.services.clients import SWITCHES
 from sso.store import clients as stored_clients
@@ -32,34 +41,66 @@ from sso.store import sessions, users
 MIN_SECRET = 32
 
 
+@dataclass(slots=True)
+class Work:
+    """What is left to do: entries that differ from the database, and what the file lacks."""
+
+    clients: list[Entry] = field(default_factory=list)
+    client_changes: list[Change] = field(default_factory=list)
+    users: list[Planned] = field(default_factory=list)
+    surplus_clients: list[str] = field(default_factory=list)
+    surplus_users: dict[UUID, str] = field(default_factory=dict)
+
+    @property
+    def deletions(self) -> list[str]:
+        return [*self.surplus_clients, *self.surplus_users.values()]
+
+    def changes(self) -> list[Change]:
+        """All of it, as it is shown."""
+        return [
+            *self.client_changes,
+            *(Change("delete", "client", one, one) for one in self.surplus_clients),
+            *(change for one in self.users if (change := _change_of_user(one))),
+            *(Change("delete", "user", email, str(user_id))
+              for user_id, email in self.surplus_users.items()),
+        ]  # fmt: skip
+
+
 @click.command("apply", cls=Command)
 @click.argument("path", metavar="FILE", type=declaration.file_type)
 @click.option("--plan", "only_plan", is_flag=True, help="Print what would change; change nothing.")
 @click.option("--prune", is_flag=True, help="Delete what the file does not have.")
+@slow_passwords_option
 @yes_option
 @json_option
 @with_appcontext
-def apply_command(path: Path, only_plan: bool, prune: bool, yes: bool, as_json: bool) -> None:
+def apply_command(
+    path: Path, only_plan: bool, prune: bool, slow_passwords: bool, yes: bool, as_json: bool
+) -> None:
     """Change clients, users and groups to match FILE, all or nothing.
 
     Fields that an entry leaves out stay as they are. --prune deletes clients only if FILE has
     clients, and users only if it has users.
     """
-    wanted = declaration.read(path)
-    with audit.dry_run():
-        changes = carry_out(wanted, lock(wanted, prune))
-    db.session.rollback()  # no lock is held while a person reads
+    with progress_bar("Comparing", as_json) as report:
+        wanted = declaration.read(path)
+        declared = [_declared(entry) for entry in wanted.get("users", [])]
+        with database.session_snapshot():
+            work = find_work(wanted, declared, prune, slow_passwords, report)
+    changes = work.changes()
     if not as_json:
         plan.show(changes)
-    if not only_plan:
-        deleted = [change.name for change in changes if change.action == "delete"]
-        if deleted:
-            confirm(f"Delete {len(deleted)} with all their sessions and tokens?", yes)
-        surplus = lock(wanted, prune)
-        if [change.name for change in surplus] != deleted:
-            raise Failure("somebody else changed what would be deleted; try again")
-        changes = carry_out(wanted, surplus)
+    if not only_plan and changes:
+        if work.deletions:
+            confirm(f"Delete {len(work.deletions)} with all their sessions and tokens?", yes)
+        with progress_bar("Passwords", as_json) as report:
+            for hashed in accounts.hash_passwords(work.users):
+                if report:
+                    report(hashed, len(work.users))
+    if not only_plan and (changes or work.users):
+        done = carry_out(wanted, work, prune, slow_passwords)
         db.session.commit()
+        changes = done.changes()
     if as_json:
         shown = [plan.as_json(one, applied=not only_plan) for one in changes]
         print_json({"applied": not only_plan, "changes": shown})
@@ -72,89 +113,150 @@ def apply_command(path: Path, only_plan: bool, prune: bool, yes: bool, as_json: 
         print_line(f"{len(changes)} changed.")
 
 
-def lock(wanted: Mapping[str, list[Entry]], prune: bool) -> list[Change]:
-    """Lock all that the file names; returns what it does not name, locked to be deleted.
+def find_work(
+    wanted: Mapping[str, list[Entry]],
+    declared: Sequence[Declaration],
+    prune: bool,
+    slow_passwords: bool,
+    report: Report | None = None,
+) -> Work:
+    """Compare the file with the database; writes nothing.
+
+    Raises `RegistrationError` with the errors of all entries.
+    """
+    work = Work()
+    errors: list[str] = []
+    _compare_clients(wanted.get("clients", []), work, errors)
+    planned = accounts.plan(declared, any_cost=slow_passwords, report=report)
+    work.users = planned.planned
+    errors += [f"users {email}: {error}" for email, some in planned.errors for error in some]
+    if errors:
+        raise RegistrationError(errors)
+    if prune:
+        _find_surplus(wanted, work)
+    actor = audit.operator(by="apply")
+    accounts.require_administrators(actor, work.users, work.surplus_users)
+    return work
+
+
+def _compare_clients(entries: Sequence[Entry], work: Work, errors: list[str]) -> None:
+    rows = stored_clients.detached([entry["client_id"] for entry in entries])
+    for entry in sorted(entries, key=lambda entry: str(entry["client_id"])):  # as they are locked
+        client_id = entry["client_id"]
+        try:
+            change = _compare_client(entry, rows.get(client_id))
+        except RegistrationError as error:
+            errors += [f"clients {client_id}: {reason}" for reason in error.errors]
+        except OperatorError as error:
+            errors.append(f"clients {client_id}: {error}")
+        else:
+            if change:
+                work.clients.append(entry)
+                work.client_changes.append(change)
+
+
+def _compare_client(entry: Entry, client: Client | None) -> Change | None:
+    client_id, (metadata, given) = entry["client_id"], _arguments(entry)
+    if client:
+        _require_same_kind(entry, client)
+        changes = clients.plan_change(client, metadata, disabled=entry.get("disabled"), **given)
+        pairs = {name: (one["before"], one["after"]) for name, one in changes.items()}
+        return Change("update", "client", client_id, client_id, pairs) if pairs else None
+    if given["secret"] is None and profiles.need_secret(metadata):
+        raise RegistrationError(["it is new: give secret = env:NAME or file:PATH"])
+    disabled = entry.get("disabled", False)
+    fields = clients.plan_registration(metadata, client_id=client_id, disabled=disabled, **given)
+    pairs = {name: (None, value) for name, value in fields.items()}
+    return Change("create", "client", client_id, client_id, pairs)
+
+
+def _find_surplus(wanted: Mapping[str, list[Entry]], work: Work) -> None:
+    if "clients" in wanted:
+        named = {entry["client_id"] for entry in wanted["clients"]}
+        work.surplus_clients = sorted(set(stored_clients.ids()) - named)
+    if "users" in wanted:
+        ids = {str(entry["id"]).lower() for entry in wanted["users"] if "id" in entry}
+        emails = {str(entry["email"]).strip().lower() for entry in wanted["users"]}
+        work.surplus_users = {
+            user_id: email
+            for user_id, email in users.ids_and_emails().items()
+            if email not in emails and str(user_id) not in ids
+        }
+
+
+def carry_out(
+    wanted: Mapping[str, list[Entry]], work: Work, prune: bool, slow_passwords: bool
+) -> Work:
+    """Lock what differs, compare it again, and write; the caller commits. Gives what was done.
+
+    Raises `Failure` if what would be deleted is not what was shown, and `RegistrationError`.
+    """
+    actor = audit.operator(by="apply")
+    lock(work)
+    earlier = {one.declaration: one for one in work.users}
+    now = Work()
+    errors: list[str] = []
+    _compare_clients(work.clients, now, errors)
+    planned = accounts.plan([*earlier], earlier=earlier, any_cost=slow_passwords)
+    now.users = planned.planned
+    errors += [f"users {email}: {error}" for email, more in planned.errors for error in more]
+    if errors:
+        raise RegistrationError(errors)
+    if prune:
+        _find_surplus(wanted, now)
+        if now.deletions != work.deletions:
+            raise Failure("somebody else changed what would be deleted; try again")
+    accounts.require_administrators(actor, now.users, now.surplus_users)
+    for entry in now.clients:
+        _write_client(actor, entry)
+    for client_id in now.surplus_clients:
+        clients.delete(actor, client_id)
+    accounts.carry_out(actor, now.users)
+    for user_id in now.surplus_users:
+        if user := users.find(user_id):
+            accounts.delete(actor, user)
+    return now
+
+
+def lock(work: Work) -> None:
+    """Clients before users, users before sessions, in one order each.
 
     A sign-out holds a session, and then refers to clients. So sessions come before the stronger
     locks of clients that are going to be deleted.
     """
-    kept = {entry["client_id"] for entry in wanted.get("clients", [])}
-    others: set[str] = set()
-    if prune and "clients" in wanted:
-        others = {row.client_id for row in stored_clients.every()} - kept
-    for client_id in sorted(kept | others):
+    for client_id in sorted(
+        {entry["client_id"] for entry in work.clients} | {*work.surplus_clients}
+    ):
         stored_clients.lock(client_id)
-    known = {user.id for entry in wanted.get("users", []) if (user := _find_user(entry))}
-    unknown: set[UUID] = set()
-    if prune and "users" in wanted:
-        unknown = {row.id for row in users.every()} - known
-    locked = {user_id: users.lock_any(user_id) for user_id in sorted(known | unknown)}
-    sessions.lock_of_users([*locked])
-    surplus = [
-        Change("delete", "client", client_id, client_id)
-        for client_id in sorted(others)
-        if stored_clients.lock_to_remove(client_id)
-    ]
-    leaving = [row for user_id, row in locked.items() if row and user_id in unknown]
-    return surplus + [Change("delete", "user", row.email, str(row.id)) for row in leaving]
+    ids = {one.user.id for one in work.users if one.row} | {*work.surplus_users}
+    users.lock_all(ids)
+    sessions.lock_of_users(sorted(ids))
+    for client_id in work.surplus_clients:
+        stored_clients.lock_to_remove(client_id)
 
 
-def carry_out(wanted: Mapping[str, list[Entry]], surplus: Iterable[Change]) -> list[Change]:
-    """Change and delete; the caller commits or rolls back.
-
-    Raises `RegistrationError` with the errors of all entries.
-    """
-    actor = audit.operator(by="apply")
-    changes: list[Change | None] = []
-    errors: list[str] = []
-    for kind, entries in sorted(wanted.items()):
-        key = declaration.KINDS[kind][1]
-        work: list[tuple[str, Entry | Change]] = [(entry[key], entry) for entry in entries]
-        work += [(one.id, one) for one in surplus if f"{one.kind}s" == kind]
-        if kind == "clients":
-            work.sort(key=itemgetter(0))  # as `grants.end` locks
-        for name, one in work:
-            try:
-                changes.append(_carry_out(actor, kind, one))
-            except RegistrationError as error:
-                errors += [f"{kind} {name}: {reason}" for reason in error.errors]
-            except BrokenReference as error:
-                errors.append(f"{kind} {name}: {error}")
-    if errors:
-        raise RegistrationError(errors)
-    return [change for change in changes if change]
+def _write_client(actor: audit.Actor, entry: Entry) -> None:
+    client_id, (metadata, given) = entry["client_id"], _arguments(entry)
+    if stored_clients.find(client_id):
+        clients.change(actor, client_id, metadata, disabled=entry.get("disabled"), **given)
+    else:
+        disabled = entry.get("disabled", False)
+        clients.register(actor, metadata, client_id=client_id, disabled=disabled, **given)
 
 
-def _carry_out(actor: audit.Actor, kind: str, wanted: Entry | Change) -> Change | None:
-    if not isinstance(wanted, Change):
-        return _client(actor, wanted) if kind == "clients" else _user(actor, wanted)
-    if kind == "clients":
-        clients.delete(actor, wanted.id)
-    elif user := users.find(UUID(wanted.id)):
-        accounts.delete(actor, user)
-    return wanted
-
-
-def _client(actor: audit.Actor, entry: Entry) -> Change | None:
-    client_id = entry["client_id"]
+def _arguments(entry: Entry) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The metadata of an entry, and what else the services of clients take."""
     metadata = {name: entry[name] for name in METADATA if name in entry}
-    given: dict[str, Any] = {
+    return metadata, {
         "secret": _secret(entry),
         "switches": {name: entry[name] for name in SWITCHES if name in entry},
         "logo": entry.get("logo"),
     }
-    if found := stored_clients.find(client_id):
-        if found.is_public and entry.get("public") is False:
-            raise RegistrationError([clients.STAYS])
-        disabled = entry.get("disabled")
-        _, outcome = clients.change(actor, client_id, metadata, disabled=disabled, **given)
-        return _updated("client", client_id, client_id, outcome)
-    if given["secret"] is None and profiles.need_secret(metadata):
-        raise RegistrationError(["it is new: give secret = env:NAME or file:PATH"])
-    given["disabled"] = entry.get("disabled", False)
-    row, _ = clients.register(actor, metadata, client_id=client_id, **given)
-    fields = {name: (None, value) for name, value in clients.described(row).items()}
-    return Change("create", "client", client_id, client_id, fields)
+
+
+def _require_same_kind(entry: Entry, client: Client) -> None:
+    if client.is_public and entry.get("public") is False:
+        raise RegistrationError([clients.STAYS])
 
 
 def _secret(entry: Entry) -> str | None:
@@ -166,60 +268,33 @@ def _secret(entry: Entry) -> str | None:
     return secret
 
 
-def _user(actor: audit.Actor, entry: Entry) -> Change | None:
-    row, claims = _find_user(entry), entry.get("claims")
-    if row is None:
-        return _new_user(actor, entry)
-    if "id" in entry and row.id != UUID(entry["id"]):
-        raise RegistrationError([f"this email address is that of another user, {row.id}"])
-    if claims is not None:  # those that the file lacks are removed
-        claims = {**dict.fromkeys(row.claims), **claims}
-    row, outcome = accounts.update(
-        actor,
-        row.id,
+def _declared(entry: Entry) -> Declaration:
+    password, password_hash = entry.get("initial_password"), entry.get("password_hash")
+    return Declaration(
         email=entry["email"],
+        user_id=UUID(entry["id"]) if "id" in entry else None,
         name=entry.get("name"),
         email_verified=entry.get("email_verified"),
         disabled=entry.get("disabled"),
-        memberships=ListEdit(whole=tuple(entry["groups"])) if "groups" in entry else None,
-        claims=claims,
-    )
-    return _updated("user", row.email, str(row.id), outcome)
-
-
-def _new_user(actor: audit.Actor, entry: Entry) -> Change:
-    password, disabled = entry.get("initial_password"), entry.get("disabled", False)
-    password_hash = entry.get("password_hash")
-    if password_hash and password_hash.startswith(("env:", "file:")):
-        password_hash = resolved(password_hash)
-    # Nobody signs in without a password: a link to set one is mailed, this once.
-    is_invited = password is None and not password_hash and not disabled
-    row = accounts.create(
-        actor,
-        email=entry["email"],
-        name=entry.get("name", ""),
-        password=None if password is None else resolved(password),
-        password_hash=password_hash,
-        email_verified=entry.get("email_verified", False),
-        disabled=disabled,
-        groups=entry.get("groups", ()),
+        groups=entry.get("groups"),
         claims=entry.get("claims"),
-        user_id=UUID(entry["id"]) if "id" in entry else None,
-        is_invited=is_invited,
+        password=None if password is None else lambda: resolved(password),
+        password_hash=(lambda: _hash(password_hash)) if password_hash else None,
     )
-    fields = {name: (None, value) for name, value in accounts.described(row).items()}
-    if "id" not in entry:
+
+
+def _hash(text: str) -> str:
+    return resolved(text) if text.startswith(("env:", "file:")) else text
+
+
+def _change_of_user(one: Planned) -> Change | None:
+    email, user_id = one.user.email, str(one.user.id)
+    if one.row is not None:
+        pairs = {name: (each["before"], each["after"]) for name, each in one.changes.items()}
+        return Change("update", "user", email, user_id, pairs) if pairs else None
+    fields = {name: (None, value) for name, value in accounts.described(one.user).items()}
+    if one.declaration.user_id is None:
         del fields["id"]  # random: another one each time
-    if is_invited:
+    if one.declaration.is_invited:
         fields["invitation"] = (None, "by mail")
-    return Change("create", "user", row.email, str(row.id), fields)
-
-
-def _find_user(entry: Entry) -> User | None:
-    found = users.find(UUID(entry["id"])) if "id" in entry else None
-    return found or users.find_by_email(entry["email"])
-
-
-def _updated(kind: str, name: str, row_id: str, outcome: Outcome) -> Change | None:
-    fields = {name: (one["before"], one["after"]) for name, one in outcome.changes.items()}
-    return Change("update", kind, name, row_id, fields) if fields else None
+    return Change("create", "user", email, user_id, fields)

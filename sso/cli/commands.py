@@ -28,6 +28,11 @@ json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON value, for scripts."
 )
 yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+slow_passwords_option = click.option(
+    "--slow-passwords",
+    is_flag=True,
+    help="Accept password hashes that make every wrong password of anybody take more than 1 s.",
+)
 password_stdin_option = click.option(
     "--password-stdin", is_flag=True, help="Read the password from one line of standard input."
 )

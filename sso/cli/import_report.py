@@ -54,6 +54,8 @@ class Report:
     )
     left_out: Reasons = field(default_factory=Reasons)
     without_password: int = 0
+    too_slow: int = 0
+    found: set[str] = field(default_factory=set)  # the methods of their hashes
     disabled: int = 0
     unverified: int = 0
     methods: Counter[str] = field(default_factory=Counter)
@@ -71,6 +73,8 @@ class Report:
             self.without_password += person.password_hash is None
             self.disabled += person.disabled
             self.unverified += not person.email_verified
+            self.too_slow += one.is_too_slow
+            self.found |= {one.method} if one.method else set()
             if method := foreign_hashes.method_of(person.password_hash):
                 self._count(self.methods, method[1:])
             for name in person.groups:
@@ -83,6 +87,7 @@ class Report:
         return {
             **{fate: self.fates[fate] for fate in Fate},
             "without_password": self.without_password,
+            "too_slow": self.too_slow,
             "disabled": self.disabled,
             "email_not_verified": self.unverified,
             "hashes": dict(self.methods.most_common()),
@@ -96,6 +101,7 @@ class Report:
         print_line(f"{self.fates[Fate.IMPORTED]:,} {would}imported")
         for words, count in (
             ("without a password", self.without_password),
+            ("of these because the hash is too slow; see below", self.too_slow),
             ("disabled", self.disabled),
             ("with an email address that is not verified", self.unverified),
         ):

@@ -1,6 +1,5 @@
 """`flask user import`: people with their passwords from other systems, in batches."""
 
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import click
 from sqlalchemy.exc import IntegrityError
 
 from sso import audit
-from sso.cli.commands import Failure, json_option, quiet_terminal
+from sso.cli.commands import Failure, json_option, quiet_terminal, slow_passwords_option
 from sso.cli.import_report import Report
 from sso.cli.output import print_json, print_line, print_notes
 from sso.cli.people import group
@@ -18,6 +17,7 @@ from sso.extensions import db
 from sso.imports import reading
 from sso.imports.person import FileProblem, Person
 from sso.services import importing
+from sso.services.imported_passwords import MOST_METHODS, Methods
 from sso.services.importing import Outcome, Rules
 from sso.store import imported_hashes
 
@@ -45,10 +45,11 @@ _TRIES = 3
     metavar="NAME",
     help="Distinguishes several sources with the same FORMAT. Default: FORMAT.",
 )
+@slow_passwords_option
 @json_option
 def import_(
     kind: str, path: Path, is_plan: bool, roles: bool, source: str | None, as_json: bool,
-    allow_admins: bool, drop_passwords: bool,
+    allow_admins: bool, drop_passwords: bool, slow_passwords: bool,
 ) -> None:  # fmt: skip
     """Import users with their passwords from FILE.
 
@@ -56,17 +57,20 @@ def import_(
     are, so that it can be run again after an interruption. Nobody is mailed.
     """
     source = source or kind
-    rules = Rules(source, allow_admins, drop_passwords, is_plan)
+    methods = Methods(imported_hashes.methods(), any_cost=slow_passwords)
+    rules = Rules(source, allow_admins, drop_passwords, is_plan, methods)
     report, problem = Report(), None
     label = "Reading" if is_plan else "Importing"
     with quiet_terminal(always=True), progress_bar(label, as_json) as show:
+        if path.is_file():
+            methods.refuse_slowest(reading.methods(kind, path, MOST_METHODS))
         people = reading.read(kind, path, source=source, roles=roles, report=show)
         try:
             for batch in filter(None, _batches(people)):
                 report.add(_carry_out(batch, rules))
         except FileProblem as error:
             problem = error
-    seconds = _seconds({*imported_hashes.methods(), *rules.planned})
+    seconds = foreign_hashes.seconds({*imported_hashes.methods(), *report.found})
     db.session.rollback()
     if as_json:
         print_json({"applied": not is_plan, "complete": not problem, **report.as_json()})
@@ -113,10 +117,3 @@ def _carry_out(people: Sequence[Person], rules: Rules) -> list[Outcome]:
             db.session.expunge_all()
             return outcomes
     raise AssertionError
-
-
-def _seconds(methods: set[str]) -> float:
-    """What a wrong password costs by these methods."""
-    began = time.process_time()
-    foreign_hashes.spend(methods, None)
-    return time.process_time() - began if methods else 0

@@ -172,3 +172,19 @@ def snapshot(engine: Engine) -> Iterator[Connection]:
         if engine.dialect.name == "sqlite":
             connection.exec_driver_sql("BEGIN")
         yield connection
+
+
+@contextmanager
+def session_snapshot() -> Iterator[None]:
+    """The session's reads all see the database of one moment, while others write; rolls back."""
+    db.session.rollback()
+    if db.engine.dialect.name == "postgresql":
+        db.session.connection(
+            execution_options={"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        )
+    else:
+        db.session.connection().exec_driver_sql("BEGIN")
+    try:
+        yield
+    finally:
+        db.session.rollback()

@@ -89,6 +89,7 @@ def _installation(environ: Mapping[str, str]) -> Iterator[Finding]:
             ("schema", installation.schema),
             ("keys", installation.signing_key_life),
             ("secret key", secret_key.secret_key),
+            ("imported passwords", machine.imported_passwords),
             ("worker", installation.worker),
             ("webhooks", installation.webhooks),
             ("templates", templates.templates),

@@ -1,11 +1,12 @@
 """All formats: who is in a file, with one spelling of each email address, and nobody twice."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from uuid import UUID, uuid5
 
 from sso.config import email_addresses
+from sso.crypto import foreign_hashes
 from sso.imports import auth0, better_auth, csv_file, django, keycloak
 from sso.imports.json_files import Advance
 from sso.imports.person import SHOWN, FileProblem, Person
@@ -49,6 +50,18 @@ def read(
                 person.refused = _finished(person, source, scratch)
             person.email = person.email[:SHOWN] if person.refused else person.email
             yield person
+
+
+def methods(kind: str, path: Path, most: int) -> set[str]:
+    """The methods of the password hashes in a file, as far as it can be read: the first so many."""
+    reader, _ = FORMATS[kind]
+    found: set[str] = set()
+    with closing(Scratch()) as scratch, suppress(FileProblem, OSError):
+        for person in reader(path, scratch, lambda _: None, False):
+            method = foreign_hashes.method_of(person.password_hash)
+            if method and len(found) < most:
+                found.add(method)
+    return found
 
 
 def _finished(person: Person, source: str, scratch: Scratch) -> str | None:

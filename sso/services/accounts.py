@@ -1,29 +1,39 @@
-"""Accounts: created, changed, disabled, deleted. For passwords and the like see `credentials`."""
+"""Accounts: created, changed, disabled, deleted. For passwords and the like see `credentials`.
 
-from collections.abc import Iterable, Mapping
+Many accounts that a file declares are compared first, without a lock (`plan`), and written together
+(`carry_out`), so that nobody waits long for the database.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
 
 from sqlalchemy.exc import IntegrityError
 
-from sso import audit, clock
+from sso import audit, clock, context
 from sso.audit import Actor
 from sso.audit.events import Event
 from sso.config import email_addresses
 from sso.crypto import passwords
+from sso.errors import OperatorError
 from sso.extensions import db
 from sso.models import User
 from sso.services import changes as differences
 from sso.services import checks, groups, imported_passwords, notifications, revocation, staff
 from sso.services.changes import ListEdit, Outcome
 from sso.services.checks import RegistrationError
-from sso.store import clients, identities, named_groups, users
+from sso.services.imported_passwords import Methods
+from sso.store import clients, identities, imported_hashes, named_groups, users
+from sso.store.users import DeclaredFields
 
 # What a provisioning client keeps of a user (`provisioned`); nothing here depends on it.
 PROVISIONED = ("user_name", "external_id", "scim_attributes")
+_REPORT_EVERY = 500
+OwnerOf = Callable[[str], UUID | None]  # the user who has an email address
 
 
-def described(user: User) -> dict[str, Any]:
+def described(user: User | DeclaredFields) -> dict[str, Any]:
     """A user's fields, as commands export them and the audit trail compares them."""
     return {
         "id": str(user.id),
@@ -59,7 +69,8 @@ def create(
     staff.require_admin(actor)
     staff.require_may_change(actor, [groups := list(groups)])
     user = User(id=user_id or uuid4(), email_verified=email_verified, claims={}, groups=[])
-    user.password_hash = imported_passwords.accept(password_hash) if password_hash else None
+    if password_hash:
+        user.password_hash = imported_passwords.accept(password_hash)
     user.disabled_at = clock.now() if disabled else None
     _provision(user, provisioned)
     _add(user, password, email=email, name=name, groups=groups, claims=claims)
@@ -126,17 +137,12 @@ def update(
     _edit(user, email=email, name=name, groups=members, claims=claims)
     _flush(user)
     if user.email != before["email"]:
-        user.email_changed_at = None  # an operator answers for it
         notifications.email_changed(user, before["email"])
         if not email_verified:
             notifications.verify(user)
-        user.email_verified = False
-    if email_verified is not None:
-        user.email_verified = email_verified
+    _switch(user, before, email_verified, disabled)
     if disabled:
         identities.forget_bars(user.id)
-    if disabled is not None and disabled != before["disabled"]:
-        user.disabled_at = clock.now() if disabled else None
     changes = differences.between(before, _whole(user))
     if "groups" in changes:
         named_groups.touch(changes["groups"]["added"] + changes["groups"]["removed"])
@@ -190,7 +196,8 @@ def _lock(actor: Actor, user: User, *, keeps_access: bool = True) -> None:
         staff.keep_administrators(actor, [user])
 
 
-def _add(user: User, password: str | None, *, email: str, name: str, **more: Any) -> None:
+def _fill(user: User, password: str | None, *, email: str, name: str, **more: Any) -> None:
+    """Give a new user these fields. Raises `RegistrationError`, also for a weak password."""
     weakness = password is not None and passwords.weakness(password, (name, email))
     errors = [weakness] if weakness else []
     try:
@@ -199,9 +206,31 @@ def _add(user: User, password: str | None, *, email: str, name: str, **more: Any
         errors = [*error.errors, *errors]
     if errors:
         raise RegistrationError(errors)
+
+
+def _add(user: User, password: str | None, *, email: str, name: str, **more: Any) -> None:
+    _fill(user, password, email=email, name=name, **more)
     user.password_hash = passwords.hash_password(password) if password else user.password_hash
     _flush(user)
     named_groups.touch(user.groups)
+
+
+def _owner_of(email: str) -> UUID | None:
+    user = users.find_by_email(email)
+    return user.id if user else None
+
+
+def _switch(
+    user: User, before: Mapping[str, Any], email_verified: bool | None, disabled: bool | None
+) -> None:
+    """Set what follows from another email address, and what is on or off."""
+    if user.email != before["email"]:
+        user.email_changed_at = None  # an operator answers for it
+        user.email_verified = False
+    if email_verified is not None:
+        user.email_verified = email_verified
+    if disabled is not None and disabled != before["disabled"]:
+        user.disabled_at = clock.now() if disabled else None
 
 
 def _edit(
@@ -211,6 +240,7 @@ def _edit(
     name: str | None = None,
     groups: Iterable[str] | None = None,
     claims: Mapping[str, Any] | None = None,
+    owner_of: OwnerOf = _owner_of,
 ) -> None:
     errors: list[str] = []
     address = user.email
@@ -220,7 +250,7 @@ def _edit(
         except ValueError as error:
             errors.append(email_addresses.refused(email, error))
         else:
-            if (other := users.find_by_email(address)) and other.id != user.id:
+            if address != user.email and owner_of(address) not in (None, user.id):
                 errors.append(checks.taken(address))
     if name is not None and (unfit := checks.text_error(checks.NAME, name)):
         errors.append(unfit)
@@ -250,3 +280,272 @@ def _flush(user: User) -> None:
     except IntegrityError:  # another process was quicker
         db.session.rollback()
         raise RegistrationError([checks.taken(email)]) from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Declaration:
+    """A user as a file declares one; `None` leaves a field as it is.
+
+    `password` and `password_hash` are read for a new user only.
+    """
+
+    email: str
+    user_id: UUID | None = None
+    name: str | None = None
+    email_verified: bool | None = None
+    disabled: bool | None = None
+    groups: Sequence[str] | None = None
+    claims: Mapping[str, Any] | None = None
+    password: Callable[[], str] | None = None
+    password_hash: Callable[[], str] | None = None
+
+    @property
+    def is_invited(self) -> bool:
+        """Whether a new user is mailed a link to set the first password."""
+        return self.password is None and self.password_hash is None and not self.disabled
+
+
+@dataclass(slots=True, eq=False)
+class Planned:
+    """What a declaration changes. `user`: as it will be, in no session; `row`: as it is, if it is.
+
+    Without `changes`, a user whom a directory has disabled stays disabled by the operator.
+    """
+
+    declaration: Declaration
+    user: User
+    row: DeclaredFields | None = None
+    changes: differences.Differences = field(default_factory=dict)
+    password: str | None = None
+    method: str | None = None
+
+    @property
+    def is_admin_lost(self) -> bool:
+        was = self.row is not None and _may_administer(self.row)
+        return was and not _may_administer(self.user)
+
+
+@dataclass(slots=True)
+class Plan:
+    """What declarations change, and why some cannot be carried out, by email address."""
+
+    planned: list[Planned] = field(default_factory=list)
+    errors: list[tuple[str, list[str]]] = field(default_factory=list)
+
+
+class _Roster:
+    """The users that declarations mean, as they are and as earlier declarations leave them."""
+
+    def __init__(self, declarations: Collection[Declaration]) -> None:
+        self._looked_up = {declaration.email.strip().lower() for declaration in declarations}
+        ids = {one.user_id for one in declarations if one.user_id}
+        rows = users.declared(self._looked_up, ids)
+        self._by_id: dict[UUID, DeclaredFields | User] = {row.id: row for row in rows}
+        self._owners: dict[str, UUID] = {row.email: row.id for row in rows}
+
+    def find(self, declaration: Declaration) -> DeclaredFields | User | None:
+        user = self._by_id.get(declaration.user_id) if declaration.user_id else None
+        owner = self._owners.get(declaration.email.strip().lower())
+        return user or (self._by_id[owner] if owner else None)
+
+    def owner_of(self, email: str) -> UUID | None:
+        # The normalized address may be spelled otherwise than in the file.
+        is_known = email in self._owners or email in self._looked_up
+        return self._owners.get(email) if is_known else _owner_of(email)
+
+    def replace(self, user: User, email_before: str | None) -> None:
+        if email_before and self._owners.get(email_before) == user.id:
+            del self._owners[email_before]
+        self._by_id[user.id], self._owners[user.email] = user, user.id
+
+
+def plan(
+    declarations: Collection[Declaration],
+    *,
+    earlier: Mapping[Declaration, Planned] | None = None,
+    any_cost: bool = False,
+    report: Callable[[int, int], None] | None = None,
+) -> Plan:
+    """Compare declarations with the users; writes nothing, and leaves out who is as declared.
+
+    `earlier`: what was planned on an older snapshot; it counts for users who are still the same.
+    `any_cost`: see `imported_passwords.Methods`. `report` gets the number of declarations since its
+    last call, and of all.
+    """
+    roster, methods = _Roster(declarations), Methods(imported_hashes.methods(), any_cost=any_cost)
+    barred = identities.barred()
+    plan = Plan()
+    for number, declaration in enumerate(declarations, 1):
+        if report and number % _REPORT_EVERY == 0:
+            report(_REPORT_EVERY, len(declarations))
+        row = roster.find(declaration)
+        is_barred = bool(row and declaration.disabled and row.id in barred)
+        if row is not None and not is_barred and _is_as_declared(row, declaration):
+            continue
+        before = (earlier or {}).get(declaration)
+        if before and before.row == row and (row is None or row.email == before.user.email):
+            planned = before
+            methods.add({planned.method} if planned.method else ())
+        else:
+            try:
+                planned = (
+                    _creation(declaration, roster, methods)
+                    if row is None
+                    else _alteration(row, declaration, roster)
+                )
+            except RegistrationError as error:
+                plan.errors.append((declaration.email, [str(one) for one in error.errors]))
+                continue
+            except OperatorError as error:  # of a reference that leads nowhere
+                plan.errors.append((declaration.email, [str(error)]))
+                continue
+        roster.replace(planned.user, row.email if row else None)
+        plan.planned.append(planned)
+    return plan
+
+
+def _is_as_declared(row: DeclaredFields | User, declaration: Declaration) -> bool:
+    claims, groups = declaration.claims, declaration.groups
+    return (
+        row.email == declaration.email.strip().lower()
+        and declaration.user_id in (None, row.id)
+        and declaration.name in (None, row.name)
+        and declaration.email_verified in (None, row.email_verified)
+        and declaration.disabled in (None, row.disabled_at is not None)
+        and (groups is None or list(dict.fromkeys(groups)) == row.groups)
+        and (claims is None or _without_none(claims) == row.claims)
+    )
+
+
+def _without_none(claims: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in claims.items() if value is not None}
+
+
+def _creation(declaration: Declaration, roster: _Roster, methods: Methods) -> Planned:
+    user = User(id=declaration.user_id or uuid4(), claims={}, groups=[])
+    user.email_verified = bool(declaration.email_verified)
+    user.disabled_at = clock.now() if declaration.disabled else None
+    planned = Planned(declaration, user)
+    if declaration.password_hash:
+        user.password_hash, planned.method = methods.accept(declaration.password_hash())
+    planned.password = declaration.password() if declaration.password else None
+    _fill(
+        user,
+        planned.password,
+        email=declaration.email,
+        name=declaration.name or "",
+        groups=declaration.groups or (),
+        claims=declaration.claims,
+        owner_of=roster.owner_of,
+    )
+    return planned
+
+
+def _alteration(row: DeclaredFields | User, declaration: Declaration, roster: _Roster) -> Planned:
+    if declaration.user_id not in (None, row.id):
+        reason = f"this email address is that of another user, {row.id}"
+        raise RegistrationError([reason])
+    before, claims = described(row), declaration.claims
+    user = User(
+        id=row.id, email=row.email, email_verified=row.email_verified, name=row.name,
+        claims=row.claims, groups=row.groups, disabled_at=row.disabled_at,
+    )  # fmt: skip
+    if claims is not None:  # those that the file lacks are removed
+        claims = {**dict.fromkeys(row.claims), **claims}
+    _edit(
+        user,
+        email=declaration.email,
+        name=declaration.name,
+        groups=declaration.groups,
+        claims=claims,
+        owner_of=roster.owner_of,
+    )
+    _switch(user, before, declaration.email_verified, declaration.disabled)
+    fields = row if isinstance(row, DeclaredFields) else users.declared_fields(row)
+    return Planned(declaration, user, fields, differences.between(before, described(user)))
+
+
+def _may_administer(user: User | DeclaredFields) -> bool:
+    return user.disabled_at is None and staff.role_of(user.groups) == staff.ADMIN
+
+
+def require_administrators(
+    actor: Actor, planned: Iterable[Planned], deleted: Collection[UUID] = ()
+) -> None:
+    """Refuse a plan after which nobody administers who did before. Raises `NotAllowed`."""
+    remaining = {one.user.id for one in planned if _may_administer(one.user)} - set(deleted)
+    lost = {one.user.id for one in planned if one.is_admin_lost}
+    if not remaining:
+        group = context.settings().admin_group
+        going = users.administrators_among(group, deleted) if deleted else set()
+        staff.keep_others(actor, lost | going)
+
+
+def hash_passwords(planned: Iterable[Planned]) -> Iterator[int]:
+    """Hash the first passwords of new users; yields 1 for each. Takes long: lock nothing."""
+    for one in planned:
+        if one.password is not None and one.user.password_hash is None:
+            one.user.password_hash = passwords.hash_password(one.password)
+            yield 1
+
+
+@audit.acting
+def carry_out(actor: Actor, planned: Sequence[Planned]) -> None:
+    """Create and change the users of a plan, who are locked, by few statements.
+
+    Raises `IntegrityError` if somebody else takes an email address at this moment.
+    """
+    staff.require_admin(actor)
+    for _ in hash_passwords(planned):
+        pass
+    changed = [one for one in planned if one.row is not None]
+    new = [one for one in planned if one.row is None]
+    # In their order: one may take the address that another one leaves.
+    users.change_all([_changed_values(one.user, one.changes) for one in changed if one.changes])
+    users.insert_all([one.user for one in new])
+    imported_hashes.note({one.method for one in new if one.method})
+    _tell_all(changed, new)
+    touched = {name for one in new for name in one.user.groups}
+    for one in changed:
+        if one.declaration.disabled:
+            identities.forget_bars(one.user.id)
+        edited = one.changes.get("groups", {})
+        touched.update(edited.get("added", ()), edited.get("removed", ()))
+    named_groups.touch(touched)
+    losing = [one.user for one in changed if one.changes.get("groups", {}).get("removed")]
+    groups.end_lost_access(losing, clients.every() if losing else ())
+    for one in changed:
+        if "disabled" in one.changes and one.user.disabled_at:
+            revocation.everything_of_user(one.user.id, "user_disabled")
+        if one.changes:
+            audit.event(Event.USER_CHANGED, by=actor.by, user=one.user.id,
+                        what=" ".join(one.changes), changes=one.changes)  # fmt: skip
+    for one in new:
+        what = "invitation" if one.declaration.is_invited else None
+        audit.event(Event.USER_CREATED, by=actor.by, user=one.user.id, what=what)
+
+
+def _changed_values(user: User, changes: Mapping[str, Any]) -> dict[str, Any]:
+    values: dict[str, Any] = {"id": user.id}
+    columns = {
+        "email": ("email", "email_verified", "email_changed_at"),
+        "name": ("name", "name_key"),
+        "disabled": ("disabled_at",),
+    }
+    for name in changes:
+        values |= {column: getattr(user, column) for column in columns.get(name, (name,))}
+    return values
+
+
+def _tell_all(changed: Iterable[Planned], new: Iterable[Planned]) -> None:
+    for one in changed:
+        if "email" in one.changes:
+            notifications.email_changed(one.user, one.changes["email"]["before"])
+            if not one.user.email_verified:
+                notifications.verify(one.user)
+    invited = [one.user for one in new if one.declaration.is_invited]
+    unverified = [
+        one.user for one in new
+        if not one.declaration.is_invited and not one.declaration.email_verified
+    ]  # fmt: skip
+    notifications.welcome(invited, unverified)

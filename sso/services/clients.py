@@ -48,8 +48,11 @@ HIDDEN = "(by reference)"  # stands for secrets in what is shown and recorded
 
 def described(client: Client) -> dict[str, Any]:
     """A client's fields, as the audit trail compares them; of its logo, the digest."""
+    return _fields(client, client_logos.digest_of(client.client_id))
+
+
+def _fields(client: Client, logo: str | None) -> dict[str, Any]:
     metadata = {k: v for k, v in client.client_metadata.items() if k not in FIXED}
-    logo = client_logos.digest_of(client.client_id)
     return {
         "client_id": client.client_id,
         **metadata,
@@ -76,6 +79,44 @@ def register(
     private_key_jwt the secret is "". `switches`: see `SWITCHES`. A secret that is given has to be
     random: its digest is a fast one.
     """
+    client, secret = _draft(metadata, client_id, secret, disabled, switches)
+    clients.add(client)
+    clients.keep_origins(client)
+    named_groups.ensure(client.groups)
+    client_logos.replace(client.client_id, logo)
+    audit.event(Event.CLIENT_CREATED, by=actor.by, client=client.client_id)
+    return client, secret
+
+
+def plan_registration(
+    metadata: Mapping[str, Any],
+    *,
+    client_id: str,
+    secret: str | None = None,
+    disabled: bool = False,
+    switches: Mapping[str, bool] | None = None,
+    logo: Image | None = None,
+) -> dict[str, Any]:
+    """The fields of a client as `register` would make it. Raises `RegistrationError`."""
+    client, _ = _draft(metadata, client_id, secret, disabled, switches)
+    return _fields(client, _digest(logo, None))
+
+
+def _digest(logo: Image | None, before: str | None) -> str | None:
+    """The digest of a client's logo, once it is replaced."""
+    if logo is None:
+        return before
+    return logo.digest if logo.data else None
+
+
+def _draft(
+    metadata: Mapping[str, Any],
+    client_id: str | None,
+    secret: str | None,
+    disabled: bool,
+    switches: Mapping[str, bool] | None,
+) -> tuple[Client, str]:
+    """A new client that is not in the database yet, and its secret."""
     implied, more = profiles.implied(metadata, {})
     is_public = metadata.get("token_endpoint_auth_method") == NO_AUTH_METHOD
     if profiles.need_secret(metadata):
@@ -90,11 +131,6 @@ def register(
     off = dict.fromkeys(SWITCHES, False)
     wanted = {**DEFAULTS, **implied, **metadata}
     _edit(client, wanted, {**off, "require_pkce": is_public, **more, **(switches or {})})
-    clients.add(client)
-    clients.keep_origins(client)
-    named_groups.ensure(client.groups)
-    client_logos.replace(client.client_id, logo)
-    audit.event(Event.CLIENT_CREATED, by=actor.by, client=client.client_id)
     return client, secret or ""
 
 
@@ -119,31 +155,9 @@ def change(
     client = _locked(client_id)
     before = described(client)
     differences.require_unchanged(seen, before)
-    implied, more = profiles.implied(metadata, before)
-    wanted, notes = {**implied, **metadata}, []
-    for name, edit in (lists or {}).items():
-        current = before.get(name, [])
-        listed = current.split() if isinstance(current, str) else current
-        edited = edit.applied_to(listed)
-        wanted[name] = " ".join(edited) if name == "scope" else edited
-        notes += [f"{name}: {one}" for one in edit.without_effect(listed)]
-    had_secret = client.has_secret
-    _edit(client, wanted, {**more, **(switches or {})})
-    if had_secret and not client.has_secret:
-        clients.replace_secret(client, "", None)
-        notes.append("Its secret is deleted.")
-    elif client.has_secret and not had_secret and secret is None:
-        notes.append(f"It needs a secret: {COMMAND} client rotate-secret {client_id}")
-    if disabled is not None and disabled != before["disabled"]:
-        client.disabled_at = clock.now() if disabled else None
+    changes, notes = _alter(client, before, metadata, lists, disabled, secret, switches, logo)
     client_logos.replace(client_id, logo)
-    changes = differences.between(before, after := described(client))
-    notes += profiles.notes(before, after)
-    if secret is not None and not client.has_secret:
-        raise RegistrationError([_SECRETLESS])
-    if secret is not None and not digests.matches(secret, client.secret_digest):
-        clients.replace_secret(client, digests.digest(secret), None)
-        changes["secret"] = differences.of_field("secret", HIDDEN, HIDDEN)
+    db.session.flush()
     if "disabled" in changes and disabled:
         grants.end_of_client(client_id, "client_disabled")
     if "redirect_uris" in changes:
@@ -158,6 +172,61 @@ def change(
         audit.event(Event.CLIENT_CHANGED, by=actor.by, client=client_id, what=what, changes=changes)
     db.session.flush()
     return client, Outcome(changes, notes)
+
+
+def plan_change(
+    client: Client,
+    metadata: Mapping[str, Any],
+    *,
+    disabled: bool | None = None,
+    secret: str | None = None,
+    switches: Mapping[str, bool] | None = None,
+    logo: Image | None = None,
+) -> differences.Differences:
+    """What `change` would do to a client, which is in no session. Raises `RegistrationError`."""
+    before = described(client)
+    changes, _ = _alter(client, before, metadata, None, disabled, secret, switches, logo)
+    return changes
+
+
+def _alter(
+    client: Client,
+    before: Mapping[str, Any],
+    metadata: Mapping[str, Any],
+    lists: Mapping[str, ListEdit] | None,
+    disabled: bool | None,
+    secret: str | None,
+    switches: Mapping[str, bool] | None,
+    logo: Image | None,
+) -> tuple[differences.Differences, list[str]]:
+    """Change the object only; gives what changes, and what the operator should know."""
+    implied, more = profiles.implied(metadata, before)
+    wanted, notes = {**implied, **metadata}, []
+    for name, edit in (lists or {}).items():
+        current = before.get(name, [])
+        listed = current.split() if isinstance(current, str) else current
+        edited = edit.applied_to(listed)
+        wanted[name] = " ".join(edited) if name == "scope" else edited
+        notes += [f"{name}: {one}" for one in edit.without_effect(listed)]
+    had_secret = client.has_secret
+    _edit(client, wanted, {**more, **(switches or {})})
+    if had_secret and not client.has_secret:
+        clients.set_secret(client, "", None)
+        notes.append("Its secret is deleted.")
+    elif client.has_secret and not had_secret and secret is None:
+        command = f"{COMMAND} client rotate-secret {client.client_id}"
+        notes.append(f"It needs a secret: {command}")
+    if disabled is not None and disabled != before["disabled"]:
+        client.disabled_at = clock.now() if disabled else None
+    after = _fields(client, _digest(logo, before.get("logo")))
+    changes = differences.between(before, after)
+    notes += profiles.notes(before, after)
+    if secret is not None and not client.has_secret:
+        raise RegistrationError([_SECRETLESS])
+    if secret is not None and not digests.matches(secret, client.secret_digest):
+        clients.set_secret(client, digests.digest(secret), None)
+        changes["secret"] = differences.of_field("secret", HIDDEN, HIDDEN)
+    return changes, notes
 
 
 @audit.acting

@@ -1,44 +1,100 @@
-"""Password hashes that were made elsewhere: which are accepted."""
+"""Password hashes that were made elsewhere: which are accepted.
 
-from collections.abc import Collection
+A wrong password of anybody costs as much as a check by every method that imported hashes have. So
+their number is bounded, and what they cost together, measured on this machine.
+"""
+
+from collections.abc import Collection, Iterable
+from contextlib import suppress
 
 from sso.crypto import foreign_hashes, hash_formats, passwords
 from sso.services.checks import RegistrationError
 from sso.store import imported_hashes
 
 MOST_METHODS = 64  # all sign-ins read them; old Django sites have about 20
+MOST_SECONDS = 1.0  # of processor time, for each wrong password
 TOO_MANY = (
     f"users already have hashes by argon2 or scrypt with {foreign_hashes.MOST_MEMORY_HARD} other "
     "sets of parameters; each makes every wrong password take longer"
 )
 
 
-def accept(text: str) -> str | None:
-    """The hash to store for one that was made elsewhere; `None` if it says that there is none.
+class TooSlow(RegistrationError):
+    """With this hash, every wrong password of anybody would take too long."""
 
-    Raises `RegistrationError` for one that cannot be checked.
+    def __init__(self, method: str) -> None:
+        super().__init__([
+            f"the password hash {method[1:]} is too slow: every wrong password of anybody would "
+            f"take more than {MOST_SECONDS:g} s of processor time (see --slow-passwords)"
+        ])  # fmt: skip
+
+
+class Methods:
+    """The methods of the hashes that were imported, and of those that are being imported.
+
+    `any_cost`: the operator accepts that wrong passwords take long.
     """
-    try:
-        stored = hash_formats.from_text(text)
-    except foreign_hashes.Refused as error:
-        raise RegistrationError([str(error)]) from None
-    if stored and (method := new_method(stored, imported_hashes.methods())):
-        imported_hashes.note([method])
-    return stored
 
+    def __init__(self, methods: Iterable[str], *, any_cost: bool = False) -> None:
+        self._all, self._any_cost = set(methods), any_cost
+        self._too_slow: set[str] = set()
 
-def new_method(stored: str, known: Collection[str]) -> str | None:
-    """The method of a hash, unless hashes are made by it here; `known`: those imported so far.
+    def accept(self, text: str) -> tuple[str | None, str | None]:
+        """The hash to store for one that was made elsewhere, and its method; see `admit`.
 
-    Raises `RegistrationError` for one too many.
-    """
-    method = foreign_hashes.method_of(stored)
-    if method in (None, passwords.own_method()):
-        return None
-    if method not in known:
-        hard = sum(map(foreign_hashes.is_memory_hard, (*known, method)))
+        `None` for a hash that says that there is no password. Raises `RegistrationError` for one
+        that cannot be checked.
+        """
+        try:
+            stored = hash_formats.from_text(text)
+        except foreign_hashes.Refused as error:
+            raise RegistrationError([str(error)]) from None
+        return stored, self.admit(foreign_hashes.method_of(stored))
+
+    def admit(self, method: str | None) -> str | None:
+        """Count a method, unless hashes are made by it here; then it is `None`.
+
+        Raises `RegistrationError` for one too many, and `TooSlow`.
+        """
+        if method in (None, passwords.own_method()):
+            return None
+        if method in self._all:
+            return method
+        if method in self._too_slow:
+            raise TooSlow(method)
+        hard = sum(map(foreign_hashes.is_memory_hard, (*self._all, method)))
         if foreign_hashes.is_memory_hard(method) and hard > foreign_hashes.MOST_MEMORY_HARD:
             raise RegistrationError([TOO_MANY])
-        if len(known) >= MOST_METHODS:
+        if len(self._all) >= MOST_METHODS:
             raise RegistrationError([f"users already have hashes of {MOST_METHODS} other costs"])
-    return method
+        if not self._any_cost and self._is_too_slow(method):
+            self._too_slow.add(method)
+            raise TooSlow(method)
+        self._all.add(method)
+        return method
+
+    def refuse_slowest(self, methods: Collection[str]) -> None:
+        """Decide which methods of a whole file are too slow together, whoever comes first in it."""
+        trial = Methods(self._all, any_cost=self._any_cost)
+        for method in sorted(methods, key=lambda one: (foreign_hashes.seconds([one]), one)):
+            with suppress(RegistrationError):
+                trial.admit(method)
+        self._too_slow |= trial._too_slow
+
+    def add(self, methods: Iterable[str]) -> None:
+        """Count methods that were admitted before."""
+        self._all.update(methods)
+
+    def _is_too_slow(self, method: str) -> bool:
+        before, after = foreign_hashes.seconds(self._all), foreign_hashes.seconds(
+            [*self._all, method]
+        )  # fmt: skip
+        return after > before and after > MOST_SECONDS
+
+
+def accept(text: str) -> str | None:
+    """The hash to store for one that was made elsewhere; see `Methods.accept`."""
+    stored, method = Methods(imported_hashes.methods()).accept(text)
+    if method:
+        imported_hashes.note([method])
+    return stored

@@ -8,10 +8,12 @@ from uuid import UUID, uuid4
 from sso import audit, clock, context
 from sso.audit import Actor
 from sso.audit.events import Event
+from sso.crypto import foreign_hashes
 from sso.imports.person import Person
 from sso.models import User
-from sso.services import checks, imported_passwords, staff
+from sso.services import checks, staff
 from sso.services.checks import RegistrationError
+from sso.services.imported_passwords import Methods, TooSlow
 from sso.store import imported_hashes, named_groups, users
 
 MOST_GROUPS = checks.MAX_GROUPS  # of one person
@@ -37,20 +39,21 @@ class Outcome:
     reason: str = ""
     left_out: list[str] = field(default_factory=list)
     method: str | None = None
+    is_too_slow: bool = False  # imported without the password
 
 
 @dataclass
 class Rules:
     """What the operator allows. `source`: named in the audit trail.
 
-    `planned`: the methods of the hashes that a plan has seen so far.
+    `methods`: of the hashes so far, and what is decided on those of the file.
     """
 
     source: str
     allow_admins: bool = False
     drop_passwords: bool = False
     is_plan: bool = False
-    planned: set[str] = field(default_factory=set)
+    methods: Methods = field(default_factory=lambda: Methods(()))
 
 
 @audit.acting
@@ -62,10 +65,9 @@ def add(actor: Actor, people: Sequence[Person], rules: Rules) -> list[Outcome]:
     staff.require_admin(actor)
     fit = [one for one in people if one.refused is None]
     known = users.known([one.email for one in fit], [one.user_id for one in fit if one.user_id])
-    methods = {*imported_hashes.methods(), *rules.planned}
-    outcomes = [_examined(one, known, methods, rules) for one in people]
+    rules.methods.add(imported_hashes.methods())
+    outcomes = [_examined(one, known, rules) for one in people]
     if rules.is_plan:
-        rules.planned |= methods
         return outcomes
     added = [_user(one.person) for one in outcomes if one.fate == Fate.IMPORTED]
     users.add_all(added)
@@ -79,7 +81,6 @@ def add(actor: Actor, people: Sequence[Person], rules: Rules) -> list[Outcome]:
 def _examined(
     person: Person,
     known: tuple[Mapping[str, UUID], Collection[UUID]],
-    methods: set[str],
     rules: Rules,
 ) -> Outcome:
     emails, ids = known
@@ -92,7 +93,7 @@ def _examined(
         outcome.fate, outcome.reason = Fate.EXISTS, SAME_EMAIL
     elif person.user_id in ids:
         outcome.fate, outcome.reason = Fate.EXISTS, SAME_ID
-    elif reason := _password_problem(outcome, methods, rules):
+    elif reason := _password_problem(outcome, rules):
         outcome.reason = reason
     else:
         outcome.fate = Fate.IMPORTED
@@ -105,17 +106,18 @@ def _examined(
     return outcome
 
 
-def _password_problem(outcome: Outcome, methods: set[str], rules: Rules) -> str | None:
+def _password_problem(outcome: Outcome, rules: Rules) -> str | None:
     """Notes the method. Returns why the person cannot be imported."""
     person = outcome.person
     problem = person.password_problem
     if person.password_hash:
         try:
-            outcome.method = imported_passwords.new_method(person.password_hash, methods)
+            outcome.method = rules.methods.admit(foreign_hashes.method_of(person.password_hash))
+        except TooSlow as error:
+            person.password_hash, outcome.is_too_slow = None, True
+            outcome.left_out.append(str(error))
         except RegistrationError as error:
             problem, person.password_hash = str(error), None
-        else:
-            methods |= {outcome.method} if outcome.method else set()
     if problem and rules.drop_passwords:
         outcome.left_out.append(problem)
         return None

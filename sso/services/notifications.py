@@ -6,6 +6,7 @@ up here, so that no answer depends on it, neither by its text nor by its time.
 What operators ask for gives whether it is queued: there may have been too many within the hour.
 """
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -33,6 +34,16 @@ def verify(user: User) -> bool:
 def invited(user: User) -> bool:
     """Invite a new user to set a password."""
     return _enqueue("invite", user.email, user) is not None
+
+
+def welcome(people: Iterable[User], unverified: Iterable[User]) -> None:
+    """Invite new users, and ask others to confirm the address; for many at once."""
+    for kind, some in (("invite", people), ("verify", unverified)):
+        queued = [mail for user in some if (mail := _mail(kind, user.email, user, {}))]
+        surplus = mails.add_all(queued)
+        for mail in queued:
+            if mail.id in surplus:
+                audit.event(Event.MAIL_LIMITED, kind=kind, user=mail.user_id)
 
 
 def reset_asked(address: str) -> bool:
@@ -136,14 +147,21 @@ def _enqueue(
     **details: Any,
 ) -> UUID | None:
     """The id of the queued mail; `None` if there is none."""
-    if any(f".{domain(address)}".endswith(f".{nowhere}") for nowhere in _NOWHERE):
+    mail = _mail(kind, address, user, details)
+    if mail is None:
         return None
-    user_id = user.id if user else None
-    details["language"] = context.language()
-    mail = Mail(id=uuid4(), kind=kind, address=address, user_id=user_id, details=details)
     if due:
         mail.next_attempt_at = due
     if mails.add(mail):
         return mail.id
-    audit.event(Event.MAIL_LIMITED, kind=kind, user=user_id)
+    audit.event(Event.MAIL_LIMITED, kind=kind, user=mail.user_id)
     return None
+
+
+def _mail(kind: str, address: str, user: User | None, details: dict[str, Any]) -> Mail | None:
+    """A mail that is not queued yet; `None` if it would arrive nowhere."""
+    if any(f".{domain(address)}".endswith(f".{nowhere}") for nowhere in _NOWHERE):
+        return None
+    details = {**details, "language": context.language()}
+    user_id = user.id if user else None
+    return Mail(id=uuid4(), kind=kind, address=address, user_id=user_id, details=details)

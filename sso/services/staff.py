@@ -1,6 +1,7 @@
 """Who administers in the browser, and what nobody may do there: the rules for every caller."""
 
 from collections.abc import Collection, Iterable
+from uuid import UUID
 
 from sso import audit, context
 from sso.audit import Actor
@@ -65,9 +66,13 @@ def keep_administrators(actor: Actor, leaving: Iterable[User]) -> None:
     written to the rows, so that on SQLite nobody else writes meanwhile.
     """
     going = [one for one in leaving if role_of(one.groups) == ADMIN and one.disabled_at is None]
-    if not going:
+    keep_others(actor, {one.id for one in going})
+
+
+def keep_others(actor: Actor, ids: Collection[UUID]) -> None:
+    """Administrators with these ids are about to be none. As `keep_administrators`."""
+    if not ids:
         return
-    ids = {one.id for one in going}
     if actor.user_id in ids or actor == audit.USER:
         raise NotAllowed(_OWN)
     group = context.settings().admin_group

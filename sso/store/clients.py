@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from functools import cached_property, lru_cache
@@ -17,12 +17,29 @@ from sso.flow.facts import Policy
 from sso.models import Client, ClientOrigin
 from sso.models.client import ClientRegistration
 from sso.store import client_turn, prepared
+from sso.store.groups import MOST_VALUES
 from sso.store.lookup import Match
 
 
 def find(client_id: str) -> Client | None:
     """A client, disabled or not."""
     return db.session.scalar(select(Client).where(Client.client_id == client_id))
+
+
+def detached(client_ids: Collection[str]) -> dict[str, Client]:
+    """These clients by id, as objects that no session writes."""
+    ids, clients = list(client_ids), {}
+    for start in range(0, len(ids), MOST_VALUES):
+        some = select(Client).where(Client.client_id.in_(ids[start : start + MOST_VALUES]))
+        for client in db.session.scalars(some):
+            db.session.expunge(client)
+            clients[client.client_id] = client
+    return clients
+
+
+def ids() -> list[str]:
+    """The ids of all clients."""
+    return list(db.session.scalars(select(Client.client_id)))
 
 
 def matching(text: str) -> Match[Client]:
@@ -234,11 +251,16 @@ def remove(client: Client) -> None:
     db.session.execute(delete(Client).where(Client.client_id == client.client_id))
 
 
-def replace_secret(client: Client, digest: str, keep_old_until: datetime | None) -> None:
-    """Give a client a new secret; the old one goes on until that moment, or stops at once."""
+def set_secret(client: Client, digest: str, keep_old_until: datetime | None) -> None:
+    """As `replace_secret`, on the object only."""
     client.previous_secret_digest = client.secret_digest if keep_old_until else None
     client.previous_secret_expires_at = keep_old_until
     client.secret_digest = digest
+
+
+def replace_secret(client: Client, digest: str, keep_old_until: datetime | None) -> None:
+    """Give a client a new secret; the old one goes on until that moment, or stops at once."""
+    set_secret(client, digest, keep_old_until)
     db.session.flush()
 
 

@@ -175,6 +175,11 @@ def note_check(identity_id: UUID, now: datetime) -> None:
     write(update(Identity).where(Identity.id == identity_id).values(checked_at=now))
 
 
+def barred() -> set[UUID]:
+    """The users whom a directory has disabled."""
+    return set(db.session.scalars(select(Identity.user_id).where(Identity.barred_at.is_not(None))))
+
+
 def forget_bars(user_id: UUID) -> None:
     """No directory has disabled this user (any more): an operator has."""
     write(update(Identity).where(Identity.user_id == user_id).values(barred_at=None))

@@ -1,14 +1,17 @@
 """Statements about the outbox of mails."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from uuid import UUID
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import delete, func, insert, select
 
 from sso import clock
 from sso.extensions import db
 from sso.models import Mail
+from sso.store.groups import MOST_VALUES
 from sso.store.outbox import Outbox
+from sso.store.statements import write
 
 outbox = Outbox(Mail, timedelta(seconds=10))
 
@@ -28,6 +31,34 @@ def withdraw(mail_id: UUID, user_id: UUID) -> None:
         .where(Mail.id == mail_id, Mail.user_id == user_id, Mail.attempts == 0)
         .execution_options(synchronize_session=False)
     )
+
+
+def add_all(mails: Sequence[Mail]) -> set[UUID]:
+    """Queue many mails of one kind by few statements; gives the ids of those that are too many.
+
+    Unlike `add`, it waits for nobody: others who ask for the same mail at this moment may get one
+    more.
+    """
+    rows = [
+        {"id": mail.id, "kind": mail.kind, "address": mail.address, "user_id": mail.user_id,
+         "details": mail.details}
+        for mail in mails
+    ]  # fmt: skip
+    if not rows:
+        return set()
+    db.session.execute(insert(Mail), rows)
+    recent = (
+        select(Mail.address)
+        .where(Mail.kind == mails[0].kind, Mail.created_at > clock.now() - timedelta(hours=1))
+        .group_by(Mail.address)
+        .having(func.count() > MOST_AN_HOUR)
+    )
+    full = set(db.session.scalars(recent))
+    surplus = [mail.id for mail in mails if mail.address in full]
+    for start in range(0, len(surplus), MOST_VALUES):
+        some = Mail.id.in_(surplus[start : start + MOST_VALUES])
+        write(delete(Mail).where(some))
+    return set(surplus)
 
 
 def add(mail: Mail) -> bool:

@@ -1,13 +1,13 @@
 """Statements about users."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Select, bindparam, delete, func, select, update
+from sqlalchemy import ColumnElement, Select, bindparam, delete, func, insert, select, update
 
 from sso.extensions import db
 from sso.models import User
@@ -141,6 +141,69 @@ def known(emails: Iterable[str], ids: Iterable[UUID]) -> tuple[dict[str, UUID], 
     by_email = db.session.execute(columns.where(User.email.in_(list(emails))))
     by_id = db.session.scalars(select(User.id).where(User.id.in_(list(ids))))
     return {row.email: row.id for row in by_email}, set(by_id)
+
+
+class DeclaredFields(NamedTuple):
+    """What a file may declare of a user."""
+
+    id: UUID
+    email: str
+    name: str
+    email_verified: bool
+    claims: dict[str, Any]
+    groups: list[str]
+    disabled_at: datetime | None
+
+
+_DECLARED = select(*(getattr(User, name) for name in DeclaredFields._fields))
+
+
+def declared_fields(user: User) -> DeclaredFields:
+    return DeclaredFields(*(getattr(user, name) for name in DeclaredFields._fields))
+
+
+def declared(emails: Collection[str], ids: Collection[UUID]) -> list[DeclaredFields]:
+    """The users with these email addresses or ids."""
+    rows: dict[UUID, DeclaredFields] = {}
+    for column, values in ((User.email, list(emails)), (User.id, list(ids))):
+        for start in range(0, len(values), _MOST_VALUES):
+            some = _DECLARED.where(column.in_(values[start : start + _MOST_VALUES]))
+            rows |= {row.id: DeclaredFields(*row) for row in db.session.execute(some)}
+    return list(rows.values())
+
+
+def ids_and_emails() -> dict[UUID, str]:
+    """All users, oldest first."""
+    rows = db.session.execute(select(User.id, User.email).order_by(User.created_at, User.id))
+    return {row.id: row.email for row in rows}
+
+
+def administrators_among(group: str, ids: Collection[UUID]) -> set[UUID]:
+    """Those of these users who are in the group and enabled."""
+    found = select(User.id).where(groups.has_member(group), User.disabled_at.is_(None))
+    return set(db.session.scalars(found)) & set(ids)
+
+
+def lock_all(ids: Collection[UUID]) -> None:
+    """Lock these users until the transaction ends, and write, so that SQLite locks, too."""
+    if ids:
+        lock_any(min(ids))
+        groups.lock_users(ids)
+
+
+def change_all(values: Sequence[Mapping[str, Any]]) -> None:
+    """Change users in this order: the id of each, and other values of columns."""
+    if values:
+        db.session.execute(update(User), list(values))
+
+
+_INSERTED = (*DeclaredFields._fields, "name_key", "password_hash")
+
+
+def insert_all(new: Iterable[User]) -> None:
+    """Insert users who are in no session, without putting them into one."""
+    if rows := [{name: getattr(user, name) for name in _INSERTED} for user in new]:
+        db.session.connection().execute(insert(User.__table__), rows)  # type: ignore[arg-type]
 
 
 def add_all(new: Iterable[User]) -> None:

@@ -14,7 +14,6 @@ from sqlalchemy import text
 
 from sso import audit
 from sso.cli import apply
-from sso.cli.plan import Change
 from sso.database.postgresql import LIMITS
 from sso.extensions import db
 from sso.services import clients, revocation
@@ -129,16 +128,14 @@ def test_a_file_locks_clients_before_users(
         f'format = 1\n[[clients]]\nclient_id = "{other.client_id}"\n'
         '[[users]]\nemail = "dana@example.com"\nname = "Dana D."\n'
     )
-    asking, calls, carry_out = [], [], apply.carry_out
+    asking, lock = [], apply.lock
 
-    def carry_out_later(*what: Any) -> list[Change]:
-        calls.append(what)
-        if len(calls) == 2:  # the first call only tells what would be changed
-            asking.append(pool.submit(browser.authorize, client))
-            until_somebody_waits(app)
-        return carry_out(*what)
+    def lock_and_be_asked(work: apply.Work) -> None:
+        lock(work)
+        asking.append(pool.submit(browser.authorize, client))
+        until_somebody_waits(app)
 
-    monkeypatch.setattr(apply, "carry_out", carry_out_later)
+    monkeypatch.setattr(apply, "lock", lock_and_be_asked)
     result = app.test_cli_runner().invoke(args=["apply", str(file), "--prune", "--yes"])
     assert result.exit_code == 0, result.output
     assert asking[0].result(5).status < 500
@@ -256,7 +253,7 @@ def test_a_file_that_locks_out_two_clients(
     def change_and_wait(actor: Any, client_id: str, *given: Any, **more: Any) -> Any:
         done = change(actor, client_id, *given, **more)
         calls.append(client_id)
-        if len(calls) == 3:  # of the two that are for good the first
+        if len(calls) == 1:
             asking.append(pool.submit(browser.submit, decision="sign_out"))
             until_somebody_waits(app)
         return done
