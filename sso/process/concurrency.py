@@ -4,9 +4,7 @@ Python runs one thread at a time. More threads at work make nothing faster, but 
 slower. Waiting costs nothing and happens in threads beyond those (see `sso.server.common`).
 """
 
-import errno
 import io
-import logging
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -18,8 +16,6 @@ from flask import Flask
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
-
-logger = logging.getLogger("sso.concurrency")
 
 MAX_CONCURRENT = 6
 # Refused requests that wait for their answer: a thread each, made on demand.
@@ -79,10 +75,7 @@ def _read_body(environ: "WSGIEnvironment") -> None:
     elif declared.isdecimal() and len(declared) < 10 and int(declared) <= MAX_BODY:
         length = int(declared)
     if length:
-        try:
-            body = environ["wsgi.input"].read(length)
-        finally:
-            _give_up_if_late(environ)
+        body = environ["wsgi.input"].read(length)
         environ["wsgi.input"] = io.BytesIO(body)
         # A body that broke off is shorter than its length, and is refused (400).
         environ.pop("wsgi.input_terminated", None)
@@ -91,13 +84,6 @@ def _read_body(environ: "WSGIEnvironment") -> None:
             environ["CONTENT_LENGTH"] = str(len(body))
         if body.count(b"&") > MAX_FIELDS:
             environ["CONTENT_LENGTH"] = str(MAX_BODY + 1)  # refused as too large
-
-
-def _give_up_if_late(environ: "WSGIEnvironment") -> None:
-    """Leave a client that takes too long to `gunicorn_worker`, which answers 408 and closes."""
-    if getattr(environ.get("gunicorn.socket"), "is_late", False):
-        logger.info("408: the body of a %s did not arrive in time", environ["REQUEST_METHOD"][:20])
-        raise ConnectionResetError(errno.ECONNRESET, "the body did not arrive in time")
 
 
 @contextmanager
