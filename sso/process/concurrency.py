@@ -23,6 +23,9 @@ MAX_DELAYED = 192
 REFUSAL_DELAY = 1.0  # seconds
 MAX_BODY = 256 * 1024  # bytes
 MAX_FIELDS = 1000  # of a form; parsing more takes longer than sending them
+# A header by which `flask doctor` asks who reads bodies: the answer does not wait for the body.
+HEAD_ONLY = "X-SSO-Head-Only"
+COLLECTED, IN_A_THREAD = "collected", "in a thread"  # the answers
 ARRIVED = "sso.arrived"  # when a request, read to its end, began to wait for a slot
 
 
@@ -56,6 +59,8 @@ class _Limited:
     def __call__(
         self, environ: "WSGIEnvironment", start_response: "StartResponse"
     ) -> Iterable[bytes]:
+        if "HTTP_X_SSO_HEAD_ONLY" in environ:
+            return _answer_to_head(environ, start_response)
         _read_body(environ)
         environ[ARRIVED] = perf_counter()
         self.slots.get()
@@ -65,6 +70,13 @@ class _Limited:
         finally:
             _current.slots = before
             self.slots.put(None)
+
+
+def _answer_to_head(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+    """Say who would wait for the body of this request (see `sso.checkup.public_url`)."""
+    has_collected = getattr(environ.get("gunicorn.socket"), "collects", False)
+    start_response("204 No Content", [(HEAD_ONLY, COLLECTED if has_collected else IN_A_THREAD)])
+    return []
 
 
 def _read_body(environ: "WSGIEnvironment") -> None:

