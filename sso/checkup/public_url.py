@@ -2,10 +2,13 @@
 
 import socket
 import ssl
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from http.client import HTTPException, HTTPResponse
+from time import monotonic
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import requests
 
@@ -19,9 +22,13 @@ from sso.crypto import keys
 from sso.extensions import db
 from sso.i18n.message import Message, Quote
 from sso.models import KeyState
+from sso.process import concurrency
 from sso.store import clients, signing_keys
 
 TIMEOUT = 10  # seconds
+_SLOW_BODIES = 3
+_EARLY = 2.0  # seconds: an answer that comes sooner did not wait for the body
+_LENGTH = 100  # bytes of a slow body
 MOST_SKEW = timedelta(seconds=30)
 DISCOVERY = "/.well-known/openid-configuration"
 
@@ -186,3 +193,84 @@ def _cross_origin(base_url: str) -> Findings:
             "let the proxy pass OPTIONS and Origin on, and add no Access-Control headers"
         )
         yield wrong("cross-origin", seen, hint)
+
+
+def slow_bodies() -> Findings:
+    """The proxy reads a body to its end before it asks the server."""
+    name, settings = "slow bodies", current.settings()
+    parts = urlsplit(settings.base_url)
+    if urls.is_loopback(parts.hostname) and not settings.trusted_proxies:
+        yield skipped(name, Message("no proxy, for this machine only"))
+        return
+    try:
+        early, late = _send_slowly(parts)
+    except OSError as error:
+        seen = Message("no answer to a slow body (%(reason)s)", reason=type(error).__name__)
+        yield skipped(name, seen)
+        return
+    hint = Message(
+        "let the proxy read bodies first, up to 256 KiB; %(page)s says how",
+        page="docs/deploy/index.md#slow-bodies",
+    )
+    if concurrency.IN_A_THREAD in early:
+        seen = Message(
+            "the proxy passes on requests whose bodies have not arrived, and each occupies a "
+            "thread: a few slow clients can stop the service"
+        )
+        yield wrong(name, seen, hint)
+    elif concurrency.COLLECTED in early:
+        seen = Message(
+            "the proxy passes on requests whose bodies have not arrived; the server waits for them"
+        )
+        yield warning(name, seen, hint)
+    elif late & {concurrency.IN_A_THREAD, concurrency.COLLECTED}:
+        yield ok(name, Message("the proxy waits for them"))
+    else:
+        seen = Message("the server did not answer: something in front of it refuses the test")
+        yield skipped(name, seen)
+
+
+def _send_slowly(parts: SplitResult) -> tuple[set[str], set[str]]:
+    """What is said about requests before, and after, the end of their bodies."""
+    head = (
+        f"POST {parts.path}/oauth2/token HTTP/1.1\r\nHost: {parts.netloc}\r\n"
+        f"{concurrency.HEAD_ONLY}: doctor\r\nContent-Length: {_LENGTH}\r\n"
+        "Content-Type: application/x-www-form-urlencoded\r\nConnection: close\r\n\r\n"
+    )
+    with ExitStack() as stack:
+        connections = []
+        for _ in range(_SLOW_BODIES):
+            connections.append(connection := stack.enter_context(_connect(parts)))
+            connection.sendall(f"{head}a".encode())
+        early, silent, end = set(), [], monotonic() + _EARLY
+        for connection in connections:
+            connection.settimeout(max(end - monotonic(), 0.01))
+            try:
+                early.add(_head_only(connection))
+            except TimeoutError:
+                silent.append(connection)
+        late = set()
+        for connection in silent:
+            connection.settimeout(TIMEOUT)
+            connection.sendall((_LENGTH - 1) * b"a")
+            late.add(_head_only(connection))
+        return early, late
+
+
+def _connect(parts: SplitResult) -> socket.socket:
+    host = parts.hostname or ""
+    is_https = parts.scheme == "https"
+    plain = socket.create_connection((host, parts.port or (443 if is_https else 80)), TIMEOUT)
+    if not is_https:
+        return plain
+    return reach.as_browsers().wrap_socket(plain, server_hostname=host)
+
+
+def _head_only(connection: socket.socket) -> str:
+    """What the server, not a proxy, says in its answer."""
+    answer = HTTPResponse(connection)
+    try:
+        answer.begin()
+        return answer.getheader(concurrency.HEAD_ONLY, "")
+    except HTTPException:
+        return ""

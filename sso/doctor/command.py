@@ -99,6 +99,7 @@ def _installation(environ: Mapping[str, str]) -> Iterator[Finding]:
             (providers.NAME, providers.providers),
             ("tls", public_url.tls),
             ("discovery", public_url.metadata),
+            ("slow bodies", public_url.slow_bodies),
         ]
     )
     yield from _if_possible(
@@ -145,6 +146,7 @@ def _if_possible(is_possible: bool, name: str, check: Callable[[], Findings]) ->
 # People can sign in even if one of these is wrong.
 _NOT_NEEDED = (
     "file modes",
+    "slow bodies",
     "redis",
     "mail",
     "worker",

@@ -38,11 +38,11 @@ class TextFormatter(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         if record.name not in _AS_IT_IS:
-            record.message = _clean(record.message)
+            record.message = clean(record.message)
         return super().formatMessage(record)
 
     def formatException(self, ei: Any) -> str:
-        return redact(super().formatException(ei))
+        return _clean_traceback(super().formatException(ei))
 
 
 class JsonFormatter(logging.Formatter):
@@ -105,8 +105,27 @@ def for_granian() -> dict[str, Any]:
     return {"formatters": {}, "handlers": {}, "loggers": loggers}
 
 
-def _clean(message: str) -> str:
-    return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], redact(message))
+class CleanFilter(logging.Filter):
+    """Makes records safe for any formatter: gunicorn's own prints what it is given."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg, record.args = clean(record.getMessage()), None
+        if record.exc_info and not record.exc_text:
+            record.exc_text = _clean_traceback(_PLAIN.formatException(record.exc_info))
+        return True
+
+
+_PLAIN = logging.Formatter()
+
+
+def clean(message: str) -> str:
+    """The message in one line, without secrets; control characters are written as escapes."""
+    return _CONTROLS.sub(lambda match: repr(match[0])[1:-1], redact(message))
+
+
+def _clean_traceback(text: str) -> str:
+    """The lines, indented: the text of an exception may look like a line of the log."""
+    return "\n    ".join(map(clean, redact(text).split("\n")))
 
 
 def _request_id() -> str | None:

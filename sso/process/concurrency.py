@@ -4,9 +4,7 @@ Python runs one thread at a time. More threads at work make nothing faster, but 
 slower. Waiting costs nothing and happens in threads beyond those (see `sso.server.common`).
 """
 
-import errno
 import io
-import logging
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -19,14 +17,15 @@ from flask import Flask
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
-logger = logging.getLogger("sso.concurrency")
-
 MAX_CONCURRENT = 6
 # Refused requests that wait for their answer: a thread each, made on demand.
 MAX_DELAYED = 192
 REFUSAL_DELAY = 1.0  # seconds
 MAX_BODY = 256 * 1024  # bytes
 MAX_FIELDS = 1000  # of a form; parsing more takes longer than sending them
+# A header by which `flask doctor` asks who reads bodies: the answer does not wait for the body.
+HEAD_ONLY = "X-SSO-Head-Only"
+COLLECTED, IN_A_THREAD = "collected", "in a thread"  # the answers
 ARRIVED = "sso.arrived"  # when a request, read to its end, began to wait for a slot
 
 
@@ -60,6 +59,8 @@ class _Limited:
     def __call__(
         self, environ: "WSGIEnvironment", start_response: "StartResponse"
     ) -> Iterable[bytes]:
+        if "HTTP_X_SSO_HEAD_ONLY" in environ:
+            return _answer_to_head(environ, start_response)
         _read_body(environ)
         environ[ARRIVED] = perf_counter()
         self.slots.get()
@@ -71,6 +72,13 @@ class _Limited:
             self.slots.put(None)
 
 
+def _answer_to_head(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+    """Say who would wait for the body of this request (see `sso.checkup.public_url`)."""
+    has_collected = getattr(environ.get("gunicorn.socket"), "collects", False)
+    start_response("204 No Content", [(HEAD_ONLY, COLLECTED if has_collected else IN_A_THREAD)])
+    return []
+
+
 def _read_body(environ: "WSGIEnvironment") -> None:
     """Read the body before taking a slot: some clients send it slowly or never finish."""
     declared, length = environ.get("CONTENT_LENGTH", "").lstrip("0"), 0
@@ -79,10 +87,7 @@ def _read_body(environ: "WSGIEnvironment") -> None:
     elif declared.isdecimal() and len(declared) < 10 and int(declared) <= MAX_BODY:
         length = int(declared)
     if length:
-        try:
-            body = environ["wsgi.input"].read(length)
-        finally:
-            _give_up_if_late(environ)
+        body = environ["wsgi.input"].read(length)
         environ["wsgi.input"] = io.BytesIO(body)
         # A body that broke off is shorter than its length, and is refused (400).
         environ.pop("wsgi.input_terminated", None)
@@ -91,13 +96,6 @@ def _read_body(environ: "WSGIEnvironment") -> None:
             environ["CONTENT_LENGTH"] = str(len(body))
         if body.count(b"&") > MAX_FIELDS:
             environ["CONTENT_LENGTH"] = str(MAX_BODY + 1)  # refused as too large
-
-
-def _give_up_if_late(environ: "WSGIEnvironment") -> None:
-    """Leave a client that takes too long to `gunicorn_worker`, which answers 408 and closes."""
-    if getattr(environ.get("gunicorn.socket"), "is_late", False):
-        logger.info("408: the body of a %s did not arrive in time", environ["REQUEST_METHOD"][:20])
-        raise ConnectionResetError(errno.ECONNRESET, "the body did not arrive in time")
 
 
 @contextmanager

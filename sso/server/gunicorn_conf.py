@@ -59,3 +59,4 @@ def when_ready(server: Any) -> None:
 def post_worker_init(worker: Any) -> None:
     if isinstance(worker.wsgi, Flask):  # one that could not be loaded has a stand-in
         common.begin(worker.wsgi)
+        worker.trusted_proxies = worker.wsgi.extensions["sso.settings"].trusted_proxies

@@ -96,6 +96,40 @@ def test_its_access_log_has_no_queries(tmp_path: Path) -> None:
         assert "a-secret" not in server.log
 
 
+CONTROLS = b"x%0d%0a2026-01-01%20forged%1b%5b2J%c2%9b%e2%80%a8"
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_its_access_log_has_no_control_characters(tmp_path: Path, log_format: str) -> None:
+    """A decoded path could begin a line of its own, or drive the terminal of who reads it."""
+    own = ("--access-logfile", "-", "--access-logformat", '%(U)s "%(a)s" %({x-own}i)s')
+    with Server(tmp_path, workers=1, SSO_LOG_FORMAT=log_format).running(*own) as server:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+            head = b"GET /.well-known/%b HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" % CONTROLS
+            connection.sendall(head + b"User-Agent: a\x9bb\tc\r\nX-Own: \xc2\x85\r\n\r\n")
+            while connection.recv(4096):
+                continue
+        wait_for(lambda: "/.well-known/x" in server.log, "its line")
+        log = server.log
+    assert not {char for char in log if not char.isprintable()} - {"\n"}
+    assert not [line for line in log.splitlines() if line.startswith("2026-01-01")]
+    assert r"/.well-known/x\r\n2026-01-01 forged\x1b[2J" in log
+
+
+def test_its_error_log_has_no_control_characters(tmp_path: Path) -> None:
+    config, file = Config(), tmp_path / "error.log"
+    config.set("errorlog", str(file))
+    logger = Logger(config)
+    try:
+        raise ValueError("a\n2026-01-01 forged \x1b[2J")
+    except ValueError:
+        logger.exception("Error handling request %s", "/a\r\n\x1b[2J")
+    text = file.read_text()
+    assert not {char for char in text if not char.isprintable()} - {"\n"}
+    assert r"request /a\r\n\x1b[2J" in text
+    assert "\n2026" not in text
+
+
 def test_a_forked_process_has_connections_of_its_own(cluster: Postgresql, tmp_path: Path) -> None:
     app = create_app(environ_of(cluster.url), tmp_path)
     before = backend(app)

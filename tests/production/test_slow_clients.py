@@ -129,7 +129,7 @@ def test_an_answer_that_nobody_takes_is_given_up(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(gunicorn_worker, "SENDING", 0.3)
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        answering = gunicorn_worker.TimedSocket(ours)
+        answering = gunicorn_worker.ClientSocket(ours)
         answering.start()
         answering.sendall(b"short")
         assert theirs.recv(10) == b"short"
@@ -140,7 +140,7 @@ def test_an_answer_that_nobody_takes_is_given_up(monkeypatch: pytest.MonkeyPatch
 def test_the_head_of_an_answer_is_sent_with_the_body() -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)  # keeps writes apart
     with ours, theirs:
-        answering = gunicorn_worker.TimedSocket(ours)
+        answering = gunicorn_worker.ClientSocket(ours)
         for _ in range(2):
             answering.start()
             answering.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
@@ -148,18 +148,18 @@ def test_the_head_of_an_answer_is_sent_with_the_body() -> None:
             assert theirs.recv(100) == b"HTTP/1.1 200 OK\r\n\r\nbody"
         answering.start()
         answering.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
-        assert answering.flush()
+        assert answering.send_now()
         assert theirs.recv(100) == b"HTTP/1.1 204 No Content\r\n\r\n"
 
 
 def test_a_client_that_is_gone_is_noticed_without_a_body() -> None:
     ours, theirs = socket.socketpair()
     with ours:
-        answering = gunicorn_worker.TimedSocket(ours)
+        answering = gunicorn_worker.ClientSocket(ours)
         answering.start()
         answering.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
         theirs.close()
-        assert not answering.flush()
+        assert not answering.send_now()
 
 
 def test_who_waits_for_leave_to_send_a_body_gets_it(server: Server) -> None:
@@ -179,21 +179,6 @@ def test_requests_that_are_sent_at_once_are_all_answered(server: Server) -> None
         one = connect(server, stack)
         one.sendall(3 * (get + b"\r\n") + get + b"Connection: close\r\n\r\n")
         assert read_all(one).count(b"HTTP/1.1 200 OK") == 4
-
-
-def test_a_slow_byte_does_not_prolong_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gunicorn_worker, "ARRIVAL", 0.3)
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        arriving = gunicorn_worker.TimedSocket(ours)
-        arriving.start()
-        theirs.sendall(b"a")
-        assert arriving.recv(10) == b"a"
-        assert not arriving.is_late
-        assert arriving.recv(10) == b""
-        assert arriving.is_late
-        theirs.sendall(b"b")
-        assert arriving.recv(10) == b""
 
 
 def test_the_threads_are_as_many_as_the_test_takes() -> None:

@@ -78,6 +78,7 @@ _ELSEWHERE = {
     providers.NAME: providers.providers,
     "tls": public_url.tls,
     "discovery": public_url.metadata,
+    "slow bodies": public_url.slow_bodies,
 }
 STATUSES = {
     Status.OK: N_("in order"),
@@ -107,6 +108,7 @@ LABELS = {
     "redis": N_("Redis"),
     "schema": N_("Database schema"),
     "secret key": N_("Secret key"),
+    "slow bodies": N_("Slow request bodies"),
     "templates": N_("Templates"),
     "tls": N_("TLS certificate"),
     "webhooks": N_("Webhooks"),

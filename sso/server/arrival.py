@@ -1,0 +1,188 @@
+"""How much of a request has arrived, and which connections wait for the rest of theirs.
+
+gunicorn's parser alone decides what the bytes mean and refuses what is malformed. This file only
+tells when the parser no longer has to wait. If it is wrong, a connection ends too early; the bytes
+that the parser reads stay the same.
+"""
+
+import re
+from collections.abc import Hashable, Iterator
+from typing import Generic, TypeVar
+
+from sso.process.concurrency import MAX_BODY
+from sso.ratelimit import networks
+
+MOST_HEAD = 64 * 1024  # bytes, of request line and headers
+# Bytes of a chunked body with its chunk sizes.
+_MOST_CHUNKED = 2 * MAX_BODY
+_MOST_SIZE_LINE = 8190  # bytes: gunicorn refuses longer ones
+
+TOO_LARGE_HEAD = "431 Request Header Fields Too Large"
+TOO_LARGE_BODY = "413 Content Too Large"
+
+_FIELD = re.compile(
+    rb"\r\n(content-length|transfer-encoding|expect|x-sso-head-only)"
+    rb"[ \t]*:[ \t]*([^\r\n]*?)[ \t]*(?=\r\n)",
+    re.I,
+)
+_FORWARDED = re.compile(rb"\r\nx-forwarded-for[ \t]*:[ \t]*([^\r\n]*)", re.I)
+_SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;|$)")
+# The binary header of the PROXY protocol begins with the end of a head.
+_PROXY_V2 = b"\r\n\r\n\x00\r\nQUIT\n"
+
+
+class Arrival:
+    """The bytes that arrived over a connection, from the beginning of a request."""
+
+    def __init__(self, data: bytes | bytearray = b"") -> None:
+        self.data = data
+        self.is_complete = False  # the parser can read the request without waiting
+        self.expects_continue = False
+        self.refusal = ""  # the status line of an answer that needs no parser
+        self._searched = 0  # how far the end of the head, or of a chunk's size, was looked for
+        self._body = 0  # where the body begins; 0: the head is not complete
+        self._end: int | None = None  # of the body; None: it is chunked
+        self._decoded = 0  # bytes of the chunks before
+        if data:
+            self._examine()
+
+    @property
+    def has_head(self) -> bool:
+        return self._body > 0
+
+    def add(self, data: bytes) -> None:
+        if not self.data:
+            self.data = data
+        else:
+            if isinstance(self.data, bytes):
+                self.data = bytearray(self.data)
+            self.data += data
+        if not self.is_complete:
+            self._examine()
+
+    def take(self, size: int) -> bytes:
+        """Remove the next bytes, for the parser."""
+        taken, self.data = bytes(self.data[:size]), self.data[size:]
+        return taken
+
+    def network(self, proxies: int) -> str:
+        """The network of the client that trusted proxies name, or nothing."""
+        if proxies and self._body:
+            values = b",".join(_FORWARDED.findall(self.data[: self._body])).split(b",")
+            if len(values) >= proxies and values[-proxies].strip():
+                return networks.widest(values[-proxies].decode("latin-1").strip())
+        return ""
+
+    def _examine(self) -> None:
+        if not self._body and not self._find_head():
+            return
+        if self._end is None:
+            self._walk_chunks()
+        elif len(self.data) >= self._end:
+            self.is_complete = True
+
+    def _find_head(self) -> bool:
+        """Look for the end of the head, and read how long the body is."""
+        data, start = self.data, 0
+        if data[:12] == _PROXY_V2:
+            start = 16 + int.from_bytes(data[14:16], "big")
+        end = data.find(b"\r\n\r\n", max(self._searched, start))
+        if end < 0 or end > MOST_HEAD:
+            self._searched = max(len(data) - 3, 0)
+            if len(data) > MOST_HEAD:
+                self.refusal = TOO_LARGE_HEAD
+            # gunicorn refuses a line that ends otherwise.
+            elif not start and data.count(b"\n") != data.count(b"\r\n"):
+                self.is_complete = True
+            return False
+        self._body = self._searched = end + 4
+        self._end = self._body
+        fields = {name.lower(): value for name, value in _FIELD.findall(data[start : end + 2])}
+        if fields:
+            self._read_fields(fields)
+        return True
+
+    def _read_fields(self, fields: dict[bytes, bytes]) -> None:
+        length = fields.get(b"content-length", b"0")
+        if b"transfer-encoding" in fields:
+            # Any other coding, and both fields together, are refused by gunicorn.
+            coding = fields[b"transfer-encoding"].lower()
+            if coding == b"chunked" and b"content-length" not in fields:
+                self._end = None
+        elif length.isdigit() and len(length) < 10 and int(length) <= MAX_BODY:
+            self._end = self._body + int(length)
+        # The application refuses a longer body by its length.
+        expected = fields.get(b"expect", b"").lower()
+        if expected not in (b"", b"100-continue") or b"x-sso-head-only" in fields:
+            self._end = self._body
+        line_end = self.data.find(b"\r\n", 2)
+        is_http_1_0 = self.data[:line_end].endswith(b"HTTP/1.0")
+        self.expects_continue = expected == b"100-continue" and not is_http_1_0
+
+    def _walk_chunks(self) -> None:
+        data = self.data
+        while not self.is_complete:
+            line_end = data.find(b"\r\n", self._searched)
+            if line_end < 0:
+                # gunicorn refuses a longer line.
+                self.is_complete = len(data) - self._searched > _MOST_SIZE_LINE
+                break
+            size = _SIZE.match(data[self._searched : line_end])
+            if not size:
+                self.is_complete = True  # gunicorn refuses it
+                break
+            length = int(size[1], 16)
+            if not length:  # the last one
+                self.is_complete = data.find(b"\r\n\r\n", line_end) >= 0
+                break
+            if self._decoded + length > MAX_BODY:
+                # One byte too many lets the application refuse the body.
+                self.is_complete = len(data) >= line_end + 3 + MAX_BODY - self._decoded
+                break
+            chunk_end = line_end + 2 + length + 2
+            if len(data) < chunk_end:
+                break
+            self._decoded += length
+            self._searched = chunk_end
+        if not self.is_complete and len(data) - self._body > _MOST_CHUNKED:
+            self.refusal = TOO_LARGE_BODY
+
+
+C = TypeVar("C", bound=Hashable)
+
+
+class Waiting(Generic[C]):
+    """Connections in the order in which their wait began, by network."""
+
+    def __init__(self) -> None:
+        self._networks: dict[str, dict[C, None]] = {}
+        self._network_of: dict[C, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._network_of)
+
+    def __iter__(self) -> Iterator[C]:
+        return iter(self._network_of)
+
+    def __contains__(self, connection: object) -> bool:
+        return connection in self._network_of
+
+    def add(self, connection: C, network: str) -> None:
+        """Let the connection wait; one that waits already keeps its place."""
+        if self._network_of.get(connection) != network:
+            self.discard(connection)
+            self._network_of[connection] = network
+            self._networks.setdefault(network, {})[connection] = None
+
+    def discard(self, connection: C) -> None:
+        network = self._network_of.pop(connection, None)
+        if network is not None:
+            of_network = self._networks[network]
+            del of_network[connection]
+            if not of_network:
+                del self._networks[network]
+
+    def longest(self) -> C:
+        """The connection to drop: the oldest of the network that has the most."""
+        largest = max(self._networks, key=lambda network: len(self._networks[network]))
+        return next(iter(self._networks[largest]))
