@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import tomllib
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 from xml.etree import ElementTree
 
@@ -15,6 +16,7 @@ from ruamel.yaml import YAML
 _STRINGS = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"")
 
 
+@cache
 def shape(language: str, text: str) -> Any:
     """What a value must not change. Raises where the text is not well-formed."""
     return _SHAPES[language](text)

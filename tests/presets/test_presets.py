@@ -1,5 +1,6 @@
 """Every preset: well-formed, sourced, registrable, and proof against what people type."""
 
+from functools import cache
 from urllib.parse import urlsplit
 
 import pytest
@@ -110,7 +111,7 @@ def test_what_people_type_changes_no_more_than_its_value(preset: Preset, text: s
     """As an option, or as a name. A format that cannot hold the text says so."""
     free = [name for name, option in preset.options.items() if not option.choices]
     for name in [None, *free]:
-        usual = rendered(example_with(preset, name, "Acme"))
+        usual = usually_rendered(preset.name, name)
         try:
             blocks = rendered(example_with(preset, name, text), "Acme" if name else text)
         except PresetError as error:
@@ -120,6 +121,12 @@ def test_what_people_type_changes_no_more_than_its_value(preset: Preset, text: s
         for block, expected in changed:
             found, wanted = (shape(one.language, one.text) for one in (block, expected))
             assert found == wanted, (name, block.title, block.text)
+
+
+@cache
+def usually_rendered(preset: str, option: str | None) -> list[Block]:
+    """The blocks that each text is compared with."""
+    return rendered(example_with(loader.load(preset), option, "Acme"))
 
 
 def example_with(preset: Preset, name: str | None, value: str) -> Installation:
