@@ -36,7 +36,9 @@ _REACHES_OUT = re.compile(
 )
 # CSS and presentation attributes that take long to draw, each time or once, and what hides which
 # element refers to which.
-_SLOW_CSS = re.compile(r"filter|animation|@keyframes|inherit|--[^;{}]*:[^;{}]*url\(")
+_SLOW_CSS = re.compile(
+    r"filter|animation|@keyframes|stroke-dasharray:(?!none)|inherit|--[^;{}]*:[^;{}]*url\("
+)
 _REFERENCE = re.compile(r"url\(#([^)]*)", re.IGNORECASE)
 _COMMENT = re.compile(r"/\*.*?(\*/|\Z)", re.DOTALL)
 _GRADIENTS = ("linearGradient", "radialGradient")
@@ -180,7 +182,7 @@ class _Checker:
             else:
                 self._path[-1].references.add(_id(value[1:]))
         elif name == full.lower():  # no CSS stands in attributes of a namespace
-            is_css = name in ("style", "filter", "mask", "clip-path")
+            is_css = name in ("style", "filter", "mask", "clip-path", "stroke-dasharray")
             _check_css(f"{name}:{value}" if is_css else value, is_css=is_css)
             self._path[-1].references.update(_references(value))
 
@@ -237,7 +239,7 @@ def _check_css(text: str, *, is_css: bool) -> None:
     if is_css and _SLOW_CSS.search(plain):
         raise ValueError(
             Message(
-                "its style has a filter, an animation or an inherited value, which can keep "
+                "its style has a filter, an animation, dashes or an inherited value, which can keep "
                 "browsers busy; save it as PNG or WebP"
             )
         )

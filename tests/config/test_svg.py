@@ -22,6 +22,7 @@ def drawing(inner: str, attributes: str = "", head: str = "") -> bytes:
     [
         drawing("<g id='a'><path d='M0 0h1'/></g><use xlink:href='#a'/><use href='#a'/>"),
         drawing("<style>.a { fill: url( '#b' ) } @media (prefers-color-scheme: dark) {}</style>"),
+        drawing("<g style='stroke-dasharray:none;stroke-dashoffset:0'/>"),
         drawing("<rect fill='url(#g)' style='mask: url(\"#m\")'/><text>a &amp; b</text>"),
         drawing(f"<image href='{PNG_URL}'/>"),
         drawing("", head=HEAD.format("UTF-8") + "<!-- Generator: a program -->\n"),
@@ -151,6 +152,8 @@ def test_an_image_within() -> None:
         (drawing("<marker/>"), "'marker'"),
         (drawing("<g filter='blur(9px)'/>"), "a filter"),
         (drawing("<g style='-webkit-filter:blur(9px)'/>"), "a filter"),
+        (drawing("<path stroke-dasharray='.01' d='M0 0h1e6'/>"), "dashes"),
+        (drawing("<style>path{stroke-dasharray : .01}</style>"), "dashes"),
         (drawing("<style>g{ FILTER : blur(9px) }</style>"), "a filter"),
         (drawing("<style>@keyframes a{to{x:9}} g{animation:a 1s infinite}</style>"), "animation"),
         (drawing("<mask id='a' mask='inherit'/>"), "inherited value"),
