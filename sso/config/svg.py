@@ -239,8 +239,8 @@ def _check_css(text: str, *, is_css: bool) -> None:
     if is_css and _SLOW_CSS.search(plain):
         raise ValueError(
             Message(
-                "its style has a filter, an animation, dashes or an inherited value, which can keep "
-                "browsers busy; save it as PNG or WebP"
+                "its style has a filter, an animation, dashes or an inherited value, which can "
+                "keep browsers busy; save it as PNG or WebP"
             )
         )
     if _REACHES_OUT.search(plain):
