@@ -45,6 +45,7 @@ _GRADIENTS = ("linearGradient", "radialGradient")
 _MAX_DEPTH = 100
 _MAX_EXPANDED = 1_000_000  # bytes
 _ELEMENT = 50  # bytes: what an element without attributes counts for
+_MASKED = 5000  # and one with a mask, which needs a layer of its own
 
 
 def check(data: bytes) -> list[bytes]:
@@ -185,6 +186,8 @@ class _Checker:
             is_css = name in ("style", "filter", "mask", "clip-path", "stroke-dasharray")
             _check_css(f"{name}:{value}" if is_css else value, is_css=is_css)
             self._path[-1].references.update(_references(value))
+            if name == "mask" or (name == "style" and "mask" in value.lower()):
+                self._path[-1].size += _MASKED
 
     def end(self, name: str) -> None:
         self.open.pop()
