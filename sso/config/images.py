@@ -75,6 +75,21 @@ def parse(data: bytes, most: int) -> Image:
         raise ValueError(Message("it is larger than %(most)d kB; scale it down", most=most // 1024))
     if not data:
         raise ValueError("it is empty")
+    if raster := _raster(data):
+        return Image(raster[0], data)
+    pixels = 0
+    for embedded in svg.check(data):
+        raster = _raster(embedded)
+        if raster is None:
+            raise ValueError(_DAMAGED)
+        pixels += raster[1]
+    if pixels > MAX_PIXELS:
+        raise ValueError(Message("it has %(size)s pixels; scale it down", size=pixels))
+    return Image(svg.MEDIA_TYPE, data)
+
+
+def _raster(data: bytes) -> tuple[str, int] | None:
+    """The type of a raster image and its pixels, or `None`. Raises `ValueError`."""
     for media_type, start, size_of in _RASTER:
         if start.match(data):
             try:
@@ -82,9 +97,8 @@ def parse(data: bytes, most: int) -> Image:
             except (TooShort, IndexError):
                 raise ValueError(_DAMAGED) from None
             _check_size(width, height)
-            return Image(media_type, data)
-    svg.check(data)
-    return Image(svg.MEDIA_TYPE, data)
+            return media_type, width * height
+    return None
 
 
 def _check_size(width: int, height: int) -> None:

@@ -4,7 +4,10 @@ The file is served as it is, byte for byte. Browsers run nothing in an `img`, an
 policy for those who open it by itself; this is the third fence.
 """
 
+import binascii
 import re
+from base64 import b64decode
+from urllib.parse import unquote
 from xml.parsers import expat
 
 from sso.i18n.message import Message
@@ -13,15 +16,12 @@ MEDIA_TYPE = "image/svg+xml"
 _SVG = "http://www.w3.org/2000/svg"
 _ELEMENTS = frozenset(
     """
-    circle clipPath defs desc ellipse filter g image line linearGradient marker mask metadata path
-    pattern polygon polyline radialGradient rect stop style svg switch symbol text textPath title
-    tspan use
-    feBlend feColorMatrix feComponentTransfer feComposite feConvolveMatrix feDiffuseLighting
-    feDisplacementMap feDistantLight feDropShadow feFlood feFuncA feFuncB feFuncG feFuncR
-    feGaussianBlur feMerge feMergeNode feMorphology feOffset fePointLight feSpecularLighting
-    feSpotLight feTile feTurbulence
+    circle clipPath defs desc ellipse g image line linearGradient mask metadata path polygon
+    polyline radialGradient rect stop style svg switch symbol text textPath title tspan use
     """.split()  # noqa: SIM905 (a list would be one name a line)
 )
+# A few of them take a browser minutes to draw.
+_SLOW = re.compile("filter|marker|pattern|fe[A-Z].*")
 # What drawing programs leave for themselves; browsers pass it over.
 _EDITORS = re.compile(
     r"http://(www\.inkscape\.org/|sodipodi\.sourceforge\.net/|ns\.adobe\.com/|purl\.org/dc/"
@@ -34,11 +34,25 @@ _NOISE = re.compile(r"[\s\"']+")
 _REACHES_OUT = re.compile(
     r"\\|@import|url\((?!#)|image-set\(|image\(|src\(|expression\(|-moz-binding"
 )
+# CSS and presentation attributes that take long to draw, each time or once, and what hides which
+# element refers to which.
+_SLOW_CSS = re.compile(
+    r"filter|animation|@keyframes|stroke-dasharray:(?!none)|inherit|--[^;{}]*:[^;{}]*url\("
+)
+_REFERENCE = re.compile(r"url\(#([^)]*)", re.IGNORECASE)
+_COMMENT = re.compile(r"/\*.*?(\*/|\Z)", re.DOTALL)
+_GRADIENTS = ("linearGradient", "radialGradient")
 _MAX_DEPTH = 100
+_MAX_EXPANDED = 1_000_000  # bytes
+_ELEMENT = 50  # bytes: what an element without attributes counts for
+_MASKED = 5000  # and one with a mask, which needs a layer of its own
 
 
-def check(data: bytes) -> None:
-    """Raises `ValueError` with the remedy."""
+def check(data: bytes) -> list[bytes]:
+    """Return the images in the file, which have to be checked as well.
+
+    Raises `ValueError` with the remedy.
+    """
     if b"<svg" not in data and b":svg" not in data:
         raise ValueError(Message("it is neither PNG, JPEG, WebP nor SVG"))
     # As browsers read it: the answer says UTF-8, whatever the file says.
@@ -62,6 +76,17 @@ def check(data: bytes) -> None:
                 reason=words,
             )
         ) from None
+    checker.check_expanded()
+    return checker.images
+
+
+class _Element:
+    """What an element costs: its bytes, its children, and what it refers to."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.size = name, _ELEMENT
+        self.children: list[_Element] = []
+        self.references: set[str] = set()
 
 
 class _Checker:
@@ -70,12 +95,24 @@ class _Checker:
     def __init__(self) -> None:
         self.open: list[str] = []
         self.style = ""
+        self.images: list[bytes] = []
+        self._ids: dict[str, list[_Element]] = {}
+        self._of_styles: set[str] = set()
+        self._path = [_Element("")]
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         space, _, local = name.rpartition(" ")
         if not self.open and (space, local) != (_SVG, "svg"):
             raise ValueError(
                 Message("it is not SVG: its first element has another name or namespace")
+            )
+        if space == _SVG and _SLOW.fullmatch(local):
+            raise ValueError(
+                Message(
+                    "it has the element %(name)s, which can keep browsers busy for minutes; save "
+                    "it as PNG or WebP",
+                    name=repr(local[:40]),
+                )
             )
         if not _EDITORS.match(space) and (space != _SVG or local not in _ELEMENTS):
             raise ValueError(
@@ -87,8 +124,42 @@ class _Checker:
         self.open.append(name)
         if len(self.open) > _MAX_DEPTH:
             raise ValueError(Message("its elements are nested too deeply; save it as plain SVG"))
+        element = _Element(local)
+        self._path[-1].children.append(element)
+        self._path.append(element)
+        if "id" in attributes:
+            self._ids.setdefault(_id(attributes["id"]), []).append(element)
         for full, value in attributes.items():
+            element.size += len(full) + len(value)
             self._attribute(local, full, value)
+
+    def check_expanded(self) -> None:
+        """Refuse a drawing that grows too large when each reference is drawn."""
+        of_styles = [each for name in self._of_styles for each in self._ids.get(name, ())]
+        if any(element.name not in _GRADIENTS for element in of_styles):
+            raise ValueError(
+                Message(
+                    "its style sheet refers to something other than a gradient; save it with "
+                    "presentation attributes"
+                )
+            )
+        costs: dict[_Element, int] = {}
+
+        def cost(element: _Element, depth: int) -> int:
+            """Bytes with all that is drawn for it; too many while they are being counted."""
+            if element not in costs:
+                costs[element] = _MAX_EXPANDED + 1  # if it refers to itself
+                if depth == 2 * _MAX_DEPTH:
+                    return costs[element]
+                drawn = [*element.children]
+                for name in element.references:
+                    drawn += self._ids.get(name, ())
+                bytes_drawn = element.size + sum(cost(each, depth + 1) for each in drawn)
+                costs[element] = min(bytes_drawn, _MAX_EXPANDED + 1)
+            return costs[element]
+
+        if cost(self._path[0], 0) > _MAX_EXPANDED:
+            raise ValueError(Message("it repeats its parts too often; save it as PNG or WebP"))
 
     def _attribute(self, element: str, full: str, value: str) -> None:
         name = full.rpartition(" ")[2].lower()
@@ -107,13 +178,23 @@ class _Checker:
                         "it refers to %(url)s, outside the file; embed it", url=repr(value[:60])
                     )
                 )
+            if is_embedded:
+                self.images.append(_decoded(value))
+            else:
+                self._path[-1].references.add(_id(value[1:]))
         elif name == full.lower():  # no CSS stands in attributes of a namespace
-            _check_css(value)
+            is_css = name in ("style", "filter", "mask", "clip-path", "stroke-dasharray")
+            _check_css(f"{name}:{value}" if is_css else value, is_css=is_css)
+            self._path[-1].references.update(_references(value))
+            if name == "mask" or (name == "style" and "mask" in value.lower()):
+                self._path[-1].size += _MASKED
 
     def end(self, name: str) -> None:
         self.open.pop()
+        self._path.pop()
         if name == f"{_SVG} style":
-            _check_css(self.style)
+            _check_css(self.style, is_css=True)
+            self._of_styles |= _references(self.style)
             self.style = ""
 
     def text(self, data: str) -> None:
@@ -139,8 +220,33 @@ class _Checker:
             raise ValueError(Message("it is not in UTF-8; save it in UTF-8"))
 
 
-def _check_css(text: str) -> None:
-    if _REACHES_OUT.search(_NOISE.sub("", text.lower())):
+def _id(text: str) -> str:
+    """An identifier, as CSS, URLs and attributes spell it alike."""
+    return _NOISE.sub("", unquote(text))
+
+
+def _references(css: str) -> set[str]:
+    texts = (_NOISE.sub("", css), _NOISE.sub("", _COMMENT.sub("", css)))
+    return {_id(match[1]) for text in texts for match in _REFERENCE.finditer(text)}
+
+
+def _decoded(data_url: str) -> bytes:
+    try:
+        return b64decode(data_url.partition(",")[2])
+    except binascii.Error:
+        return b""
+
+
+def _check_css(text: str, *, is_css: bool) -> None:
+    plain = _NOISE.sub("", text.lower())
+    if is_css and _SLOW_CSS.search(plain):
+        raise ValueError(
+            Message(
+                "its style has a filter, an animation, dashes or an inherited value, which can "
+                "keep browsers busy; save it as PNG or WebP"
+            )
+        )
+    if _REACHES_OUT.search(plain):
         raise ValueError(
             Message("its style refers to something outside the file; save it as plain SVG")
         )

@@ -1,8 +1,12 @@
 """SVG that runs something, loads something or declares something is refused."""
 
+import base64
+from time import process_time
+
 import pytest
 
-from sso.config import svg
+from sso.config import images, svg
+from tests.support.logos import png
 
 NS = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
 HEAD = '<?xml version="1.0" encoding="{}"?>'
@@ -18,9 +22,9 @@ def drawing(inner: str, attributes: str = "", head: str = "") -> bytes:
     [
         drawing("<g id='a'><path d='M0 0h1'/></g><use xlink:href='#a'/><use href='#a'/>"),
         drawing("<style>.a { fill: url( '#b' ) } @media (prefers-color-scheme: dark) {}</style>"),
+        drawing("<g style='stroke-dasharray:none;stroke-dashoffset:0'/>"),
         drawing("<rect fill='url(#g)' style='mask: url(\"#m\")'/><text>a &amp; b</text>"),
         drawing(f"<image href='{PNG_URL}'/>"),
-        drawing("<filter id='f'><feGaussianBlur stdDeviation='2'/></filter>"),
         drawing("", head=HEAD.format("UTF-8") + "<!-- Generator: a program -->\n"),
         drawing("", head='<!DOCTYPE svg PUBLIC "-//W3C//DTD SVG 1.1//EN" "http://x/svg11.dtd">'),
         drawing(
@@ -34,6 +38,93 @@ def drawing(inner: str, attributes: str = "", head: str = "") -> bytes:
 )
 def test_drawings(data: bytes) -> None:
     svg.check(data)
+
+
+def nested(kind: str, reference: str, levels: int, more: str = "") -> str:
+    """Elements of a kind, each of which is drawn ten times in the next one."""
+    inner = f"<{kind} id='a0'><rect width='9' height='9'/></{kind}>"
+    for level in range(1, levels):
+        parts = reference.format(level - 1) * 10
+        inner += f"<{kind} id='a{level}' {more}>{parts}</{kind}>"
+    return inner + reference.format(levels - 1)
+
+
+USE, MASKED = "<use href='#a{}'/>", "<path d='M0 0h9' mask='url(#a{})'/>"
+CLIPPED = "<path d='M0 0h9' style='clip-path : URL( \"#a{}\" )'/>"
+MANY = "<path d='M0 0h9v9z'/>" * 1000
+# A mask that is used again within another one, as drawing programs write them.
+LAYERS = (
+    "<defs><rect id='S1' width='9' height='9'/></defs><clipPath id='S2'><use xlink:href='#S1'/>"
+    "</clipPath><linearGradient id='g'><stop/><stop/></linearGradient><linearGradient id='h' "
+    "xlink:href='#g'/><mask id='m'><g clip-path='url(#S2)'><path d='M0 0h9'/></g></mask>"
+)
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        LAYERS + "<g mask='url(#m)'><path fill='url(#h)' d='M0 0h9'/></g>" * 50,
+        nested("g", USE, 4),
+        nested("symbol", USE, 3),
+        nested("mask", MASKED, 2),
+        "<style>.a{fill:url(#g)} .b{stroke:url(#nothing)}</style><linearGradient id='g'/>",
+        f"<g id='a'>{MANY}</g><use href='#a'/>",
+    ],
+)
+def test_drawings_that_repeat_their_parts(inner: str) -> None:
+    svg.check(drawing(inner))
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        nested("g", USE, 9),  # 1.1 kB, and a billion rectangles
+        nested("g", USE.replace("href", "xlink:href"), 9),
+        nested("symbol", USE, 9),
+        nested("g", USE, 6),
+        nested("mask", MASKED, 3),
+        "<mask id='a'/>" + "<g mask='url(#a)'/>" * 250,
+        "<mask id='a'/>" + "<g style='MASK:url(#a)'/>" * 250,
+        nested("clipPath", CLIPPED, 7),
+        nested("mask", MASKED.replace("url(#a{})", "url( &quot;#a{}&quot; /**/ )"), 7),
+        nested("mask", MASKED.replace("url(#a{})", "url(#a{}"), 7),
+        nested("g", USE.replace("#a", "#%61"), 9),
+        nested("g", USE.replace("#a", "#a&#9;"), 9),
+        nested("g", USE, 9).replace("a0", "a&quot;0").replace("a&quot;0'/>", "a%220'/>"),
+        f"<g id='a'>{MANY}</g>" + "<use href='#a'/>" * 1000,
+        f"<mask id='a'>{MANY}</mask>" + "<rect mask='url(#a)'/>" * 1000,
+        "<g id='a'><use href='#a'/></g>",
+        "<mask id='a'><rect mask='url(#b)'/></mask><mask id='b'><rect mask='url(#a)'/></mask>",
+        "".join(f"<linearGradient id='a{n}' href='#a{n + 1}'/>" for n in range(1200)),
+        f"<path d='M0 0{'h1v1' * 5000}' id='a'/>" + "<use href='#a'/>" * 500,
+    ],
+)  # fmt: skip
+def test_small_files_that_are_large_drawings(inner: str) -> None:
+    """A thousand bytes keep the browsers of all who see them busy for minutes."""
+    data = drawing(inner)
+    assert len(data) < 64 * 1024
+    begun = process_time()
+    with pytest.raises(ValueError, match="it repeats its parts too often"):
+        svg.check(data)
+    assert process_time() - begun < 1
+
+
+@pytest.mark.parametrize("size", [(16_000, 16_000), (2000, 2000), (4097, 1)])
+def test_images_within_are_as_small_as_others(size: tuple[int, int]) -> None:
+    image = base64.b64encode(png(*size, rows=1)).decode()
+    twice = drawing(f"<image href='data:image/png;base64,{image}'/>" * 2)
+    with pytest.raises(ValueError, match="pixels; scale it down"):
+        images.parse(twice, 64 * 1024)
+
+
+def test_an_image_within() -> None:
+    for image, is_whole in ((png(), True), (png()[:-1], False), (b"", False), (b"<svg>", False)):
+        data = drawing(f"<image href='data:image/png;base64,{base64.b64encode(image).decode()}'/>")
+        if is_whole:
+            assert images.parse(data, 64 * 1024).data == data
+        else:
+            with pytest.raises(ValueError, match="it is damaged"):
+                images.parse(data, 64 * 1024)
 
 
 @pytest.mark.parametrize(
@@ -57,6 +148,21 @@ def test_drawings(data: bytes) -> None:
         (drawing("<image href='data:image/svg+xml;base64,AAAA'/>"), "outside the file"),
         (drawing("<use href='data:image/png;base64,AAAA'/>"), "outside the file"),
         (drawing("<g xml:base='https://evil.example/'/>"), "outside the file"),
+        (drawing("<filter id='f'><feGaussianBlur stdDeviation='2'/></filter>"), "'filter'"),
+        (drawing("<feTurbulence/>"), "'feTurbulence'"),
+        (drawing("<pattern/>"), "'pattern'"),
+        (drawing("<marker/>"), "'marker'"),
+        (drawing("<g filter='blur(9px)'/>"), "a filter"),
+        (drawing("<g style='-webkit-filter:blur(9px)'/>"), "a filter"),
+        (drawing("<path stroke-dasharray='.01' d='M0 0h1e6'/>"), "dashes"),
+        (drawing("<style>path{stroke-dasharray : .01}</style>"), "dashes"),
+        (drawing("<style>g{ FILTER : blur(9px) }</style>"), "a filter"),
+        (drawing("<style>@keyframes a{to{x:9}} g{animation:a 1s infinite}</style>"), "animation"),
+        (drawing("<mask id='a' mask='inherit'/>"), "inherited value"),
+        (drawing("<g style='all:inherit'/>"), "inherited value"),
+        (drawing("<g style='--m: url(#m)'><path style='mask:var(--m)'/></g>"), "inherited value"),
+        (drawing("<style>g{mask:url(#m)}</style><mask id='m'/>"), "other than a gradient"),
+        (drawing("<style>g{mask:url(#m /**/)}</style><mask id='m'/>"), "other than a gradient"),
         (drawing("<rect fill='url(https://evil.example/#a)'/>"), "its style"),
         (drawing("<rect fill=' URL ( \"//evil.example\" )'/>"), "its style"),
         (drawing("<rect style='fill:u\\72l(//evil.example)'/>"), "its style"),

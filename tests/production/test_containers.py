@@ -7,9 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import kubernetes_validate
 import pytest
-from ruamel.yaml import YAML
 
 from tests.support import containers, machines
 from tests.support.deploy_pages import BASE, NEW_CLIENT, PASSWORD, SIGN_IN, SIGNED_IN, blocks
@@ -225,21 +223,3 @@ def test_every_wheel_is_there_for_arm64(tmp_path: Path) -> None:
              ROOT / "requirements.txt", "-o", tmp_path / machine],
             check=True, timeout=120,
         )  # fmt: skip
-
-
-def test_kubernetes_accepts_the_manifest() -> None:
-    text = (ROOT / "deploy/kubernetes.yaml").read_text()
-    documents = list(YAML(typ="safe").load_all(text))
-    for document in documents:
-        for version in ("1.31", kubernetes_validate.latest_version()):
-            kubernetes_validate.validate(document, version, strict=True)
-    deployments = [one["spec"]["template"] for one in documents if one["kind"] == "Deployment"]
-    assert len(deployments) == 2
-    for template in deployments:
-        pod = template["spec"]
-        volumes = {volume["name"] for volume in pod["volumes"]}
-        assert pod["securityContext"]["runAsUser"] == 10001
-        for container in [*pod.get("initContainers", ()), *pod["containers"]]:
-            assert container["securityContext"]["readOnlyRootFilesystem"]
-            assert {mount["name"] for mount in container["volumeMounts"]} <= volumes
-            assert container["image"] == "registry.example.com/sso:0.1.0"

@@ -10,8 +10,10 @@ from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 
+import kubernetes_validate
 import pytest
 import requests
+from flask import Flask
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
@@ -52,6 +54,61 @@ def test_the_workflow_has_what_the_tests_need() -> None:
     assert checkout["with"]["fetch-depth"] == 0
     assert re.fullmatch(r"(\w+=1 )*DEPLOYMENT=1 (\w+=1 )*\.ci/run", last["run"])
     assert "--privileged" in job["container"]["options"]
+
+
+def test_actions_are_named_by_their_commit() -> None:
+    uses = re.findall(r"uses: (\S+)", (ROOT / ".github/workflows/ci.yml").read_text())
+    assert uses
+    assert [name for name in uses if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", name)] == []
+
+
+REGISTRY = """#!/bin/sh
+case $6 in
+  *unknown*) exit 1 ;;
+esac
+echo "$6" | sha256sum | sed 's/\\(.*\\)  -/sha256:\\1/'
+"""
+
+
+def test_images_are_pinned(tmp_path: Path) -> None:
+    """Each image of other projects, once, again, and never half of them."""
+    names = ("Dockerfile", "compose.yaml", "deploy/compose.yaml", ".github/workflows/ci.yml")
+    for name in (*names, "scripts/pin-images"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    docker = tmp_path / "bin" / "docker"
+    docker.parent.mkdir()
+    docker.write_text(REGISTRY)
+    docker.chmod(0o755)
+
+    def pin(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, tmp_path / "scripts/pin-images", *arguments],
+            env={"PATH": f"{docker.parent}:/usr/bin:/bin"},
+            capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+
+    tags = {
+        *("python:3.13-slim-bookworm", "nginx:1.28-alpine", "postgres:17-alpine", "redis:7-alpine"),
+        *("caddy:2", "python:3.11-bookworm", "debian:12", "debian:13", "python:3.14-slim"),
+    }
+    asked = pin("--check")
+    assert asked.returncode == 1
+    assert set(asked.stderr.strip().removeprefix("without a digest: ").split(", ")) == tags
+    before = {name: (tmp_path / name).read_text() for name in names}
+    for _ in range(2):
+        done = pin()
+        assert done.returncode == 0, done.stderr
+        texts = {name: (tmp_path / name).read_text() for name in names}
+        pinned = re.findall(r"([a-z]+:[\w.-]+)@(sha256:[0-9a-f]{64})", "".join(texts.values()))
+        assert {tag for tag, _ in pinned} == tags
+        assert {n: re.sub("@sha256:[0-9a-f]{64}", "", t) for n, t in texts.items()} == before
+        assert pin("--check").returncode == 0
+    YAML(typ="safe").load(texts["compose.yaml"])
+    (tmp_path / names[2]).write_text(before[names[2]].replace("caddy:2", "unknown:2"))
+    (tmp_path / names[0]).write_text(before[names[0]])
+    assert pin().returncode != 0
+    assert (tmp_path / names[0]).read_text() == before[names[0]]
 
 
 def test_the_locks_are_up_to_date() -> None:
@@ -177,3 +234,78 @@ def test_socket_activation(
         assert json.loads(answer.text) == {"status": "ready"}
     finally:
         machine.stop()
+
+
+def test_kubernetes_accepts_the_manifest() -> None:
+    text = (ROOT / "deploy/kubernetes.yaml").read_text()
+    documents = list(YAML(typ="safe").load_all(text))
+    for document in documents:
+        for version in ("1.31", kubernetes_validate.latest_version()):
+            kubernetes_validate.validate(document, version, strict=True)
+    deployments = [one["spec"]["template"] for one in documents if one["kind"] == "Deployment"]
+    assert len(deployments) == 2
+    for template in deployments:
+        pod = template["spec"]
+        volumes = {volume["name"] for volume in pod["volumes"]}
+        assert pod["securityContext"]["runAsUser"] == 10001
+        for container in [*pod.get("initContainers", ()), *pod["containers"]]:
+            assert container["securityContext"]["readOnlyRootFilesystem"]
+            assert {mount["name"] for mount in container["volumeMounts"]} <= volumes
+            assert container["image"] == "registry.example.com/sso:0.1.0@sha256:DIGEST"
+
+
+def test_what_reaches_the_pods() -> None:
+    """The ingress controller, and Prometheus; the world reaches neither health nor metrics."""
+    documents = list(YAML(typ="safe").load_all((ROOT / "deploy/kubernetes.yaml").read_text()))
+    named = {(one["kind"], one["metadata"]["name"]): one for one in documents}
+    settings = named["ConfigMap", "sso"]["data"]
+    server = named["Deployment", "sso"]["spec"]["template"]
+    worker = named["Deployment", "sso-worker"]["spec"]["template"]
+    (container,) = server["spec"]["containers"]
+    (address,) = (one for one in container["env"] if one["name"] == "SSO_METRICS_ADDRESS")
+    assert address["valueFrom"] == {"fieldRef": {"fieldPath": "status.podIP"}}
+    assert "SSO_METRICS_ADDRESS" not in settings
+
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert ports == {"http": 8000, "metrics": int(settings["SSO_METRICS_PORT"])}
+    policies = [one["spec"] for one in documents if one["kind"] == "NetworkPolicy"]
+    for template, peers in (
+        (server, {"http": "ingress-nginx", "metrics": "monitoring"}),
+        (worker, {}),
+    ):
+        labels = template["metadata"]["labels"].items()
+        applied = [one for one in policies if one["podSelector"]["matchLabels"].items() <= labels]
+        assert applied
+        assert all(one["policyTypes"] == ["Ingress"] for one in applied)
+        rules = [rule for one in applied for rule in one.get("ingress", ())]
+        admitted = {
+            port["port"]: peer["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"]
+            for rule in rules
+            for port in rule["ports"]
+            for peer in rule["from"]
+        }
+        assert admitted == peers
+
+    (rule,) = named["Ingress", "sso"]["spec"]["rules"]
+    paths = {one["path"]: one["pathType"] for one in rule["http"]["paths"]}
+    base = settings["SSO_BASE_URL"].removeprefix("https://" + rule["host"])
+    assert paths == {
+        base: "Prefix",
+        f"/.well-known/oauth-authorization-server{base}": "Exact",
+        "/": "Exact",
+    }
+
+
+def test_the_ingress_has_a_path_for_each_public_url(app: Flask) -> None:
+    document = (ROOT / "deploy/kubernetes.yaml").read_text()
+    (ingress,) = (one for one in YAML(typ="safe").load_all(document) if one["kind"] == "Ingress")
+    paths = [(one["path"], one["pathType"]) for one in ingress["spec"]["rules"][0]["http"]["paths"]]
+    without = {
+        rule.rule
+        for rule in app.url_map.iter_rules()
+        if not any(
+            rule.rule == path or (kind == "Prefix" and rule.rule.startswith(f"{path}/"))
+            for path, kind in paths
+        )
+    }
+    assert without == {"/healthz", "/readyz"}
