@@ -119,7 +119,7 @@ class Handler(ScimHandler):
         """The library compares neither members, nor does it look at them."""
         if not _is_group(resource_type):
             return super().replace_resource(resource_type, current, replacement, conditions)
-        version = current.meta and current.meta.version
+        version = current.meta.version if current.meta else None
         replaced = self.service.apply_replacement(current, replacement, conditions)
         return self.storage.update(resource_type, replaced or current, expected_version=version)
 
@@ -138,7 +138,7 @@ class Handler(ScimHandler):
         self.storage.edit = patch_op.members
         self.storage.is_about_members_alone = not others.operations
         current = self.storage.get(resource_type, resource_id)
-        version = current.meta and current.meta.version
+        version = current.meta.version if current.meta else None
         self.service.check_preconditions(current, "PATCH", conditions)
         is_changed = bool(others.operations) and others.patch(current)
         if not is_changed and patch_op.members is None:
