@@ -113,7 +113,7 @@ def update(who: str, as_json: bool, **options: Any) -> None:
 @user_argument
 @json_option
 def disable(who: str, as_json: bool) -> None:
-    """Disable a user; all sessions and tokens end at once, also API tokens that they created."""
+    """Disable a user; all sessions, tokens and API tokens of theirs end at once."""
     user = find_user(who, exactly=True)
     accounts.disable(audit.operator(), user)
     db.session.commit()
@@ -136,7 +136,7 @@ def enable(who: str, as_json: bool) -> None:
 @yes_option
 @json_option
 def delete(who: str, yes: bool, as_json: bool) -> None:
-    """Delete a user with sessions, tokens, consents, and API tokens that they created."""
+    """Delete a user with sessions, tokens, consents and API tokens."""
     user = find_user(who, exactly=True)
     names = ", ".join(one.name for one in api_tokens.of_owner(user.id))
     confirm(

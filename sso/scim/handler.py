@@ -159,14 +159,14 @@ def weight(request: ScimRequest) -> int:
 
 
 def answer(
-    request: ScimRequest, token: ApiToken, commit: Callable[[], None] | None
+    request: ScimRequest, token: ApiToken, finish: Callable[[], None] | None
 ) -> ScimResponse:
     """The answer to an authenticated request. Raises `SCIMException`.
 
-    `commit`: for a request that writes; called before the answer is written, so that nobody waits
-    for that.
+    `finish`: for a request that writes; it commits, before the answer is written, so that nobody
+    waits for that.
     """
-    storage = Storage(token, commit)
+    storage = Storage(token, finish)
     try:
         return Handler(SERVICE, storage).handle(request)
     except staff.NotAllowed as error:

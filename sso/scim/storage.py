@@ -31,12 +31,12 @@ MOST_MEMBERS = 5000  # of all groups on a page, or those of one group
 class Storage(ScimStorage):
     """What one request may do: that of its token.
 
-    `commit`: for a request that writes. It locks the rows that it reads, so that what is decided
-    about them still holds when they are written.
+    `finish`: for a request that writes; it commits. Such a request locks the rows that it reads, so
+    that what is decided about them still holds when they are written.
     """
 
-    def __init__(self, token: ApiToken, commit: Callable[[], None] | None) -> None:
-        self.commit, self.is_writing = commit, commit is not None
+    def __init__(self, token: ApiToken, finish: Callable[[], None] | None) -> None:
+        self.finish, self.is_writing = finish, finish is not None
         self.actor = api_tokens.actor_of(token, "scim")
         self.invites = api_tokens.allows(token, api_tokens.SCIM_INVITE)
         self.is_patch = False
@@ -47,8 +47,8 @@ class Storage(ScimStorage):
     @contextmanager
     def operation(self) -> Iterator[None]:
         yield
-        if self.commit:
-            self.commit()
+        if self.finish:
+            self.finish()
 
     def get(
         self,
