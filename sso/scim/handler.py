@@ -121,7 +121,9 @@ class Handler(ScimHandler):
             return super().replace_resource(resource_type, current, replacement, conditions)
         version = current.meta.version if current.meta else None
         replaced = self.service.apply_replacement(current, replacement, conditions)
-        return self.storage.update(resource_type, replaced or current, expected_version=version)
+        new = replaced or current
+        stored: Resource[Any] = self.storage.update(resource_type, new, expected_version=version)
+        return stored
 
     def patch_resource(
         self,
@@ -137,13 +139,16 @@ class Handler(ScimHandler):
         others = patch_op.others
         self.storage.edit = patch_op.members
         self.storage.is_about_members_alone = not others.operations
-        current = self.storage.get(resource_type, resource_id)
+        current: Resource[Any] = self.storage.get(resource_type, resource_id)
         version = current.meta.version if current.meta else None
         self.service.check_preconditions(current, "PATCH", conditions)
         is_changed = bool(others.operations) and others.patch(current)
         if not is_changed and patch_op.members is None:
             return current
-        return self.storage.update(resource_type, current, expected_version=version)
+        stored: Resource[Any] = self.storage.update(
+            resource_type, current, expected_version=version
+        )
+        return stored
 
     def _take_members(self, replacement: Any) -> None:
         """Without members, a PUT leaves them alone (RFC 7644 §3.5.1)."""

@@ -117,7 +117,7 @@ class Storage(ScimStorage):
         resource: Any,
         *,
         expected_version: str | None = None,
-    ) -> Resource[Any]:
+    ) -> Any:
         resource_id = resource.id or ""
         if _is_user(resource_type):
             user = self._user(resource_id, expected_version)

@@ -56,7 +56,8 @@ def test_formats() -> None:
     for name, value in CASES:
         assert checks.claim_errors({name: value}), (name, value)
     for name, values in GOOD.items():
-        for value in (*values, None):
+        assert checks.claim_errors({name: None}) == []
+        for value in values:
             assert checks.claim_errors({name: value}) == [], (name, value)
 
 
