@@ -7,6 +7,7 @@ from scim2_models import (
     Context,
     ForbiddenException,
     InvalidValueException,
+    PatchOperation,
     Resource,
     ResourceType,
     ResponseParameters,
@@ -138,7 +139,7 @@ class Handler(ScimHandler):
             return super().patch_resource(resource_type, resource_id, patch_op, conditions)
         others = patch_op.others
         self.storage.edit = patch_op.members
-        self.storage.is_about_members_alone = not others.operations
+        self.storage.keeps_name = not any(map(_renames, others.operations or ()))
         current: Resource[Any] = self.storage.get(resource_type, resource_id)
         version = current.meta.version if current.meta else None
         self.service.check_preconditions(current, "PATCH", conditions)
@@ -191,6 +192,11 @@ def _check_attributes(value: Any) -> None:
     names = value.split(",") if isinstance(value, str) else value
     if isinstance(names, list) and len(names) > MOST_ATTRIBUTES:
         raise InvalidValueException(detail=f"there are more than {MOST_ATTRIBUTES} attributes")
+
+
+def _renames(operation: "PatchOperation[Any]") -> bool:
+    path = operation.path
+    return path is None or str(path).casefold().endswith("displayname")
 
 
 def _is_group(resource_type: ResourceType) -> bool:
