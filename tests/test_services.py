@@ -231,6 +231,9 @@ CASES = [
          "api_token_revoked", "", lambda _: _api_token()),
     Case(api_tokens.accept, lambda _, made: api_tokens.accept(made[1], "192.0.2.1"),
          "", "", lambda _: _api_token()),
+    Case(api_tokens.end_of,
+         lambda _, made: api_tokens.end_of(OLGA, [made[0].owner_id], "owner_deleted"),
+         "api_token_revoked", "", lambda _: _owned_token()),
     Case(api_tokens.actor_of, lambda _, made: api_tokens.actor_of(made[0], "scim"),
          "", "", lambda _: _api_token()),
     Case(api_tokens.allows, lambda _, made: api_tokens.allows(made[0], "scim:read"),
@@ -443,6 +446,11 @@ def _webhook() -> Webhook:
 def _api_token() -> Any:
     with audit.dry_run():
         return api_tokens.create(OLGA, "HR", ["scim:read"])
+
+
+def _owned_token() -> Any:
+    with audit.dry_run():
+        return api_tokens.create(audit.Actor("olga", user_id=uuid4()), "HR", ["scim:read"])
 
 
 def _group() -> Any:

@@ -1,7 +1,7 @@
 """`flask api-token`: tokens of programs that administer the server."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -16,6 +16,7 @@ from sso.extensions import db
 from sso.models import ApiToken
 from sso.services import api_tokens
 from sso.store import api_tokens as stored
+from sso.store import users
 
 group = Group("api-token", help="Tokens of programs that administer the server.")
 _LIFETIME = re.compile(r"(\d{1,6})([hd])")
@@ -67,7 +68,7 @@ def create(
     token, secret = api_tokens.create(audit.operator(), name, wanted, lives)
     db.session.commit()
     print_once(
-        {**_view(token), "token": secret},
+        {**_view(token, {}), "token": secret},
         ("id", "name", "scope", "expires_at", "token"),
         "The token is shown this once; send it as: Authorization: Bearer TOKEN",
         as_json,
@@ -79,14 +80,16 @@ def create(
 def list_(as_json: bool) -> None:
     """List all API tokens."""
     found = stored.every()
+    owners = users.emails(str(one.owner_id) for one in found if one.owner_id)
     if as_json:
-        print_json([_view(one) for one in found])
+        print_json([_view(one, owners) for one in found])
     else:
         print_table(
-            ("ID", "NAME", "STATE", "SCOPE", "EXPIRES", "LAST USED", "FROM"),
+            ("ID", "NAME", "OWNER", "STATE", "SCOPE", "EXPIRES", "LAST USED", "FROM"),
             [
                 (
-                    *(one.id, one.name, one.state, one.scope, one.expires_at),
+                    *(one.id, one.name, owners.get(str(one.owner_id), one.owner_id)),
+                    *(one.state, one.scope, one.expires_at),
                     *(one.last_used_at, one.last_used_address),
                 )
                 for one in found
@@ -102,20 +105,23 @@ def revoke(token_id: str, yes: bool, as_json: bool) -> None:
     """Revoke an API token; it stops at once."""
     match = stored.matching(token_id)
     found = by_id("api-token", match, token_id, lambda token: token.name, exactly=True)
+    owners = users.emails([str(found.owner_id)] if found.owner_id else [])
     confirm(f"Revoke the API token {found.name} ({found.id})?", yes)
     token = api_tokens.revoke(audit.operator(), found.id)
     db.session.commit()
     if as_json:
-        print_json(_view(token))
+        print_json(_view(token, owners))
     else:
         print_line(f"Revoked {token.name} ({token.id}).")
 
 
-def _view(token: ApiToken) -> dict[str, Any]:
-    """What commands show of a token: never the secret."""
+def _view(token: ApiToken, owners: Mapping[str, str]) -> dict[str, Any]:
+    """What commands show of a token: never the secret. `owners`: email addresses by id."""
     return {
         "id": str(token.id),
         "name": token.name,
+        "owner_id": str(token.owner_id) if token.owner_id else None,
+        "owner": owners.get(str(token.owner_id)),
         "scope": token.scope,
         "state": token.state,
         "created_at": iso(token.created_at),

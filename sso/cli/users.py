@@ -24,6 +24,7 @@ from sso.process.program import COMMAND
 from sso.services import accounts
 from sso.services import groups as memberships
 from sso.services.checks import ADDRESS, PHONE_VERIFIED
+from sso.store import api_tokens
 
 _GROUPS = ListOption(
     "groups", "group", "groups", "GROUP", has_spaces=True, former=("--group", "--no-groups")
@@ -112,7 +113,7 @@ def update(who: str, as_json: bool, **options: Any) -> None:
 @user_argument
 @json_option
 def disable(who: str, as_json: bool) -> None:
-    """Disable a user; all sessions and tokens end at once."""
+    """Disable a user; all sessions, tokens and API tokens of theirs end at once."""
     user = find_user(who, exactly=True)
     accounts.disable(audit.operator(), user)
     db.session.commit()
@@ -135,9 +136,14 @@ def enable(who: str, as_json: bool) -> None:
 @yes_option
 @json_option
 def delete(who: str, yes: bool, as_json: bool) -> None:
-    """Delete a user with sessions, tokens and consents."""
+    """Delete a user with sessions, tokens, consents and API tokens."""
     user = find_user(who, exactly=True)
-    confirm(f"Delete {user.email} ({user.id})?", yes)
+    names = ", ".join(one.name for one in api_tokens.of_owner(user.id))
+    confirm(
+        f"Delete {user.email} ({user.id})"
+        f"{f', and revoke the API tokens {names}' if names else ''}?",
+        yes,
+    )
     accounts.delete(audit.operator(), user)
     db.session.commit()
     done(user, as_json, "deleted", deleted=True)

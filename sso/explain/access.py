@@ -10,6 +10,10 @@ _API_TOKENS = {
     "unknown": (Message("The API token is not one of this server."), None),
     "revoked": (Message("The API token was revoked."), ("api-token", "list")),
     "expired": (Message("The API token has expired."), ("api-token", "list")),
+    "owner": (
+        Message("The API token belongs to somebody who is no longer an administrator."),
+        ("api-token", "list"),
+    ),
     "in the URL": (
         Message(
             "The API token stands in the URL, and so in the logs of the program, of proxies and "

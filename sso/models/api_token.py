@@ -19,6 +19,9 @@ class ApiToken(Base):
     name: Mapped[str] = mapped_column(String(200))
     digest: Mapped[str] = mapped_column(String(80), unique=True)
     scope: Mapped[str] = mapped_column(String(500))
+    # The administrator who created it in the browser. No foreign key: the token of a deleted one
+    # must not look like one that was created at the command line, which has none.
+    owner_id: Mapped[UUID | None] = mapped_column(index=True)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
     expires_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
     revoked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)

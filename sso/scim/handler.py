@@ -7,6 +7,7 @@ from scim2_models import (
     Context,
     ForbiddenException,
     InvalidValueException,
+    PatchOperation,
     Resource,
     ResourceType,
     ResponseParameters,
@@ -119,9 +120,11 @@ class Handler(ScimHandler):
         """The library compares neither members, nor does it look at them."""
         if not _is_group(resource_type):
             return super().replace_resource(resource_type, current, replacement, conditions)
-        version = current.meta and current.meta.version
+        version = current.meta.version if current.meta else None
         replaced = self.service.apply_replacement(current, replacement, conditions)
-        return self.storage.update(resource_type, replaced or current, expected_version=version)
+        new = replaced or current
+        stored: Resource[Any] = self.storage.update(resource_type, new, expected_version=version)
+        return stored
 
     def patch_resource(
         self,
@@ -136,14 +139,17 @@ class Handler(ScimHandler):
             return super().patch_resource(resource_type, resource_id, patch_op, conditions)
         others = patch_op.others
         self.storage.edit = patch_op.members
-        self.storage.is_about_members_alone = not others.operations
-        current = self.storage.get(resource_type, resource_id)
-        version = current.meta and current.meta.version
+        self.storage.keeps_name = not any(map(_renames, others.operations or ()))
+        current: Resource[Any] = self.storage.get(resource_type, resource_id)
+        version = current.meta.version if current.meta else None
         self.service.check_preconditions(current, "PATCH", conditions)
         is_changed = bool(others.operations) and others.patch(current)
         if not is_changed and patch_op.members is None:
             return current
-        return self.storage.update(resource_type, current, expected_version=version)
+        stored: Resource[Any] = self.storage.update(
+            resource_type, current, expected_version=version
+        )
+        return stored
 
     def _take_members(self, replacement: Any) -> None:
         """Without members, a PUT leaves them alone (RFC 7644 §3.5.1)."""
@@ -159,14 +165,14 @@ def weight(request: ScimRequest) -> int:
 
 
 def answer(
-    request: ScimRequest, token: ApiToken, commit: Callable[[], None] | None
+    request: ScimRequest, token: ApiToken, finish: Callable[[], None] | None
 ) -> ScimResponse:
     """The answer to an authenticated request. Raises `SCIMException`.
 
-    `commit`: for a request that writes; called before the answer is written, so that nobody waits
-    for that.
+    `finish`: for a request that writes; it commits, before the answer is written, so that nobody
+    waits for that.
     """
-    storage = Storage(token, commit)
+    storage = Storage(token, finish)
     try:
         return Handler(SERVICE, storage).handle(request)
     except staff.NotAllowed as error:
@@ -186,6 +192,11 @@ def _check_attributes(value: Any) -> None:
     names = value.split(",") if isinstance(value, str) else value
     if isinstance(names, list) and len(names) > MOST_ATTRIBUTES:
         raise InvalidValueException(detail=f"there are more than {MOST_ATTRIBUTES} attributes")
+
+
+def _renames(operation: "PatchOperation[Any]") -> bool:
+    path = operation.path
+    return path is None or str(path).casefold().endswith("displayname")
 
 
 def _is_group(resource_type: ResourceType) -> bool:

@@ -189,7 +189,7 @@ def check_paths(patch: "PatchOp[Any]") -> None:
         if path is None or path.model is not None or path.resolve() is not None:
             continue
         try:
-            is_standard = Path[StandardUser](str(path)).resolve() is not None
+            is_standard = Path[StandardUser[Any]](str(path)).resolve() is not None
         except InvalidPathException:
             is_standard = False
         if not is_standard:

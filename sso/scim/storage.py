@@ -7,6 +7,7 @@ from uuid import UUID
 
 from scim2_models import (
     InvalidPathException,
+    InvalidValueException,
     NotFoundException,
     NotImplementedException,
     PreconditionFailedException,
@@ -31,24 +32,24 @@ MOST_MEMBERS = 5000  # of all groups on a page, or those of one group
 class Storage(ScimStorage):
     """What one request may do: that of its token.
 
-    `commit`: for a request that writes. It locks the rows that it reads, so that what is decided
-    about them still holds when they are written.
+    `finish`: for a request that writes; it commits. Such a request locks the rows that it reads, so
+    that what is decided about them still holds when they are written.
     """
 
-    def __init__(self, token: ApiToken, commit: Callable[[], None] | None) -> None:
-        self.commit, self.is_writing = commit, commit is not None
+    def __init__(self, token: ApiToken, finish: Callable[[], None] | None) -> None:
+        self.finish, self.is_writing = finish, finish is not None
         self.actor = api_tokens.actor_of(token, "scim")
         self.invites = api_tokens.allows(token, api_tokens.SCIM_INVITE)
         self.is_patch = False
         self.edit: MemberEdit | None = None  # of a group's members, by PUT and PATCH
-        self.is_about_members_alone = False
+        self.keeps_name = False  # by a PATCH
         self._before: Any = None
 
     @contextmanager
     def operation(self) -> Iterator[None]:
         yield
-        if self.commit:
-            self.commit()
+        if self.finish:
+            self.finish()
 
     def get(
         self,
@@ -170,7 +171,9 @@ class Storage(ScimStorage):
     def _group(self, group_id: str, version: str | None = None) -> Group:
         if self.is_writing:
             named = self.edit.named if self.edit else set()
-            is_few = self.is_about_members_alone and self.edit and self.edit.whole is None
+            is_few = self.keeps_name and (self.edit is None or self.edit.whole is None)
+            if not is_few:
+                self._check_few_members(group_id)
             group = groups.lock(group_id, named, with_members=not is_few)
         else:
             group = groups.find(group_id)
@@ -181,6 +184,15 @@ class Storage(ScimStorage):
         if version is not None and version != f'W/"{group.version}"':
             raise PreconditionFailedException
         return group
+
+    def _check_few_members(self, group_id: str) -> None:
+        """What concerns all members would take too long with very many."""
+        group = groups.find(group_id)
+        if group and memberships.count_members(group.name) > group_editing.MOST_MEMBERS:
+            raise InvalidValueException(
+                detail=f"the group has more than {group_editing.MOST_MEMBERS} members: add and "
+                "remove members by their ids; rename or delete it at the command line"
+            )
 
     def _check_group(self, name: str | None) -> None:
         staff.require_may_change(self.actor, [[name or ""]])

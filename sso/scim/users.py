@@ -10,7 +10,7 @@ from scim2_models import InvalidValueException
 from sso.audit import Actor
 from sso.models import Group, User
 from sso.scim.resources import UserResource
-from sso.services import accounts, credentials
+from sso.services import accounts, checks, credentials
 from sso.store import users
 
 _CORE = str(UserResource.__schema__)
@@ -27,6 +27,8 @@ _KEPT = (
     *("displayName", "name", "title", "userType", "preferredLanguage"),
     *("addresses", "phoneNumbers", "emails"),
 )
+# Directories have other texts than a claim may be; such a one is kept, and no claim is made of it.
+_LOOSE = ("locale", "timezone")
 MOST_KEPT = 32 * 1024  # characters of JSON
 MOST_VALUES = 20  # of an attribute such as emails
 _LONGEST_ID = 255
@@ -64,7 +66,7 @@ def resource(user: User, groups: Mapping[str, Group]) -> Any:
             "externalId": user.external_id,
             "meta": meta(user),
             "name": {key: value for key, value in name.items() if value},
-            **{attribute: claims.get(claim) for attribute, claim in _CLAIMS.items()},
+            **{name: claims.get(claim) or kept.get(name) for name, claim in _CLAIMS.items()},
             "emails": _emails(kept.get("emails"), user.email),
             "groups": [
                 {"value": str(found.id), "$ref": f"Groups/{found.id}", "display": found.name,
@@ -174,15 +176,25 @@ def _claims(said: Mapping[str, Any]) -> dict[str, Any]:
     name = said.get("name", {})
     phones = [one for one in said.get("phoneNumbers", ()) if one.get("value")]
     return {
-        **{claim: said.get(attribute) for attribute, claim in _CLAIMS.items()},
+        **{claim: said.get(name) for name, claim in _CLAIMS.items() if not _is_unfit(said, name)},
+        **{_CLAIMS[name]: None for name in _LOOSE if _is_unfit(said, name)},
         **{claim: name.get(attribute) for attribute, claim in _NAME_CLAIMS.items()},
         "phone_number": _main(phones)["value"] if phones else None,
     }
 
 
+def _is_unfit(said: Mapping[str, Any], name: str) -> bool:
+    """Whether an attribute is a text that is kept, although no claim can be made of it."""
+    text = said.get(name)
+    if name not in _LOOSE or text is None or not (text.isprintable() and len(text) <= _LONGEST_ID):
+        return False
+    return bool(checks.claim_errors({_CLAIMS[name]: text}))
+
+
 def _provisioned(said: Mapping[str, Any], *, hides_active: bool = False) -> dict[str, Any]:
     """See `accounts.PROVISIONED`. Raises `InvalidValueException`."""
     kept = {name: said[name] for name in _KEPT if name in said}
+    kept |= {name: said[name] for name in _LOOSE if _is_unfit(said, name)}
     kept |= {name: value for name, value in said.items() if ":" in name and name != _CORE}
     if hides_active:
         kept["active"] = None

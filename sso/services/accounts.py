@@ -19,8 +19,16 @@ from sso.crypto import passwords
 from sso.errors import OperatorError
 from sso.extensions import db
 from sso.models import User
+from sso.services import (
+    api_tokens,
+    checks,
+    groups,
+    imported_passwords,
+    notifications,
+    revocation,
+    staff,
+)
 from sso.services import changes as differences
-from sso.services import checks, groups, imported_passwords, notifications, revocation, staff
 from sso.services.changes import ListEdit, Outcome
 from sso.services.checks import RegistrationError
 from sso.services.imported_passwords import Methods
@@ -149,6 +157,9 @@ def update(
         groups.end_lost_access([user], clients.every())
     if "disabled" in changes and disabled:
         revocation.everything_of_user(user.id, "user_disabled")
+        api_tokens.end_of(actor, [user.id], "owner_disabled")
+    elif _loses_administration(before["groups"], user.groups):
+        api_tokens.end_of(actor, [user.id], "owner_lost_role")
     if changes:
         what = " ".join(changes)
         audit.event(Event.USER_CHANGED, by=actor.by, user=user.id, what=what, changes=changes)
@@ -163,6 +174,7 @@ def disable(actor: Actor, user: User) -> None:
     _lock(actor, user, keeps_access=False)
     user.disabled_at = clock.now()  # not the moment at which a directory did
     revocation.everything_of_user(user.id, "user_disabled")
+    api_tokens.end_of(actor, [user.id], "owner_disabled")
     audit.event(Event.USER_DISABLED, user=user.id)
 
 
@@ -179,12 +191,18 @@ def delete(actor: Actor, user: User, *, is_own: bool = False) -> None:
     """Delete a user with sessions, grants, tokens and consents; `is_own` is confirmed by mail."""
     _lock(actor, user, keeps_access=False)
     revocation.everything_of_user(user.id, "user_deleted")
+    api_tokens.end_of(actor, [user.id], "owner_deleted")
     users.remove(user)
     named_groups.touch(user.groups)
     if is_own:
         notifications.account_deleted(user)
     gone, what = {"email": user.email, "name": user.name}, "own account" if is_own else None
     audit.event(Event.USER_DELETED, gone, by=actor.by, user=user.id, what=what)
+
+
+def _loses_administration(before: Iterable[str], after: Iterable[str]) -> bool:
+    roles = staff.role_of(list(before)), staff.role_of(list(after))
+    return roles[0] == staff.ADMIN != roles[1]
 
 
 def _lock(actor: Actor, user: User, *, keeps_access: bool = True) -> None:

@@ -1,6 +1,6 @@
 """API tokens: created, revoked, accepted."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import timedelta
 from uuid import UUID
 
@@ -14,7 +14,8 @@ from sso.i18n.message import Message
 from sso.models import ApiToken
 from sso.services import checks, staff
 from sso.services.checks import RegistrationError
-from sso.store import api_tokens
+from sso.services.staff import ADMIN
+from sso.store import api_tokens, users
 
 SCIM_READ, SCIM_WRITE = "scim:read", "scim:write"
 SCIM_INVITE, SCIM_PRIVILEGED = "scim:invite", "scim:privileged"
@@ -48,7 +49,8 @@ def create(
 ) -> tuple[ApiToken, str]:
     """A new token and its secret, which is stored nowhere.
 
-    Raises `RegistrationError` and `NotAllowed`.
+    It belongs to the administrator who creates it; one of the command line has no owner. Raises
+    `RegistrationError` and `NotAllowed`.
     """
     staff.require_admin(actor)
     given = set(scopes)
@@ -85,11 +87,16 @@ def create(
         raise RegistrationError(found)
     secret = digests.make(digests.API_TOKEN)
     token = ApiToken(name=name, digest=digests.digest(secret), scope=" ".join(wanted))
-    token.expires_at = clock.now() + lives
+    token.expires_at, token.owner_id = clock.now() + lives, actor.user_id
     api_tokens.add(token)
     until = token.expires_at.isoformat()
     audit.event(
-        Event.API_TOKEN_CREATED, api_token=token.id, name=name, scope=token.scope, until=until
+        Event.API_TOKEN_CREATED,
+        api_token=token.id,
+        name=name,
+        scope=token.scope,
+        until=until,
+        owner=token.owner_id,
     )
     return token, secret
 
@@ -110,6 +117,16 @@ def revoke(actor: Actor, token_id: UUID) -> ApiToken:
     return token
 
 
+@audit.acting
+def end_of(actor: Actor, owner_ids: Collection[UUID], reason: str) -> None:
+    """Revoke the tokens of people who stop being administrators, in that transaction."""
+    for token in api_tokens.revoke_of(owner_ids) if owner_ids else ():
+        audit.event(
+            Event.API_TOKEN_REVOKED, api_token=token.id, name=token.name, owner=token.owner_id,
+            reason=reason,
+        )  # fmt: skip
+
+
 def accept(secret: str, address: str | None) -> ApiToken:
     """The token that may act now; its use is noted. Raises `Refused`."""
     token = api_tokens.find_by_digest(digests.digest(secret))
@@ -119,8 +136,16 @@ def accept(secret: str, address: str | None) -> ApiToken:
         raise Refused("revoked", token)
     if token.expires_at <= clock.now():
         raise Refused("expired", token)
+    if token.owner_id is not None and not _is_administrator(token.owner_id):
+        raise Refused("owner", token)
     api_tokens.note_use(token, address)
     return token
+
+
+def _is_administrator(user_id: UUID) -> bool:
+    """However somebody stopped to be one: by a setting, too, or by SQL."""
+    user = users.find(user_id)
+    return user is not None and user.disabled_at is None and staff.role_of(user.groups) == ADMIN
 
 
 def actor_of(token: ApiToken, by: str) -> Actor:

@@ -4,12 +4,15 @@ Client metadata has the names of RFC 7591.
 """
 
 import json
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import date, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from sso import clock
 from sso.config import images
 from sso.config.auth_methods import AUTH_METHODS, NO_AUTH_METHOD
 from sso.config.urls import (
@@ -22,6 +25,7 @@ from sso.config.urls import (
 from sso.crypto.keys import ALGORITHMS
 from sso.errors import OperatorError
 from sso.flow.scopes import OPERATOR_CLAIMS, SCOPES
+from sso.i18n import times
 from sso.i18n.message import Message
 from sso.services import profiles
 
@@ -29,6 +33,9 @@ ID_TOKEN_CLAIMS = ("standard", "all")
 ADDRESS, PHONE_VERIFIED = "address", "phone_number_verified"
 NAME = Message("the name")
 MAX_CLAIM = 2000
+_FARTHEST_EAST = timedelta(hours=14)  # where a day begins first
+_BIRTHDATE = re.compile(r"([0-9]{4})(?:-([0-9]{2})-([0-9]{2}))?")
+_LOCALE = re.compile(r"[A-Za-z]{2,8}(?:[-_][A-Za-z0-9]{1,8}){0,8}")  # RFC 5646 §2.1
 MAX_TEXT = 200
 MAX_URLS = 100
 MAX_GROUPS = 100  # of a user or a client
@@ -229,7 +236,51 @@ def _claim_error(name: str, value: Any) -> Message | None:
             name=repr(name),
             most=MAX_CLAIM,
         )
+    if (error_of := _CLAIM_FORMATS.get(name)) and (error := error_of(value)):
+        return Message("the claim %(name)s is refused: %(reason)s", name=repr(name), reason=error)
     return None
+
+
+def _web_error(text: str) -> Message | None:
+    """Applications show these as links and images."""
+    if error := strict_url_error(text):
+        return error
+    if urlsplit(text).scheme not in ("http", "https"):
+        return Message("it is neither http nor https")
+    return None
+
+
+def _birthdate_error(text: str) -> Message | None:
+    """ISO 8601 YYYY-MM-DD, with the year 0000 if that is not told, or YYYY (OIDC Core §5.1)."""
+    latest = (clock.now() + _FARTHEST_EAST).date()
+    match = _BIRTHDATE.fullmatch(text)
+    try:
+        year, month, day = (int(part or 1) for part in match.groups()) if match else (0, 0, 0)
+        # A year in which there is every day.
+        is_past = date(2000 if year == 0 and match and match[2] else year, month, day) <= latest
+    except ValueError:
+        return Message("it is no date such as 1990-01-31, 0000-01-31 or 1990")
+    return None if is_past else Message("it is in the future")
+
+
+def _zone_error(text: str) -> Message | None:
+    try:
+        times.checked_zone(text)
+    except ValueError:
+        return Message("it is no time zone such as Europe/Berlin")
+    return None
+
+
+def _locale_error(text: str) -> Message | None:
+    return None if _LOCALE.fullmatch(text) else Message("it is no language such as de or pt-BR")
+
+
+_CLAIM_FORMATS: Mapping[str, Callable[[str], Message | None]] = {
+    **dict.fromkeys(("profile", "picture", "website"), _web_error),
+    "birthdate": _birthdate_error,
+    "zoneinfo": _zone_error,
+    "locale": _locale_error,
+}
 
 
 def _is_text(value: Any) -> bool:

@@ -13,7 +13,7 @@ from sso.audit.events import Event
 from sso.config.upstream.provider import Provider
 from sso.extensions import db
 from sso.models import Identity, User
-from sso.services import revocation, staff, unlinking, upstream_profiles
+from sso.services import api_tokens, revocation, staff, unlinking, upstream_profiles
 from sso.services.staff import NotAllowed
 from sso.store import identities as stored
 from sso.store import users
@@ -48,6 +48,7 @@ def shut_out(actor: Actor, provider: Provider, identity: Identity, reason: str) 
     user.disabled_at = identity.barred_at = clock.now()
     db.session.flush()
     revocation.everything_of_user(user.id, "user_disabled")
+    api_tokens.end_of(actor, [user.id], "owner_disabled")
     audit.event(Event.USER_DISABLED, by=provider.id, user=user.id, reason=reason)
 
 

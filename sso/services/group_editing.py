@@ -12,8 +12,8 @@ from sso.audit.events import Event
 from sso.extensions import db
 from sso.i18n.message import Message
 from sso.models import Group
+from sso.services import api_tokens, checks, clients, groups, staff
 from sso.services import changes as differences
-from sso.services import checks, clients, groups, staff
 from sso.services.changes import ListEdit, Outcome
 from sso.services.checks import RegistrationError
 from sso.store import clients as stored_clients
@@ -202,7 +202,9 @@ def _replace(actor: Actor, people: Iterable[Member], edit: ListEdit) -> None:
         actor, (groups for one, after in edited for groups in (one.groups, after))
     )
     going = [one for one, names in edited if staff.role_of(names) != staff.ADMIN]
-    staff.keep_administrators(actor, memberships.users([one.id for one in going if _is_admin(one)]))
+    demoted = [one.id for one in going if _is_admin(one)]
+    staff.keep_administrators(actor, memberships.users(demoted))
+    api_tokens.end_of(actor, demoted, "owner_lost_role")
     memberships.replace_groups({one.id: names for one, names in edited})
     for one, names in edited:
         change = differences.of_field("groups", one.groups, names)

@@ -1,6 +1,6 @@
 """Statements about API tokens."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from uuid import UUID
 
@@ -65,6 +65,24 @@ def matching(text: str) -> Match[ApiToken]:
     return Match(
         named or [one for one, *begins in known if any(part.startswith(text) for part in begins)]
     )
+
+
+def of_owner(owner_id: UUID) -> Sequence[ApiToken]:
+    """The tokens of an administrator that are neither revoked nor expired, by name."""
+    live = ApiToken.revoked_at.is_(None), ApiToken.expires_at > clock.now()
+    owned = select(ApiToken).where(ApiToken.owner_id == owner_id, *live)
+    return db.session.scalars(owned.order_by(ApiToken.name)).all()
+
+
+def revoke_of(owner_ids: Collection[UUID]) -> Sequence[ApiToken]:
+    """Revoke all tokens of these administrators; returns those that were not."""
+    return db.session.scalars(
+        update(ApiToken)
+        .where(ApiToken.owner_id.in_(owner_ids), ApiToken.revoked_at.is_(None))
+        .values(revoked_at=clock.now())
+        .returning(ApiToken)
+        .execution_options(populate_existing=True, synchronize_session=False)
+    ).all()
 
 
 def note_use(token: ApiToken, address: str | None) -> None:

@@ -110,6 +110,10 @@ def all_members(group: str) -> Sequence[Member]:
     return _members(_MEMBER.where(has_member(group)).order_by(User.id))
 
 
+def count_members(group: str) -> int:
+    return db.session.scalar(select(func.count()).select_from(User).where(has_member(group))) or 0
+
+
 def lock_users(ids: Collection[UUID]) -> Sequence[Member]:
     """Those of these users who exist; locked until the transaction ends.
 

@@ -436,7 +436,7 @@ def test_nobody_waits_long_for_the_lock(app: Flask, scim: Provisioner) -> None:
         held.longest = 0.0
         assert scim(method, path, body).status_code == 400
         assert held.longest < 0.05, (held.longest, str(body)[:100])
-    for method, path, body, status in (
+    bulk: list[tuple[str, str, Any, int]] = [
         ("PUT", group, {**whole, "members": listed(ids)}, 200),
         ("PATCH", group, many(1, op="replace", path="members", value=listed(ids[:2500])), 204),
         ("PATCH", group, many(1, op="add", path="members", value=listed(ids[2500:])), 204),
@@ -445,7 +445,8 @@ def test_nobody_waits_long_for_the_lock(app: Flask, scim: Provisioner) -> None:
         ("PATCH", group, many(1, op="replace", value={"displayName": "bigger"}), 204),
         ("PATCH", group, many(1, op="add", value={"members": listed(ids[:100])}), 204),
         ("DELETE", group, None, 204),
-    ):  # fmt: skip
+    ]  # fmt: skip
+    for method, path, body, status in bulk:
         held.longest = 0.0
         answer = scim(method, path, body)
         assert answer.status_code == status, answer.text[:300]

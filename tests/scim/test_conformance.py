@@ -4,9 +4,11 @@ The testers know nothing of each other, nor does the client know the libraries o
 """
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ import requests
 from scim2_client.engines.wsgi import WSGISCIMClient
 from scim2_tester import Status, check_server
 
-from tests.support.processes import Server
+from tests.support.processes import Server, require
 
 pytestmark = pytest.mark.slow
 
@@ -79,7 +81,8 @@ DISPUTED = {
 
 
 def test_another_tester_finds_no_error(server: Server, token: str) -> None:
-    program = Path(sys.executable).with_name("scim-sanity")
+    folder = str(Path(sys.executable).parent)
+    program = require("scim-sanity", shutil.which("scim-sanity", path=folder))
     arguments = ("--token", token, "--i-accept-side-effects", "--json-output")
     done = subprocess.run(
         [program, "probe", f"{server.base_url}/scim/v2", *arguments],
@@ -117,6 +120,7 @@ print("done")
 
 
 def test_a_client_provisions(server: Server, token: str) -> None:
+    require("scim-client", "scim_client" if find_spec("scim_client") else None)
     done = subprocess.run(
         [sys.executable, "-c", PROVISIONER, f"{server.base_url}/scim/v2", token],
         capture_output=True, text=True, check=False, timeout=60,

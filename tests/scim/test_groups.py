@@ -6,6 +6,7 @@ import pytest
 from flask import Flask
 
 from sso.scim import storage
+from sso.services import group_editing
 from tests.scim.conftest import GROUP, Provisioner
 from tests.support.factories import make_user
 from tests.support.scene import Scene
@@ -101,6 +102,38 @@ def test_members_by_other_paths_are_refused(scim: Provisioner, people: list[str]
         answer = scim.patch(f"/Groups/{made['id']}", rename, operation)
         assert (answer.status_code, answer.get_json()["scimType"]) == (400, kind), answer.text
     assert scim.get(f"/Groups/{made['id']}") == made
+
+
+def test_a_very_large_group_changes_in_parts(
+    scim: Provisioner, people: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody makes others wait by renaming a group of many thousands."""
+    a, b, c = people
+    made = scim.group("staff", a, b)
+    path = f"/Groups/{made['id']}"
+    monkeypatch.setattr(group_editing, "MOST_MEMBERS", 2)
+    assert scim("PUT", path, {"schemas": [GROUP], "displayName": "staff"}).status_code == 200
+    added = {"op": "add", "path": "members", "value": value(c)}
+    assert scim.patch(path, added).status_code == 204
+    for answer in (
+        scim("PUT", path, {"schemas": [GROUP], "displayName": "crew"}),
+        scim("PUT", path, {"schemas": [GROUP], "displayName": "staff", "members": value(a)}),
+        scim.patch(path, {"op": "replace", "path": "displayName", "value": "crew"}),
+        scim.patch(path, {"op": "replace", "value": {"displayName": "crew"}}),
+        scim.patch(path, {"op": "replace", "path": "members", "value": value(a)}),
+        scim.patch(path, {"op": "remove", "path": "members"}),
+        scim("DELETE", path),
+    ):
+        assert (answer.status_code, answer.get_json()["scimType"]) == (400, "invalidValue")
+        assert "more than 2 members" in answer.get_json()["detail"]
+    assert members(scim, made) == set(people)
+    for operation in (
+        {"op": "add", "path": "externalId", "value": "7"},
+        {"op": "remove", "path": "members", "value": value(a)},
+        {"op": "replace", "path": "displayName", "value": "crew"},
+    ):
+        assert scim.patch(path, operation).status_code == 204
+    assert scim("DELETE", path).status_code == 204
 
 
 def test_a_put_without_members_leaves_them(scim: Provisioner, people: list[str]) -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from flask import Flask
 from sqlalchemy import select
 
@@ -162,6 +163,60 @@ def test_a_put_replaces_and_leaves_the_state(scim: Provisioner) -> None:
     assert put.status_code == 200
     assert {"nickName", "title"}.isdisjoint(put.get_json())
     assert put.get_json()["active"] is False
+
+
+ABSENT: list[tuple[str, Any]] = [
+    ("PUT", {}),
+    ("PUT", {"active": None}),
+    ("PATCH", [{"op": "remove", "path": "active"}]),
+    ("PATCH", [{"op": "replace", "path": "active", "value": None}]),
+    ("PATCH", [{"op": "replace", "value": {"active": None}}]),
+    ("PATCH", [{"op": "replace", "value": {"displayName": "Else"}}]),
+    ("PATCH", [{"op": "add", "path": f"{USER}:nickName", "value": "E"}]),
+]
+
+
+@pytest.mark.parametrize(("method", "said"), ABSENT)
+@pytest.mark.parametrize("is_active", [True, False])
+def test_active_that_is_absent_is_not_false(
+    app: Flask, client: RelyingParty, method: str, said: Any, is_active: bool
+) -> None:
+    """What nobody says of `active` neither disables nor enables (RFC 7643 §2.5)."""
+    scim = Provisioner(app, make_token(app, "scim:write"))
+    made = scim.user(password=PASSWORD)
+    path = f"/Users/{made['id']}"
+    browser = Browser(app)
+    browser.authorize(client)
+    browser.sign_in("erin@example.com", PASSWORD)
+    if not is_active:
+        disabled = scim.patch(path, {"op": "replace", "path": "active", "value": False})
+        assert disabled.status_code == 200
+    before = row(app, made["id"]).disabled_at
+    if method == "PUT":
+        answer = scim("PUT", path, {"schemas": [USER], "userName": "erin@example.com", **said})
+    else:
+        answer = scim.patch(path, *said)
+    assert answer.status_code == 200, answer.text
+    assert row(app, made["id"]).disabled_at == before
+    assert (before is None) == is_active
+    ended = [one["reason"] for one in events(app, "session_ended")]
+    assert ended == ([] if is_active else ["user_disabled"])
+    # It is said once more, and then counts.
+    for active in (False, True):
+        answer = scim.patch(path, {"op": "replace", "path": "active", "value": active})
+        assert answer.get_json()["active"] is active
+        assert (row(app, made["id"]).disabled_at is None) == active
+
+
+@pytest.mark.parametrize(("said", "is_active"), [
+    ({}, True), ({"active": None}, True), ({"active": True}, True), ({"active": False}, False),
+])  # fmt: skip
+def test_a_new_user_is_active_unless_false_is_said(
+    app: Flask, scim: Provisioner, said: dict[str, Any], is_active: bool
+) -> None:
+    made = scim.user(**said)
+    assert made["active"] is is_active
+    assert (row(app, made["id"]).disabled_at is None) == is_active
 
 
 def test_users_of_before_are_found_and_taken_over(app: Flask, scim: Provisioner) -> None:

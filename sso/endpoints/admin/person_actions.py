@@ -20,7 +20,7 @@ from sso.models import User
 from sso.services import accounts, credentials, helping, staff, unlinking
 from sso.services.changes import Changed
 from sso.services.checks import RegistrationError
-from sso.store import identities
+from sso.store import api_tokens, identities
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,16 @@ def act() -> Response:
         back=pages.url("person", id=str(user.id)),
         ends=ENDS[action.cause] if action.cause else (),
         is_danger=action.cause is not None,
+        warnings=_tokens(user) if name in ("disable", "delete") else (),
     )
+
+
+def _tokens(user: User) -> list[str]:
+    """That the tokens which this administrator created end."""
+    names = ", ".join(one.name for one in api_tokens.of_owner(user.id))
+    if not names:
+        return []
+    return [Message("API tokens that this person created are revoked, too: %(names)s", names=names)]
 
 
 def unlink() -> Response:

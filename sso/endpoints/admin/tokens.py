@@ -14,6 +14,7 @@ from sso.models import ApiToken
 from sso.services import api_tokens
 from sso.services.checks import RegistrationError
 from sso.store import api_tokens as stored
+from sso.store import users
 
 _DONE = {"revoked": N_("The token was revoked.")}
 STATES = {"valid": N_("valid"), "expired": N_("expired"), "revoked": N_("revoked")}
@@ -28,6 +29,7 @@ def tokens() -> Response:
         "tokens",
         done=_DONE,
         tokens=found.rows,
+        owners=users.emails(str(one.owner_id) for one in found.rows if one.owner_id),
         pages=pages.neighbours(found),
         states=STATES,
     )

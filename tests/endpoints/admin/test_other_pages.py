@@ -218,6 +218,7 @@ def test_api_tokens(app: Flask, ada: StaffBrowser, clock: Clock) -> None:
         assert secret[1] not in page.html
         assert "<script>" not in page.html
         assert "127.0.0.1" in page.html
+        assert "ada@example.com</bdi></a></td>" in page.html
         found = re.search(r'href="([^"]*revoke[^"]*)"', page.html)
         assert found
         ada.open(found[1])
