@@ -17,7 +17,7 @@ from sso.services import changes as differences
 from sso.services import checks, groups, imported_passwords, notifications, revocation, staff
 from sso.services.changes import ListEdit, Outcome
 from sso.services.checks import RegistrationError
-from sso.store import clients, identities, named_groups, users
+from sso.store import clients, identities, named_groups, sessions, users
 
 # What a provisioning client keeps of a user (`provisioned`); nothing here depends on it.
 PROVISIONED = ("user_name", "external_id", "scim_attributes")
@@ -125,6 +125,7 @@ def update(
     _flush(user)
     if user.email != before["email"]:
         user.email_changed_at = None  # an operator answers for it
+        sessions.forbid_enrolment(user.id)
         notifications.email_changed(user, before["email"])
         if not email_verified:
             notifications.verify(user)
