@@ -326,6 +326,9 @@ CASES = [
          "factor_added recovery_codes_made", "factor_added", lambda _: totp.new_secret()),
     act(second_factors.add_passkey, "factor_added", "factor_added",
         of("current"), lambda w: w.with_totp() and w.factors(), "Key", "{}", "x"),
+    Case(second_factors.rename_passkey, lambda w, passkey: second_factors.rename_passkey(
+            OLGA, w.user, w.factors(), passkey, "Phone"),
+         "factor_renamed", "", World.with_passkey),
     Case(second_factors.remove_passkey, lambda w, passkey: second_factors.remove_passkey(
             OLGA, w.user, w.factors(), passkey),
          "factor_removed", "factor_removed", World.with_passkey),

@@ -49,6 +49,7 @@ WORDS: Mapping[Event, str] = {
     Event.ENROLMENT_ALLOWED: N_("A code or a link allowed setting up a second factor"),
     Event.FACTOR_ADDED: N_("Second factor added"),
     Event.FACTOR_REMOVED: N_("Second factor removed"),
+    Event.FACTOR_RENAMED: N_("Passkey renamed"),
     Event.FACTORS_RESET: N_("Second factors removed by an operator"),
     Event.RECOVERY_CODES_MADE: N_("New recovery codes created"),
     Event.RECOVERY_CODE_USED: N_("A recovery code was used"),

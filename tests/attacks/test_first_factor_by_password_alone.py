@@ -94,7 +94,7 @@ def test_a_passkey_posted_past_the_page(
     with app.app_context():  # the options of an allowed session, which is so no more
         db.session.execute(update(BrowserSession).values(enrolment_allowed_at=None))
         db.session.commit()
-    form = {**fields, "action": "add_passkey", "name": "x", "credential": key.create(options)}
+    form = {**fields, "action": "add_passkey", "credential": key.create(options)}
     assert thief.open(FACTORS, method="POST", data=form).path.endswith("/factors/code")
     assert enrolled(app) == 0
     confirm_by_code(thief, mailbox)  # and the near miss
