@@ -229,11 +229,15 @@ class Clock:
 
     def __init__(self) -> None:
         self.time = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
+        self.tick = timedelta(microseconds=1)  # two readings are never the same, as in life
 
     def now(self) -> datetime:
-        # Two readings are never the same, as in life.
-        self.time += timedelta(microseconds=1)
+        self.time += self.tick
         return self.time
+
+    def stand_still(self) -> None:
+        """Give the same time until it is moved: for what ends at an exact moment."""
+        self.tick = timedelta(0)
 
     def move(self, **delta: float) -> None:
         self.time += timedelta(**delta)

@@ -50,6 +50,7 @@ class Event(StrEnum):
     EXPORTED = "exported"
     FACTOR_ADDED = "factor_added"
     FACTOR_REMOVED = "factor_removed"
+    FACTOR_RENAMED = "factor_renamed"
     FACTORS_RESET = "factors_reset"
     GROUP_CHANGED = "group_changed"
     GROUP_CREATED = "group_created"
@@ -136,6 +137,7 @@ class Event(StrEnum):
     EMAILED_CODE_LIMITED = "emailed_code_limited", _ANYWAY
     END_SESSION_REFUSED_LIMITED = "end_session_refused_limited", _ANYWAY
     ERROR_LIMITED = "error_limited", _ANYWAY
+    FACTOR_RENAMED_LIMITED = "factor_renamed_limited", _ANYWAY
     INTROSPECTION_REFUSED_LIMITED = "introspection_refused_limited", _ANYWAY
     MAIL_LIMITED = "mail_limited", _ANYWAY
     NAME_CHANGED_LIMITED = "name_changed_limited", _ANYWAY

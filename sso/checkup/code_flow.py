@@ -143,7 +143,7 @@ def _proxies(ip_address: str | None) -> Finding:
     if ip_address is None:
         hint = Message("give server and commands the same SSO_DATABASE_URL")
         return wrong("proxy headers", Message("the sign-in is not in this database"), hint)
-    forged = Message("anybody can forge a client's IP address")
+    forged = Message("anyone can forge a client's IP address")
     if ip_address == FORGED:
         hint = Message("set SSO_TRUSTED_PROXIES to the number of proxies in front")
         return wrong("proxy headers", forged, hint)

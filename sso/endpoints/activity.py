@@ -8,6 +8,7 @@ from flask_login import login_required
 from werkzeug.wrappers import Response
 
 from sso.audit import rows
+from sso.audit.event_names import NAMES
 from sso.audit.events import Event
 from sso.endpoints import browser_session, page
 from sso.extensions import db
@@ -18,43 +19,49 @@ from sso.store import clients
 _SHOWN = 50
 # What concerns a person, in words; the rest of the trail is for operators.
 WORDS: Mapping[Event, str] = {
-    Event.SIGNED_IN: N_("Signed in"),
+    **{
+        event: NAMES[event]
+        for event in (
+            Event.SIGNED_IN,
+            Event.PASSWORD_ACCEPTED,
+            Event.SESSION_ENDED,
+            Event.CONSENT_GIVEN,
+            Event.CONSENT_DENIED,
+            Event.CONSENT_WITHDRAWN,
+            Event.PASSWORD_CHANGED,
+            Event.PASSWORD_CHANGE_FAILED,
+            Event.PASSWORD_SET,
+            Event.PASSWORD_RESET,
+            Event.INVITATION_ACCEPTED,
+            Event.NAME_CHANGED,
+            Event.ACCOUNT_DELETION_FAILED,
+            Event.EMAIL_CHANGE_ASKED,
+            Event.EMAIL_CHANGE_FAILED,
+            Event.EMAIL_CHANGED,
+            Event.EMAIL_VERIFIED,
+            Event.SIGNED_UP,
+            Event.VERIFICATION_ASKED,
+            Event.USER_INVITED,
+            Event.USER_CREATED,
+            Event.USER_CHANGED,
+            Event.USER_DISABLED,
+            Event.USER_ENABLED,
+            Event.ENROLMENT_CODE_ASKED,
+            Event.ENROLMENT_CODE_FAILED,
+            Event.ENROLMENT_LINK_MADE,
+            Event.ENROLMENT_ALLOWED,
+            Event.FACTOR_ADDED,
+            Event.FACTOR_REMOVED,
+            Event.FACTOR_RENAMED,
+            Event.FACTORS_RESET,
+            Event.RECOVERY_CODES_MADE,
+            Event.RECOVERY_CODE_USED,
+            Event.SECOND_FACTOR_FAILED,
+            Event.REFRESH_TOKEN_REUSED,
+            Event.CODE_REUSED,
+        )
+    },
     Event.SIGN_IN_FAILED: N_("Sign-in failed: wrong password"),
-    Event.PASSWORD_ACCEPTED: N_("The password was correct, and the second factor was requested"),
-    Event.SESSION_ENDED: N_("Session ended"),
-    Event.CONSENT_GIVEN: N_("Access allowed"),
-    Event.CONSENT_DENIED: N_("Access denied"),
-    Event.CONSENT_WITHDRAWN: N_("Access withdrawn"),
-    Event.PASSWORD_CHANGED: N_("Password changed"),
-    Event.PASSWORD_CHANGE_FAILED: N_("Changing the password failed: wrong old password"),
-    Event.PASSWORD_SET: N_("Password set by an operator"),
-    Event.PASSWORD_RESET: N_("Password reset by a link from an email"),
-    Event.INVITATION_ACCEPTED: N_("Password set by invitation"),
-    Event.NAME_CHANGED: N_("Name changed"),
-    Event.ACCOUNT_DELETION_FAILED: N_("Deleting the account failed: wrong password"),
-    Event.EMAIL_CHANGE_ASKED: N_("Requested another email address"),
-    Event.EMAIL_CHANGE_FAILED: N_("Changing the email address failed: wrong password"),
-    Event.EMAIL_CHANGED: N_("Email address changed"),
-    Event.EMAIL_VERIFIED: N_("Email address verified"),
-    Event.SIGNED_UP: N_("Account created"),
-    Event.VERIFICATION_ASKED: N_("Requested a confirmation email"),
-    Event.USER_INVITED: N_("Account created by an operator, with an invitation"),
-    Event.USER_CREATED: N_("Account created by an operator"),
-    Event.USER_CHANGED: N_("Account changed by an operator"),
-    Event.USER_DISABLED: N_("Account disabled by an operator"),
-    Event.USER_ENABLED: N_("Account enabled by an operator"),
-    Event.ENROLMENT_CODE_ASKED: N_("Requested a code to set up a second factor"),
-    Event.ENROLMENT_CODE_FAILED: N_("Entered a wrong code to set up a second factor"),
-    Event.ENROLMENT_LINK_MADE: N_("An operator created a link to set up a second factor"),
-    Event.ENROLMENT_ALLOWED: N_("A code or a link allowed setting up a second factor"),
-    Event.FACTOR_ADDED: N_("Second factor added"),
-    Event.FACTOR_REMOVED: N_("Second factor removed"),
-    Event.FACTORS_RESET: N_("Second factors removed by an operator"),
-    Event.RECOVERY_CODES_MADE: N_("New recovery codes created"),
-    Event.RECOVERY_CODE_USED: N_("A recovery code was used"),
-    Event.SECOND_FACTOR_FAILED: N_("Entered a wrong second factor"),
-    Event.REFRESH_TOKEN_REUSED: N_("A stolen token was detected, and access was ended"),
-    Event.CODE_REUSED: N_("A stolen code was detected, and access was ended"),
 }
 
 

@@ -19,13 +19,15 @@ from sso.extensions import db
 from sso.mfa.proof import PASSWORD, Proof
 from sso.models import BrowserSession, UpstreamSession, User
 from sso.ratelimit import device_cookie
-from sso.services import authentication, revocation
+from sso.services import authentication, emailed_code, revocation
 from sso.store import sessions
 from sso.store.clients import RegisteredClient
 from sso.store.sessions import CurrentSession
 from sso.web import routing
 from sso.web.cookies import PageSessions
 from sso.web.extensions import login_manager
+
+_LINK_USED = "link_used"  # in the cookie, until the next sign-in
 
 
 class SessionUser(UserMixin):  # type: ignore[misc]  # Flask-Login has no types
@@ -101,13 +103,26 @@ def begin(
     remember: bool = False,
     upstream: UpstreamSession | None = None,
 ) -> BrowserSession:
-    """See `authentication.begin`; the browser is known from now on. Does not commit."""
+    """See `authentication.begin`; the browser is known from now on. Does not commit.
+
+    A password that was set by a mailed link here, a moment ago, proves the mailbox, too.
+    """
+    secret = flask.session.get(_LINK_USED)
     new = authentication.begin(
         audit.USER, user, browser(user), shown, remember, current_session(), upstream
     )
-    _put_into_cookie(new)
+    _put_into_cookie(new)  # which clears what it held
     device_cookie.remember(user)
+    if secret and shown == PASSWORD:
+        emailed_code.allow_by_link(audit.USER, user, new.current.session, secret)
     return new.current.session
+
+
+def remember_link(user: User) -> None:
+    """Note in this browser that the user has set the password by a mailed link. Does not commit."""
+    flask.session.pop(_LINK_USED, None)
+    if secret := emailed_code.remember_link(user):
+        flask.session[_LINK_USED] = secret
 
 
 def step_up(current: CurrentSession, second: str) -> None:

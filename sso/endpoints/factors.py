@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from flask import redirect, request, url_for
+from flask_babel import gettext
 from flask_login import login_required
 from sqlalchemy.exc import IntegrityError
 from werkzeug.wrappers import Response
@@ -12,8 +13,8 @@ from sso.endpoints import authorize, browser_session, page, recovery_codes
 from sso.endpoints.forms import FactorsForm, TotpForm
 from sso.extensions import db
 from sso.flow import decision
-from sso.i18n import N_
-from sso.mfa import passkeys, policy, signed_values, totp
+from sso.i18n import N_, user_agents
+from sso.mfa import passkey_names, passkeys, policy, signed_values, totp
 from sso.ratelimit import device_cookie
 from sso.services import second_factors
 from sso.services.second_factors import Added, FactorRefused
@@ -22,13 +23,13 @@ from sso.store.factors import Factors
 from sso.store.sessions import CurrentSession
 from sso.web.pending_request import PendingRequest
 
-NAME_LENGTH = 60
 _SETUP_LIFETIME = int(policy.SETUP.total_seconds())
 _WRONG = N_("The code is wrong. Check that the phone's clock is right, and try the next code.")
 _DONE = {
     "passkey": N_("The passkey was added."),
     "totp": N_("The authenticator app was added."),
     "removed": N_("It was removed."),
+    "renamed": N_("The passkey was renamed."),
 }
 
 
@@ -62,14 +63,18 @@ def _act(form: FactorsForm, current: CurrentSession, known: Factors) -> Response
     user = current.user
     match form.action.data:
         case "add_passkey":
-            name = "".join(c for c in form.name.data if c.isprintable()).strip()
-            if not name:
-                raise FactorRefused(N_("Give the passkey a name."))
+            browser = user_agents.name(request.user_agent.string, gettext("Passkey"))
             credential, challenge = form.credential.data, form.challenge.data
             added = second_factors.add_passkey(
-                audit.USER, current, known, name[:NAME_LENGTH], credential, challenge
+                audit.USER, current, known, browser, credential, challenge
             )
             return _added(current, added, "passkey")
+        case "rename_passkey":
+            second_factors.rename_passkey(
+                audit.USER, user, known, form.passkey.data, form.name.data
+            )
+            db.session.commit()
+            return _done("renamed")
         case "remove_passkey":
             second_factors.remove_passkey(audit.USER, user, known, form.passkey.data)
         case "remove_totp":
@@ -124,7 +129,7 @@ def _page(
         asks_for_code=policy.asks_for_code(current, known),
         passkey=passkey,
         passkeys_work_here=passkeys.available(),
-        name_length=NAME_LENGTH,
+        name_length=passkey_names.LONGEST,
         error=error,
         done=_DONE.get(request.args.get("done", "")),
         client_name=client_name,

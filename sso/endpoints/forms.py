@@ -87,7 +87,7 @@ class SecondFactorForm(PasskeyForm):
 
 
 class FactorsForm(PasskeyForm):
-    """What to do with the factors. `name`: of a new passkey; `passkey`: the id of one.
+    """What to do with the factors. `passkey`: the id of one; `name`: its new name.
 
     `sheet`: the recovery codes that were shown, signed.
     """

@@ -10,7 +10,7 @@ from werkzeug.wrappers import Response
 from sso import audit, database
 from sso.config.upstream.provider import Provider
 from sso.crypto import passwords
-from sso.endpoints import mail_pages, page
+from sso.endpoints import browser_session, mail_pages, page
 from sso.endpoints.forms import EmailForm, NewPasswordForm
 from sso.extensions import db
 from sso.ratelimit import device_cookie
@@ -75,6 +75,7 @@ def _set(secret: str, password_hash: str) -> Response:
         return _kept_elsewhere(directory)
     was_known = device_cookie.knows(user)
     credentials.reset_password(audit.USER, user, password_hash, token.purpose)
+    browser_session.remember_link(user)
     db.session.commit()
     # No browser is known any more. This one must not be shut out by strangers who guess; but where
     # it has never shown a factor, it is known at the password alone.

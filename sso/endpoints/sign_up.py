@@ -101,6 +101,7 @@ def _make(secret: str, form: NewAccountForm, password_hash: str) -> Response:
         db.session.rollback()
         return mail_pages.dead_link("pages.sign_up")
     device_cookie.remember(user)
+    browser_session.remember_link(user)
     if not mail_pages.is_signing_up(user.email):
         db.session.commit()
         return mail_pages.to_sign_in("signed_up", user.email)

@@ -49,7 +49,7 @@ def form_without_token(case: Case) -> Explanation | None:
         )
     return Explanation(
         Message("The browser sent no cookie: it blocks them, or they were deleted meanwhile."),
-        Message("Let the person allow cookies for this site."),
+        Message("Ask the person to allow cookies for this site."),
     )
 
 
@@ -77,8 +77,8 @@ def wrong_address(case: Case) -> Explanation | None:
 # Pages about nothing but themselves.
 _PAGES = {
     403: (
-        Message("The page is for somebody else who is, or is not, signed in."),
-        Message("Nothing."),
+        Message("The page is for another user, or needs a sign-in first."),
+        Message("No action is needed."),
     ),
     404: (
         Message("There is no page at this address."),
@@ -90,15 +90,15 @@ _PAGES = {
     ),
     413: (Message("The request is longer than this server takes."), AT_THE_APPLICATION),
     429: (
-        Message("There were too many tries from this network or for this account."),
+        Message("There were too many attempts from this network or for this account."),
         Message("Wait."),
     ),
     500: (
-        Message("An error of the server."),
+        Message("The server failed."),
         Message("Look for the id in the log, and report what it says."),
     ),
     503: (
-        Message("The server was overloaded or without its database."),
+        Message("The server was overloaded, or could not reach its database."),
         Message("Look for the id in the log."),
     ),
 }
@@ -109,7 +109,7 @@ def page(case: Case) -> Explanation | None:
     if found is None and case["page"] and not case["error"]:
         return Explanation(
             Message("The page had been open for too long, or its address was cut."),
-            Message("Let the person start again from the application."),
+            Message("Ask the person to start again from the application."),
         )
     return Explanation(*found) if found and not case.reason else None
 

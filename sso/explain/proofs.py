@@ -32,7 +32,7 @@ _PUSHED = {
         Message(
             "The user came back to the sign-in more than an hour after the application sent them."
         ),
-        Message("Let the user start again from the application."),
+        Message("Ask the user to start again from the application."),
     ),
     "issued to another client": (
         Message("The request was pushed by another client."),
@@ -73,7 +73,9 @@ def signed(case: Case) -> Explanation | None:
     return None
 
 
-_DPOP_AT_FAULT = Message("Update the application's library for DPoP, or report this to its makers.")
+_DPOP_AT_FAULT = Message(
+    "Update the application's library for DPoP, or report this to its developers."
+)
 _DPOP = {
     "missing": (
         Message(

@@ -44,7 +44,7 @@ def unregistered(case: Case) -> Explanation | None:
             Message(
                 "The %(name)s was not registered for the client. It is registered now.", name=name
             ),
-            Message("There is nothing left to do."),
+            Message("No action is needed."),
         )
     cause = Message("The %(name)s is not registered for the client.", name=name)
     by_kept = {kept_of(one, received): one for one in registered}

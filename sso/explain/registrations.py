@@ -18,7 +18,7 @@ from sso.i18n.message import Message
 from sso.process.program import COMMAND
 from sso.store import clients
 
-_LEFT = Message("There is nothing left to do.")
+_LEFT = Message("No action is needed.")
 
 
 def unknown(case: Case) -> Explanation | None:

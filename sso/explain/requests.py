@@ -193,4 +193,6 @@ def silent(case: Case) -> Explanation | None:
 def denied(case: Case) -> Explanation | None:
     if case["error"] != "access_denied" or not case["description"]:
         return None
-    return Explanation(described(case), Message("There is nothing to fix: the person decided so."))
+    return Explanation(
+        described(case), Message("There is nothing to fix: it was the person's decision.")
+    )

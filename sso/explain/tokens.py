@@ -106,7 +106,7 @@ def _too_late(what: Message, settings: Settings) -> Message:
 def _used(case: Case, what: Message, at: str) -> Explanation:
     cause = Message("The %(what)s was used before, at %(time)s.", what=what, time=at)
     if not case.reason:
-        cause = sentences(cause, Message("Everything that it gave was revoked."))
+        cause = sentences(cause, Message("Everything issued with it was revoked."))
     if what == "code":
         fix = Message(
             "A code works once. Look in the application for a callback that is loaded twice: a "

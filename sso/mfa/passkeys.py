@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from sso import clock, context
-from sso.mfa import proof, signed_values
+from sso.mfa import passkey_names, proof, signed_values
 from sso.models import Passkey, User
 from sso.process import late
 from sso.store import passkeys, users
@@ -101,9 +101,12 @@ def ask_as_second(user: User, known: list[Passkey]) -> Asked:
     return Asked(webauthn.options_to_json(options), text)
 
 
-def enrol(user: User, name: str, answer: str, challenge: str) -> Passkey | None:
+def enrol(
+    user: User, browser: str, known: list[Passkey], answer: str, challenge: str
+) -> Passkey | None:
     """Store a new passkey; `None` if the answer is invalid. Does not commit.
 
+    It is named after what made it, or else after the browser. `known`: the user's other passkeys.
     Raises `IntegrityError` when the credential is registered already.
     """
     asked = _asked(challenge, f"enrol {user.id}", LIFETIME)
@@ -122,7 +125,9 @@ def enrol(user: User, name: str, answer: str, challenge: str) -> Passkey | None:
         return None
     passkey = Passkey(
         user_id=user.id,
-        name=name,
+        name=passkey_names.distinct(
+            passkey_names.of(made.aaguid, browser), [one.name for one in known]
+        ),
         credential_id=webauthn.helpers.bytes_to_base64url(made.credential_id),
         public_key=webauthn.helpers.bytes_to_base64url(made.credential_public_key),
         transports=" ".join(one.value for one in credential.response.transports or ()),

@@ -82,4 +82,4 @@ def email_settled(user: User) -> bool:
 
 
 def _within(moment: datetime | None, span: timedelta) -> bool:
-    return moment is not None and clock.now() - moment <= span
+    return moment is not None and clock.now() - moment < span

@@ -32,7 +32,7 @@ from sso.services import changes as differences
 from sso.services.changes import ListEdit, Outcome
 from sso.services.checks import RegistrationError
 from sso.services.imported_passwords import Methods
-from sso.store import clients, identities, imported_hashes, named_groups, users
+from sso.store import clients, identities, imported_hashes, named_groups, sessions, users
 from sso.store.users import DeclaredFields
 
 # What a provisioning client keeps of a user (`provisioned`); nothing here depends on it.
@@ -144,25 +144,11 @@ def update(
     _provision(user, provisioned)
     _edit(user, email=email, name=name, groups=members, claims=claims)
     _flush(user)
-    if user.email != before["email"]:
-        notifications.email_changed(user, before["email"])
-        if not email_verified:
-            notifications.verify(user)
     _switch(user, before, email_verified, disabled)
     if disabled:
         identities.forget_bars(user.id)
     changes = differences.between(before, _whole(user))
-    if "groups" in changes:
-        named_groups.touch(changes["groups"]["added"] + changes["groups"]["removed"])
-        groups.end_lost_access([user], clients.every())
-    if "disabled" in changes and disabled:
-        revocation.everything_of_user(user.id, "user_disabled")
-        api_tokens.end_of(actor, [user.id], "owner_disabled")
-    elif _loses_administration(before["groups"], user.groups):
-        api_tokens.end_of(actor, [user.id], "owner_lost_role")
-    if changes:
-        what = " ".join(changes)
-        audit.event(Event.USER_CHANGED, by=actor.by, user=user.id, what=what, changes=changes)
+    _take_effect(actor, [(user, changes)])
     db.session.flush()
     left = memberships.without_effect(before["groups"]) if memberships else []
     return user, Outcome(changes, [f"groups: {one}" for one in left])
@@ -200,9 +186,43 @@ def delete(actor: Actor, user: User, *, is_own: bool = False) -> None:
     audit.event(Event.USER_DELETED, gone, by=actor.by, user=user.id, what=what)
 
 
-def _loses_administration(before: Iterable[str], after: Iterable[str]) -> bool:
-    roles = staff.role_of(list(before)), staff.role_of(list(after))
-    return roles[0] == staff.ADMIN != roles[1]
+def _take_effect(
+    actor: Actor,
+    changed: Iterable[tuple[User, differences.Differences]],
+    joined: Iterable[str] = (),
+) -> None:
+    """End what changes take away, tell the users, and record the changes.
+
+    `joined`: groups of new users.
+    """
+    changed = [(user, changes) for user, changes in changed if changes]
+    edits = {user.id: changes["groups"] for user, changes in changed if "groups" in changes}
+    for user, changes in changed:
+        if "email" in changes:
+            sessions.forbid_enrolment(user.id)
+            notifications.email_changed(user, changes["email"]["before"])
+            if not user.email_verified:
+                notifications.verify(user)
+    named_groups.touch(
+        {name for edit in edits.values() for name in edit["added"] + edit["removed"]}
+    )
+    losing = [user for user, _ in changed if user.id in edits and edits[user.id]["removed"]]
+    groups.end_lost_access(losing, clients.every() if losing else ())
+    for user, changes in changed:
+        if "disabled" in changes and user.disabled_at:
+            revocation.everything_of_user(user.id, "user_disabled")
+            api_tokens.end_of(actor, [user.id], "owner_disabled")
+        elif user.id in edits and _loses_administration(user.groups, **edits[user.id]):
+            api_tokens.end_of(actor, [user.id], "owner_lost_role")
+        what = " ".join(changes)
+        audit.event(Event.USER_CHANGED, by=actor.by, user=user.id, what=what, changes=changes)
+
+
+def _loses_administration(
+    groups: Collection[str], added: Sequence[str], removed: list[str]
+) -> bool:
+    before = [name for name in groups if name not in added] + removed
+    return staff.role_of(before) == staff.ADMIN != staff.role_of(groups)
 
 
 def _lock(actor: Actor, user: User, *, keeps_access: bool = True) -> None:
@@ -522,22 +542,16 @@ def carry_out(actor: Actor, planned: Sequence[Planned]) -> None:
     users.change_all([_changed_values(one.user, one.changes) for one in changed if one.changes])
     users.insert_all([one.user for one in new])
     imported_hashes.note({one.method for one in new if one.method})
-    _tell_all(changed, new)
-    touched = {name for one in new for name in one.user.groups}
     for one in changed:
         if one.declaration.disabled:
             identities.forget_bars(one.user.id)
-        edited = one.changes.get("groups", {})
-        touched.update(edited.get("added", ()), edited.get("removed", ()))
-    named_groups.touch(touched)
-    losing = [one.user for one in changed if one.changes.get("groups", {}).get("removed")]
-    groups.end_lost_access(losing, clients.every() if losing else ())
-    for one in changed:
-        if "disabled" in one.changes and one.user.disabled_at:
-            revocation.everything_of_user(one.user.id, "user_disabled")
-        if one.changes:
-            audit.event(Event.USER_CHANGED, by=actor.by, user=one.user.id,
-                        what=" ".join(one.changes), changes=one.changes)  # fmt: skip
+    joined = {name for one in new for name in one.user.groups}
+    _take_effect(actor, [(one.user, one.changes) for one in changed], joined)
+    notifications.welcome(
+        [one.user for one in new if one.declaration.is_invited],
+        [one.user for one in new
+         if not one.declaration.is_invited and not one.declaration.email_verified],
+    )  # fmt: skip
     for one in new:
         what = "invitation" if one.declaration.is_invited else None
         audit.event(Event.USER_CREATED, by=actor.by, user=one.user.id, what=what)
@@ -553,17 +567,3 @@ def _changed_values(user: User, changes: Mapping[str, Any]) -> dict[str, Any]:
     for name in changes:
         values |= {column: getattr(user, column) for column in columns.get(name, (name,))}
     return values
-
-
-def _tell_all(changed: Iterable[Planned], new: Iterable[Planned]) -> None:
-    for one in changed:
-        if "email" in one.changes:
-            notifications.email_changed(one.user, one.changes["email"]["before"])
-            if not one.user.email_verified:
-                notifications.verify(one.user)
-    invited = [one.user for one in new if one.declaration.is_invited]
-    unverified = [
-        one.user for one in new
-        if not one.declaration.is_invited and not one.declaration.email_verified
-    ]  # fmt: skip
-    notifications.welcome(invited, unverified)

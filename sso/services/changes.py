@@ -46,7 +46,7 @@ class Changed(OperatorError):
     """Somebody has changed the same thing meanwhile: `differences`, from what was seen to now."""
 
     def __init__(self, differences: Differences) -> None:
-        super().__init__(Message("it was changed meanwhile; look at it again"))
+        super().__init__(Message("it was changed in the meantime; look at it again"))
         self.differences = differences
 
 

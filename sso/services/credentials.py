@@ -14,7 +14,7 @@ from sso.process.program import COMMAND
 from sso.services import changes as differences
 from sso.services import checks, mail_links, notifications, revocation, staff
 from sso.services.checks import RegistrationError
-from sso.store import factors, users
+from sso.store import factors, sessions, users
 
 ALL_FACTORS = "All second factors"  # what the mail says was removed
 
@@ -104,6 +104,7 @@ def change_email(actor: Actor, user: User, email: str) -> None:
     before, user.email = user.email, email
     db.session.flush()
     user.email_changed_at = clock.now()
+    sessions.forbid_enrolment(user.id)
     notifications.email_changed(user, before)
     audit.event(Event.EMAIL_CHANGED, user=user.id)
 

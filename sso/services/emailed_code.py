@@ -1,6 +1,9 @@
-"""A short code in a mail: proves that the person who adds the first factor also reads the mail.
+"""Proofs that the person who adds the first factor also reads the mail.
 
-It works once, for ten minutes, in the session that asked for it, until the password or the
+A user who has set the password by a mailed link a moment ago has given the proof. All others are
+mailed a short code.
+
+A code works once, for ten minutes, in the session that asked for it, until the password or the
 address changes. Eight digits are few: they are stored as a keyed digest, and tries are limited.
 """
 
@@ -9,15 +12,17 @@ import unicodedata
 from datetime import timedelta
 from uuid import UUID, uuid4
 
-from sso import audit, clock, context
+from sso import audit, clock, context, database
 from sso.audit import Actor
 from sso.audit.events import Event
 from sso.crypto import digests, encryption
+from sso.mfa import policy
 from sso.models import BrowserSession, MailToken, User
 from sso.services import mail_links, notifications
-from sso.store import mail_tokens
+from sso.store import factors, mail_tokens
 
 LIFETIME = timedelta(minutes=10)
+LINK_COUNTS_FOR = timedelta(minutes=10)  # to sign in, and begin to add the first factor
 DIGITS = 8
 TRIES = 5
 _PURPOSE = "enrolment_code"
@@ -57,6 +62,40 @@ def allow_enrolment(actor: Actor, user: User, session: BrowserSession, method: s
     """Let this session add the first factor, for a while: by `method`, "email" or "link"."""
     session.enrolment_allowed_at = clock.now()
     audit.event(Event.ENROLMENT_ALLOWED, user=user.id, sid=session.id, method=method)
+
+
+def remember_link(user: User) -> str | None:
+    """A secret for the browser in which this user has just set the password by a mailed link.
+
+    `allow_by_link` takes it instead of a code. `None` for an account that has a factor, and for one
+    whose mail was redirected lately. The caller has locked the user.
+    """
+    if not _may_be_first(user):
+        return None
+    return mail_links.make_secret(mail_links.LINK_USED, user.email, user, LINK_COUNTS_FOR)[1]
+
+
+@audit.acting
+def allow_by_link(actor: Actor, user: User, session: BrowserSession, secret: str) -> bool:
+    """Let a session that begins add the first factor, until ten minutes after the link was used.
+
+    `secret`: what `remember_link` gave this browser; it is used up. False if it is another user's,
+    has expired, or died by a change of the password, the address or the factors. The caller has
+    locked the user.
+    """
+    token, owner = mail_links.find(secret, mail_links.LINK_USED) or (None, None)
+    if token is None or owner is None or owner.id != user.id or not _may_be_first(user):
+        return False
+    if not mail_links.use(token, owner):
+        return False
+    session.enrolment_allowed_at = token.created_at - (policy.ALLOWED_FOR - LINK_COUNTS_FOR)
+    audit.event(Event.ENROLMENT_ALLOWED, user=user.id, sid=session.id, method="password_link")
+    return True
+
+
+def _may_be_first(user: User) -> bool:
+    has_factor = factors.has_any(database.session_connection(), user.id)
+    return not has_factor and policy.email_settled(user)
 
 
 @audit.acting

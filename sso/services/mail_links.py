@@ -14,6 +14,8 @@ LIFETIME = timedelta(hours=1)  # of all but invitations
 VERIFY, CHANGE_EMAIL, RESET, INVITE, SIGN_UP, ENROLMENT = (
     "verify", "change_email", "reset", "invite", "sign_up", "enrolment_link",
 )  # fmt: skip
+# No link: it stays in the browser that used one of them to set a password (`emailed_code`).
+LINK_USED = "link_used"
 
 # Where each leads, below the base address.
 _PATHS = {
@@ -33,6 +35,16 @@ def make(
 
     `lives`: how long it works, if not as long as all links for this purpose.
     """
+    token, secret = make_secret(purpose, address, user, lives or lifetime(purpose))
+    # The base URL alone: a Host header is whatever a client sends.
+    base_url = context.settings().base_url
+    return token, f"{base_url}{_PATHS[purpose]}?{urlencode({'token': secret})}"
+
+
+def make_secret(
+    purpose: str, address: str, user: User | None, lives: timedelta
+) -> tuple[MailToken, str]:
+    """As `make`, but gives the secret without a link."""
     secret = digests.make(digests.MAIL)
     now = clock.now()
     token = MailToken(
@@ -42,12 +54,10 @@ def make(
         address=address,
         bound_to=bond(user),
         created_at=now,
-        expires_at=now + (lives or lifetime(purpose)),
+        expires_at=now + lives,
     )
     mail_tokens.add(token)
-    # The base URL alone: a Host header is whatever a client sends.
-    base_url = context.settings().base_url
-    return token, f"{base_url}{_PATHS[purpose]}?{urlencode({'token': secret})}"
+    return token, secret
 
 
 def lifetime(purpose: str) -> timedelta:
@@ -91,7 +101,7 @@ def end_before_factors(user: User) -> None:
 
     The caller has locked the user.
     """
-    mail_tokens.end_all(user.id, (CHANGE_EMAIL, ENROLMENT))
+    mail_tokens.end_all(user.id, (CHANGE_EMAIL, ENROLMENT, LINK_USED))
 
 
 def bond(user: User | None) -> str:

@@ -5,11 +5,12 @@ from typing import NamedTuple
 from sqlalchemy.exc import IntegrityError
 
 from sso import audit
-from sso.audit import Actor
+from sso.audit import Actor, own_events
 from sso.audit.events import Event
 from sso.i18n import N_
-from sso.mfa import passkeys, proof, recovery, totp
-from sso.models import User
+from sso.mfa import passkey_names, passkeys, proof, recovery, totp
+from sso.models import Passkey, User
+from sso.services import changes as differences
 from sso.services import mail_links, notifications, revocation, unlinking
 from sso.store import passkeys as stored_passkeys
 from sso.store import recovery_codes, totp_secrets
@@ -60,22 +61,25 @@ def add_passkey(
     actor: Actor,
     current: CurrentSession,
     known: Factors,
-    name: str,
+    browser: str,
     credential: str,
     challenge: str,
 ) -> Added:
-    """Add the passkey that a browser has made. `known`: the factors, read under `policy.lock`."""
+    """Add the passkey that a browser has made. `known`: the factors, read under `policy.lock`.
+
+    `browser`: its name, for a passkey that does not say what made it.
+    """
     if len(known.passkeys) >= passkeys.MOST:
         raise FactorRefused(
             N_("You have reached the maximum number of passkeys. Remove one first.")
         )
     try:
-        made = passkeys.enrol(current.user, name, credential, challenge)
+        made = passkeys.enrol(current.user, browser, list(known.passkeys), credential, challenge)
     except IntegrityError:
         raise FactorRefused(N_("This passkey is already registered.")) from None
     if made is None:
         raise FactorRefused(N_("The passkey could not be set up. Please try again."))
-    return _added(current, known, "passkey", name, proof.passkey_methods(made.is_synced))
+    return _added(current, known, "passkey", made.name, proof.passkey_methods(made.is_synced))
 
 
 @audit.acting
@@ -104,11 +108,29 @@ def _added(current: CurrentSession, known: Factors, kind: str, name: str, method
 
 
 @audit.acting
-def remove_passkey(actor: Actor, user: User, known: Factors, passkey_id: str) -> None:
-    """Remove one passkey of those in `known`."""
+def rename_passkey(actor: Actor, user: User, known: Factors, passkey_id: str, name: str) -> None:
+    """Give one passkey of those in `known` another name; a number makes it distinct."""
+    chosen = _chosen(known, passkey_id)
+    if not (cleaned := passkey_names.clean(name)):
+        raise FactorRefused(N_("Enter a name for the passkey."))
+    others = [one.name for one in known.passkeys if one.id != chosen.id]
+    after = {"name": passkey_names.distinct(cleaned, others)}
+    if changes := differences.between({"name": chosen.name}, after):
+        chosen.name = after["name"]
+        own_events.record(Event.FACTOR_RENAMED, user.id, kind="passkey", changes=changes)
+
+
+def _chosen(known: Factors, passkey_id: str) -> Passkey:
     chosen = next((one for one in known.passkeys if str(one.id) == passkey_id), None)
     if chosen is None:
         raise FactorRefused(N_("This passkey was already removed."))
+    return chosen
+
+
+@audit.acting
+def remove_passkey(actor: Actor, user: User, known: Factors, passkey_id: str) -> None:
+    """Remove one passkey of those in `known`."""
+    chosen = _chosen(known, passkey_id)
     if not unlinking.has_other_way_in(user, passkey=chosen.id):
         raise FactorRefused(N_("This passkey is your only way to sign in. Add another one first."))
     stored_passkeys.remove(user.id, chosen.id)

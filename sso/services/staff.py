@@ -12,7 +12,7 @@ from sso.process.program import COMMAND
 from sso.store import administrators
 
 ADMIN, HELPDESK = "admin", "helpdesk"
-_OWN = N_("You cannot take your own administration away. Ask another administrator.")
+_OWN = N_("You cannot remove your own administrator rights. Ask another administrator.")
 _LAST = N_("This is the last administrator who can sign in.")
 _STAFF = N_("Only administrators can change administrators and members of the helpdesk.")
 _PRIVILEGED = (

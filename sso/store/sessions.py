@@ -146,6 +146,15 @@ def use_decisions(
     return prepared.changed(connection, _USE_DECISIONS, values)
 
 
+def forbid_enrolment(user_id: UUID) -> None:
+    """No session of a user may add the first factor any more by what allowed it before."""
+    db.session.execute(
+        update(BrowserSession)
+        .where(BrowserSession.user_id == user_id, BrowserSession.enrolment_allowed_at.is_not(None))
+        .values(enrolment_allowed_at=None)
+    )
+
+
 def lock_of_users(user_ids: Sequence[UUID]) -> None:
     """Lock the live sessions of users, who are locked already, before their grants end."""
     for start in range(0, len(user_ids), MOST_VALUES):

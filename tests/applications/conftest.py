@@ -71,7 +71,7 @@ def sign_in(page: Page, person: Person) -> None:
 
 def sign_out(page: Page) -> None:
     """On the server's page, which asks first; ends at the application."""
-    expect(page.get_by_role("heading")).to_have_text("Sign out of sso?")
+    expect(page.get_by_role("heading")).to_have_text("Sign out?")
     press(page.get_by_role("button", name="Sign out"))
 
 

@@ -4,6 +4,7 @@ It ends at a code in a mail that he does not read, and at a link that he was not
 """
 
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 from flask import Flask
@@ -13,7 +14,7 @@ from sso import audit
 from sso import clock as sso_clock
 from sso.extensions import db
 from sso.models import BrowserSession, Mail, MailToken, Passkey, TotpSecret, User
-from sso.services import emailed_code
+from sso.services import accounts, credentials, emailed_code
 from tests.attacks.conftest import Watch, reset_link
 from tests.conftest import Clock
 from tests.store.test_races import at_once
@@ -93,7 +94,7 @@ def test_a_passkey_posted_past_the_page(
     with app.app_context():  # the options of an allowed session, which is so no more
         db.session.execute(update(BrowserSession).values(enrolment_allowed_at=None))
         db.session.commit()
-    form = {**fields, "action": "add_passkey", "name": "x", "credential": key.create(options)}
+    form = {**fields, "action": "add_passkey", "credential": key.create(options)}
     assert thief.open(FACTORS, method="POST", data=form).path.endswith("/factors/code")
     assert enrolled(app) == 0
     confirm_by_code(thief, mailbox)  # and the near miss
@@ -549,3 +550,256 @@ def test_a_reset_link_is_no_enrolment_link(
     assert thief.open(f"{FACTORS}/link?token={token}").status == 410
     other = link_for(app, user.email).partition("token=")[2]
     assert thief.open(f"{ORIGIN}{BASE}/new-password?token={other}").status == 410
+
+
+# A password that was set by a mailed link: the link counts for ten minutes, in that browser.
+
+NEW = "another long password"
+
+
+def link_to(app: Flask, way: str, email: str, mailbox: Mailbox) -> tuple[Browser, str]:
+    """A browser that asked for it, and the link in the mail."""
+    mailbox.read()
+    browser = Browser(app)
+    if way == "reset":
+        return browser, reset_link(app, email, mailbox)
+    if way == "sign-up":
+        browser.open(f"{ORIGIN}{BASE}/sign-up")
+        browser.submit(email=email)
+    else:
+        invited = ["user", "invite", "--email", email, "--name", "Nia"]
+        assert app.test_cli_runner().invoke(args=invited).exit_code == 0
+    return browser, mailbox.link(email)
+
+
+def set_password(browser: Browser, link: str) -> Page:
+    """Follow a link, and go on as far as the sign-in."""
+    browser.open(link)
+    more = {"name": "Nia"} if "complete-sign-up" in link else {}
+    return browser.submit(new_password=NEW, **more)
+
+
+@pytest.fixture
+def by_link(make_app: Callable[..., Flask], smtp: MailServer) -> tuple[Flask, Mailbox]:
+    app = make_app(SSO_SMTP_URL=smtp.url, SSO_SIGN_UP="open")
+    return app, Mailbox(app, smtp)
+
+
+WAYS = {"reset": "dana@example.com", "sign-up": "nia@example.com", "invitation": "nia@example.com"}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("has_asked", [True, False], ids=["that asked", "another"])
+def test_a_link_that_set_the_password_is_enough(
+    by_link: tuple[Flask, Mailbox], way: str, has_asked: bool
+) -> None:
+    """In the browser that asked for it, or in another one that opened it."""
+    app, mailbox = by_link
+    make_user(app)
+    email = WAYS[way]
+    browser, link = link_to(app, way, email, mailbox)
+    browser = browser if has_asked else Browser(app)
+    page = set_password(browser, link)
+    if not (way == "sign-up" and has_asked):
+        assert page.path.endswith("/sign-in")
+        browser.submit(email=email, password=NEW)
+    assert allowed(app) == 1
+    mailbox.read()
+    assert "/factors/totp" in browser.open(FACTORS).html  # no page about a code before it
+    assert len(codes_of_totp(browser)) == 10
+    assert not [one for one in mailbox.read() if "code" in one["Subject"]]
+    (told,) = events(app, "enrolment_allowed")
+    assert told["method"] == "password_link"
+    with app.app_context():
+        assert "link_used" not in str(db.session.scalars(select(MailToken.purpose)
+                                      .where(MailToken.used_at.is_(None))).all())  # fmt: skip
+
+
+@pytest.mark.parametrize(("seconds", "works"), [(-1, True), (0, False), (1, False)])
+@pytest.mark.parametrize("when", ["before the sign-in", "after the sign-in"])
+def test_the_link_counts_for_ten_minutes(
+    app: Flask, user: User, clock: Clock, mailbox: Mailbox, when: str, seconds: int, works: bool
+) -> None:
+    dana, link = link_to(app, "reset", user.email, mailbox)
+    dana.open(link)
+    clock.stand_still()
+    dana.submit(new_password=NEW)
+    used_at = clock.time
+    if when == "before the sign-in":
+        clock.time = used_at + timedelta(minutes=10, seconds=seconds)
+    dana.submit(email=user.email, password=NEW)
+    assert is_signed_in(dana)
+    clock.time = used_at + timedelta(minutes=10, seconds=seconds)
+    assert dana.open(f"{FACTORS}/totp").path.endswith("/totp") is works
+    assert allowed(app) == (works or when == "after the sign-in")
+
+
+def test_the_link_helps_no_other_session(app: Flask, user: User, mailbox: Mailbox) -> None:
+    """Of the same user, signed in by the new password elsewhere before and after."""
+    dana, link = link_to(app, "reset", user.email, mailbox)
+    set_password(dana, link)
+    for _ in range(2):
+        thief = Browser(app)
+        thief.sign_in(password=NEW)
+        assert thief.open(f"{FACTORS}/totp").path.endswith("/factors/code")
+        assert allowed(app) == dana.page.path.endswith("/account")
+        dana.submit(email=user.email, password=NEW)
+    assert allowed(app) == 1
+    dana.open(f"{ORIGIN}{BASE}/sign-out")  # it was used up: the next session needs a code
+    dana.submit()
+    dana.sign_in(password=NEW)
+    assert dana.open(f"{FACTORS}/totp").path.endswith("/factors/code")
+
+
+def test_the_link_helps_no_other_user(app: Flask, user: User, mailbox: Mailbox) -> None:
+    """Who signs in with a password alone, in the browser in which the owner used the link."""
+    make_user(app, "mallory@example.com", name="Mallory")
+    browser, link = link_to(app, "reset", user.email, mailbox)
+    set_password(browser, link)
+    browser.submit(email="mallory@example.com", password=PASSWORD)
+    assert browser.open(f"{FACTORS}/totp").path.endswith("/factors/code")
+    assert allowed(app) == 0
+    browser.open(f"{ORIGIN}{BASE}/sign-out")
+    browser.submit()
+    browser.sign_in(password=NEW)  # and then the owner: the proof is gone
+    assert allowed(app) == 0
+
+
+def test_opening_the_link_is_not_enough(app: Flask, user: User, mailbox: Mailbox) -> None:
+    """Nor is a link that only confirms the address."""
+    browser, link = link_to(app, "reset", user.email, mailbox)
+    browser.open(link)
+    browser.sign_in()
+    assert browser.open(f"{FACTORS}/totp").path.endswith("/factors/code")
+    with app.app_context():
+        db.session.execute(update(User).values(email_verified=False))
+        db.session.commit()
+    command = ["user", "update", user.email, "--email", "new@example.com"]
+    assert app.test_cli_runner().invoke(args=command).exit_code == 0
+    (mail,) = [one for one in mailbox.read() if "verify-email" in text_of(one)]
+    browser = Browser(app)
+    browser.sign_in("new@example.com")
+    browser.open(link_in(mail))
+    browser.submit()
+    assert allowed(app) == 0
+
+
+@pytest.mark.parametrize("when", ["before the sign-in", "after the sign-in"])
+@pytest.mark.parametrize("who", ["user", "operator"])
+def test_the_link_dies_with_the_address(
+    app: Flask, user: User, mailbox: Mailbox, who: str, when: str
+) -> None:
+    dana, link = link_to(app, "reset", user.email, mailbox)
+    set_password(dana, link)
+    if when == "after the sign-in":
+        dana.submit(email=user.email, password=NEW)
+        assert allowed(app) == 1
+    with app.app_context():
+        owner = db.session.get(User, user.id)
+        assert owner is not None
+        if who == "user":
+            credentials.change_email(audit.USER, owner, "new@example.com")
+        else:
+            accounts.update(audit.operator(), owner.id, email="new@example.com")
+        db.session.commit()
+    if when == "before the sign-in":
+        dana.submit(email="new@example.com", password=NEW)
+        assert is_signed_in(dana)
+    assert allowed(app) == 0
+    assert dana.open(f"{FACTORS}/totp").path.endswith("/factors/code")
+
+
+def test_a_code_dies_with_the_address_after_it_was_accepted(
+    app: Flask, user: User, mailbox: Mailbox
+) -> None:
+    dana = Browser(app)
+    dana.sign_in()
+    confirm_by_code(dana, mailbox)
+    assert allowed(app) == 1
+    with app.app_context():
+        owner = db.session.get(User, user.id)
+        assert owner is not None
+        credentials.change_email(audit.USER, owner, "new@example.com")
+        db.session.commit()
+    assert allowed(app) == 0
+
+
+def test_a_link_to_an_address_that_a_thief_has_changed(
+    app: Flask, user: User, clock: Clock, mailbox: Mailbox
+) -> None:
+    """The password leads the account's mail to the thief, who then asks for a link there."""
+    with app.app_context():
+        owner = db.session.get(User, user.id)
+        assert owner is not None
+        credentials.change_email(audit.USER, owner, "thief@evil.example")
+        db.session.commit()
+    thief, link = link_to(app, "reset", "thief@evil.example", mailbox)
+    set_password(thief, link)
+    thief.submit(email="thief@evil.example", password=NEW)
+    assert "less than 7 days ago" in thief.open(f"{FACTORS}/totp").html
+    assert allowed(app) == 0
+
+
+def test_a_link_for_somebody_who_has_a_factor(app: Flask, user: User, mailbox: Mailbox) -> None:
+    """A forgotten password opens no second factor, even if an operator removes the old one."""
+    owner = Browser(app)
+    owner.sign_in()
+    confirm_by_code(owner, mailbox)
+    enrol_totp(owner)
+    thief, link = link_to(app, "reset", user.email, mailbox)
+    set_password(thief, link)
+    assert thief.submit(email=user.email, password=NEW).path.endswith("/second-factor")
+    assert thief.open(FACTORS).path.endswith("/sign-in")
+    reset = app.test_cli_runner().invoke(args=["user", "reset-factors", user.email])
+    assert reset.exit_code == 0
+    thief.sign_in(password=NEW)
+    assert is_signed_in(thief)
+    assert thief.open(f"{FACTORS}/totp").path.endswith("/factors/code")
+
+
+def test_a_factor_that_was_added_meanwhile_ends_it(
+    app: Flask, user: User, mailbox: Mailbox
+) -> None:
+    """And it does not come back when an operator removes that factor within the ten minutes."""
+    other, link = link_to(app, "reset", user.email, mailbox)
+    set_password(other, link)
+    owner = Browser(app)
+    owner.sign_in(password=NEW)
+    confirm_by_code(owner, mailbox)
+    enrol_totp(owner)
+    reset = app.test_cli_runner().invoke(args=["user", "reset-factors", user.email])
+    assert reset.exit_code == 0
+    other.submit(email=user.email, password=NEW)
+    assert is_signed_in(other)
+    assert other.open(f"{FACTORS}/totp").path.endswith("/factors/code")
+
+
+def test_it_allows_the_first_factor_alone_also_by_a_link(
+    app: Flask, user: User, clock: Clock, mailbox: Mailbox
+) -> None:
+    dana, link = link_to(app, "reset", user.email, mailbox)
+    set_password(dana, link)
+    dana.submit(email=user.email, password=NEW)
+    enrol_totp(dana)
+    page = dana.open(f"{ASK}new_codes")
+    clock.move(minutes=6)
+    for action in ("remove_totp", "new_codes", "add_passkey"):
+        dana.page = page
+        assert dana.submit(action=action).path.endswith("/sign-in")
+
+
+def test_a_copy_of_the_cookie_counts_once(app: Flask, user: User, mailbox: Mailbox) -> None:
+    dana, link = link_to(app, "reset", user.email, mailbox)
+    set_password(dana, link)
+    copies = []
+    for _ in range(4):
+        copy = Browser(app)
+        for cookie in dana.http._cookies.values():  # type: ignore[attr-defined]
+            copy.http.set_cookie(cookie.key, cookie.decoded_value, path=cookie.path,
+                                 domain=cookie.domain)  # fmt: skip
+        copy.page = dana.page
+        copies.append(copy)
+    for copy in copies:
+        copy.submit(email=user.email, password=NEW)
+    assert all(is_signed_in(copy) for copy in copies)
+    assert allowed(app) == 1

@@ -76,6 +76,38 @@ def test_as_another_user(app: Flask, browser: Browser, key: Authenticator, user:
     assert not is_signed_in(browser)
 
 
+def changed_handle(answer: str, handle: str | None) -> str:
+    """An answer whose user handle is missing, `null` or another one; no signature covers it."""
+    content = json.loads(answer)
+    content["response"].pop("userHandle")
+    if handle is not None:
+        content["response"]["userHandle"] = None if handle == "null" else handle
+    return json.dumps(content)
+
+
+@pytest.mark.parametrize("handle", [None, "null", "", "AAAA"])
+def test_a_passkey_alone_has_to_name_its_user(
+    browser: Browser, key: Authenticator, handle: str | None
+) -> None:
+    """WebAuthn §7.2 step 6: an authenticator that cannot say whose key it is was only a second
+    factor (U2F), of which nobody knows whether it verified the user for this account."""
+    page = browser.open(SIGN_IN)
+    answer = changed_handle(key.get(options_of(page)), handle)
+    form = {**page.fields, "credential": answer}
+    browser.open(f"{BASE}/sign-in/passkey", method="POST", data=form)
+    assert "problem=passkey" in browser.page.url
+    assert not is_signed_in(browser)
+
+
+@pytest.mark.parametrize("handle", [None, "null", ""])
+def test_as_a_second_factor_it_need_not(
+    browser: Browser, key: Authenticator, handle: str | None
+) -> None:
+    page = browser.sign_in()
+    answer = changed_handle(key.get(options_of(page)), handle)
+    assert browser.submit(credential=answer).path.endswith("/account")
+
+
 def test_a_passkey_is_registered_once(app: Flask, browser: Browser, key: Authenticator) -> None:
     """Taking the victim's credential into one's own account."""
     make_user(app, "mallory@example.com", name="Mallory")

@@ -143,7 +143,7 @@ def test_a_logout_form_of_a_client(signed_in: Page, site: Site, evil: Evil, tmp_
         action="{site.server.base_url}/oauth2/end-session">{inputs}<button>out</button></form>"""
     signed_in.goto(evil.origin)
     press(signed_in.get_by_role("button"))
-    expect(signed_in.get_by_role("heading", level=1)).to_have_text("Sign out of sso?")
+    expect(signed_in.get_by_role("heading", level=1)).to_have_text("Sign out?")
     press(signed_in.get_by_role("button", name="Sign out"))
     assert signed_in.url == f"{bye}?{urlencode({'state': state}).replace('+', '%20')}"
     signed_in.goto(f"{site.server.base_url}/account")

@@ -1,19 +1,23 @@
 """The account's page of second factors: adding, naming, removing."""
 
+import html
 import json
+import re
 from collections.abc import Callable
+from uuid import UUID
 
 import pytest
 from flask import Flask
 from sqlalchemy import func, select, update
 
 from sso.extensions import db
+from sso.mfa import passkey_names
 from sso.models import Mail, RecoveryCode, TotpSecret, User
 from tests.conftest import Clock
-from tests.support.actors import BASE, ORIGIN, Browser
+from tests.support.actors import BASE, ORIGIN, Browser, Page
 from tests.support.authenticator import Authenticator, options_of
 from tests.support.events import events
-from tests.support.factories import PASSWORD
+from tests.support.factories import PASSWORD, make_user
 from tests.support.second_factors import (
     FACTORS,
     code_of,
@@ -93,17 +97,102 @@ def test_there_is_one_app(app: Flask, signed_in: Browser) -> None:
     assert count(app, TotpSecret) == 1
 
 
+LINUX = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/131.0.0.0 "
+KEEPASS = "fdb141b2-5d84-443e-8a35-4698c205a502"
+
+
+def add_passkey(browser: Browser, user_agent: str, aaguid: str = "") -> None:
+    """As the page sends it: nobody types a name."""
+    browser.http.environ_base["HTTP_USER_AGENT"] = user_agent
+    key = Authenticator()
+    key.aaguid = UUID(aaguid).bytes if aaguid else key.aaguid
+    assert "Name of the passkey" not in browser.open(FACTORS).html.partition("add_passkey")[2]
+    browser.submit(action="add_passkey", credential=key.create(options_of(browser.page)))
+
+
+def names(browser: Browser) -> list[str]:
+    found = re.findall(r"<strong><bdi><span>([^<]*)</span>", browser.open(FACTORS).html)
+    return [html.unescape(one) for one in found]
+
+
+def test_a_passkey_is_named_after_what_made_it(signed_in: Browser) -> None:
+    add_passkey(signed_in, LINUX, KEEPASS)
+    add_passkey(signed_in, LINUX, "00000000-0000-0000-0000-000000000000")
+    add_passkey(signed_in, LINUX, "01234567-0123-0123-0123-0123456789ab")  # unknown
+    add_passkey(signed_in, LINUX, KEEPASS)
+    add_passkey(signed_in, LINUX)
+    add_passkey(signed_in, "")
+    add_passkey(signed_in, "<script>" * 500)
+    assert names(signed_in) == [
+        "KeePassXC", "Chrome on Linux", "Chrome on Linux 2", "KeePassXC 2", "Chrome on Linux 3",
+        "Passkey", "Passkey 2",
+    ]  # fmt: skip
+
+
+def rename(browser: Browser, name: str, which: int = 0) -> Page:
+    """In the list, whose forms come before the one that adds a passkey."""
+    passkey = re.findall(r'name="passkey" value="([^"]*)"', browser.open(FACTORS).html)[which]
+    return browser.submit(action="rename_passkey", passkey=passkey, name=name)
+
+
 @pytest.mark.parametrize(
-    ("name", "shown"),
-    [("<b>&", "&lt;b&gt;&amp;"), ("x" * 99, "x" * 60), (" a\u202eb\n", "ab"), (" ", None)],
-)
-def test_names_of_passkeys(signed_in: Browser, name: str, shown: str | None) -> None:
-    answer = Authenticator().create(options_of(signed_in.open(FACTORS)))
-    page = signed_in.submit(action="add_passkey", name=name, credential=answer)
-    if shown is None:
-        assert 'role="alert"' in page.html
-        return
-    assert f"<span>{shown}</span>" in signed_in.open(FACTORS).html
+    ("name", "becomes"),
+    [("<b>&", "<b>&"), ("x" * 99, "x" * 60), (" a\u202eb\n  c\0", "ab c"), ("Büro 💻", "Büro 💻"),
+     ("Chrome on Linux", "Chrome on Linux"), ("KEEPASSXC", "KEEPASSXC 2")],
+)  # fmt: skip
+def test_renaming_a_passkey(app: Flask, signed_in: Browser, name: str, becomes: str) -> None:
+    add_passkey(signed_in, LINUX)
+    add_passkey(signed_in, LINUX, KEEPASS)
+    rename(signed_in, name)
+    assert names(signed_in) == [becomes, "KeePassXC"]
+    told = events(app, "factor_renamed")
+    if becomes == "Chrome on Linux":
+        assert told == []
+    else:
+        changes = {"name": {"before": "Chrome on Linux", "after": becomes}}
+        assert [(one["kind"], one["changes"]) for one in told] == [("passkey", changes)]
+
+
+@pytest.mark.parametrize("name", ["", "  ", "\u200b\u202e", "\n"])
+def test_a_passkey_needs_some_name(signed_in: Browser, name: str) -> None:
+    add_passkey(signed_in, LINUX)
+    assert "Enter a name for the passkey." in rename(signed_in, name).html
+    assert names(signed_in) == ["Chrome on Linux"]
+
+
+def test_a_number_stays_within_the_length() -> None:
+    taken = ["x" * 60]
+    for number in range(2, 12):
+        taken.append(passkey_names.distinct("X" * 60, taken))
+        assert taken[-1].endswith(f" {number}")
+        assert len(taken[-1]) == 60
+
+
+def test_nobody_renames_a_strangers_passkey(app: Flask, signed_in: Browser) -> None:
+    add_passkey(signed_in, LINUX)
+    (passkey,) = re.findall(r'name="passkey" value="([^"]*)"', signed_in.open(FACTORS).html)
+    make_user(app, "mallory@example.com", name="Mallory")
+    mallory = Browser(app)
+    mallory.sign_in("mallory@example.com")
+    add_passkey(mallory, LINUX)
+    mallory.open(FACTORS)
+    page = mallory.submit(action="rename_passkey", passkey=passkey, name="mine")
+    assert "already removed" in page.html
+    mallory.open(FACTORS)
+    form = {**mallory.page.fields, "csrf_token": "x", "action": "rename_passkey", "name": "mine"}
+    own = re.findall(r'name="passkey" value="([^"]*)"', mallory.page.html)[0]
+    mallory.open(FACTORS, method="POST", data={**form, "passkey": own})
+    assert names(mallory) == names(signed_in) == ["Chrome on Linux"]
+
+
+def test_renaming_needs_a_fresh_sign_in(clock: Clock, signed_in: Browser) -> None:
+    add_passkey(signed_in, LINUX)
+    page = signed_in.open(FACTORS)
+    clock.move(minutes=6)
+    signed_in.page = page
+    assert signed_in.submit(action="rename_passkey", name="x").path.endswith("/sign-in")
+    assert "rename_passkey" not in signed_in.open(FACTORS).html
+    assert names(signed_in) == ["Chrome on Linux"]
 
 
 def test_removing_the_last_factor_takes_the_codes_too(app: Flask, signed_in: Browser) -> None:
@@ -170,7 +259,7 @@ def test_the_commands(app: Flask, signed_in: Browser, user: User) -> None:
     enrol_totp(signed_in)
     enrol_passkey(signed_in, Authenticator())
     shown = flask(app, "user", "factors", user.email)
-    assert "my laptop" in shown
+    assert "Passkey" in shown
     found = json.loads(flask(app, "user", "factors", str(user.id), "--json"))
     assert [one["kind"] for one in found["factors"]] == ["passkey", "totp"]
     assert found["recovery_codes"] == 10
@@ -208,7 +297,7 @@ def test_each_change_is_told_by_mail(app: Flask, signed_in: Browser, user: User)
         ]
     assert sorted(one for one in owed if one[0].startswith("factor")) == [
         ("factor_added", "Authenticator app"),
-        ("factor_added", "my laptop"),
+        ("factor_added", "Passkey"),
         ("factor_removed", "All second factors"),
         ("factor_removed", "Authenticator app"),
     ]

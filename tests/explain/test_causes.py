@@ -304,7 +304,7 @@ def test_codes(scene: Scene, explain: Explain) -> None:
     assert "The code was used before, at 2026-11-21 12:00:00 UTC.\n" in text
     scene.clock.move(seconds=30)
     text = explain(client.exchange(code))
-    assert "UTC. Everything that it gave was revoked." in text
+    assert "UTC. Everything issued with it was revoked." in text
     code = scene.code()
     scene.clock.move(seconds=75)
     text = explain(client.exchange(code))
@@ -604,7 +604,7 @@ def test_an_error_of_the_server(
     monkeypatch.setattr("sso.endpoints.page.render", lambda *_, **__: 1 / 0)
     answer = app.test_client().get(f"{BASE}/sign-in", base_url=ORIGIN)
     assert answer.status_code == 500
-    assert "An error of the server." in explain(answer)
+    assert "The server failed." in explain(answer)
 
 
 def test_too_many_tries(app: Flask, client: RelyingParty, explain: Explain, clock: Clock) -> None:

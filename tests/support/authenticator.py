@@ -24,6 +24,7 @@ class Authenticator:
 
     def __init__(self, origin: str = ORIGIN, synced: bool = False) -> None:
         self.origin, self.synced, self.count = origin, synced, 0
+        self.aaguid = bytes(16)
         self.key = ec.generate_private_key(ec.SECP256R1())
         self.id = secrets.token_bytes(32)
         self.handle = ""
@@ -33,7 +34,7 @@ class Authenticator:
         self.handle = options["user"]["id"]
         point = self.key.public_key().public_numbers()
         cose = {1: 2, 3: -7, -1: 1, -2: point.x.to_bytes(32), -3: point.y.to_bytes(32)}
-        attested = bytes(16) + len(self.id).to_bytes(2) + self.id + cbor2.dumps(cose)
+        attested = self.aaguid + len(self.id).to_bytes(2) + self.id + cbor2.dumps(cose)
         data = self._data(verified, ATTESTED) + attested
         made = cbor2.dumps({"fmt": "none", "attStmt": {}, "authData": data})
         return self._answer(

@@ -62,7 +62,7 @@ def codes_of(page: Page) -> list[str]:
 def enrol_passkey(browser: Browser, authenticator: Authenticator, **more: bool) -> Page:
     page = browser.open(FACTORS)
     answer = authenticator.create(options_of(page), **more)
-    return browser.submit(action="add_passkey", name="my laptop", credential=answer)
+    return browser.submit(action="add_passkey", credential=answer)
 
 
 def remove_passkey(browser: Browser) -> Page:

@@ -13,7 +13,7 @@ from sqlalchemy import Select
 from werkzeug.wrappers import Response
 
 from sso import audit
-from sso.audit import rows
+from sso.audit import event_names, rows
 from sso.audit.events import Event
 from sso.endpoints.admin import access, events, pages
 from sso.extensions import db
@@ -35,7 +35,7 @@ def audit_trail() -> Response:
         events=events.shown(found.rows),
         pages=pages.neighbours(found),
         given=given,
-        names=sorted(Event),
+        names=sorted((event_names.name(code), code) for code in Event),
         exports={kind: pages.url("audit_export", kind=kind, **given) for kind in _KINDS},
     )
 

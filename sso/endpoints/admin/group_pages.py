@@ -136,7 +136,9 @@ def delete() -> Response:
         except Changed:
             db.session.rollback()
             found = _group()
-            errors = [Message("Somebody else has changed this meanwhile. Nothing was deleted.")]
+            errors = [
+                Message("Someone else has changed this in the meantime. Nothing was deleted.")
+            ]
         else:
             return pages.done("groups", "deleted")
     form.seen.data = str(found.version)

@@ -16,7 +16,7 @@ from sso.store import signing_keys as stored
 
 _DONE = {
     "rotated": N_("The keys were rotated."),
-    "retired": N_("The key was taken out of use."),
+    "retired": N_("The key was retired."),
 }
 
 
@@ -64,9 +64,9 @@ def retire() -> Response:
     question = (
         gettext("It is replaced by another one before it signs anything.")
         if is_next
-        else gettext("It is removed from the key set: what it signed is no longer believed.")
+        else gettext("It is removed from the key set, and its signatures are no longer accepted.")
     )
-    label = gettext("Take the key out of use")
+    label = gettext("Retire the key")
     return pages.ask(
         "keys", form, title=label, question=f"{key.kid} ({key.alg}): {question}", button=label,
         back=pages.url("keys"), errors=errors,

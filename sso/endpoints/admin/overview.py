@@ -90,7 +90,7 @@ STATUSES = {
 LABELS = {
     "clock and HTTP Date": N_("Server clock"),
     "clock and database": N_("Database clock"),
-    code_flow.NAME: N_("A whole sign-in"),
+    code_flow.NAME: N_("Test sign-in"),
     "cookies": N_("Cookies"),
     "cross-origin": N_("Cross-origin requests (CORS)"),
     "database": N_("Database"),

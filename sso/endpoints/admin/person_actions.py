@@ -66,7 +66,10 @@ ACTIONS = {
     ),
     "factors": Action(
         N_("Reset the second factors"),
-        N_("All second factors of %(name)s are removed. Make sure that it is really them who ask."),
+        N_(
+            "All second factors of %(name)s are removed. Make sure that the request really comes "
+            "from them."
+        ),
         N_("The second factors were removed."),
         credentials.reset_factors,
         cause="second factors reset by an operator",
@@ -90,7 +93,10 @@ ACTIONS = {
     ),
     "enable": Action(
         N_("Enable the account"),
-        N_("%(name)s will be able to sign in again. What was ended stays ended."),
+        N_(
+            "%(name)s will be able to sign in again. Sessions and access that ended do not come "
+            "back."
+        ),
         N_("The account was enabled."),
         accounts.enable,
         applies=lambda user: user.disabled_at is not None,
@@ -182,7 +188,9 @@ def unlink() -> Response:
             abort(404)
         except Changed:
             db.session.rollback()
-            errors = [Message("Somebody else has changed this meanwhile. Nothing was deleted.")]
+            errors = [
+                Message("Someone else has changed this in the meantime. Nothing was deleted.")
+            ]
         else:
             return pages.done("person", "unlinked", id=str(user.id))
     warnings = unlinking.consequences(user, identity)

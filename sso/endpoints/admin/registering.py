@@ -25,7 +25,7 @@ from sso.services.changes import Changed, Differences
 from sso.services.checks import RegistrationError
 from sso.services.clients import SWITCHES
 
-_MISSING = Message("This is needed.")
+_MISSING = Message("This field is required.")
 Errors = Sequence[str]
 
 

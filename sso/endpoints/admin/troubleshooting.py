@@ -33,7 +33,7 @@ REASONS = {
     Reason.WITHHELD: N_("This person does not allow the scope %(scope)s."),
     Reason.LEFT_OUT_BY_PROFILE: N_("The profile fapi2 leaves out claims of no standard."),
     Reason.NO_VALUE: N_("This person has no such value."),
-    Reason.ONLY_AT_USERINFO: N_("It is in the profile alone, not in the identity token."),
+    Reason.ONLY_AT_USERINFO: N_("It is only in the profile, not in the identity token."),
 }
 Explained = tuple[Case, Explanation]
 

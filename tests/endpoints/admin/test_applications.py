@@ -226,8 +226,8 @@ def test_preview(app: Flask, staff: StaffBrowser, client: RelyingParty) -> None:
     page = staff.open(f"{url}&who=dana@example.com")
     assert "dana@example.com" in page.html
     assert MARKUP not in page.html
-    assert "Nobody was found." in staff.open(f"{url}&who=nobody").html
-    assert "Nobody was found." in staff.open(f"{url}&who=%00%ff").html
+    assert "No people found." in staff.open(f"{url}&who=nobody").html
+    assert "No people found." in staff.open(f"{url}&who=%00%ff").html
 
 
 def test_a_refused_request_is_explained(

@@ -5,6 +5,7 @@ import io
 import json
 import re
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from flask import Flask
@@ -12,7 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import select
 
-from sso.audit import rows, writer
+from sso import audit
+from sso.audit import event_names, rows, writer
+from sso.audit.events import Event
 from sso.checkup.finding import Findings, warning
 from sso.crypto import keys
 from sso.endpoints.admin import chart, overview
@@ -351,3 +354,55 @@ def test_none_of_it_is_for_the_helpdesk(app: Flask, clock: Clock) -> None:
     ):
         assert hal.open(f"{ADMIN}/{path}").status == 404
         assert f'/admin/{path.partition("?")[0]}"' not in hal.open(ADMIN).html
+
+
+def test_each_event_has_a_name_for_people() -> None:
+    """Limits are named after what is limited."""
+    plain = {one for one in Event if not one.endswith("_limited")}
+    assert set(event_names.NAMES) == plain
+    assert len(set(event_names.NAMES.values())) == len(plain)
+
+
+def test_the_documentation_explains_each_event() -> None:
+    text = (Path(__file__).parents[3] / "docs/reference/events.md").read_text()
+    assert set(event_names.NAMES) <= set(re.findall(r"`([a-z_]+)`", text))
+
+
+CHANGES = {
+    "groups": {"before": ["a", "b"], "after": ["b", "c"], "added": ["c"], "removed": ["a"]},
+    "name": {"before": "Dana", "after": "<b>Dana</b>"},
+    "email_verified": {"before": False, "after": True},
+    "claims": {"before": {"nickname": "D", "gender": "x"},
+               "after": {"gender": "x", "zoneinfo": "Z"}},
+    "scope": {"added": [], "removed": ["openid"]},
+    "home_url": {"before": None, "after": "https://a.example/?b=c"},
+    "old": {"before": 1}, "odd": 5, "odder": {"x": 1},
+}  # fmt: skip
+
+
+def test_changes_are_shown_as_a_difference(app: Flask, ada: StaffBrowser, clock: Clock) -> None:
+    with app.app_context():
+        audit.event(Event.USER_CHANGED, user=uuid4(), changes=CHANGES, what="two things")
+        audit.event(Event.EMAILED_CODE_LIMITED, user=uuid4())
+        audit.event(Event.SCOPE_DROPPED_LIMITED)
+    writer.flush(app)
+    page = ada.open(f"{ADMIN}/audit")
+    found = page.html.partition("<tbody>")[2].split("</tr>")
+    (row,) = [one for one in found if "two things" in one]
+    text = re.sub(r"<del>(.*?)</del>", r"[-\1]", re.sub(r"<ins>(.*?)</ins>", r"[+\1]", row))
+    text = " ".join(re.sub(r"<[^>]*>", "", text).split())
+    for difference in (
+        "groups [-a] [+c]", "name [-Dana] [+&lt;b&gt;Dana&lt;/b&gt;]",
+        "email_verified [-no] [+yes]",
+        "claims.nickname [-D]", "claims.zoneinfo [+Z]", "scope [-openid]", "old [-1]", "odd 5",
+        "home_url [+https://a.example/?b=c]", 'odder {&#34;x&#34;: 1}',
+    ):  # fmt: skip
+        assert difference in text, (difference, text)
+    assert "claims.gender" not in text
+    assert "before" not in text
+    assert "Account changed by an operator user_changed" in text
+    assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ", text)
+    assert "Limit reached: emailed_code" in page.html
+    assert "Limit reached: Unregistered scopes ignored" in page.html
+    exported = ada.open(f"{ADMIN}/audit/export?kind=jsonl&event=user_changed").html
+    assert json.loads(exported.splitlines()[0])["fields"]["changes"] == CHANGES
