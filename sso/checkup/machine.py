@@ -92,25 +92,19 @@ def database() -> Findings:
 
 def imported_passwords() -> Findings:
     """What the hashes of other systems add to each wrong password is bounded."""
-    methods = imported_hashes.methods()
+    name, methods = "imported passwords", imported_hashes.methods()
     db.session.rollback()
     if not methods:
-        yield ok("imported passwords", Message("none"))
+        yield ok(name, "none")
         return
     seconds = foreign_hashes.seconds(methods)
-    seen = Message(
-        "a wrong password takes %(milliseconds)s ms more (%(methods)s)",
-        milliseconds=f"{seconds * 1000:.0f}",
-        methods=", ".join(sorted(method[1:] for method in methods)),
-    )
+    listed = ", ".join(sorted(method[1:] for method in methods))
+    seen = f"every wrong password takes {seconds * 1000:.0f} ms more ({listed})"
     if seconds > MOST_SECONDS:
-        hint = Message(
-            "it ends when these users have signed in; ask them to, or see %(page)s",
-            page="docs/how-to/move-here.md",
-        )
-        yield warning("imported passwords", seen, hint)
+        hint = "it ends when their users have signed in; see docs/how-to/move-here.md"
+        yield warning(name, seen, hint)
     else:
-        yield ok("imported passwords", seen)
+        yield ok(name, seen)
 
 
 POOLED = Message("there is one: time limits are set in each transaction")

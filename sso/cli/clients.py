@@ -233,7 +233,8 @@ def show_secret(client: Client, secret: str, as_json: bool) -> None:
         return
     issued = [("client_secret", secret)] if client.has_secret else []
     issuer = context.settings().issuer
-    print_record([("client_id", client.client_id), *issued, ("issuer", issuer)])
+    server = [("issuer", issuer), ("discovery", f"{issuer}/.well-known/openid-configuration")]
+    print_record([("client_id", client.client_id), *issued, *server])
     if client.is_public:
         print_line("It is public: it has no secret and has to use PKCE.")
     elif not client.has_secret:

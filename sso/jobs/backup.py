@@ -20,7 +20,7 @@ from sso.crypto import keys, webhook_secrets
 from sso.crypto.encryption import SecretKeys
 from sso.database import schema
 from sso.errors import OperatorError
-from sso.extensions import db
+from sso.extensions import Base, db
 from sso.process.program import COMMAND
 from sso.store import database_copy, migrating
 
@@ -45,7 +45,7 @@ def write(path: Path, replace: bool = False, report: Report | None = None) -> di
     try:
         engine = database.open_engine(URL.create("sqlite", database=str(partial)))
         try:
-            counts = copy_into(engine, report)
+            counts = copy_into(engine, report, any_schema=True)
             with engine.connect() as connection:
                 # One file, without a log beside it.
                 connection.exec_driver_sql("PRAGMA journal_mode = DELETE")
@@ -99,7 +99,7 @@ def restore(path: Path, secret_keys: SecretKeys, report: Report | None = None) -
                     "SSO_SECRET_KEY does not open the backup's secrets of webhooks; give the "
                     "secret key that they were encrypted with as SSO_SECRET_KEY_PREVIOUS"
                 )
-            return _fill(connection, db.engine, report)
+            return _fill(connection, db.engine, report, schema.newest())
     except DatabaseError as error:
         if "file is not a database" in str(error.orig):
             raise MoveRefused(f"{path} is not a backup") from None
@@ -108,32 +108,48 @@ def restore(path: Path, secret_keys: SecretKeys, report: Report | None = None) -
         source.dispose()
 
 
-def copy_into(target: Engine, report: Report | None = None) -> dict[str, int]:
-    """Copy every row of our database into another, empty one. Raises `MoveRefused`."""
+def copy_into(
+    target: Engine, report: Report | None = None, *, any_schema: bool = False
+) -> dict[str, int]:
+    """Copy every row of our database into another, empty one. Raises `MoveRefused`.
+
+    `any_schema`: also from an older schema, which the copy then has, too.
+    """
     with database.snapshot(db.engine) as source:
-        if schema.revision(source) != schema.newest():
+        revision = schema.revision(source)
+        if revision is None:
+            raise MoveRefused(f"the database has no tables yet; run: {COMMAND} db upgrade")
+        if revision not in schema.known():
+            raise MoveRefused(
+                f"the database has the schema {revision}, newer than this program's "
+                f"{schema.newest()}; use the version that upgraded it, or a newer one"
+            )
+        if revision != schema.newest() and not any_schema:
             raise MoveRefused(
                 f"the database is not that of this program; run: {COMMAND} db upgrade"
             )
-        return _fill(source, target, report)
+        return _fill(source, target, report, revision)
 
 
-def _fill(source: Connection, target: Engine, report: Report | None) -> dict[str, int]:
-    """One transaction: all rows, or none."""
+def _fill(
+    source: Connection, target: Engine, report: Report | None, wanted: str | None
+) -> dict[str, int]:
+    """One transaction: all rows, or none. `wanted`: the schema of both databases."""
     with target.connect() as connection:
         is_new = not database_copy.has_tables(connection)
     if is_new:
-        migrating.make_tables(target)
+        migrating.make_tables(target, wanted or "head")
     with target.begin() as connection:
-        if (found := schema.revision(connection)) != schema.newest():
+        if (found := schema.revision(connection)) != wanted:
             what = (
                 f"the schema {found}, this program {schema.newest()}" if found else "other tables"
             )
             raise MoveRefused(f"the target has {what}; give an empty database")
-        if taken := database_copy.occupied(connection):
+        metadata = database_copy.tables(source) if wanted != schema.newest() else Base.metadata
+        if taken := database_copy.occupied(connection, metadata):
             raise MoveRefused(f"the target is not empty: it has {', '.join(taken)}")
-        database_copy.forget_first_rows(connection)
-        return database_copy.copy(source, connection, report=report)
+        database_copy.forget_first_rows(connection, metadata)
+        return database_copy.copy(source, connection, metadata, report)
 
 
 def _sync(path: Path) -> None:

@@ -10,6 +10,7 @@ from sqlalchemy import (
     JSON,
     Column,
     Connection,
+    DateTime,
     MetaData,
     bindparam,
     delete,
@@ -20,13 +21,15 @@ from sqlalchemy import (
 )
 
 from sso import models
-from sso.extensions import Base
+from sso.extensions import Base, UtcDateTime
 from sso.models import Heartbeat, SigningKey, Webhook
+from sso.store import groups
 
 models.load_all()
 
 # What `flask db upgrade` and a worker write by themselves.
 _OF_NEW_DATABASES = (SigningKey, Heartbeat)
+_VERSION = "alembic_version"
 BATCH = 1000  # rows in memory at a time
 
 
@@ -34,20 +37,38 @@ def has_tables(connection: Connection) -> bool:
     return bool(inspect(connection).get_table_names())
 
 
-def occupied(connection: Connection) -> list[str]:
+def tables(connection: Connection) -> MetaData:
+    """The tables of a database with an older schema, whatever this program calls its own."""
+    older = MetaData()
+    older.reflect(connection, only=lambda name, _: name not in (_VERSION, groups.MEMBERSHIPS.name))
+    for table in older.tables.values():
+        ours = Base.metadata.tables.get(table.name)
+        for column in table.columns:
+            if ours is not None and column.name in ours.columns:
+                column.type = ours.columns[column.name].type
+            elif isinstance(generic := column.type.as_generic(), DateTime):
+                column.type = UtcDateTime()
+            else:
+                column.type = generic
+    return older
+
+
+def occupied(connection: Connection, metadata: MetaData = Base.metadata) -> list[str]:
     """The tables that hold rows; a migrated database has its first signing keys and no more."""
+    of_new = {model.__tablename__ for model in _OF_NEW_DATABASES}
     return [
         table.name
-        for table in Base.metadata.sorted_tables
-        if table not in [model.__table__ for model in _OF_NEW_DATABASES]
+        for table in metadata.sorted_tables
+        if table.name not in of_new
         and connection.execute(select(1).select_from(table).limit(1)).first()
     ]
 
 
-def forget_first_rows(connection: Connection) -> None:
+def forget_first_rows(connection: Connection, metadata: MetaData = Base.metadata) -> None:
     """Those that a new database has without anybody having used it."""
     for model in _OF_NEW_DATABASES:
-        connection.execute(delete(model))
+        if (table := metadata.tables.get(model.__tablename__)) is not None:
+            connection.execute(delete(table))
 
 
 def sealed_keys(connection: Connection) -> list[Any]:

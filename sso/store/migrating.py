@@ -40,9 +40,9 @@ def check() -> None:
     flask_migrate.check()
 
 
-def make_tables(engine: Engine) -> None:
-    """Bring another, empty database to the newest schema."""
+def make_tables(engine: Engine, revision: str = "head") -> None:
+    """Bring another, empty database to the schema of this revision."""
     bind(current_app)
     config = current_app.extensions["migrate"].migrate.get_config()
     config.attributes["engine"] = engine
-    command.upgrade(config, "head")
+    command.upgrade(config, revision)

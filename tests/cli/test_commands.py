@@ -46,6 +46,13 @@ def parsed(result: Result) -> Any:
 CREATE = ("client", "create", "--name", "Wiki", "--redirect-uri", "https://wiki.example/cb")
 
 
+def test_an_application_is_told_where_it_finds_the_rest(app: Flask, run: Any) -> None:
+    """Most of them ask for this one URL."""
+    shown = dict(line.split() for line in run(*CREATE).stdout.splitlines()[:4])
+    answer = app.test_client().get(shown["discovery"]).get_json()
+    assert answer["issuer"] == shown["issuer"]
+
+
 def test_a_client_is_registered_and_its_secret_shown_once(app: Flask, run: Any) -> None:
     made = parsed(run(*CREATE, "--json"))
     assert made["redirect_uris"] == ["https://wiki.example/cb"]

@@ -24,6 +24,7 @@ from sqlalchemy import (
     func,
     insert,
     select,
+    text,
 )
 from sqlalchemy.pool import NullPool
 
@@ -134,6 +135,40 @@ def test_a_backup_restores_into_either_database(
         assert rows_of(app) == before
 
 
+@pytest.mark.parametrize("is_postgresql", [False, True], ids=["sqlite", "postgresql"])
+@pytest.mark.parametrize("revision", [schema.known()[1], "0017", "0010"])
+def test_a_new_version_backs_up_an_older_schema(
+    lived_in: Flask,
+    make_on: Callable[..., Flask],
+    cluster: str,
+    tmp_path: Path,
+    revision: str,
+    is_postgresql: bool,
+) -> None:
+    """The guide to upgrades says: back up first. The backup is upgraded like the database."""
+    url = fresh_database(cluster) if is_postgresql else f"sqlite:///{tmp_path / 'lived-in.db'}"
+    assert run(lived_in, "db", "copy", url).exit_code == 0
+    app, path = make_on(url), tmp_path / "backup"
+    assert run(app, "db", "downgrade", revision, "--yes").exit_code == 0
+    done = run(app, "backup", str(path), "--json")
+    assert done.exit_code == 0, done.stderr
+    counts = json.loads(done.stdout)["rows"]
+    assert counts["users"] == counts["clients"] == 1
+    assert not {"memberships", "alembic_version"} & counts.keys()
+    with sqlite3.connect(path) as copied:
+        assert copied.execute("SELECT version_num FROM alembic_version").fetchall() == [(revision,)]
+    restored = make_on(f"sqlite:///{path}")
+    for one in (app, restored):
+        assert run(one, "db", "upgrade").exit_code == 0
+    here, there = rows_of(app), rows_of(restored)
+    if revision < "0015":  # each upgrade gives the groups ids
+        here["groups"], there["groups"] = set(), set()
+    assert there == here
+    groups = "SELECT name FROM memberships"
+    with sqlite3.connect(path) as copied:
+        assert copied.execute(groups).fetchall() == [("staff",)]
+
+
 def test_a_migrated_but_unused_database_counts_as_empty(
     lived_in: Flask, make_on: Callable[..., Flask], tmp_path: Path
 ) -> None:
@@ -147,6 +182,22 @@ def test_a_migrated_but_unused_database_counts_as_empty(
     again = run(app, "restore", str(path))
     assert again.exit_code == 1
     assert "not empty" in again.stderr
+
+
+def test_a_schema_that_no_backup_is_made_of(
+    lived_in: Flask, make_on: Callable[..., Flask], tmp_path: Path
+) -> None:
+    """Of nothing, and of a newer one, whose tables this version does not know."""
+    path = tmp_path / "backup"
+    empty = run(make_on(f"sqlite:///{tmp_path / 'none.db'}"), "backup", str(path))
+    with lived_in.app_context():
+        db.session.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+        db.session.commit()
+    newer = run(lived_in, "backup", str(path))
+    for done, reason in ((empty, "no tables yet"), (newer, "newer than this program's")):
+        assert done.exit_code == 1
+        assert reason in done.stderr
+    assert not path.exists()
 
 
 def test_what_is_refused(lived_in: Flask, make_on: Callable[..., Flask], tmp_path: Path) -> None:
