@@ -39,8 +39,8 @@ GRACE = 30
 # under it.
 KEEP_ALIVE = 75
 
-# A connection takes a file descriptor, and a thread that waits for what it sends another one. With
-# the usual limit of 1024, 800 that are silent would end the worker: it could not accept the next.
+# A connection takes a file descriptor, and a worker of gunicorn that can open no more ends. The
+# usual limit of 1024 is close to the 1,000 connections of a worker.
 _DESCRIPTORS = 4096
 
 

@@ -121,8 +121,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
 
     def enqueue_req(self, conn: TConn) -> None:
         if not self.cfg.is_ssl and not isinstance(conn.sock, ClientSocket):
-            peer = conn.client[0] if isinstance(conn.client, tuple) else None
-            conn.sock = ClientSocket(conn.sock, networks.widest(peer))
+            conn.sock = ClientSocket(conn.sock)
         super().enqueue_req(conn)
 
     def finish_request(self, conn: TConn, fs: "Future[Any]") -> None:
@@ -162,7 +161,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
     def _place(self, conn: TConn) -> None:
         """Count the connection for its network, and drop one if too many wait."""
         client = conn.sock
-        network = client.arrival.network(self.trusted_proxies) or client.network
+        network = client.arrival.network(self.trusted_proxies) or client.network_of(conn.client)
         self._waiting.add(conn, network)
         if len(client.arrival.data) > SMALL or len(client.unsent) > SMALL:
             self._large.add(conn, network)
@@ -264,10 +263,10 @@ class ClientSocket:
 
     collects = True  # bodies, without a thread (see `sso.process.concurrency`)
 
-    def __init__(self, sock: socket.socket, network: str = "") -> None:
+    def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)
         self._sock = sock
-        self.network = network
+        self._network = ""
         self._timeout: float | None = None
         self._has_answered = self._has_continued = self._is_shut_down = False
         self._drained = 0
@@ -289,6 +288,12 @@ class ClientSocket:
 
     def gettimeout(self) -> float | None:
         return self._timeout
+
+    def network_of(self, peer: Any) -> str:
+        """The network of this peer, an address of `socket`."""
+        if not self._network:
+            self._network = networks.widest(peer[0] if isinstance(peer, tuple) else None)
+        return self._network
 
     def start(self) -> None:
         """Begin to handle a request."""

@@ -1,6 +1,5 @@
 """Caddy with the configuration that is shipped, on a port and with a certificate of a test."""
 
-import os
 import shutil
 import socket
 import ssl
@@ -21,7 +20,9 @@ SPELLINGS = {"caddy": "", "caddy-newer": "request_buffers 512KiB"}
 class Caddy(Machine):
     """The shipped configuration, in front of a server on this port."""
 
-    def __init__(self, folder: Path, upstream: int, program: str = "caddy") -> None:
+    def __init__(
+        self, folder: Path, upstream: int, program: str = "caddy", *, has_buffers: bool = True
+    ) -> None:
         super().__init__(folder)
         self.upstream, self.spelling = upstream, SPELLINGS[program]
         path = shutil.which(program)
@@ -29,8 +30,8 @@ class Caddy(Machine):
             pytest.skip("no Caddy since 2.7 is in PATH as caddy-newer")
         self.program = require("Caddy", path)
         text = SHIPPED.read_text()
-        if os.environ.get("CADDY_WITHOUT_BUFFERS"):  # to see the tests fail
-            text = text.replace("\t\t{$BUFFER_REQUESTS:buffer_requests}\n", "")
+        if not has_buffers:
+            text = changed(text, {"\t\t{$BUFFER_REQUESTS:buffer_requests}\n": ""})
         options = (
             "{\n\tlocal_certs\n\tskip_install_trust\n\tadmin off\n\tauto_https disable_redirects\n"
         )

@@ -49,7 +49,7 @@ services:
   caddy:
     image: {containers.BASE_IMAGE}
     command: [caddy, run, --config, /etc/caddy/Caddyfile, --adapter, caddyfile]
-    environment: {{XDG_DATA_HOME: /data}}
+    environment: {{XDG_DATA_HOME: /data, BUFFER_REQUESTS: buffer_requests}}
     ports: !override []
     extra_hosts: ["server:{ADDRESS}"]
 networks:

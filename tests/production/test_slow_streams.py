@@ -1,7 +1,9 @@
 """Bodies that arrive slowly through Caddy, over HTTP/2, keep no server busy."""
 
+import json
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from threading import Event, Thread
 
 import pytest
@@ -11,7 +13,8 @@ from h2.connection import H2Connection
 from h2.exceptions import ProtocolError
 
 from tests.production.caddy import HOST, SPELLINGS, Caddy
-from tests.support.processes import SERVERS, Server
+from tests.production.nginx import Nginx
+from tests.support.processes import SERVERS, Server, free_port
 from tests.support.slow_clients import unanswered
 
 STREAMS = 240  # of a connection; Caddy allows 250
@@ -24,8 +27,7 @@ def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("streams")
-    environ = {"SSO_TRUSTED_PROXIES": "1", "SSO_BASE_URL": "https://localhost/api/auth"}
-    with Server(folder, kind=request.param, **environ).running() as running:
+    with Server(folder, kind=request.param, SSO_TRUSTED_PROXIES="1").running() as running:
         yield running
 
 
@@ -39,6 +41,52 @@ def caddy(
         yield proxy
     finally:
         proxy.stop()
+
+
+def slow_bodies(server: Server, base_url: str, **environ: str) -> dict[str, str]:
+    """What `doctor` finds at this URL."""
+    report = server.try_flask("doctor", "--json", SSO_BASE_URL=base_url, **environ).stdout
+    findings = json.loads(report)["findings"]
+    finding = next(finding for finding in findings if finding["name"] == "slow bodies")
+    assert isinstance(finding, dict)
+    return finding
+
+
+@pytest.mark.parametrize("program", SPELLINGS)
+def test_doctor_says_whether_the_proxy_waits(server: Server, tmp_path: Path, program: str) -> None:
+    statuses = []
+    for has_buffers in (True, False):
+        folder = tmp_path / str(has_buffers)
+        proxy = Caddy(folder, server.port, program, has_buffers=has_buffers)
+        proxy.start()
+        try:
+            trusted = {"REQUESTS_CA_BUNDLE": str(proxy.certificate)}
+            finding = slow_bodies(server, f"{proxy.origin}/api/auth", **trusted)
+        finally:
+            proxy.stop()
+        statuses.append(finding["status"])
+        assert ("docs/deploy/index.md" in (finding["hint"] or "")) is not has_buffers
+    assert statuses == ["ok", "wrong" if server.kind == "granian" else "warning"]
+
+
+def test_doctor_through_nginx(server: Server, tmp_path: Path) -> None:
+    nginx = Nginx(tmp_path / "nginx", (server.port, server.port))
+    nginx.start()
+    try:
+        trusted = {"REQUESTS_CA_BUNDLE": str(nginx.certificate)}
+        assert slow_bodies(server, f"{nginx.origin}/api/auth", **trusted)["status"] == "ok"
+    finally:
+        nginx.stop()
+
+
+def test_doctor_without_a_proxy_or_a_server(server: Server) -> None:
+    alone = slow_bodies(server, server.base_url, SSO_TRUSTED_PROXIES="0")
+    assert (alone["status"], alone["seen"]) == ("skipped", "no proxy, for this machine only")
+    away = slow_bodies(server, f"http://127.0.0.1:{free_port()}/api/auth")
+    assert (away["status"], away["seen"]) == (
+        "skipped",
+        "no answer to a slow body (ConnectionRefusedError)",
+    )
 
 
 class Streams:

