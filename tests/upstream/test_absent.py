@@ -1,0 +1,239 @@
+"""What a provider leaves out is no yes: each claim absent, null, false, and of a wrong type."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from sso import clock
+from sso.config.upstream.oidc import GoogleProvider, MicrosoftProvider, OidcProvider
+from sso.process import http_call
+from sso.upstream import github, id_tokens, person_claims
+from sso.upstream.identity import UpstreamRefused, UpstreamUnavailable
+from sso.upstream.oidc import OidcClient
+from tests.conftest import Clock
+from tests.support.each import each
+from tests.support.signing import unsigned
+from tests.support.upstreams import Internet, Upstream, answered, provider
+
+ABSENT = object()
+ODD = (ABSENT, None, False, 0, "", "false", "yes", [], [True], {}, {"a": True})
+TENANT = "8eaef023-2b34-4da1-9baa-8bc8c9d6a490"
+
+
+def of(kind: type[OidcProvider], **more: Any) -> OidcProvider:
+    return kind(id="x", type="x", client_id="us", client_secret="x", **more)
+
+
+PLAIN = provider()
+GOOGLE, MICROSOFT = of(GoogleProvider), of(MicrosoftProvider, tenant=TENANT)
+
+
+def without_absent(**claims: Any) -> dict[str, Any]:
+    return {name: value for name, value in claims.items() if value is not ABSENT}
+
+
+@each("verified", [*ODD, True, "true"])
+def test_email_verified(verified: object) -> None:
+    claims = without_absent(email_verified=verified, hd="example.com")
+    says_yes = verified is True or verified == "true"
+    assert person_claims.is_verified(PLAIN, "a@example.com", claims) == says_yes
+    assert person_claims.is_verified(GOOGLE, "a@example.com", claims) == says_yes
+    # Microsoft's has another meaning; what counts there is another claim.
+    assert not person_claims.is_verified(MICROSOFT, "a@example.com", claims)
+
+
+@each("owned", [*ODD, True, 1, "1", "true", "True"])
+def test_who_owns_a_domain_at_microsoft(owned: object) -> None:
+    claims = without_absent(xms_edov=owned, email_verified=True)
+    says_yes = not any(owned is one for one in ODD)
+    assert person_claims.is_verified(MICROSOFT, "a@example.com", claims) == says_yes
+
+
+@each(
+    "email, hd, is_verified",
+    [("a@gmail.com", ABSENT, True), ("A@GMAIL.COM", ABSENT, True), ("a@example.com", ABSENT, False),
+     ("a@example.com", "", False), ("a@example.com", None, False), ("a@example.com", "x.y", True),
+     ("a@gmail.com.example", ABSENT, False), ("a@notgmail.com", ABSENT, False)],
+)  # fmt: skip
+def test_addresses_that_google_does_not_own(email: str, hd: object, is_verified: bool) -> None:
+    claims = without_absent(email_verified=True, hd=hd)
+    assert person_claims.is_verified(GOOGLE, email, claims) == is_verified
+
+
+@each(
+    "claim, groups",
+    [(ABSENT, set()), (None, set()), ("staff", {"staff"}), (["a", "b"], {"a", "b"}),
+     (["a", 7, None], {"a"}), ({"a": 1}, set()), (7, set()), ([], set()), (False, set())],
+)  # fmt: skip
+def test_groups(claim: object, groups: set[str]) -> None:
+    claims = without_absent(groups=claim, _claim_names={"other": "src1"})
+    assert person_claims.groups(PLAIN, claims) == groups
+    there = {**claims, "_claim_names": {"groups": "src1"}}
+    is_elsewhere = claim in (ABSENT, None)
+    assert person_claims.groups(PLAIN, there) == (None if is_elsewhere else groups)
+
+
+@pytest.fixture
+def corp(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Upstream:
+    made = Upstream()
+    monkeypatch.setattr(http_call, "call", Internet(made).call)
+    return made
+
+
+@pytest.fixture
+def oidc(corp: Upstream) -> OidcClient:
+    return OidcClient(PLAIN)
+
+
+def is_accepted(oidc: OidcClient, text: str, nonce: str | None = "n") -> bool:
+    try:
+        id_tokens.verify_id_token(PLAIN, oidc.discovered, text, nonce=nonce, access_token="at")
+    except UpstreamRefused:
+        return False
+    return True
+
+
+US = "us-at-corp"
+
+
+@each(
+    "claims, is_right",
+    [({}, True), ({"at_hash": None}, True), ({"aud": [US]}, True),
+     ({"aud": [US, "other"], "azp": US}, True), ({"azp": US}, True), ({"nbf": 1}, True),
+     ({"iss": None}, False), ({"iss": ""}, False), ({"iss": ["https://corp.example"]}, False),
+     ({"aud": None}, False), ({"aud": ""}, False), ({"aud": []}, False), ({"aud": [[US]]}, False),
+     ({"aud": {US: 1}}, False), ({"aud": f"{US} other"}, False), ({"aud": US + "2"}, False),
+     ({"aud": [US, "other"]}, False), ({"aud": ["other"], "azp": US}, False),
+     ({"azp": "other"}, False), ({"azp": ""}, False), ({"aud": [US, "other"], "azp": [US]}, False),
+     ({"exp": None}, False), ({"exp": "9999999999"}, False), ({"exp": True}, False),
+     ({"exp": 0}, False), ({"iat": None}, False), ({"iat": 0}, False), ({"iat": "1"}, False),
+     ({"nbf": "1"}, False), ({"nonce": None}, False), ({"nonce": ""}, False),
+     ({"nonce": ["n"]}, False), ({"sub": None}, False), ({"sub": ""}, False), ({"sub": 7}, False),
+     ({"sub": ["1"]}, False), ({"at_hash": ""}, False), ({"at_hash": 7}, False),
+     ({"events": {}}, False)],
+)  # fmt: skip
+def test_an_identity_token(
+    corp: Upstream, oidc: OidcClient, claims: dict[str, Any], is_right: bool
+) -> None:
+    corp.token = claims
+    assert is_accepted(oidc, corp.id_token("n", "at")) == is_right
+
+
+@each("typ, is_right", [("JWT", True), ("jwt", True), ("at+jwt", False), ("logout+jwt", False),
+                        ("", False), (7, False), (None, True)])  # fmt: skip
+def test_the_type_of_an_identity_token(
+    corp: Upstream, oidc: OidcClient, typ: Any, is_right: bool
+) -> None:
+    corp.header = {"typ": typ}
+    assert is_accepted(oidc, corp.id_token("n")) == is_right
+
+
+def test_a_refreshed_token_needs_no_nonce_and_no_signature_is_none(
+    corp: Upstream, oidc: OidcClient
+) -> None:
+    assert is_accepted(oidc, corp.id_token(None), nonce=None)
+    assert is_accepted(oidc, corp.id_token("another"), nonce=None)
+    assert not is_accepted(oidc, corp.id_token(None))
+    now = int(clock.now().timestamp())
+    claims = {"iss": corp.issuer, "aud": US, "sub": "1", "iat": now, "exp": now + 60, "nonce": "n"}
+    for alg in ("none", "HS256", None):
+        assert not is_accepted(oidc, unsigned({"alg": alg, "kid": "k1"}, claims))
+
+
+LOGOUT: dict[str, Any] = {id_tokens.LOGOUT: {}}
+
+
+@each(
+    "claims, is_right",
+    [({}, True), ({"sid": "s"}, True), ({"sub": None, "sid": "s"}, True),
+     ({"sub": None}, False), ({"sub": None, "sid": ""}, False), ({"sid": ""}, False),
+     ({"sub": ""}, False), ({"sid": 7}, False), ({"sub": 7, "sid": "s"}, False),
+     ({"events": None}, False), ({"events": {}}, False), ({"events": [id_tokens.LOGOUT]}, False),
+     ({"events": {id_tokens.LOGOUT: True}}, False), ({"events": {"other": {}}}, False),
+     ({"events": {**LOGOUT, "other": {}}}, True), ({"jti": None}, False), ({"jti": ""}, False),
+     ({"jti": 7}, False), ({"nonce": ""}, False), ({"nonce": "n"}, False), ({"exp": None}, False),
+     ({"iat": None}, False), ({"aud": None}, False), ({"iss": None}, False)],
+)  # fmt: skip
+def test_a_logout_token(
+    corp: Upstream, oidc: OidcClient, claims: dict[str, Any], is_right: bool
+) -> None:
+    try:
+        oidc.verify_logout_token(corp.logout_token(**claims))
+    except UpstreamRefused:
+        assert not is_right
+    else:
+        assert is_right
+
+
+@each(
+    "claims, acr, amr, has_two",
+    [({}, (), (), False), ({"acr": "x"}, (), ("mfa",), False), ({"acr": "x"}, ("x",), (), True),
+     ({"acr": None}, ("x",), (), False), ({"acr": "y"}, ("x",), ("mfa",), False),
+     ({"amr": ["mfa"]}, (), ("mfa",), True), ({"amr": "mfa"}, (), ("mfa",), False),
+     ({"amr": ["pwd"]}, (), ("mfa",), False), ({"amr": None}, (), ("mfa",), False),
+     ({"amr": [["mfa"], 7]}, (), ("mfa",), False), ({"amr": ["mfa"]}, (), (), False)],
+)  # fmt: skip
+def test_two_factors_there(
+    corp: Upstream, claims: dict[str, Any], acr: tuple[str], amr: tuple[str], has_two: bool
+) -> None:
+    client = OidcClient(provider(two_factor_acr=acr, two_factor_amr=amr))
+    corp.token = claims
+    corp.codes["c"] = ("n", "", "https://here/")
+    corp.answers["/token"] = answered(
+        {"access_token": "at", "token_type": "Bearer", "id_token": corp.id_token("n", "at")}
+    )
+    assert client.complete("https://here/", "c", "v", "n").has_two_factors == has_two
+    corp.answers.clear()
+
+
+@each("hd, is_right", [("example.com", True), (None, False), ("", False), ("other.example", False),
+                       (["example.com"], False)])  # fmt: skip
+def test_an_organization_at_google(corp: Upstream, hd: Any, is_right: bool) -> None:
+    corp.issuer = "https://accounts.google.com"
+    corp.client_id = "us"
+    google = of(GoogleProvider, hosted_domain="example.com")
+    corp.token = {"hd": hd}
+    corp.answers["/token"] = answered(
+        {"access_token": "at", "token_type": "Bearer", "id_token": corp.id_token("n", "at")}
+    )
+    # Of userinfo it would say nothing about the sign-in.
+    corp.answers["/userinfo"] = answered({"sub": "1", "hd": "example.com"})
+    try:
+        OidcClient(google).complete("https://here/", "c", "v", "n")
+    except UpstreamRefused:
+        assert not is_right
+    else:
+        assert is_right
+    corp.answers.clear()
+
+
+@each("active, lets_in", [(True, True), (False, False), (ABSENT, None), (None, None),
+                          ("true", None), (1, None), (0, None)])  # fmt: skip
+def test_introspection(corp: Upstream, active: object, lets_in: bool | None) -> None:
+    corp.metadata = {"introspection_endpoint": f"{corp.issuer}/introspect"}
+    client = OidcClient(provider(recheck=600))
+    corp.answers["/introspect"] = answered(without_absent(active=active))
+    try:
+        identity = client.ask_again(corp.issuer, "1", None, "at")
+    except UpstreamUnavailable:
+        assert lets_in is None
+    else:
+        assert (identity is not None) == lets_in
+
+
+def emails(**more: Any) -> Iterator[dict[str, Any]]:
+    yield {"email": "other@example.com", "primary": False, "verified": True}
+    yield without_absent(**{"email": "a@example.com", "primary": True, "verified": True} | more)
+
+
+@each("verified", [*ODD, True])
+def test_github_has_verified_the_address(verified: object) -> None:
+    assert github._primary(list(emails(verified=verified))) == ("a@example.com", verified is True)
+
+
+@each("primary", [*ODD, True, "true"])
+def test_the_primary_address_at_github(primary: object) -> None:
+    expected = ("a@example.com", True) if primary is True else (None, False)
+    assert github._primary(list(emails(primary=primary))) == expected
+    assert github._primary({"message": "Not found"}) == (None, False)
