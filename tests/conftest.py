@@ -3,6 +3,7 @@
 import gc
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -37,9 +38,13 @@ from tests.support.scene import Scene
 from tests.support.servers import Postgresql
 from tests.support.statements import watched
 
+# Imports make hardly any rubbish: looking for it would take a fifth of the collection.
+gc.set_threshold(100_000, 20, 20)
+
 # A busy machine makes any example slow.
-hypothesis.settings.register_profile("ours", deadline=None)
-hypothesis.settings.load_profile("ours")
+hypothesis.settings.register_profile("ours", deadline=None, max_examples=50)
+hypothesis.settings.register_profile("ci", deadline=None)
+hypothesis.settings.load_profile("ci" if "CI" in os.environ else "ours")
 
 # Nothing of a test stays open: the next one gets another file or other rows.
 buffer.BURST_ENDS = 0
@@ -57,12 +62,16 @@ SLOW = (
     "store",
 )
 TESTS = Path(__file__).parent
+_IS_SLOW = re.compile(r"^pytestmark = \[?pytest\.mark\.slow\b", re.MULTILINE)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Do not even import what would be deselected."""
-    if config.option.markexpr == "not slow" and collection_path.parent == TESTS:
-        return True if collection_path.name in SLOW else None
+    if config.option.markexpr == "not slow":
+        if collection_path.parent == TESTS and collection_path.name in SLOW:
+            return True
+        is_test = collection_path.match("test_*.py")
+        return True if is_test and _IS_SLOW.search(collection_path.read_text()) else None
     if config.option.markexpr == "slow" and collection_path.match("test_*.py"):
         is_slow = collection_path.relative_to(TESTS).parts[0] in SLOW
         return None if is_slow or "slow" in collection_path.read_text() else True
@@ -182,7 +191,6 @@ def pytest_collection_finish() -> None:
     """What was loaded stays: looking through it for rubbish again and again takes long."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(100_000, 20, 20)
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,8 @@ import base64
 import hashlib
 import json
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
@@ -51,9 +52,25 @@ class Page:
     status: int
     html: str = ""
     headers: Any = None
-    fields: dict[str, str] = field(default_factory=dict)
-    buttons: list[tuple[str, str]] = field(default_factory=list)
-    action: str | None = None
+
+    @cached_property
+    def _forms(self) -> _Forms:
+        """Most pages are only passed through: parsing each would take long."""
+        forms = _Forms()
+        forms.feed(self.html)
+        return forms
+
+    @cached_property
+    def fields(self) -> dict[str, str]:
+        return self._forms.fields
+
+    @cached_property
+    def buttons(self) -> list[tuple[str, str]]:
+        return self._forms.buttons
+
+    @cached_property
+    def action(self) -> str | None:
+        return self._forms.action
 
     @property
     def path(self) -> str:
@@ -224,17 +241,7 @@ class Browser:
 
     def _arrive(self, url: str, response: TestResponse) -> Page:
         html = response.get_data(as_text=True)
-        forms = _Forms()
-        forms.feed(html)
-        self.page = Page(
-            url,
-            response.status_code,
-            html,
-            response.headers,
-            forms.fields,
-            forms.buttons,
-            forms.action,
-        )
+        self.page = Page(url, response.status_code, html, response.headers)
         return self.page
 
 

@@ -38,14 +38,13 @@ class _Compiled(BytecodeCache):
     """Templates that a test compiled, for the applications of the tests after it."""
 
     def __init__(self) -> None:
-        self.code: dict[str, bytes] = {}
+        self.code: dict[tuple[str, str], Any] = {}
 
     def load_bytecode(self, bucket: Bucket) -> None:
-        if bucket.key in self.code:
-            bucket.bytecode_from_string(self.code[bucket.key])
+        bucket.code = self.code.get((bucket.key, bucket.checksum))
 
     def dump_bytecode(self, bucket: Bucket) -> None:
-        self.code[bucket.key] = bucket.bytecode_to_string()
+        self.code[bucket.key, bucket.checksum] = bucket.code
 
 
 _TEMPLATES = _Compiled()
