@@ -203,26 +203,24 @@ def _take_effect(
             notifications.email_changed(user, changes["email"]["before"])
             if not user.email_verified:
                 notifications.verify(user)
-    named_groups.touch(
-        {name for edit in edits.values() for name in edit["added"] + edit["removed"]}
-    )
+    edited = {name for edit in edits.values() for name in edit["added"] + edit["removed"]}
+    named_groups.touch(edited.union(joined))
     losing = [user for user, _ in changed if user.id in edits and edits[user.id]["removed"]]
     groups.end_lost_access(losing, clients.every() if losing else ())
     for user, changes in changed:
         if "disabled" in changes and user.disabled_at:
             revocation.everything_of_user(user.id, "user_disabled")
             api_tokens.end_of(actor, [user.id], "owner_disabled")
-        elif user.id in edits and _loses_administration(user.groups, **edits[user.id]):
+        elif user.id in edits and _loses_administration(
+            edits[user.id]["before"], edits[user.id]["after"]
+        ):
             api_tokens.end_of(actor, [user.id], "owner_lost_role")
         what = " ".join(changes)
         audit.event(Event.USER_CHANGED, by=actor.by, user=user.id, what=what, changes=changes)
 
 
-def _loses_administration(
-    groups: Collection[str], added: Sequence[str], removed: list[str]
-) -> bool:
-    before = [name for name in groups if name not in added] + removed
-    return staff.role_of(before) == staff.ADMIN != staff.role_of(groups)
+def _loses_administration(before: Collection[str], after: Collection[str]) -> bool:
+    return staff.role_of(before) == staff.ADMIN != staff.role_of(after)
 
 
 def _lock(actor: Actor, user: User, *, keeps_access: bool = True) -> None:
