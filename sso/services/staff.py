@@ -15,7 +15,7 @@ ADMIN, HELPDESK = "admin", "helpdesk"
 _OWN = N_("You cannot remove your own administrator rights. Ask another administrator.")
 _LAST = N_("This is the last administrator who can sign in.")
 _STAFF = N_("Only administrators can change administrators and members of the helpdesk.")
-_PRIVILEGED = (
+_PRIVILEGED = N_(
     "Administrators and the helpdesk, their groups and who is in them are changed only by a token "
     "with the scope scim:privileged."
 )

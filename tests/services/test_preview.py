@@ -28,7 +28,14 @@ from tests.support.second_factors import code_of, scan
 # What is of one issue alone.
 VOLATILE = {"iat", "exp", "auth_time", "sid", "jti", "at_hash"}
 GROUPS = ("staff", "board")
-SPECIAL = {"address": {"locality": "Delft"}, "phone_number_verified": True}
+SPECIAL = {
+    **dict.fromkeys(("profile", "picture", "website"), "https://their.example/"),
+    "birthdate": "1990-01-31",
+    "zoneinfo": "Europe/Berlin",
+    "locale": "de",
+    "address": {"locality": "Delft"},
+    "phone_number_verified": True,
+}
 
 
 class Case(NamedTuple):
