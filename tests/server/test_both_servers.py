@@ -83,7 +83,8 @@ def test_sign_in_exchange_refresh_and_userinfo(server: Server) -> None:
     done = server.try_flask("doctor", "--json")
     found = json.loads(done.stdout)
     wrong = [one["name"] for one in found["findings"] if one["status"] == "wrong"]
-    assert wrong == ["proxy headers"], done.stdout
+    slow = ["slow bodies"] if server.kind == "granian" else []  # no proxy waits for them
+    assert wrong == [*slow, "proxy headers"], done.stdout
 
 
 def test_one_connection_takes_several_requests(server: Server) -> None:
