@@ -101,7 +101,8 @@ def test_a_passkey_alone(page: Page, server: Server, email: str) -> None:
     sign_in(page, server, email)
     add_passkey(page, server)
     found = methods(server, email)
-    assert [one["name"] for one in found["factors"]] == ["Chrome on Linux"]
+    (factor,) = found["factors"]
+    assert factor["name"].endswith("Chrome on Linux")  # Chromium without a window adds to its name
     assert found["recovery_codes"] == 10
     sign_out(page, server)
     # The virtual authenticator takes the offer in the email field at once.

@@ -141,7 +141,7 @@ def test_two_administrators_who_edit_the_same_application(
     bob.send(client_name="By Bob", groups="staff")
     answer = staff.send(client_name="By Ada", home_url="https://ada.example/")
     assert answer.status == 409
-    assert "Somebody else has changed this" in answer.html
+    assert "Someone else has changed this" in answer.html
     assert "<bdi>By Bob</bdi>" in answer.html
     with app.app_context():
         found = clients.find(client.client_id)

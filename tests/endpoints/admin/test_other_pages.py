@@ -311,7 +311,7 @@ def test_keys(app: Flask, ada: StaffBrowser) -> None:
     assert ada.open(f"{ADMIN}/keys/retire?kid=x").status == 404
     for state in (KeyState.NEXT, KeyState.RETIRED):
         ada.open(f"{ADMIN}/keys/retire?kid={kinds[state]}")
-        assert "taken out of use" in ada.submit().html
+        assert "was retired" in ada.submit().html
 
 
 def test_markup_is_text(app: Flask, ada: StaffBrowser) -> None:

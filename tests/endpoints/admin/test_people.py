@@ -212,7 +212,7 @@ def test_two_administrators_who_edit_the_same_person(
     bob.submit(**{**areas, "groups": "staff"}, name="By Bob", claim_nickname="D")
     page = ada.submit(**areas, claim_given_name="By Ada", name="By Ada")
     assert page.status == 409
-    for text in ("Somebody else has changed this", "<bdi>Dana Demo</bdi>", "<bdi>By Bob</bdi>"):
+    for text in ("Someone else has changed this", "<bdi>Dana Demo</bdi>", "<bdi>By Bob</bdi>"):
         assert text in page.html
     # Mine is kept in the fields, theirs where I changed nothing.
     assert page.fields["name"] == "By Ada"
