@@ -536,6 +536,10 @@ def carry_out(actor: Actor, planned: Sequence[Planned]) -> None:
         pass
     changed = [one for one in planned if one.row is not None]
     new = [one for one in planned if one.row is None]
+    # Before the first statement that writes, from which on SQLite lets nobody else write.
+    for one in new:
+        what = "invitation" if one.declaration.is_invited else None
+        audit.event(Event.USER_CREATED, by=actor.by, user=one.user.id, what=what)
     # In their order: one may take the address that another one leaves.
     users.change_all([_changed_values(one.user, one.changes) for one in changed if one.changes])
     users.insert_all([one.user for one in new])
@@ -550,9 +554,6 @@ def carry_out(actor: Actor, planned: Sequence[Planned]) -> None:
         [one.user for one in new
          if not one.declaration.is_invited and not one.declaration.email_verified],
     )  # fmt: skip
-    for one in new:
-        what = "invitation" if one.declaration.is_invited else None
-        audit.event(Event.USER_CREATED, by=actor.by, user=one.user.id, what=what)
 
 
 def _changed_values(user: User, changes: Mapping[str, Any]) -> dict[str, Any]:
