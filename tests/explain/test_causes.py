@@ -476,7 +476,7 @@ def test_the_person_said_no(
     browser.authorize(client)
     browser.sign_in()
     browser.deny()
-    assert "the person decided so" in explain(browser.history[-1])
+    assert "it was the person's decision" in explain(browser.history[-1])
 
 
 # ---- scopes ----
@@ -611,7 +611,7 @@ def test_too_many_tries(app: Flask, client: RelyingParty, explain: Explain, cloc
     for _ in range(30):
         answer = client.exchange("x", client_secret="wrong")
     assert answer.status_code == 429
-    assert "There were too many tries" in explain(answer)
+    assert "There were too many attempts" in explain(answer)
 
 
 def test_a_body_that_is_no_form(client: RelyingParty, explain: Explain) -> None:
