@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import shutil
+import subprocess
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -157,6 +159,15 @@ def test_every_application_has_a_page(tmp_path: Path) -> None:
         assert (tmp_path / "docs" / "applications" / f"{name}.md").is_file()
         assert f"]({name}.md)" in index
         assert f"](../applications/{name}.md)" in connect
+
+
+def test_without_zensical_the_script_says_what_to_run(tmp_path: Path) -> None:
+    (tmp_path / "scripts").mkdir()
+    script = shutil.copy(ROOT / "scripts/docs", tmp_path / "scripts")
+    done = subprocess.run([script], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "\npython3 -m venv .venv && .venv/bin/pip install" in done.stderr
+    assert done.stderr.endswith("'.[docs]'\n")
 
 
 def test_the_picture_shows_the_figures() -> None:
