@@ -8,7 +8,7 @@ import pytest
 from flask import Flask
 
 from sso.models import User
-from sso.ratelimit import limiting
+from sso.ratelimit import device_cookie, limiting
 from tests.support.actors import BASE, ORIGIN, Browser
 from tests.support.factories import PASSWORD
 
@@ -64,3 +64,13 @@ def test_the_other_counts_too(app: Flask, rule: limiting.Guessing) -> None:
         with pytest.raises(limiting.TooManyAttempts):
             limiting.enter(rule, SPELLINGS[0])
         limiting.enter(rule, "erin@example.com")
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_the_cookie_knows_any_spelling(app: Flask, user: User, spelling: str) -> None:
+    """Also where no form has tidied what was typed."""
+    with app.test_request_context():
+        device_cookie.remember(user)
+        assert device_cookie.id_for(spelling)
+        assert device_cookie.mark(spelling) == device_cookie.mark(user.email)
+        assert not device_cookie.id_for("erin@example.com")

@@ -93,6 +93,22 @@ def test_another_link_of_the_same_instant_does_nothing(app: Flask, user: User, c
         assert not mail_links.use(*looked_up)
 
 
+@pytest.mark.parametrize("purpose", [mail_links.VERIFY, mail_links.SIGN_UP, mail_links.INVITE])
+def test_a_link_that_two_have_looked_up_works_once(app: Flask, user: User, purpose: str) -> None:
+    """Even where its first use changes nothing that it is bound to."""
+    with app.app_context():
+        owner = None if purpose == mail_links.SIGN_UP else db.session.get_one(User, user.id)
+        secret = mail_links.make(purpose, user.email, owner)[1].partition("token=")[2]
+        db.session.commit()
+        first, second = (mail_links.find(secret, purpose) for _ in range(2))
+        assert first
+        assert second
+        assert mail_links.use(*first)
+        assert not mail_links.use(*second)
+        db.session.commit()
+        assert mail_links.redeem(secret, purpose) is None
+
+
 def test_nobody_resets_another_user(app: Flask, link: str) -> None:
     make_user(app, "erin@example.com", name="Erin")
     more = {"email": "erin@example.com", "user": "erin@example.com", "token": "x"}

@@ -150,9 +150,10 @@ def test_nor_the_address_of_a_user_who_fails(
         if state == "disabled":
             db.session.get_one(User, user.id).disabled_at = clock.now()
             db.session.commit()
-    Browser(app).sign_in(user.email, "not it, hunter2")
+    # Nor is a disabled user's right password taken for a sign-in.
+    Browser(app).sign_in(user.email, PASSWORD if state == "disabled" else "not it, hunter2")
     (row,) = rows(app)
-    assert row.user_id == str(user.id)
+    assert (row.name, row.user_id) == (Event.SIGN_IN_FAILED, str(user.id))
     assert "hunter2" not in str(vars(row)) + caplog.text
 
 

@@ -1,12 +1,14 @@
 """What people do for themselves, in a loop: each has a budget of rows in the audit trail."""
 
 import logging
+from uuid import uuid4
 
 import pytest
 from flask import Flask
 
 from sso.audit import own_events
 from sso.models import User
+from tests.conftest import Clock
 from tests.support.actors import BASE, ORIGIN, Browser
 from tests.support.events import events
 from tests.support.factories import make_client, make_user
@@ -45,3 +47,19 @@ def test_a_loop(
     erin.authorize(client)
     erin.allow()
     assert len(events(app, "code_issued")) == 3
+
+
+def test_counts_are_of_this_hour_and_do_not_take_all_memory(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    counts, user = own_events._Counts(), uuid4()
+    monkeypatch.setattr(own_events, "MOST", 3)
+    assert [counts.increase("a", user) for _ in range(3)] == [1, 2, 3]
+    assert counts.increase("b", user) == 1
+    clock.time = clock.time.replace(minute=59, second=59)
+    assert counts.increase("a", user) == 4
+    clock.move(seconds=1)
+    assert counts.increase("a", user) == 1
+    for _ in range(7):
+        counts.increase("a", uuid4())
+        assert len(counts._counts) <= 3

@@ -8,7 +8,7 @@ from flask import Flask
 
 from sso.extensions import db
 from sso.models import User
-from sso.ratelimit import device_cookie, networks
+from sso.ratelimit import device_cookie, memory, networks
 from sso.ratelimit.limiting import Pauses
 from sso.ratelimit.memory import MOST
 from sso.ratelimit.storage import LimitStorage
@@ -82,6 +82,20 @@ def test_a_flood_of_names_does_not_forgive(monkeypatch: pytest.MonkeyPatch) -> N
     for number in range(1000):
         storage.increase(f"name {number}", 3600)
     assert storage.read("guesser") == 7
+
+
+def test_a_counter_that_has_ended_counts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(memory, "monotonic", lambda: now[0])
+    storage = memory.MemoryStorage()
+    storage.incr("a", 60)
+    storage.incr("a", 60)
+    for at, count in ((1059.9, 2), (1060.0, 0), (1061.0, 0)):
+        now[0] = at
+        assert storage.get("a") == count
+    assert storage.incr("a", 60) == 1
+    storage.clear("a")
+    assert storage.get("a") == 0
 
 
 def test_counters_that_have_ended_take_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:

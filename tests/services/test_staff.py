@@ -8,15 +8,16 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from sso import audit
+from sso import audit, clock
 from sso.audit import Actor
 from sso.extensions import db
 from sso.models import User
 from sso.services import accounts, credentials, helping, staff
 from sso.services.changes import ListEdit
+from sso.services.checks import RegistrationError
 from sso.store import users
 from tests.support.administration import ADMINS, HELPDESK
-from tests.support.factories import make_user
+from tests.support.factories import PASSWORD, make_user
 
 OPERATOR = Actor("olga")
 REMOVE: dict[str, Callable[[Actor, User], Any]] = {
@@ -175,3 +176,18 @@ def test_two_who_remove_each_other(app: Flask, ada: User) -> None:
     for thread in threads:
         thread.join(30)
     assert sorted(outcomes) == ["done", "refused"]
+
+
+@pytest.mark.parametrize("state", ["disabled", "with a password"])
+def test_who_is_not_invited_again(app: Flask, state: str) -> None:
+    """A link to set a password is for those who never had one, and may sign in."""
+    password = PASSWORD if state == "with a password" else None
+    dana = make_user(app, "dana@example.com", password=password)
+    with app.app_context():
+        user = loaded(dana)
+        user.disabled_at = clock.now() if state == "disabled" else None
+        db.session.commit()
+        with pytest.raises(RegistrationError):
+            helping.invite_again(OPERATOR, user)
+        user.disabled_at, user.password_hash = None, None
+        helping.invite_again(OPERATOR, user)

@@ -193,7 +193,7 @@ def test_an_organization_at_google(corp: Upstream, hd: Any, is_right: bool) -> N
     corp.issuer = "https://accounts.google.com"
     corp.client_id = "us"
     google = of(GoogleProvider, hosted_domain="example.com")
-    corp.token = {"hd": hd}
+    corp.token = {"hd": hd, "name": None}
     corp.answers["/token"] = answered(
         {"access_token": "at", "token_type": "Bearer", "id_token": corp.id_token("n", "at")}
     )
