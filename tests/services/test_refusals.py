@@ -17,13 +17,19 @@ FILES = (
 TRANSLATED = {"Message", "N_"}
 ELSEWHERE = {
     # Commands print these beside what they did, or about options that pages have not.
-    *("changes.without_effect", "clients.change", "groups.not_known", "groups.without_members"),
-    *("groups._similar", "profiles", "profiles.notes", "staff.keep_administrators"),
+    *(
+        "changes.without_effect",
+        "clients._alter",
+        "clients.change",
+        "groups.not_known",
+        "groups.without_members",
+    ),
+    *("groups._similar", "profiles", "profiles.notes", "staff.keep_others"),
     *("connections._method_error", "credentials.make_enrolment_link"),
     *("installation._filled", "installation.install", "installation.missing"),
     "installation.setup",
     # About files that commands read.
-    *("checks.jwks", "checks.logo"),
+    *("accounts._alteration", "checks.jwks", "checks.logo"),
     # For the log.
     *("authentication.verify_password", "preview._approve"),
     # No sentences.
