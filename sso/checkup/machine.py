@@ -92,19 +92,24 @@ def database() -> Findings:
 
 def imported_passwords() -> Findings:
     """What the hashes of other systems add to each wrong password is bounded."""
-    name, methods = "imported passwords", imported_hashes.methods()
+    methods = imported_hashes.methods()
     db.session.rollback()
     if not methods:
-        yield ok(name, "none")
+        yield ok("imported passwords", Message("no hashes of other systems are left"))
         return
     seconds = foreign_hashes.seconds(methods)
     listed = ", ".join(sorted(method[1:] for method in methods))
-    seen = f"every wrong password takes {seconds * 1000:.0f} ms more ({listed})"
+    seen = Message(
+        "every wrong password takes %(milliseconds)d ms more (%(methods)s)",
+        milliseconds=round(seconds * 1000),
+        methods=listed,
+    )
     if seconds > MOST_SECONDS:
-        hint = "it ends when their users have signed in; see docs/how-to/move-here.md"
-        yield warning(name, seen, hint)
+        page = "docs/how-to/move-here.md"
+        hint = Message("it ends when their users have signed in; see %(page)s", page=page)
+        yield warning("imported passwords", seen, hint)
     else:
-        yield ok(name, seen)
+        yield ok("imported passwords", seen)
 
 
 POOLED = Message("there is one: time limits are set in each transaction")

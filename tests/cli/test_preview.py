@@ -109,7 +109,9 @@ def test_in_json(preview: Any, client: RelyingParty, user: User) -> None:
 # Of claims that have a format.
 VALUES = {
     **dict.fromkeys(("profile", "picture", "website"), "https://their.example/"),
-    **{"birthdate": "1990-01-31", "zoneinfo": "Europe/Berlin", "locale": "de"},
+    "birthdate": "1990-01-31",
+    "zoneinfo": "Europe/Berlin",
+    "locale": "de",
 }
 
 
