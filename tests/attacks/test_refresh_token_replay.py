@@ -21,6 +21,18 @@ def test_the_second_use_ends_it_for_both(
     assert client.userinfo(winner["access_token"]).status_code == 401
 
 
+def test_a_repeated_refresh_gives_nothing_once_its_successor_was_used(
+    clock: Clock, browser: Browser, client: RelyingParty, user: User
+) -> None:
+    """Also within the seconds in which a client may repeat a refresh."""
+    stolen = client.exchange(browser.approve(client).code).get_json()["refresh_token"]
+    winner = client.refresh(stolen).get_json()["refresh_token"]
+    assert client.refresh(stolen).get_json()["refresh_token"] == winner
+    newest = client.refresh(winner).get_json()["refresh_token"]
+    assert client.refresh(stolen).get_json()["error"] == "invalid_grant"
+    assert client.refresh(newest).get_json()["error"] == "invalid_grant"
+
+
 def test_a_guessed_successor_is_none(browser: Browser, client: RelyingParty, user: User) -> None:
     """The successor is derived with a key of the server's, not from the token alone."""
     from sso.crypto import digests

@@ -9,7 +9,7 @@ from flask import Flask
 from sqlalchemy import update
 
 from sso.extensions import db
-from sso.models import AuthorizationCode, User
+from sso.models import AuthorizationCode, Client, User
 from tests.conftest import Clock
 from tests.support.actors import Browser, RelyingParty, pkce
 from tests.support.factories import make_client
@@ -63,6 +63,16 @@ def test_a_code_without_a_challenge_is_worth_nothing(
     for verifier in (None, public.verifier):
         answer = public.exchange(code, code_verifier=verifier)
         assert answer.get_json()["error"] == "invalid_grant"
+
+
+def test_a_challenge_is_needed_whatever_the_row_of_the_client_says(
+    app: Flask, browser: Browser, public: RelyingParty, user: User
+) -> None:
+    with app.app_context():
+        db.session.execute(update(Client).values(require_pkce=False))
+        db.session.commit()
+    page = browser.authorize(public, code_challenge=None, code_challenge_method=None)
+    assert page.error == "invalid_request"
 
 
 def test_a_code_injected_into_another_flow(

@@ -10,13 +10,13 @@ from urllib.parse import parse_qs
 
 import pytest
 from flask import Flask
-from sqlalchemy import select
+from sqlalchemy import select, update
 
-from sso import audit
+from sso import audit, clock
 from sso.audit.events import Event
 from sso.extensions import db
 from sso.jobs import logout_delivery
-from sso.models import LogoutDelivery, User
+from sso.models import Client, Grant, LogoutDelivery, User
 from sso.process import http_call
 from sso.store import logout_deliveries
 from tests.conftest import Clock
@@ -240,3 +240,37 @@ def test_only_clients_that_were_used_and_ask_for_it_are_told(app: Flask, user: U
     browser.open(f"{ORIGIN}{BASE}/sign-out")
     browser.submit(decision="sign_out")
     assert rows(app) == []
+
+
+@pytest.mark.parametrize("is_disabled", [True, False])
+def test_a_disabled_client_is_told_nothing(app: Flask, user: User, is_disabled: bool) -> None:
+    client = make_client(app, backchannel_logout_uri="http://127.0.0.1:9/")
+    browser = Browser(app)
+    browser.approve(client)
+    with app.app_context():
+        moment = clock.now() if is_disabled else None
+        db.session.execute(update(Client).values(disabled_at=moment))
+        db.session.commit()
+    browser.open(f"{ORIGIN}{BASE}/sign-out")
+    browser.submit(decision="sign_out")
+    assert len(rows(app)) == (0 if is_disabled else 1)
+
+
+def test_one_that_waits_is_not_queued_twice(app: Flask, user: User) -> None:
+    client = make_client(app, backchannel_logout_uri="http://127.0.0.1:9/")
+    other = make_client(app, name="Other", backchannel_logout_uri="http://127.0.0.1:9/")
+    browser = Browser(app)
+    for each in (client, other):
+        browser.approve(each)
+    with app.app_context():
+        for _ in range(2):
+            logout_deliveries.enqueue(Grant.client_id == client.client_id)
+            db.session.commit()
+        logout_deliveries.enqueue(Grant.user_id == user.id)
+        db.session.commit()
+    assert sorted(row.client_id for row in rows(app)) == sorted([client.client_id, other.client_id])
+    with app.app_context():  # once it was sent, or given up, another one is owed
+        db.session.execute(update(LogoutDelivery).values(next_attempt_at=None))
+        logout_deliveries.enqueue(Grant.client_id == client.client_id)
+        db.session.commit()
+    assert len(rows(app)) == 3
