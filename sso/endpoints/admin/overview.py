@@ -78,6 +78,7 @@ _ELSEWHERE = {
     providers.NAME: providers.providers,
     "tls": public_url.tls,
     "discovery": public_url.metadata,
+    "imported passwords": machine.imported_passwords,
     "slow bodies": public_url.slow_bodies,
 }
 STATUSES = {
@@ -98,6 +99,7 @@ LABELS = {
     "discovery": N_("Discovery document"),
     "file modes": N_("File permissions"),
     "headers": N_("Response headers"),
+    "imported passwords": N_("Imported passwords"),
     "key set": N_("Key set"),
     "keys": N_("Signing keys"),
     "mail": N_("Mail server"),
