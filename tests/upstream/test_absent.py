@@ -17,7 +17,7 @@ from tests.support.signing import unsigned
 from tests.support.upstreams import Internet, Upstream, answered, provider
 
 ABSENT = object()
-ODD = (ABSENT, None, False, 0, "", "false", "yes", [], [True], {}, {"a": True})
+ODD: tuple[Any, ...] = (ABSENT, None, False, 0, "", "false", "yes", [], [True], {}, {"a": True})
 TENANT = "8eaef023-2b34-4da1-9baa-8bc8c9d6a490"
 
 
@@ -68,10 +68,10 @@ def test_addresses_that_google_does_not_own(email: str, hd: object, is_verified:
 )  # fmt: skip
 def test_groups(claim: object, groups: set[str]) -> None:
     claims = without_absent(groups=claim, _claim_names={"other": "src1"})
-    assert person_claims.groups(PLAIN, claims) == groups
+    assert person_claims.groups(PLAIN, claims) == frozenset(groups)
     there = {**claims, "_claim_names": {"groups": "src1"}}
     is_elsewhere = claim in (ABSENT, None)
-    assert person_claims.groups(PLAIN, there) == (None if is_elsewhere else groups)
+    assert person_claims.groups(PLAIN, there) == (None if is_elsewhere else frozenset(groups))
 
 
 @pytest.fixture
