@@ -23,7 +23,7 @@ from sso.models import User
 from sso.oauth.grants import authorization_code
 from sso.ratelimit.limiting import Pauses
 from sso.services import api_tokens, clients, emailed_code, mail_links
-from sso.store import expired, mail_tokens
+from sso.store import expired, factors, mail_tokens
 from sso.store.sessions import CurrentSession
 from sso.upstream import id_tokens
 from sso.upstream.identity import UpstreamRefused
@@ -155,7 +155,7 @@ def page_left_open(world: World) -> Use:
 def second_step(world: World) -> Use:
     """The password was right; the code follows."""
     with world.app.app_context():
-        enrolled = policy.factors.has_any(db.session.connection(), world.user.id)
+        enrolled = factors.has_any(db.session.connection(), world.user.id)
     if not enrolled:
         setting_up = Browser(world.app)
         setting_up.sign_in()
@@ -367,7 +367,7 @@ def visit(clock: Clock, **ago: timedelta | None) -> CurrentSession:
 def test_how_long_a_proof_counts_for_changes(
     app: Flask, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(policy.factors, "has_any", lambda *_: True)
+    monkeypatch.setattr(factors, "has_any", lambda *_: True)
     none: Any = ()
     with app.app_context():
         app.extensions["sso.settings"] = replace(
@@ -408,6 +408,27 @@ def test_how_long_a_decision_is_recent(clock: Clock) -> None:
         for used, still in ((moment, False), (moment - SECOND, counts)):
             used_session = SimpleNamespace(auth_time=moment, decisions_used_until=used)
             assert replace(facts, session=cast(Session, used_session)).signed_in_for_this == still
+
+
+@each(
+    "max_age, age, is_exceeded",
+    [
+        (None, 10**6, False),
+        (0, 0, True),
+        (0, 1, True),
+        (1, 1, False),
+        (1, 2, True),
+        (600, 0, False),
+    ],
+)
+def test_the_age_of_a_sign_in(
+    clock: Clock, max_age: int | None, age: int, is_exceeded: bool
+) -> None:
+    """`max_age=0` asks for a new one, however fresh the last one is."""
+    session = SimpleNamespace(auth_time=clock.time - age * SECOND)
+    request = SimpleNamespace(max_age=max_age)
+    facts = Facts(cast(Any, request), cast(Session, session), None, Policy(), clock.time)
+    assert facts.max_age_is_exceeded == is_exceeded
 
 
 def test_pauses_begin_after_the_free_failures_and_stop_growing() -> None:

@@ -126,6 +126,8 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "a list": ({"scope": ["openid"]}, "its scope is not a text"),
     "no UTF-8": ({"state": "\ud800"}, "its state is not a text"),
     "max_age true": ({"max_age": True}, "its max_age is not a text"),
+    "max_age in a list": ({"max_age": [600]}, "its max_age is not a text"),
+    "max_age with a fraction": ({"max_age": 600.5}, "its max_age is not a text"),
     "huge": ({"x": "x" * 12_100}, "longer than"),
 }
 

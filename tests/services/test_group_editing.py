@@ -96,6 +96,20 @@ def test_a_client_that_requires_a_deleted_group_lets_nobody_in(app: Flask) -> No
         assert not client.admits(user.groups)
 
 
+def test_no_other_group_goes_with_one(app: Flask) -> None:
+    dana = make_user(app, groups=["staff", "board"])
+    with app.app_context():
+        before = group("board").version
+        group_editing.delete(OLGA, group("staff").id)
+        db.session.commit()
+        assert group("board").version == before
+        assert named_groups.find_by_name("staff") is None
+        assert groups.all_members("staff") == []
+        assert [one.id for one in groups.all_members("board")] == [dana.id]
+        with pytest.raises(LookupError):
+            group_editing.delete(OLGA, uuid4())
+
+
 def test_a_group_that_a_client_requires_is_there(app: Flask) -> None:
     books = make_client(app, groups=["staff"])
     with app.app_context():

@@ -17,8 +17,10 @@ from tests.support.signing import unsigned
 from tests.support.upstreams import Internet, Upstream, answered, provider
 
 ABSENT = object()
-ODD = (ABSENT, None, False, 0, "", "false", "yes", [], [True], {}, {"a": True})
+ODD: tuple[Any, ...] = (ABSENT, None, False, 0, "", "false", "yes", [], [True], {}, {"a": True})
 TENANT = "8eaef023-2b34-4da1-9baa-8bc8c9d6a490"
+OTHER = TENANT.replace("8", "9")
+PERSONAL = MicrosoftProvider.CONSUMERS
 
 
 def of(kind: type[OidcProvider], **more: Any) -> OidcProvider:
@@ -68,10 +70,10 @@ def test_addresses_that_google_does_not_own(email: str, hd: object, is_verified:
 )  # fmt: skip
 def test_groups(claim: object, groups: set[str]) -> None:
     claims = without_absent(groups=claim, _claim_names={"other": "src1"})
-    assert person_claims.groups(PLAIN, claims) == groups
+    assert person_claims.groups(PLAIN, claims) == frozenset(groups)
     there = {**claims, "_claim_names": {"groups": "src1"}}
     is_elsewhere = claim in (ABSENT, None)
-    assert person_claims.groups(PLAIN, there) == (None if is_elsewhere else groups)
+    assert person_claims.groups(PLAIN, there) == (None if is_elsewhere else frozenset(groups))
 
 
 @pytest.fixture
@@ -237,3 +239,22 @@ def test_the_primary_address_at_github(primary: object) -> None:
     expected = ("a@example.com", True) if primary is True else (None, False)
     assert github._primary(list(emails(primary=primary))) == expected
     assert github._primary({"message": "Not found"}) == (None, False)
+
+
+@each(
+    "tenant, tid, iss, is_right",
+    [(TENANT, TENANT, TENANT, True), (TENANT, TENANT, OTHER, False), (TENANT, OTHER, OTHER, False),
+     (TENANT, OTHER, TENANT, False), (TENANT, ABSENT, TENANT, False), (TENANT, TENANT, None, False),
+     (TENANT, "", "", False), (TENANT, None, TENANT, False), ("common", TENANT, TENANT, True),
+     ("common", TENANT, OTHER, False), ("common", ABSENT, TENANT, False),
+     ("common", PERSONAL, PERSONAL, True), ("organizations", TENANT, TENANT, True),
+     ("organizations", PERSONAL, PERSONAL, False), ("consumers", PERSONAL, PERSONAL, True),
+     ("consumers", TENANT, TENANT, False), ("consumers", PERSONAL, TENANT, False)],
+)  # fmt: skip
+def test_the_tenant_and_the_issuer_at_microsoft(
+    tenant: str, tid: Any, iss: str | None, is_right: bool
+) -> None:
+    issuer = None if iss is None else f"https://login.microsoftonline.com/{iss}/v2.0"
+    claims = without_absent(tid=tid, iss=issuer)
+    assert of(MicrosoftProvider, tenant=tenant).accepts_issuer(claims) == is_right
+    assert not of(MicrosoftProvider, tenant=tenant).accepts_issuer({**claims, "iss": ABSENT})
