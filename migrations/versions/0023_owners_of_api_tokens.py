@@ -4,7 +4,7 @@ Tokens of before have no owner. Only an addition: the version before runs on thi
 
 Revision ID: 0023
 Revises: 0022
-Create Date: 2026-11-29 10:00:00
+Create Date: 2026-11-23 21:00:00
 
 """
 
