@@ -1,4 +1,4 @@
-"""gunicorn's threaded worker, with threads that never wait for a client.
+"""gunicorn's threaded worker, with threads that do not wait for slow clients.
 
 gunicorn gives a connection to a thread at its first byte. The thread waits for the rest of the
 request, and later for the client to take the answer, so a few hundred slow connections hold all

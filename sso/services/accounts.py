@@ -343,7 +343,7 @@ class Declaration:
 
 @dataclass(slots=True, eq=False)
 class Planned:
-    """The effect of a declaration. `user`: the new state, in no session; `row`: the old one, if any.
+    """What a declaration does. `user`: the new state, in no session; `row`: the old one, if any.
 
     Without `changes`, a user whom a directory has disabled is now disabled by the operator, too.
     """
