@@ -38,7 +38,7 @@ class Actor:
     their events. `token`: the id of the API token that a program uses; `operator` is then its name.
     `user_id`: an operator who is signed in, and has only the rights of a group (see
     `services.staff`). `changes_staff`: may change administrators and members of the helpdesk, and
-    make people either.
+    who they are.
     """
 
     operator: str | None = None

@@ -174,8 +174,9 @@ def seconds(methods: Collection[str]) -> float:
 
 @cache
 def _of_round(ladder: str) -> float:
-    """Measure one round: bcrypt has 2 to the power of its cost of them, PBKDF2 one for each
-    iteration.
+    """Measure one round in seconds.
+
+    bcrypt has 2 to the power of its cost of them, PBKDF2 as many as it has iterations.
     """
     if ladder == "bcrypt":
         return _measured("$bcrypt$r=8") / 2**8

@@ -20,7 +20,7 @@ class Resolver:
         self._running: dict[tuple[str, int], Future[Answers]] = {}
 
     def addresses(self, host: str, port: int, seconds: float) -> Answers:
-        """Return the answers of `getaddrinfo` for TCP. Raises `OSError`, at the latest in time."""
+        """Return the answers of `getaddrinfo` for TCP. Raises `OSError`, within `seconds`."""
         name = (host, port)
         with self._lock:
             answers = self._running.get(name)

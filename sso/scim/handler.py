@@ -117,7 +117,7 @@ class Handler(ScimHandler):
         replacement: Resource[Any],
         conditions: Conditions,
     ) -> Resource[Any]:
-        """Also replace a group whose members alone change: the library ignores members."""
+        """Replace a resource; always store a group, as the library does not compare members."""
         if not _is_group(resource_type):
             return super().replace_resource(resource_type, current, replacement, conditions)
         version = current.meta.version if current.meta else None

@@ -143,7 +143,7 @@ def accept(secret: str, address: str | None) -> ApiToken:
 
 
 def _is_administrator(user_id: UUID) -> bool:
-    """Return whether a user is an enabled administrator now, whatever changed it: even SQL."""
+    """Return whether a user is an administrator now: a setting or SQL may have changed that."""
     user = users.find(user_id)
     return user is not None and user.disabled_at is None and staff.role_of(user.groups) == ADMIN
 

@@ -242,7 +242,7 @@ def _claim_error(name: str, value: Any) -> Message | None:
 
 
 def _web_error(text: str) -> Message | None:
-    """Return why a URL is no link or image on the web, which applications make of it."""
+    """Return an error unless a URL is http or https: applications show it as a link or image."""
     if error := strict_url_error(text):
         return error
     if urlsplit(text).scheme not in ("http", "https"):

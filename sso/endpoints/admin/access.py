@@ -1,4 +1,4 @@
-"""Who may open admin pages. One check stands before all of them.
+"""Decides who may open admin pages, in one check before all of them.
 
 Visitors who are not signed in are sent to the sign-in page, and return afterwards. Signed-in users
 without the role get the same answer as for an unknown page, at the same cost: that also looks up
