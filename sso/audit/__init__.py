@@ -32,13 +32,13 @@ EXTENSION = "sso.audit"
 
 @dataclass(frozen=True)
 class Actor:
-    """Who acts: an operator by name, or else a user (whom the event names) or the system.
+    """The author of an event: a named operator, else the event's own user, or the system.
 
-    `by`: the program that an operator uses, where that is more than one command; a use case that
-    such a program has passes it to its own event. `token`: the id of the API token that a program
-    acts by; then `operator` is its name. `user_id`: an operator who is signed in; such a one has no
-    rights but those of a group (see `services.staff`). `changes_staff`: whether it may change
-    administrators and the helpdesk, and who they are.
+    `by`: the program that an operator uses, if it is more than one command; use cases pass it on to
+    their events. `token`: the id of the API token that a program uses; `operator` is then its name.
+    `user_id`: an operator who is signed in, and has only the rights of a group (see
+    `services.staff`). `changes_staff`: may change administrators and members of the helpdesk, and
+    who they are.
     """
 
     operator: str | None = None

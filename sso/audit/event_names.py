@@ -1,6 +1,6 @@
 """The names of audit events for people; docs/reference/events.md explains them.
 
-An event of a limit has none of its own: `name` puts it together.
+The events of limits are not listed: `name` composes their names.
 """
 
 from collections.abc import Mapping
@@ -111,7 +111,7 @@ _LIMITED = "_limited"
 
 
 def name(code: str) -> str:
-    """The name of an event in the reader's language; of one that is unknown here, its code."""
+    """Return an event's name in the reader's language, or its code if it is unknown."""
     if code in NAMES:
         return str(gettext(NAMES[Event(code)]))
     if code.endswith(_LIMITED):

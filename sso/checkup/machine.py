@@ -91,7 +91,7 @@ def database() -> Findings:
 
 
 def imported_passwords() -> Findings:
-    """What the hashes of other systems add to each wrong password is bounded."""
+    """Check how much CPU time imported hashes add to each wrong password."""
     methods = imported_hashes.methods()
     db.session.rollback()
     if not methods:

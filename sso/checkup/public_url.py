@@ -27,7 +27,7 @@ from sso.store import clients, signing_keys
 
 TIMEOUT = 10  # seconds
 _SLOW_BODIES = 3
-_EARLY = 2.0  # seconds: an answer that comes sooner did not wait for the body
+_EARLY = 2.0  # seconds: an earlier answer did not wait for the body
 _LENGTH = 100  # bytes of a slow body
 MOST_SKEW = timedelta(seconds=30)
 DISCOVERY = "/.well-known/openid-configuration"
@@ -196,7 +196,7 @@ def _cross_origin(base_url: str) -> Findings:
 
 
 def slow_bodies() -> Findings:
-    """The proxy reads a body to its end before it asks the server."""
+    """Check that the proxy reads a whole body before it asks the server."""
     name, settings = "slow bodies", current.settings()
     parts = urlsplit(settings.base_url)
     if urls.is_loopback(parts.hostname) and not settings.trusted_proxies:
@@ -231,7 +231,7 @@ def slow_bodies() -> Findings:
 
 
 def _send_slowly(parts: SplitResult) -> tuple[set[str], set[str]]:
-    """What is said about requests before, and after, the end of their bodies."""
+    """Return the answers that came before, and after, the bodies were complete."""
     head = (
         f"POST {parts.path}/oauth2/token HTTP/1.1\r\nHost: {parts.netloc}\r\n"
         f"{concurrency.HEAD_ONLY}: doctor\r\nContent-Length: {_LENGTH}\r\n"
@@ -267,7 +267,7 @@ def _connect(parts: SplitResult) -> socket.socket:
 
 
 def _head_only(connection: socket.socket) -> str:
-    """What the server, not a proxy, says in its answer."""
+    """Read an answer, and return what the server, not a proxy, says in it."""
     answer = HTTPResponse(connection)
     try:
         answer.begin()

@@ -116,7 +116,7 @@ def revoke(token_id: str, yes: bool, as_json: bool) -> None:
 
 
 def _view(token: ApiToken, owners: Mapping[str, str]) -> dict[str, Any]:
-    """What commands show of a token: never the secret. `owners`: email addresses by id."""
+    """Return the fields of a token to show, without its secret. `owners`: email addresses by id."""
     return {
         "id": str(token.id),
         "name": token.name,

@@ -1,7 +1,7 @@
 """`flask apply`: makes clients and users as a file says, all or nothing.
 
-What would change is found out on a snapshot of the database, while others write. Then only what
-differs is locked, compared again and written, clients first, as everywhere.
+The file is compared with a snapshot of the database, while others can write. Then only the entries
+that differ are locked, compared again and written: clients first, as everywhere.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,7 +43,7 @@ MIN_SECRET = 32
 
 @dataclass(slots=True)
 class Work:
-    """What is left to do: entries that differ from the database, and what the file lacks."""
+    """The changes to make: entries that differ from the database, and rows to delete."""
 
     clients: list[Entry] = field(default_factory=list)
     client_changes: list[Change] = field(default_factory=list)
@@ -56,7 +56,7 @@ class Work:
         return [*self.surplus_clients, *self.surplus_users.values()]
 
     def changes(self) -> list[Change]:
-        """All of it, as it is shown."""
+        """Return all changes, to show them."""
         return [
             *self.client_changes,
             *(Change("delete", "client", one, one) for one in self.surplus_clients),
@@ -120,7 +120,7 @@ def find_work(
     slow_passwords: bool,
     report: Report | None = None,
 ) -> Work:
-    """Compare the file with the database; writes nothing.
+    """Compare the file with the database, without writing.
 
     Raises `RegistrationError` with the errors of all entries.
     """
@@ -141,7 +141,7 @@ def find_work(
 
 def _compare_clients(entries: Sequence[Entry], work: Work, errors: list[str]) -> None:
     rows = stored_clients.detached([entry["client_id"] for entry in entries])
-    for entry in sorted(entries, key=lambda entry: str(entry["client_id"])):  # as they are locked
+    for entry in sorted(entries, key=lambda entry: str(entry["client_id"])):  # the order of locking
         client_id = entry["client_id"]
         try:
             change = _compare_client(entry, rows.get(client_id))
@@ -187,9 +187,10 @@ def _find_surplus(wanted: Mapping[str, list[Entry]], work: Work) -> None:
 def carry_out(
     wanted: Mapping[str, list[Entry]], work: Work, prune: bool, slow_passwords: bool
 ) -> Work:
-    """Lock what differs, compare it again, and write; the caller commits. Gives what was done.
+    """Lock the entries that differ, compare them again, and write; return the changes made.
 
-    Raises `Failure` if what would be deleted is not what was shown, and `RegistrationError`.
+    Does not commit. Raises `RegistrationError`, and `Failure` if the deletions are no longer those
+    that were shown.
     """
     actor = audit.operator(by="apply")
     lock(work)
@@ -219,10 +220,10 @@ def carry_out(
 
 
 def lock(work: Work) -> None:
-    """Clients before users, users before sessions, in one order each.
+    """Lock clients, then users, then their sessions, each in a fixed order.
 
-    A sign-out holds a session, and then refers to clients. So sessions come before the stronger
-    locks of clients that are going to be deleted.
+    A sign-out locks a session, and then refers to clients. So sessions are locked before the
+    clients that will be deleted, whose locks are stronger.
     """
     for client_id in sorted(
         {entry["client_id"] for entry in work.clients} | {*work.surplus_clients}
@@ -245,7 +246,7 @@ def _write_client(actor: audit.Actor, entry: Entry) -> None:
 
 
 def _arguments(entry: Entry) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The metadata of an entry, and what else the services of clients take."""
+    """Split an entry into metadata and the other arguments of the client services."""
     metadata = {name: entry[name] for name in METADATA if name in entry}
     return metadata, {
         "secret": _secret(entry),
@@ -294,7 +295,7 @@ def _change_of_user(one: Planned) -> Change | None:
         return Change("update", "user", email, user_id, pairs) if pairs else None
     fields = {name: (None, value) for name, value in accounts.described(one.user).items()}
     if one.declaration.user_id is None:
-        del fields["id"]  # random: another one each time
+        del fields["id"]  # random each time
     if one.declaration.is_invited:
         fields["invitation"] = (None, "by mail")
     return Change("create", "user", email, user_id, fields)

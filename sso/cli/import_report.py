@@ -55,7 +55,7 @@ class Report:
     left_out: Reasons = field(default_factory=Reasons)
     without_password: int = 0
     too_slow: int = 0
-    found: set[str] = field(default_factory=set)  # the methods of their hashes
+    found: set[str] = field(default_factory=set)  # methods of their hashes
     disabled: int = 0
     unverified: int = 0
     methods: Counter[str] = field(default_factory=Counter)

@@ -35,7 +35,7 @@ _SHOWN_ANSWER = 2000  # bytes
 
 
 def _require_events(names: Sequence[str]) -> Sequence[str]:
-    """Refuse unknown events as wrong usage."""
+    """Return the events; an unknown one is wrong usage."""
     if others := sorted(set(names) - set(WEBHOOK_EVENTS)):
         listed = ", ".join(map(repr, others))
         raise click.UsageError(f"unknown events: {listed}; known: {', '.join(WEBHOOK_EVENTS)}")
@@ -93,7 +93,7 @@ def update(webhook_id: str, url: str | None, as_json: bool, **options: Any) -> N
     events = _EVENTS.edit(options)
     if url is None and events is None:
         raise click.UsageError("There is nothing to change: give an option.")
-    if events is not None:  # what is no longer known may be removed
+    if events is not None:  # events that no longer exist may be removed
         _require_events((*events.added, *(events.whole or ())))
     found = _find(webhook_id)
     with _known(webhook_id):

@@ -89,7 +89,7 @@ def parse(data: bytes, most: int) -> Image:
 
 
 def _raster(data: bytes) -> tuple[str, int] | None:
-    """The type of a raster image and its pixels, or `None`. Raises `ValueError`."""
+    """Return the type of a raster image and its pixels, or `None`. Raises `ValueError`."""
     for media_type, start, size_of in _RASTER:
         if start.match(data):
             try:

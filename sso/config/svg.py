@@ -20,7 +20,7 @@ _ELEMENTS = frozenset(
     polyline radialGradient rect stop style svg switch symbol text textPath title tspan use
     """.split()  # noqa: SIM905 (a list would be one name a line)
 )
-# A few of them take a browser minutes to draw.
+# A browser can need minutes to draw a few of them.
 _SLOW = re.compile("filter|marker|pattern|fe[A-Z].*")
 # What drawing programs leave for themselves; browsers pass it over.
 _EDITORS = re.compile(
@@ -34,8 +34,8 @@ _NOISE = re.compile(r"[\s\"']+")
 _REACHES_OUT = re.compile(
     r"\\|@import|url\((?!#)|image-set\(|image\(|src\(|expression\(|-moz-binding"
 )
-# CSS and presentation attributes that take long to draw, each time or once, and what hides which
-# element refers to which.
+# CSS and presentation attributes that are slow to draw, or that hide the references between
+# elements.
 _SLOW_CSS = re.compile(
     r"filter|animation|@keyframes|stroke-dasharray:(?!none)|inherit|--[^;{}]*:[^;{}]*url\("
 )
@@ -44,14 +44,14 @@ _COMMENT = re.compile(r"/\*.*?(\*/|\Z)", re.DOTALL)
 _GRADIENTS = ("linearGradient", "radialGradient")
 _MAX_DEPTH = 100
 _MAX_EXPANDED = 1_000_000  # bytes
-_ELEMENT = 50  # bytes: what an element without attributes counts for
-_MASKED = 5000  # and one with a mask, which needs a layer of its own
+_ELEMENT = 50  # bytes that an element without attributes counts as
+_MASKED = 5000  # bytes that an element with a mask counts as: it needs a layer of its own
 
 
 def check(data: bytes) -> list[bytes]:
-    """Return the images in the file, which have to be checked as well.
+    """Check the file, and return the images in it, which the caller has to check.
 
-    Raises `ValueError` with the remedy.
+    Raises `ValueError`, which says how to fix the file.
     """
     if b"<svg" not in data and b":svg" not in data:
         raise ValueError(Message("it is neither PNG, JPEG, WebP nor SVG"))
@@ -81,7 +81,7 @@ def check(data: bytes) -> list[bytes]:
 
 
 class _Element:
-    """What an element costs: its bytes, its children, and what it refers to."""
+    """The cost of an element: its bytes, its children, and its references."""
 
     def __init__(self, name: str) -> None:
         self.name, self.size = name, _ELEMENT
@@ -134,7 +134,7 @@ class _Checker:
             self._attribute(local, full, value)
 
     def check_expanded(self) -> None:
-        """Refuse a drawing that grows too large when each reference is drawn."""
+        """Refuse a drawing that becomes too large when its references are drawn."""
         of_styles = [each for name in self._of_styles for each in self._ids.get(name, ())]
         if any(element.name not in _GRADIENTS for element in of_styles):
             raise ValueError(
@@ -146,9 +146,9 @@ class _Checker:
         costs: dict[_Element, int] = {}
 
         def cost(element: _Element, depth: int) -> int:
-            """Bytes with all that is drawn for it; too many while they are being counted."""
+            """Count the bytes drawn for an element; a circular reference counts as too many."""
             if element not in costs:
-                costs[element] = _MAX_EXPANDED + 1  # if it refers to itself
+                costs[element] = _MAX_EXPANDED + 1  # until it is counted: stops circular references
                 if depth == 2 * _MAX_DEPTH:
                     return costs[element]
                 drawn = [*element.children]
@@ -221,7 +221,7 @@ class _Checker:
 
 
 def _id(text: str) -> str:
-    """An identifier, as CSS, URLs and attributes spell it alike."""
+    """Normalize an identifier from CSS, a URL or an attribute."""
     return _NOISE.sub("", unquote(text))
 
 

@@ -137,10 +137,10 @@ def strict_url_error(text: str) -> Message | None:
 
 
 def call_error(url: str, *, only_public: bool = False) -> Message | None:
-    """Why this server will not call the address in a URL, or `None`.
+    """Return why this server does not call the IP address in a URL, or `None`.
 
-    `only_public`: private addresses are refused, too. A name is checked when it is called, by the
-    address that it leads to.
+    `only_public`: private addresses are refused, too. A host name is checked later, when its
+    address is called.
     """
     address = addresses.literal(urlsplit(url).hostname or "")
     reason = addresses.forbidden(address, only_public) if address else None

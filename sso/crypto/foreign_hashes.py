@@ -158,7 +158,7 @@ def spend(methods: Collection[str], done: str | None) -> None:
 
 
 def seconds(methods: Collection[str]) -> float:
-    """The processor time that `spend` takes for these methods, measured on this machine."""
+    """Return the CPU time that `spend` takes for these methods, measured on this machine."""
     total = 0.0
     ladders: dict[str, int] = {}
     for method in methods:
@@ -174,8 +174,9 @@ def seconds(methods: Collection[str]) -> float:
 
 @cache
 def _of_round(ladder: str) -> float:
-    """The time of one round: there are 2 to the power of the cost of bcrypt, and of PBKDF2 as many
-    as it has iterations.
+    """Measure one round in seconds.
+
+    bcrypt has 2 to the power of its cost of them, PBKDF2 as many as it has iterations.
     """
     if ladder == "bcrypt":
         return _measured("$bcrypt$r=8") / 2**8
@@ -184,7 +185,7 @@ def _of_round(ladder: str) -> float:
 
 @cache
 def _measured(method: str) -> float:
-    return min(_once(method), _once(method))  # what is done first may take longer
+    return min(_once(method), _once(method))  # the first run may take longer
 
 
 def _once(method: str) -> float:

@@ -97,7 +97,7 @@ def weakness(password: str, about: Iterable[str] = ()) -> str | None:
 
 
 def _is_made_of(lower: str, words: list[str]) -> bool:
-    """Whether there are names in it, and beside them nothing but decoration or one common word."""
+    """Return whether it is only names, with decoration or one common word."""
     rest = lower
     for word in sorted(words, key=len, reverse=True):
         rest = rest.replace(word, " ")
@@ -105,7 +105,7 @@ def _is_made_of(lower: str, words: list[str]) -> bool:
     if len(rest) > _DECORATION:
         return False
     letters = "".join(filter(str.isalpha, rest))
-    # `admin.` before the domain adds one word to the guesses, whatever the estimate makes of it.
+    # `admin.` before the domain adds one word to the guesses, whatever the estimate says.
     return len(letters) < 4 or (2 * len(rest) < len(lower) and _guesses(letters, []) < _COMMON)
 
 
@@ -184,7 +184,7 @@ def _words(about: Iterable[str]) -> list[str]:
 
 
 def _service_words() -> tuple[str, ...]:
-    """The names of this service: for pages and commands alike, they make no good password."""
+    """Return the names of this service, which make weak passwords, on pages and in commands."""
     if not has_app_context():
         return ()
     settings = current_app.extensions["sso.settings"]
@@ -195,7 +195,7 @@ def _service_words() -> tuple[str, ...]:
 def _words_of_service(base_url: str, mail_from: str | None, name: str | None) -> tuple[str, ...]:
     host = urlsplit(base_url).hostname or ""
     names = ["sso", "single sign-on", host, base_url]
-    with suppress(UnicodeError):  # as people write it
+    with suppress(UnicodeError):  # as people type it
         names.append(host.encode().decode("idna"))
     names += filter(None, (name, mail_from))
     return tuple(_words(names))

@@ -176,7 +176,7 @@ def snapshot(engine: Engine) -> Iterator[Connection]:
 
 @contextmanager
 def session_snapshot() -> Iterator[None]:
-    """The session's reads all see the database of one moment, while others write; rolls back."""
+    """Let all reads of the session see one state of the database; roll back at the end."""
     db.session.rollback()
     if db.engine.dialect.name == "postgresql":
         db.session.connection(

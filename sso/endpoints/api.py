@@ -15,10 +15,10 @@ _CHALLENGE = 'Bearer realm="sso"'
 
 
 def authenticate(scope: str) -> ApiToken:
-    """The token of this request, which has this scope; its use is noted, not committed.
+    """Return the request's token, if it has this scope, and record its use; does not commit.
 
-    Any other request is answered here. Failures are limited apart from a token's own requests:
-    nobody can shut a program out by failing in its place, and a token cannot be guessed.
+    Any other request is aborted with an error. Failures have their own limit, apart from the
+    requests of valid tokens: tokens cannot be guessed, and failures of others block no program.
     """
     if "access_token" in request.args or API_TOKEN in request.query_string.decode("latin-1"):
         _refuse(400, "invalid_request", "in the URL", "A token in a URL is in logs, too: revoke "
@@ -42,7 +42,7 @@ def authenticate(scope: str) -> ApiToken:
 
 
 def spend(token: ApiToken, requests: int = 1) -> None:
-    """Count requests of this token; a long one counts for several. Raises `TooManyAttempts`."""
+    """Count requests of this token; a large one counts as several. Raises `TooManyAttempts`."""
     if requests:
         limiting.spend_own(limiting.API_REQUESTS, str(token.id), requests)
 

@@ -167,9 +167,9 @@ def stale(
     on: Connection | None = None,
     error: OAuth2Error | None = None,
 ) -> Response:
-    """A step's request can't be read, is too old or was answered: the way back to its client.
+    """Answer a step whose request is unreadable, too old or finished; link to its client.
 
-    `error`: the fault of its request URI, for the developers of the application.
+    `error`: the fault in its request URI, for the application's developers.
     """
     old = old or pending_request.expired(request.args.get("resume", ""))
     return errors.page(

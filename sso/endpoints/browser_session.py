@@ -103,15 +103,15 @@ def begin(
     remember: bool = False,
     upstream: UpstreamSession | None = None,
 ) -> BrowserSession:
-    """See `authentication.begin`; the browser is known from now on. Does not commit.
+    """Begin a session with `authentication.begin`, and remember the browser. Does not commit.
 
-    A password that was set by a mailed link here, a moment ago, proves the mailbox, too.
+    If a mailed link has just set the password in this browser, the user also has the mailbox.
     """
     secret = flask.session.get(_LINK_USED)
     new = authentication.begin(
         audit.USER, user, browser(user), shown, remember, current_session(), upstream
     )
-    _put_into_cookie(new)  # which clears what it held
+    _put_into_cookie(new)  # clears its previous content
     device_cookie.remember(user)
     if secret and shown == PASSWORD:
         emailed_code.allow_by_link(audit.USER, user, new.current.session, secret)
@@ -119,7 +119,7 @@ def begin(
 
 
 def remember_link(user: User) -> None:
-    """Note in this browser that the user has set the password by a mailed link. Does not commit."""
+    """Remember in this browser that a mailed link set the password. Does not commit."""
     flask.session.pop(_LINK_USED, None)
     if secret := emailed_code.remember_link(user):
         flask.session[_LINK_USED] = secret

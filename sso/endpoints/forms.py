@@ -87,9 +87,9 @@ class SecondFactorForm(PasskeyForm):
 
 
 class FactorsForm(PasskeyForm):
-    """What to do with the factors. `passkey`: the id of one; `name`: its new name.
+    """The actions on second factors. `passkey`: a passkey's id; `name`: its new name.
 
-    `sheet`: the recovery codes that were shown, signed.
+    `sheet`: the signed recovery codes that were shown.
     """
 
     action = _Text()

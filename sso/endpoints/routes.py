@@ -175,7 +175,7 @@ ROUTES = (
     Route("{base}/account/factors/recovery-codes", "recovery_codes", recovery_codes.download, POST),
     Route("{base}/account/factors/link", "factor_link", enrolment.factor_link),
 
-    # For administrators; for other signed-in users they do not exist (see `admin.access`).
+    # For administrators; other signed-in users get 404 (see `admin.access`).
     Route("{base}/admin", "overview", overview.overview, GET, ADMIN, helpdesk=True),
     Route("{base}/admin/checks", "checks", overview.checks, blueprint=ADMIN,
           flooding=limiting.TEST_SIGN_IN),

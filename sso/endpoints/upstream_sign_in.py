@@ -35,7 +35,7 @@ SKEW = timedelta(minutes=1)  # between the provider's clock and ours
 class Attempt:
     """A sign-in through a provider, from the button on.
 
-    `again`: the person has to prove anew who they are. `user_id`: who is signed in here, and adds
+    `again`: the person has to authenticate again. `user_id`: who is signed in here, and adds
     the identity to their account. `hint`: the email address that was typed. `max_age`: the oldest
     sign-in, in seconds, that the application takes. `asked`: its request, while it begins.
     """

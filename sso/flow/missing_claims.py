@@ -35,9 +35,9 @@ def explain(
     withheld: Collection[str],
     is_standard: bool = False,
 ) -> Iterator[Missing]:
-    """Every claim that is missing at one of the places, of those that there are.
+    """Explain each claim that is missing in userinfo or in a token.
 
-    `is_standard`: the client has a profile that leaves out `scopes.OWN_CLAIMS`.
+    `is_standard`: the client's profile leaves out `scopes.OWN_CLAIMS`.
     """
     for scope in scopes.SCOPES.values():
         for claim in scope.claims:

@@ -83,7 +83,7 @@ _COLUMNS: Mapping[str, Callable[[Profile], Any]] = {
     "updated_at": lambda user: int(user.updated_at.timestamp()),
 }
 
-# What no standard has. Clients with the profile fapi2 get them only if they ask for them by name.
+# Claims of no standard. Clients with the profile fapi2 only get those that they request by name.
 OWN_CLAIMS = frozenset({"id", "emailVerified"})
 
 # Every other scope can be declined on the consent page.
@@ -152,7 +152,7 @@ def values(user: Profile, claims: Iterable[str]) -> dict[str, Any]:
 def profile(
     user: Profile, scope: str, requested: Iterable[str] = (), *, is_standard: bool = False
 ) -> dict[str, Any]:
-    """The user's profile as userinfo returns it; always with `sub`.
+    """Return the user's profile as userinfo shows it, always with `sub`.
 
     `is_standard`: without `OWN_CLAIMS`, unless they are in `requested`.
     """

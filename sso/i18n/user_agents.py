@@ -6,7 +6,7 @@ from flask_babel import gettext
 
 
 def name(user_agent: str, unknown: str | None = None) -> str:
-    """Such as "Firefox on Ubuntu"; never longer than a line. `unknown`: if it names nothing."""
+    """Return a name such as "Firefox on Ubuntu", on one line, or `unknown` if there is none."""
     found = import_module("ua_parser").parse(user_agent)  # late: 1.5 MB
     browser = found.user_agent.family if found.user_agent else ""
     system = found.os.family if found.os else ""

@@ -53,7 +53,7 @@ def read(
 
 
 def methods(kind: str, path: Path, most: int) -> set[str]:
-    """The methods of the password hashes in a file, as far as it can be read: the first so many."""
+    """Return at most `most` methods of the password hashes in a file, as far as it is readable."""
     reader, _ = FORMATS[kind]
     found: set[str] = set()
     with closing(Scratch()) as scratch, suppress(FileProblem, OSError):

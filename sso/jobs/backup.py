@@ -113,7 +113,7 @@ def copy_into(
 ) -> dict[str, int]:
     """Copy every row of our database into another, empty one. Raises `MoveRefused`.
 
-    `any_schema`: also from an older schema, which the copy then has, too.
+    `any_schema`: also copy an older schema; the copy keeps it.
     """
     with database.snapshot(db.engine) as source:
         revision = schema.revision(source)
@@ -134,7 +134,7 @@ def copy_into(
 def _fill(
     source: Connection, target: Engine, report: Report | None, wanted: str | None
 ) -> dict[str, int]:
-    """One transaction: all rows, or none. `wanted`: the schema of both databases."""
+    """Copy all rows in one transaction. `wanted`: the schema of both databases."""
     with target.connect() as connection:
         is_new = not database_copy.has_tables(connection)
     if is_new:

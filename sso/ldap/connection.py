@@ -1,6 +1,6 @@
 """A conversation with one server: TLS, bind, search. Bounded in time and size.
 
-Referrals are not followed: whoever answers for the directory is named in the settings.
+Referrals are not followed: only servers in the settings answer for the directory.
 """
 
 import socket

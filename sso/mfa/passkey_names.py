@@ -4,10 +4,10 @@ from collections.abc import Collection
 
 LONGEST = 60  # characters
 
-# What made the passkey, by its AAGUID (WebAuthn §6.5.2): password managers, systems and the most
-# common security keys. From the list that their makers keep together at
+# Authenticators by AAGUID (WebAuthn §6.5.2): password managers, systems and the most common
+# security keys. From the list that their makers maintain at
 # https://github.com/passkeydeveloper/passkey-authenticator-aaguids, read in November 2026. No
-# attestation proves it: a browser may send any value, or zeros, so it is used as a name alone.
+# attestation proves it: a browser may send any value, or zeros, so it only serves as a name.
 AUTHENTICATORS = {
     "08987058-cadc-4b81-b6e1-30de50dcbe96": "Windows Hello",
     "50726f74-6f6e-5061-7373-50726f746f6e": "Proton Pass",
@@ -25,17 +25,17 @@ AUTHENTICATORS = {
 
 
 def clean(name: str) -> str:
-    """A name as it was typed, on one line, without invisible characters, cut; empty if none."""
+    """Return a typed name on one line, without invisible characters, cut; it may be empty."""
     return " ".join("".join(c for c in name if c == " " or c.isprintable()).split())[:LONGEST]
 
 
 def of(aaguid: str, browser: str) -> str:
-    """The name of what made a passkey, or else of the browser that asked for it."""
+    """Return the name of a passkey's authenticator, or else of the browser that requested it."""
     return AUTHENTICATORS.get(aaguid.lower()) or clean(browser)
 
 
 def distinct(name: str, taken: Collection[str]) -> str:
-    """The name, with a number if one of the user's other passkeys has it already."""
+    """Return the name, with a number if another passkey of the user has it."""
     folded = {other.casefold() for other in taken}
     candidate, number = name, 1
     while candidate.casefold() in folded:

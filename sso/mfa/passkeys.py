@@ -106,8 +106,8 @@ def enrol(
 ) -> Passkey | None:
     """Store a new passkey; `None` if the answer is invalid. Does not commit.
 
-    It is named after what made it, or else after the browser. `known`: the user's other passkeys.
-    Raises `IntegrityError` when the credential is registered already.
+    Its name is that of its authenticator, or else of the browser. `known`: the other passkeys.
+    Raises `IntegrityError` if the credential is already registered.
     """
     asked = _asked(challenge, f"enrol {user.id}", LIFETIME)
     if asked is None or len(answer) > MAX_TEXT:

@@ -19,8 +19,8 @@ class ApiToken(Base):
     name: Mapped[str] = mapped_column(String(200))
     digest: Mapped[str] = mapped_column(String(80), unique=True)
     scope: Mapped[str] = mapped_column(String(500))
-    # The administrator who created it in the browser. No foreign key: the token of a deleted one
-    # must not look like one that was created at the command line, which has none.
+    # The administrator who created it in the browser; null for the command line. No foreign key:
+    # the token of a deleted administrator must not look like one from the command line.
     owner_id: Mapped[UUID | None] = mapped_column(index=True)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
     expires_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)

@@ -28,7 +28,7 @@ _STORED = tuple(name for name in PARAMETERS if name not in ("request", "request_
 
 
 class InvalidRequestUri(OAuth2Error):
-    """The request URI gives nothing (RFC 9101 §7). `reason`: see `store.pushed_requests`."""
+    """The request URI is not usable (RFC 9101 §7). `reason`: see `store.pushed_requests`."""
 
     error = "invalid_request_uri"
 

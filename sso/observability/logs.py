@@ -106,7 +106,7 @@ def for_granian() -> dict[str, Any]:
 
 
 class CleanFilter(logging.Filter):
-    """Makes records safe for any formatter: gunicorn's own prints what it is given."""
+    """Make records safe for any formatter, since gunicorn's own does not escape them."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.msg, record.args = clean(record.getMessage()), None
@@ -119,12 +119,12 @@ _PLAIN = logging.Formatter()
 
 
 def clean(message: str) -> str:
-    """The message in one line, without secrets; control characters are written as escapes."""
+    """Return the message on one line, without secrets, with control characters escaped."""
     return _CONTROLS.sub(lambda match: repr(match[0])[1:-1], redact(message))
 
 
 def _clean_traceback(text: str) -> str:
-    """The lines, indented: the text of an exception may look like a line of the log."""
+    """Indent the lines: the text of an exception may look like a log line."""
     return "\n    ".join(map(clean, redact(text).split("\n")))
 
 

@@ -26,7 +26,7 @@ _NEVER = {
         "reserved": "0.0.0.0/8 255.255.255.255 ::",
     }.items()
 }
-# Within what is public otherwise.
+# Not public, although the network around it is.
 _NOT_PUBLIC = tuple(
     map(
         ip_network,
@@ -39,7 +39,7 @@ _NOT_PUBLIC = tuple(
     )
 )
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
-# IPv6 addresses that stand for an IPv4 address, and where its last bit is.
+# IPv6 networks whose addresses stand for an IPv4 address, and the position of its last bit.
 _MAPPED, _NAT64 = IPv6Network("::ffff:0:0/96"), IPv6Network("64:ff9b::/96")
 _6TO4, _TEREDO = IPv6Network("2002::/16"), IPv6Network("2001::/32")
 _CARRIERS = (
@@ -57,7 +57,7 @@ _NUMERIC = re.compile(rf"{_NUMBER}(?:\.{_NUMBER}){{0,3}}")
 
 
 def forbidden(address: str | Address, only_public: bool) -> str | None:
-    """The kind of an address that must not be called, or `None`.
+    """Return the kind of an address that must not be called, or `None`.
 
     `only_public`: refuse private and loopback addresses, too.
     """
@@ -70,9 +70,9 @@ def forbidden(address: str | Address, only_public: bool) -> str | None:
 
 
 def literal(host: str) -> Address | None:
-    """The address that a host is in any spelling, such as `127.1` or `0x7f000001`.
+    """Parse a host as an IP address in any notation, such as `127.1` or `0x7f000001`.
 
-    `None` if it is a name.
+    Returns `None` if it is a name.
     """
     text = host.strip("[]").partition("%")[0].removesuffix(".")
     with suppress(ValueError):
@@ -93,7 +93,7 @@ def _is_public(peer: Address) -> bool:
 
 
 def _embedded(peer: Address) -> Iterator[IPv4Address]:
-    """The IPv4 addresses that an IPv6 address stands for."""
+    """Yield the IPv4 addresses that an IPv6 address stands for."""
     if isinstance(peer, IPv4Address):
         return
     value = int(peer)
@@ -108,5 +108,5 @@ def _embedded(peer: Address) -> Iterator[IPv4Address]:
         # The network chose the length of its prefix. RFC 6052 §2.2 leaves out bits 64 to 71.
         compact = value >> 64 << 56 | value & (1 << 56) - 1
         for inner in (value, *(compact >> 88 - length for length in (48, 56, 64))):
-            if inner >> 24 & 0xFF:  # the others would begin with 0
+            if inner >> 24 & 0xFF:  # others would begin with 0
                 yield IPv4Address(inner & _BITS)

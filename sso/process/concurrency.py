@@ -23,7 +23,7 @@ MAX_DELAYED = 192
 REFUSAL_DELAY = 1.0  # seconds
 MAX_BODY = 256 * 1024  # bytes
 MAX_FIELDS = 1000  # of a form; parsing more takes longer than sending them
-# A header by which `flask doctor` asks who reads bodies: the answer does not wait for the body.
+# A header with which `flask doctor` asks what reads bodies; the answer does not wait for one.
 HEAD_ONLY = "X-SSO-Head-Only"
 COLLECTED, IN_A_THREAD = "collected", "in a thread"  # the answers
 ARRIVED = "sso.arrived"  # when a request, read to its end, began to wait for a slot
@@ -73,7 +73,7 @@ class _Limited:
 
 
 def _answer_to_head(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
-    """Say who would wait for the body of this request (see `sso.checkup.public_url`)."""
+    """Say whether a thread would wait for this body (see `sso.checkup.public_url`)."""
     has_collected = getattr(environ.get("gunicorn.socket"), "collects", False)
     start_response("204 No Content", [(HEAD_ONLY, COLLECTED if has_collected else IN_A_THREAD)])
     return []

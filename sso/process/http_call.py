@@ -29,7 +29,7 @@ class PostError(Exception):
 
 
 class ForbiddenPeer(OSError):
-    """The name leads to an address that is not called."""
+    """The name resolves to an address that must not be called."""
 
 
 @dataclass(frozen=True)
@@ -64,13 +64,13 @@ def post(
 
 
 class _Deadline:
-    """When a call has to be over."""
+    """The time by which a call must end."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds, self._ends = seconds, monotonic() + seconds
 
     def left(self, most: float | None = None) -> float:
-        """Return the seconds that are left, at most so many. Raises `TimeoutError`."""
+        """Return the seconds left, at most `most`. Raises `TimeoutError` if there are none."""
         left = self._ends - monotonic()
         if left <= 0:
             raise self.error()
@@ -81,10 +81,10 @@ class _Deadline:
 
 
 class _Peer(io.RawIOBase):
-    """A connection for `http.client`, which ends at its deadline and after so many bytes.
+    """A connection for `http.client` that fails after its deadline or too many bytes.
 
-    `http.client` closes what it was given before the answer is read if no other answer follows. So
-    the socket belongs to the caller, who closes it.
+    `http.client` closes its socket before the answer is read if no other answer follows. So the
+    real socket belongs to the caller, who closes it.
     """
 
     def __init__(self, sock: socket.socket, deadline: _Deadline, most: int) -> None:
@@ -125,13 +125,13 @@ def call(
     read: int = 0,
     only_public: bool = False,
 ) -> Answer:
-    """Send a request, and read so many bytes of the answer's body.
+    """Send a request, and read at most `read` bytes of the answer's body.
 
     Redirects are not followed. Link-local addresses and the metadata services of clouds, which
     hand out credentials, are refused; with `only_public`, private and loopback addresses are, too.
     The name is resolved once, and the connection goes to the address that was checked.
 
-    Raises `OSError`, `HTTPException` or `ValueError`, at most so many seconds later.
+    Raises `OSError`, `HTTPException` or `ValueError`, within `seconds`.
     """
     parts = urlsplit(url)
     host, path = parts.hostname or "", parts.path or "/"
@@ -149,7 +149,7 @@ def call(
             secured.do_handshake()
             certificate = secured.getpeercert()
         connection = HTTPConnection(host, port)
-        connection.default_port = _PORTS["https" if is_secure else "http"]  # for the header Host
+        connection.default_port = _PORTS["https" if is_secure else "http"]  # for the Host header
         connection.sock = _Peer(sock, deadline, _MOST_HEADERS + 8 * read)
         target = f"{path}?{parts.query}" if parts.query else path
         always = {"Cache-Control": "no-store", "User-Agent": "sso", "Connection": "close"}
@@ -165,7 +165,7 @@ def call(
 
 
 def connect(host: str, port: int, seconds: float = CONNECT_SECONDS) -> socket.socket:
-    """Connect to an address of a name that may be called. Raises `OSError`."""
+    """Connect to a host whose address may be called. Raises `OSError`."""
     return _connected(host, port, only_public=False, deadline=_Deadline(seconds))
 
 

@@ -1,4 +1,4 @@
-"""Addresses of host names, within a time: `getaddrinfo` has no limit of its own."""
+"""Looks up host names with a time limit, which `getaddrinfo` does not have."""
 
 import socket
 from concurrent.futures import Future
@@ -6,13 +6,13 @@ from concurrent.futures import TimeoutError as Late
 from threading import Lock, Thread
 from typing import Any
 
-_MOST = 64  # look-ups at once; each that hangs keeps a thread until the system's resolver gives up
+_MOST = 64  # look-ups at once; one that hangs keeps its thread until the system's resolver gives up
 
 Answers = list[Any]
 
 
 class Resolver:
-    """Look-ups of one kind. Those that wait for the same name share one thread."""
+    """Look-ups of one kind. All that wait for the same name share one thread."""
 
     def __init__(self, most: int = _MOST) -> None:
         self._most = most
@@ -20,7 +20,7 @@ class Resolver:
         self._running: dict[tuple[str, int], Future[Answers]] = {}
 
     def addresses(self, host: str, port: int, seconds: float) -> Answers:
-        """Return what `getaddrinfo` gives for TCP. Raises `OSError`, in time."""
+        """Return the answers of `getaddrinfo` for TCP. Raises `OSError`, within `seconds`."""
         name = (host, port)
         with self._lock:
             answers = self._running.get(name)

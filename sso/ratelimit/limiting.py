@@ -74,7 +74,7 @@ class Flooding:
 
 @dataclass(frozen=True)
 class Budget:
-    """How many requests one authenticated program may send within so many seconds."""
+    """The number of requests that an authenticated program may send in a period of seconds."""
 
     name: str
     most: int
@@ -119,7 +119,7 @@ VERIFICATION = Flooding("verification", account=None, ip_address=100)
 SIGN_UP = Flooding("sign_up", account=None, ip_address=100)
 TEST_SIGN_IN = Flooding("test_sign_in", account=20, ip_address=100)  # by administrators
 PUSHED_REQUEST = Flooding("pushed_request", account=100_000, ip_address=200_000)
-# Entra ID asks for 25 requests a second; each is short, but all of a token's are one program's.
+# Entra ID asks for 25 short requests a second, and a token has all requests of one program.
 API_REQUESTS = Budget("api_requests", most=3000, seconds=60)
 PUSHED_BY_ANYONE = Flooding("pushed_by_anyone", account=None, ip_address=3000)
 
@@ -215,7 +215,7 @@ def spend(rule: Flooding, account: str) -> None:
 
 
 def spend_own(rule: Budget, program: str, requests: int = 1) -> None:
-    """Count requests of an authenticated program, by its id. Raises `TooManyAttempts`."""
+    """Count requests of an authenticated program by its ID. Raises `TooManyAttempts`."""
     key = f"spent/{rule.name}/{program}"
     count = _storage().increase(key, rule.seconds, requests)
     if count - requests <= rule.most < count:

@@ -36,7 +36,7 @@ class LimitStorage:
         self._state = threading.Lock()
 
     def increase(self, key: str, seconds: int, by: int = 1) -> int:
-        """Count one more, or several. A counter lives for so many seconds from its first."""
+        """Count one more, or several. A counter expires `seconds` after its first increase."""
         return self._do(lambda storage: storage.incr(key, seconds, by))
 
     def read(self, key: str) -> int:

@@ -37,7 +37,7 @@ def find(text: str) -> Group | None:
 
 
 def lock(text: str, people: Collection[UUID], *, with_members: bool) -> Group | None:
-    """The group with this id, to change the membership of these people, or of all members."""
+    """Lock the group with this id, and these people, or all members; return the group."""
     if (group_id := uuid(text)) is None:
         return None
     return named_groups.lock(group_id, people, with_members=with_members)

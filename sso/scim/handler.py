@@ -31,7 +31,7 @@ from sso.services import staff
 from sso.services.checks import RegistrationError
 
 MOST_ATTRIBUTES = 50  # asked for by name
-MEMBERS_A_REQUEST = 20  # so many count like a request
+MEMBERS_A_REQUEST = 20  # members that count as one more request
 
 
 class Service(ScimService):
@@ -56,7 +56,7 @@ class Service(ScimService):
         return super().read_response_parameters(resource_type, query)
 
     def read_patch(self, resource_type: ResourceType, body: bytes, content_type: str | None) -> Any:
-        """A `GroupPatch`, or the library's `PatchOp` for a user."""
+        """Return a `GroupPatch`, or for a user the library's `PatchOp`."""
         self.ensure_json(content_type)
         is_group = _is_group(resource_type)
         parsed = patches.parsed(body, is_group=is_group)
@@ -91,7 +91,7 @@ class Handler(ScimHandler):
     storage: Storage
 
     def replace(self, request: ScimRequest) -> ScimResponse:
-        """As the library's, but the body is read before a row is locked (RFC 7644 §3.5.1)."""
+        """Replace a resource, but read the body before locking (RFC 7644 §3.5.1)."""
         with self.service.provider:
             target = self.service.route(request, Operation.replace)
             resource_type = self.service.resource_type_at(str(target.endpoint))
@@ -117,7 +117,7 @@ class Handler(ScimHandler):
         replacement: Resource[Any],
         conditions: Conditions,
     ) -> Resource[Any]:
-        """The library compares neither members, nor does it look at them."""
+        """Replace a resource; always store a group, as the library does not compare members."""
         if not _is_group(resource_type):
             return super().replace_resource(resource_type, current, replacement, conditions)
         version = current.meta.version if current.meta else None
@@ -152,14 +152,14 @@ class Handler(ScimHandler):
         return stored
 
     def _take_members(self, replacement: Any) -> None:
-        """Without members, a PUT leaves them alone (RFC 7644 §3.5.1)."""
+        """Move the members of a PUT to the storage; without them, they stay (RFC 7644 §3.5.1)."""
         if replacement.members is not None:
             self.storage.edit = MemberEdit(whole=groups.member_ids(replacement.members))
             replacement.members = None
 
 
 def weight(request: ScimRequest) -> int:
-    """How many more requests this one counts for. Raises `SCIMException` for too many values."""
+    """Return how many extra requests this one counts as. Raises `SCIMException` if too large."""
     is_group = request.path.casefold().startswith("/groups")
     return patches.check_size(request.body, is_group=is_group) // MEMBERS_A_REQUEST
 
@@ -167,10 +167,10 @@ def weight(request: ScimRequest) -> int:
 def answer(
     request: ScimRequest, token: ApiToken, finish: Callable[[], None] | None
 ) -> ScimResponse:
-    """The answer to an authenticated request. Raises `SCIMException`.
+    """Answer an authenticated request. Raises `SCIMException`.
 
-    `finish`: for a request that writes; it commits, before the answer is written, so that nobody
-    waits for that.
+    `finish`: commits a request that writes, before its answer is serialized, so that no lock is
+    held meanwhile.
     """
     storage = Storage(token, finish)
     try:

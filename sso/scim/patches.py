@@ -1,6 +1,6 @@
-"""What a request may hold, and a PATCH as it is applied: the members of a group by themselves.
+"""Limits of requests, and PATCH requests: changes to the members of a group are kept apart.
 
-Everything is counted before a row is locked. The members that a PATCH adds and removes are sets of
+All limits are checked before a row is locked. The members that a PATCH adds and removes are sets of
 ids: the library would look at every member for each operation.
 """
 
@@ -29,9 +29,9 @@ from sso.services.group_editing import MOST_MEMBERS
 
 MOST_OPERATIONS = 1000  # of a PATCH that only adds and removes members
 MOST_EDITS = 100  # of any other, after those without a path are split
-MOST_JSON = 1000  # values in a body, beside members
+MOST_JSON = 1000  # values in a body, besides members
 MOST_OF_A_MEMBER = 10  # values
-LONGEST_PATH = 500  # and the longest name of an attribute
+LONGEST_PATH = 500  # also of the name of an attribute
 _MANAGER = "urn:ietf:params:scim:schemas:extension:enterprise:2.0:user:manager"
 _GROUP = "urn:ietf:params:scim:schemas:core:2.0:group:"
 _MEMBERS = re.compile(rf"(?:{_GROUP})?members((?:[.\[].*)?)", re.IGNORECASE | re.DOTALL)
@@ -40,7 +40,7 @@ _PLACEHOLDER = {"op": "replace", "path": "displayName", "value": "-"}
 
 @dataclass
 class MemberEdit:
-    """Who comes into a group and who leaves it; or `whole`: everybody who is in it afterwards."""
+    """The ids to add to a group and to remove; or `whole`: its complete new members."""
 
     whole: set[UUID] | None = None
     added: set[UUID] = field(default_factory=set)
@@ -68,14 +68,14 @@ class MemberEdit:
 
 @dataclass(frozen=True)
 class GroupPatch:
-    """A PATCH of a group: `members`, if it says anything of them, and the other operations."""
+    """A PATCH of a group: the change of its members, if any, and the other operations."""
 
     members: MemberEdit | None
     others: "PatchOp[Any]"
 
 
 class Parsed(NamedTuple):
-    """A body for the library, and what it said of members. `is_empty`: it said nothing else."""
+    """A body for the library, and its change of members. `is_empty`: it had nothing else."""
 
     body: bytes
     members: MemberEdit | None
@@ -83,9 +83,9 @@ class Parsed(NamedTuple):
 
 
 def check_size(body: bytes, *, is_group: bool) -> int:
-    """Refuse a body with too many values; returns how many members it lists.
+    """Refuse a body with too many values; return how many members it lists.
 
-    A body that is no JSON is left to the library. Raises `SCIMException`.
+    A body that is not JSON is left to the library. Raises `SCIMException`.
     """
     try:
         waiting = [(from_json(body), "")] if body else []
@@ -124,7 +124,7 @@ def _most_of(name: str, is_group: bool) -> int:
 
 
 def _is_about_members(name: str, value: list[Any]) -> bool:
-    """Of an operation with a path, the list has the name `value`."""
+    """Return whether a list is of members; an operation with a path calls it `value`."""
     if _MEMBERS.fullmatch(name):
         return True
     return name.casefold() == "value" and all(isinstance(one, dict) for one in value)
@@ -142,10 +142,10 @@ def _member_count(members: list[Any]) -> int:
 
 
 def parsed(body: bytes, *, is_group: bool) -> Parsed:
-    """The operations as the library takes them. Raises `SCIMException`.
+    """Rewrite the operations for the library. Raises `SCIMException`.
 
-    Without a path, Entra ID sends paths with filters as the names of values; and it sends the id of
-    a manager as a text. Okta sends the id of a group among its values.
+    Without a path, Entra ID sends paths with filters as names of attributes, and it sends the id of
+    a manager as a string. Okta sends the id of a group among its attributes.
     """
     try:
         payload = from_json(body)
@@ -182,7 +182,7 @@ _CANONICAL = {"operations": "Operations"}
 def check_paths(patch: "PatchOp[Any]") -> None:
     """Refuse a path that names no attribute. Raises `InvalidPathException` (RFC 7644 §3.5.2).
 
-    Attributes of RFC 7643's user that are not kept here, such as roles, are dropped.
+    Attributes of users in RFC 7643 that are not stored here, such as roles, are dropped.
     """
     for operation in patch.operations or ():
         path = operation.path
@@ -199,7 +199,7 @@ def check_paths(patch: "PatchOp[Any]") -> None:
 
 
 def _lower(said: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """The same with these names in lower case: names have no case (RFC 7643 §2.1)."""
+    """Write these names in lower case: names ignore case (RFC 7643 §2.1)."""
     found: dict[str, Any] = {}
     for name, value in said.items():
         key = name.casefold() if name.casefold() in names else name
@@ -210,7 +210,7 @@ def _lower(said: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
 
 
 def _split(operation: dict[str, Any]) -> list[dict[str, Any]]:
-    """One operation for each attribute of a value without a path, and for each filter."""
+    """Split an operation without a path into one for each filter, and one for the rest."""
     path, value = operation.get("path"), operation.get("value")
     if isinstance(path, str) and path:
         if path.casefold() == _MANAGER and isinstance(value, str):
@@ -229,7 +229,7 @@ def _split(operation: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _take_members(operations: list[Any]) -> MemberEdit | None:
-    """Take out of the list what is about members; `None`: nothing is."""
+    """Remove the operations on members from the list; return their edit, or `None`."""
     edit, others = None, []
     for one in operations:
         path = one.get("path") if isinstance(one, dict) else None
@@ -244,7 +244,7 @@ def _take_members(operations: list[Any]) -> MemberEdit | None:
 
 
 def _member_path(path: str) -> str | None:
-    """What follows `members` in a path, or `None` if that is about something else."""
+    """Return the part of a path after `members`, or `None` for another attribute."""
     found = _MEMBERS.fullmatch(path.strip())
     return found[1] if found else None
 
@@ -279,7 +279,7 @@ def _value_of(member: Any) -> Any:
 
 
 def _selected(text: str) -> set[UUID]:
-    """The ids that a filter names, one by one."""
+    """Return the ids that a filter names."""
     return {member_id(value) for value in _compared(ScimFilter(text).ast)}
 
 

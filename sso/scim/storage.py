@@ -30,10 +30,10 @@ MOST_MEMBERS = 5000  # of all groups on a page, or those of one group
 
 
 class Storage(ScimStorage):
-    """What one request may do: that of its token.
+    """The storage for one request, with the rights of its token.
 
-    `finish`: for a request that writes; it commits. Such a request locks the rows that it reads, so
-    that what is decided about them still holds when they are written.
+    `finish`: commits a request that writes. Such a request locks the rows that it reads, so that
+    they cannot change between its checks and its writes.
     """
 
     def __init__(self, token: ApiToken, finish: Callable[[], None] | None) -> None:
@@ -41,7 +41,7 @@ class Storage(ScimStorage):
         self.actor = api_tokens.actor_of(token, "scim")
         self.invites = api_tokens.allows(token, api_tokens.SCIM_INVITE)
         self.is_patch = False
-        self.edit: MemberEdit | None = None  # of a group's members, by PUT and PATCH
+        self.edit: MemberEdit | None = None  # the members of a group, in PUT and PATCH
         self.keeps_name = False  # by a PATCH
         self._before: Any = None
 
@@ -128,7 +128,7 @@ class Storage(ScimStorage):
             )
         group = self._group(resource_id, expected_version)
         self._check_group(resource.display_name)
-        if resource.members is not None:  # a PATCH that has them where nobody looks
+        if resource.members is not None:  # a PATCH that hides them in an unexpected place
             raise InvalidPathException(path="", detail="change members by the path members")
         edit = self.edit or MemberEdit()
         changed, _ = group_editing.change(
@@ -186,7 +186,7 @@ class Storage(ScimStorage):
         return group
 
     def _check_few_members(self, group_id: str) -> None:
-        """What concerns all members would take too long with very many."""
+        """Refuse to change all members of a very large group: it would take too long."""
         group = groups.find(group_id)
         if group and memberships.count_members(group.name) > group_editing.MOST_MEMBERS:
             raise InvalidValueException(

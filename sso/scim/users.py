@@ -27,7 +27,7 @@ _KEPT = (
     *("displayName", "name", "title", "userType", "preferredLanguage"),
     *("addresses", "phoneNumbers", "emails"),
 )
-# Directories have other texts than a claim may be; such a one is kept, and no claim is made of it.
+# Directories have values that are no valid claims: they are stored, but applications get no claim.
 _LOOSE = ("locale", "timezone")
 MOST_KEPT = 32 * 1024  # characters of JSON
 MOST_VALUES = 20  # of an attribute such as emails
@@ -184,7 +184,7 @@ def _claims(said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_unfit(said: Mapping[str, Any], name: str) -> bool:
-    """Whether an attribute is a text that is kept, although no claim can be made of it."""
+    """Return whether an attribute is stored, although it is not a valid claim."""
     text = said.get(name)
     if name not in _LOOSE or text is None or not (text.isprintable() and len(text) <= _LONGEST_ID):
         return False

@@ -1,8 +1,8 @@
-"""How much of a request has arrived, and which connections wait for the rest of theirs.
+"""Tracks how much of a request has arrived, and which connections are waiting.
 
 gunicorn's parser alone decides what the bytes mean and refuses what is malformed. This file only
-tells when the parser no longer has to wait. If it is wrong, a connection ends too early; the bytes
-that the parser reads stay the same.
+says when the parser no longer has to wait. If it is wrong, a connection ends too early; the parser
+still reads the same bytes.
 """
 
 import re
@@ -39,10 +39,10 @@ class Arrival:
         self.is_complete = False  # the parser can read the request without waiting
         self.expects_continue = False
         self.refusal = ""  # the status line of an answer that needs no parser
-        self._searched = 0  # how far the end of the head, or of a chunk's size, was looked for
+        self._searched = 0  # where to go on looking for the end of the head or of a chunk size
         self._body = 0  # where the body begins; 0: the head is not complete
-        self._end: int | None = None  # of the body; None: it is chunked
-        self._decoded = 0  # bytes of the chunks before
+        self._end: int | None = None  # of the body; None if it is chunked
+        self._decoded = 0  # bytes of previous chunks
         if data:
             self._examine()
 
@@ -66,7 +66,7 @@ class Arrival:
         return taken
 
     def network(self, proxies: int) -> str:
-        """The network of the client that trusted proxies name, or nothing."""
+        """Return the network of the client as trusted proxies report it, or an empty string."""
         if proxies and self._body:
             values = b",".join(_FORWARDED.findall(self.data[: self._body])).split(b",")
             if len(values) >= proxies and values[-proxies].strip():
@@ -91,7 +91,7 @@ class Arrival:
             self._searched = max(len(data) - 3, 0)
             if len(data) > MOST_HEAD:
                 self.refusal = TOO_LARGE_HEAD
-            # gunicorn refuses a line that ends otherwise.
+            # gunicorn refuses other line endings.
             elif not start and data.count(b"\n") != data.count(b"\r\n"):
                 self.is_complete = True
             return False
@@ -105,13 +105,13 @@ class Arrival:
     def _read_fields(self, fields: dict[bytes, bytes]) -> None:
         length = fields.get(b"content-length", b"0")
         if b"transfer-encoding" in fields:
-            # Any other coding, and both fields together, are refused by gunicorn.
+            # gunicorn refuses other codings, and both fields together.
             coding = fields[b"transfer-encoding"].lower()
             if coding == b"chunked" and b"content-length" not in fields:
                 self._end = None
         elif length.isdigit() and len(length) < 10 and int(length) <= MAX_BODY:
             self._end = self._body + int(length)
-        # The application refuses a longer body by its length.
+        # The application refuses a longer body by its declared length.
         expected = fields.get(b"expect", b"").lower()
         if expected not in (b"", b"100-continue") or b"x-sso-head-only" in fields:
             self._end = self._body
@@ -152,7 +152,7 @@ C = TypeVar("C", bound=Hashable)
 
 
 class Waiting(Generic[C]):
-    """Connections in the order in which their wait began, by network."""
+    """Waiting connections of each network, those that have waited longest first."""
 
     def __init__(self) -> None:
         self._networks: dict[str, dict[C, None]] = {}
@@ -168,7 +168,7 @@ class Waiting(Generic[C]):
         return connection in self._network_of
 
     def add(self, connection: C, network: str) -> None:
-        """Let the connection wait; one that waits already keeps its place."""
+        """Add a connection; one that is already waiting keeps its place."""
         if self._network_of.get(connection) != network:
             self.discard(connection)
             self._network_of[connection] = network
@@ -183,6 +183,6 @@ class Waiting(Generic[C]):
                 del self._networks[network]
 
     def longest(self) -> C:
-        """The connection to drop: the oldest of the network that has the most."""
+        """Return the connection to drop: the oldest of the network that has the most."""
         largest = max(self._networks, key=lambda network: len(self._networks[network]))
         return next(iter(self._networks[largest]))

@@ -1,4 +1,4 @@
-"""gunicorn's logger: its lines are clean, and those that are not written are not formatted."""
+"""gunicorn's logger, with escaped lines, and without formatting lines that are not written."""
 
 from typing import Any
 
@@ -8,9 +8,9 @@ from sso.observability.logs import CleanFilter
 
 
 class Logger(glogging.Logger):  # type: ignore[misc]  # gunicorn has no types
-    """Once its log is configured, gunicorn puts together a line for each request, to drop it.
+    """Skips the access line of each request, which gunicorn would format only to drop it.
 
-    Its lines quote requests: the decoded path in the access log, for example.
+    Lines are escaped because they quote requests, for example the decoded path.
     """
 
     def setup(self, cfg: Any) -> None:

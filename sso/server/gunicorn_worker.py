@@ -1,17 +1,17 @@
-"""gunicorn's threaded worker, whose threads wait for no client.
+"""gunicorn's threaded worker, with threads that do not wait for slow clients.
 
-gunicorn gives a connection to a thread with its first byte, and the thread waits for the rest of
-the request; later it waits for the client to take the answer. A few hundred slow connections then
-hold all threads. Here the loop that accepts connections reads the rest and sends the rest: a thread
-gets a request that is complete, and gives back an answer.
+gunicorn gives a connection to a thread at its first byte. The thread waits for the rest of the
+request, and later for the client to take the answer, so a few hundred slow connections hold all
+threads. Here the loop that accepts connections also reads requests and sends answers: a thread gets
+a complete request, and returns an answer.
 
-How many connections may wait is bounded. Beyond it the oldest one of the network that has the most
-is dropped, so that one client cannot drop the connections of others, and a client that is fast is
-hardly ever dropped.
+The number of waiting connections is limited. Beyond the limit, the worker drops the oldest
+connection of the network that has the most, so that one client cannot drop the connections of
+others, and fast clients are hardly ever dropped.
 
-gunicorn also hands a kept connection back to that loop after each request, and asks the loop for
-the next one. A thread that waits a moment itself saves both: 9 % of the CPU time of authorize and
-16 % of that of userinfo, over connections that are in use without pause.
+gunicorn also returns a kept connection to that loop after each request, and waits there for the
+next one. A thread that waits for a moment itself saves this: 9 % of the CPU time of authorize and
+16 % of that of userinfo, over connections that are in constant use.
 """
 
 import errno
@@ -34,14 +34,14 @@ from sso.server.arrival import Arrival, Waiting
 logger = logging.getLogger("sso.server")
 
 ARRIVAL = 15.0  # seconds for a whole request, its head and its body together
-SENDING = 20.0  # seconds for each piece of an answer to be taken
+SENDING = 20.0  # seconds for the client to take each piece of an answer
 MOMENT = 0.01  # seconds for the next request over a kept connection
 LINGER = 1.0  # seconds for a client to close after the last answer
 STOPPING = 2.0  # seconds for a request over an idle connection while the worker stops
-SMALL = 16 * 1024  # bytes of a request that any connection may have waiting in memory
+SMALL = 16 * 1024  # bytes that any waiting connection may have in memory
 MOST_LARGE = 48  # connections with more than that: at most 24 MB
 _MOST_READ = 64 * 1024  # bytes at once
-_MOST_UNSENT = 1024 * 1024  # bytes of an answer that waits for its client; a thread waits with more
+_MOST_UNSENT = 1024 * 1024  # bytes of an answer that the loop keeps; a thread waits with more
 _MOST_DRAINED = 2 * concurrency.MAX_BODY
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _LATE = "408 Request Timeout"
@@ -52,7 +52,7 @@ _REFUSAL = (
 
 
 class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
-    """Collects requests and sends what is left of answers in its loop, not in threads."""
+    """A worker that collects requests and sends the rest of answers in its loop, not in threads."""
 
     trusted_proxies = 0
 
@@ -60,22 +60,22 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         super().__init__(*args, **kwargs)
         self._kept: set[TConn] = set()
         self._waiting: Waiting[TConn] = Waiting()
-        self._large: Waiting[TConn] = Waiting()  # those of them with much in memory
+        self._large: Waiting[TConn] = Waiting()  # those of `_waiting` with much in memory
         self._large_in_threads: set[TConn] = set()
         self._next_look = 0.0
 
     @property
     def most_waiting(self) -> int:
-        """So many that the loop still accepts connections while all threads are at work."""
+        """The limit at which the loop still accepts connections while all threads are busy."""
         return max(int(self.cfg.worker_connections - self.cfg.threads), 1)
 
     # In a thread.
 
     def handle(self, conn: TConn) -> Any:
-        """Handle the requests that are complete; return whether the connection is kept."""
+        """Handle all complete requests; return whether to keep the connection."""
         if self.cfg.is_ssl:  # encrypted by gunicorn itself, which is not how we run it
             return super().handle(conn)
-        client, conn.data_ready = conn.sock, True  # gunicorn has not to wait for data
+        client, conn.data_ready = conn.sock, True  # gunicorn need not wait for data
         while client.arrival.is_complete or self._comes_in_a_moment(conn):
             client.start()
             goes_on = super().handle(conn)
@@ -83,12 +83,12 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             if not goes_on or client.is_cut or client.is_gone:
                 return self._finish(conn)
             client.arrival = Arrival(conn.parser.unreader.take_buffered() + client.arrival.data)
-            if client.unsent:  # it does not take its answer
+            if client.unsent:  # the client does not take the answer
                 return True
         return True
 
     def _comes_in_a_moment(self, conn: TConn) -> bool:
-        """Return whether a request is complete now, or after the moment for which few wait."""
+        """Return whether a request is complete, after a short wait if few threads are waiting."""
         client = conn.sock
         if client.is_gone or client.arrival.refusal:
             return False
@@ -103,7 +103,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         return bool(client.arrival.is_complete)
 
     def _finish(self, conn: TConn) -> bool:
-        """Say that no more answers come; most clients close in the same moment."""
+        """Announce the end of the connection; most clients close it at once."""
         client = conn.sock
         if not client.unsent:
             client.shut_down()
@@ -125,7 +125,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         super().enqueue_req(conn)
 
     def finish_request(self, conn: TConn, fs: "Future[Any]") -> None:
-        """Let the connection wait for what is next: its answer is taken, a request, its end."""
+        """Wait for the next step: the client takes the answer, sends a request, or closes."""
         if self.cfg.is_ssl:
             super().finish_request(conn, fs)
             return
@@ -159,7 +159,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         self._place(conn)
 
     def _place(self, conn: TConn) -> None:
-        """Count the connection for its network, and drop one if too many wait."""
+        """Add the connection to those of its network; drop one if too many are waiting."""
         client = conn.sock
         network = client.arrival.network(self.trusted_proxies) or client.network_of(conn.client)
         self._waiting.add(conn, network)
@@ -171,7 +171,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             self._drop(self._large.longest())
 
     def _go_on(self, conn: TConn, _: Any) -> None:
-        """Read or send what is possible now."""
+        """Read or send as much as possible now."""
         client = conn.sock
         if client.unsent:
             if client.send_now():
@@ -205,7 +205,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
                 self._place(conn)
 
     def _next(self, conn: TConn) -> None:
-        """Let the connection begin what comes after this wait."""
+        """End this wait, and begin the next step."""
         self._leave(conn)
         client = conn.sock
         if client.arrival.is_complete and not client.is_last and not client.is_gone:
@@ -231,7 +231,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         conn.close()
 
     def murder_pending(self) -> None:
-        """End what has waited too long. gunicorn calls it after each round of its loop."""
+        """End waits that have timed out. gunicorn calls this after each round of its loop."""
         super().murder_pending()
         now = monotonic()
         if now < self._next_look:
@@ -255,10 +255,10 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
 
 
 class ClientSocket:
-    """A client's socket that never waits: it keeps what arrived, and what could not be sent.
+    """A client's socket that never waits: it buffers bytes that arrived or could not be sent.
 
-    Each system call lets another thread take the interpreter, so there are few: the socket itself
-    never blocks, whatever gunicorn sets, and the head of an answer is sent with the body.
+    Each system call lets another thread take the interpreter, so there are few: the socket never
+    blocks, whatever gunicorn sets, and the head of an answer is sent together with the body.
     """
 
     collects = True  # bodies, without a thread (see `sso.process.concurrency`)
@@ -272,9 +272,9 @@ class ClientSocket:
         self._drained = 0
         self.arrival = Arrival()
         self.unsent = b""
-        self.deadline = 0.0  # for what the loop waits for
+        self.deadline = 0.0  # of the current wait in the loop
         self.is_cut = False  # the parser wanted more than there was
-        self.is_last = False  # no more requests are read
+        self.is_last = False  # no more requests will be read
         self.is_gone = False  # the connection is broken, or has been closed by the client
 
     def __getattr__(self, name: str) -> Any:
@@ -290,7 +290,7 @@ class ClientSocket:
         return self._timeout
 
     def network_of(self, peer: Any) -> str:
-        """The network of this peer, an address of `socket`."""
+        """Return the network of a peer, which is an address as `socket` gives it."""
         if not self._network:
             self._network = networks.widest(peer[0] if isinstance(peer, tuple) else None)
         return self._network
@@ -300,7 +300,7 @@ class ClientSocket:
         self._has_answered = self.is_cut = False
 
     def read(self) -> None:
-        """Read what has arrived."""
+        """Read the bytes that have arrived."""
         try:
             data = self._sock.recv(_MOST_READ)
         except BlockingIOError:
@@ -312,12 +312,12 @@ class ClientSocket:
             self.arrival.add(data)
             self._continue()
         elif self.arrival.data:
-            self.arrival.is_complete = True  # the parser sees that it breaks off
+            self.arrival.is_complete = True  # the parser sees that it is cut off
         else:
             self.is_gone = True
 
     def _continue(self) -> None:
-        """Let a client that waits for it send the body (RFC 9110 §10.1.1)."""
+        """Tell a client that waits for permission to send the body (RFC 9110 §10.1.1)."""
         arrival = self.arrival
         if arrival.expects_continue and not arrival.is_complete and not self._has_continued:
             self._has_continued = True
@@ -333,9 +333,9 @@ class ClientSocket:
         return len(data)
 
     def recv(self, size: int) -> bytes:
-        """Give the parser the next bytes of the request, or nothing, as if the client had closed.
+        """Return the next bytes of the request for the parser, or none, as if the client closed.
 
-        It has all of the request, except for a body that is refused by its length.
+        The whole request is here, except for a body that is refused by its length.
         """
         data = self.arrival.take(size)
         self.is_cut |= not data
@@ -360,7 +360,7 @@ class ClientSocket:
             raise BrokenPipeError(errno.EPIPE, "the client does not take its answer")
 
     def send_now(self) -> bool:
-        """Send what the client takes now; return whether it takes anything."""
+        """Send as much as the client takes now; return whether it took anything."""
         if not self.unsent:
             return True
         try:
@@ -373,14 +373,14 @@ class ClientSocket:
         return True
 
     def refuse(self, status: str) -> None:
-        """Answer without a thread, as the last answer."""
+        """Send a last answer, without a thread."""
         self.is_last = True
         retry = "Retry-After: 2\r\n" if status == _FULL else ""
         with suppress(OSError):
             self._sock.send(f"{_REFUSAL.format(status)}{retry}\r\n".encode())
 
     def shut_down(self) -> None:
-        """Say that no more is sent (RFC 9112 §9.6)."""
+        """Close the sending side (RFC 9112 §9.6)."""
         if self._is_shut_down:
             return
         self._is_shut_down = True
@@ -390,7 +390,7 @@ class ClientSocket:
             self.is_gone = True
 
     def drain(self) -> None:
-        """Read what comes after the last answer, so that the client gets all of it."""
+        """Read and drop input after the last answer, so that the client gets the whole answer."""
         try:
             data = self._sock.recv(_MOST_READ)
         except BlockingIOError:

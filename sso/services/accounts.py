@@ -1,7 +1,7 @@
-"""Accounts: created, changed, disabled, deleted. For passwords and the like see `credentials`.
+"""Creates, changes, disables and deletes accounts. For passwords see `credentials`.
 
-Many accounts that a file declares are compared first, without a lock (`plan`), and written together
-(`carry_out`), so that nobody waits long for the database.
+The accounts that a file declares are first compared without a lock (`plan`), and then written
+together (`carry_out`), so that nobody waits long for the database.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ from sso.store.users import DeclaredFields
 # What a provisioning client keeps of a user (`provisioned`); nothing here depends on it.
 PROVISIONED = ("user_name", "external_id", "scim_attributes")
 _REPORT_EVERY = 500
-OwnerOf = Callable[[str], UUID | None]  # the user who has an email address
+OwnerOf = Callable[[str], UUID | None]  # the ID of the user with an email address
 
 
 def described(user: User | DeclaredFields) -> dict[str, Any]:
@@ -191,7 +191,7 @@ def _take_effect(
     changed: Iterable[tuple[User, differences.Differences]],
     joined: Iterable[str] = (),
 ) -> None:
-    """End what changes take away, tell the users, and record the changes.
+    """End the access that changes take away, tell the users, and record the changes.
 
     `joined`: groups of new users.
     """
@@ -259,9 +259,9 @@ def _owner_of(email: str) -> UUID | None:
 def _switch(
     user: User, before: Mapping[str, Any], email_verified: bool | None, disabled: bool | None
 ) -> None:
-    """Set what follows from another email address, and what is on or off."""
+    """Set the fields that depend on the email address, and those that are on or off."""
     if user.email != before["email"]:
-        user.email_changed_at = None  # an operator answers for it
+        user.email_changed_at = None  # an operator vouches for it
         user.email_verified = False
     if email_verified is not None:
         user.email_verified = email_verified
@@ -320,9 +320,9 @@ def _flush(user: User) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Declaration:
-    """A user as a file declares one; `None` leaves a field as it is.
+    """A user in a file; `None` leaves a field unchanged.
 
-    `password` and `password_hash` are read for a new user only.
+    `password` and `password_hash` are only read for a new user.
     """
 
     email: str
@@ -337,15 +337,15 @@ class Declaration:
 
     @property
     def is_invited(self) -> bool:
-        """Whether a new user is mailed a link to set the first password."""
+        """Return whether a new user gets a mail with a link to set the first password."""
         return self.password is None and self.password_hash is None and not self.disabled
 
 
 @dataclass(slots=True, eq=False)
 class Planned:
-    """What a declaration changes. `user`: as it will be, in no session; `row`: as it is, if it is.
+    """What a declaration does. `user`: the new state, in no session; `row`: the old one, if any.
 
-    Without `changes`, a user whom a directory has disabled stays disabled by the operator.
+    Without `changes`, a user whom a directory has disabled is now disabled by the operator, too.
     """
 
     declaration: Declaration
@@ -363,14 +363,14 @@ class Planned:
 
 @dataclass(slots=True)
 class Plan:
-    """What declarations change, and why some cannot be carried out, by email address."""
+    """The changes of declarations, and the errors of invalid ones by email address."""
 
     planned: list[Planned] = field(default_factory=list)
     errors: list[tuple[str, list[str]]] = field(default_factory=list)
 
 
 class _Roster:
-    """The users that declarations mean, as they are and as earlier declarations leave them."""
+    """The users whom declarations refer to, as stored or as earlier declarations change them."""
 
     def __init__(self, declarations: Collection[Declaration]) -> None:
         self._looked_up = {declaration.email.strip().lower() for declaration in declarations}
@@ -385,7 +385,7 @@ class _Roster:
         return user or (self._by_id[owner] if owner else None)
 
     def owner_of(self, email: str) -> UUID | None:
-        # The normalized address may be spelled otherwise than in the file.
+        # The file may spell the normalized address differently.
         is_known = email in self._owners or email in self._looked_up
         return self._owners.get(email) if is_known else _owner_of(email)
 
@@ -402,11 +402,11 @@ def plan(
     any_cost: bool = False,
     report: Callable[[int, int], None] | None = None,
 ) -> Plan:
-    """Compare declarations with the users; writes nothing, and leaves out who is as declared.
+    """Compare declarations with the users, and plan the differences; writes nothing.
 
-    `earlier`: what was planned on an older snapshot; it counts for users who are still the same.
+    `earlier`: plans made on an older snapshot, which hold for users who have not changed since.
     `any_cost`: see `imported_passwords.Methods`. `report` gets the number of declarations since its
-    last call, and of all.
+    last call, and the total.
     """
     roster, methods = _Roster(declarations), Methods(imported_hashes.methods(), any_cost=any_cost)
     barred = identities.barred()
@@ -432,7 +432,7 @@ def plan(
             except RegistrationError as error:
                 plan.errors.append((declaration.email, [str(one) for one in error.errors]))
                 continue
-            except OperatorError as error:  # of a reference that leads nowhere
+            except OperatorError as error:  # a broken reference
                 plan.errors.append((declaration.email, [str(error)]))
                 continue
         roster.replace(planned.user, row.email if row else None)
@@ -486,7 +486,7 @@ def _alteration(row: DeclaredFields | User, declaration: Declaration, roster: _R
         id=row.id, email=row.email, email_verified=row.email_verified, name=row.name,
         claims=row.claims, groups=row.groups, disabled_at=row.disabled_at,
     )  # fmt: skip
-    if claims is not None:  # those that the file lacks are removed
+    if claims is not None:  # claims that the file lacks are removed
         claims = {**dict.fromkeys(row.claims), **claims}
     _edit(
         user,
@@ -508,7 +508,7 @@ def _may_administer(user: User | DeclaredFields) -> bool:
 def require_administrators(
     actor: Actor, planned: Iterable[Planned], deleted: Collection[UUID] = ()
 ) -> None:
-    """Refuse a plan after which nobody administers who did before. Raises `NotAllowed`."""
+    """Refuse a plan that removes the last administrators. Raises `NotAllowed`."""
     remaining = {one.user.id for one in planned if _may_administer(one.user)} - set(deleted)
     lost = {one.user.id for one in planned if one.is_admin_lost}
     if not remaining:
@@ -518,7 +518,7 @@ def require_administrators(
 
 
 def hash_passwords(planned: Iterable[Planned]) -> Iterator[int]:
-    """Hash the first passwords of new users; yields 1 for each. Takes long: lock nothing."""
+    """Hash the first passwords of new users; yield 1 for each. Slow: call it without locks."""
     for one in planned:
         if one.password is not None and one.user.password_hash is None:
             one.user.password_hash = passwords.hash_password(one.password)
@@ -527,20 +527,20 @@ def hash_passwords(planned: Iterable[Planned]) -> Iterator[int]:
 
 @audit.acting
 def carry_out(actor: Actor, planned: Sequence[Planned]) -> None:
-    """Create and change the users of a plan, who are locked, by few statements.
+    """Create and change the users of a plan in a few statements. The caller has locked them.
 
-    Raises `IntegrityError` if somebody else takes an email address at this moment.
+    Raises `IntegrityError` if somebody else takes an email address at the same time.
     """
     staff.require_admin(actor)
     for _ in hash_passwords(planned):
         pass
     changed = [one for one in planned if one.row is not None]
     new = [one for one in planned if one.row is None]
-    # Before the first statement that writes, from which on SQLite lets nobody else write.
+    # Before the first write: after it, SQLite lets nobody else write.
     for one in new:
         what = "invitation" if one.declaration.is_invited else None
         audit.event(Event.USER_CREATED, by=actor.by, user=one.user.id, what=what)
-    # In their order: one may take the address that another one leaves.
+    # In the order of the plan: a user may take an address that another one gives up.
     users.change_all([_changed_values(one.user, one.changes) for one in changed if one.changes])
     users.insert_all([one.user for one in new])
     imported_hashes.note({one.method for one in new if one.method})

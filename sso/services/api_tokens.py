@@ -47,9 +47,9 @@ class Refused(Exception):
 def create(
     actor: Actor, name: str, scopes: Iterable[str], lives: timedelta = DEFAULT_LIFETIME
 ) -> tuple[ApiToken, str]:
-    """A new token and its secret, which is stored nowhere.
+    """Create a token; return it and its secret, which is not stored.
 
-    It belongs to the administrator who creates it; one of the command line has no owner. Raises
+    It belongs to the administrator who creates it; from the command line, it has no owner. Raises
     `RegistrationError` and `NotAllowed`.
     """
     staff.require_admin(actor)
@@ -119,7 +119,7 @@ def revoke(actor: Actor, token_id: UUID) -> ApiToken:
 
 @audit.acting
 def end_of(actor: Actor, owner_ids: Collection[UUID], reason: str) -> None:
-    """Revoke the tokens of people who stop being administrators, in that transaction."""
+    """Revoke the tokens of people who stop being administrators, in the same transaction."""
     for token in api_tokens.revoke_of(owner_ids) if owner_ids else ():
         audit.event(
             Event.API_TOKEN_REVOKED, api_token=token.id, name=token.name, owner=token.owner_id,
@@ -143,7 +143,7 @@ def accept(secret: str, address: str | None) -> ApiToken:
 
 
 def _is_administrator(user_id: UUID) -> bool:
-    """However somebody stopped to be one: by a setting, too, or by SQL."""
+    """Return whether a user is an administrator now: a setting or SQL may have changed that."""
     user = users.find(user_id)
     return user is not None and user.disabled_at is None and staff.role_of(user.groups) == ADMIN
 

@@ -33,7 +33,7 @@ ID_TOKEN_CLAIMS = ("standard", "all")
 ADDRESS, PHONE_VERIFIED = "address", "phone_number_verified"
 NAME = Message("the name")
 MAX_CLAIM = 2000
-_FARTHEST_EAST = timedelta(hours=14)  # where a day begins first
+_FARTHEST_EAST = timedelta(hours=14)  # of the time zone where each day begins first
 _BIRTHDATE = re.compile(r"([0-9]{4})(?:-([0-9]{2})-([0-9]{2}))?")
 _LOCALE = re.compile(r"[A-Za-z]{2,8}(?:[-_][A-Za-z0-9]{1,8}){0,8}")  # RFC 5646 §2.1
 MAX_TEXT = 200
@@ -242,7 +242,7 @@ def _claim_error(name: str, value: Any) -> Message | None:
 
 
 def _web_error(text: str) -> Message | None:
-    """Applications show these as links and images."""
+    """Return an error unless a URL is http or https: applications show it as a link or image."""
     if error := strict_url_error(text):
         return error
     if urlsplit(text).scheme not in ("http", "https"):
@@ -251,12 +251,12 @@ def _web_error(text: str) -> Message | None:
 
 
 def _birthdate_error(text: str) -> Message | None:
-    """ISO 8601 YYYY-MM-DD, with the year 0000 if that is not told, or YYYY (OIDC Core §5.1)."""
+    """Check for ISO 8601 YYYY-MM-DD, with 0000 for an unknown year, or YYYY (OIDC Core §5.1)."""
     latest = (clock.now() + _FARTHEST_EAST).date()
     match = _BIRTHDATE.fullmatch(text)
     try:
         year, month, day = (int(part or 1) for part in match.groups()) if match else (0, 0, 0)
-        # A year in which there is every day.
+        # 2000 is a leap year, so it has every day.
         is_past = date(2000 if year == 0 and match and match[2] else year, month, day) <= latest
     except ValueError:
         return Message("it is no date such as 1990-01-31, 0000-01-31 or 1990")

@@ -97,13 +97,13 @@ def plan_registration(
     switches: Mapping[str, bool] | None = None,
     logo: Image | None = None,
 ) -> dict[str, Any]:
-    """The fields of a client as `register` would make it. Raises `RegistrationError`."""
+    """Return the fields of the client that `register` would make. Raises `RegistrationError`."""
     client, _ = _draft(metadata, client_id, secret, disabled, switches)
     return _fields(client, _digest(logo, None))
 
 
 def _digest(logo: Image | None, before: str | None) -> str | None:
-    """The digest of a client's logo, once it is replaced."""
+    """Return the digest of a client's logo after the change."""
     if logo is None:
         return before
     return logo.digest if logo.data else None
@@ -116,7 +116,7 @@ def _draft(
     disabled: bool,
     switches: Mapping[str, bool] | None,
 ) -> tuple[Client, str]:
-    """A new client that is not in the database yet, and its secret."""
+    """Make a client that is not in the database yet; return it and its secret."""
     implied, more = profiles.implied(metadata, {})
     is_public = metadata.get("token_endpoint_auth_method") == NO_AUTH_METHOD
     if profiles.need_secret(metadata):
@@ -183,7 +183,10 @@ def plan_change(
     switches: Mapping[str, bool] | None = None,
     logo: Image | None = None,
 ) -> differences.Differences:
-    """What `change` would do to a client, which is in no session. Raises `RegistrationError`."""
+    """Return the changes that `change` would make. The client is in no session.
+
+    Raises `RegistrationError`.
+    """
     before = described(client)
     changes, _ = _alter(client, before, metadata, None, disabled, secret, switches, logo)
     return changes
@@ -199,7 +202,7 @@ def _alter(
     switches: Mapping[str, bool] | None,
     logo: Image | None,
 ) -> tuple[differences.Differences, list[str]]:
-    """Change the object only; gives what changes, and what the operator should know."""
+    """Change only the object; return the changes, and notes for the operator."""
     implied, more = profiles.implied(metadata, before)
     wanted, notes = {**implied, **metadata}, []
     for name, edit in (lists or {}).items():

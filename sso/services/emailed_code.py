@@ -1,7 +1,7 @@
-"""Proofs that the person who adds the first factor also reads the mail.
+"""Proofs that the person who adds the first factor also reads the account's mail.
 
-A user who has set the password by a mailed link a moment ago has given the proof. All others are
-mailed a short code.
+A user who has just set the password by a mailed link has given this proof. Everyone else gets a
+short code by mail.
 
 A code works once, for ten minutes, in the session that asked for it, until the password or the
 address changes. Eight digits are few: they are stored as a keyed digest, and tries are limited.
@@ -22,7 +22,7 @@ from sso.services import mail_links, notifications
 from sso.store import factors, mail_tokens
 
 LIFETIME = timedelta(minutes=10)
-LINK_COUNTS_FOR = timedelta(minutes=10)  # to sign in, and begin to add the first factor
+LINK_COUNTS_FOR = timedelta(minutes=10)  # to sign in and begin to add the first factor
 DIGITS = 8
 TRIES = 5
 _PURPOSE = "enrolment_code"
@@ -65,10 +65,10 @@ def allow_enrolment(actor: Actor, user: User, session: BrowserSession, method: s
 
 
 def remember_link(user: User) -> str | None:
-    """A secret for the browser in which this user has just set the password by a mailed link.
+    """Make a secret for the browser in which this user has just set the password by a mailed link.
 
-    `allow_by_link` takes it instead of a code. `None` for an account that has a factor, and for one
-    whose mail was redirected lately. The caller has locked the user.
+    `allow_by_link` accepts it instead of a code. Returns `None` for an account that has a factor,
+    or whose email address changed recently. The caller has locked the user.
     """
     if not _may_be_first(user):
         return None
@@ -77,11 +77,11 @@ def remember_link(user: User) -> str | None:
 
 @audit.acting
 def allow_by_link(actor: Actor, user: User, session: BrowserSession, secret: str) -> bool:
-    """Let a session that begins add the first factor, until ten minutes after the link was used.
+    """Let a new session add the first factor, until ten minutes after the link was used.
 
-    `secret`: what `remember_link` gave this browser; it is used up. False if it is another user's,
-    has expired, or died by a change of the password, the address or the factors. The caller has
-    locked the user.
+    `secret`: the one that `remember_link` made for this browser; it works once. Returns False if it
+    is another user's, has expired, or became invalid by a change of the password, the address or
+    the factors. The caller has locked the user.
     """
     token, owner = mail_links.find(secret, mail_links.LINK_USED) or (None, None)
     if token is None or owner is None or owner.id != user.id or not _may_be_first(user):

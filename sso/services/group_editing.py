@@ -22,7 +22,7 @@ from sso.store import named_groups
 from sso.store.groups import Member
 
 MOST_MEMBERS = 5000  # added at once
-MOST_GROUPS = 1000  # of one member: a directory may have more than fit into a list
+MOST_GROUPS = 1000  # of one member: directories have more of them than a list here may hold
 
 
 @audit.acting
@@ -196,7 +196,7 @@ def _is_admin(member: Member) -> bool:
 
 
 def _replace(actor: Actor, people: Iterable[Member], edit: ListEdit) -> None:
-    """Give people the edited list of groups, by one statement. Raises `NotAllowed`."""
+    """Give people the edited list of groups in one statement. Raises `NotAllowed`."""
     edited = [(one, edit.applied_to(one.groups)) for one in people]
     staff.require_may_change(
         actor, (groups for one, after in edited for groups in (one.groups, after))

@@ -1,7 +1,7 @@
-"""Password hashes that were made elsewhere: which are accepted.
+"""Decides which password hashes of other systems are accepted.
 
-A wrong password of anybody costs as much as a check by every method that imported hashes have. So
-their number is bounded, and what they cost together, measured on this machine.
+Every wrong password costs as much as a check with each method of the imported hashes. So the number
+of methods is limited, and so is their total cost, measured on this machine.
 """
 
 from collections.abc import Collection, Iterable
@@ -12,7 +12,7 @@ from sso.services.checks import RegistrationError
 from sso.store import imported_hashes
 
 MOST_METHODS = 64  # all sign-ins read them; old Django sites have about 20
-MOST_SECONDS = 1.0  # of processor time, for each wrong password
+MOST_SECONDS = 1.0  # of CPU time for each wrong password
 TOO_MANY = (
     f"users already have hashes by argon2 or scrypt with {foreign_hashes.MOST_MEMORY_HARD} other "
     "sets of parameters; each makes every wrong password take longer"
@@ -20,7 +20,7 @@ TOO_MANY = (
 
 
 class TooSlow(RegistrationError):
-    """With this hash, every wrong password of anybody would take too long."""
+    """With this hash, every wrong password would take too long."""
 
     def __init__(self, method: str) -> None:
         super().__init__([
@@ -30,7 +30,7 @@ class TooSlow(RegistrationError):
 
 
 class Methods:
-    """The methods of the hashes that were imported, and of those that are being imported.
+    """The methods of hashes that were imported or are being imported.
 
     `any_cost`: the operator accepts that wrong passwords take long.
     """
@@ -40,10 +40,10 @@ class Methods:
         self._too_slow: set[str] = set()
 
     def accept(self, text: str) -> tuple[str | None, str | None]:
-        """The hash to store for one that was made elsewhere, and its method; see `admit`.
+        """Return the hash to store for one of another system, and its method; see `admit`.
 
-        `None` for a hash that says that there is no password. Raises `RegistrationError` for one
-        that cannot be checked.
+        The hash is `None` if the user has no password. Raises `RegistrationError` for a hash that
+        cannot be checked here.
         """
         try:
             stored = hash_formats.from_text(text)
@@ -52,9 +52,9 @@ class Methods:
         return stored, self.admit(foreign_hashes.method_of(stored))
 
     def admit(self, method: str | None) -> str | None:
-        """Count a method, unless hashes are made by it here; then it is `None`.
+        """Count a method and return it, or `None` if it is the one that this server uses.
 
-        Raises `RegistrationError` for one too many, and `TooSlow`.
+        Raises `TooSlow`, and `RegistrationError` if there are too many methods.
         """
         if method in (None, passwords.own_method()):
             return None
@@ -74,7 +74,7 @@ class Methods:
         return method
 
     def refuse_slowest(self, methods: Collection[str]) -> None:
-        """Decide which methods of a whole file are too slow together, whoever comes first in it."""
+        """Refuse the slowest methods of a whole file, whatever their order in it."""
         trial = Methods(self._all, any_cost=self._any_cost)
         for method in sorted(methods, key=lambda one: (foreign_hashes.seconds([one]), one)):
             with suppress(RegistrationError):
@@ -82,7 +82,7 @@ class Methods:
         self._too_slow |= trial._too_slow
 
     def add(self, methods: Iterable[str]) -> None:
-        """Count methods that were admitted before."""
+        """Count methods that were already admitted."""
         self._all.update(methods)
 
     def _is_too_slow(self, method: str) -> bool:
@@ -93,7 +93,7 @@ class Methods:
 
 
 def accept(text: str) -> str | None:
-    """The hash to store for one that was made elsewhere; see `Methods.accept`."""
+    """Return the hash to store for one of another system; see `Methods.accept`."""
     stored, method = Methods(imported_hashes.methods()).accept(text)
     if method:
         imported_hashes.note([method])

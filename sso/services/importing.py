@@ -44,9 +44,9 @@ class Outcome:
 
 @dataclass
 class Rules:
-    """What the operator allows. `source`: named in the audit trail.
+    """The operator's options. `source`: the name for the audit trail.
 
-    `methods`: of the hashes so far, and what is decided on those of the file.
+    `methods`: those of earlier hashes, and the decisions on those of the file.
     """
 
     source: str

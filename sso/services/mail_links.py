@@ -14,7 +14,7 @@ LIFETIME = timedelta(hours=1)  # of all but invitations
 VERIFY, CHANGE_EMAIL, RESET, INVITE, SIGN_UP, ENROLMENT = (
     "verify", "change_email", "reset", "invite", "sign_up", "enrolment_link",
 )  # fmt: skip
-# No link: it stays in the browser that used one of them to set a password (`emailed_code`).
+# Not a link: kept by the browser that used one to set a password (see `emailed_code`).
 LINK_USED = "link_used"
 
 # Where each leads, below the base address.
@@ -44,7 +44,7 @@ def make(
 def make_secret(
     purpose: str, address: str, user: User | None, lives: timedelta
 ) -> tuple[MailToken, str]:
-    """As `make`, but gives the secret without a link."""
+    """Do the same as `make`, but return the secret without a link."""
     secret = digests.make(digests.MAIL)
     now = clock.now()
     token = MailToken(

@@ -37,7 +37,7 @@ def invited(user: User) -> bool:
 
 
 def welcome(people: Iterable[User], unverified: Iterable[User]) -> None:
-    """Invite new users, and ask others to confirm the address; for many at once."""
+    """Invite many new users, and ask others to confirm the address, in few statements."""
     for kind, some in (("invite", people), ("verify", unverified)):
         queued = [mail for user in some if (mail := _mail(kind, user.email, user, {}))]
         surplus = mails.add_all(queued)
@@ -159,7 +159,7 @@ def _enqueue(
 
 
 def _mail(kind: str, address: str, user: User | None, details: dict[str, Any]) -> Mail | None:
-    """A mail that is not queued yet; `None` if it would arrive nowhere."""
+    """Make a mail that is not queued yet, or return `None` if it cannot be delivered."""
     if any(f".{domain(address)}".endswith(f".{nowhere}") for nowhere in _NOWHERE):
         return None
     details = {**details, "language": context.language()}

@@ -67,7 +67,7 @@ def add_passkey(
 ) -> Added:
     """Add the passkey that a browser has made. `known`: the factors, read under `policy.lock`.
 
-    `browser`: its name, for a passkey that does not say what made it.
+    `browser`: the browser's name, for a passkey of an unknown authenticator.
     """
     if len(known.passkeys) >= passkeys.MOST:
         raise FactorRefused(
@@ -109,7 +109,7 @@ def _added(current: CurrentSession, known: Factors, kind: str, name: str, method
 
 @audit.acting
 def rename_passkey(actor: Actor, user: User, known: Factors, passkey_id: str, name: str) -> None:
-    """Give one passkey of those in `known` another name; a number makes it distinct."""
+    """Rename one of the passkeys in `known`; a number makes the name distinct."""
     chosen = _chosen(known, passkey_id)
     if not (cleaned := passkey_names.clean(name)):
         raise FactorRefused(N_("Enter a name for the passkey."))
@@ -129,7 +129,7 @@ def _chosen(known: Factors, passkey_id: str) -> Passkey:
 
 @audit.acting
 def remove_passkey(actor: Actor, user: User, known: Factors, passkey_id: str) -> None:
-    """Remove one passkey of those in `known`."""
+    """Remove one of the passkeys in `known`."""
     chosen = _chosen(known, passkey_id)
     if not unlinking.has_other_way_in(user, passkey=chosen.id):
         raise FactorRefused(N_("This passkey is your only way to sign in. Add another one first."))

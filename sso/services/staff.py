@@ -51,9 +51,9 @@ def require_may_help(actor: Actor, user: User) -> None:
 
 
 def require_may_change(actor: Actor, memberships: Iterable[Collection[str]]) -> None:
-    """Most API tokens may not touch those who administer. Raises `NotAllowed`.
+    """Refuse changes to administrators and the helpdesk by most API tokens. Raises `NotAllowed`.
 
-    `memberships`: the groups of each user whom the change concerns, before it and after it.
+    `memberships`: the groups of each user concerned, before and after the change.
     """
     if not actor.changes_staff and any(role_of(groups) for groups in memberships):
         raise NotAllowed(_PRIVILEGED)
@@ -70,7 +70,7 @@ def keep_administrators(actor: Actor, leaving: Iterable[User]) -> None:
 
 
 def keep_others(actor: Actor, ids: Collection[UUID]) -> None:
-    """Administrators with these ids are about to be none. As `keep_administrators`."""
+    """Do the same as `keep_administrators`, for administrators with these ids."""
     if not ids:
         return
     if actor.user_id in ids or actor == audit.USER:

@@ -68,14 +68,14 @@ def matching(text: str) -> Match[ApiToken]:
 
 
 def of_owner(owner_id: UUID) -> Sequence[ApiToken]:
-    """The tokens of an administrator that are neither revoked nor expired, by name."""
+    """Return the tokens of an administrator that are neither revoked nor expired, by name."""
     live = ApiToken.revoked_at.is_(None), ApiToken.expires_at > clock.now()
     owned = select(ApiToken).where(ApiToken.owner_id == owner_id, *live)
     return db.session.scalars(owned.order_by(ApiToken.name)).all()
 
 
 def revoke_of(owner_ids: Collection[UUID]) -> Sequence[ApiToken]:
-    """Revoke all tokens of these administrators; returns those that were not."""
+    """Revoke all tokens of these administrators; return those that this has revoked."""
     return db.session.scalars(
         update(ApiToken)
         .where(ApiToken.owner_id.in_(owner_ids), ApiToken.revoked_at.is_(None))

@@ -27,7 +27,7 @@ def find(client_id: str) -> Client | None:
 
 
 def detached(client_ids: Collection[str]) -> dict[str, Client]:
-    """These clients by id, as objects that no session writes."""
+    """Return these clients by id, as objects outside any session."""
     ids, clients = list(client_ids), {}
     for start in range(0, len(ids), MOST_VALUES):
         some = select(Client).where(Client.client_id.in_(ids[start : start + MOST_VALUES]))
@@ -38,7 +38,7 @@ def detached(client_ids: Collection[str]) -> dict[str, Client]:
 
 
 def ids() -> list[str]:
-    """The ids of all clients."""
+    """Return the ids of all clients."""
     return list(db.session.scalars(select(Client.client_id)))
 
 
@@ -252,14 +252,14 @@ def remove(client: Client) -> None:
 
 
 def set_secret(client: Client, digest: str, keep_old_until: datetime | None) -> None:
-    """As `replace_secret`, on the object only."""
+    """Do the same as `replace_secret`, but only on the object."""
     client.previous_secret_digest = client.secret_digest if keep_old_until else None
     client.previous_secret_expires_at = keep_old_until
     client.secret_digest = digest
 
 
 def replace_secret(client: Client, digest: str, keep_old_until: datetime | None) -> None:
-    """Give a client a new secret; the old one goes on until that moment, or stops at once."""
+    """Give a client a new secret; the old one stays valid until `keep_old_until`, if given."""
     set_secret(client, digest, keep_old_until)
     db.session.flush()
 

@@ -38,7 +38,7 @@ def has_tables(connection: Connection) -> bool:
 
 
 def tables(connection: Connection) -> MetaData:
-    """The tables of a database with an older schema, whatever this program calls its own."""
+    """Read the tables of a database with an older schema from the database itself."""
     older = MetaData()
     older.reflect(connection, only=lambda name, _: name not in (_VERSION, groups.MEMBERSHIPS.name))
     for table in older.tables.values():

@@ -176,7 +176,7 @@ def note_check(identity_id: UUID, now: datetime) -> None:
 
 
 def barred() -> set[UUID]:
-    """The users whom a directory has disabled."""
+    """Return the ids of users whom a directory has disabled."""
     return set(db.session.scalars(select(Identity.user_id).where(Identity.barred_at.is_not(None))))
 
 

@@ -34,10 +34,10 @@ def withdraw(mail_id: UUID, user_id: UUID) -> None:
 
 
 def add_all(mails: Sequence[Mail]) -> set[UUID]:
-    """Queue many mails of one kind by few statements; gives the ids of those that are too many.
+    """Queue many mails of one kind in few statements; return the ids of those over the limit.
 
-    Unlike `add`, it waits for nobody: others who ask for the same mail at this moment may get one
-    more.
+    Unlike `add`, it does not wait for others who request the same mail at the same time, so an
+    address may get one more.
     """
     rows = [
         {"id": mail.id, "kind": mail.kind, "address": mail.address, "user_id": mail.user_id,

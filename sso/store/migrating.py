@@ -41,7 +41,7 @@ def check() -> None:
 
 
 def make_tables(engine: Engine, revision: str = "head") -> None:
-    """Bring another, empty database to the schema of this revision."""
+    """Create the schema of this revision in another, empty database."""
     bind(current_app)
     config = current_app.extensions["migrate"].migrate.get_config()
     config.attributes["engine"] = engine

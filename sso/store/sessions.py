@@ -147,7 +147,7 @@ def use_decisions(
 
 
 def forbid_enrolment(user_id: UUID) -> None:
-    """No session of a user may add the first factor any more by what allowed it before."""
+    """Withdraw the permission to add the first factor from all sessions of a user."""
     db.session.execute(
         update(BrowserSession)
         .where(BrowserSession.user_id == user_id, BrowserSession.enrolment_allowed_at.is_not(None))

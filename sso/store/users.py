@@ -144,7 +144,7 @@ def known(emails: Iterable[str], ids: Iterable[UUID]) -> tuple[dict[str, UUID], 
 
 
 class DeclaredFields(NamedTuple):
-    """What a file may declare of a user."""
+    """The fields of a user that a file may declare."""
 
     id: UUID
     email: str
@@ -163,7 +163,7 @@ def declared_fields(user: User) -> DeclaredFields:
 
 
 def declared(emails: Collection[str], ids: Collection[UUID]) -> list[DeclaredFields]:
-    """The users with these email addresses or ids."""
+    """Return the users with these email addresses or ids."""
     rows: dict[UUID, DeclaredFields] = {}
     for column, values in ((User.email, list(emails)), (User.id, list(ids))):
         for start in range(0, len(values), _MOST_VALUES):
@@ -173,26 +173,26 @@ def declared(emails: Collection[str], ids: Collection[UUID]) -> list[DeclaredFie
 
 
 def ids_and_emails() -> dict[UUID, str]:
-    """All users, oldest first."""
+    """Return the email addresses of all users by id, oldest users first."""
     rows = db.session.execute(select(User.id, User.email).order_by(User.created_at, User.id))
     return {row.id: row.email for row in rows}
 
 
 def administrators_among(group: str, ids: Collection[UUID]) -> set[UUID]:
-    """Those of these users who are in the group and enabled."""
+    """Return which of these users are enabled and in the group."""
     found = select(User.id).where(groups.has_member(group), User.disabled_at.is_(None))
     return set(db.session.scalars(found)) & set(ids)
 
 
 def lock_all(ids: Collection[UUID]) -> None:
-    """Lock these users until the transaction ends, and write, so that SQLite locks, too."""
+    """Lock these users until the transaction ends; the write makes SQLite lock, too."""
     if ids:
         lock_any(min(ids))
         groups.lock_users(ids)
 
 
 def change_all(values: Sequence[Mapping[str, Any]]) -> None:
-    """Change users in this order: the id of each, and other values of columns."""
+    """Update users in this order; each mapping has the id and the new column values."""
     if values:
         db.session.execute(update(User), list(values))
 
@@ -201,7 +201,7 @@ _INSERTED = (*DeclaredFields._fields, "name_key", "password_hash")
 
 
 def insert_all(new: Iterable[User]) -> None:
-    """Insert users who are in no session, without putting them into one."""
+    """Insert users that are in no session, without adding them to one."""
     if rows := [{name: getattr(user, name) for name in _INSERTED} for user in new]:
         db.session.connection().execute(insert(User.__table__), rows)  # type: ignore[arg-type]
 

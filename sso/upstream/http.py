@@ -140,7 +140,7 @@ class Caller:
             self._free.release()
 
     def _seconds(self) -> float:
-        """The seconds that the next request may take."""
+        """Return the seconds that the next request may take."""
         ends = getattr(self._run, "ends", None)
         left = SECONDS if ends is None else min(ends - monotonic(), SECONDS)
         if left <= 0:

@@ -32,12 +32,11 @@ def page(
     link: tuple[str, str] | None = None,
     is_noted: bool = True,
 ) -> Response:
-    """A page that says what is wrong. Its id is the request's, for the log and `flask explain`.
+    """Make a page that says what is wrong. It shows the request's ID, for `flask explain`.
 
-    `detail`: the fault of an application in a sentence, in English, for its developers; then
-    `message` says to the person what that means. Without a `hint`, that trying again will not help.
-    `link`: the text and the URL of a link, where
-    there is something to try.
+    `detail`: the fault of an application, as an English sentence for its developers; `message` then
+    says what it means for the person. Without a `hint`, the page says that trying again will not
+    help. `link`: the text and the URL of a link, if there is something to try.
     """
     title = title or gettext("This request could not be processed")
     if error and detail:

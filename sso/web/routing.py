@@ -1,8 +1,8 @@
-"""What is true of a route. The table of all routes is `endpoints.routes`.
+"""Properties of routes. The table of all routes is `endpoints.routes`.
 
 Each route belongs to one of three blueprints. `pages` are for people: they have the session cookie,
-CSRF protection, and errors as pages. `admin` are the pages of administration: for signed-in users
-without the role they do not exist. `protocol` is for programs: no cookies, and errors as JSON.
+CSRF protection, and errors as pages. `admin` are the pages of administration: signed-in users
+without the role get 404. `protocol` is for programs: no cookies, and errors as JSON.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,8 +1,8 @@
-"""Who may open admin pages. One check stands before all of them.
+"""Decides who may open admin pages, in one check before all of them.
 
-Visitors who are not signed in are sent to the sign-in page, and come back. Signed-in users without
-the role get the answer for an unknown page, made in the same way: the session is looked up for it,
-too, because it is in the language of the account.
+Visitors who are not signed in are sent to the sign-in page, and return afterwards. Signed-in users
+without the role get the same answer as for an unknown page, at the same cost: that also looks up
+the session, for the language of the account.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from sso.web import errors, routing
 from sso.web.routing import Route
 
 _SAFE = ("GET", "HEAD", "OPTIONS")
-_LONGEST_WAY_BACK = 1000  # characters; it has to fit into the URLs and cookies of a sign-in
+_LONGEST_WAY_BACK = 1000  # characters; it must fit into the URLs and cookies of a sign-in
 
 
 @dataclass(frozen=True)
@@ -100,12 +100,12 @@ def _admitted(route: Route, visit: CurrentSession | None) -> Staff | None:
 
 
 def _sign_in_first(route: Route) -> Response:
-    """Redirect to the sign-in page, which leads back here. A form that was sent is dropped."""
+    """Redirect to the sign-in page, which leads back here. A submitted form is lost."""
     return redirect(url_for("pages.sign_in", back="admin", at=_way_back(route)), 303)
 
 
 def _way_back(route: Route) -> str:
-    """The page to return to: this one, if it can be opened by its URL."""
+    """Return the URL to come back to: this page, if it can be opened with GET."""
     if "GET" not in route.methods:
         return url_for("admin.overview")
     url = request.full_path.rstrip("?")

@@ -17,7 +17,7 @@ _CHANGES = "changes"
 
 @dataclass(frozen=True)
 class Detail:
-    """One field of an event: its value, or what a change removed and added."""
+    """One field of an event: its value, or the values that a change removed and added."""
 
     name: str
     value: str = ""
@@ -37,7 +37,7 @@ class Shown:
 
     @property
     def time(self) -> str:
-        """To the second, in UTC as in the export and in the filters."""
+        """Return the time in seconds, in UTC like the export and the filters."""
         return f"{self.event.at.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
 
 
@@ -59,7 +59,7 @@ def shown(found: Iterable[AuditEvent]) -> list[Shown]:
 
 
 def _details(fields: Mapping[str, Any]) -> Iterator[Detail]:
-    """The fields; each field of a change is one by itself."""
+    """Yield the fields; a change has one for each field that it changed."""
     for name, value in fields.items():
         if name == _CHANGES and isinstance(value, dict):
             for field, change in value.items():

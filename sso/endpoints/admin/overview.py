@@ -124,7 +124,7 @@ _OUTBOXES: dict[str, Outbox[Any]] = {
 
 
 def overview() -> Response:
-    """The overview of administration. The helpdesk has one of its own, about people alone."""
+    """The overview of administration. The helpdesk has its own, about people only."""
     if not access.staff().is_admin:
         return pages.render("admin/helpdesk.html", "overview")
     found = _findings()  # first: each check ends the transaction

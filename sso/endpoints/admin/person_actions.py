@@ -166,7 +166,7 @@ def act() -> Response:
 
 
 def _tokens(user: User) -> list[str]:
-    """That the tokens which this administrator created end."""
+    """Return a warning that names the API tokens that will end with their owner, if any."""
     names = ", ".join(one.name for one in api_tokens.of_owner(user.id))
     if not names:
         return []
