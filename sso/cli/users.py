@@ -113,7 +113,7 @@ def update(who: str, as_json: bool, **options: Any) -> None:
 @user_argument
 @json_option
 def disable(who: str, as_json: bool) -> None:
-    """Disable a user; all sessions, tokens and API tokens of theirs end at once."""
+    """Disable a user; all their sessions, tokens and API tokens end at once."""
     user = find_user(who, exactly=True)
     accounts.disable(audit.operator(), user)
     db.session.commit()

@@ -61,7 +61,7 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, tuple[str, str]]]] = {
         "import": ("Import users with their passwords from FILE.", "sso.cli.imports:import_"),
         "set-password": ("Set a user's password; all sessions and tokens end.",
                          "sso.cli.user_access:set_password"),
-        "disable": ("Disable a user; all sessions, tokens and API tokens of theirs end at once.",
+        "disable": ("Disable a user; all their sessions, tokens and API tokens end at once.",
                     "sso.cli.users:disable"),
         "enable": ("Enable a user again; ended sessions stay ended.", "sso.cli.users:enable"),
         "delete": ("Delete a user with sessions, tokens, consents and API tokens.",
