@@ -49,16 +49,22 @@ hypothesis.settings.load_profile("ci" if "CI" in os.environ else "ours")
 # Nothing of a test stays open: the next one gets another file or other rows.
 buffer.BURST_ENDS = 0
 
-# Tests here need a service, a browser, a server process or much time. Files elsewhere mark
-# themselves.
+# Tests here need a service, a browser, a server process or much time together. Files elsewhere
+# mark themselves.
 SLOW = (
     "applications",
+    "attacks",
     "bench",
     "browser",
+    "cli",
     "clients",
+    "conformance",
+    "explain",
     "journeys",
     "operations",
+    "presets",
     "production",
+    "scim",
     "store",
 )
 TESTS = Path(__file__).parent
