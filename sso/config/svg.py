@@ -34,11 +34,10 @@ _NOISE = re.compile(r"[\s\"']+")
 _REACHES_OUT = re.compile(
     r"\\|@import|url\((?!#)|image-set\(|image\(|src\(|expression\(|-moz-binding"
 )
-# CSS and presentation attributes that take long to draw, each time or once, and what hides which
-# element refers to which.
-_SLOW_CSS = re.compile(
-    r"filter|animation|@keyframes|stroke-dasharray:(?!none)|inherit|--[^;{}]*:[^;{}]*url\("
-)
+# CSS and presentation attributes that take long to draw, each time or once, and a word that hides
+# which element refers to which.
+_SLOW_CSS = re.compile(r"filter|animation|@keyframes|stroke-dasharray(?!:none)|inherit")
+_SEPARATOR = re.compile("[;{}]")
 _REFERENCE = re.compile(r"url\(#([^)]*)", re.IGNORECASE)
 _COMMENT = re.compile(r"/\*.*?(\*/|\Z)", re.DOTALL)
 _GRADIENTS = ("linearGradient", "radialGradient")
@@ -114,7 +113,8 @@ class _Checker:
                     name=repr(local[:40]),
                 )
             )
-        if not _EDITORS.match(space) and (space != _SVG or local not in _ELEMENTS):
+        is_in_style = bool(self.open) and self.open[-1] == f"{_SVG} style"
+        if is_in_style or (not _EDITORS.match(space) and (space != _SVG or local not in _ELEMENTS)):
             raise ValueError(
                 Message(
                     "it has the element %(name)s, which no logo needs; save it as plain SVG",
@@ -239,7 +239,10 @@ def _decoded(data_url: str) -> bytes:
 
 def _check_css(text: str, *, is_css: bool) -> None:
     plain = _NOISE.sub("", text.lower())
-    if is_css and _SLOW_CSS.search(plain):
+    without_comments = _NOISE.sub("", _COMMENT.sub("", text.lower()))
+    if is_css and (
+        _SLOW_CSS.search(plain) or any(map(_hides_reference, (plain, without_comments)))
+    ):
         raise ValueError(
             Message(
                 "its style has a filter, an animation, dashes or an inherited value, which can "
@@ -250,3 +253,12 @@ def _check_css(text: str, *, is_css: bool) -> None:
         raise ValueError(
             Message("its style refers to something outside the file; save it as plain SVG")
         )
+
+
+def _hides_reference(css: str) -> bool:
+    """Whether a property of its own (`--a`) refers to an element."""
+    for declaration in _SEPARATOR.split(css):
+        _, _, own = declaration.partition("--")
+        if "url(" in own.partition(":")[2]:
+            return True
+    return False
