@@ -36,9 +36,7 @@ _REACHES_OUT = re.compile(
 )
 # CSS and presentation attributes that are slow to draw, or that hide the references between
 # elements.
-_SLOW_CSS = re.compile(
-    r"filter|animation|@keyframes|stroke-dasharray:(?!none)|inherit|--[^;{}]*:[^;{}]*url\("
-)
+_SLOW_CSS = re.compile(r"filter|animation|@keyframes|stroke-dasharray(?!:none)|inherit")
 _REFERENCE = re.compile(r"url\(#([^)]*)", re.IGNORECASE)
 _COMMENT = re.compile(r"/\*.*?(\*/|\Z)", re.DOTALL)
 _GRADIENTS = ("linearGradient", "radialGradient")
@@ -114,7 +112,8 @@ class _Checker:
                     name=repr(local[:40]),
                 )
             )
-        if not _EDITORS.match(space) and (space != _SVG or local not in _ELEMENTS):
+        is_in_style = bool(self.open) and self.open[-1] == f"{_SVG} style"
+        if is_in_style or (not _EDITORS.match(space) and (space != _SVG or local not in _ELEMENTS)):
             raise ValueError(
                 Message(
                     "it has the element %(name)s, which no logo needs; save it as plain SVG",
@@ -239,7 +238,7 @@ def _decoded(data_url: str) -> bytes:
 
 def _check_css(text: str, *, is_css: bool) -> None:
     plain = _NOISE.sub("", text.lower())
-    if is_css and _SLOW_CSS.search(plain):
+    if is_css and (_SLOW_CSS.search(plain) or _hides_reference(plain)):
         raise ValueError(
             Message(
                 "its style has a filter, an animation, dashes or an inherited value, which can "
@@ -250,3 +249,11 @@ def _check_css(text: str, *, is_css: bool) -> None:
         raise ValueError(
             Message("its style refers to something outside the file; save it as plain SVG")
         )
+
+
+def _hides_reference(css: str) -> bool:
+    """Whether an attribute may have a property of its own (`--a`) that refers to an element.
+
+    Separators may be in a string or a comment. A style sheet refers to nothing but gradients.
+    """
+    return css.startswith("style:") and "url(" in css.partition("--")[2].partition(":")[2]

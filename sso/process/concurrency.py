@@ -75,7 +75,9 @@ class _Limited:
 def _answer_to_head(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
     """Say whether a thread would wait for this body (see `sso.checkup.public_url`)."""
     has_collected = getattr(environ.get("gunicorn.socket"), "collects", False)
-    start_response("204 No Content", [(HEAD_ONLY, COLLECTED if has_collected else IN_A_THREAD)])
+    answer = (HEAD_ONLY, COLLECTED if has_collected else IN_A_THREAD)
+    # Else a cache could give it to others, instead of the page or file that they ask for.
+    start_response("204 No Content", [answer, ("Cache-Control", "no-store")])
     return []
 
 

@@ -83,7 +83,7 @@ class Parsed(NamedTuple):
 
 
 def check_size(body: bytes, *, is_group: bool) -> int:
-    """Refuse a body with too many values; return how many members it lists.
+    """Refuse a body with too many values; return how many members it lists or names one by one.
 
     A body that is not JSON is left to the library. Raises `SCIMException`.
     """
@@ -91,7 +91,7 @@ def check_size(body: bytes, *, is_group: bool) -> int:
         waiting = [(from_json(body), "")] if body else []
     except ValueError:
         return 0
-    values = members = 0
+    values = members = alone = 0
     while waiting:
         value, name = waiting.pop()
         values += 1
@@ -107,6 +107,8 @@ def check_size(body: bytes, *, is_group: bool) -> int:
                 raise InvalidValueException(detail=detail)
             else:
                 waiting += [(one, name) for one in value]
+                if is_group and name.casefold() == "operations":
+                    alone += sum(map(_names_one, value))
         if values > MOST_JSON * (10 if is_group else 1):
             raise InvalidValueException(detail="the request has too many values")
         if members > MOST_MEMBERS:
@@ -114,7 +116,12 @@ def check_size(body: bytes, *, is_group: bool) -> int:
                 detail=f"a request can name at most {MOST_MEMBERS} members of a group; "
                 "send several with add and remove"
             )
-    return members
+    return members + alone
+
+
+def _names_one(operation: Any) -> bool:
+    """Whether an operation may name a member by a filter, or by a value that is no list."""
+    return isinstance(operation, dict) and not any(isinstance(v, list) for v in operation.values())
 
 
 def _most_of(name: str, is_group: bool) -> int:

@@ -20,12 +20,12 @@ _MOST_SIZE_LINE = 8190  # bytes: gunicorn refuses longer ones
 TOO_LARGE_HEAD = "431 Request Header Fields Too Large"
 TOO_LARGE_BODY = "413 Content Too Large"
 
+# Nothing in them is tried in two ways: a head can be long, and the loop waits meanwhile.
 _FIELD = re.compile(
-    rb"\r\n(content-length|transfer-encoding|expect|x-sso-head-only)"
-    rb"[ \t]*:[ \t]*([^\r\n]*?)[ \t]*(?=\r\n)",
-    re.I,
+    rb"\r\n(content-length|transfer-encoding|expect|x-sso-head-only)[ \t]*:([^\r\n]*)", re.I
 )
-_FORWARDED = re.compile(rb"\r\nx-forwarded-for[ \t]*:[ \t]*([^\r\n]*)", re.I)
+_FORWARDED = re.compile(rb"\r\nx-forwarded-for[ \t]*:([^\r\n]*)", re.I)
+_BARE_LINE_FEED = re.compile(rb"(?<!\r)\n")
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;|$)")
 # The binary header of the PROXY protocol begins with the end of a head.
 _PROXY_V2 = b"\r\n\r\n\x00\r\nQUIT\n"
@@ -43,6 +43,8 @@ class Arrival:
         self._body = 0  # where the body begins; 0: the head is not complete
         self._end: int | None = None  # of the body; None if it is chunked
         self._decoded = 0  # bytes of previous chunks
+        self._trailers = 0  # where to go on looking for the end of the trailers
+        self._network: str | None = None
         if data:
             self._examine()
 
@@ -67,11 +69,14 @@ class Arrival:
 
     def network(self, proxies: int) -> str:
         """Return the network of the client as trusted proxies report it, or an empty string."""
-        if proxies and self._body:
+        if not proxies or not self._body:
+            return ""
+        if self._network is None:
+            self._network = ""
             values = b",".join(_FORWARDED.findall(self.data[: self._body])).split(b",")
             if len(values) >= proxies and values[-proxies].strip():
-                return networks.widest(values[-proxies].decode("latin-1").strip())
-        return ""
+                self._network = networks.widest(values[-proxies].decode("latin-1").strip())
+        return self._network
 
     def _examine(self) -> None:
         if not self._body and not self._find_head():
@@ -88,16 +93,19 @@ class Arrival:
             start = 16 + int.from_bytes(data[14:16], "big")
         end = data.find(b"\r\n\r\n", max(self._searched, start))
         if end < 0 or end > MOST_HEAD:
-            self._searched = max(len(data) - 3, 0)
             if len(data) > MOST_HEAD:
                 self.refusal = TOO_LARGE_HEAD
             # gunicorn refuses other line endings.
-            elif not start and data.count(b"\n") != data.count(b"\r\n"):
+            elif not start and _BARE_LINE_FEED.search(data, self._searched):
                 self.is_complete = True
+            self._searched = max(len(data) - 3, 0)
             return False
         self._body = self._searched = end + 4
         self._end = self._body
-        fields = {name.lower(): value for name, value in _FIELD.findall(data[start : end + 2])}
+        fields = {
+            name.lower(): value.strip(b" \t")
+            for name, value in _FIELD.findall(data[start : end + 2])
+        }
         if fields:
             self._read_fields(fields)
         return True
@@ -133,7 +141,8 @@ class Arrival:
                 break
             length = int(size[1], 16)
             if not length:  # the last one
-                self.is_complete = data.find(b"\r\n\r\n", line_end) >= 0
+                self.is_complete = data.find(b"\r\n\r\n", max(line_end, self._trailers)) >= 0
+                self._trailers = len(data) - 3
                 break
             if self._decoded + length > MAX_BODY:
                 # One byte too many lets the application refuse the body.

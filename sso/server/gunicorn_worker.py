@@ -172,6 +172,8 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
 
     def _go_on(self, conn: TConn, _: Any) -> None:
         """Read or send as much as possible now."""
+        if conn not in self._waiting:  # dropped by what came before it in this round of the loop
+            return
         client = conn.sock
         if client.unsent:
             if client.send_now():

@@ -519,3 +519,22 @@ def test_nothing_burns_time(app: Flask, scim: Provisioner) -> None:
         what = (method, path[:60], str(body)[:80], answer.text[:300])
         assert answer.status_code in expected, what
         assert spent < 2, (spent, what)
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        {"op": "add", "path": "members", "value": {"value": str(uuid4())}},
+        {"op": "remove", "path": f'members[value eq "{uuid4()}"]'},
+    ],
+)
+def test_members_that_are_named_one_by_one_count_too(
+    app: Flask, monkeypatch: pytest.MonkeyPatch, operation: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(limiting, "API_REQUESTS", replace(limiting.API_REQUESTS, most=10))
+    scim = Provisioner(app, make_token(app, "scim:write"))
+    body = {
+        "schemas": ["urn:ietf:params:scim:api:messages:2.0:PatchOp"],
+        "Operations": [operation] * 200,
+    }
+    assert scim("PATCH", f"/Groups/{uuid4()}", body).status_code == 429

@@ -24,6 +24,7 @@ def drawing(inner: str, attributes: str = "", head: str = "") -> bytes:
         drawing("<style>.a { fill: url( '#b' ) } @media (prefers-color-scheme: dark) {}</style>"),
         drawing("<g style='stroke-dasharray:none;stroke-dashoffset:0'/>"),
         drawing("<rect fill='url(#g)' style='mask: url(\"#m\")'/><text>a &amp; b</text>"),
+        drawing("<style>.a--b{fill:url(#g)}</style><linearGradient id='g'/>"),
         drawing(f"<image href='{PNG_URL}'/>"),
         drawing("", head=HEAD.format("UTF-8") + "<!-- Generator: a program -->\n"),
         drawing("", head='<!DOCTYPE svg PUBLIC "-//W3C//DTD SVG 1.1//EN" "http://x/svg11.dtd">'),
@@ -160,6 +161,12 @@ def test_an_image_within() -> None:
         (drawing("<style>@keyframes a{to{x:9}} g{animation:a 1s infinite}</style>"), "animation"),
         (drawing("<mask id='a' mask='inherit'/>"), "inherited value"),
         (drawing("<g style='all:inherit'/>"), "inherited value"),
+        (drawing("<path style='stroke-dasharray/**/:.01' d='M0 0h1e6'/>"), "dashes"),
+        (drawing("<g style='--m:/*;*/url(#m)'/>"), "inherited value"),
+        (drawing("<g style='--n:;--m:var(--n,\";\")url(#m)'/>"), "inherited value"),
+        (drawing("<style>@im<style/>port '//evil.example/x.css';</style>"), "'style'"),
+        (drawing("<style>g{fil<style/>ter:blur(9px)}</style>"), "'style'"),
+        (drawing("<style>g{fil<title/>ter:blur(9px)}</style>"), "'title'"),
         (drawing("<g style='--m: url(#m)'><path style='mask:var(--m)'/></g>"), "inherited value"),
         (drawing("<style>g{mask:url(#m)}</style><mask id='m'/>"), "other than a gradient"),
         (drawing("<style>g{mask:url(#m /**/)}</style><mask id='m'/>"), "other than a gradient"),
@@ -193,3 +200,10 @@ def test_what_is_refused(data: bytes, words: str) -> None:
         svg.check(data)
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("css", ["-" * 20_000 + ":" * 20_000, "--" + ":" * 50_000, "/*" * 25_000])
+def test_no_style_takes_long(css: str) -> None:
+    begun = process_time()
+    svg.check(drawing(f"<g style='{css}'/><style>{css}</style>"))
+    assert process_time() - begun < 1

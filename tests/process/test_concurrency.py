@@ -301,3 +301,9 @@ def test_no_transaction_waits_for_a_check(
     assert act(app, mailbox).endswith(end)
     assert held
     assert not any(held)
+
+
+def test_what_answers_to_a_head_is_kept_by_no_cache(alone: Flask) -> None:
+    """Else it would be given to others, who ask for the same file."""
+    answer = alone.test_client().get("/healthz", headers={concurrency.HEAD_ONLY: "x"})
+    assert (answer.status_code, answer.headers["Cache-Control"]) == (204, "no-store")

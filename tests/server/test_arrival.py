@@ -1,5 +1,7 @@
 """When a request is complete, as gunicorn's parser would say, and who is dropped first."""
 
+from time import process_time
+
 import pytest
 from gunicorn.config import Config
 from gunicorn.http import get_parser
@@ -201,3 +203,36 @@ def test_the_oldest_of_the_largest_network_is_dropped() -> None:
     for number in (0, 2, 3, 4, 4):
         waiting.discard(number)
     assert (len(waiting), list(waiting)) == (0, [])
+
+
+LONG = {
+    "spaces in a value": POST + b"X-SSO-Head-Only: a" + 60_000 * b" " + b"b\r\n\r\n",
+    "spaces and a carriage return": POST + b"Expect:" + 3000 * b" " + b"\rb\r\n\r\n",
+    "spaces before no colon": POST + b"Content-Length" + 60_000 * b" " + b"\r\n\r\n",
+    "tabs before a value": POST + b"Content-Length:" + 60_000 * b"\t" + b"5\r\n\r\n",
+}
+FORWARDED = b"X-Forwarded-For: " + 60_000 * b"," + b"x\r\n"
+BEGUN = {  # what may come byte by byte after it
+    "head": POST + b"X-A: " + 60_000 * b"a",
+    "trailers": CHUNKED + b"0\r\n" + 70_000 * b"X: a\r\n",
+    "body of a forwarded request": POST + FORWARDED + b"Content-Length: 99999\r\n\r\n",
+}
+
+
+@each("name", LONG)
+def test_no_head_takes_long(name: str) -> None:
+    """The loop waits for it, and with it all other clients."""
+    begun = process_time()
+    Arrival(LONG[name])
+    assert process_time() - begun < 0.5
+
+
+@each("name", BEGUN)
+def test_what_has_arrived_is_not_read_for_each_byte(name: str) -> None:
+    arrival = Arrival(BEGUN[name])
+    begun = process_time()
+    for _ in range(5000):
+        arrival.add(b"a")
+        arrival.network(1)
+    assert process_time() - begun < 0.5
+    assert not arrival.is_complete
