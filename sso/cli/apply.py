@@ -50,6 +50,7 @@ class Work:
     users: list[Planned] = field(default_factory=list)
     surplus_clients: list[str] = field(default_factory=list)
     surplus_users: dict[UUID, str] = field(default_factory=dict)
+    locked: set[UUID] = field(default_factory=set)
 
     @property
     def deletions(self) -> list[str]:
@@ -189,7 +190,8 @@ def carry_out(
 ) -> Work:
     """Lock what differs, compare it again, and write; the caller commits. Gives what was done.
 
-    Raises `Failure` if what would be deleted is not what was shown, and `RegistrationError`.
+    Raises `Failure` if what would be deleted is not what was shown, or if somebody appears at this
+    moment, and `RegistrationError`.
     """
     actor = audit.operator(by="apply")
     lock(work)
@@ -206,6 +208,8 @@ def carry_out(
         _find_surplus(wanted, now)
         if now.deletions != work.deletions:
             raise Failure("somebody else changed what would be deleted; try again")
+    if any(one.row and one.row.id not in work.locked for one in now.users):
+        raise Failure("somebody else changed one of these users at this moment; try again")
     accounts.require_administrators(actor, now.users, now.surplus_users)
     for entry in now.clients:
         _write_client(actor, entry)
@@ -228,9 +232,11 @@ def lock(work: Work) -> None:
         {entry["client_id"] for entry in work.clients} | {*work.surplus_clients}
     ):
         stored_clients.lock(client_id)
-    ids = {one.user.id for one in work.users if one.row} | {*work.surplus_users}
-    users.lock_all(ids)
-    sessions.lock_of_users(sorted(ids))
+    # Those, too, who have appeared since the comparison.
+    rows = accounts.meant([one.declaration for one in work.users])
+    work.locked = {row.id for row in rows} | {*work.surplus_users}
+    users.lock_all(work.locked)
+    sessions.lock_of_users(sorted(work.locked))
     for client_id in work.surplus_clients:
         stored_clients.lock_to_remove(client_id)
 
