@@ -291,7 +291,9 @@ def _edit(
     if name is not None and (unfit := checks.text_error(checks.NAME, name)):
         errors.append(unfit)
     members = list(dict.fromkeys(groups)) if groups is not None else user.groups
-    errors += checks.group_errors(members, user.groups) + checks.claim_errors(claims or {})
+    # As with groups, those that the user has already may stay.
+    edited = {key: value for key, value in (claims or {}).items() if user.claims.get(key) != value}
+    errors += checks.group_errors(members, user.groups) + checks.claim_errors(edited)
     if errors:
         raise RegistrationError(errors)
     user.email, user.groups = address, members
