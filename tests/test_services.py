@@ -207,6 +207,7 @@ CASES = [
     act(accounts.delete, "user_deleted", "", user),
     act(accounts.delete, "user_deleted", "account_deleted", user, is_own=True),
     plain(accounts.described, "", user),
+    plain(accounts.meant, "", [accounts.Declaration(email="erin@example.com")]),
     plain(accounts.plan, "", [accounts.Declaration(email="erin@example.com", name="Erin")]),
     plain(accounts.require_administrators, "", OLGA, []),
     plain(accounts.hash_passwords, "", lambda _: _planned(**ERIN)),

@@ -50,6 +50,7 @@ class Work:
     users: list[Planned] = field(default_factory=list)
     surplus_clients: list[str] = field(default_factory=list)
     surplus_users: dict[UUID, str] = field(default_factory=dict)
+    locked: set[UUID] = field(default_factory=set)
 
     @property
     def deletions(self) -> list[str]:
@@ -190,7 +191,7 @@ def carry_out(
     """Lock the entries that differ, compare them again, and write; return the changes made.
 
     Does not commit. Raises `RegistrationError`, and `Failure` if the deletions are no longer those
-    that were shown.
+    that were shown, or if somebody else creates a declared user at this moment.
     """
     actor = audit.operator(by="apply")
     lock(work)
@@ -207,6 +208,8 @@ def carry_out(
         _find_surplus(wanted, now)
         if now.deletions != work.deletions:
             raise Failure("somebody else changed what would be deleted; try again")
+    if any(one.row and one.row.id not in work.locked for one in now.users):
+        raise Failure("somebody else changed one of these users at this moment; try again")
     accounts.require_administrators(actor, now.users, now.surplus_users)
     for entry in now.clients:
         _write_client(actor, entry)
@@ -229,9 +232,11 @@ def lock(work: Work) -> None:
         {entry["client_id"] for entry in work.clients} | {*work.surplus_clients}
     ):
         stored_clients.lock(client_id)
-    ids = {one.user.id for one in work.users if one.row} | {*work.surplus_users}
-    users.lock_all(ids)
-    sessions.lock_of_users(sorted(ids))
+    # Those, too, who have appeared since the comparison.
+    rows = accounts.meant([one.declaration for one in work.users])
+    work.locked = {row.id for row in rows} | {*work.surplus_users}
+    users.lock_all(work.locked)
+    sessions.lock_of_users(sorted(work.locked))
     for client_id in work.surplus_clients:
         stored_clients.lock_to_remove(client_id)
 

@@ -145,7 +145,8 @@ def _fill(
                 f"the schema {found}, this program {schema.newest()}" if found else "other tables"
             )
             raise MoveRefused(f"the target has {what}; give an empty database")
-        metadata = database_copy.tables(source) if wanted != schema.newest() else Base.metadata
+        is_newest = wanted == schema.newest()
+        metadata = Base.metadata if is_newest else database_copy.tables(source, connection)
         if taken := database_copy.occupied(connection, metadata):
             raise MoveRefused(f"the target is not empty: it has {', '.join(taken)}")
         database_copy.forget_first_rows(connection, metadata)

@@ -291,7 +291,9 @@ def _edit(
     if name is not None and (unfit := checks.text_error(checks.NAME, name)):
         errors.append(unfit)
     members = list(dict.fromkeys(groups)) if groups is not None else user.groups
-    errors += checks.group_errors(members, user.groups) + checks.claim_errors(claims or {})
+    # As with groups, those that the user has already may stay.
+    edited = {key: value for key, value in (claims or {}).items() if user.claims.get(key) != value}
+    errors += checks.group_errors(members, user.groups) + checks.claim_errors(edited)
     if errors:
         raise RegistrationError(errors)
     user.email, user.groups = address, members
@@ -369,20 +371,32 @@ class Plan:
     errors: list[tuple[str, list[str]]] = field(default_factory=list)
 
 
+def meant(declarations: Collection[Declaration]) -> list[DeclaredFields]:
+    """The users with the email addresses or ids of declarations, as they are now."""
+    emails = {one.email.strip().lower() for one in declarations}
+    return users.declared(emails, {one.user_id for one in declarations if one.user_id})
+
+
 class _Roster:
-    """The users whom declarations refer to, as stored or as earlier declarations change them."""
+    """The users whom declarations refer to, and who has which email address after earlier ones."""
 
     def __init__(self, declarations: Collection[Declaration]) -> None:
         self._looked_up = {declaration.email.strip().lower() for declaration in declarations}
-        ids = {one.user_id for one in declarations if one.user_id}
-        rows = users.declared(self._looked_up, ids)
-        self._by_id: dict[UUID, DeclaredFields | User] = {row.id: row for row in rows}
+        rows = meant(declarations)
+        self._rows = {row.id: row for row in rows}
         self._owners: dict[str, UUID] = {row.email: row.id for row in rows}
+        self._met: set[UUID] = set()
 
-    def find(self, declaration: Declaration) -> DeclaredFields | User | None:
-        user = self._by_id.get(declaration.user_id) if declaration.user_id else None
-        owner = self._owners.get(declaration.email.strip().lower())
-        return user or (self._by_id[owner] if owner else None)
+    def find(self, declaration: Declaration) -> DeclaredFields | None:
+        """Raises `RegistrationError` for a user whom an earlier declaration means, too."""
+        found = self._owners.get(declaration.email.strip().lower())
+        if declaration.user_id in self._rows or declaration.user_id in self._met:
+            found = declaration.user_id
+        if found in self._met:
+            raise RegistrationError([f"another entry means the same user, {found}"])
+        if found:
+            self._met.add(found)
+        return self._rows[found] if found else None
 
     def owner_of(self, email: str) -> UUID | None:
         # The file may spell the normalized address differently.
@@ -392,7 +406,8 @@ class _Roster:
     def replace(self, user: User, email_before: str | None) -> None:
         if email_before and self._owners.get(email_before) == user.id:
             del self._owners[email_before]
-        self._by_id[user.id], self._owners[user.email] = user, user.id
+        self._owners[user.email] = user.id
+        self._met.add(user.id)
 
 
 def plan(
@@ -414,7 +429,11 @@ def plan(
     for number, declaration in enumerate(declarations, 1):
         if report and number % _REPORT_EVERY == 0:
             report(_REPORT_EVERY, len(declarations))
-        row = roster.find(declaration)
+        try:
+            row = roster.find(declaration)
+        except RegistrationError as error:
+            plan.errors.append((declaration.email, [str(one) for one in error.errors]))
+            continue
         is_barred = bool(row and declaration.disabled and row.id in barred)
         if row is not None and not is_barred and _is_as_declared(row, declaration):
             continue
@@ -440,7 +459,7 @@ def plan(
     return plan
 
 
-def _is_as_declared(row: DeclaredFields | User, declaration: Declaration) -> bool:
+def _is_as_declared(row: DeclaredFields, declaration: Declaration) -> bool:
     claims, groups = declaration.claims, declaration.groups
     return (
         row.email == declaration.email.strip().lower()
@@ -477,7 +496,7 @@ def _creation(declaration: Declaration, roster: _Roster, methods: Methods) -> Pl
     return planned
 
 
-def _alteration(row: DeclaredFields | User, declaration: Declaration, roster: _Roster) -> Planned:
+def _alteration(row: DeclaredFields, declaration: Declaration, roster: _Roster) -> Planned:
     if declaration.user_id not in (None, row.id):
         reason = f"this email address is that of another user, {row.id}"
         raise RegistrationError([reason])
@@ -497,8 +516,7 @@ def _alteration(row: DeclaredFields | User, declaration: Declaration, roster: _R
         owner_of=roster.owner_of,
     )
     _switch(user, before, declaration.email_verified, declaration.disabled)
-    fields = row if isinstance(row, DeclaredFields) else users.declared_fields(row)
-    return Planned(declaration, user, fields, differences.between(before, described(user)))
+    return Planned(declaration, user, row, differences.between(before, described(user)))
 
 
 def _may_administer(user: User | DeclaredFields) -> bool:

@@ -37,10 +37,14 @@ def has_tables(connection: Connection) -> bool:
     return bool(inspect(connection).get_table_names())
 
 
-def tables(connection: Connection) -> MetaData:
-    """Read the tables of a database with an older schema from the database itself."""
+def tables(connection: Connection, target: Connection) -> MetaData:
+    """Read the tables of a database with an older schema from the database itself.
+
+    `target`: a new database with this schema; tables that it lacks are another program's.
+    """
+    names = {*inspect(target).get_table_names()} - {_VERSION, groups.MEMBERSHIPS.name}
     older = MetaData()
-    older.reflect(connection, only=lambda name, _: name not in (_VERSION, groups.MEMBERSHIPS.name))
+    older.reflect(connection, only=lambda name, _: name in names)
     for table in older.tables.values():
         ours = Base.metadata.tables.get(table.name)
         for column in table.columns:

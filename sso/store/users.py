@@ -158,10 +158,6 @@ class DeclaredFields(NamedTuple):
 _DECLARED = select(*(getattr(User, name) for name in DeclaredFields._fields))
 
 
-def declared_fields(user: User) -> DeclaredFields:
-    return DeclaredFields(*(getattr(user, name) for name in DeclaredFields._fields))
-
-
 def declared(emails: Collection[str], ids: Collection[UUID]) -> list[DeclaredFields]:
     """Return the users with these email addresses or ids."""
     rows: dict[UUID, DeclaredFields] = {}

@@ -2,10 +2,11 @@
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from flask import Flask
@@ -196,6 +197,63 @@ def test_who_signs_up_meanwhile_is_changed(
     assert done[0]["fields"]["name"]["after"] == "Person 1"
     with app.app_context():
         assert imported_hashes.methods() == {"$bcrypt$r=4"}
+
+
+def test_who_appears_is_locked_before_it_is_compared(
+    app: Flask, apply: Apply, monkeypatch: pytest.MonkeyPatch, pool: ThreadPoolExecutor
+) -> None:
+    """What others give somebody in between would be lost, and nothing of it would end."""
+    between(monkeypatch, pool, lambda: make_user(app, "person1@example.com"))
+    locked: list[Collection[UUID]] = []
+    lock_all = users.lock_all
+
+    def note_and_lock(ids: Collection[UUID]) -> None:
+        locked.append(ids)
+        lock_all(ids)
+
+    monkeypatch.setattr(users, "lock_all", note_and_lock)
+    apply([person(1), person(2)])
+    with app.app_context():
+        found = users.find_by_email("person1@example.com")
+    assert found is not None
+    assert [*map(set, locked)] == [{found.id}]
+
+
+def test_who_appears_after_the_lock_stops_it(
+    app: Flask, apply: Apply, monkeypatch: pytest.MonkeyPatch, pool: ThreadPoolExecutor
+) -> None:
+    lock = applying.lock
+
+    def lock_and_appear(work: applying.Work) -> None:
+        lock(work)
+        pool.submit(make_user, app, "person1@example.com").result(10)
+
+    monkeypatch.setattr(applying, "lock", lock_and_appear)
+    assert "at this moment; try again" in apply([person(1), person(2)], code=1)
+    with app.app_context():
+        assert [user.name for user in users.every()] == ["Dana Demo"]
+
+
+FIRST, SECOND = (f"0198a2f4-1111-4222-8333-44445555666{n}" for n in range(2))
+
+
+@pytest.mark.parametrize(
+    "people",
+    [
+        [person(1), person(2, id=FIRST)],
+        [person(1, groups=[]), person(2, id=FIRST, groups=["y"])],
+        [person(3, id=SECOND), person(4, id=SECOND.upper())],
+        [person(5, email="a@xn--bcher-kva.example"), person(5, email="a@bücher.example")],
+    ],
+    ids=["email and id", "groups", "new by id", "new by spelling"],
+)
+def test_one_user_in_two_entries(app: Flask, apply: Apply, people: list[dict[str, Any]]) -> None:
+    """Else what only the first one takes away would not end."""
+    apply([person(1, id=FIRST)])
+    for options in (("--plan",), ()):
+        assert "another entry means the same user" in apply(people, *options, code=1)
+    with app.app_context():
+        assert [user.email for user in users.every()] == ["person1@example.com"]
 
 
 def test_a_fault_that_appears_meanwhile_undoes_all(

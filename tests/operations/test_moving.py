@@ -150,11 +150,16 @@ def test_a_new_version_backs_up_an_older_schema(
     assert run(lived_in, "db", "copy", url).exit_code == 0
     app, path = make_on(url), tmp_path / "backup"
     assert run(app, "db", "downgrade", revision, "--yes").exit_code == 0
+    engine = create_engine(url)  # another program has a table here
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE of_another (id INTEGER PRIMARY KEY)"))
+        connection.execute(text("INSERT INTO of_another VALUES (1)"))
+    engine.dispose()
     done = run(app, "backup", str(path), "--json")
     assert done.exit_code == 0, done.stderr
     counts = json.loads(done.stdout)["rows"]
     assert counts["users"] == counts["clients"] == 1
-    assert not {"memberships", "alembic_version"} & counts.keys()
+    assert not {"memberships", "alembic_version", "of_another"} & counts.keys()
     with sqlite3.connect(path) as copied:
         assert copied.execute("SELECT version_num FROM alembic_version").fetchall() == [(revision,)]
     restored = make_on(f"sqlite:///{path}")

@@ -163,3 +163,29 @@ def test_what_is_there_from_before_may_stay_and_go(app: Flask) -> None:
         row = db.session.get(User, dana.id)
         assert row is not None
         assert row.claims == {"birthdate": "tomorrow", "nickname": "D"}
+
+
+def test_claims_from_before_the_formats_may_stay(app: Flask, tmp_path: Path) -> None:
+    """A file that has them, too, changes other fields; but nobody gets them anew."""
+    make_user(app, "old@example.com")
+    with app.app_context():
+        old = users.find_by_email("old@example.com")
+        assert old is not None
+        old.claims = {"website": "example.com", "locale": "klingon language"}
+        db.session.commit()
+    path = tmp_path / "sso.json"
+
+    def apply(**more: Any) -> int:
+        person = {"email": "old@example.com", **more}
+        path.write_text(json.dumps({"format": 1, "users": [person]}))
+        return app.test_cli_runner().invoke(args=["apply", str(path)]).exit_code
+
+    kept = {"website": "example.com", "locale": "klingon language"}
+    assert apply(name="New", claims=kept) == 0
+    assert apply(name="Newer", claims={**kept, "website": "example.org"}) == 1
+    assert apply(name="Newer", claims={"website": "example.com"}) == 0
+    assert apply(claims=kept) == 1  # it was removed
+    with app.app_context():
+        now = users.find_by_email("old@example.com")
+        assert now is not None
+        assert (now.name, now.claims) == ("Newer", {"website": "example.com"})
