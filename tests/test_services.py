@@ -278,7 +278,7 @@ CASES = [
     act(consents.deny, "consent_denied", "", of("user.id"), of("client_id")),
     act(consents.withdraw, "consent_withdrawn", "", of("user.id"), of("client_id")),
     plain(preview.make, "", of("client_id"), user),
-    plain(groups.end_lost_access, "", lambda w: [w.user], lambda w: [w.client]),
+    plain(revocation.end_lost_access, "", lambda w: [w.user], lambda w: [w.client]),
     plain(groups.without_members, "", lambda w: ["staff"]),
     plain(groups.not_known, "", lambda w: ["staff"], user),
     act(group_editing.create, "group_created", "", "staff"),

@@ -22,7 +22,6 @@ from sso.models import User
 from sso.services import (
     api_tokens,
     checks,
-    groups,
     imported_passwords,
     notifications,
     revocation,
@@ -206,7 +205,7 @@ def _take_effect(
     edited = {name for edit in edits.values() for name in edit["added"] + edit["removed"]}
     named_groups.touch(edited.union(joined))
     losing = [user for user, _ in changed if user.id in edits and edits[user.id]["removed"]]
-    groups.end_lost_access(losing, clients.every() if losing else ())
+    revocation.end_lost_access(losing, clients.every() if losing else ())
     for user, changes in changed:
         if "disabled" in changes and user.disabled_at:
             revocation.everything_of_user(user.id, "user_disabled")

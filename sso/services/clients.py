@@ -17,7 +17,7 @@ from sso.i18n.message import Message
 from sso.models import Client
 from sso.process.program import COMMAND
 from sso.services import changes as differences
-from sso.services import checks, groups, profiles
+from sso.services import checks, profiles, revocation
 from sso.services.changes import ListEdit, Outcome
 from sso.services.checks import RegistrationError
 from sso.store import client_logos, clients, grant_holders, grants, named_groups
@@ -166,7 +166,7 @@ def change(
         named_groups.ensure(client.groups)
         only = f"Only members of {' or '.join(client.groups)} may use it."
         notes.append(only if client.groups else "No group is left: everybody may use it.")
-        groups.end_lost_access(grant_holders.not_admitted(client), [client])
+        revocation.end_lost_access(grant_holders.not_admitted(client), [client])
     if changes:
         what = " ".join(changes)
         audit.event(Event.CLIENT_CHANGED, by=actor.by, client=client_id, what=what, changes=changes)

@@ -12,7 +12,7 @@ from sso.audit.events import Event
 from sso.extensions import db
 from sso.i18n.message import Message
 from sso.models import Group
-from sso.services import api_tokens, checks, clients, groups, staff
+from sso.services import api_tokens, checks, clients, revocation, staff
 from sso.services import changes as differences
 from sso.services.changes import ListEdit, Outcome
 from sso.services.checks import RegistrationError
@@ -187,7 +187,7 @@ def _edit_members(
         ids = [one.id for one in leaving]
         requiring = [one for one in stored_clients.every() if group.name in one.groups]
         if requiring:
-            groups.end_lost_access(memberships.users(ids), requiring)
+            revocation.end_lost_access(memberships.users(ids), requiring)
     return bool(joining or leaving)
 
 

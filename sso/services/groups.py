@@ -1,23 +1,13 @@
-"""Groups: membership decides which clients a user may use."""
+"""Names of groups: what an operator is told about those without members or clients."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
 from shlex import quote
 
 from sso import context
-from sso.models import Client, User
+from sso.models import User
 from sso.process.program import COMMAND
-from sso.services import revocation
 from sso.store import clients, groups
-
-
-def end_lost_access(people: Iterable[User], clients: Iterable[Client]) -> None:
-    """End the grants of users at clients that are for groups which they are not in (any more)."""
-    restricted = [client for client in clients if client.groups]
-    for user in people:
-        for client in restricted:
-            if not client.admits(user.groups):
-                revocation.grants_of_user_and_client(user.id, client.client_id, "group_lost")
 
 
 def without_members(names: Iterable[str]) -> list[str]:

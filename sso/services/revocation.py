@@ -4,14 +4,14 @@ docs/explanation/revocation.md has the table, and tests/endpoints/test_what_ends
 table. The order in each function: logout tokens are queued while the grants can still be found.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from uuid import UUID
 
 from sqlalchemy import ColumnElement, or_
 
 from sso import audit
 from sso.audit.events import Event
-from sso.models import BrowserSession, Grant
+from sso.models import BrowserSession, Client, Grant, User
 from sso.store import grants, logout_deliveries, sessions, users
 
 MOST_SESSIONS = 50  # sign-ins of one user, so that all of them can be ended at once
@@ -73,3 +73,12 @@ def grants_of_user_and_client(user_id: UUID, client_id: str, reason: str) -> Non
     meant = (Grant.user_id == user_id, Grant.client_id == client_id)
     logout_deliveries.enqueue(*meant, Grant.ended_at.is_(None))
     grants.end_of_user_and_client(user_id, client_id, reason)
+
+
+def end_lost_access(people: Iterable[User], clients: Iterable[Client]) -> None:
+    """End the grants of users at clients that are for groups which they are not in (any more)."""
+    restricted = [client for client in clients if client.groups]
+    for user in people:
+        for client in restricted:
+            if not client.admits(user.groups):
+                grants_of_user_and_client(user.id, client.client_id, "group_lost")
