@@ -13,7 +13,7 @@ from sso.endpoints.forms import AccountForm, ChangeNameForm, ChangePasswordForm
 from sso.extensions import db
 from sso.flow import scopes
 from sso.flow.scopes import CLAIM_NAMES
-from sso.i18n import N_, user_agents
+from sso.i18n import N_, languages
 from sso.i18n.languages import LANGUAGES
 from sso.mfa import policy
 from sso.models import User
@@ -67,7 +67,7 @@ def _page(
             for name, value in claims.items()
             if name not in ("name", "updated_at", "locale")  # `locale` has a field of its own
         ],
-        sessions=[(one, user_agents.name(one.browser)) for one in sessions.of_user(user.id)],
+        sessions=[(one, languages.browser_name(one.browser)) for one in sessions.of_user(user.id)],
         applications=[
             (client, page.logo_url(digest))
             for client, digest in client_logos.of_launchable(user.groups)

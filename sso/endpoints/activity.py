@@ -12,7 +12,7 @@ from sso.audit.event_names import NAMES
 from sso.audit.events import Event
 from sso.endpoints import browser_session, page
 from sso.extensions import db
-from sso.i18n import N_, user_agents
+from sso.i18n import N_, languages
 from sso.models import AuditEvent
 from sso.store import clients
 
@@ -84,7 +84,7 @@ def _details(event: AuditEvent, names: dict[str, str]) -> list[str]:
     parts = [
         names.get(event.client_id or ""),
         gettext("by an operator") if by_operator else None,
-        user_agents.name(event.browser) if event.browser and not by_operator else None,
+        languages.browser_name(event.browser) if event.browser and not by_operator else None,
         event.address if not by_operator else None,
     ]
     return [part for part in parts if part]

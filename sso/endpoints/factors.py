@@ -13,7 +13,7 @@ from sso.endpoints import authorize, browser_session, page, recovery_codes
 from sso.endpoints.forms import FactorsForm, TotpForm
 from sso.extensions import db
 from sso.flow import decision
-from sso.i18n import N_, user_agents
+from sso.i18n import N_, languages
 from sso.mfa import passkey_names, passkeys, policy, signed_values, totp
 from sso.ratelimit import device_cookie
 from sso.services import second_factors
@@ -63,7 +63,7 @@ def _act(form: FactorsForm, current: CurrentSession, known: Factors) -> Response
     user = current.user
     match form.action.data:
         case "add_passkey":
-            browser = user_agents.name(request.user_agent.string, gettext("Passkey"))
+            browser = languages.browser_name(request.user_agent.string, gettext("Passkey"))
             credential, challenge = form.credential.data, form.challenge.data
             added = second_factors.add_passkey(
                 audit.USER, current, known, browser, credential, challenge

@@ -16,7 +16,7 @@ from flask_babel import force_locale, gettext
 from sso import clock, context
 from sso.config import colors, email_addresses
 from sso.config.mail_texts import TEXTS, Text
-from sso.i18n import languages, times, user_agents
+from sso.i18n import languages, times
 from sso.models import Mail, User
 from sso.services import directories, emailed_code, mail_links, notifications
 from sso.store import mail_tokens, users
@@ -126,7 +126,7 @@ def _render(
         "factor": gettext(factor) if factor == notifications.APP_NAME else _line(factor),
         "provider": _line(mail.details.get("provider") or (directory.name if directory else "")),
         "account": _line(mail.details.get("account", "")) or "-",
-        "browser": user_agents.name(mail.details.get("browser", "")),
+        "browser": languages.browser_name(mail.details.get("browser", "")),
         "network": mail.details.get("network") or "unknown",
         "time": times.moment(at, zone) if at else "",
         "until": times.moment(until, zone) if until else "",

@@ -17,7 +17,7 @@ from werkzeug.wrappers import Response
 
 from sso.config import email_addresses
 from sso.crypto import passwords
-from sso.i18n import languages, user_agents
+from sso.i18n import languages
 from sso.ratelimit import networks
 from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.support.each import each
@@ -233,7 +233,7 @@ def test_what_reads_texts(app: Flask, unit: str) -> None:
     def everything(one: str) -> None:
         languages.known([one * 4000, *((one * 40) for _ in range(20))])
         networks.of(one * 8000)
-        user_agents.name(one * 200)
+        languages.browser_name(one * 200)
         address(one)
 
     with app.test_request_context():

@@ -12,7 +12,7 @@ from sso.audit import rows
 from sso.crypto import passwords
 from sso.endpoints.admin import events, pages, person_actions
 from sso.flow.scopes import CLAIM_NAMES
-from sso.i18n import N_, user_agents
+from sso.i18n import N_, languages
 from sso.models import User
 from sso.services import staff
 from sso.store import factors, grants, groups, identities, sessions, users
@@ -114,7 +114,7 @@ def person() -> Response:
         identities=[
             (one, context.upstreams().find(one.provider)) for one in identities.of_user(found.id)
         ],
-        sessions=[(one, user_agents.name(one.browser)) for one in sessions.of_user(found.id)],
+        sessions=[(one, languages.browser_name(one.browser)) for one in sessions.of_user(found.id)],
         accesses=grants.accesses_of(found.id),
         events=events.shown(rows.newest(user_id=str(found.id), limit=_NEWEST)),
         actions=list(person_actions.offered(found)),
