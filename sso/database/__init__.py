@@ -17,12 +17,12 @@ from sqlalchemy.exc import SQLAlchemyError
 from sso.database import postgresql
 from sso.database.kept_connections import KeptConnections
 from sso.extensions import db
-from sso.process import late
+from sso.process import program
 
 if TYPE_CHECKING:
     import sqlite3
 else:
-    sqlite3 = late.module("sqlite3")  # 1 MB, on PostgreSQL
+    sqlite3 = program.late_module("sqlite3")  # 1 MB, on PostgreSQL
 
 logger = logging.getLogger("sso.database")
 

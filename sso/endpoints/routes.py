@@ -42,7 +42,7 @@ from sso.endpoints import (
     userinfo,
 )
 from sso.endpoints.admin import access
-from sso.process import late
+from sso.process import program
 from sso.ratelimit import limiting
 from sso.web import routing
 from sso.web.routing import (
@@ -73,17 +73,17 @@ if TYPE_CHECKING:
     from sso.endpoints.admin import keys as admin_keys
 else:
     # 3 MB, and 5 for what the checks of the overview use.
-    applications = late.functions("sso.endpoints.admin.applications")
-    audit_trail = late.functions("sso.endpoints.admin.audit_trail")
-    group_pages = late.functions("sso.endpoints.admin.group_pages")
-    overview = late.functions("sso.endpoints.admin.overview")
-    people = late.functions("sso.endpoints.admin.people")
-    person_actions = late.functions("sso.endpoints.admin.person_actions")
-    person_editing = late.functions("sso.endpoints.admin.person_editing")
-    registering = late.functions("sso.endpoints.admin.registering")
-    tokens = late.functions("sso.endpoints.admin.tokens")
-    troubleshooting = late.functions("sso.endpoints.admin.troubleshooting")
-    admin_keys = late.functions("sso.endpoints.admin.keys")
+    applications = program.late_functions("sso.endpoints.admin.applications")
+    audit_trail = program.late_functions("sso.endpoints.admin.audit_trail")
+    group_pages = program.late_functions("sso.endpoints.admin.group_pages")
+    overview = program.late_functions("sso.endpoints.admin.overview")
+    people = program.late_functions("sso.endpoints.admin.people")
+    person_actions = program.late_functions("sso.endpoints.admin.person_actions")
+    person_editing = program.late_functions("sso.endpoints.admin.person_editing")
+    registering = program.late_functions("sso.endpoints.admin.registering")
+    tokens = program.late_functions("sso.endpoints.admin.tokens")
+    troubleshooting = program.late_functions("sso.endpoints.admin.troubleshooting")
+    admin_keys = program.late_functions("sso.endpoints.admin.keys")
 
 
 def home() -> Response:

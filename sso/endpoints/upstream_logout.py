@@ -13,7 +13,7 @@ from sso.config.urls import add_parameters
 from sso.endpoints import browser_session, page
 from sso.extensions import db
 from sso.mfa import signed_values
-from sso.process import late
+from sso.process import program
 from sso.services import upstream_sessions
 from sso.store import identities, used_once
 from sso.upstream.identity import UpstreamRefused, UpstreamUnavailable
@@ -22,8 +22,8 @@ from sso.web import errors, parameters
 if TYPE_CHECKING:
     from sso.upstream import clients, id_tokens
 else:
-    clients = late.module("sso.upstream.clients")  # as in `upstream_web`
-    id_tokens = late.module("sso.upstream.id_tokens")
+    clients = program.late_module("sso.upstream.clients")  # as in `upstream_web`
+    id_tokens = program.late_module("sso.upstream.id_tokens")
 
 _PURPOSE, _USED = "after sign-out", "upstream logout token"
 _LIFETIME = 600  # seconds, to sign out there

@@ -16,7 +16,7 @@ from sso.endpoints.upstream_flow import Flow
 from sso.endpoints.upstream_sign_in import Attempt
 from sso.extensions import db
 from sso.i18n import languages
-from sso.process import late
+from sso.process import program
 from sso.ratelimit import limiting
 from sso.upstream.identity import UpstreamIdentity, UpstreamRefused, UpstreamUnavailable
 from sso.web import errors, pending_request, routing
@@ -24,7 +24,7 @@ from sso.web import errors, pending_request, routing
 if TYPE_CHECKING:
     from sso.upstream import clients
 else:
-    clients = late.module("sso.upstream.clients")  # 5 MB, with `requests`
+    clients = program.late_module("sso.upstream.clients")  # 5 MB, with `requests`
 
 # Nothing to guess, but each failure asks the provider, and is a row in the audit trail.
 LIMIT = replace(limiting.PASSKEY, name="upstream")

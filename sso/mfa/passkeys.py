@@ -11,15 +11,15 @@ from urllib.parse import urlsplit
 from sso import clock, context
 from sso.mfa import passkey_names, proof, signed_values
 from sso.models import Passkey, User
-from sso.process import late
+from sso.process import program
 from sso.store import passkeys, users
 
 if TYPE_CHECKING:
     import webauthn
     from webauthn.helpers import structs as w
 else:
-    webauthn = late.module("webauthn")  # 5.5 MB
-    w = late.module("webauthn.helpers.structs")
+    webauthn = program.late_module("webauthn")  # 5.5 MB
+    w = program.late_module("webauthn.helpers.structs")
 
 logger = logging.getLogger("sso.passkeys")
 

@@ -10,7 +10,7 @@ from sso import clock, context
 from sso.crypto import digests, encryption
 from sso.mfa import passkeys
 from sso.models import TotpSecret, User
-from sso.process import late
+from sso.process import program
 from sso.process.program import COMMAND
 from sso.store import totp_secrets
 from sso.store.totp_secrets import Sealed
@@ -18,7 +18,7 @@ from sso.store.totp_secrets import Sealed
 if TYPE_CHECKING:
     import segno
 else:
-    segno = late.module("segno")  # 0.6 MB
+    segno = program.late_module("segno")  # 0.6 MB
 
 logger = logging.getLogger("sso.factors")
 

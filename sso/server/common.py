@@ -20,14 +20,14 @@ from sso.config.upstream.oidc import WebProvider
 from sso.crypto import passwords
 from sso.database import readiness
 from sso.extensions import db
-from sso.process import concurrency, late
+from sso.process import concurrency, program
 from sso.server import fork_signals
 from sso.store import passkeys
 
 if TYPE_CHECKING:
     from sso.metrics import server as metrics
 else:
-    metrics = late.module("sso.metrics.server")  # 0.8 MB
+    metrics = program.late_module("sso.metrics.server")  # 0.8 MB
 
 # A few threads keep a worker busy while others wait for the database; the rest wait without a slot
 # (see sso.process.concurrency). More processors need more workers.
