@@ -13,7 +13,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Self, TypeVar
 
-from sso.ldap import ber, messages
+from sso.ldap import messages
 from sso.ldap.messages import (
     INVALID_CREDENTIALS,
     NO_SUCH_OBJECT,
@@ -81,7 +81,9 @@ class Connection:
         self._sock = self._attempt(lambda: _connected(server, seconds))
         try:
             if server.tls == "starttls":
-                self._request(ber.encode(_EXTENDED, ber.encode(0x80, _START_TLS.encode())))
+                self._request(
+                    messages.encode(_EXTENDED, messages.encode(0x80, _START_TLS.encode()))
+                )
                 _, contents, _ = self._answer(_EXTENDED_DONE)
                 result = self._read(messages.result, contents)
                 if result.code != SUCCESS:
@@ -102,17 +104,17 @@ class Connection:
     ) -> None:
         if kind is None:
             with suppress(Unavailable):
-                self._request(ber.encode(_UNBIND))
+                self._request(messages.encode(_UNBIND))
         self._sock.close()
 
     def bind(self, dn: str, password: str) -> Result:
         """Sign in. Without a name, or without a password, servers let anybody in: never sent."""
         if not dn or not password or "\0" in password:
             return Result(INVALID_CREDENTIALS, "no name or no password")
-        control = ber.encode(ber.SEQUENCE, ber.text(POLICY_CONTROL))
-        simple = ber.encode(0x80, password.encode("utf-8", "surrogatepass"))
-        bind = ber.encode(_BIND, ber.integer(3), ber.text(dn), simple)
-        self._request(bind, ber.encode(0xA0, control))
+        control = messages.encode(messages.SEQUENCE, messages.text(POLICY_CONTROL))
+        simple = messages.encode(0x80, password.encode("utf-8", "surrogatepass"))
+        bind = messages.encode(_BIND, messages.integer(3), messages.text(dn), simple)
+        self._request(bind, messages.encode(0xA0, control))
         _, contents, controls = self._answer(_BIND_DONE)
         result = self._read(messages.result, contents)
         return replace(result, policy=self._read(messages.policy_error, controls))
@@ -126,10 +128,15 @@ class Connection:
     ) -> Found:
         """The entries below `base` that fit, at most so many. Raises `Refused`."""
         seconds = max(1, int(self._ends - monotonic()))
-        limits = (ber.integer(most), ber.integer(seconds), ber.boolean(False))
-        names = ber.encode(ber.SEQUENCE, *(ber.text(name) for name in attributes))
-        how = (ber.integer(_SUBTREE, ber.ENUMERATED), ber.integer(0, ber.ENUMERATED))
-        self._request(ber.encode(_SEARCH, ber.text(base), *how, *limits, condition, names))
+        limits = (messages.integer(most), messages.integer(seconds), messages.boolean(False))
+        names = messages.encode(messages.SEQUENCE, *(messages.text(name) for name in attributes))
+        how = (
+            messages.integer(_SUBTREE, messages.ENUMERATED),
+            messages.integer(0, messages.ENUMERATED),
+        )
+        self._request(
+            messages.encode(_SEARCH, messages.text(base), *how, *limits, condition, names)
+        )
         found, size = Found(), 0
         while True:
             tag, contents, _ = self._answer(_ENTRY, _REFERENCE, _SEARCH_DONE)
@@ -138,7 +145,7 @@ class Connection:
                 raise Unavailable(f"{self._server} sends more than it was asked for")
             if tag == _ENTRY and len(found.entries) == most:  # Samba knows no limit
                 self._abandoned = self._id
-                self._request(ber.integer(self._id, _ABANDON))
+                self._request(messages.integer(self._id, _ABANDON))
                 found.is_complete = False
                 return found
             if tag == _ENTRY:
@@ -165,7 +172,9 @@ class Connection:
 
     def _request(self, operation: bytes, controls: bytes = b"") -> None:
         self._id += 1
-        message = ber.encode(ber.SEQUENCE, ber.integer(self._id), operation, controls)
+        message = messages.encode(
+            messages.SEQUENCE, messages.integer(self._id), operation, controls
+        )
         self._sock.settimeout(self._left())
         self._attempt(lambda: self._sock.sendall(message))
 
@@ -181,7 +190,7 @@ class Connection:
         return tag, contents, controls
 
     def _message(self) -> tuple[int, int, bytes, bytes]:
-        while (header := self._read(ber.header, self._received)) is None or (
+        while (header := self._read(messages.header, self._received)) is None or (
             len(self._received) < header[2]
         ):
             if header and header[2] > LARGEST_ANSWER:
@@ -214,7 +223,7 @@ class Connection:
     def _read(self, what: Callable[[bytes], T], data: bytes) -> T:
         try:
             return what(data)
-        except ValueError as error:  # `ber.Malformed`, or a name that is not UTF-8
+        except ValueError as error:  # `messages.Malformed`, or a name that is not UTF-8
             raise Unavailable(f"{self._server} does not speak LDAP: {error}"[:200]) from None
 
 

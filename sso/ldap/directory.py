@@ -1,23 +1,168 @@
 """A directory: find a person, check the password, name the groups.
 
-The service account searches, then the entry that was found is bound with the password. The
-subject is an attribute that the directory gives once and for all (objectGUID, entryUUID).
+The service account searches, then the entry that was found is bound with the password. The subject
+is an attribute that the directory never changes (objectGUID, entryUUID): a GUID in Active
+Directory, text elsewhere. Groups include those that the person's groups are members of.
+Distinguished names (RFC 4514) are normalized before they are compared.
 """
 
 import logging
+import re
 import ssl
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
 from threading import BoundedSemaphore
 from time import monotonic
 from typing import TypeVar
+from uuid import UUID
 
-from sso.ldap import account_state, filters, groups, subjects
+from sso.ldap import account_state, filters
 from sso.ldap.connection import Connection, Refused, Server, Unavailable
-from sso.ldap.groups import USER_NAMES, Group, GroupRules
 from sso.ldap.messages import SUCCESS, Entry
+
+
+def subject_of(attribute: str, entry: Entry) -> str:
+    """The subject of an entry; empty if it has none, or one that cannot be kept."""
+    value = next(iter(entry.values(attribute)), b"")
+    if attribute.lower() == "objectguid":
+        return str(UUID(bytes_le=value)) if len(value) == 16 else ""
+    with suppress(UnicodeDecodeError):
+        text = value.decode()
+        return text if len(value) <= 255 and text.isprintable() else ""
+    return ""
+
+
+def stored_subject(attribute: str, subject: str) -> bytes:
+    """The subject as the directory keeps it."""
+    return UUID(subject).bytes_le if attribute.lower() == "objectguid" else subject.encode()
+
+
+_SPLIT = re.compile(r"((?:[^\\,;+]|\\.)*)([,;+]|\Z)", re.DOTALL)
+_ESCAPED = re.compile(rb"\\([0-9A-Fa-f]{2}|.)", re.DOTALL)
+
+
+def is_name(text: str) -> bool:
+    """Whether it looks like a distinguished name, and not like the short name of a group."""
+    return "=" in text
+
+
+def normal_name(name: str) -> str:
+    """The same text for each spelling of a name: without case, escapes and needless spaces."""
+    parts = []
+    for match in _SPLIT.finditer(name):
+        attribute, value = _pair(match[1])
+        parts.append(f"{attribute}={value!r}" if attribute else "")
+        parts.append("+" if match[2] == "+" else ",")
+    return "".join(parts).strip(",").casefold()
+
+
+def first_value(name: str) -> str:
+    """The value that a name begins with: usually the short name of what it names."""
+    match = _SPLIT.match(name)
+    return _pair(match[1])[1] if match else ""
+
+
+def _pair(text: str) -> tuple[str, str]:
+    attribute, _, value = text.partition("=")
+    return attribute.strip().lower(), _plain(value)
+
+
+def _plain(value: str) -> str:
+    stripped = value.strip()
+    if re.search(r"(?<!\\)(?:\\\\)*\\\Z", stripped):  # an escaped space at the end
+        stripped += " "
+
+    def one(match: re.Match[bytes]) -> bytes:
+        escaped = match[1]
+        return bytes.fromhex(escaped.decode()) if len(escaped) == 2 else escaped
+
+    plain = _ESCAPED.sub(one, stripped.encode("utf-8", "surrogatepass"))
+    return re.sub(r"\s+", " ", plain.decode(errors="replace"))
+
+
+MOST_GROUPS = 1000  # groups of one person
+_DEEPEST = 10  # groups in groups
+_AT_ONCE = 50  # conditions in one search
+
+# How groups name their members, and so what is searched for.
+GROUP_NAMES, USER_NAMES = "dn", "user name"
+# Who follows groups in groups: nobody, this client, or the server (Active Directory).
+DIRECT, WALK, IN_CHAIN = "direct", "walk", "in chain"
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group by its distinguished name, and by its short one."""
+
+    dn: str
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupRules:
+    """Where groups are. Without `base`, they are the values of the person's memberOf."""
+
+    base: str = ""
+    filter: bytes = b""
+    name_attribute: str = "cn"
+    member_attribute: str = "member"
+    members: str = GROUP_NAMES
+    nesting: str = DIRECT
+
+
+def groups_of(rules: GroupRules, connection: Connection, entry: Entry, member: str) -> list[Group]:
+    """The groups of the person with this entry, whom groups call `member`.
+
+    All or none: a part of them could let a person in who must not be. Raises `Refused`.
+    """
+    if not rules.base:
+        if any(name.startswith("memberof;range=") for name in entry.attributes):
+            raise Refused("it gives only a part of memberOf; set group_base")
+        dns = [value.decode(errors="replace") for value in entry.values("memberOf")]
+        found = {dn: Group(dn, first_value(dn)) for dn in dns}
+    else:
+        found = _search(rules, connection, member)
+    if len(found) > MOST_GROUPS:
+        raise Refused(f"{entry.dn} is in more than {MOST_GROUPS} groups; narrow group_filter")
+    return list(found.values())
+
+
+def _search(rules: GroupRules, connection: Connection, member: str) -> dict[str, Group]:
+    found: dict[str, Group] = {}
+    wanted = [member] if member else []
+    for depth in range(_DEEPEST if rules.nesting == WALK else 1):
+        above: list[str] = []
+        for start in range(0, len(wanted), _AT_ONCE):
+            for group in _containing(rules, connection, wanted[start : start + _AT_ONCE], depth):
+                if (key := normal_name(group.dn)) not in found:
+                    found[key] = group
+                    above.append(group.dn)
+            if len(found) > MOST_GROUPS:
+                return found
+        wanted = above
+    return found
+
+
+def _containing(
+    rules: GroupRules, connection: Connection, members: list[str], depth: int
+) -> list[Group]:
+    # Groups are in groups by their distinguished names, whatever people are in them by.
+    attribute = rules.member_attribute if depth == 0 or rules.members == GROUP_NAMES else "member"
+    conditions = [
+        filters.matching(attribute, filters.IN_CHAIN, one.encode())
+        if rules.nesting == IN_CHAIN
+        else filters.equal(attribute, one.encode())
+        for one in members
+    ]
+    both = filters.every(rules.filter, filters.either(*conditions))
+    found = connection.search(rules.base, both, [rules.name_attribute], MOST_GROUPS + 1)
+    if not found.is_complete:
+        raise Refused("a person is in more groups than it gives; narrow group_filter")
+    return [Group(one.dn, one.text(rules.name_attribute)) for one in found.entries]
+
 
 logger = logging.getLogger("sso.ldap")
 
@@ -187,7 +332,7 @@ class Directory:
             raise Refused(f"the service account is refused: {result.code} {result.diagnostic}")
 
     def _known(self, connection: Connection, subject: str, now: datetime) -> Person | None:
-        value = subjects.stored(self.subject_attribute, subject)
+        value = stored_subject(self.subject_attribute, subject)
         entry = self._one(connection, filters.equal(self.subject_attribute, value))
         if entry is None:
             return None
@@ -210,7 +355,7 @@ class Directory:
         return found.entries[0] if found.entries else None
 
     def _person(self, entry: Entry, now: datetime) -> Person:
-        subject = subjects.of(self.subject_attribute, entry)
+        subject = subject_of(self.subject_attribute, entry)
         if not subject or not entry.dn:
             raise Refused(f"an entry shows the service account no {self.subject_attribute}")
         return Person(
@@ -235,7 +380,7 @@ class Directory:
         if self.groups is None:
             return person
         member = person.user_name if self.groups.members == USER_NAMES else person.dn
-        return replace(person, groups=tuple(groups.of(self.groups, connection, entry, member)))
+        return replace(person, groups=tuple(groups_of(self.groups, connection, entry, member)))
 
 
 @lru_cache(maxsize=8)

@@ -6,7 +6,7 @@ to escape, and nothing to inject.
 
 import re
 
-from sso.ldap import ber
+from sso.ldap import messages
 
 _AND, _OR, _NOT, _EQUAL, _SUBSTRINGS = 0xA0, 0xA1, 0xA2, 0xA3, 0xA4
 _AT_LEAST, _AT_MOST, _PRESENT, _ALIKE, _EXTENSIBLE = 0xA5, 0xA6, 0x87, 0xA8, 0xA9
@@ -28,23 +28,25 @@ def is_attribute(name: str) -> bool:
 
 def equal(attribute: str, value: bytes) -> bytes:
     """The attribute has this value."""
-    return ber.encode(_EQUAL, ber.text(attribute), ber.encode(ber.OCTETS, value))
+    return messages.encode(
+        _EQUAL, messages.text(attribute), messages.encode(messages.OCTETS, value)
+    )
 
 
 def matching(attribute: str, rule: str, value: bytes) -> bytes:
     """The attribute matches this value by a rule of the server's."""
     parts = ((0x81, rule.encode()), (0x82, attribute.encode()), (0x83, value))
-    return ber.encode(_EXTENSIBLE, *(ber.encode(tag, part) for tag, part in parts))
+    return messages.encode(_EXTENSIBLE, *(messages.encode(tag, part) for tag, part in parts))
 
 
 def every(*conditions: bytes) -> bytes:
     """All of these conditions."""
-    return ber.encode(_AND, *conditions)
+    return messages.encode(_AND, *conditions)
 
 
 def either(*conditions: bytes) -> bytes:
     """One of these conditions."""
-    return ber.encode(_OR, *conditions)
+    return messages.encode(_OR, *conditions)
 
 
 def parse(text: str) -> bytes:
@@ -81,7 +83,7 @@ class _Parser:
                 parts = [self.condition(depth + 1)]
                 while tag != _NOT and self.text.startswith("(", self.at):
                     parts.append(self.condition(depth + 1))
-                encoded = ber.encode(tag, *parts)
+                encoded = messages.encode(tag, *parts)
                 break
         else:
             encoded = self.comparison()
@@ -96,18 +98,24 @@ class _Parser:
             raise self.error("an attribute is missing")
         for character, tag in _OPERATORS.items():
             if self.accept(character + "="):
-                return ber.encode(tag, ber.text(attribute), ber.encode(ber.OCTETS, self.value()))
+                return messages.encode(
+                    tag, messages.text(attribute), messages.encode(messages.OCTETS, self.value())
+                )
         self.expect("=")
         pieces = [_unescaped(piece) for piece in self.read(_VALUE).split("*")]
         if len(pieces) == 1:
             return equal(attribute, pieces[0])
         if pieces == [b"", b""]:
-            return ber.encode(_PRESENT, attribute.encode())
+            return messages.encode(_PRESENT, attribute.encode())
         tags = [0x80, *[0x81] * (len(pieces) - 2), 0x82]
-        given = [ber.encode(tag, piece) for tag, piece in zip(tags, pieces, strict=True) if piece]
+        given = [
+            messages.encode(tag, piece) for tag, piece in zip(tags, pieces, strict=True) if piece
+        ]
         if not given:
             raise self.error("only asterisks are given")
-        return ber.encode(_SUBSTRINGS, ber.text(attribute), ber.encode(ber.SEQUENCE, *given))
+        return messages.encode(
+            _SUBSTRINGS, messages.text(attribute), messages.encode(messages.SEQUENCE, *given)
+        )
 
     def extensible(self, attribute: str) -> bytes:
         by_dn = self.accept("dn:")
@@ -118,11 +126,11 @@ class _Parser:
         if not rule and not attribute:
             raise self.error("an attribute or a matching rule is missing")
         parts = [(0x81, rule.encode()), (0x82, attribute.encode())]
-        encoded = [ber.encode(tag, part) for tag, part in parts if part]
-        encoded.append(ber.encode(0x83, self.value()))
+        encoded = [messages.encode(tag, part) for tag, part in parts if part]
+        encoded.append(messages.encode(0x83, self.value()))
         if by_dn:
-            encoded.append(ber.encode(0x84, b"\xff"))
-        return ber.encode(_EXTENSIBLE, *encoded)
+            encoded.append(messages.encode(0x84, b"\xff"))
+        return messages.encode(_EXTENSIBLE, *encoded)
 
     def value(self) -> bytes:
         text = self.read(_VALUE)

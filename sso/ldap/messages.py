@@ -1,8 +1,99 @@
-"""What servers answer, as `ber` has split it up. All functions raise `ValueError`."""
+"""The messages of LDAP: how they are encoded and read.
 
+They use a subset of the Basic Encoding Rules (RFC 4511 §5.1). Every function that reads an answer
+raises `ValueError` if it is malformed.
+"""
+
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sso.ldap import ber
+BOOLEAN, INTEGER, OCTETS, ENUMERATED, SEQUENCE, SET = 0x01, 0x02, 0x04, 0x0A, 0x30, 0x31
+_LONGEST_LENGTH = 4  # bytes; Active Directory always uses four
+
+
+class Malformed(ValueError):
+    """It is not what RFC 4511 describes."""
+
+
+def encode(tag: int, *parts: bytes) -> bytes:
+    """One element, with the parts one after the other as its contents."""
+    contents = b"".join(parts)
+    size = len(contents)
+    if size < 0x80:
+        return bytes((tag, size)) + contents
+    length = size.to_bytes((size.bit_length() + 7) // 8, "big")
+    return bytes((tag, 0x80 | len(length))) + length + contents
+
+
+def integer(value: int, tag: int = INTEGER) -> bytes:
+    """A whole number, in two's complement."""
+    return encode(tag, value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True))
+
+
+def boolean(value: bool) -> bytes:
+    """True or false."""
+    return encode(BOOLEAN, b"\xff" if value else b"\0")
+
+
+def text(value: str) -> bytes:
+    """A string, as UTF-8."""
+    return encode(OCTETS, value.encode())
+
+
+def to_int(contents: bytes) -> int:
+    """The whole number that was read."""
+    if not 0 < len(contents) <= 8:
+        raise Malformed("a number has no digits, or too many")
+    return int.from_bytes(contents, "big", signed=True)
+
+
+def header(data: bytes, at: int = 0) -> tuple[int, int, int] | None:
+    """Tag, start and end of the contents of the element at `at`; `None` if it is cut off."""
+    if len(data) < at + 2:
+        return None
+    tag, first = data[at], data[at + 1]
+    if tag & 0x1F == 0x1F:
+        raise Malformed("a tag is too large")
+    if first < 0x80:
+        return tag, at + 2, at + 2 + first
+    count = first & 0x7F
+    if not 0 < count <= _LONGEST_LENGTH:
+        raise Malformed("a length is indefinite or too large")
+    start = at + 2 + count
+    if len(data) < start:
+        return None
+    return tag, start, start + int.from_bytes(data[at + 2 : start], "big")
+
+
+class Reader:
+    """The elements of some contents, one after the other."""
+
+    def __init__(self, contents: bytes) -> None:
+        self._data, self._at = contents, 0
+
+    def __bool__(self) -> bool:
+        return self._at < len(self._data)
+
+    def element(self) -> tuple[int, bytes]:
+        """The next element: its tag and contents. Raises `Malformed`."""
+        found = header(self._data, self._at)
+        if found is None or found[2] > len(self._data):
+            raise Malformed("an element is cut off")
+        tag, start, self._at = found
+        return tag, self._data[start : self._at]
+
+    def take(self, expected: int) -> bytes:
+        """The contents of the next element, which has this tag. Raises `Malformed`."""
+        tag, contents = self.element()
+        if tag != expected:
+            raise Malformed(f"tag {tag:#x} in place of {expected:#x}")
+        return contents
+
+    def rest(self) -> Iterator[tuple[int, bytes]]:
+        """All elements that are left."""
+        while self:
+            yield self.element()
+
 
 # draft-behera-ldap-password-policy: what OpenLDAP and 389 tell about an expired password.
 POLICY_CONTROL = "1.3.6.1.4.1.42.2.27.8.5.1"
@@ -38,41 +129,41 @@ class Result:
 
 def split(message: bytes) -> tuple[int, int, bytes, bytes]:
     """Number, tag, contents and controls of a message."""
-    fields = ber.Reader(ber.Reader(message).take(ber.SEQUENCE))
-    number = ber.to_int(fields.take(ber.INTEGER))
+    fields = Reader(Reader(message).take(SEQUENCE))
+    number = to_int(fields.take(INTEGER))
     tag, contents = fields.element()
     return number, tag, contents, b"".join(value for kind, value in fields.rest() if kind == 0xA0)
 
 
 def result(contents: bytes) -> Result:
     """How an operation ended."""
-    fields = ber.Reader(contents)
-    code = ber.to_int(fields.take(ber.ENUMERATED))
-    fields.take(ber.OCTETS)
-    return Result(code, fields.take(ber.OCTETS).decode(errors="replace")[:200])
+    fields = Reader(contents)
+    code = to_int(fields.take(ENUMERATED))
+    fields.take(OCTETS)
+    return Result(code, fields.take(OCTETS).decode(errors="replace")[:200])
 
 
 def entry(contents: bytes) -> Entry:
     """An entry that a search found."""
-    fields = ber.Reader(contents)
-    dn = fields.take(ber.OCTETS).decode()
+    fields = Reader(contents)
+    dn = fields.take(OCTETS).decode()
     attributes: Attributes = {}
-    for _, one in ber.Reader(fields.take(ber.SEQUENCE)).rest():
-        attribute = ber.Reader(one)
-        name = attribute.take(ber.OCTETS).decode(errors="replace").lower()
-        values = ber.Reader(attribute.take(ber.SET)).rest()
+    for _, one in Reader(fields.take(SEQUENCE)).rest():
+        attribute = Reader(one)
+        name = attribute.take(OCTETS).decode(errors="replace").lower()
+        values = Reader(attribute.take(SET)).rest()
         attributes.setdefault(name, []).extend(value for _, value in values)
     return Entry(dn, attributes)
 
 
 def policy_error(controls: bytes) -> int | None:
     """The code by which the password policy objects, if it does."""
-    for _, one in ber.Reader(controls).rest():
-        control = ber.Reader(one)
-        if control.take(ber.OCTETS) != POLICY_CONTROL.encode():
+    for _, one in Reader(controls).rest():
+        control = Reader(one)
+        if control.take(OCTETS) != POLICY_CONTROL.encode():
             continue
         for tag, value in control.rest():
-            if tag == ber.OCTETS and value:
-                inner = ber.Reader(ber.Reader(value).take(ber.SEQUENCE))
-                return next((ber.to_int(code) for kind, code in inner.rest() if kind == 0x81), None)
+            if tag == OCTETS and value:
+                inner = Reader(Reader(value).take(SEQUENCE))
+                return next((to_int(code) for kind, code in inner.rest() if kind == 0x81), None)
     return None

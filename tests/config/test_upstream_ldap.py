@@ -8,7 +8,7 @@ from sso.config.checks import ManyErrors
 from sso.config.upstream import file
 from sso.config.upstream.ldap import LdapProvider
 from sso.ldap.connection import Server
-from sso.ldap.groups import Group
+from sso.ldap.directory import Group
 
 CORP = {
     "type": '"ldap"',

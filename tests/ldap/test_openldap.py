@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from sso.ldap import filters, groups
+from sso.ldap import directory as ldap_directory
+from sso.ldap import filters
 from sso.ldap.connection import Refused, Server, Unavailable
-from sso.ldap.directory import Directory, NotAllowed, Person
-from sso.ldap.groups import GroupRules
+from sso.ldap.directory import Directory, GroupRules, NotAllowed, Person
 from tests.support import directories
 from tests.support.directories import ADMIN, ADMIN_PASSWORD, BASE, GROUPS, PASSWORD, OpenLdap
 from tests.support.listeners import certificate
@@ -133,8 +133,8 @@ def test_groups(directory: Directory, slapd: OpenLdap) -> None:
     search = GroupRules(base=GROUPS, filter=filters.parse("(objectClass=groupOfNames)"))
     assert named(GroupRules()) == ["team"]  # memberOf
     assert named(search) == ["team"]
-    assert named(replace(search, nesting=groups.WALK)) == ["division", "team"]
-    posix = replace(search, filter=filters.parse("(cn=*)"), members=groups.USER_NAMES)
+    assert named(replace(search, nesting=ldap_directory.WALK)) == ["division", "team"]
+    posix = replace(search, filter=filters.parse("(cn=*)"), members=ldap_directory.USER_NAMES)
     assert named(replace(posix, member_attribute="memberUid")) == ["posix"]
     assert not sign_in(directory, "kim").groups
 
@@ -145,7 +145,7 @@ def test_too_many_groups_are_not_cut(
     dn = slapd.person("busy")
     for number in range(4):
         slapd.group(f"group{number}", dn)
-    monkeypatch.setattr(groups, "MOST", 3)
+    monkeypatch.setattr(ldap_directory, "MOST_GROUPS", 3)
     for rules in (GroupRules(), GroupRules(base=GROUPS, filter=filters.parse("(cn=*)"))):
         with pytest.raises(Refused, match="groups"):
             sign_in(replace(directory, groups=rules), "busy")

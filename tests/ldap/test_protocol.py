@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sso.ldap import ber, filters, messages, names
+from sso.ldap import directory, filters, messages
 from sso.ldap.connection import Connection, Server, Unavailable
 from sso.ldap.directory import Directory
 
@@ -22,16 +22,18 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=300)
 
 @given(st.integers(-(2**62), 2**62))
 def test_numbers(number: int) -> None:
-    tag, contents = ber.Reader(ber.integer(number)).element()
-    assert (tag, ber.to_int(contents)) == (ber.INTEGER, number)
+    tag, contents = messages.Reader(messages.integer(number)).element()
+    assert (tag, messages.to_int(contents)) == (messages.INTEGER, number)
 
 
 @given(st.lists(st.binary(max_size=70_000), max_size=3))
 def test_elements(parts: list[bytes]) -> None:
-    whole = ber.encode(ber.SEQUENCE, *(ber.encode(ber.OCTETS, part) for part in parts))
-    inner = ber.Reader(ber.Reader(whole).take(ber.SEQUENCE))
+    whole = messages.encode(
+        messages.SEQUENCE, *(messages.encode(messages.OCTETS, part) for part in parts)
+    )
+    inner = messages.Reader(messages.Reader(whole).take(messages.SEQUENCE))
     assert [value for _, value in inner.rest()] == parts
-    assert ber.header(whole[:1]) is None
+    assert messages.header(whole[:1]) is None
 
 
 @settings(max_examples=300)
@@ -45,47 +47,49 @@ def test_nonsense_is_refused(data: bytes) -> None:
 
 
 def test_an_element_of_another_tag() -> None:
-    with pytest.raises(ber.Malformed, match="in place of"):
-        ber.Reader(ber.text("dn")).take(ber.SEQUENCE)
+    with pytest.raises(messages.Malformed, match="in place of"):
+        messages.Reader(messages.text("dn")).take(messages.SEQUENCE)
 
 
 def control(name: str, *parts: bytes) -> bytes:
-    return ber.encode(ber.SEQUENCE, ber.text(name), *parts)
+    return messages.encode(messages.SEQUENCE, messages.text(name), *parts)
 
 
 def test_what_the_password_policy_objects() -> None:
     """Its control among others (draft-behera-ldap-password-policy §6.2), with a warning or not."""
-    warning = ber.encode(0xA0, ber.encode(0x80, b"\x05"))
-    must_change = ber.encode(ber.SEQUENCE, warning, ber.encode(0x81, b"\x02"))
-    value = ber.encode(ber.OCTETS, must_change)
-    critical = ber.encode(0x01, b"\xff")
+    warning = messages.encode(0xA0, messages.encode(0x80, b"\x05"))
+    must_change = messages.encode(messages.SEQUENCE, warning, messages.encode(0x81, b"\x02"))
+    value = messages.encode(messages.OCTETS, must_change)
+    critical = messages.encode(0x01, b"\xff")
     ours, other = messages.POLICY_CONTROL, control("1.2.840.113556.1.4.319", value)
     assert messages.policy_error(other + control(ours, critical, value)) == 2
     assert messages.policy_error(control(ours, value)) == 2
-    only_warns = ber.encode(ber.OCTETS, ber.encode(ber.SEQUENCE, warning))
-    for silent in (other, control(ours), control(ours, ber.encode(ber.OCTETS)), b""):
+    only_warns = messages.encode(messages.OCTETS, messages.encode(messages.SEQUENCE, warning))
+    for silent in (other, control(ours), control(ours, messages.encode(messages.OCTETS)), b""):
         assert messages.policy_error(silent) is None
     assert messages.policy_error(control(ours, only_warns)) is None
 
 
 def test_the_controls_of_a_message() -> None:
-    done = ber.encode(0x65, b"")
+    done = messages.encode(0x65, b"")
     for kind, expected in ((0xA0, b"x"), (0xA1, b"")):
-        message = ber.encode(ber.SEQUENCE, ber.integer(1), done, ber.encode(kind, b"x"))
+        message = messages.encode(
+            messages.SEQUENCE, messages.integer(1), done, messages.encode(kind, b"x")
+        )
         assert messages.split(message)[3] == expected
 
 
 def test_lengths_that_are_too_much() -> None:
     for data in (b"\x30\x80\0\0", b"\x30\x85\x01\0\0\0\0", b"\x3f\x01\0"):
-        with pytest.raises(ber.Malformed):
-            ber.header(data)
-    with pytest.raises(ber.Malformed):
-        ber.to_int(b"")
+        with pytest.raises(messages.Malformed):
+            messages.header(data)
+    with pytest.raises(messages.Malformed):
+        messages.to_int(b"")
 
 
 def elements(encoded: bytes) -> tuple[int, list[bytes]]:
-    tag, contents = ber.Reader(encoded).element()
-    return tag, [value for _, value in ber.Reader(contents).rest()]
+    tag, contents = messages.Reader(encoded).element()
+    return tag, [value for _, value in messages.Reader(contents).rest()]
 
 
 @given(TEXT)
@@ -109,16 +113,16 @@ def test_filters() -> None:
     person = filters.equal("objectClass", b"person")
     assert filters.parse(" (objectClass=person) ") == person
     assert filters.parse("(&(objectClass=person))") == filters.every(person)
-    mail = ber.encode(0x87, b"mail")
+    mail = messages.encode(0x87, b"mail")
     assert filters.parse("(|(!(mail=*))(objectClass=person))") == filters.either(
-        ber.encode(0xA2, mail), person
+        messages.encode(0xA2, mail), person
     )
     for operator, tag in ((">=", 0xA5), ("<=", 0xA6), ("~=", 0xA8)):
         assert elements(filters.parse(f"(a;x-b{operator}1)")) == (tag, [b"a;x-b", b"1"])
     tag, (attribute, pieces) = elements(filters.parse("(cn=a*b*c\\2a)"))
     assert (tag, attribute) == (0xA4, b"cn")
-    assert [*ber.Reader(pieces).rest()] == [(0x80, b"a"), (0x81, b"b"), (0x82, b"c*")]
-    assert elements(filters.parse("(cn=*b*)")) == (0xA4, [b"cn", ber.encode(0x81, b"b")])
+    assert [*messages.Reader(pieces).rest()] == [(0x80, b"a"), (0x81, b"b"), (0x82, b"c*")]
+    assert elements(filters.parse("(cn=*b*)")) == (0xA4, [b"cn", messages.encode(0x81, b"b")])
     chain = filters.parse(f"(memberOf:{filters.IN_CHAIN}:=cn=a,dc=b)")
     assert chain == filters.matching("memberOf", filters.IN_CHAIN, b"cn=a,dc=b")
     assert elements(filters.parse("(cn:dn:2.4.6.8.10:=Dino)"))[1][-1] == b"\xff"
@@ -151,16 +155,16 @@ def test_spellings_of_names() -> None:
         "cn=ops\\2C night, ou=groups , dc=EXAMPLE",
         "cn = Ops\\,  Night;ou=Groups,dc=example",
     )
-    assert len({names.normal(one) for one in spellings}) == 1
-    assert names.first_value(spellings[0]) == "Ops, Night"
+    assert len({directory.normal_name(one) for one in spellings}) == 1
+    assert directory.first_value(spellings[0]) == "Ops, Night"
     others = ("CN=Ops,CN=Night,OU=Groups,DC=example", "CN=Ops\\, Night+OU=Groups,DC=example")
-    assert len({names.normal(one) for one in (spellings[0], *others)}) == 3
+    assert len({directory.normal_name(one) for one in (spellings[0], *others)}) == 3
 
 
 @given(TEXT)
 def test_any_name_has_a_normal_form(text: str) -> None:
-    assert names.normal(text) == names.normal(text)
-    names.first_value(text)
+    assert directory.normal_name(text) == directory.normal_name(text)
+    directory.first_value(text)
 
 
 @contextmanager
@@ -182,11 +186,19 @@ def answering(answer: Callable[[socketserver.BaseRequestHandler], None]) -> Iter
 
 
 def message(number: int, tag: int, *parts: bytes) -> bytes:
-    return ber.encode(ber.SEQUENCE, ber.integer(number), ber.encode(tag, *parts))
+    return messages.encode(
+        messages.SEQUENCE, messages.integer(number), messages.encode(tag, *parts)
+    )
 
 
 def result(number: int, tag: int, code: int = 0) -> bytes:
-    return message(number, tag, ber.integer(code, ber.ENUMERATED), ber.text(""), ber.text(""))
+    return message(
+        number,
+        tag,
+        messages.integer(code, messages.ENUMERATED),
+        messages.text(""),
+        messages.text(""),
+    )
 
 
 def search(server: Server, seconds: float = 0.4, most: int = 2) -> int:
@@ -205,7 +217,7 @@ def refusal(server: Server) -> str:
 
 @pytest.mark.slow  # it waits
 def test_servers_that_do_not_behave() -> None:
-    entry = message(1, 0x64, ber.text("cn=a"), ber.encode(ber.SEQUENCE))
+    entry = message(1, 0x64, messages.text("cn=a"), messages.encode(messages.SEQUENCE))
 
     def sends(*data: bytes) -> Callable[[socketserver.BaseRequestHandler], None]:
         def answer(handler: socketserver.BaseRequestHandler) -> None:
@@ -217,7 +229,7 @@ def test_servers_that_do_not_behave() -> None:
         return answer
 
     def trickles(handler: socketserver.BaseRequestHandler) -> None:
-        for byte in message(1, 0x64, ber.text("c" * 100)):
+        for byte in message(1, 0x64, messages.text("c" * 100)):
             handler.request.sendall(bytes((byte,)))
             sleep(0.05)
 
@@ -232,11 +244,14 @@ def test_servers_that_do_not_behave() -> None:
         (lambda handler: None, "closed|reset|Broken"),
         (sends(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "does not speak LDAP|too slow"),
         (sends(huge), "more than it was asked"),
-        (sends(message(1, 0x73, ber.text("ldap://x" * 12_000)) * 12), "more than it was asked"),
+        (
+            sends(message(1, 0x73, messages.text("ldap://x" * 12_000)) * 12),
+            "more than it was asked",
+        ),
         (sends(result(7, 0x65)), "another question"),
         (sends(result(1, 0x61)), "another question"),
         (sends(result(0, 0x78)), "ends the connection"),
-        (sends(message(1, 0x64, ber.encode(ber.OCTETS, b"\xff"))), "does not speak LDAP"),
+        (sends(message(1, 0x64, messages.encode(messages.OCTETS, b"\xff"))), "does not speak LDAP"),
     ):
         with answering(answer) as server:
             text = refusal(server)

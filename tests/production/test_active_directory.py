@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from sso.ldap import filters, groups
+from sso.ldap import directory as ldap_directory
+from sso.ldap import filters
 from sso.ldap.connection import Refused, Server
-from sso.ldap.directory import Directory, NotAllowed, Person
-from sso.ldap.groups import GroupRules
+from sso.ldap.directory import Directory, GroupRules, NotAllowed, Person
 from tests.support.directories import Samba
 
 pytestmark = pytest.mark.skipif(
@@ -111,8 +111,12 @@ def test_groups_in_groups(directory: Directory, samba: Samba) -> None:
     search = GroupRules(base=samba.base, filter=filters.parse("(objectClass=group)"))
     assert named(GroupRules()) == ["team"]  # memberOf
     assert named(search) == ["team"]
-    assert named(replace(search, nesting=groups.WALK)) == ["company", "division", "team"]
-    assert named(replace(search, nesting=groups.IN_CHAIN)) == ["company", "division", "team"]
+    assert named(replace(search, nesting=ldap_directory.WALK)) == ["company", "division", "team"]
+    assert named(replace(search, nesting=ldap_directory.IN_CHAIN)) == [
+        "company",
+        "division",
+        "team",
+    ]
 
 
 def test_the_service_account(directory: Directory) -> None:

@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 
 from sso.config.upstream.provider import Provider, key, one_of, seconds, secret, switch, text, texts
 from sso.config.urls import call_error, is_loopback
-from sso.ldap import filters, groups, names
+from sso.ldap import directory as ldap_directory
+from sso.ldap import filters
 from sso.ldap.connection import Server
-from sso.ldap.directory import Directory
-from sso.ldap.groups import GroupRules
+from sso.ldap.directory import Directory, GroupRules
 
 ACTIVE_DIRECTORY, OPENLDAP, FREEIPA = "active-directory", "openldap", "freeipa"
 _PORTS = {"ldap": 389, "ldaps": 636}
@@ -66,7 +66,7 @@ def _servers(value: Any) -> tuple[Server, ...]:
 
 def _dn(value: Any) -> str:
     found = text(value)
-    if not names.is_name(found):
+    if not ldap_directory.is_name(found):
         raise ValueError(f"{found!r} is not a distinguished name such as dc=example,dc=com")
     return found
 
@@ -141,7 +141,9 @@ class LdapProvider(Provider):
         "the attribute of a group that lists its members", _attribute, "member"
     )
     members: str = key(
-        "by what it lists them", one_of(groups.NAMES, groups.USER_NAMES), groups.NAMES
+        "by what it lists them",
+        one_of(ldap_directory.GROUP_NAMES, ldap_directory.USER_NAMES),
+        ldap_directory.GROUP_NAMES,
     )
     nested_groups: bool = key("whether members of groups in a group count", switch, False)
     recheck: int | None = key(
@@ -159,7 +161,7 @@ class LdapProvider(Provider):
             yield "bind_dn and bind_password: give both, or neither"
         if self.directory == ACTIVE_DIRECTORY and not self.bind_dn:
             yield "bind_dn: it is missing; Active Directory answers no anonymous search"
-        short = [name for name in self.groups if not names.is_name(name)]
+        short = [name for name in self.groups if not ldap_directory.is_name(name)]
         if short and not self.group_base:
             yield (
                 f"groups: {short[0]!r} may be the name of several groups; give its distinguished "
@@ -201,22 +203,28 @@ class LdapProvider(Provider):
         )
 
     def _group_rules(self, group_filter: bytes) -> GroupRules:
-        nesting = groups.IN_CHAIN if self.directory == ACTIVE_DIRECTORY else groups.WALK
+        nesting = (
+            ldap_directory.IN_CHAIN if self.directory == ACTIVE_DIRECTORY else ldap_directory.WALK
+        )
         return GroupRules(
             base=self.group_base,
             filter=group_filter,
             name_attribute=self.group_name_attribute,
             member_attribute=self.member_attribute,
             members=self.members,
-            nesting=nesting if self.nested_groups else groups.DIRECT,
+            nesting=nesting if self.nested_groups else ldap_directory.DIRECT,
         )
 
-    def mapped(self, found: Sequence[groups.Group]) -> frozenset[str]:
+    def mapped(self, found: Sequence[ldap_directory.Group]) -> frozenset[str]:
         """The keys of `groups` that name one of these groups."""
-        dns = {names.normal(one.dn) for one in found}
+        dns = {ldap_directory.normal_name(one.dn) for one in found}
         short = {one.name.casefold() for one in found}
         return frozenset(
             name
             for name in self.groups
-            if (names.normal(name) in dns if names.is_name(name) else name.casefold() in short)
+            if (
+                ldap_directory.normal_name(name) in dns
+                if ldap_directory.is_name(name)
+                else name.casefold() in short
+            )
         )
