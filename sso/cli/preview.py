@@ -13,7 +13,7 @@ from sso.cli.clients import client_argument, find_client, group
 from sso.cli.commands import json_option
 from sso.cli.output import print_json, print_line, print_record
 from sso.cli.people import brief, find_user
-from sso.flow.missing_claims import Missing, Reason
+from sso.flow.token_claims import Missing, Reason
 from sso.models import User
 from sso.process.program import COMMAND
 from sso.services import preview as previews

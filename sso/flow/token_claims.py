@@ -1,8 +1,11 @@
-"""The claims of what a grant gives: access token, identity token, userinfo."""
+"""The claims of access token, identity token and userinfo, and why a client does not get a
+claim.
+"""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Any, Protocol
+from enum import StrEnum
+from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from sso.flow import scopes
@@ -117,3 +120,61 @@ def of_userinfo(
 def _timestamp(moment: datetime) -> int:
     """RFC 7519 §2 NumericDate."""
     return int(moment.timestamp())
+
+
+class Reason(StrEnum):
+    """Why a claim is missing."""
+
+    NOT_REGISTERED = "scope_not_registered"
+    NOT_REQUESTED = "scope_not_requested"
+    WITHHELD = "scope_withheld"
+    LEFT_OUT_BY_PROFILE = "left_out_by_profile"
+    NO_VALUE = "no_value"
+    ONLY_AT_USERINFO = "only_at_userinfo"
+
+
+class Missing(NamedTuple):
+    """A claim of a scope that is missing in `id_token`, `userinfo` or both."""
+
+    claim: str
+    scope: str
+    places: tuple[str, ...]
+    reason: Reason
+
+
+def explain_missing(
+    places: Mapping[str, Mapping[str, Any] | None],
+    *,
+    registered: Collection[str],
+    granted: Collection[str],
+    withheld: Collection[str],
+    is_standard: bool = False,
+) -> Iterator[Missing]:
+    """Explain each claim that is missing in userinfo or in a token.
+
+    `is_standard`: the client's profile leaves out `scopes.OWN_CLAIMS`.
+    """
+    for scope in scopes.SCOPES.values():
+        for claim in scope.claims:
+            missing = tuple(
+                place
+                for place, claims in places.items()
+                if claims is not None and claim not in claims
+            )
+            if missing == ("id_token",):
+                yield Missing(claim, scope.name, missing, Reason.ONLY_AT_USERINFO)
+            elif missing:
+                reason = _reason(scope.name, registered, granted, withheld)
+                if is_standard and claim in scopes.OWN_CLAIMS and reason is Reason.NO_VALUE:
+                    reason = Reason.LEFT_OUT_BY_PROFILE
+                yield Missing(claim, scope.name, missing, reason)
+
+
+def _reason(
+    scope: str, registered: Collection[str], granted: Collection[str], withheld: Collection[str]
+) -> Reason:
+    if scope not in registered:
+        return Reason.NOT_REGISTERED
+    if scope in withheld:
+        return Reason.WITHHELD
+    return Reason.NO_VALUE if scope in granted else Reason.NOT_REQUESTED

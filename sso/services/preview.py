@@ -10,11 +10,11 @@ from authlib.oidc.core.grants.util import create_half_hash
 
 from sso import clock, context, database
 from sso.crypto import keys
-from sso.flow import decision, missing_claims, narrowing, scopes, token_claims
+from sso.flow import decision, narrowing, scopes, token_claims
 from sso.flow import request as flow_request
 from sso.flow.decision import AskConsent, Consent, Forbid, SecondFactor, Session
-from sso.flow.missing_claims import Missing
 from sso.flow.request import AuthorizationRequest
+from sso.flow.token_claims import Missing
 from sso.mfa import proof
 from sso.mfa.proof import Proof
 from sso.models import KeyState, User
@@ -125,7 +125,7 @@ def make(
         scopes.dropped(scope, found.request.scope),
         tokens,
         tuple(
-            missing_claims.explain(
+            token_claims.explain_missing(
                 {
                     "id_token": tokens.id_token.claims if tokens.id_token else None,
                     "userinfo": tokens.userinfo,

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, bindparam, delete, literal, select, update
 
 from sso.config import urls
 from sso.extensions import db
-from sso.flow.facts import Policy
+from sso.flow.decision import Policy
 from sso.models import Client, ClientOrigin
 from sso.models.client import ClientRegistration
 from sso.store import client_turn, prepared

@@ -17,7 +17,7 @@ from sso import audit
 from sso import clock as sso_clock
 from sso.crypto import client_jwt, dpop
 from sso.extensions import db
-from sso.flow.facts import Facts, Policy, Session
+from sso.flow.decision import Facts, Policy, Session
 from sso.mfa import policy, totp
 from sso.models import User
 from sso.oauth.grants import authorization_code

@@ -13,7 +13,7 @@ from sqlalchemy import select
 from sso import audit
 from sso.config.upstream.ldap import LdapProvider
 from sso.extensions import db
-from sso.flow import endings
+from sso.flow import decision
 from sso.models import BrowserSession, Identity, LogoutDelivery, UpstreamSession, User
 from sso.services import directories, identities, upstream_sessions
 from sso.store import identities as stored_identities
@@ -314,14 +314,14 @@ def test_the_documented_table_is_this_one() -> None:
 
 
 KINDS = {
-    endings.SESSIONS: "session here",
-    endings.TOKENS: "tokens here",
-    endings.OFFLINE: "offline tokens here",
-    endings.NOTIFIED: "logout tokens: 2",
+    decision.SESSIONS: "session here",
+    decision.TOKENS: "tokens here",
+    decision.OFFLINE: "offline tokens here",
+    decision.NOTIFIED: "logout tokens: 2",
 }
 
 
-@pytest.mark.parametrize("cause", endings.ENDS)
+@pytest.mark.parametrize("cause", decision.ENDS)
 def test_admin_pages_say_the_same(cause: str) -> None:
     parts = re.split("[,;] ", CAUSES[cause][1])
-    assert endings.ENDS[cause] == tuple(one for one, part in KINDS.items() if part in parts)
+    assert decision.ENDS[cause] == tuple(one for one, part in KINDS.items() if part in parts)

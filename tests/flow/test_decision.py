@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sso.flow.claims_parameter import ClaimsRequest
+from sso.flow.decision import FRESH as FRESH_FOR
 from sso.flow.decision import (
     Answer,
     AskConsent,
@@ -22,8 +22,7 @@ from sso.flow.decision import (
     Why,
     decide,
 )
-from sso.flow.facts import FRESH as FRESH_FOR
-from sso.flow.request import AuthorizationRequest
+from sso.flow.request import AuthorizationRequest, ClaimsRequest
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 LONG_AGO = NOW - timedelta(hours=5)

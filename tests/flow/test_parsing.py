@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sso.flow import claims_parameter, scopes
+from sso.flow import request, scopes
 from sso.flow.request import PARAMETERS, InvalidRequest, parse
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -63,8 +63,8 @@ def test_what_is_granted_is_known_and_registered(asked: str, registered: str) ->
 @given(JSON, SCOPE)
 def test_claims_never_go_beyond_the_registered_scope(asked: Any, registered: str) -> None:
     try:
-        found = claims_parameter.parse(json.dumps(asked), registered)
-    except claims_parameter.InvalidClaims:
+        found = request.parse_claims(json.dumps(asked), registered)
+    except request.InvalidClaims:
         return
     allowed = set(scopes.claims_of(scopes.split(registered)))
     assert set(found.userinfo) | set(found.id_token) <= allowed
@@ -73,15 +73,15 @@ def test_claims_never_go_beyond_the_registered_scope(asked: Any, registered: str
 
 @pytest.mark.parametrize("text", ["[" * 4000, '{"a":' * 700, "nul", "1e999", '{"userinfo": [1]}'])
 def test_claims_that_are_none(text: str) -> None:
-    with pytest.raises(claims_parameter.InvalidClaims):
-        claims_parameter.parse(text, "openid")
+    with pytest.raises(request.InvalidClaims):
+        request.parse_claims(text, "openid")
 
 
 @given(st.text())
 def test_any_text_is_claims_or_a_claims_fault(text: str) -> None:
     try:
-        claims_parameter.parse(text, "openid")
-    except claims_parameter.InvalidClaims as fault:
+        request.parse_claims(text, "openid")
+    except request.InvalidClaims as fault:
         assert str(fault).isascii()
 
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from sso import audit
 from sso.crypto import keys
 from sso.extensions import db
-from sso.flow.missing_claims import Reason
 from sso.flow.scopes import ALL_CLAIMS, OPERATOR_CLAIMS, SCOPES
+from sso.flow.token_claims import Reason
 from sso.mfa import totp
 from sso.models import User
 from sso.services import consents, preview

@@ -9,7 +9,7 @@ from werkzeug.wrappers import Response
 from sso.endpoints.admin import access, pages
 from sso.endpoints.admin.forms import ConfirmForm, GroupForm, MemberForm
 from sso.extensions import db
-from sso.flow.endings import ENDS
+from sso.flow.decision import ENDS
 from sso.i18n import N_
 from sso.i18n.message import Message
 from sso.models import Group

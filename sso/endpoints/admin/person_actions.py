@@ -13,7 +13,7 @@ from sso.audit import Actor
 from sso.endpoints.admin import access, pages
 from sso.endpoints.admin.forms import ConfirmForm
 from sso.extensions import db
-from sso.flow.endings import ENDS, NOTIFIED
+from sso.flow.decision import ENDS, NOTIFIED
 from sso.i18n import N_
 from sso.i18n.message import Message
 from sso.models import User
@@ -25,7 +25,7 @@ from sso.store import api_tokens, identities
 
 @dataclass(frozen=True)
 class Action:
-    """`cause`: what it ends, of `endings.ENDS`. `applies`: whether it makes sense for a user.
+    """`cause`: what it ends, of `decision.ENDS`. `applies`: whether it makes sense for a user.
 
     `run` gives `False` if the mail that it is about is not sent.
     """

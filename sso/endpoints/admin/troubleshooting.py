@@ -11,7 +11,7 @@ from sso.endpoints.admin import pages
 from sso.explain import finding
 from sso.explain.case import Case, Explanation
 from sso.explain.explaining import explain
-from sso.flow.missing_claims import Missing, Reason
+from sso.flow.token_claims import Missing, Reason
 from sso.i18n import N_
 from sso.models import User
 from sso.services import preview as previews
