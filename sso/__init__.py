@@ -31,8 +31,7 @@ def create_app(environ: Mapping[str, str] | None = None, instance: Path | None =
     # Imported here, because every import of a part of this package runs this file first: commands
     # must not wait until all pages are loaded.
     from sso import clock, core, models, oauth
-    from sso.config.for_flask import flask_config
-    from sso.config.settings import Settings
+    from sso.config.settings import Settings, flask_config
     from sso.config.upstream import file as upstreams
     from sso.crypto.keys import ID_TOKEN_LIFETIME, KeyRing
     from sso.endpoints import browser_session, routes

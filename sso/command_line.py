@@ -17,7 +17,7 @@ import click
 from flask import Flask
 from flask.cli import AppGroup, FlaskGroup
 
-from sso.config import environment_file
+from sso.config import settings
 from sso.config.commands import COMMANDS as COMMANDS
 from sso.config.commands import GROUPS as GROUPS
 
@@ -116,7 +116,7 @@ def main() -> None:
     """
     given = os.environ.pop("SSO_ENV_FILE", "")
     if _needs_settings(sys.argv[1:]):
-        environment_file.read(given)
+        settings.read_environment_file(given)
     group = FlaskGroup(
         name="sso",
         help="A single sign-on server that you run yourself.",

@@ -14,7 +14,7 @@ from sqlalchemy.pool import NullPool
 
 from sso import command_line, database
 from sso.audit import writer
-from sso.config.reading import load_settings
+from sso.config.settings import load_settings
 from sso.extensions import db
 from sso.observability import logs
 

@@ -13,8 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sso import clock, context
 from sso.checkup.finding import Finding, Findings, ok, skipped, warning, wrong
 from sso.config import overrides
-from sso.config.reading import Reading
-from sso.config.settings import SETTINGS
+from sso.config.settings import SETTINGS, Reading
 from sso.crypto import foreign_hashes
 from sso.database import postgresql, readiness
 from sso.extensions import db

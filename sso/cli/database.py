@@ -16,7 +16,7 @@ from sso.audit.events import Event
 from sso.cli.commands import Command, Failure, confirm, json_option, resolve, yes_option
 from sso.cli.output import print_json, print_line, print_table
 from sso.cli.progress import progress_bar
-from sso.config import database_url
+from sso.config import connections
 from sso.database import schema
 from sso.extensions import db
 from sso.jobs import backup
@@ -76,7 +76,7 @@ def copy_command(target: str, as_json: bool) -> None:
     """
     try:
         text = resolve(target) if target.startswith(("env:", "file:")) else target
-        url = make_url(database_url.checked(text))
+        url = make_url(connections.checked_database_url(text))
     except ValueError as error:
         raise Failure(f"the target is not valid: {error}") from None
     if url == make_url(context.settings().database_url):

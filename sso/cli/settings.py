@@ -12,8 +12,7 @@ import click
 
 from sso.cli.commands import Failure, json_option
 from sso.cli.output import HIDDEN, print_json, print_line, print_record
-from sso.config.reading import load_settings, read_settings
-from sso.config.settings import SETTINGS
+from sso.config.settings import SETTINGS, load_settings, read_settings
 from sso.errors import SettingsError
 from sso.observability.redaction import redact
 

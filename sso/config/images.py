@@ -1,10 +1,16 @@
-"""Logos: PNG, JPEG, WebP and SVG. Content decides the type, never a name, and nothing is decoded.
+"""Images: logos in PNG, JPEG, WebP and SVG, and the other settings that show whose server it is.
 
-A file has to be whole and end where its image ends: what follows it might be read as another type.
+The content decides the type, never a name, and nothing is decoded. A file has to be complete and
+end where its image ends: what follows it might be read as another type.
+
+An SVG may only draw. It is served as it is, byte for byte. Browsers run nothing in an `img`, and
+its response has a content security policy for those who open it by itself; the check is the third
+fence.
 """
 
 import binascii
 import re
+import unicodedata
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
@@ -14,9 +20,258 @@ from hashlib import sha256
 from pathlib import Path
 from struct import error as TooShort
 from struct import unpack_from
+from urllib.parse import unquote
+from xml.parsers import expat
 
-from sso.config import svg
+from sso.config.urls import strict_url_error
 from sso.i18n.message import Message
+
+SVG = "image/svg+xml"
+_SVG = "http://www.w3.org/2000/svg"
+_ELEMENTS = frozenset(
+    """
+    circle clipPath defs desc ellipse g image line linearGradient mask metadata path polygon
+    polyline radialGradient rect stop style svg switch symbol text textPath title tspan use
+    """.split()  # noqa: SIM905 (a list would be one name a line)
+)
+# A browser can need minutes to draw a few of them.
+_SLOW = re.compile("filter|marker|pattern|fe[A-Z].*")
+# What drawing programs leave for themselves; browsers pass it over.
+_EDITORS = re.compile(
+    r"http://(www\.inkscape\.org/|sodipodi\.sourceforge\.net/|ns\.adobe\.com/|purl\.org/dc/"
+    r"|creativecommons\.org/ns#|www\.w3\.org/1999/02/22-rdf-syntax-ns#"
+    r"|www\.bohemiancoding\.com/sketch/)"
+)
+_EMBEDDED = re.compile(r"data:image/(png|jpeg|webp);base64,[A-Za-z0-9+/=\s]*")
+_NOISE = re.compile(r"[\s\"']+")
+# CSS that reaches out of the file. A backslash can spell any of it in other characters.
+_REACHES_OUT = re.compile(
+    r"\\|@import|url\((?!#)|image-set\(|image\(|src\(|expression\(|-moz-binding"
+)
+# CSS and presentation attributes that are slow to draw, or that hide the references between
+# elements.
+_SLOW_CSS = re.compile(r"filter|animation|@keyframes|stroke-dasharray(?!:none)|inherit")
+_REFERENCE = re.compile(r"url\(#([^)]*)", re.IGNORECASE)
+_COMMENT = re.compile(r"/\*.*?(\*/|\Z)", re.DOTALL)
+_GRADIENTS = ("linearGradient", "radialGradient")
+_MAX_DEPTH = 100
+_MAX_EXPANDED = 1_000_000  # bytes
+_ELEMENT = 50  # bytes that an element without attributes counts as
+_MASKED = 5000  # bytes that an element with a mask counts as: it needs a layer of its own
+
+
+def check_svg(data: bytes) -> list[bytes]:
+    """Check the file, and return the images in it, which the caller has to check.
+
+    Raises `ValueError`, which says how to fix the file.
+    """
+    if b"<svg" not in data and b":svg" not in data:
+        raise ValueError(Message("it is neither PNG, JPEG, WebP nor SVG"))
+    # As browsers read it: the answer says UTF-8, whatever the file says.
+    parser = expat.ParserCreate("utf-8", " ")
+    checker = _Checker()
+    parser.buffer_text = True
+    parser.StartElementHandler = checker.start
+    parser.EndElementHandler = checker.end
+    parser.CharacterDataHandler = checker.text
+    parser.StartDoctypeDeclHandler = checker.doctype
+    parser.ProcessingInstructionHandler = checker.instruction
+    parser.XmlDeclHandler = checker.declaration
+    try:
+        parser.Parse(data, True)
+    except expat.ExpatError as error:
+        words = expat.ErrorString(error.code)
+        raise ValueError(
+            Message(
+                "it is not well-formed XML, in line %(line)d: %(reason)s",
+                line=error.lineno,
+                reason=words,
+            )
+        ) from None
+    checker.check_expanded()
+    return checker.images
+
+
+class _Element:
+    """The cost of an element: its bytes, its children, and its references."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.size = name, _ELEMENT
+        self.children: list[_Element] = []
+        self.references: set[str] = set()
+
+
+class _Checker:
+    """The handlers of a parser; each raises `ValueError`."""
+
+    def __init__(self) -> None:
+        self.open: list[str] = []
+        self.style = ""
+        self.images: list[bytes] = []
+        self._ids: dict[str, list[_Element]] = {}
+        self._of_styles: set[str] = set()
+        self._path = [_Element("")]
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        space, _, local = name.rpartition(" ")
+        if not self.open and (space, local) != (_SVG, "svg"):
+            raise ValueError(
+                Message("it is not SVG: its first element has another name or namespace")
+            )
+        if space == _SVG and _SLOW.fullmatch(local):
+            raise ValueError(
+                Message(
+                    "it has the element %(name)s, which can keep browsers busy for minutes; save "
+                    "it as PNG or WebP",
+                    name=repr(local[:40]),
+                )
+            )
+        is_in_style = bool(self.open) and self.open[-1] == f"{_SVG} style"
+        if is_in_style or (not _EDITORS.match(space) and (space != _SVG or local not in _ELEMENTS)):
+            raise ValueError(
+                Message(
+                    "it has the element %(name)s, which no logo needs; save it as plain SVG",
+                    name=repr(local[:40]),
+                )
+            )
+        self.open.append(name)
+        if len(self.open) > _MAX_DEPTH:
+            raise ValueError(Message("its elements are nested too deeply; save it as plain SVG"))
+        element = _Element(local)
+        self._path[-1].children.append(element)
+        self._path.append(element)
+        if "id" in attributes:
+            self._ids.setdefault(_id(attributes["id"]), []).append(element)
+        for full, value in attributes.items():
+            element.size += len(full) + len(value)
+            self._attribute(local, full, value)
+
+    def check_expanded(self) -> None:
+        """Refuse a drawing that becomes too large when its references are drawn."""
+        of_styles = [each for name in self._of_styles for each in self._ids.get(name, ())]
+        if any(element.name not in _GRADIENTS for element in of_styles):
+            raise ValueError(
+                Message(
+                    "its style sheet refers to something other than a gradient; save it with "
+                    "presentation attributes"
+                )
+            )
+        costs: dict[_Element, int] = {}
+
+        def cost(element: _Element, depth: int) -> int:
+            """Count the bytes drawn for an element; a circular reference counts as too many."""
+            if element not in costs:
+                costs[element] = _MAX_EXPANDED + 1  # until it is counted: stops circular references
+                if depth == 2 * _MAX_DEPTH:
+                    return costs[element]
+                drawn = [*element.children]
+                for name in element.references:
+                    drawn += self._ids.get(name, ())
+                bytes_drawn = element.size + sum(cost(each, depth + 1) for each in drawn)
+                costs[element] = min(bytes_drawn, _MAX_EXPANDED + 1)
+            return costs[element]
+
+        if cost(self._path[0], 0) > _MAX_EXPANDED:
+            raise ValueError(Message("it repeats its parts too often; save it as PNG or WebP"))
+
+    def _attribute(self, element: str, full: str, value: str) -> None:
+        name = full.rpartition(" ")[2].lower()
+        if name.startswith("on"):
+            raise ValueError(
+                Message(
+                    "it has the attribute %(name)s, which runs a script; remove it",
+                    name=repr(name[:40]),
+                )
+            )
+        if name in ("href", "src", "base"):
+            is_embedded = element == "image" and _EMBEDDED.fullmatch(value)
+            if not (value.startswith("#") or is_embedded):
+                raise ValueError(
+                    Message(
+                        "it refers to %(url)s, outside the file; embed it", url=repr(value[:60])
+                    )
+                )
+            if is_embedded:
+                self.images.append(_decoded(value))
+            else:
+                self._path[-1].references.add(_id(value[1:]))
+        elif name == full.lower():  # no CSS stands in attributes of a namespace
+            is_css = name in ("style", "filter", "mask", "clip-path", "stroke-dasharray")
+            _check_css(f"{name}:{value}" if is_css else value, is_css=is_css)
+            self._path[-1].references.update(_references(value))
+            if name == "mask" or (name == "style" and "mask" in value.lower()):
+                self._path[-1].size += _MASKED
+
+    def end(self, name: str) -> None:
+        self.open.pop()
+        self._path.pop()
+        if name == f"{_SVG} style":
+            _check_css(self.style, is_css=True)
+            self._of_styles |= _references(self.style)
+            self.style = ""
+
+    def text(self, data: str) -> None:
+        if self.open[-1] == f"{_SVG} style":
+            self.style += data
+
+    def doctype(
+        self, _name: str, _system: str | None, _public: str | None, has_subset: bool
+    ) -> None:
+        if has_subset:
+            raise ValueError(Message("it declares entities of its own; save it as plain SVG"))
+
+    def instruction(self, target: str, _data: str) -> None:
+        raise ValueError(
+            Message(
+                "it has the instruction %(name)s; save it as plain SVG",
+                name=f"<?{target[:40]} …?>",
+            )
+        )
+
+    def declaration(self, _version: str, encoding: str | None, _standalone: int) -> None:
+        if encoding and encoding.lower() not in ("utf-8", "utf8", "us-ascii"):
+            raise ValueError(Message("it is not in UTF-8; save it in UTF-8"))
+
+
+def _id(text: str) -> str:
+    """Normalize an identifier from CSS, a URL or an attribute."""
+    return _NOISE.sub("", unquote(text))
+
+
+def _references(css: str) -> set[str]:
+    texts = (_NOISE.sub("", css), _NOISE.sub("", _COMMENT.sub("", css)))
+    return {_id(match[1]) for text in texts for match in _REFERENCE.finditer(text)}
+
+
+def _decoded(data_url: str) -> bytes:
+    try:
+        return b64decode(data_url.partition(",")[2])
+    except binascii.Error:
+        return b""
+
+
+def _check_css(text: str, *, is_css: bool) -> None:
+    plain = _NOISE.sub("", text.lower())
+    if is_css and (_SLOW_CSS.search(plain) or _hides_reference(plain)):
+        raise ValueError(
+            Message(
+                "its style has a filter, an animation, dashes or an inherited value, which can "
+                "keep browsers busy; save it as PNG or WebP"
+            )
+        )
+    if _REACHES_OUT.search(plain):
+        raise ValueError(
+            Message("its style refers to something outside the file; save it as plain SVG")
+        )
+
+
+def _hides_reference(css: str) -> bool:
+    """Whether an attribute may have a property of its own (`--a`) that refers to an element.
+
+    Separators may be in a string or a comment. A style sheet refers to nothing but gradients.
+    """
+    return css.startswith("style:") and "url(" in css.partition("--")[2].partition(":")[2]
+
 
 MAX_SIDE = 4096  # pixels
 MAX_PIXELS = 4_000_000  # a browser decodes them all, four bytes each
@@ -42,7 +297,7 @@ class Image:
     @property
     def has_dark_variant(self) -> bool:
         """Whether it looks different in dark mode by itself, as an SVG can."""
-        return self.media_type == svg.MEDIA_TYPE and b"prefers-color-scheme" in self.data
+        return self.media_type == SVG and b"prefers-color-scheme" in self.data
 
 
 NO_IMAGE = Image("", b"")
@@ -78,14 +333,14 @@ def parse(data: bytes, most: int) -> Image:
     if raster := _raster(data):
         return Image(raster[0], data)
     pixels = 0
-    for embedded in svg.check(data):
+    for embedded in check_svg(data):
         raster = _raster(embedded)
         if raster is None:
             raise ValueError(_DAMAGED)
         pixels += raster[1]
     if pixels > MAX_PIXELS:
         raise ValueError(Message("it has %(size)s pixels; scale it down", size=pixels))
-    return Image(svg.MEDIA_TYPE, data)
+    return Image(SVG, data)
 
 
 def _raster(data: bytes) -> tuple[str, int] | None:
@@ -196,3 +451,36 @@ _RASTER = (
     ("image/jpeg", re.compile(rb"\xff\xd8\xff"), _jpeg_size),
     ("image/webp", re.compile(rb"RIFF.{4}WEBP", re.DOTALL), _webp_size),
 )
+
+
+MAX_NAME = 60  # an authenticator app cuts what is longer
+MAX_LOGO = 256 * 1024
+_JOINERS = "\u200c\u200d"  # Persian and emoji need them
+
+
+def checked_name(text: str) -> str:
+    """One line of visible text. It stands on pages, in a header of mails and in other programs."""
+    if len(text) > MAX_NAME:
+        raise ValueError(f"it is longer than {MAX_NAME} characters; shorten it")
+    if any(_is_invisible(char) for char in text):
+        raise ValueError("it has invisible characters, such as marks of direction; remove them")
+    if not text.strip():
+        raise ValueError("it is empty; give a name, or leave the setting off")
+    return text.strip()
+
+
+def _is_invisible(char: str) -> bool:
+    category = unicodedata.category(char)
+    return (category[0] == "C" and char not in _JOINERS) or category in ("Zl", "Zp")
+
+
+def checked_logo_file(text: str) -> str:
+    read(Path(text), MAX_LOGO)
+    return text
+
+
+def checked_page_url(text: str) -> str:
+    error = strict_url_error(text)
+    if error or not text.startswith("https://"):
+        raise ValueError(f"{error or 'it is not https'}; give a URL such as https://example.com/…")
+    return text

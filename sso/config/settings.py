@@ -1,18 +1,139 @@
-"""Every setting: its name, default, meaning and check.
+"""The settings: the name, default, meaning and check of each, and how they are read.
 
 A field of `Settings` is set by the environment variable of its name with `SSO_` in front, or by the
-file that the same variable with `_FILE` appended names (see `config.reading`).
+file that the same variable with `_FILE` appended names. The command `sso` also reads the
+environment file of the systemd units. Checks turn text into values and raise `ValueError` with the
+remedy; all errors are reported at once.
 """
 
 import dataclasses
-from collections.abc import Callable
+import os
+import secrets
+import shlex
+import stat
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
+from ipaddress import ip_address
+from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 from urllib.parse import urlsplit
 
-from sso.config import checks, database_url
-from sso.config.checks import number
+import click
+
+from sso.config import connections
+from sso.config.urls import MAX_LENGTH, is_loopback, strict_url_error
+from sso.errors import SettingsError
 from sso.i18n import N_
+from sso.process.concurrency import MAX_BODY
+
+
+class ManyErrors(ValueError):
+    """Several faults in one setting: each becomes a line of its own."""
+
+    def __init__(self, errors: list[str]) -> None:
+        super().__init__("; ".join(errors))
+        self.errors = errors
+
+
+def checked_base_url(text: str) -> str:
+    error = strict_url_error(text)
+    parts = urlsplit(text) if error is None else None
+    if parts is None:
+        raise ValueError(f"{error}; give a URL such as https://login.example.com/api/auth")
+    if parts.query or parts.fragment or text.endswith("/"):
+        raise ValueError("it has a query, a fragment or a final slash; leave them off")
+    if parts.scheme == "http" and not is_loopback(parts.hostname):
+        raise ValueError(
+            "it is plain http, which only localhost, 127.0.0.1 and [::1] may use; give an https URL"
+        )
+    if parts.scheme not in ("http", "https"):
+        raise ValueError("give an https URL")
+    return text
+
+
+def checked_secret_key(text: str) -> str:
+    if len(text) < 32:
+        raise ValueError("it is shorter than 32 characters; give a long random one")
+    return text
+
+
+def checked_support_url(text: str) -> str:
+    if text.startswith("mailto:") and len(text) <= MAX_LENGTH:
+        address, _, query = text.removeprefix("mailto:").partition("?")
+        resolve_name("sso.config.email_addresses:normalized")(address)
+        if query and strict_url_error(f"https://x/?{query}"):
+            raise ValueError("percent-encode what stands behind the question mark")
+        return text
+    error = strict_url_error(text)
+    if error or not text.startswith("https://"):
+        raise ValueError("give an https URL, or mailto: and an email address")
+    return text
+
+
+def checked_number(low: int, high: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and low <= int(text[:12]) <= high):
+            raise ValueError(f"give a whole number from {low} to {high}")
+        return int(text)
+
+    return read
+
+
+def checked_ip(text: str) -> str:
+    try:
+        return str(ip_address(text))
+    except ValueError:
+        raise ValueError("give an IP address such as 127.0.0.1") from None
+
+
+def one_of(*choices: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text not in choices:
+            raise ValueError(f"give one of {', '.join(choices)}")
+        return text
+
+    return read
+
+
+def deferred(target: str) -> Callable[[str], Any]:
+    """The check that `module:function` names. Its module is loaded when such a setting is given:
+    those that know mail take longer to load than most commands run."""
+    return lambda text: resolve_name(target)(text)
+
+
+def checked_sign_up(text: str) -> str:
+    """`open`, `off`, or domains, separated by spaces."""
+    is_mode = text in ("off", "open")
+    return text if is_mode else str(resolve_name("sso.config.email_addresses:domains")(text))
+
+
+def checked_group(text: str) -> str:
+    """The name of a group of users (see `services.checks.group_errors`)."""
+    if "," in text or text != text.strip() or not text.isprintable() or len(text) > 200:
+        raise ValueError("give one group, without commas, of at most 200 characters")
+    return text
+
+
+def embedded_secret_key(instance: Path) -> str:
+    """The secret key in `instance/secret_key`; generated once, readable by its owner alone."""
+    path = instance / "secret_key"
+    if not path.exists():
+        # Written to another name and linked: of several processes that start at once, one wins and
+        # none reads half a key.
+        fresh = instance / f".secret_key.{secrets.token_hex(8)}"
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(secrets.token_hex(32))
+        try:
+            os.link(fresh, path)
+        except FileExistsError:
+            pass
+        finally:
+            fresh.unlink()
+    return path.read_text().strip()
+
 
 DEFAULT_BASE_URL = "http://127.0.0.1:5000/api/auth"
 DAY = 24 * 3600
@@ -32,167 +153,171 @@ class Settings:
     base_url: str = _setting(
         DEFAULT_BASE_URL,
         "public base URL and issuer; must be https, except on loopback",
-        checks.base_url,
+        checked_base_url,
     )
     database_url: str = _setting(
         None,
         "database, as an SQLAlchemy URL; without it, an SQLite file in instance/",
-        database_url.checked,
+        connections.checked_database_url,
         secret=True,
     )
     secret_key: str = _setting(
         None,
         "signs cookies and encrypts keys at rest; without it, generated once in instance/",
-        checks.secret_key,
+        checked_secret_key,
         secret=True,
     )
     secret_key_previous: str | None = _setting(
         None,
         "the old secret key while you replace it; only used for reading",
-        checks.secret_key,
+        checked_secret_key,
         secret=True,
     )
     redis_url: str | None = _setting(
         None,
         "Redis or Valkey, which shares rate limits; without it, each process counts separately",
-        checks.deferred("sso.config.redis_url:checked"),
+        deferred("sso.config.connections:checked_redis_url"),
         secret=True,
     )
     smtp_url: str | None = _setting(
         None,
         "outgoing mail server; without it, mail is written to the log",
-        checks.deferred("sso.config.smtp:checked"),
+        deferred("sso.config.smtp:checked"),
         secret=True,
     )
     mail_from: str | None = _setting(
         None,
         "sender address of mail; without it, no-reply@ and the host of the base URL",
-        checks.deferred("sso.config.email_addresses:sender"),
+        deferred("sso.config.email_addresses:sender"),
     )
     sign_up: str = _setting(
         "off",
         "who can sign up: off, open, or a list of email domains",
-        checks.sign_up,
+        checked_sign_up,
     )
     account_deletion: str = _setting(
-        "off", "whether people can delete their own accounts: on or off", checks.one_of("on", "off")
+        "off", "whether people can delete their own accounts: on or off", one_of("on", "off")
     )
     name: str | None = _setting(
         None,
         "name of the company or service, on pages, in mail and in authenticator apps",
-        checks.deferred("sso.config.branding:name"),
+        deferred("sso.config.images:checked_name"),
     )
     logo_file: str | None = _setting(
         None,
         "path of a logo for all pages: PNG, JPEG, WebP or SVG, at most 256 kB",
-        checks.deferred("sso.config.branding:logo_file"),
+        deferred("sso.config.images:checked_logo_file"),
     )
     accent_color: str | None = _setting(
         None,
         "color of buttons and links, such as #2f5bea; readable in light or dark mode by WCAG AA",
-        checks.deferred("sso.config.colors:accent"),
+        deferred("sso.config.colors:accent"),
     )
     templates_dir: str | None = _setting(
         None,
         "folder with blocks of pages, texts of mail and CSS to use besides the built-in ones",
-        checks.deferred("sso.config.overrides:checked"),
+        deferred("sso.config.overrides:checked"),
     )
     support_url: str | None = _setting(
         None,
         "where people get help, linked from every page and mail: an https or mailto: URL",
-        checks.support_url,
+        checked_support_url,
     )
     privacy_url: str | None = _setting(
         None,
         "https URL of the privacy policy, linked from every page and mail",
-        checks.deferred("sso.config.branding:page_url"),
+        deferred("sso.config.images:checked_page_url"),
     )
     terms_url: str | None = _setting(
         None,
         "https URL of the terms of service, linked from every page and mail",
-        checks.deferred("sso.config.branding:page_url"),
+        deferred("sso.config.images:checked_page_url"),
     )
     admin_group: str = _setting(
         "sso-administrators",
         "group whose members may administer this server in the browser",
-        checks.group,
+        checked_group,
     )
     helpdesk_group: str = _setting(
         "sso-helpdesk",
         "group whose members may help people in the browser: invitations, second factors, sessions",
-        checks.group,
+        checked_group,
     )
     upstream_file: str | None = _setting(
         None,
         "path of a TOML file with the identity providers that people may sign in through",
-        checks.deferred("sso.config.upstream.file:checked"),
+        deferred("sso.config.upstream.file:checked"),
     )
     language: str = _setting(
         "en",
         "language of mail to people who have not chosen one, and of pages for browsers that ask "
         "for none that is known: en, de, fr, es, ja or ar",
-        checks.one_of("en", "de", "fr", "es", "ja", "ar"),
+        one_of("en", "de", "fr", "es", "ja", "ar"),
     )
     time_zone: str = _setting(
         "UTC",
         "time zone of pages and mail for people without the claim zoneinfo, such as Europe/Berlin",
-        checks.deferred("sso.i18n.times:zone_name"),
+        deferred("sso.i18n.times:zone_name"),
     )
     trusted_proxies: int = _setting(
-        0, "number of reverse proxies whose X-Forwarded-* headers are trusted", number(0, 10)
+        0,
+        "number of reverse proxies whose X-Forwarded-* headers are trusted",
+        checked_number(0, 10),
     )
     access_token_lifetime: int = _setting(
-        3600, "seconds for which an access token is valid", number(1, DAY)
+        3600, "seconds for which an access token is valid", checked_number(1, DAY)
     )
     authorization_code_lifetime: int = _setting(
-        60, "seconds for which an authorization code is valid, at most 600", number(1, 600)
+        60, "seconds for which an authorization code is valid, at most 600", checked_number(1, 600)
     )
     refresh_token_lifetime: int = _setting(
-        30 * DAY, "seconds from the last use until a refresh token expires", number(1, YEAR)
+        30 * DAY, "seconds from the last use until a refresh token expires", checked_number(1, YEAR)
     )
     refresh_token_leeway: int = _setting(
         10,
         "seconds in which repeating a refresh returns the same new token to a confidential client; "
         "0 disables this",
-        number(0, 3600),
+        checked_number(0, 3600),
     )  # fmt: skip
     refresh_token_absolute_lifetime: int = _setting(
         365 * DAY,
         "seconds from the approval until its refresh tokens end, even if used",
-        number(1, 10 * YEAR),
+        checked_number(1, 10 * YEAR),
     )
     dpop_nonce: str = _setting(
         "optional",
         "required: every DPoP proof needs a nonce of this server",
-        checks.one_of("optional", "required"),
+        one_of("optional", "required"),
     )
     session_lifetime: int = _setting(
-        14 * DAY, "seconds from the last use until a browser session ends", number(60, YEAR)
+        14 * DAY, "seconds from the last use until a browser session ends", checked_number(60, YEAR)
     )
     session_absolute_lifetime: int = _setting(
         90 * DAY, "seconds from the sign-in until the session ends, even if used",
-        number(60, 2 * YEAR),
+        checked_number(60, 2 * YEAR),
     )  # fmt: skip
     invitation_lifetime: int = _setting(
-        7 * DAY, "seconds for which an invitation is valid", number(60, YEAR)
+        7 * DAY, "seconds for which an invitation is valid", checked_number(60, YEAR)
     )
     key_lifetime: int = _setting(
-        90 * DAY, "seconds after which the worker rotates the signing keys", number(DAY, 10 * YEAR)
+        90 * DAY,
+        "seconds after which the worker rotates the signing keys",
+        checked_number(DAY, 10 * YEAR),
     )
     audit_lifetime: int = _setting(
-        400 * DAY, "seconds for which audit events are kept", number(DAY, 20 * YEAR)
+        400 * DAY, "seconds for which audit events are kept", checked_number(DAY, 20 * YEAR)
     )
     metrics_port: int | None = _setting(
-        None, "port of the Prometheus exporter; without it, nothing is counted", number(1, 65535)
+        None,
+        "port of the Prometheus exporter; without it, nothing is counted",
+        checked_number(1, 65535),
     )
     metrics_address: str = _setting(
         "127.0.0.1",
         "IP address that the exporter listens on; keep it private",
-        checks.ip,
+        checked_ip,
     )
-    log_format: str = _setting(
-        "text", "text for people, json for programs", checks.one_of("text", "json")
-    )
+    log_format: str = _setting("text", "text for people, json for programs", one_of("text", "json"))
 
     @property
     def secret_keys(self) -> tuple[str, ...]:
@@ -243,3 +368,145 @@ class Setting:
 
 SETTINGS = tuple(Setting(f"SSO_{one.name.upper()}", **one.metadata)
                  for one in dataclasses.fields(Settings))  # fmt: skip
+
+
+SAME_KEY = (
+    "SSO_SECRET_KEY_PREVIOUS: it is the same as SSO_SECRET_KEY; give the one before it, or none"
+)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What was read: values by variable name, where each came from, and every error."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
+    errors: list[str] = field(default_factory=list)
+
+
+def read_settings(environ: Mapping[str, str]) -> Reading:
+    """Read every setting. Never raises: the errors are listed in the answer."""
+    reading = Reading()
+    known = {s.name for s in SETTINGS} | {f"{s.name}_FILE" for s in SETTINGS}
+    for name in sorted(set(environ)):
+        if name.startswith("SSO_") and name not in known:
+            meant = get_close_matches(name, sorted(known), n=1, cutoff=0.8)
+            fix = f"did you mean {meant[0]}?" if meant else "remove or correct it"
+            reading.errors.append(f"{name}: no setting has this name; {fix}")
+    for setting in SETTINGS:
+        _read_one(setting, environ, reading)
+    return reading
+
+
+def _read_one(setting: Setting, environ: Mapping[str, str], reading: Reading) -> None:
+    name, text, path = setting.name, environ.get(setting.name), environ.get(f"{setting.name}_FILE")
+    reading.values[name], reading.sources[name] = setting.default, "default"
+    if text and path:
+        reading.errors.append(f"{name}: given both itself and as {name}_FILE; keep one of them")
+        return
+    if path:
+        try:
+            text = Path(path).read_text(encoding="utf-8").strip()
+        except (OSError, ValueError):
+            reading.errors.append(f"{name}_FILE: the file cannot be read; check its path and mode")
+            return
+    if not text:
+        return
+    reading.sources[name] = f"{name}_FILE" if path else "environment"
+    try:
+        reading.values[name] = setting.read(text)
+    except ManyErrors as error:
+        reading.errors.extend(f"{name}: {one}" for one in error.errors)
+    except ValueError as error:
+        shown = "the value" if setting.secret else repr(text)
+        reading.errors.append(f"{name}: {shown} is not valid: {error}")
+
+
+def load_settings(environ: Mapping[str, str], instance: Path) -> Settings:
+    """The settings in force. Raises `SettingsError` with every error at once."""
+    reading = read_settings(environ)
+    if os.environ.get("AUTHLIB_INSECURE_TRANSPORT"):
+        reading.errors.append(
+            "AUTHLIB_INSECURE_TRANSPORT: it turns https checks off in Authlib; unset it"
+        )
+    given, previous = (reading.values[f"SSO_SECRET_KEY{end}"] for end in ("", "_PREVIOUS"))
+    if given and given == previous:
+        reading.errors.append(SAME_KEY)
+    if reading.values["SSO_ADMIN_GROUP"] == reading.values["SSO_HELPDESK_GROUP"]:
+        reading.errors.append("SSO_HELPDESK_GROUP: it is the same as SSO_ADMIN_GROUP")
+    if reading.errors:
+        raise SettingsError(reading.errors)
+    values = {name.removeprefix("SSO_").lower(): value for name, value in reading.values.items()}
+    instance.mkdir(parents=True, exist_ok=True)
+    values["database_url"] = values["database_url"] or f"sqlite:///{instance / 'sso.db'}"
+    values["secret_key"] = given or embedded_secret_key(instance)
+    if values["secret_key"] == previous:
+        raise SettingsError([SAME_KEY])
+    return Settings(**values)
+
+
+def flask_config(settings: Settings) -> dict[str, object]:
+    # The __Host- prefix demands Path=/ and Secure; without https the base path binds the cookie.
+    return {
+        "SECRET_KEY": settings.secret_key,
+        # What the secret key before this one signed is read, and signed again with this one.
+        "SECRET_KEY_FALLBACKS": list(settings.secret_keys[1:]) or None,
+        "WTF_CSRF_SECRET_KEY": settings.signing_secrets,
+        "SESSION_COOKIE_NAME": "__Host-sso" if settings.is_https else "sso_browser",
+        "SESSION_COOKIE_PATH": "/" if settings.is_https else settings.base_path or "/",
+        "SESSION_COOKIE_SECURE": settings.is_https,
+        "SESSION_COOKIE_HTTPONLY": True,
+        "SESSION_COOKIE_SAMESITE": "Lax",
+        "PERMANENT_SESSION_LIFETIME": settings.session_lifetime,
+        # The cookie is signed again when the session is prolonged (browser_session.touch).
+        "SESSION_REFRESH_EACH_REQUEST": False,
+        "MAX_CONTENT_LENGTH": MAX_BODY,
+        "WTF_CSRF_CHECK_DEFAULT": False,  # see routing
+        # A sign-in page left open overnight still works; the token lives as long as the cookie.
+        "WTF_CSRF_TIME_LIMIT": None,
+        # Pages send no Referer (see headers); the token alone proves the form is ours.
+        "WTF_CSRF_SSL_STRICT": False,
+    }
+
+
+ENVIRONMENT_FILE = "/etc/sso/environment"
+
+
+def read_environment_file(given: str) -> None:
+    """Set the variables that the environment lacks.
+
+    A file that cannot be used is an error: a command would work on another database.
+    """
+    path = Path(given or ENVIRONMENT_FILE)
+    try:
+        with path.open(encoding="utf-8") as file:
+            if os.fstat(file.fileno()).st_mode & stat.S_IROTH:
+                click.echo(f"Warning: {path} is readable by everyone: chmod o-r {path}", err=True)
+            values = parse_environment_file(file.read())
+    except (OSError, ValueError) as error:
+        if isinstance(error, FileNotFoundError) and not given:
+            return
+        reason = error.strerror if isinstance(error, OSError) else error
+        hint = ""
+        if isinstance(error, PermissionError):
+            hint = "; run this as the service's user: sudo -u sso sso …"
+        raise SystemExit(f"Error: {path} cannot be used: {reason}{hint}") from None
+    for name, value in values.items():
+        os.environ.setdefault(name, value)
+
+
+def parse_environment_file(text: str) -> dict[str, str]:
+    """The lines NAME=value of a file that systemd reads, too (EnvironmentFile=).
+
+    Raises `ValueError` for what is none.
+    """
+    found = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        name, mark, value = line.strip().partition("=")
+        if not name or name[0] in "#;":
+            continue
+        if not mark or not name.isidentifier():
+            raise ValueError(f"line {number} is not NAME=value")
+        quoted = value.startswith(("'", '"'))
+        found[name] = "".join(shlex.split(value)) if quoted else value.strip()
+    return found

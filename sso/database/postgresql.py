@@ -18,7 +18,7 @@ from sqlalchemy.engine import Dialect, ExceptionContext
 from sqlalchemy.exc import InvalidatePoolError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from sso.config.database_url import has_several_hosts
+from sso.config.connections import has_several_hosts
 from sso.database import read_only, transient_errors
 from sso.process import concurrency
 

@@ -21,7 +21,7 @@ from sso.checkup.finding import Finding, Findings, Status, guarded, ok, skipped,
 from sso.cli.clients import find_client
 from sso.cli.commands import Failure, json_option, quiet_terminal
 from sso.cli.output import print_json, print_line
-from sso.config.reading import read_settings
+from sso.config.settings import read_settings
 from sso.doctor import connection
 from sso.errors import SettingsError
 from sso.extensions import db

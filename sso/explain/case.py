@@ -9,7 +9,7 @@ from typing import Any
 
 from sso import context
 from sso.config.settings import Settings
-from sso.config.url_differences import differences, marks
+from sso.config.urls import marks, url_differences
 from sso.i18n import N_
 from sso.i18n.message import Message, joined
 from sso.models import Client, Refusal, User
@@ -111,7 +111,7 @@ def compared(name: str, received: str, label: Message, expected: str) -> Compari
         for url in (received, expected)
     )
     kept = kept_of(expected, received)
-    found = [one.words for one in differences(received, kept)]
+    found = [one.words for one in url_differences(received, kept)]
     return Comparison(name, received, label, expected, found, marks(received, kept))
 
 

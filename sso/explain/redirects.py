@@ -4,7 +4,7 @@ from urllib.parse import urlsplit
 
 from sso import database
 from sso.config import urls
-from sso.config.url_differences import Kind, differences, nearest, split
+from sso.config.urls import Kind, nearest_url, split_url, url_differences
 from sso.explain.case import (
     REGISTERED,
     Case,
@@ -48,7 +48,7 @@ def unregistered(case: Case) -> Explanation | None:
         )
     cause = Message("The %(name)s is not registered for the client.", name=name)
     by_kept = {kept_of(one, received): one for one in registered}
-    closest = by_kept.get(nearest(received, by_kept) or "")
+    closest = by_kept.get(nearest_url(received, by_kept) or "")
     comparison = compared(name, received, REGISTERED, closest) if closest else None
     if comparison:
         cause = Message(
@@ -102,7 +102,7 @@ def _fix(
     correct = Message("Correct the application.")
     if closest:
         correct = Message("Make the application send the registered %(name)s.", name=name)
-    if split(received).query and HIDDEN in received:
+    if split_url(received).query and HIDDEN in received:
         return (
             Message(
                 "Make the application send the registered %(name)s, %(how)s: what differs from "
@@ -110,7 +110,7 @@ def _fix(
                 "not kept here.)",
                 name=name,
                 how=Message("with that query")
-                if closest and split(closest).query
+                if closest and split_url(closest).query
                 else Message("without a query"),
             ),
             None,
@@ -130,7 +130,7 @@ def _fix(
             command=f"{COMMAND} client update {client.client_id} {option} URI",
         )
         return sentences(correct, fix) if closest else fix, None
-    if closest and all(one.kind is not Kind.PATH for one in differences(received, closest)):
+    if closest and all(one.kind is not Kind.PATH for one in url_differences(received, closest)):
         fix = Message(
             "Make the application send the registered %(name)s, or register what it sends:",
             name=name,

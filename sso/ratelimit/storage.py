@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sso.config import redis_url
+from sso.config import connections
 from sso.ratelimit.memory import MemoryStorage
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def connect(url: str, timeout: float = TIMEOUT) -> "RedisStorage":
     limits: dict[str, Any] = {"socket_timeout": timeout, "socket_connect_timeout": timeout}
     limits["retry"] = Retry(NoBackoff(), 1)
     once: dict[str, Any] = {"retry": Retry(NoBackoff(), 0)}
-    found = redis_url.sentinels(url)
+    found = connections.sentinels(url)
     if found is None:
         return RedisStorage(url, key_prefix=_PREFIX, **limits)
     return RedisSentinelStorage(

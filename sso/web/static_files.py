@@ -14,7 +14,7 @@ from pathlib import Path
 
 from flask import Flask, Response, abort, request
 
-from sso.config import branding, colors, images
+from sso.config import colors, images
 from sso.config.images import Image
 from sso.config.settings import Settings
 
@@ -53,7 +53,7 @@ def init_app(app: Flask) -> None:
     assets = {file.name: _read(file) for file in FOLDER.iterdir()}
     logo = images.NO_IMAGE
     if settings.logo_file:
-        logo = images.read(Path(settings.logo_file), branding.MAX_LOGO)
+        logo = images.read(Path(settings.logo_file), images.MAX_LOGO)
         assets[_LOGO] = _asset(logo.data, logo.media_type)
     rules = colors.stylesheet(settings.accent_color) if settings.accent_color else ""
     if rules := rules + app.extensions["sso.overrides"].style:

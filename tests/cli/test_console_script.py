@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import sso
 from sso import command_line
-from sso.config import environment_file
+from sso.config import settings
 from sso.process import program as names
 from tests.support.processes import ROOT
 
@@ -39,22 +39,22 @@ def environ(monkeypatch: pytest.MonkeyPatch) -> MutableMapping[str, str]:
     ],
 )
 def test_a_line_is_read_as_systemd_reads_it(line: str, value: str) -> None:
-    assert environment_file.parse(f"# a comment\n; another\n\n{line}\n") == {"NAME": value}
+    assert settings.parse_environment_file(f"# a comment\n; another\n\n{line}\n") == {"NAME": value}
 
 
 @pytest.mark.parametrize("line", ["export NAME=x", "NAME", "=x=y z", 'NAME="open', "1A=x"])
 def test_anything_else_is_refused(line: str) -> None:
     if line.startswith("="):
-        assert environment_file.parse(line) == {}
+        assert settings.parse_environment_file(line) == {}
     else:
         with pytest.raises(ValueError):  # noqa: PT011 (shlex's own text, too)
-            environment_file.parse(line)
+            settings.parse_environment_file(line)
 
 
 @given(st.text())
 def test_no_file_is_an_error_of_another_kind(text: str) -> None:
     try:
-        found = environment_file.parse(text)
+        found = settings.parse_environment_file(text)
     except ValueError:
         return
     assert all(name.isidentifier() for name in found)
@@ -63,7 +63,7 @@ def test_no_file_is_an_error_of_another_kind(text: str) -> None:
 def test_the_environment_wins(environ: MutableMapping[str, str], tmp_path: Path) -> None:
     file = tmp_path / "environment"
     file.write_text("SSO_MAIL_FROM=file@example.com\nSSO_SIGN_UP=open\n")
-    environment_file.read(str(file))
+    settings.read_environment_file(str(file))
     assert environ["SSO_MAIL_FROM"] == "given@example.com"
     assert environ["SSO_SIGN_UP"] == "open"
 
@@ -74,10 +74,10 @@ def test_a_file_that_everybody_may_read_is_reported(
     file = tmp_path / "environment"
     file.write_text("SSO_SIGN_UP=open\n")
     file.chmod(0o644)
-    environment_file.read(str(file))
+    settings.read_environment_file(str(file))
     assert f"chmod o-r {file}" in capsys.readouterr().err
     file.chmod(0o640)
-    environment_file.read(str(file))
+    settings.read_environment_file(str(file))
     assert capsys.readouterr().err == ""
 
 
@@ -85,20 +85,20 @@ def test_a_file_that_was_asked_for_must_be_there(
     environ: MutableMapping[str, str], tmp_path: Path
 ) -> None:
     with pytest.raises(SystemExit, match="No such file"):
-        environment_file.read(str(tmp_path / "missing"))
+        settings.read_environment_file(str(tmp_path / "missing"))
 
 
 @pytest.fixture
 def default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """The file that is read if no other one was asked for."""
-    monkeypatch.setattr(environment_file, "DEFAULT", str(tmp_path / "environment"))
+    monkeypatch.setattr(settings, "ENVIRONMENT_FILE", str(tmp_path / "environment"))
     return tmp_path / "environment"
 
 
 def test_the_default_file_need_not_be_there(
     environ: MutableMapping[str, str], default: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    environment_file.read("")
+    settings.read_environment_file("")
     assert capsys.readouterr().err == ""
 
 
@@ -107,12 +107,12 @@ def test_a_file_that_is_there_is_used_or_nothing_runs(
 ) -> None:
     default.write_text("SSO_SIGN_UP=open\nnot a setting\n")
     with pytest.raises(SystemExit, match="line 2 is not NAME=value"):
-        environment_file.read("")
+        settings.read_environment_file("")
     assert "SSO_SIGN_UP" not in environ
     default.unlink()
     default.mkdir()
     with pytest.raises(SystemExit, match="Is a directory"):
-        environment_file.read("")
+        settings.read_environment_file("")
 
 
 def test_the_settings_of_another_user_are_not_replaced_by_defaults(

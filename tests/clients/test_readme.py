@@ -26,8 +26,8 @@ import requests
 
 from sso.checkup.browser import Browser as DoctorBrowser
 from sso.checkup.browser import Page
-from sso.config import branding, images, overrides
-from sso.config.reading import read_settings
+from sso.config import images, overrides
+from sso.config.settings import read_settings
 from sso.config.upstream import file as upstream_file
 from sso.config.upstream.ldap import LdapProvider
 from tests.support.actors import claims_of, pkce
@@ -397,7 +397,7 @@ def test_a_brand(prepared: tuple[Server, str], tmp_path: Path) -> None:
     server, client_id = prepared
     logo = tmp_path / "logo.svg"
     logo.write_text(block('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 160 32">'))
-    assert images.read(logo, branding.MAX_LOGO).has_dark_variant
+    assert images.read(logo, images.MAX_LOGO).has_dark_variant
     text = block("SSO_NAME=Acme Corp").replace("/etc/sso/logo.svg", str(logo))
     environ = dict(line.split("=", 1) for line in text.strip().splitlines())
     assert read_settings(environ).errors == []

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sso.config.reading import load_settings
+from sso.config.settings import load_settings
 from sso.errors import SettingsError
 from tests.support.logos import PAGE, PNG
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy.engine import make_url
 
-from sso.config.database_url import checked, has_several_hosts
+from sso.config.connections import checked_database_url, has_several_hosts
 from sso.database import postgresql
 
 DRIVER = "postgresql+psycopg"
@@ -13,7 +13,7 @@ DRIVER = "postgresql+psycopg"
 
 @pytest.mark.parametrize("scheme", ["postgres", "postgresql", DRIVER])
 def test_schemes_of_postgresql(scheme: str) -> None:
-    url = make_url(checked(f"{scheme}://u:p%40ss@db.example:6432/sso?sslmode=require"))
+    url = make_url(checked_database_url(f"{scheme}://u:p%40ss@db.example:6432/sso?sslmode=require"))
     assert (url.drivername, url.password, url.port) == (DRIVER, "p@ss", 6432)
     assert url.query == {"sslmode": "require"}
     assert "target_session_attrs" not in postgresql.connect_args(url)
@@ -30,7 +30,7 @@ def test_schemes_of_postgresql(scheme: str) -> None:
     ],
 )
 def test_several_hosts(given: str, hosts: str, ports: str) -> None:
-    url = make_url(checked(given))
+    url = make_url(checked_database_url(given))
     _, named = url.get_dialect()().create_connect_args(url)
     assert (named["host"], named["port"]) == (hosts, ports)
     assert (named["user"], named["password"]) == ("u", "p")
@@ -40,7 +40,7 @@ def test_several_hosts(given: str, hosts: str, ports: str) -> None:
 
 @pytest.mark.parametrize("attribute", ["read-write", "primary"])
 def test_the_kind_of_server_that_the_url_asks_for(attribute: str) -> None:
-    url = make_url(checked(f"postgresql://a,b/db?target_session_attrs={attribute}"))
+    url = make_url(checked_database_url(f"postgresql://a,b/db?target_session_attrs={attribute}"))
     assert url.query["target_session_attrs"] == attribute
     assert "target_session_attrs" not in postgresql.connect_args(url)
 
@@ -66,7 +66,7 @@ def test_the_kind_of_server_that_the_url_asks_for(attribute: str) -> None:
 )
 def test_urls_that_cannot_work(given: str, remedy: str) -> None:
     with pytest.raises(ValueError, match=remedy) as caught:
-        checked(given)
+        checked_database_url(given)
     assert "hunter2" not in str(caught.value)
 
 
@@ -76,9 +76,9 @@ def test_urls_that_cannot_work(given: str, remedy: str) -> None:
 )
 def test_any_text_is_a_url_or_gets_a_clear_error(text: str) -> None:
     try:
-        made = checked(text)
+        made = checked_database_url(text)
     except ValueError as error:
         assert str(error)[-1:] not in ("", ":")
         assert "invalid literal" not in str(error)
     else:
-        assert checked(made) == made
+        assert checked_database_url(made) == made

@@ -5,7 +5,7 @@ import re
 import pytest
 from limits.storage import RedisSentinelStorage
 
-from sso.config.redis_url import Sentinels, checked, sentinels
+from sso.config.connections import Sentinels, checked_redis_url, sentinels
 from sso.ratelimit import storage
 
 
@@ -20,7 +20,7 @@ from sso.ratelimit import storage
     ],
 )
 def test_what_is_taken(given: str, read: str) -> None:
-    assert checked(given) == read
+    assert checked_redis_url(given) == read
 
 
 @pytest.mark.parametrize(
@@ -45,12 +45,12 @@ def test_what_is_taken(given: str, read: str) -> None:
 )
 def test_what_is_refused(given: str, fault: str) -> None:
     with pytest.raises(ValueError, match=re.escape(fault)):
-        checked(given)
+        checked_redis_url(given)
 
 
 def test_the_password_of_redis_is_not_sentinels() -> None:
     assert sentinels("redis://u:p@cache:1") is None
-    given = checked("redis+sentinel://u:p%40@a,[::1]:7/main?db=3&sentinel_password=s%2F")
+    given = checked_redis_url("redis+sentinel://u:p%40@a,[::1]:7/main?db=3&sentinel_password=s%2F")
     assert sentinels(given) == Sentinels(
         "redis+sentinel://[::1]:7,a:26379/main",
         {"username": "u", "password": "p@", "db": 3},
@@ -60,7 +60,7 @@ def test_the_password_of_redis_is_not_sentinels() -> None:
     assert isinstance(asked, RedisSentinelStorage)
     kwargs = [one.get_connection_kwargs() for one in asked.sentinel.sentinels]
     assert [(one["host"], one["port"]) for one in kwargs] == [("::1", 7), ("a", 26379)]
-    given = checked("rediss+sentinel://a/main?ssl_ca_certs=/ca.pem")
+    given = checked_redis_url("rediss+sentinel://a/main?ssl_ca_certs=/ca.pem")
     tls = {"ssl": True, "ssl_ca_certs": "/ca.pem"}
     nobody = {"username": None, "password": None}
     assert sentinels(given) == Sentinels(

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from sso.config import smtp
-from sso.config.checks import embedded_secret_key
-from sso.config.reading import load_settings, read_settings
+from sso.config.settings import embedded_secret_key, load_settings, read_settings
 from sso.errors import SettingsError
 
 LONG = "k" * 40

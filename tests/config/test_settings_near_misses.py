@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sso.config.reading import load_settings
-from sso.config.settings import SETTINGS
+from sso.config.settings import SETTINGS, load_settings
 from sso.errors import SettingsError
 
 

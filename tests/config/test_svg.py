@@ -5,7 +5,7 @@ from time import process_time
 
 import pytest
 
-from sso.config import images, svg
+from sso.config import images
 from tests.support.logos import png
 
 NS = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
@@ -38,7 +38,7 @@ def drawing(inner: str, attributes: str = "", head: str = "") -> bytes:
     ],
 )
 def test_drawings(data: bytes) -> None:
-    svg.check(data)
+    images.check_svg(data)
 
 
 def nested(kind: str, reference: str, levels: int, more: str = "") -> str:
@@ -73,7 +73,7 @@ LAYERS = (
     ],
 )
 def test_drawings_that_repeat_their_parts(inner: str) -> None:
-    svg.check(drawing(inner))
+    images.check_svg(drawing(inner))
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_small_files_that_are_large_drawings(inner: str) -> None:
     assert len(data) < 64 * 1024
     begun = process_time()
     with pytest.raises(ValueError, match="it repeats its parts too often"):
-        svg.check(data)
+        images.check_svg(data)
     assert process_time() - begun < 1
 
 
@@ -197,7 +197,7 @@ def test_an_image_within() -> None:
 )
 def test_what_is_refused(data: bytes, words: str) -> None:
     with pytest.raises(ValueError, match="it") as caught:
-        svg.check(data)
+        images.check_svg(data)
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -205,5 +205,5 @@ def test_what_is_refused(data: bytes, words: str) -> None:
 @pytest.mark.parametrize("css", ["-" * 20_000 + ":" * 20_000, "--" + ":" * 50_000, "/*" * 25_000])
 def test_no_style_takes_long(css: str) -> None:
     begun = process_time()
-    svg.check(drawing(f"<g style='{css}'/><style>{css}</style>"))
+    images.check_svg(drawing(f"<g style='{css}'/><style>{css}</style>"))
     assert process_time() - begun < 1

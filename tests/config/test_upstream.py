@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sso.config.checks import ManyErrors
+from sso.config.settings import ManyErrors
 from sso.config.upstream import file
 from sso.config.upstream.oidc import GoogleProvider, MicrosoftProvider, OidcProvider
 from tests.support.logos import PNG

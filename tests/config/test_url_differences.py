@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sso.config.url_differences import Kind, differences, marks, nearest, split
+from sso.config.urls import Kind, marks, nearest_url, split_url, url_differences
 
 SEGMENT = st.text(ascii_lowercase, min_size=1, max_size=8)
 URLS = st.builds(
@@ -24,19 +24,19 @@ TEXTS = st.text(st.sampled_from(":/?#@[]%. aA1é\n\ud800"), max_size=20) | st.te
 
 
 def kinds(received: str, registered: str) -> set[Kind]:
-    return {one.kind for one in differences(received, registered)}
+    return {one.kind for one in url_differences(received, registered)}
 
 
 @given(TEXTS)
 def test_the_parts_are_the_text(text: str) -> None:
-    assert "".join(split(text)) == text
+    assert "".join(split_url(text)) == text
 
 
 @given(TEXTS | URLS, TEXTS | URLS)
 def test_there_is_a_difference_unless_they_are_the_same(one: str, other: str) -> None:
-    assert bool(differences(one, other)) == (one != other)
-    assert differences(one, one) == []
-    assert all(found.words for found in differences(one, other))
+    assert bool(url_differences(one, other)) == (one != other)
+    assert url_differences(one, one) == []
+    assert all(found.words for found in url_differences(one, other))
 
 
 @given(TEXTS | URLS, TEXTS | URLS)
@@ -52,12 +52,12 @@ def test_what_is_not_marked_stands_in_the_other(received: str, registered: str) 
 
 
 def other_port(url: str) -> str:
-    parts = split(url)
+    parts = split_url(url)
     return "".join(parts._replace(port=":9999"))
 
 
 def other_case_of_host(url: str) -> str:
-    parts = split(url)
+    parts = split_url(url)
     return "".join(parts._replace(host=parts.host.upper()))
 
 
@@ -105,12 +105,12 @@ def test_several_mistakes_are_all_named(url: str, mistakes: set[Kind]) -> None:
 def test_a_slip_leads_to_the_one_that_was_meant(registered: list[str], data: st.DataObject) -> None:
     meant = data.draw(st.sampled_from(registered))
     slip = data.draw(st.sampled_from([Kind.TRAILING_SLASH, Kind.CASE, Kind.SPACE, Kind.ENCODING]))
-    assert nearest(MISTAKES[slip](meant), registered) == meant
+    assert nearest_url(MISTAKES[slip](meant), registered) == meant
 
 
 @given(TEXTS, st.lists(TEXTS | URLS))
 def test_the_nearest_is_one_of_them(received: str, registered: list[str]) -> None:
-    found = nearest(received, registered)
+    found = nearest_url(received, registered)
     assert found in registered if registered else found is None
 
 
@@ -149,7 +149,7 @@ def test_paths_that_are_alike(one: str, other: str) -> None:
     ],
 )  # fmt: skip
 def test_the_words(received: str, registered: str, words: list[str]) -> None:
-    assert [one.words for one in differences(received, registered)] == words
+    assert [one.words for one in url_differences(received, registered)] == words
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from sso.config.reading import load_settings
+from sso.config.settings import load_settings
 from sso.errors import SettingsError
 from sso.extensions import db
 from sso.models import User

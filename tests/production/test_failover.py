@@ -15,7 +15,7 @@ from sqlalchemy import text
 from sqlalchemy.pool import NullPool
 
 from sso import database
-from sso.config.database_url import checked
+from sso.config.connections import checked_database_url
 from tests.production.people import Person, Unfinished
 from tests.production.seeding import a_person, migrate
 from tests.support.servers import Node, Postgresql
@@ -96,7 +96,9 @@ def test_standbys_take_over(
 def test_a_host_that_is_gone_is_waited_for_once(cluster: Postgresql) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         gone = silent.getsockname()[1]
-        url = checked(f"postgres://postgres@127.0.0.1:{gone},127.0.0.1:{cluster.port}/postgres")
+        url = checked_database_url(
+            f"postgres://postgres@127.0.0.1:{gone},127.0.0.1:{cluster.port}/postgres"
+        )
         engine = database.open_engine(url, poolclass=NullPool)
         took = []
         for _ in range(2):

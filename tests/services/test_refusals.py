@@ -11,7 +11,7 @@ PACKAGE = Path(sso.__file__).parent
 PROGRAMS = {"importing", "imported_passwords", "registration", "webhooks"}
 FILES = (
     *(path for path in sorted(PACKAGE.glob("services/*.py")) if path.stem not in PROGRAMS),
-    *(PACKAGE / "config" / name for name in ("svg.py", "urls.py")),
+    *(PACKAGE / "config" / name for name in ("images.py", "urls.py")),
     *(PACKAGE / "presets" / name for name in ("application_url.py", "installation.py")),
 )
 TRANSLATED = {"Message", "N_"}

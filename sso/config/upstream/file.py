@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from sso.config import email_addresses
-from sso.config.checks import ManyErrors
 from sso.config.images import Image
+from sso.config.settings import ManyErrors
 from sso.config.upstream import ldap, oidc
 from sso.config.upstream.provider import Provider, keys_of
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
-from sso.config import branding, checks, email_addresses, images
+from sso.config import email_addresses, images, settings
 from sso.config.images import Image
 from sso.config.urls import call_error, is_loopback, strict_url_error
 
@@ -65,7 +65,7 @@ def seconds(low: int, high: int) -> Callable[[Any], int]:
 
 def one_of(*choices: str) -> Callable[[Any], str]:
     def read(value: Any) -> str:
-        return checks.one_of(*choices)(text(value))
+        return settings.one_of(*choices)(text(value))
 
     return read
 
@@ -85,7 +85,7 @@ def https_url(value: Any) -> str:
 
 
 def _name(value: Any) -> str:
-    return branding.name(text(value))
+    return images.checked_name(text(value))
 
 
 def _logo(value: Any) -> Image:
@@ -105,7 +105,7 @@ def _domains(value: Any) -> tuple[str, ...]:
 def _groups(value: Any) -> Mapping[str, str]:
     if not isinstance(value, dict):
         raise ValueError('give a table, such as { "their group" = "our group" }')
-    return {text(theirs): checks.group(text(ours)) for theirs, ours in value.items()}
+    return {text(theirs): settings.checked_group(text(ours)) for theirs, ours in value.items()}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,7 @@ from sso.checkup import (
     templates,
 )
 from sso.checkup.finding import Finding, Findings, Status, guarded, wrong
-from sso.config.reading import read_settings
+from sso.config.settings import read_settings
 from sso.database import schema
 from sso.endpoints.admin import access, chart, pages
 from sso.endpoints.admin.forms import ConfirmForm
