@@ -5,7 +5,7 @@ from pathlib import Path
 from babel.messages.catalog import Catalog
 from babel.messages.pofile import write_po
 
-from sso.presets import loader, texts
+from sso.presets import loader, templates
 
 TEMPLATE = Path(__file__).resolve().parents[1] / "sso/translations/presets.pot"
 
@@ -13,7 +13,7 @@ TEMPLATE = Path(__file__).resolve().parents[1] / "sso/translations/presets.pot"
 def main() -> None:
     catalog = Catalog()
     for preset in loader.every():
-        for text in texts.texts(preset):
+        for text in templates.texts(preset):
             catalog.add(text)
     with TEMPLATE.open("wb") as file:
         write_po(file, catalog, omit_header=True, sort_output=True)

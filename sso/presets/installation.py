@@ -10,10 +10,9 @@ from urllib.parse import urlsplit
 
 from sso.config.urls import ENDPOINTS, refused
 from sso.i18n.message import Message
-from sso.presets import application_url, checks, templates
+from sso.presets import application_url, loader, templates
 from sso.presets.application_url import ApplicationUrl
-from sso.presets.errors import PresetError
-from sso.presets.schema import Block, Preset
+from sso.presets.schema import Block, Preset, PresetError
 from sso.process.program import COMMAND
 
 MAX_OPTION = 200
@@ -103,7 +102,7 @@ def option_problem(preset: Preset, name: str, value: str) -> Message | None:
         return None
     if error := text_problem(label, value):
         return error
-    if name in checks.unquoted_options(preset) and not _HARMLESS.fullmatch(value):
+    if name in loader.unquoted_options(preset) and not _HARMLESS.fullmatch(value):
         return Message(
             "%(label)s may have only letters, digits and %(signs)s",
             label=label,

@@ -1,15 +1,151 @@
-"""Finds presets and reads them, with everything that is wrong with one at once."""
+"""Finds presets, reads and checks them: every error of a preset at once."""
 
+import re
 import tomllib
+from collections.abc import Iterator, Mapping, Set
 from difflib import get_close_matches
 from functools import cache
 from importlib import resources
 
+from sso.config.auth_methods import FAPI2, PRIVATE_KEY_JWT
+from sso.config.urls import strict_url_error
 from sso.i18n.message import Message
-from sso.presets import checks, schema
-from sso.presets.errors import PresetError
-from sso.presets.schema import Preset
+from sso.presets import application_url, schema, templates
+from sso.presets.schema import Preset, PresetError, Registration
+from sso.presets.templates import FILTERS
 from sso.process.program import COMMAND
+
+KINDS = ("file", "command", "environment", "form")
+# By language: the filters that quote a value for it.
+LANGUAGES: Mapping[str, Set[str]] = {
+    "apache": {"apache"},
+    "bash": {"shell", "json"},  # json: in a here-document
+    "env": {"env"},
+    "hcl": {"hcl"},
+    "ini": {"ini"},
+    "java": {"json"},
+    "javascript": {"json"},
+    "json": {"json"},
+    "nginx": set(),
+    "php": {"php"},
+    "python": {"python"},
+    "ruby": {"php"},
+    "text": FILTERS.keys(),  # any: it is none of these
+    "toml": {"json"},
+    "typescript": {"json"},
+    "xml": {"xml"},
+    "yaml": {"json"},
+}
+_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_OPTION_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
+
+
+def errors_in(preset: Preset) -> Iterator[str]:
+    """A line for each reason."""
+    for name in (preset.name, *preset.aliases):
+        if not _NAME.fullmatch(name):
+            yield f"the name {name!r} is not lower-case letters, digits and hyphens"
+    for label in ("title", "summary", "version"):
+        text = getattr(preset, label)
+        if not text.strip() or _CONTROLS.search(text) or "\n" in text:
+            yield f"{label} is not a line of text"
+    links = [("homepage", preset.homepage), *(("sources", one.url) for one in preset.sources)]
+    for label, url in links:
+        if strict_url_error(url) or not url.startswith("https://"):
+            yield f"{label}: {url!r} is not an https address"
+    if not preset.sources:
+        yield "it has no sources"
+    if not preset.setup:
+        yield "it has no setup"
+    if preset.url is not None:
+        try:
+            application_url.parse(preset.url)
+        except ValueError as error:
+            yield f"url: {error}"
+    if preset.registration.public != (preset.registration.auth_method == "none"):
+        yield 'registration: public and auth_method = "none" belong together'
+    if preset.registration.profile not in (None, FAPI2):
+        yield f"registration: the profile {preset.registration.profile!r} is not {FAPI2}"
+    elif preset.registration.profile and not preset.has_keys:
+        yield f'registration: the profile {FAPI2} needs auth_method = "{PRIVATE_KEY_JWT}"'
+    if preset.has_keys != bool(preset.preparation.strip()):
+        yield f'auth_method = "{PRIVATE_KEY_JWT}" and a preparation belong together'
+    if _CONTROLS.search(preset.preparation):
+        yield "preparation has tabs or control characters"
+    for number, block in enumerate(preset.setup, 1):
+        if block.kind not in KINDS:
+            yield f"setup[{number}].kind is none of {', '.join(KINDS)}"
+        if block.language not in LANGUAGES:
+            yield f"setup[{number}].language is none of {', '.join(LANGUAGES)}"
+    yield from _option_errors(preset)
+    yield from _template_errors(preset)
+
+
+def _option_errors(preset: Preset) -> Iterator[str]:
+    for name, option in preset.options.items():
+        if not _OPTION_NAME.fullmatch(name):
+            yield f"options.{name}: the name is not lower-case letters, digits and underscores"
+        if not option.help.strip():
+            yield f"options.{name} has no help"
+        if option.choices and option.default not in (None, *option.choices):
+            yield f"options.{name}: the default is not one of the choices"
+
+
+def _template_errors(preset: Preset) -> Iterator[str]:
+    everywhere = templates.SERVER | {f"options.{name}" for name in preset.options}
+    if preset.url is not None:
+        everywhere |= templates.URL_PARTS
+    client = templates.CLIENT - (set() if preset.has_secret else {"client_secret"})
+    used: set[str] = set()
+    for where, text, filters in _templates(preset):
+        if _CONTROLS.search(text):
+            yield f"{where} has tabs or control characters"
+        try:
+            found = templates.uses(text)
+        except ValueError as error:
+            yield f"{where}: {error}"
+            continue
+        used |= found.names
+        known = everywhere if where.startswith("registration") else everywhere | client
+        yield from (f"{where}: there is no {name}" for name in sorted(found.names - known))
+        if filters is None:
+            continue
+        for name in sorted(found.filters - filters):
+            yield f"{where}: the filter {name} does not quote for this language"
+        for name in sorted(found.unquoted):
+            if not name.startswith("options."):
+                yield f"{where}: {name} needs a filter that quotes it"
+    unused = {f"options.{name}" for name in preset.options} - used
+    yield from (f"{name} is not used" for name in sorted(unused))
+
+
+def _templates(preset: Preset) -> Iterator[tuple[str, str, Set[str] | None]]:
+    """Every template: where it is, its text, and which filters quote there.
+
+    None: nothing has to be quoted, because a person reads it.
+    """
+    for name in Registration.__dataclass_fields__:
+        value = getattr(preset.registration, name)
+        for text in value if isinstance(value, tuple) else (value,):
+            if isinstance(text, str):
+                yield f"registration.{name}", text, set()
+    for number, block in enumerate(preset.setup, 1):
+        filters = None if block.kind == "form" else LANGUAGES.get(block.language)
+        yield f"setup[{number}].title", block.title, None
+        yield f"setup[{number}].where", block.where, None
+        yield f"setup[{number}].text", block.text, filters
+
+
+def unquoted_options(preset: Preset) -> set[str]:
+    """Options that a file or a command has without quotes: their values have to be harmless."""
+    found = {
+        name.removeprefix("options.")
+        for _, text, filters in _templates(preset)
+        if filters is not None
+        for name in templates.uses(text).unquoted
+    }
+    return {name for name, option in preset.options.items() if name in found and not option.choices}
 
 
 def names() -> list[str]:
@@ -63,7 +199,7 @@ def read(name: str, text: str) -> Preset:
         raise PresetError([f"preset {name}: it is not TOML: {error}"]) from None
     found = schema.build(Preset, {"name": name, **table}, "", errors)
     if found:
-        errors += checks.errors(found)
+        errors += errors_in(found)
     if errors:
         raise PresetError([f"preset {name}: {error}" for error in errors])
     preset: Preset = found

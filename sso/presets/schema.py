@@ -1,14 +1,15 @@
-"""What a preset consists of, and the check of its shape: every error at once."""
+"""The parts of a preset, and the check of its shape: every error at once."""
 
 import dataclasses
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cache
 from typing import Any, get_args, get_origin, get_type_hints
 
 from sso.config.auth_methods import PRIVATE_KEY_JWT, has_secret
+from sso.errors import OperatorError
 
 
 @dataclass(frozen=True)
@@ -156,3 +157,11 @@ def _entries(hint: Any, value: Any, where: str, errors: list[str]) -> Iterable[t
         return
     for name, item in value.items():
         yield name, _value(hint, item, f"{where}.{name}", errors)
+
+
+class PresetError(OperatorError, ValueError):
+    """`errors` has one line for each reason."""
+
+    def __init__(self, errors: Sequence[str]) -> None:
+        super().__init__("; ".join(errors))
+        self.errors = list(errors)

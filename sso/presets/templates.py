@@ -1,15 +1,105 @@
-"""The templates of presets: what they may name, and which values they write without quoting."""
+"""The templates of presets: which names they may use, how values are quoted and texts translated.
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+A filter writes a text as a value of a file format, and refuses a text that the format cannot hold.
+Line breaks and invisible characters never reach it (see `installation.text_problem`).
+
+Texts that people read are translated, unlike names of files and commands. Their catalog is
+`presets`, apart from that of the pages: only a few pages need it.
+"""
+
+import json
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
+from xml.sax.saxutils import escape
 
 from jinja2 import StrictUndefined, TemplateError, meta, nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from sso.presets.errors import PresetError
-from sso.presets.quoting import FILTERS, Unquotable
+from sso.i18n.message import Message
+from sso.presets.schema import Preset, PresetError
+
+_BARE = re.compile(r"[A-Za-z0-9_./:@+,-]+")
+
+
+class Unquotable(ValueError):
+    """The format has no way to write this text that all its readers understand."""
+
+
+def _unless(pattern: str, value: str, file_format: Message) -> None:
+    if found := re.search(pattern, value):
+        raise Unquotable(
+            Message(
+                "%(value)s cannot be written in %(format)s because of %(sign)s",
+                value=repr(value),
+                format=file_format,
+                sign=repr(found[0]),
+            )
+        )
+
+
+def quote_json(value: Any) -> str:
+    """Also for YAML, TOML and JavaScript; TOML knows no surrogate pairs, so text stays as it is."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def quote_php(value: str) -> str:
+    """Also for Ruby: neither expands anything between apostrophes."""
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def quote_python(value: Any) -> str:
+    return repr(value)
+
+
+def quote_hcl(value: str) -> str:
+    """JSON, but for Terraform's templates."""
+    return quote_json(value).replace("${", "$${").replace("%{", "%%{")
+
+
+def quote_apache(value: str) -> str:
+    """Apache expands variables in quotes, too."""
+    _unless(r"[$%]\{", value, Message("an Apache configuration"))
+    return quote_json(value)
+
+
+def quote_ini(value: str) -> str:
+    """Readers differ in what they unescape and expand; none of that is in what is let through."""
+    _unless(r'["\\`]|%\(|\$(__\w+)?\{', value, Message("an INI file"))
+    is_bare = re.fullmatch(r"[\w.(\[][^;#]*", value) and value == value.strip()
+    return value if is_bare else f'"{value}"'
+
+
+def quote_env(value: str) -> str:
+    """For shells, systemd, Docker Compose and dotenv libraries alike."""
+    if _BARE.fullmatch(value):
+        return value
+    _unless(r"\\", value, Message("an environment file"))
+    if "'" not in value:
+        return f"'{value}'"
+    _unless(r'["$`]', value, Message("an environment file, together with an apostrophe,"))
+    return f'"{value}"'
+
+
+def quote_xml(value: str) -> str:
+    return escape(value, {'"': "&quot;", "'": "&apos;"})
+
+
+FILTERS: Mapping[str, Callable[[Any], str]] = {
+    "json": quote_json,
+    "shell": shlex.quote,
+    "php": quote_php,
+    "python": quote_python,
+    "hcl": quote_hcl,
+    "apache": quote_apache,
+    "ini": quote_ini,
+    "env": quote_env,
+    "xml": quote_xml,
+}
+
 
 URL_PARTS = frozenset({"url", "origin", "host", "hostname_port", "path", "port", "scheme"})
 SERVER = frozenset({"issuer", "issuer_host", "discovery", "endpoints"})
@@ -118,3 +208,39 @@ def render(text: str, variables: Mapping[str, Any]) -> str:
 
 
 _compiled = cache(_environment.from_string)
+
+
+_FILE_NAME = re.compile(r"\S*[./]\S*")
+
+
+def translated(preset: Preset, translate: Callable[[str], str]) -> Preset:
+    """The same preset for people who read another language. Its templates are not filled in yet."""
+
+    def words(text: str) -> str:
+        return text if not text or _FILE_NAME.fullmatch(text) else translate(text)
+
+    return replace(
+        preset,
+        summary=words(preset.summary),
+        options={
+            name: replace(option, help=words(option.help))
+            for name, option in preset.options.items()
+        },
+        setup=tuple(
+            replace(block, title=words(block.title), where=words(block.where))
+            for block in preset.setup
+        ),
+        notes=tuple(replace(note, text=words(note.text)) for note in preset.notes),
+    )
+
+
+def texts(preset: Preset) -> list[str]:
+    """What a catalog needs for it."""
+    found: list[str] = []
+
+    def keep(text: str) -> str:
+        found.append(text)
+        return text
+
+    translated(preset, keep)
+    return found

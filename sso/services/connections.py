@@ -12,9 +12,8 @@ from sso.i18n.message import Message
 from sso.models import Client
 from sso.presets import installation as installations
 from sso.presets import loader
-from sso.presets.errors import PresetError
 from sso.presets.installation import Credentials, Installation
-from sso.presets.schema import Block, Preset
+from sso.presets.schema import Block, Preset, PresetError
 from sso.process.program import COMMAND
 from sso.services import clients
 from sso.store import clients as stored_clients

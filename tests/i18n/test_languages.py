@@ -16,7 +16,7 @@ from flask import Flask, render_template_string
 from sso.crypto import password_strength, passwords
 from sso.i18n import languages
 from sso.models import User
-from sso.presets import loader, texts
+from sso.presets import loader, templates
 from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.support.each import each
 from tests.support.mailbox import Mailbox, text_of
@@ -65,7 +65,7 @@ def test_a_browser_on_a_system_is_read_from_the_right_in_arabic() -> None:
 def test_the_template_has_the_texts_of_all_presets() -> None:
     with (CATALOGS / "presets.pot").open("rb") as file:
         kept = {message.id for message in read_po(file) if message.id}
-    found = {text for preset in loader.every() for text in texts.texts(preset)}
+    found = {text for preset in loader.every() for text in templates.texts(preset)}
     assert found == kept, "run: scripts/preset_texts.py"
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from sso.presets import checks, installation, loader
-from sso.presets.errors import PresetError
+from sso.presets import installation, loader
+from sso.presets.schema import PresetError
 
 GOOD = """
 title = "Wiki"
@@ -46,7 +46,7 @@ def test_a_good_one() -> None:
     preset = loader.read("wiki", GOOD)
     assert preset.registration.redirect_uris == ("{{ url }}/callback",)
     assert preset.options["level"].choices == ("low", "high")
-    assert checks.unquoted_options(preset) == set()
+    assert loader.unquoted_options(preset) == set()
     assert hash(preset.registration)
 
 
@@ -172,7 +172,7 @@ def test_an_application_without_an_address() -> None:
 )
 def test_an_option_without_quotes_is_harmless(written: str) -> None:
     preset = loader.read("wiki", GOOD.replace("{{ options.group|json }}", written))
-    assert checks.unquoted_options(preset) == {"group"}
+    assert loader.unquoted_options(preset) == {"group"}
     with pytest.raises(PresetError, match="may have only letters"):
         installation.install(preset, preset.url, {"group": "a b"})
     assert installation.install(preset, preset.url, {"group": "a-b"})
@@ -191,7 +191,7 @@ def test_an_option_without_quotes_is_harmless(written: str) -> None:
 )
 def test_an_option_with_quotes(written: str) -> None:
     preset = loader.read("wiki", GOOD.replace("{{ options.group|json }}", written))
-    assert checks.unquoted_options(preset) == set()
+    assert loader.unquoted_options(preset) == set()
 
 
 @pytest.mark.parametrize("name", ["grafana", "Grafana", " grafana ", "forgejo"])

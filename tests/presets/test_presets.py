@@ -9,9 +9,8 @@ from joserfc.jwk import ECKey
 
 from sso import audit
 from sso.presets import installation, loader, pages
-from sso.presets.errors import PresetError
 from sso.presets.installation import Credentials, Installation
-from sso.presets.schema import Block, Preset
+from sso.presets.schema import Block, Preset, PresetError
 from sso.services import connections
 from tests.presets.formats import shape
 from tests.support.each import each

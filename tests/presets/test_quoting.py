@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from sso.i18n.message import Message
-from sso.presets import quoting
+from sso.presets import templates
 from sso.presets.installation import text_problem
-from sso.presets.quoting import FILTERS, Unquotable
+from sso.presets.templates import FILTERS, Unquotable
 
 
 def from_php(text: str) -> str:
@@ -114,7 +114,7 @@ def test_a_value_reads_back(name: str, text: str) -> None:
 @example("a: b # c")
 @given(text=TEXTS)
 def test_json_is_also_yaml_and_toml(text: str) -> None:
-    written = quoting.quote_json(text)
+    written = templates.quote_json(text)
     assert json.loads(written) == text
     assert YAML(typ="safe", pure=True).load(StringIO(f"a: {written}")) == {"a": text}
     assert tomllib.loads(f"a = {written}") == {"a": text}

@@ -6,7 +6,7 @@ import pytest
 from flask import Flask
 
 from sso.i18n.languages import preset_text, technical
-from sso.presets import loader, texts
+from sso.presets import loader, templates
 from tests.support.actors import BASE
 from tests.support.administration import ADMIN, sign_in_staff
 
@@ -33,13 +33,13 @@ def test_pages_show_a_preset_in_the_language_of_the_reader(app: Flask) -> None:
 def test_what_is_registered_is_the_same_in_each_language(app: Flask) -> None:
     with app.test_request_context(BASE, headers={"Accept-Language": "ja"}):
         for preset in loader.every():
-            found = texts.translated(preset, preset_text)
+            found = templates.translated(preset, preset_text)
             assert found.registration == preset.registration
             assert [block.text for block in found.setup] == [block.text for block in preset.setup]
             assert found.summary != preset.summary
             assert all(a != b for a, b in zip(found.notes, preset.notes, strict=True))
     with app.test_request_context(BASE):
-        assert texts.translated(preset, preset_text) == preset, "English is the original"
+        assert templates.translated(preset, preset_text) == preset, "English is the original"
 
 
 def test_latin_words_keep_their_direction_among_arabic_ones(app: Flask) -> None:

@@ -15,10 +15,9 @@ from sso.extensions import db
 from sso.i18n.languages import preset_text
 from sso.i18n.message import Message
 from sso.models import Client
-from sso.presets import application_url, installation, loader, texts
-from sso.presets.errors import PresetError
+from sso.presets import application_url, installation, loader, templates
 from sso.presets.installation import Installation
-from sso.presets.schema import Block, Note, Preset
+from sso.presets.schema import Block, Note, Preset, PresetError
 from sso.services import changes as differences
 from sso.services import clients, connections
 from sso.services.changes import Changed, Differences
@@ -35,7 +34,7 @@ def new() -> Response:
         "admin/application_new.html",
         "applications",
         presets=[
-            texts.translated(preset, preset_text)
+            templates.translated(preset, preset_text)
             for preset in sorted(_presets().values(), key=lambda one: one.title.casefold())
         ],
     )
@@ -161,7 +160,7 @@ def _registered(client: Client, secret: str) -> Response:
 
 def _installation_of(client: Client) -> Installation:
     found = connections.installation_of(client)
-    return replace(found, preset=texts.translated(found.preset, preset_text))
+    return replace(found, preset=templates.translated(found.preset, preset_text))
 
 
 def _blocks(client: Client, found: Installation, secret: str) -> list[Block]:
@@ -184,7 +183,7 @@ def _form(form: ClientForm, client: Client | None, errors: Errors, others: Diffe
 
 def _preset() -> Preset:
     found = _presets().get(request.args.get("preset", "")) or abort(404)
-    return texts.translated(found, preset_text)
+    return templates.translated(found, preset_text)
 
 
 def _presets() -> dict[str, Preset]:
