@@ -23,7 +23,7 @@ from sqlalchemy.exc import IntegrityError
 from sso import audit, clock, context
 from sso.audit import rows
 from sso.audit.events import Event
-from sso.crypto import encryption
+from sso.crypto import secrets
 from sso.errors import OperatorError
 from sso.extensions import db
 from sso.models import AuditChain, AuditEvent
@@ -176,7 +176,7 @@ def _lock() -> AuditChain | None:
 
 def keys() -> list[bytes]:
     """The keys that the secret keys give for the chain; the first is that of a new one."""
-    return encryption.derive_keys(context.settings().secret_keys, "audit chain")
+    return secrets.derive_keys(context.settings().secret_keys, "audit chain")
 
 
 def seal_of(key: bytes, event: AuditEvent, number: int, before: str) -> str:

@@ -6,7 +6,7 @@ from sso import context
 from sso.audit import rekeying
 from sso.audit.chain import ChainBroken
 from sso.checkup.finding import Findings, ok, warning, wrong
-from sso.crypto import keys, webhook_secrets
+from sso.crypto import keys, secrets
 from sso.extensions import db
 from sso.i18n import N_
 from sso.i18n.message import Message, joined
@@ -69,7 +69,9 @@ def waiting(most: int | None = None) -> list[Message]:
         found.append(Message("signing keys"))
     if not _are_apps_current(most):
         found.append(Message("authenticator apps"))
-    if not all(webhook_secrets.can_decrypt(newest, row.sealed_secret) for row in webhooks.every()):
+    if not all(
+        secrets.can_decrypt_webhook_secret(newest, row.sealed_secret) for row in webhooks.every()
+    ):
         found.append(Message("secrets of webhooks"))
     try:
         if rekeying.is_due():

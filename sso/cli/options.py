@@ -10,7 +10,7 @@ import click
 
 from sso.config.auth_methods import AUTH_METHODS, NO_AUTH_METHOD, PRIVATE_KEY_JWT
 from sso.config.images import Image
-from sso.crypto import client_keys
+from sso.crypto import client_jwt
 from sso.crypto.keys import ALGORITHMS
 from sso.process.program import COMMAND
 from sso.services import checks, profiles
@@ -99,7 +99,7 @@ def decorated(function: Function, options: Iterable[Decorator]) -> Function:
     return function
 
 
-_OF_KEYS = click.Choice(client_keys.ALGORITHMS)
+_OF_KEYS = click.Choice(client_jwt.ALGORITHMS)
 _SHARED = (
     click.option("--name", "client_name", help="The name that users see."),
     click.option("--backchannel-logout-uri", metavar="URI",

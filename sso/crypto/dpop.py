@@ -11,10 +11,10 @@ from joserfc import jws
 from joserfc.errors import JoseError
 from joserfc.jwk import Key
 
-from sso.crypto import client_jwt, client_keys, digests
+from sso.crypto import client_jwt, secrets
 
 # Ed25519 is what new libraries call EdDSA (RFC 9864).
-ALGORITHMS = (*client_keys.FAPI_ALGORITHMS, "Ed25519")
+ALGORITHMS = (*client_jwt.FAPI_ALGORITHMS, "Ed25519")
 MAX_LENGTH = 4096
 MAX_JTI = 200
 OLDEST = timedelta(seconds=60)
@@ -75,7 +75,7 @@ def verify(text: str, *, method: str, now: datetime, access_token: str | None = 
     issued_at = _times(claims, now)
     if access_token is not None:
         ath = urlsafe_b64encode(sha256(access_token.encode()).digest()).rstrip(b"=").decode()
-        if not digests.equal(_text(claims, "ath") or "", ath):
+        if not secrets.is_equal(_text(claims, "ath") or "", ath):
             raise InvalidProof("ath", "The ath of the DPoP proof is not that of the access token.")
     return Proof(thumbprint, htu, jti, issued_at, nonce)
 
@@ -92,12 +92,12 @@ def check_age(proof: Proof, now: datetime) -> None:
 def make_nonce(key: bytes, now: datetime, steps: int = 0) -> str:
     """What a server hands out for its proofs (§8); every node makes the same."""
     step = int(now.timestamp()) // _NONCE_STEP + steps
-    return digests.derive("", f"{step}", key)
+    return secrets.derive_secret("", f"{step}", key)
 
 
 def is_recent(nonce: str, key: bytes, now: datetime) -> bool:
     """Whether a nonce was made recently, or by a node whose clock is a little ahead."""
-    return any(digests.equal(nonce, make_nonce(key, now, steps)) for steps in (0, -1, -2, 1))
+    return any(secrets.is_equal(nonce, make_nonce(key, now, steps)) for steps in (0, -1, -2, 1))
 
 
 @lru_cache(maxsize=256)  # most proofs of a client begin alike
@@ -114,10 +114,10 @@ def _header(segment: str) -> tuple[str, Key, str]:
             "alg", f"The alg of the DPoP proof is not one of {', '.join(ALGORITHMS)}."
         )
     try:
-        found = client_keys.parse(header.get("jwk"))
-    except client_keys.UnusableKey as error:
+        found = client_jwt.parse_key(header.get("jwk"))
+    except client_jwt.UnusableKey as error:
         raise InvalidProof("jwk", f"The jwk of the DPoP proof is refused: {error}.") from None
-    keys = client_keys.fitting([found], None, alg)
+    keys = client_jwt.fitting_keys([found], None, alg)
     if not keys:
         raise InvalidProof("alg", "The alg of the DPoP proof does not fit its jwk.")
     return alg, keys[0], keys[0].thumbprint()

@@ -18,8 +18,8 @@ from joserfc.jwk import ECKey, Key, OKPKey, RSAKey, import_key
 from joserfc.util import urlsafe_b64decode
 
 from sso import clock
-from sso.crypto import encryption
-from sso.crypto.encryption import SecretKeys
+from sso.crypto import secrets as crypto_secrets
+from sso.crypto.secrets import SecretKeys
 from sso.errors import OperatorError
 from sso.i18n.message import Message
 from sso.process.program import COMMAND
@@ -89,14 +89,16 @@ def generate(alg: str, secret_keys: SecretKeys) -> NewKey:
     kid = key.thumbprint()
     public = {**key.as_dict(private=False), "kid": kid, "use": "sig", "alg": alg}
     private = json.dumps(key.as_dict(private=True)).encode()
-    return NewKey(kid, alg, json.dumps(public), encryption.encrypt(secret_keys, _PURPOSE, private))
+    return NewKey(
+        kid, alg, json.dumps(public), crypto_secrets.encrypt(secret_keys, _PURPOSE, private)
+    )
 
 
 def can_decrypt(secret_keys: SecretKeys, row: StoredKey) -> bool:
     """Whether one of these secret keys decrypts the row's private key."""
     try:
-        encryption.decrypt(secret_keys, _PURPOSE, row.sealed_private_jwk)
-    except encryption.InvalidToken:
+        crypto_secrets.decrypt(secret_keys, _PURPOSE, row.sealed_private_jwk)
+    except crypto_secrets.InvalidToken:
         return False
     return True
 
@@ -104,9 +106,9 @@ def can_decrypt(secret_keys: SecretKeys, row: StoredKey) -> bool:
 def reencrypt(secret_keys: SecretKeys, row: StoredKey) -> str | None:
     """The row's private key, encrypted with the first secret key; `None` if it is already.
 
-    Raises `encryption.InvalidToken` when none of them decrypts it.
+    Raises `secrets.InvalidToken` when none of them decrypts it.
     """
-    return encryption.reencrypt(secret_keys, _PURPOSE, row.sealed_private_jwk)
+    return crypto_secrets.reencrypt(secret_keys, _PURPOSE, row.sealed_private_jwk)
 
 
 @dataclass(frozen=True)
@@ -219,8 +221,8 @@ class KeyRing:
     def _private(self, row: StoredKey) -> Key | None:
         """The private key, or `None` if none of our secret keys decrypts it."""
         try:
-            clear = encryption.decrypt(self._secret_keys, _PURPOSE, row.sealed_private_jwk)
-        except encryption.InvalidToken:
+            clear = crypto_secrets.decrypt(self._secret_keys, _PURPOSE, row.sealed_private_jwk)
+        except crypto_secrets.InvalidToken:
             return None
         return import_key({**json.loads(clear), "kid": row.kid})
 

@@ -14,7 +14,7 @@ from sso.checkup.reach import Trouble
 from sso.checkup.request import Request
 from sso.config import urls
 from sso.config.auth_methods import PRIVATE_KEY_JWT
-from sso.crypto import client_keys
+from sso.crypto import client_jwt
 from sso.extensions import db
 from sso.models import Client
 from sso.oauth import key_sets, pushed
@@ -174,7 +174,7 @@ def keys(client: Client) -> Findings:
     if jwks is None and url is None:
         return
     try:
-        found = key_sets.read(url) if url else client_keys.usable(jwks)
+        found = key_sets.read(url) if url else client_jwt.usable_keys(jwks)
     except KeySetUnavailable as error:
         hint = "the URL has to give a JWK set over https, at a public address, within 5 seconds"
         yield wrong(name, f"{url}: {error}", hint)
@@ -191,7 +191,7 @@ def keys(client: Client) -> Findings:
 
 def _signs(client: Client) -> Iterable[tuple[str, set[str]]]:
     """What it signs with its key, and the algorithms that are accepted."""
-    known = client_keys.FAPI_ALGORITHMS if client.is_fapi2 else client_keys.ALGORITHMS
+    known = client_jwt.FAPI_ALGORITHMS if client.is_fapi2 else client_jwt.ALGORITHMS
     if client.token_endpoint_auth_method == PRIVATE_KEY_JWT:
         registered = client.token_endpoint_auth_signing_alg
         yield "client assertions", {registered} if registered else set(known)

@@ -5,7 +5,7 @@ from typing import NoReturn
 from flask import abort, request
 
 from sso.audit.events import Event
-from sso.crypto.digests import API_TOKEN
+from sso.crypto.secrets import API_TOKEN
 from sso.models import ApiToken
 from sso.ratelimit import limiting, refusals
 from sso.services import api_tokens

@@ -13,7 +13,7 @@ from flask_login import UserMixin, current_user, login_user, logout_user
 from sqlalchemy import Connection
 
 from sso import audit, database
-from sso.crypto import digests
+from sso.crypto import secrets
 from sso.endpoints import pending_identity
 from sso.extensions import db
 from sso.mfa.proof import PASSWORD, Proof
@@ -38,7 +38,7 @@ class SessionUser(UserMixin):  # type: ignore[misc]  # Flask-Login has no types
 
     @cached_property
     def current_session(self) -> CurrentSession | None:
-        return sessions.find_live(digests.digest(self.secret))
+        return sessions.find_live(secrets.digest(self.secret))
 
     @property
     def is_authenticated(self) -> bool:
@@ -70,7 +70,7 @@ def find_with_client(
 ) -> tuple[RegisteredClient | None, sessions.ResourceOwner | None]:
     """The client that asks, and in the same statement who is signed in on this browser."""
     secret = current_user.get_id() or ""
-    client, owner = sessions.find_with_client(connection, client_id, digests.digest(secret))
+    client, owner = sessions.find_with_client(connection, client_id, secrets.digest(secret))
     g.sso_locale = owner.locale if owner else None
     return client, owner
 

@@ -5,7 +5,7 @@ from flask import redirect, request, url_for
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
-from sso.crypto import digests
+from sso.crypto import secrets
 from sso.endpoints import page
 from sso.ratelimit import device_cookie
 from sso.web import errors, pending_request
@@ -96,4 +96,4 @@ def is_signing_up(email: str) -> bool:
 
     The link may be a stranger's, who wants others to use an account of his.
     """
-    return digests.equal(flask.session.get(_ASKED_BY) or "", device_cookie.mark(email))
+    return secrets.is_equal(flask.session.get(_ASKED_BY) or "", device_cookie.mark(email))

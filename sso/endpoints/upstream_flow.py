@@ -16,7 +16,7 @@ from werkzeug.wrappers import Response
 
 from sso import clock, context, database
 from sso.config.upstream.oidc import WebProvider
-from sso.crypto import digests
+from sso.crypto import secrets
 from sso.extensions import db
 from sso.mfa import signed_values
 from sso.ratelimit import limiting
@@ -73,7 +73,7 @@ def find(provider: WebProvider) -> tuple[int, Flow] | None:
         value = request.cookies.get(_cookie_name(slot), "")
         found = signed_values.verify(value, _PURPOSE, LIFETIME)
         flow = Flow(*found[0]) if found else None
-        if flow and flow.provider == provider.id and digests.equal(flow.state, state):
+        if flow and flow.provider == provider.id and secrets.is_equal(flow.state, state):
             return slot, replace(flow, resume=_stored(flow)) if flow.resume == "" else flow
     return None
 
@@ -106,7 +106,7 @@ def _stored(flow: Flow) -> str:
 
 
 def _digest(flow: Flow) -> str:
-    return digests.digest(f"{_PURPOSE} {flow.state}")
+    return secrets.digest(f"{_PURPOSE} {flow.state}")
 
 
 def _cookie_name(slot: int) -> str:

@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from sso.audit import rows
 from sso.audit.events import Event
 from sso.config.auth_methods import PRIVATE_KEY_JWT
-from sso.crypto.digests import CLIENT_SECRET
+from sso.crypto.secrets import CLIENT_SECRET
 from sso.explain.case import (
     REGISTERED,
     Case,

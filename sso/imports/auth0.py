@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from sso.crypto import hash_formats
+from sso.crypto import foreign_hashes
 from sso.imports.json_files import ITEM, Advance, entries
 from sso.imports.person import APPS, IDENTITIES, Person, flag, mapping, text, texts
 from sso.imports.scratch import Scratch
@@ -53,9 +53,9 @@ def _person(entry: dict[str, Any], where: str, scratch: Scratch, roles: bool) ->
         if text(one.get("provider")) not in ("", "auth0") and IDENTITIES not in person.lost:
             person.lost.append(IDENTITIES)
     if custom := mapping(entry.get("custom_password_hash")):
-        person.take_password(lambda: hash_formats.from_auth0(custom))
+        person.take_password(lambda: foreign_hashes.from_auth0(custom))
     else:
         stored = text(entry.get("passwordHash")) or text(entry.get("password_hash"))
         stored = stored or scratch.get("hash", person.source_id) or ""
-        person.take_password(lambda: hash_formats.from_text(stored))
+        person.take_password(lambda: foreign_hashes.from_text(stored))
     return person

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from sso.crypto import hash_formats
+from sso.crypto import foreign_hashes
 from sso.imports.json_files import ITEM, Advance, entries
 from sso.imports.person import APPS, IDENTITIES, KEYS, Person, flag, mapping, text
 from sso.imports.scratch import Scratch
@@ -48,5 +48,5 @@ def _person(entry: dict[str, Any], where: str, scratch: Scratch, roles: bool) ->
         if scratch.get(kind, person.source_id) is not None:
             person.lost.append(words)
     stored = scratch.get("password", person.source_id) or ""
-    person.take_password(lambda: hash_formats.from_better_auth(stored))
+    person.take_password(lambda: foreign_hashes.from_better_auth(stored))
     return person

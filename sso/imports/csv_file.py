@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
-from sso.crypto import hash_formats
+from sso.crypto import foreign_hashes
 from sso.imports.json_files import Advance
 from sso.imports.person import TEXT_CLAIMS, FileProblem, Person, text
 from sso.imports.scratch import Scratch
@@ -96,5 +96,5 @@ def _person(columns: list[str], row: list[str], where: str) -> Person:
         person.claims["phone_number_verified"] = flags["phone_number_verified"]
     person.groups = [one.strip() for one in found.get("groups", "").split(",") if one.strip()]
     person.take_names(found.get("name"), email=found["email"], username="")
-    person.take_password(lambda: hash_formats.from_text(found.get("password_hash", "")))
+    person.take_password(lambda: foreign_hashes.from_text(found.get("password_hash", "")))
     return person

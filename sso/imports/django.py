@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from sso.crypto import hash_formats
+from sso.crypto import foreign_hashes
 from sso.imports.json_files import ITEM, Advance, entries
 from sso.imports.person import Person, flag, mapping, text
 from sso.imports.scratch import Scratch
@@ -45,5 +45,5 @@ def _person(fields: dict[str, Any], key: Any, where: str, scratch: Scratch) -> P
             person.lost.append("groups that the file does not name")
     if any(map(fields.get, ("is_staff", "is_superuser", "user_permissions"))):
         person.lost.append(_PRIVILEGES)
-    person.take_password(lambda: hash_formats.from_text(text(fields["password"])))
+    person.take_password(lambda: foreign_hashes.from_text(text(fields["password"])))
     return person

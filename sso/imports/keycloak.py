@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sso.crypto import hash_formats
+from sso.crypto import foreign_hashes
 from sso.imports.json_files import ITEM, Advance, entries
 from sso.imports.person import APPS, CODES, IDENTITIES, KEYS, Person, flag, mapping, text, texts
 from sso.imports.scratch import Scratch
@@ -59,8 +59,8 @@ def _person(entry: dict[str, Any], where: str, roles: bool) -> Person:
 def _password(credential: dict[str, Any]) -> str | None:
     if "hashedSaltedValue" in credential:  # before version 8
         old = {"value": credential["hashedSaltedValue"], "salt": credential.get("salt")}
-        return hash_formats.from_keycloak(old, credential)
-    return hash_formats.from_keycloak(
+        return foreign_hashes.from_keycloak(old, credential)
+    return foreign_hashes.from_keycloak(
         _parsed(credential.get("secretData")), _parsed(credential.get("credentialData"))
     )
 

@@ -16,8 +16,9 @@ from sqlalchemy import URL, Connection, Engine, create_engine
 from sqlalchemy.exc import DatabaseError
 
 from sso import database
-from sso.crypto import keys, webhook_secrets
-from sso.crypto.encryption import SecretKeys
+from sso.crypto import keys
+from sso.crypto import secrets as crypto_secrets
+from sso.crypto.secrets import SecretKeys
 from sso.database import schema
 from sso.errors import OperatorError
 from sso.extensions import Base, db
@@ -92,7 +93,7 @@ def restore(path: Path, secret_keys: SecretKeys, report: Report | None = None) -
                     "there is another one now"
                 )
             if not all(
-                webhook_secrets.can_decrypt(secret_keys, sealed)
+                crypto_secrets.can_decrypt_webhook_secret(secret_keys, sealed)
                 for sealed in database_copy.sealed_webhook_secrets(connection)
             ):
                 raise MoveRefused(

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from sso import audit, context
 from sso.audit.events import Event
-from sso.crypto import encryption, keys, webhook_secrets
+from sso.crypto import keys, secrets
 from sso.extensions import db
 from sso.mfa import totp
 from sso.models import KeyState
@@ -32,7 +32,7 @@ def reencrypt_signing_keys() -> Count:
     for row in signing_keys.every():
         try:
             text = keys.reencrypt(context.settings().secret_keys, row)
-        except encryption.InvalidToken:
+        except secrets.InvalidToken:
             if row.state != KeyState.RETIRED:  # of a retired one only the public half is needed
                 unreadable.append(row.kid)
         else:
@@ -53,7 +53,7 @@ def reencrypt_totp_secrets(report: Callable[[int, int], None] | None = None) -> 
         for row in rows:
             try:
                 text = totp.reencrypt(row)
-            except encryption.InvalidToken:
+            except secrets.InvalidToken:
                 unreadable.append(str(row.user_id))
             else:
                 before = row.sealed_secret
@@ -70,8 +70,8 @@ def reencrypt_webhook_secrets() -> Count:
     for row in webhooks.every():
         before = row.sealed_secret
         try:
-            text = webhook_secrets.reencrypt(context.settings().secret_keys, before)
-        except encryption.InvalidToken:
+            text = secrets.reencrypt_webhook_secret(context.settings().secret_keys, before)
+        except secrets.InvalidToken:
             unreadable.append(str(row.id))
         else:
             changed += bool(text and webhooks.replace_sealed(row.id, before, text))

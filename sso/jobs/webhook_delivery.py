@@ -10,8 +10,8 @@ from typing import NamedTuple
 from uuid import UUID, uuid4
 
 from sso import audit, clock, context
-from sso.crypto import webhook_secrets
-from sso.crypto.encryption import InvalidToken
+from sso.crypto import secrets
+from sso.crypto.secrets import InvalidToken
 from sso.extensions import db
 from sso.models import Webhook, WebhookDelivery
 from sso.process.http_call import SECONDS, Answer, PostError, post
@@ -82,14 +82,14 @@ def _target(webhook: Webhook, *, even_if_disabled: bool = False) -> _Target:
     else:
         try:
             secret_keys = context.settings().secret_keys
-            secret = webhook_secrets.decrypt(secret_keys, webhook.sealed_secret)
+            secret = secrets.decrypt_webhook_secret(secret_keys, webhook.sealed_secret)
         except InvalidToken:
             error = "SSO_SECRET_KEY does not decrypt the webhook's secret"
     return _Target(webhook.url, secret, error)
 
 
 def _post(target: _Target, message_id: UUID, body: str, read: int = 0) -> Answer:
-    headers = webhook_secrets.headers(target.secret, str(message_id), clock.now(), body)
+    headers = secrets.webhook_headers(target.secret, str(message_id), clock.now(), body)
     return post(target.url, body.encode(), headers, read=read)
 
 

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import flask
 
-from sso.crypto import digests
+from sso.crypto import secrets
 from sso.mfa import signed_values
 from sso.models import UpstreamSession, User
 from sso.store import identities, mails, users
@@ -45,7 +45,7 @@ def current() -> PendingMfa | None:
         return None
     user_id, remember, fingerprint, *via = found[0]
     user = users.find(UUID(user_id))
-    if user is None or user.disabled_at or not digests.equal(fingerprint, _fingerprint(user)):
+    if user is None or user.disabled_at or not secrets.is_equal(fingerprint, _fingerprint(user)):
         return None
     upstream = None
     if via and via[0]:
@@ -82,4 +82,4 @@ def end() -> None:
 
 
 def _fingerprint(user: User) -> str:
-    return digests.digest(user.password_hash or "")
+    return secrets.digest(user.password_hash or "")

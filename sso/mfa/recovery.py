@@ -4,7 +4,7 @@ import secrets
 from uuid import UUID
 
 from sso import clock
-from sso.crypto import digests
+from sso.crypto import secrets as crypto_secrets
 from sso.store import recovery_codes
 
 COUNT = 10
@@ -15,13 +15,15 @@ _GROUPS, _LETTERS = 4, 4  # 79 random bits: a fast digest is sound
 def renew(user_id: UUID) -> list[str]:
     """A new sheet, shown this once; the old one ends. Does not commit."""
     codes = [_code() for _ in range(COUNT)]
-    recovery_codes.replace(user_id, [digests.digest(_normal(code)) for code in codes], clock.now())
+    recovery_codes.replace(
+        user_id, [crypto_secrets.digest(_normal(code)) for code in codes], clock.now()
+    )
     return codes
 
 
 def accept(user_id: UUID, code: str) -> bool:
     """Whether it is an unused code of this user; it is used up. Does not commit."""
-    return recovery_codes.use(user_id, digests.digest(_normal(code)), clock.now())
+    return recovery_codes.use(user_id, crypto_secrets.digest(_normal(code)), clock.now())
 
 
 def _code() -> str:

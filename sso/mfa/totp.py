@@ -7,7 +7,7 @@ from uuid import UUID
 import pyotp
 
 from sso import clock, context
-from sso.crypto import digests, encryption
+from sso.crypto import secrets
 from sso.mfa import passkeys
 from sso.models import TotpSecret, User
 from sso.process import program
@@ -55,9 +55,7 @@ def enrol(user_id: UUID, secret: str, code: str) -> bool:
     step = matching_step(secret, code)
     if step is None:
         return False
-    encrypted = encryption.encrypt(
-        context.settings().secret_keys, _purpose(user_id), secret.encode()
-    )
+    encrypted = secrets.encrypt(context.settings().secret_keys, _purpose(user_id), secret.encode())
     now = clock.now()
     totp_secrets.add(
         TotpSecret(
@@ -77,10 +75,10 @@ def accept(user_id: UUID, code: str) -> bool:
     if stored is None:
         return False
     try:
-        secret = encryption.decrypt(
+        secret = secrets.decrypt(
             context.settings().secret_keys, _purpose(user_id), stored.sealed_secret
         )
-    except encryption.InvalidToken:
+    except secrets.InvalidToken:
         logger.error(
             "SSO_SECRET_KEY does not open the authenticator app's secret of user %s; run: "
             f"{COMMAND} key reencrypt with SSO_SECRET_KEY_PREVIOUS, or "
@@ -95,9 +93,9 @@ def accept(user_id: UUID, code: str) -> bool:
 def reencrypt(row: Sealed) -> str | None:
     """The row's secret, encrypted with the current secret key; `None` if it is already.
 
-    Raises `encryption.InvalidToken` when no secret key decrypts it.
+    Raises `secrets.InvalidToken` when no secret key decrypts it.
     """
-    return encryption.reencrypt(
+    return secrets.reencrypt(
         context.settings().secret_keys, _purpose(row.user_id), row.sealed_secret
     )
 
@@ -105,8 +103,8 @@ def reencrypt(row: Sealed) -> str | None:
 def is_current(row: Sealed) -> bool:
     """Whether the row is encrypted with the current secret key."""
     try:
-        encryption.decrypt(context.settings().secret_key, _purpose(row.user_id), row.sealed_secret)
-    except encryption.InvalidToken:
+        secrets.decrypt(context.settings().secret_key, _purpose(row.user_id), row.sealed_secret)
+    except secrets.InvalidToken:
         return False
     return True
 
@@ -118,7 +116,7 @@ def matching_step(secret: str, code: str) -> int | None:
     generator = pyotp.HOTP(secret)
     found = None
     for step in range(present - WINDOW, present + WINDOW + 1):
-        if digests.equal(generator.at(step), code):
+        if secrets.is_equal(generator.at(step), code):
             found = step
     return found
 

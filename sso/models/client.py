@@ -10,7 +10,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from sso import clock
 from sso.config.auth_methods import ANY_AUTH_METHOD, FAPI2, NO_AUTH_METHOD, has_secret
-from sso.crypto import digests
+from sso.crypto import secrets
 from sso.extensions import Base, UtcDateTime
 
 HAS_HOME_URL = text("clients.client_metadata LIKE '%\"home_url\"%'")
@@ -109,8 +109,8 @@ class ClientRegistration:
 
     def check_client_secret(self, client_secret: str) -> bool:
         """Compare with the live secrets, in constant time."""
-        current = digests.matches(client_secret, self.secret_digest)
-        previous = digests.matches(client_secret, self.previous_secret_digest or "")
+        current = secrets.matches(client_secret, self.secret_digest)
+        previous = secrets.matches(client_secret, self.previous_secret_digest or "")
         expires = self.previous_secret_expires_at
         return current or (previous and expires is not None and clock.now() < expires)
 

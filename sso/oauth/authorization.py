@@ -14,7 +14,7 @@ from authlib.oauth2.rfc6749.errors import (
 )
 
 from sso import clock, context
-from sso.crypto import digests
+from sso.crypto import secrets
 from sso.flow import decision
 from sso.flow import request as flow_request
 from sso.flow.request import AuthorizationRequest
@@ -130,7 +130,7 @@ class AuthorizationEndpoint:
         if grant_user is None:
             raise AccessDeniedError("The user refused.", redirect_uri=redirect_uri)
         self.request.user = grant_user
-        code = digests.make(digests.AUTHORIZATION_CODE)
+        code = secrets.make_secret(secrets.AUTHORIZATION_CODE)
         self.save_authorization_code(code, self.request)
         asked = self.request.asked
         return response.to_client(
@@ -153,7 +153,7 @@ class AuthorizationEndpoint:
                 owner.consent.updated_at if owner.consent else None,
             ),
             approvals.NewCode(
-                digest=digests.digest(code),
+                digest=secrets.digest(code),
                 redirect_uri=asked.redirect_uri,
                 nonce=asked.nonce,
                 code_challenge=asked.code_challenge,

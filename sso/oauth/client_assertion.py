@@ -16,7 +16,7 @@ from authlib.oauth2.rfc7523.client import ASSERTION_TYPE
 from sso import audit, clock, context, database
 from sso.config.auth_methods import PRIVATE_KEY_JWT
 from sso.config.urls import ENDPOINTS
-from sso.crypto import client_jwt, client_keys
+from sso.crypto import client_jwt
 from sso.crypto.client_jwt import ClientJwt, InvalidJwt
 from sso.oauth import key_sets
 from sso.oauth.client_authentication import ClientAuthenticationFailed
@@ -74,7 +74,7 @@ def _proven(request: ProtocolRequest, endpoint: str, found: Examined) -> Registe
     found.facts = _facts(jwt)
     client = _find(subject, found)
     fapi, registered = client.is_fapi2, client.token_endpoint_auth_signing_alg
-    algorithms = client_keys.FAPI_ALGORITHMS if fapi else client_keys.ALGORITHMS
+    algorithms = client_jwt.FAPI_ALGORITHMS if fapi else client_jwt.ALGORITHMS
     client_jwt.verify(jwt, _keys(client, jwt, found), [registered] if registered else algorithms,
                       _TYPES)  # fmt: skip
     _check_audience(jwt.claims.get("aud"), endpoint, is_strict=fapi)

@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 from sso import audit
 from sso.audit.events import Event
 from sso.config.auth_methods import NO_AUTH_METHOD, PRIVATE_KEY_JWT
-from sso.crypto import digests
+from sso.crypto import secrets
 from sso.oauth.request import Examined, ProtocolRequest
 from sso.ratelimit import limiting, refusals
 from sso.store import clients
@@ -30,7 +30,7 @@ _MISSING = (
     "Client authentication is missing: send client_id and client_secret, or a client_assertion."
 )
 SWAPPED = "client_id and client_secret are swapped"
-_NOBODY = digests.digest("no client has this secret")
+_NOBODY = secrets.digest("no client has this secret")
 
 
 QueryClient = Callable[[str], RegisteredClient | None]
@@ -80,7 +80,7 @@ def authenticate(
         # To a stranger, an unknown client and one with a secret are the same.
         raise ClientAuthenticationFailed(_MISSING, basic=False)
     if client is None:
-        digests.matches(credentials.client_secret, _NOBODY)  # an unknown client costs as much
+        secrets.matches(credentials.client_secret, _NOBODY)  # an unknown client costs as much
         known = False
     else:
         known = client.check_client_secret(credentials.client_secret)
@@ -179,8 +179,8 @@ def _reason(
     unknown = clients.why_not_enabled(connection, client_id)
     swapped = clients.why_not_enabled(connection, secret) != UNKNOWN_CLIENT
     stored = client.secret_digest if client else ""
-    wrapped = digests.matches(secret.strip(" \"'"), stored)
-    previous = digests.matches(secret, (client and client.previous_secret_digest) or "")
+    wrapped = secrets.matches(secret.strip(" \"'"), stored)
+    previous = secrets.matches(secret, (client and client.previous_secret_digest) or "")
     if client is None:
         return SWAPPED if swapped else unknown
     if not client.has_secret:

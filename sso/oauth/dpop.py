@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 from sso import clock, context
 from sso.config import urls
 from sso.config.urls import ENDPOINTS
-from sso.crypto import dpop, encryption
+from sso.crypto import dpop, secrets
 from sso.crypto.dpop import Proof
 from sso.oauth.request import ProtocolRequest
 from sso.ratelimit import limiting
@@ -135,7 +135,7 @@ def _has_nonce(proof: Proof, client: RegisteredClient) -> bool:
     is_needed = client.requires_dpop_nonce or context.settings().dpop_nonce == "required"
     if not is_needed and proof.nonce is None:
         return False
-    keys = encryption.derive_keys(context.settings().secret_keys, _NONCES)
+    keys = secrets.derive_keys(context.settings().secret_keys, _NONCES)
     newest = dpop.make_nonce(keys[0], clock.now())
     if proof.nonce != newest:
         after_this_request(_with_nonce(newest))

@@ -9,8 +9,8 @@ from typing import cast
 
 from flask import Flask, current_app
 
-from sso.crypto import client_keys
-from sso.crypto.client_keys import ClientKey
+from sso.crypto import client_jwt
+from sso.crypto.client_jwt import ClientKey
 from sso.process import http_call
 from sso.ratelimit import refusals
 from sso.store.clients import RegisteredClient
@@ -33,7 +33,7 @@ def read(url: str) -> Keys:
             raise KeySetUnavailable(f"it answered {answer.status}, not 200")
         if len(answer.body) > MAX_LENGTH:
             raise KeySetUnavailable(f"it is longer than {MAX_LENGTH} bytes")
-        keys = client_keys.usable(json.loads(answer.body))
+        keys = client_jwt.usable_keys(json.loads(answer.body))
     except http_call.ForbiddenPeer as error:
         raise KeySetUnavailable(str(error)) from None
     except (OSError, HTTPException) as error:
@@ -70,7 +70,7 @@ def init_app(app: Flask) -> None:
 
 @lru_cache(maxsize=256)
 def _registered(client: RegisteredClient) -> Keys:
-    return client_keys.usable(client.client_metadata.get("jwks"))
+    return client_jwt.usable_keys(client.client_metadata.get("jwks"))
 
 
 def of(client: RegisteredClient, kid: str | None) -> Keys:

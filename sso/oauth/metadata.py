@@ -4,7 +4,7 @@ from typing import Any
 
 from sso.config.settings import Settings
 from sso.config.urls import ENDPOINTS
-from sso.crypto import client_keys, dpop, keys
+from sso.crypto import client_jwt, dpop, keys
 from sso.flow import request, scopes
 from sso.i18n.languages import LANGUAGES
 from sso.oauth import client_authentication
@@ -30,7 +30,7 @@ def document(settings: Settings) -> dict[str, Any]:
         "revocation_endpoint_auth_methods_supported": client_authentication.METHODS,
         "introspection_endpoint_auth_methods_supported": client_authentication.CONFIDENTIAL_METHODS,
         **{
-            f"{name}_endpoint_auth_signing_alg_values_supported": list(client_keys.ALGORITHMS)
+            f"{name}_endpoint_auth_signing_alg_values_supported": list(client_jwt.ALGORITHMS)
             for name in ("token", "revocation", "introspection")
         },
         "code_challenge_methods_supported": ["S256"],
@@ -44,7 +44,7 @@ def document(settings: Settings) -> dict[str, Any]:
         "claims_supported": [*scopes.ALL_CLAIMS, *_PROTOCOL_CLAIMS],
         "claims_parameter_supported": True,
         "request_parameter_supported": True,  # of clients that are registered for it
-        "request_object_signing_alg_values_supported": list(client_keys.ALGORITHMS),
+        "request_object_signing_alg_values_supported": list(client_jwt.ALGORITHMS),
         "require_signed_request_object": False,
         "request_uri_parameter_supported": False,
     }

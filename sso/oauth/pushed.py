@@ -13,7 +13,7 @@ from authlib.oauth2.rfc6749.requests import BasicOAuth2Payload
 from sqlalchemy import Connection
 
 from sso import clock
-from sso.crypto import digests
+from sso.crypto import secrets
 from sso.flow.request import PARAMETERS
 from sso.oauth import client_authentication, dpop, request_objects
 from sso.oauth.request import ProtocolRequest
@@ -85,8 +85,8 @@ def push(
 
 def keep(connection: Connection, client_id: str, parameters: Mapping[str, str]) -> str:
     """Store a client's request. Gives its request URI."""
-    secret, text = digests.make(digests.REQUEST_URI), json.dumps(parameters)
-    pushed_requests.add(connection, digests.digest(secret), client_id, text, clock.now())
+    secret, text = secrets.make_secret(secrets.REQUEST_URI), json.dumps(parameters)
+    pushed_requests.add(connection, secrets.digest(secret), client_id, text, clock.now())
     return PREFIX + secret
 
 
@@ -137,4 +137,4 @@ def redirect_uri_of(connection: Connection, brought: dict[str, str]) -> str:
 
 
 def _digest(brought: dict[str, str]) -> str:
-    return digests.digest(brought["request_uri"].removeprefix(PREFIX))
+    return secrets.digest(brought["request_uri"].removeprefix(PREFIX))

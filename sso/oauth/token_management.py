@@ -10,7 +10,7 @@ from authlib.oauth2.rfc7662 import IntrospectionEndpoint as AuthlibIntrospection
 
 from sso import audit, clock, context
 from sso.audit.events import Event
-from sso.crypto import digests
+from sso.crypto import secrets
 from sso.extensions import db
 from sso.flow import narrowing
 from sso.models import Token
@@ -49,9 +49,9 @@ class PresentedToken:
 
 def find(token: str, client: RegisteredClient) -> PresentedToken | None:
     """The client's own token, of either kind, whatever its hint said."""
-    is_refresh = token.startswith(digests.REFRESH_TOKEN)
+    is_refresh = token.startswith(secrets.REFRESH_TOKEN)
     if is_refresh:
-        row = store.find_by_refresh_digest(digests.digest(token))
+        row = store.find_by_refresh_digest(secrets.digest(token))
     else:
         jti = tokens.claimed_jti(token)
         row = store.find_by_jti(jti) if jti else None

@@ -16,7 +16,7 @@ from authlib.oauth2.rfc6749.errors import InvalidGrantError
 from authlib.oidc.core.grants.util import create_half_hash
 
 from sso import clock, context
-from sso.crypto import digests, keys
+from sso.crypto import keys, secrets
 from sso.flow import narrowing, scopes, token_claims
 from sso.oauth.request import ProtocolRequest
 from sso.store.clients import RegisteredClient
@@ -35,8 +35,8 @@ class RefreshToken(NamedTuple):
 
 def new_refresh_token() -> RefreshToken:
     """A random refresh token."""
-    secret = digests.make(digests.REFRESH_TOKEN)
-    return RefreshToken(secret, digests.digest(secret))
+    secret = secrets.make_secret(secrets.REFRESH_TOKEN)
+    return RefreshToken(secret, secrets.digest(secret))
 
 
 def family_ends_at(approved_at: datetime) -> datetime:
@@ -92,7 +92,7 @@ def issue(
         answer["id_token"] = _id_token(live_grant, request.client, access_token, nonce, now)
     row = NewToken(
         jti=jti,
-        access_digest=digests.digest(access_token),
+        access_digest=secrets.digest(access_token),
         grant_id=live_grant.id,
         scope=live_grant.scope,
         is_narrowed=is_narrowed,
@@ -157,7 +157,7 @@ def is_genuine(token: str, access_digest: str | None) -> bool:
     if access_digest is None:  # of an older version: it signed the token, and kept no digest
         claims = context.key_ring().verify(token, typ="at+jwt")
         return claims is not None and claims.get("iss") == context.settings().issuer
-    return digests.matches(token, access_digest)
+    return secrets.matches(token, access_digest)
 
 
 def facts_of_hint(token: str) -> dict[str, object]:

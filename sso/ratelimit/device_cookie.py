@@ -15,7 +15,7 @@ from flask import Flask, Response, current_app, g, request
 from itsdangerous import BadSignature, URLSafeTimedSerializer
 
 from sso import context
-from sso.crypto import digests, encryption, signing
+from sso.crypto import secrets as crypto_secrets
 from sso.models import User
 
 LIFETIME = 400 * 24 * 3600  # seconds; browsers keep no cookie longer
@@ -145,14 +145,16 @@ def _proofs(user_id: UUID, version: int, at_password: bool = False) -> list[str]
 def _proves(proof: str, user_id: UUID, version: int, at_password: bool = False) -> bool:
     if not proof:
         return version == 0  # set by the version before, which proved nothing
-    return any(digests.equal(proof, one) for one in _proofs(user_id, version, at_password))
+    return any(
+        crypto_secrets.is_equal(proof, one) for one in _proofs(user_id, version, at_password)
+    )
 
 
 def _keyed(text: str) -> list[str]:
     """By each secret key: one that is being replaced made the older cookies."""
-    keys = encryption.derive_keys(context.settings().secret_keys, "known browser")
-    return [digests.derive("", text, key)[:22] for key in keys]
+    keys = crypto_secrets.derive_keys(context.settings().secret_keys, "known browser")
+    return [crypto_secrets.derive_secret("", text, key)[:22] for key in keys]
 
 
 def _serializer() -> URLSafeTimedSerializer:
-    return signing.serializer("known browser", *context.settings().signing_secrets)
+    return crypto_secrets.serializer("known browser", *context.settings().signing_secrets)

@@ -7,7 +7,7 @@ from uuid import UUID
 from sso import audit, clock
 from sso.audit import Actor
 from sso.audit.events import Event
-from sso.crypto import digests
+from sso.crypto import secrets
 from sso.extensions import db
 from sso.i18n import N_
 from sso.i18n.message import Message
@@ -85,8 +85,8 @@ def create(
         errors.append(Message("there is already a token with the name %(name)s", name=name))
     if found := [error for error in errors if error]:
         raise RegistrationError(found)
-    secret = digests.make(digests.API_TOKEN)
-    token = ApiToken(name=name, digest=digests.digest(secret), scope=" ".join(wanted))
+    secret = secrets.make_secret(secrets.API_TOKEN)
+    token = ApiToken(name=name, digest=secrets.digest(secret), scope=" ".join(wanted))
     token.expires_at, token.owner_id = clock.now() + lives, actor.user_id
     api_tokens.add(token)
     until = token.expires_at.isoformat()
@@ -129,7 +129,7 @@ def end_of(actor: Actor, owner_ids: Collection[UUID], reason: str) -> None:
 
 def accept(secret: str, address: str | None) -> ApiToken:
     """The token that may act now; its use is noted. Raises `Refused`."""
-    token = api_tokens.find_by_digest(digests.digest(secret))
+    token = api_tokens.find_by_digest(secrets.digest(secret))
     if token is None:
         raise Refused("unknown")
     if token.revoked_at is not None:

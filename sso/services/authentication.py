@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 from sso import audit, clock, context
 from sso.audit import Actor
 from sso.audit.events import Event
-from sso.crypto import digests, passwords
+from sso.crypto import passwords, secrets
 from sso.flow.request import TWO_FACTORS
 from sso.mfa import pending_mfa
 from sso.mfa.proof import Proof, with_second
@@ -184,8 +184,8 @@ def step_up(actor: Actor, current: CurrentSession, second: str) -> NewSecret:
 
 def renew(current: CurrentSession) -> NewSecret:
     """Let the session go on under a new secret: copies of the cookie end."""
-    secret = digests.make(digests.SESSION)
-    current.session.digest = digests.digest(secret)
+    secret = secrets.make_secret(secrets.SESSION)
+    current.session.digest = secrets.digest(secret)
     sessions.add(current.session)
     return NewSecret(secret, current)
 

@@ -10,7 +10,7 @@ from sso.audit import Actor
 from sso.audit.events import Event
 from sso.config.auth_methods import FAPI2, NO_AUTH_METHOD
 from sso.config.images import Image
-from sso.crypto import digests
+from sso.crypto import secrets as crypto_secrets
 from sso.extensions import db
 from sso.flow.scopes import DEFAULT_SCOPE
 from sso.i18n.message import Message
@@ -120,12 +120,12 @@ def _draft(
     implied, more = profiles.implied(metadata, {})
     is_public = metadata.get("token_endpoint_auth_method") == NO_AUTH_METHOD
     if profiles.need_secret(metadata):
-        secret = secret or digests.make(digests.CLIENT_SECRET)
+        secret = secret or crypto_secrets.make_secret(crypto_secrets.CLIENT_SECRET)
     elif secret:
         raise RegistrationError([_SECRETLESS])
     client = Client(
         client_id=client_id or _client_id(),
-        secret_digest=digests.digest(secret) if secret else "",
+        secret_digest=crypto_secrets.digest(secret) if secret else "",
         disabled_at=clock.now() if disabled else None,
     )
     off = dict.fromkeys(SWITCHES, False)
@@ -226,8 +226,8 @@ def _alter(
     notes += profiles.notes(before, after)
     if secret is not None and not client.has_secret:
         raise RegistrationError([_SECRETLESS])
-    if secret is not None and not digests.matches(secret, client.secret_digest):
-        clients.set_secret(client, digests.digest(secret), None)
+    if secret is not None and not crypto_secrets.matches(secret, client.secret_digest):
+        clients.set_secret(client, crypto_secrets.digest(secret), None)
         changes["secret"] = differences.of_field("secret", HIDDEN, HIDDEN)
     return changes, notes
 
@@ -243,9 +243,9 @@ def rotate_secret(
     client = _locked(client_id)
     if not client.has_secret:
         raise RegistrationError([_SECRETLESS])
-    secret = digests.make(digests.CLIENT_SECRET)
+    secret = crypto_secrets.make_secret(crypto_secrets.CLIENT_SECRET)
     until = clock.now() + keep_old if keep_old else None
-    clients.replace_secret(client, digests.digest(secret), until)
+    clients.replace_secret(client, crypto_secrets.digest(secret), until)
     audit.event(Event.CLIENT_SECRET_ROTATED, client=client_id, old_until=until)
     return client, secret
 

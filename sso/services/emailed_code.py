@@ -15,7 +15,7 @@ from uuid import UUID, uuid4
 from sso import audit, clock, context, database
 from sso.audit import Actor
 from sso.audit.events import Event
-from sso.crypto import digests, encryption
+from sso.crypto import secrets as crypto_secrets
 from sso.mfa import policy
 from sso.models import BrowserSession, MailToken, User
 from sso.services import mail_links, notifications
@@ -115,17 +115,19 @@ def _use(user: User, session_id: UUID, code: str) -> bool:
     found = mail_tokens.spend_try(user.id, _PURPOSE, bound_to, TRIES)
     # Spaces and dashes are ignored; an Arabic keyboard has digits of its own.
     typed = "".join(str(unicodedata.decimal(one)) for one in code[:40] if one.isdecimal())
-    if found is None or not digests.equal(found.digest, _digest(found.id, bound_to, typed)):
+    if found is None or not crypto_secrets.is_equal(
+        found.digest, _digest(found.id, bound_to, typed)
+    ):
         return False
     return mail_tokens.use(found)
 
 
 def bond(user: User, session_id: UUID) -> str:
     """Differs for each session, and once the address or the password changes."""
-    return digests.digest(f"{mail_links.bond(user)} {session_id}")
+    return crypto_secrets.digest(f"{mail_links.bond(user)} {session_id}")
 
 
 def _digest(token_id: UUID, bound_to: str, code: str) -> str:
     # Keyed: there are few codes, and a reader of the database could try them all.
-    key = encryption.derive_key(context.settings().secret_key, "emailed code")
-    return digests.derive("hmac-sha256:", f"{token_id} {bound_to} {code}", key)
+    key = crypto_secrets.derive_key(context.settings().secret_key, "emailed code")
+    return crypto_secrets.derive_secret("hmac-sha256:", f"{token_id} {bound_to} {code}", key)

@@ -7,7 +7,7 @@ of methods is limited, and so is their total cost, measured on this machine.
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 
-from sso.crypto import foreign_hashes, hash_formats, passwords
+from sso.crypto import foreign_hashes, passwords
 from sso.services.checks import RegistrationError
 from sso.store import imported_hashes
 
@@ -46,7 +46,7 @@ class Methods:
         cannot be checked here.
         """
         try:
-            stored = hash_formats.from_text(text)
+            stored = foreign_hashes.from_text(text)
         except foreign_hashes.Refused as error:
             raise RegistrationError([str(error)]) from None
         return stored, self.admit(foreign_hashes.method_of(stored))

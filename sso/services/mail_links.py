@@ -5,7 +5,7 @@ from datetime import timedelta
 from urllib.parse import urlencode
 
 from sso import clock, context
-from sso.crypto import digests
+from sso.crypto import secrets
 from sso.models import MailToken, User
 from sso.store import mail_tokens, users
 
@@ -45,10 +45,10 @@ def make_secret(
     purpose: str, address: str, user: User | None, lives: timedelta
 ) -> tuple[MailToken, str]:
     """Do the same as `make`, but return the secret without a link."""
-    secret = digests.make(digests.MAIL)
+    secret = secrets.make_secret(secrets.MAIL)
     now = clock.now()
     token = MailToken(
-        digest=digests.digest(secret),
+        digest=secrets.digest(secret),
         purpose=purpose,
         user_id=user.id if user else None,
         address=address,
@@ -69,7 +69,7 @@ def lifetime(purpose: str) -> timedelta:
 
 def find(secret: str, *purposes: str) -> tuple[MailToken, User | None] | None:
     """The token and the user of an unused secret; changes nothing (mail scanners open links)."""
-    found = mail_tokens.find_live(digests.digest(secret[:200]), purposes)
+    found = mail_tokens.find_live(secrets.digest(secret[:200]), purposes)
     if found is None:
         return None
     token, user = found

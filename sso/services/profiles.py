@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 from sso.config.auth_methods import ANY_AUTH_METHOD, FAPI2, PRIVATE_KEY_JWT, has_secret
 from sso.config.urls import call_error, strict_url_error
-from sso.crypto import client_keys
-from sso.crypto.client_keys import FAPI_ALGORITHMS
+from sso.crypto import client_jwt
+from sso.crypto.client_jwt import FAPI_ALGORITHMS
 from sso.i18n.message import Message
 
 PROFILES = (FAPI2,)
@@ -80,7 +80,7 @@ def errors(metadata: Mapping[str, Any]) -> Iterable[str]:
     method = metadata["token_endpoint_auth_method"]
     jwks, jwks_uri = metadata.get("jwks"), metadata.get("jwks_uri")
     if jwks is not None:
-        yield from client_keys.errors(jwks)
+        yield from client_jwt.key_errors(jwks)
     if jwks_uri is not None and (error := _jwks_uri_error(jwks_uri)):
         yield Message("the JWKS URL is refused: %(reason)s", reason=error)
     if jwks is not None and jwks_uri is not None:
@@ -102,7 +102,7 @@ def errors(metadata: Mapping[str, Any]) -> Iterable[str]:
         ("request_object_signing_alg", Message("the algorithm of request objects")),
         ("authorization_signed_response_alg", Message("the algorithm of authorization responses")),
     ):
-        choices = FAPI_ALGORITHMS if profile else client_keys.ALGORITHMS
+        choices = FAPI_ALGORITHMS if profile else client_jwt.ALGORITHMS
         if name in metadata and metadata[name] not in choices:
             yield none_of(label, metadata[name], choices)
     if profile == FAPI2:
@@ -144,7 +144,7 @@ def _fapi2_errors(metadata: Mapping[str, Any]) -> Iterable[str]:
                 for_commands=f"--id-token-alg {' or '.join(FAPI_ALGORITHMS)}",
             )
         )
-    keys = client_keys.usable(metadata.get("jwks"))
+    keys = client_jwt.usable_keys(metadata.get("jwks"))
     if keys and not any(set(one.algorithms) & set(FAPI_ALGORITHMS) for one in keys):
         yield requires(Message("a key for PS256, ES256 or EdDSA"))
 

@@ -9,7 +9,7 @@ from sso import audit, clock
 from sso.audit import Actor
 from sso.audit.events import Event
 from sso.crypto import keys
-from sso.crypto.encryption import SecretKeys
+from sso.crypto.secrets import SecretKeys
 from sso.errors import OperatorError
 from sso.extensions import db
 from sso.i18n.message import Message

@@ -3,7 +3,7 @@
 from sso import audit, context
 from sso.audit import Actor
 from sso.config.upstream.provider import Provider
-from sso.crypto import encryption
+from sso.crypto import secrets
 from sso.models import Identity, UpstreamSession
 from sso.services import revocation, upstream_profiles
 from sso.store import identities, users
@@ -28,15 +28,15 @@ def seal(token: str | None) -> str | None:
     """A provider's token, encrypted; `None` if it is too long to keep."""
     if not token or len(token) > _LONGEST:
         return None
-    return encryption.encrypt(context.settings().secret_keys, _PURPOSE, token.encode())
+    return secrets.encrypt(context.settings().secret_keys, _PURPOSE, token.encode())
 
 
 def opened(sealed: str | None) -> str | None:
     """A provider's token, unless the secret key that encrypted it is gone."""
     keys = context.settings().secret_keys
     try:
-        return encryption.decrypt(keys, _PURPOSE, sealed).decode() if sealed else None
-    except encryption.InvalidToken:
+        return secrets.decrypt(keys, _PURPOSE, sealed).decode() if sealed else None
+    except secrets.InvalidToken:
         return None
 
 

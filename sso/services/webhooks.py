@@ -9,7 +9,7 @@ from sso import audit, clock, context
 from sso.audit import Actor
 from sso.audit.events import WEBHOOK_EVENTS, Event
 from sso.config.urls import call_error, is_loopback, strict_url_error
-from sso.crypto import webhook_secrets
+from sso.crypto import secrets
 from sso.extensions import db
 from sso.models import Webhook
 from sso.services import changes as differences
@@ -33,8 +33,8 @@ def create(actor: Actor, url: str, events: Sequence[str]) -> tuple[Webhook, str]
         errors.append(f"there are {MOST} webhooks already; delete one first")
     if errors:
         raise RegistrationError(errors)
-    secret = webhook_secrets.make()
-    sealed = webhook_secrets.encrypt(context.settings().secret_keys, secret)
+    secret = secrets.make_webhook_secret()
+    sealed = secrets.encrypt_webhook_secret(context.settings().secret_keys, secret)
     webhook = Webhook(url=url, events=_tidy(events), sealed_secret=sealed)
     webhooks.add(webhook)
     wanted = " ".join(webhook.events)

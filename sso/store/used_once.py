@@ -7,7 +7,7 @@ from sqlalchemy import Connection, Integer, Select, String, bindparam, literal_c
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.dml import Insert
 
-from sso.crypto import digests
+from sso.crypto import secrets
 from sso.extensions import UtcDateTime
 from sso.models import UsedOnce
 from sso.store import prepared
@@ -54,7 +54,7 @@ def use_once(
     `expires_at`: when it can no longer be presented. Only what the transaction commits counts; one
     that is rolled back frees the identifier. Raises `TooManyUsed`.
     """
-    digest = digests.digest(f"{kind}\n{holder}\n{identifier}")
+    digest = secrets.digest(f"{kind}\n{holder}\n{identifier}")
     values = {
         "digest": digest,
         "holder": holder,

@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 
 from sso.config.upstream.oidc import OidcProvider
 from sso.config.urls import is_loopback, strict_url_error
-from sso.crypto import client_keys
-from sso.crypto.client_keys import ClientKey
+from sso.crypto import client_jwt
+from sso.crypto.client_jwt import ClientKey
 from sso.i18n.message import Message
 from sso.upstream.http import Caller
 from sso.upstream.remote_cache import RemoteCache, RemoteUnavailable
@@ -91,7 +91,7 @@ class Discovered:
 
     def _read_keys(self, url: str) -> Keys:
         found = self._caller.get_json(url)
-        keys = client_keys.usable(found)
+        keys = client_jwt.usable_keys(found)
         if not keys:
             raise RemoteUnavailable(Message("it has no key that can verify signatures here"))
         issuers = {

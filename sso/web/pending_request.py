@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from itsdangerous import BadData, URLSafeTimedSerializer
 
 from sso import clock, context
-from sso.crypto import signing
+from sso.crypto import secrets
 
 MAX_AGE = timedelta(hours=24)  # a sign-in page left open overnight still works
 MAX_LENGTH = 7000  # a request line may have 8190 bytes
@@ -107,4 +107,4 @@ def _moment(micros: int) -> datetime:
 
 
 def _serializer() -> URLSafeTimedSerializer:
-    return signing.serializer("authorization request", *context.settings().signing_secrets)
+    return secrets.serializer("authorization request", *context.settings().signing_secrets)

@@ -35,10 +35,10 @@ def test_a_repeated_refresh_gives_nothing_once_its_successor_was_used(
 
 def test_a_guessed_successor_is_none(browser: Browser, client: RelyingParty, user: User) -> None:
     """The successor is derived with a key of the server's, not from the token alone."""
-    from sso.crypto import digests
+    from sso.crypto import secrets
 
     token = client.exchange(browser.approve(client).code).get_json()["refresh_token"]
-    guessed = digests.derive(digests.REFRESH_TOKEN, token, b"")
+    guessed = secrets.derive_secret(secrets.REFRESH_TOKEN, token, b"")
     real = client.refresh(token).get_json()["refresh_token"]
     assert guessed != real
     assert client.refresh(guessed).get_json()["error"] == "invalid_grant"

@@ -18,7 +18,7 @@ from flask import Flask
 from joserfc.jwk import KeySet
 
 from sso import create_app
-from sso.crypto import digests
+from sso.crypto import secrets
 from sso.extensions import db
 from sso.observability import logs
 from sso.store import clients, migrating
@@ -158,8 +158,8 @@ def _client() -> tuple[str, str, bool]:
     if known is None:
         client, secret = register_client(name=CLIENT, redirect_uris=[REDIRECT_URI])
     else:
-        client, secret = known, digests.make(digests.CLIENT_SECRET)
-        clients.replace_secret(known, digests.digest(secret), None)
+        client, secret = known, secrets.make_secret(secrets.CLIENT_SECRET)
+        clients.replace_secret(known, secrets.digest(secret), None)
     db.session.commit()
     return client.client_id, secret, known is None
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from joserfc.util import urlsafe_b64encode
 
-from sso.crypto import client_jwt, client_keys
+from sso.crypto import client_jwt
 from sso.crypto.client_jwt import InvalidJwt
 from tests.support.signing import EC, ED, RSA, public
 
@@ -24,7 +24,7 @@ HEADERS = st.fixed_dictionaries(
     {}, optional=dict.fromkeys(("alg", "kid", "typ", "crit", "b64", "jwk", "x5c"), JSON)
 )
 MEMBERS = ("kty", "crv", "n", "e", "x", "y", "d", "use", "key_ops", "alg", "kid")
-KEYS = client_keys.usable({"keys": [public(EC), public(ED, "k2"), public(RSA, "k3")]})
+KEYS = client_jwt.usable_keys({"keys": [public(EC), public(ED, "k2"), public(RSA, "k3")]})
 
 
 def segment(value: Any) -> str:
@@ -44,14 +44,14 @@ def test_any_header_and_claims(header: Any, claims: Any, signature: bytes) -> No
         jwt = client_jwt.read(text)
         client_jwt.expiry(jwt.claims, 1.7e9)
     with suppress(InvalidJwt):
-        client_jwt.verify(client_jwt.read(text), KEYS, client_keys.ALGORITHMS, ("jwt", None))
+        client_jwt.verify(client_jwt.read(text), KEYS, client_jwt.ALGORITHMS, ("jwt", None))
         raise AssertionError("nobody has signed it")
 
 
 @given(st.fixed_dictionaries({}, optional=dict.fromkeys(MEMBERS, JSON)))
 def test_any_key(members: dict[str, Any]) -> None:
     for jwk in (members, {**public(EC), **members}, {**public(RSA), **members}):
-        for found in client_keys.usable({"keys": [jwk]}):
+        for found in client_jwt.usable_keys({"keys": [jwk]}):
             assert found.algorithms
-        client_keys.errors({"keys": [jwk]})
-    assert client_keys.usable(members) == ()
+        client_jwt.key_errors({"keys": [jwk]})
+    assert client_jwt.usable_keys(members) == ()

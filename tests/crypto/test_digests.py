@@ -4,12 +4,12 @@ from base64 import urlsafe_b64decode
 
 import pytest
 
-from sso.crypto import digests
+from sso.crypto import secrets
 
 
 @pytest.mark.parametrize("prefix", ["sso_ac_", ""])
 def test_how_much_chance(prefix: str) -> None:
-    made = {digests.make(prefix) for _ in range(100)}
+    made = {secrets.make_secret(prefix) for _ in range(100)}
     assert len(made) == 100
     for one in made:
         assert one.startswith(prefix)
@@ -17,26 +17,26 @@ def test_how_much_chance(prefix: str) -> None:
 
 
 def test_a_digest_is_of_one_secret() -> None:
-    secret = digests.make(digests.SESSION)
-    stored = digests.digest(secret)
+    secret = secrets.make_secret(secrets.SESSION)
+    stored = secrets.digest(secret)
     assert secret not in stored
-    assert digests.matches(secret, stored)
+    assert secrets.matches(secret, stored)
     for wrong in (secret[:-1], secret + "x", secret.upper(), "", stored, "é", "\ud800"):
-        assert not digests.matches(wrong, stored)
-    assert not digests.matches(secret, "")
+        assert not secrets.matches(wrong, stored)
+    assert not secrets.matches(secret, "")
 
 
 def test_a_successor_depends_on_the_secret_and_the_key() -> None:
-    successor = digests.derive("p_", "secret", b"key")
-    assert successor == digests.derive("p_", "secret", b"key")
+    successor = secrets.derive_secret("p_", "secret", b"key")
+    assert successor == secrets.derive_secret("p_", "secret", b"key")
     assert successor.startswith("p_")
     assert len(urlsafe_b64decode(successor.removeprefix("p_") + "=")) == 32
-    assert successor != digests.derive("p_", "secret", b"kez")
-    assert successor != digests.derive("p_", "secreu", b"key")
+    assert successor != secrets.derive_secret("p_", "secret", b"kez")
+    assert successor != secrets.derive_secret("p_", "secreu", b"key")
 
 
 def test_equal() -> None:
-    assert digests.equal("a", "a")
-    assert digests.equal("é", "é")
+    assert secrets.is_equal("a", "a")
+    assert secrets.is_equal("é", "é")
     for one, other in (("a", "b"), ("a", "A"), ("a", "aa"), ("a", ""), ("é", "e")):
-        assert not digests.equal(one, other)
+        assert not secrets.is_equal(one, other)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sso.crypto import foreign_hashes, hash_formats, passwords
+from sso.crypto import foreign_hashes, passwords
 from sso.crypto.foreign_hashes import Refused
 
 PASSWORD = "Grüße 1"
@@ -37,7 +37,7 @@ def scrypt(salt: bytes, block: int, lanes: int, cost: int = 1 << 14, typed: byte
 
 
 def keycloak(algorithm: str, value: bytes, rounds: int = 3, **more: list[str]) -> str | None:
-    return hash_formats.from_keycloak(
+    return foreign_hashes.from_keycloak(
         {"value": b64(value), "salt": b64(SALT), "additionalParameters": {}},
         {"hashIterations": rounds, "algorithm": algorithm, "additionalParameters": more},
     )
@@ -59,36 +59,38 @@ SCRYPT = {"salt": {"value": SALT.hex(), "encoding": "hex"}, "cost": 1024, "block
 GOOD: dict[str, Callable[[], str | None]] = {
     **{
         f"argon2 {kind.name} {version}": lambda kind=kind, version=version: (  # type: ignore[misc]
-            hash_formats.from_text(argon2_hash(kind, version))
+            foreign_hashes.from_text(argon2_hash(kind, version))
         )
         for kind in argon2.Type
         for version in (16, 19)
     },
-    "argon2 without a version": lambda: hash_formats.from_text(
+    "argon2 without a version": lambda: foreign_hashes.from_text(
         argon2_hash(argon2.Type.ID, 16).replace("$v=16", "")
     ),
     **{
-        f"bcrypt {kind}": lambda kind=kind: hash_formats.from_text(  # type: ignore[misc]
+        f"bcrypt {kind}": lambda kind=kind: foreign_hashes.from_text(  # type: ignore[misc]
             BCRYPT.replace("2b", kind, 1)
         )
         for kind in ("2a", "2b", "2y")
     },
-    "Django PBKDF2-SHA256": lambda: hash_formats.from_text(
+    "Django PBKDF2-SHA256": lambda: foreign_hashes.from_text(
         f"pbkdf2_sha256$3$abc${b64(pbkdf2('sha256', b'abc'))}"
     ),
-    "Django PBKDF2-SHA1": lambda: hash_formats.from_text(
+    "Django PBKDF2-SHA1": lambda: foreign_hashes.from_text(
         f"pbkdf2_sha1$3$abc${b64(pbkdf2('sha1', b'abc'))}"
     ),
-    "Django argon2": lambda: hash_formats.from_text("argon2" + argon2_hash(argon2.Type.ID)),
-    "Django bcrypt": lambda: hash_formats.from_text("bcrypt$" + BCRYPT),
-    "Django bcrypt_sha256": lambda: hash_formats.from_text("bcrypt_sha256$" + OVER_SHA256.decode()),
-    "Django scrypt": lambda: hash_formats.from_text(
+    "Django argon2": lambda: foreign_hashes.from_text("argon2" + argon2_hash(argon2.Type.ID)),
+    "Django bcrypt": lambda: foreign_hashes.from_text("bcrypt$" + BCRYPT),
+    "Django bcrypt_sha256": lambda: foreign_hashes.from_text(
+        "bcrypt_sha256$" + OVER_SHA256.decode()
+    ),
+    "Django scrypt": lambda: foreign_hashes.from_text(
         f"scrypt$1024$abc$8$5${b64(scrypt(b'abc', 8, 5, 1024))}"
     ),
-    "Better Auth": lambda: hash_formats.from_better_auth(
+    "Better Auth": lambda: foreign_hashes.from_better_auth(
         f"{SALT.hex()}:{scrypt(SALT.hex().encode(), 16, 1).hex()}"
     ),
-    "passlib": lambda: hash_formats.from_text(
+    "passlib": lambda: foreign_hashes.from_text(
         f"$pbkdf2-sha256$3${phc(SALT)}${phc(pbkdf2('sha256')).replace('+', '.')}"
     ),
     # Keycloak derives 512 bits whatever the digest.
@@ -99,17 +101,17 @@ GOOD: dict[str, Callable[[], str | None]] = {
         "argon2", raw_argon2(argon2.Type.ID), rounds=2, hash=["32"], memory=["64"], type=["id"],
         version=["1.3"], parallelism=["1"],
     ),
-    "Auth0 bcrypt": lambda: hash_formats.from_auth0(
+    "Auth0 bcrypt": lambda: foreign_hashes.from_auth0(
         {"algorithm": "bcrypt", "hash": {"value": BCRYPT.replace("2b", "2a", 1)}}
     ),
-    "Auth0 argon2": lambda: hash_formats.from_auth0(
+    "Auth0 argon2": lambda: foreign_hashes.from_auth0(
         {"algorithm": "argon2", "hash": {"value": argon2_hash(argon2.Type.I), "encoding": "utf8"}}
     ),
-    "Auth0 pbkdf2": lambda: hash_formats.from_auth0({
+    "Auth0 pbkdf2": lambda: foreign_hashes.from_auth0({
         "algorithm": "pbkdf2",
         "hash": {"value": f"$pbkdf2-sha512$i=3,l=64${phc(SALT)}${phc(pbkdf2('sha512'))}"},
     }),
-    "Auth0 scrypt": lambda: hash_formats.from_auth0(SCRYPT | {
+    "Auth0 scrypt": lambda: foreign_hashes.from_auth0(SCRYPT | {
         "algorithm": "scrypt", "parallelization": 1,
         "hash": {"value": scrypt(SALT, 8, 1, 1024).hex(), "encoding": "hex"},
     }),
@@ -123,7 +125,7 @@ def test_each_system(system: str) -> None:
     assert foreign_hashes.verify(PASSWORD, stored)
     assert not foreign_hashes.verify(PASSWORD + "x", stored)
     assert len(stored) <= foreign_hashes.MOST
-    assert hash_formats.from_text(stored) == stored  # as `apply` takes it
+    assert foreign_hashes.from_text(stored) == stored  # as `apply` takes it
     assert passwords.needs_rehash(stored)
 
 
@@ -138,7 +140,7 @@ def test_published_vectors() -> None:
     stored = f"$scrypt$ln=14,r=8,p=1${phc(b'SodiumChloride')}${phc(key)}"
     assert foreign_hashes.verify("pleaseletmein", stored)
     known = "$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW"
-    assert foreign_hashes.verify("U*U", str(hash_formats.from_text(known)))
+    assert foreign_hashes.verify("U*U", str(foreign_hashes.from_text(known)))
 
 
 def test_better_auth_normalizes_what_is_typed() -> None:
@@ -151,7 +153,7 @@ def test_better_auth_normalizes_what_is_typed() -> None:
 def test_bcrypt_reads_72_bytes() -> None:
     long = "a" * 71 + "ü"  # the 72nd byte is half a letter
     stored = str(
-        hash_formats.from_text(bcrypt.hashpw(long.encode()[:72], b"$2b$04$" + b"." * 22).decode())
+        foreign_hashes.from_text(bcrypt.hashpw(long.encode()[:72], b"$2b$04$" + b"." * 22).decode())
     )
     assert foreign_hashes.verify(long, stored)
     assert foreign_hashes.verify(long + " and more", stored)  # as everywhere that has bcrypt
@@ -166,7 +168,7 @@ def test_no_nul_ends_or_extends_a_password() -> None:
         f"pbkdf2_sha1$3$x${b64(key)}",
         bcrypt.hashpw(b"pass", b"$2b$04$" + b"." * 22).decode(),
     ):
-        stored = str(hash_formats.from_text(text))
+        stored = str(foreign_hashes.from_text(text))
         assert foreign_hashes.verify("pass", stored)
         assert not foreign_hashes.verify("pass\0", stored)
         assert not foreign_hashes.verify("pass\0word", stored)
@@ -180,15 +182,15 @@ def test_a_nul_stands_for_nothing_else(typed: str, with_nul: str) -> None:
         f"pbkdf2_sha256$3$xxxxxxxx${b64(key)}",
         bcrypt.hashpw(typed.encode(), b"$2b$04$" + b"." * 22).decode(),
     ):
-        stored = str(hash_formats.from_text(text))
+        stored = str(foreign_hashes.from_text(text))
         assert foreign_hashes.verify(typed, stored)
         assert not foreign_hashes.verify(with_nul, stored)
 
 
 def test_accounts_without_a_password() -> None:
-    assert hash_formats.from_text("") is None
-    assert hash_formats.from_text("!QAZvhsd87fmA0sdf") is None  # Django's unusable password
-    assert hash_formats.from_better_auth("") is None
+    assert foreign_hashes.from_text("") is None
+    assert foreign_hashes.from_text("!QAZvhsd87fmA0sdf") is None  # Django's unusable password
+    assert foreign_hashes.from_better_auth("") is None
 
 
 SECRET = "5f4dcc3b5aa765d61d8327deb882cf99"
@@ -206,12 +208,12 @@ UNSUPPORTED = [
 def test_others_are_refused_without_a_part_of_them() -> None:
     for text in UNSUPPORTED:
         with pytest.raises(Refused) as refused:
-            hash_formats.from_text(text)
+            foreign_hashes.from_text(text)
         assert SECRET not in str(refused.value)
         assert "deadbeef" not in str(refused.value)
     for algorithm in ("md5", "sha256", "hmac", "ldap", None, 7, "x" * 5000):
         with pytest.raises(Refused) as refused:
-            hash_formats.from_auth0({"algorithm": algorithm, "hash": {"value": SECRET}})
+            foreign_hashes.from_auth0({"algorithm": algorithm, "hash": {"value": SECRET}})
         assert len(str(refused.value)) < 150
 
 
@@ -222,17 +224,19 @@ def test_odd_credentials_are_refused() -> None:
     for odd in ODD:
         for name in ("value", "salt"):
             with pytest.raises(Refused):
-                hash_formats.from_keycloak(
+                foreign_hashes.from_keycloak(
                     {"value": b64(bytes(32)), "salt": b64(SALT)} | {name: odd},
                     {"algorithm": "pbkdf2-sha256", "hashIterations": 3},
                 )
         for name in ("algorithm", "hashIterations", "additionalParameters"):
             wrong = {"algorithm": "argon2", "hashIterations": 3} | {name: odd or "x"}
             with pytest.raises(Refused):
-                hash_formats.from_keycloak({"value": b64(bytes(32)), "salt": b64(bytes(4))}, wrong)
+                foreign_hashes.from_keycloak(
+                    {"value": b64(bytes(32)), "salt": b64(bytes(4))}, wrong
+                )
         for name in ("hash", "salt", "cost", "algorithm"):
             with pytest.raises(Refused):
-                hash_formats.from_auth0(
+                foreign_hashes.from_auth0(
                     SCRYPT | {"algorithm": "scrypt", "hash": {"value": "00"}} | {name: odd}
                 )
 
@@ -256,14 +260,14 @@ def test_what_is_too_long_is_not_parsed() -> None:
     """Everything that parses a hash afterwards may count on its length."""
     for start in ("$2b$12$", "$argon2id$", "pbkdf2_sha256$", "$scrypt$", "x"):
         with pytest.raises(Refused, match="longer than 1000 characters"):
-            hash_formats.from_text(start + "x" * 1000)
+            foreign_hashes.from_text(start + "x" * 1000)
 
 
 def test_bombs_are_neither_stored_nor_checked() -> None:
     began = time.process_time()
     for bomb in BOMBS:
         with pytest.raises(Refused):
-            hash_formats.from_text(bomb)
+            foreign_hashes.from_text(bomb)
         assert not foreign_hashes.verify(PASSWORD, bomb)
     for rounds in (10**12, -1, 0, 2_000_001):
         with pytest.raises(Refused):
@@ -283,10 +287,10 @@ def test_bombs_are_neither_stored_nor_checked() -> None:
 ))  # fmt: skip
 def test_any_text_gets_an_answer(text: str) -> None:
     try:
-        stored = hash_formats.from_text(text)
+        stored = foreign_hashes.from_text(text)
     except Refused:
         return
-    assert stored is None or hash_formats.from_text(stored) == stored
+    assert stored is None or foreign_hashes.from_text(stored) == stored
 
 
 def test_what_is_accepted_can_be_checked() -> None:
@@ -382,7 +386,7 @@ def test_a_wrong_password_is_as_much_work_for_all(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.slow
 def test_a_wrong_password_takes_as_long_for_all() -> None:
     """In processor time, which other programs on the machine do not change much."""
-    stored = str(hash_formats.from_text(bcrypt.hashpw(b"right", bcrypt.gensalt(9)).decode()))
+    stored = str(foreign_hashes.from_text(bcrypt.hashpw(b"right", bcrypt.gensalt(9)).decode()))
     cheap = str(GOOD["Keycloak pbkdf2-sha256"]())
     imported = {str(foreign_hashes.method_of(one)) for one in (stored, cheap)}
     own = passwords.hash_password("another password")

@@ -13,7 +13,7 @@ from flask import Flask
 
 from sso import audit, context
 from sso.checkup import secret_key
-from sso.crypto import webhook_secrets
+from sso.crypto import secrets
 from sso.extensions import db
 from sso.jobs import reencryption
 from sso.jobs.worker import rotate_aged_keys
@@ -114,7 +114,7 @@ def test_everything_goes_on(
         assert secret_key.waiting() == []
         sealed = next(one for one in stored_webhooks.every() if one.id == webhook.id).sealed_secret
         secret_keys = apps.new.extensions["sso.settings"].secret_keys
-        assert webhook_secrets.decrypt(secret_keys, sealed) == hook_secret
+        assert secrets.decrypt_webhook_secret(secret_keys, sealed) == hook_secret
 
 
 def test_without_the_previous_key_browsers_begin_anew(

@@ -13,7 +13,7 @@ from flask import Flask
 from sqlalchemy import QueuePool
 
 from sso import database
-from sso.crypto import client_keys
+from sso.crypto import client_jwt
 from sso.extensions import db
 from sso.oauth import key_sets
 from sso.oauth.key_sets import KeySets, KeySetUnavailable
@@ -41,7 +41,7 @@ class Remote:
         assert self.gate.wait(10)
         if self.fails:
             raise KeySetUnavailable(self.fails)
-        return client_keys.usable({"keys": [public(EC, kid) for kid in self.kids]})
+        return client_jwt.usable_keys({"keys": [public(EC, kid) for kid in self.kids]})
 
 
 def kids(sets: KeySets, kid: str | None, url: str = URL) -> list[str | None]:

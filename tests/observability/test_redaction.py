@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sso import audit
-from sso.crypto import webhook_secrets
+from sso.crypto import secrets
 from sso.observability import redaction
 from sso.observability.redaction import redact, redact_url
 
@@ -165,5 +165,5 @@ def test_what_of_a_url_is_kept(url: str, kept: str) -> None:
 
 
 def test_the_secret_of_a_webhook() -> None:
-    secret = webhook_secrets.make()
+    secret = secrets.make_webhook_secret()
     assert redact(f"the secret {secret}, shown") == "the secret whsec_…, shown"

@@ -8,7 +8,7 @@ from uuid import UUID
 from flask import Flask
 from sqlalchemy import select
 
-from sso.crypto import digests
+from sso.crypto import secrets
 from sso.extensions import db
 from sso.models import AuthorizationCode, Grant, Token
 from tests.production.expected import Expected, Family, jti_of
@@ -55,7 +55,7 @@ def _compare(
     grants: dict[UUID, Grant],
 ) -> None:
     """Every answer of 200 stands in the database."""
-    code = codes.get(digests.digest(family.code))
+    code = codes.get(secrets.digest(family.code))
     found.expect(code is not None, "lost: a code that was answered")
     if code is None:
         return
@@ -67,11 +67,11 @@ def _compare(
         row = tokens.get(jti_of(response["access_token"]))
         found.expect(row is not None, "lost: an access token")
         found.expect(row is None or row.grant_id == code.grant_id, "mixed up: a token's grant")
-        refresh = by_digest.get(digests.digest(response["refresh_token"]))
+        refresh = by_digest.get(secrets.digest(response["refresh_token"]))
         found.expect(refresh is not None, "lost: a refresh token")
     for old in family.refreshed:
         found.figures["refreshes seen by clients"] += 1
-        used = by_digest.get(digests.digest(old))
+        used = by_digest.get(secrets.digest(old))
         found.expect(used is not None and used.refresh_used_at is not None, "lost: a refresh")
         found.expect(len(family.successors[old]) == 1, "twice: two successors of one token")
     if family.revoked:

@@ -216,7 +216,7 @@ def test_a_secret_key_that_is_lost(app: Flask, new: Flask) -> None:
 def test_the_old_key_forges_nothing_afterwards(app: Flask, both: Flask, new: Flask) -> None:
     """The thief seals a changed event with the key that leaked, and the ends, too."""
     from sso.audit.chain import seal_of, seal_of_ends
-    from sso.crypto.encryption import derive_key
+    from sso.crypto.secrets import derive_key
     from sso.models import AuditChain, AuditEvent
 
     happen(app, 5)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from flask import Flask
 
 from sso import clock
-from sso.crypto import digests
+from sso.crypto import secrets
 from sso.extensions import db
 from sso.models import Passkey, TotpSecret, User
 from sso.store import factors, passkeys, recovery_codes, totp_secrets
@@ -30,9 +30,9 @@ def test_one_time_step(app: Flask, user: User) -> None:
 
 
 def test_one_recovery_code(app: Flask, user: User) -> None:
-    digest = digests.digest("a code")
+    digest = secrets.digest("a code")
     with app.app_context():
-        recovery_codes.replace(user.id, [digest, digests.digest("another")], clock.now())
+        recovery_codes.replace(user.id, [digest, secrets.digest("another")], clock.now())
         db.session.commit()
 
     def use() -> bool:

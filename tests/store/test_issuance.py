@@ -10,7 +10,7 @@ from flask import Flask
 from sqlalchemy import Connection, func, select, update
 
 from sso import clock, database
-from sso.crypto import digests
+from sso.crypto import secrets
 from sso.extensions import db
 from sso.models import Grant, Token, User
 from sso.services import transaction
@@ -29,8 +29,8 @@ def redeem(
 ) -> Redeem:
     code, client_id = browser.approve(client).code, client.client_id
     if request.param == "code":
-        return lambda on, new: codes.redeem(on, digests.digest(code), client_id, new)
-    digest = digests.digest(client.exchange(code).get_json()["refresh_token"])
+        return lambda on, new: codes.redeem(on, secrets.digest(code), client_id, new)
+    digest = secrets.digest(client.exchange(code).get_json()["refresh_token"])
     stays = request.param != "refresh token"
     return lambda on, new: tokens.redeem_refresh(
         on, digest, client_id, new, new.issued_at + LATER if stays else None

@@ -12,7 +12,7 @@ from flask import Flask
 from sqlalchemy import ColumnElement, delete, select, update
 
 from sso import clock as sso_clock
-from sso.crypto import digests
+from sso.crypto import secrets
 from sso.extensions import db
 from sso.flow import narrowing
 from sso.models import BrowserSession, Client, Consent, Grant, Passkey, Token, User
@@ -24,7 +24,7 @@ from tests.support.actors import Browser, RelyingParty
 from tests.support.factories import make_client, make_user, new_token
 
 SCOPE = "openid email"
-SUCCESSOR = digests.digest("none that was issued")
+SUCCESSOR = secrets.digest("none that was issued")
 OFFLINE = f"{SCOPE} offline_access"
 
 
@@ -44,8 +44,8 @@ class Held:
         self.client = make_client(app, scope=OFFLINE)
         self.other = make_client(app, name="Other", scope=SCOPE)
         answer = self.client.exchange(browser.approve(self.client, scope=SCOPE).code)
-        self.refresh = digests.digest(answer.get_json()["refresh_token"])
-        self.code = digests.digest(browser.authorize(self.client, scope=SCOPE).code)
+        self.refresh = secrets.digest(answer.get_json()["refresh_token"])
+        self.code = secrets.digest(browser.authorize(self.client, scope=SCOPE).code)
         with app.app_context():
             self.grant: UUID = db.session.scalars(
                 select(Token.grant_id).where(Token.refresh_digest == self.refresh)

@@ -14,7 +14,7 @@ from sqlalchemy import func, select
 
 from sso import audit
 from sso import clock as sso_clock
-from sso.crypto import digests
+from sso.crypto import secrets
 from sso.extensions import db
 from sso.models import AuthorizationCode, BrowserSession, Grant, User
 from sso.services import consents as consent_services
@@ -69,7 +69,7 @@ def flood(app: Flask, user: User, count: int, used: bool = False) -> Flood:
             )
             db.session.add(
                 AuthorizationCode(
-                    digest=digests.digest(code),
+                    digest=secrets.digest(code),
                     grant_id=grant_id,
                     redirect_uri=client.redirect_uri,
                     expires_at=now + timedelta(seconds=60),

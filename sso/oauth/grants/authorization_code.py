@@ -19,7 +19,7 @@ from authlib.oauth2.rfc7636 import create_s256_code_challenge
 
 from sso import audit, clock
 from sso.audit.events import Event
-from sso.crypto import digests
+from sso.crypto import secrets
 from sso.oauth import client_authentication, dpop, tokens
 from sso.oauth.authorization import AuthorizationEndpoint
 from sso.oauth.request import ProtocolRequest
@@ -110,7 +110,7 @@ class AuthorizationCodeGrant(AuthorizationEndpoint, AuthlibAuthorizationCodeGran
 
     @property
     def _digest(self) -> str:
-        return digests.digest(self.request.form.get("code", ""))
+        return secrets.digest(self.request.form.get("code", ""))
 
     def _find(self, client_id: str) -> RegisteredClient | None:
         client, self.code, self.live_grant = codes.find_with_client(
@@ -151,7 +151,7 @@ def verify_code_verifier(verifier: str | None, challenge: str | None) -> None:
         raise InvalidGrantError("A code_verifier was sent, but no code_challenge before.")
     if verifier is None:
         raise InvalidGrantError("The code_verifier is missing.")
-    if not _VERIFIER.match(verifier) or not digests.equal(
+    if not _VERIFIER.match(verifier) or not secrets.is_equal(
         create_s256_code_challenge(verifier), challenge
     ):
         raise InvalidGrantError("The code_verifier does not fit the code_challenge.")

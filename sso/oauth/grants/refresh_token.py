@@ -15,7 +15,7 @@ from authlib.oauth2.rfc6749.grants import RefreshTokenGrant as AuthlibRefreshTok
 
 from sso import audit, clock, context
 from sso.audit.events import Event
-from sso.crypto import digests, encryption
+from sso.crypto import secrets
 from sso.flow import narrowing, scopes
 from sso.oauth import client_authentication, dpop, tokens
 from sso.oauth.request import ProtocolRequest
@@ -108,7 +108,7 @@ class RefreshTokenGrant(AuthlibRefreshTokenGrant):
         else:
             successor = self.successor or self._successors()[0]
             refresh_token = tokens.RefreshToken(
-                successor, None if self.is_retry else digests.digest(successor)
+                successor, None if self.is_retry else secrets.digest(successor)
             )
 
         # 5. Redeem the refresh token for it: of several requests, one gets past this statement.
@@ -121,7 +121,7 @@ class RefreshTokenGrant(AuthlibRefreshTokenGrant):
 
     @property
     def _digest(self) -> str:
-        return digests.digest(self.request.form.get("refresh_token", ""))
+        return secrets.digest(self.request.form.get("refresh_token", ""))
 
     def _find(self, client_id: str) -> RegisteredClient | None:
         client, self.presented, self.live_grant = store.find_with_client(
@@ -189,7 +189,7 @@ class RefreshTokenGrant(AuthlibRefreshTokenGrant):
                 self.request.connection,
                 self._digest,
                 client.client_id,
-                digests.digest(successor),
+                secrets.digest(successor),
             )
             if used is None or used.has_successor:
                 self.successor = successor
@@ -202,8 +202,8 @@ class RefreshTokenGrant(AuthlibRefreshTokenGrant):
         The first answer may have come from the secret key before this one.
         """
         return [
-            digests.derive(digests.REFRESH_TOKEN, self.request.form["refresh_token"], key)
-            for key in encryption.derive_keys(context.settings().secret_keys, _SUCCESSOR)
+            secrets.derive_secret(secrets.REFRESH_TOKEN, self.request.form["refresh_token"], key)
+            for key in secrets.derive_keys(context.settings().secret_keys, _SUCCESSOR)
         ]
 
     def _refuse(self, client: RegisteredClient) -> NoReturn:

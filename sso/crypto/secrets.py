@@ -1,0 +1,169 @@
+"""Secrets: how they are made, stored, compared, encrypted and used to sign.
+
+A random secret of 256 bits needs no slow hash: SHA-256 is fast and sound for it (RFC 9700 §4.14
+asks for storage that is useless to a thief). Passwords are another matter: see `passwords`.
+
+Encryption at rest uses keys that are derived from `SSO_SECRET_KEY`. Several secret keys may be
+given: the first one encrypts, all of them decrypt. So a secret key can be replaced while values
+that the previous one encrypted are still stored.
+
+Webhooks are signed as https://www.standardwebhooks.com asks.
+"""
+
+import hashlib
+import hmac
+import secrets
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Sequence
+from datetime import datetime
+from functools import lru_cache
+
+from cryptography.fernet import Fernet, MultiFernet
+from cryptography.fernet import InvalidToken as InvalidToken
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from itsdangerous import TimestampSigner, URLSafeTimedSerializer
+from standardwebhooks import Webhook as Signer
+
+from sso import clock
+
+
+class _Signer(TimestampSigner):
+    """Takes the time from our clock."""
+
+    def get_timestamp(self) -> int:
+        return clock.timestamp(clock.now())
+
+
+@lru_cache(maxsize=16)
+def serializer(salt: str, *secrets: str) -> URLSafeTimedSerializer:
+    """Made once, as that costs more than to verify a value. The last secret signs."""
+    # ensure_ascii: a `state` that is not UTF-8 travels as surrogates, which only escapes can hold.
+    return URLSafeTimedSerializer(
+        list(secrets), salt=salt, signer=_Signer, serializer_kwargs={"ensure_ascii": True}
+    )
+
+
+SecretKeys = str | Sequence[str]
+
+
+@lru_cache(maxsize=256)  # some purposes name a user
+def derive_key(secret_key: str, purpose: str) -> bytes:
+    """32 bytes for one purpose, from one secret key (RFC 5869)."""
+    hkdf = HKDF(algorithm=SHA256(), length=32, salt=None, info=f"sso {purpose}".encode())
+    return hkdf.derive(secret_key.encode())
+
+
+def derive_keys(secret_keys: SecretKeys, purpose: str) -> list[bytes]:
+    """The keys for one purpose; the first is the one to use for anything new."""
+    return [derive_key(one, purpose) for one in _each(secret_keys)]
+
+
+def encrypt(secret_keys: SecretKeys, purpose: str, clear: bytes) -> str:
+    """Encrypt and authenticate a value that is stored in the database."""
+    return _fernet(secret_keys, purpose).encrypt(clear).decode()
+
+
+def decrypt(secret_keys: SecretKeys, purpose: str, encrypted: str) -> bytes:
+    """The clear bytes. Raises `InvalidToken` when none of the secret keys decrypts it."""
+    return _fernet(secret_keys, purpose).decrypt(encrypted)
+
+
+def reencrypt(secret_keys: SecretKeys, purpose: str, encrypted: str) -> str | None:
+    """The same, encrypted with the first secret key; `None` if it is already.
+
+    Raises `InvalidToken` when none of the secret keys decrypts it.
+    """
+    try:
+        decrypt(_each(secret_keys)[0], purpose, encrypted)
+    except InvalidToken:
+        return _fernet(secret_keys, purpose).rotate(encrypted).decode()
+    return None
+
+
+def _each(secret_keys: SecretKeys) -> Sequence[str]:
+    return (secret_keys,) if isinstance(secret_keys, str) else secret_keys
+
+
+def _fernet(secret_keys: SecretKeys, purpose: str) -> MultiFernet:
+    keys = derive_keys(secret_keys, purpose)
+    return MultiFernet([Fernet(urlsafe_b64encode(key)) for key in keys])
+
+
+# Prefixes let secret scanners recognise what leaked.
+AUTHORIZATION_CODE = "sso_ac_"
+REFRESH_TOKEN = "sso_rt_"  # noqa: S105 (a prefix)
+CLIENT_SECRET = "sso_cs_"  # noqa: S105 (a prefix)
+SESSION = "sso_sid_"
+MAIL = "sso_ml_"
+REQUEST_URI = "sso_par_"
+API_TOKEN = "sso_api_"  # noqa: S105 (a prefix)
+
+
+def make_secret(prefix: str) -> str:
+    """A new secret: the prefix and 256 random bits in base64url."""
+    return prefix + secrets.token_urlsafe(32)
+
+
+def digest(secret: str) -> str:
+    """What is stored in place of a secret; the scheme comes first."""
+    return "sha256:" + hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def matches(secret: str, stored: str) -> bool:
+    """Compare a presented secret with a stored digest, in constant time."""
+    return hmac.compare_digest(digest(secret).encode(), stored.encode())
+
+
+def derive_secret(prefix: str, secret: str, key: bytes) -> str:
+    """The successor of a secret: always the same for the same secret and key."""
+    raw = hmac.new(key, secret.encode(), hashlib.sha256).digest()
+    return prefix + urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+def is_equal(one: str, other: str) -> bool:
+    """Compare two texts in constant time."""
+    return hmac.compare_digest(one.encode(), other.encode())
+
+
+_PURPOSE = "webhook secret"
+
+
+def make_webhook_secret() -> str:
+    """A new secret, as receivers are given it."""
+    return f"whsec_{b64encode(secrets.token_bytes(32)).decode()}"
+
+
+def encrypt_webhook_secret(secret_keys: SecretKeys, secret: str) -> str:
+    return encrypt(secret_keys, _PURPOSE, secret.encode())
+
+
+def decrypt_webhook_secret(secret_keys: SecretKeys, sealed: str) -> str:
+    """Raises `InvalidToken` when none of the secret keys decrypts it."""
+    return decrypt(secret_keys, _PURPOSE, sealed).decode()
+
+
+def can_decrypt_webhook_secret(secret_keys: SecretKeys, sealed: str) -> bool:
+    try:
+        decrypt_webhook_secret(secret_keys, sealed)
+    except InvalidToken:
+        return False
+    return True
+
+
+def reencrypt_webhook_secret(secret_keys: SecretKeys, sealed: str) -> str | None:
+    """The same, encrypted with the first secret key; `None` if it is already.
+
+    Raises `InvalidToken` when none of the secret keys decrypts it.
+    """
+    return reencrypt(secret_keys, _PURPOSE, sealed)
+
+
+def webhook_headers(secret: str, message_id: str, at: datetime, body: str) -> dict[str, str]:
+    """The headers by which the receiver verifies the body."""
+    return {
+        "Content-Type": "application/json",
+        "webhook-id": message_id,
+        "webhook-timestamp": str(int(at.timestamp())),
+        "webhook-signature": Signer(secret).sign(message_id, at, body),
+    }
