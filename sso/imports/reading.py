@@ -7,18 +7,17 @@ from uuid import UUID, uuid5
 
 from sso.config import email_addresses
 from sso.crypto import foreign_hashes
-from sso.imports import auth0, better_auth, csv_file, django, keycloak
-from sso.imports.json_files import Advance
+from sso.imports import files, formats
+from sso.imports.files import Advance, Scratch
 from sso.imports.person import SHOWN, FileProblem, Person
-from sso.imports.scratch import Scratch
 
 # A reader, and how often it reads the file.
 FORMATS: Mapping[str, tuple[Callable[[Path, Scratch, Advance, bool], Iterator[Person]], int]] = {
-    "csv": (csv_file.read, 1),
-    "keycloak": (keycloak.read, 1),
-    "auth0": (auth0.read, 2),
-    "django": (django.read, 2),
-    "better-auth": (better_auth.read, 2),
+    "csv": (files.read_csv, 1),
+    "keycloak": (formats.read_keycloak, 1),
+    "auth0": (formats.read_auth0, 2),
+    "django": (formats.read_django, 2),
+    "better-auth": (formats.read_better_auth, 2),
 }
 # Ids here are made from ids there by it: never to be changed.
 _NAMESPACE = UUID("5b1f5a6e-6c0b-4f43-9d0e-0f0c1a7f3f52")

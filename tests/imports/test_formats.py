@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sso.crypto import foreign_hashes
-from sso.imports import json_files
+from sso.imports import files
 from sso.imports.person import FileProblem, Person
 from sso.imports.reading import FORMATS, read
 
@@ -254,7 +254,7 @@ def test_no_json_takes_the_process_down(tmp_path: Path, kind: str) -> None:
     beside = '{"other": %s, "users": []}' if "users" in place else '{"other": %s}'
     deep = "[" * DEEP + "]" * DEEP
     wide = "{" + ",".join(f'"{n}":{n}' for n in range(200_000)) + "}"
-    long = '"' + "x" * (json_files.LONGEST * 4) + '"'
+    long = '"' + "x" * (files.LONGEST_ENTRY * 4) + '"'
     objects = '{"a":' * DEEP + "1" + "}" * DEEP
     for content in (
         place % deep, place % objects, place % wide, beside % deep, beside % objects, deep,

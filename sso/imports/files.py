@@ -1,0 +1,232 @@
+"""Files as they are read: CSV with a line of headings, and large JSON one entry at a time.
+
+What has to be looked up while an export is read is kept in a private file that goes with the
+process.
+"""
+
+import csv
+import sqlite3
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, TextIO
+
+import ijson
+
+from sso.crypto import foreign_hashes
+from sso.imports.person import TEXT_CLAIMS, FileProblem, Person, text
+
+Place = tuple[str | None, ...]  # the keys that lead to an entry; `ITEM` in a list
+Advance = Callable[[int], None]  # so many bytes have been read
+ITEM = "[]"
+LONGEST_ENTRY = 1024 * 1024  # of an entry, and of a text elsewhere
+DEEPEST = 40
+_STARTS: dict[str, type[dict[str, Any]] | type[list[Any]]] = {
+    "start_map": dict,
+    "start_array": list,
+}
+_ENDS = ("end_map", "end_array")
+_MARK = b"\xef\xbb\xbf"  # with which Windows begins UTF-8
+
+
+class _Source:
+    """Lets no text grow beyond all bounds, and says how far we are."""
+
+    def __init__(self, file: BinaryIO, advance: Advance) -> None:
+        self._file, self._advance, self._is_begun = file, advance, False
+        self.without_event = 0
+
+    def read(self, size: int) -> bytes:
+        found = self._file.read(size)
+        if not self._is_begun:
+            found, self._is_begun = found.removeprefix(_MARK), True
+        self._advance(len(found))
+        self.without_event += len(found)
+        if self.without_event > LONGEST_ENTRY + size:
+            raise FileProblem(f"it has a text of more than {LONGEST_ENTRY} bytes")
+        return found
+
+
+def entries(path: Path, places: Collection[Place], advance: Advance) -> Iterator[tuple[Place, Any]]:
+    """Each object at one of the places, of one JSON value or several. Raises `FileProblem`."""
+    count = 0
+    try:
+        with path.open("rb") as file:
+            for found in _entries(_Source(file, advance), places):
+                count += 1
+                yield found
+    except OSError as error:
+        raise FileProblem(f"{path} cannot be read: {error.strerror}") from None
+    except FileProblem as error:
+        raise FileProblem(f"{path}, after entry {count}: {error}") from None
+    except (ijson.JSONError, ValueError, OverflowError):
+        raise FileProblem(f"{path}, after entry {count}: it is not JSON in UTF-8") from None
+
+
+def _entries(source: _Source, places: Collection[Place]) -> Iterator[tuple[Place, Any]]:
+    trail: list[str | None] = []
+    open_: list[Any] = []  # containers of the entry that is being read, and the key in each
+    keys: list[str | None] = []
+    size = 0
+    for event, value in ijson.basic_parse(source, use_float=True, multiple_values=True):
+        source.without_event = 0
+        if not open_:
+            if event == "map_key":
+                trail[-1] = value
+            elif event in _ENDS:
+                trail.pop()
+            elif (here := tuple(trail)) in places and event != "start_array":
+                if event == "start_map":
+                    open_, keys, size = [{}], [None], 0
+                else:
+                    yield here, value
+            elif event in _STARTS:
+                trail.append(None if event == "start_map" else ITEM)
+                _bound(len(trail), DEEPEST, "levels")
+            continue
+        size += 16 + (len(value) if isinstance(value, str) else 0)
+        _bound(size, LONGEST_ENTRY, "bytes in one entry")
+        if event == "map_key":
+            keys[-1] = value
+        elif event in _STARTS:
+            inner = _STARTS[event]()
+            _put(open_[-1], keys[-1], inner)
+            open_.append(inner)
+            keys.append(None)
+            _bound(len(open_), DEEPEST, "levels")
+        elif event in _ENDS:
+            whole = open_.pop()
+            keys.pop()
+            if not open_:
+                yield tuple(trail), whole
+        else:
+            _put(open_[-1], keys[-1], value)
+
+
+def _put(container: Any, key: str | None, value: Any) -> None:
+    if isinstance(container, list):
+        container.append(value)
+    else:
+        container[key] = value
+
+
+def _bound(number: int, most: int, what: str) -> None:
+    if number > most:
+        raise FileProblem(f"it has more than {most} {what}")
+
+
+class Scratch:
+    """Texts by kind and key, on disk as soon as they are many."""
+
+    def __init__(self) -> None:
+        # Without a name: SQLite deletes the file when it has opened it.
+        self._file = sqlite3.connect("", isolation_level=None)
+        self._file.execute("PRAGMA journal_mode = OFF")
+        self._file.execute("PRAGMA synchronous = OFF")
+        self._file.execute(
+            "CREATE TABLE texts (kind TEXT, key TEXT, text TEXT, PRIMARY KEY (kind, key))"
+            " WITHOUT ROWID"
+        )
+
+    def put(self, kind: str, key: str, text: str) -> str | None:
+        """Note a text; if there is one already, that stays and is returned."""
+        done = self._file.execute("INSERT OR IGNORE INTO texts VALUES (?, ?, ?)", (kind, key, text))
+        return None if done.rowcount else self.get(kind, key)
+
+    def get(self, kind: str, key: str) -> str | None:
+        found = self._file.execute(
+            "SELECT text FROM texts WHERE kind = ? AND key = ?", (kind, key)
+        ).fetchone()
+        return found[0] if found else None
+
+    def close(self) -> None:
+        self._file.close()
+
+
+LONGEST_LINE, LONGEST_ROW = 100_000, 500_000  # characters
+_OWN = ("email", "name", "id", "email_verified", "disabled", "groups", "password_hash")
+_KNOWN = (*_OWN, *sorted(TEXT_CLAIMS), "phone_number_verified")
+_FLAGS = {"": False, "0": False, "1": True} | {
+    word: word in "true yes t" for word in ("true", "yes", "t", "false", "no", "f")
+}
+
+
+class _Lines:
+    """The lines of a file, none of them too long, nor too many in one row."""
+
+    def __init__(self, file: TextIO, advance: Advance) -> None:
+        self._file, self._advance, self.number, self.of_row = file, advance, 0, 0
+
+    def __iter__(self) -> "_Lines":
+        return self
+
+    def __next__(self) -> str:
+        line = self._file.readline(LONGEST_LINE)
+        if not line:
+            raise StopIteration
+        self.number += 1
+        self.of_row += len(line)
+        if len(line) == LONGEST_LINE:
+            raise FileProblem(f"it is longer than {LONGEST_LINE} characters")
+        if self.of_row > LONGEST_ROW:
+            raise FileProblem("the row has no end; is a quotation mark missing?")
+        self._advance(len(line))
+        return line
+
+
+def read_csv(path: Path, scratch: Scratch, advance: Advance, roles: bool) -> Iterator[Person]:
+    """Raises `FileProblem`."""
+    number = 0
+    try:
+        # What is not UTF-8 is refused with its row.
+        with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+            lines = _Lines(file, advance)
+            try:
+                first = next(lines, "")
+                columns, delimiter = _columns(first)
+                rows = csv.reader(lines, delimiter=delimiter, strict=True)
+                for row in rows:
+                    number, lines.of_row = lines.number, 0
+                    if row:
+                        yield _person(columns, row, f"line {number}")
+            except (csv.Error, FileProblem) as error:
+                raise FileProblem(f"{path}, line {lines.number}: {error}") from None
+    except OSError as error:
+        raise FileProblem(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _columns(line: str) -> tuple[list[str], str]:
+    delimiter = max(",;\t", key=line.count)
+    row = next(csv.reader([line], delimiter=delimiter, strict=True), [])
+    columns = [one.strip().lower() for one in row]
+    unknown = [one for one in columns if one not in _KNOWN]
+    if unknown:
+        raise FileProblem(
+            f"there is no column {unknown[0][:60]!r}; the first line names the columns, some of: "
+            + ", ".join(_KNOWN)
+        )
+    if len(set(columns)) < len(columns) or "email" not in columns:
+        raise FileProblem("each column is named once, and one of them is email")
+    return columns, delimiter
+
+
+def _person(columns: list[str], row: list[str], where: str) -> Person:
+    person = Person(where)
+    if len(row) != len(columns):
+        person.refused = f"the row does not have {len(columns)} fields"
+        return person
+    found = {name: value.strip() for name, value in zip(columns, row, strict=True)}
+    flags = {}
+    for name in ("email_verified", "disabled", "phone_number_verified"):
+        flags[name] = _FLAGS.get(found.get(name, "").lower())
+        if flags[name] is None:
+            person.refused = f"{name} is neither true nor false"
+            return person
+    person.source_id = text(found.get("id"))
+    person.email_verified, person.disabled = bool(flags["email_verified"]), bool(flags["disabled"])
+    person.take_claims(found)
+    if found.get("phone_number_verified"):
+        person.claims["phone_number_verified"] = flags["phone_number_verified"]
+    person.groups = [one.strip() for one in found.get("groups", "").split(",") if one.strip()]
+    person.take_names(found.get("name"), email=found["email"], username="")
+    person.take_password(lambda: foreign_hashes.from_text(found.get("password_hash", "")))
+    return person
