@@ -8,60 +8,54 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sso.models.api_token import ApiToken as ApiToken
-    from sso.models.audit_event import AuditChain as AuditChain
-    from sso.models.audit_event import AuditEvent as AuditEvent
-    from sso.models.authorization_code import AuthorizationCode as AuthorizationCode
-    from sso.models.client import Client as Client
-    from sso.models.client_logo import ClientLogo as ClientLogo
-    from sso.models.client_origin import ClientOrigin as ClientOrigin
-    from sso.models.consent import Consent as Consent
+    from sso.models.clients import Client as Client
+    from sso.models.clients import ClientLogo as ClientLogo
+    from sso.models.clients import ClientOrigin as ClientOrigin
     from sso.models.factors import Passkey as Passkey
     from sso.models.factors import RecoveryCode as RecoveryCode
     from sso.models.factors import TotpSecret as TotpSecret
-    from sso.models.grant import Grant as Grant
-    from sso.models.group import Group as Group
-    from sso.models.identity import Identity as Identity
-    from sso.models.identity import UpstreamSession as UpstreamSession
-    from sso.models.imported_hash import ImportedHash as ImportedHash
-    from sso.models.logout_delivery import LogoutDelivery as LogoutDelivery
+    from sso.models.grants import AuthorizationCode as AuthorizationCode
+    from sso.models.grants import Consent as Consent
+    from sso.models.grants import Grant as Grant
+    from sso.models.grants import PushedRequest as PushedRequest
+    from sso.models.grants import Token as Token
+    from sso.models.grants import UsedOnce as UsedOnce
+    from sso.models.keys import ApiToken as ApiToken
+    from sso.models.keys import KeyState as KeyState
+    from sso.models.keys import SigningKey as SigningKey
     from sso.models.outbox import Heartbeat as Heartbeat
+    from sso.models.outbox import LogoutDelivery as LogoutDelivery
     from sso.models.outbox import Mail as Mail
-    from sso.models.pushed_request import PushedRequest as PushedRequest
-    from sso.models.refusal import Refusal as Refusal
-    from sso.models.signing_key import KeyState as KeyState
-    from sso.models.signing_key import SigningKey as SigningKey
-    from sso.models.token import Token as Token
-    from sso.models.used_once import UsedOnce as UsedOnce
-    from sso.models.user import BrowserSession as BrowserSession
-    from sso.models.user import MailToken as MailToken
-    from sso.models.user import User as User
-    from sso.models.webhook import Webhook as Webhook
-    from sso.models.webhook import WebhookDelivery as WebhookDelivery
+    from sso.models.outbox import Webhook as Webhook
+    from sso.models.outbox import WebhookDelivery as WebhookDelivery
+    from sso.models.records import AuditChain as AuditChain
+    from sso.models.records import AuditEvent as AuditEvent
+    from sso.models.records import Refusal as Refusal
+    from sso.models.users import BrowserSession as BrowserSession
+    from sso.models.users import Group as Group
+    from sso.models.users import Identity as Identity
+    from sso.models.users import ImportedHash as ImportedHash
+    from sso.models.users import MailToken as MailToken
+    from sso.models.users import UpstreamSession as UpstreamSession
+    from sso.models.users import User as User
 
 _TABLES = {
-    "api_token": ("ApiToken",),
-    "audit_event": ("AuditChain", "AuditEvent"),
-    "authorization_code": ("AuthorizationCode",),
-    "client": ("Client",),
-    "client_logo": ("ClientLogo",),
-    "client_origin": ("ClientOrigin",),
-    "consent": ("Consent",),
+    "clients": ("Client", "ClientLogo", "ClientOrigin"),
     "factors": ("Passkey", "RecoveryCode", "TotpSecret"),
-    "grant": ("Grant",),
-    "group": ("Group",),
-    "imported_hash": ("ImportedHash",),
-    "identity": ("Identity", "UpstreamSession"),
-    "logout_delivery": ("LogoutDelivery",),
-    "outbox": ("Heartbeat", "Mail"),
-    "pushed_request": ("PushedRequest",),
-    "refusal": ("Refusal",),
-    "signing_key": ("KeyState", "SigningKey"),
-    "token": ("Token",),
-    "used_once": ("UsedOnce",),
-    "user": ("BrowserSession", "MailToken", "User"),
+    "grants": ("AuthorizationCode", "Consent", "Grant", "PushedRequest", "Token", "UsedOnce"),
+    "keys": ("ApiToken", "KeyState", "SigningKey"),
+    "outbox": ("Heartbeat", "LogoutDelivery", "Mail", "Webhook", "WebhookDelivery"),
+    "records": ("AuditChain", "AuditEvent", "Refusal"),
     "user_indexes": (),
-    "webhook": ("Webhook", "WebhookDelivery"),
+    "users": (
+        "BrowserSession",
+        "Group",
+        "Identity",
+        "ImportedHash",
+        "MailToken",
+        "UpstreamSession",
+        "User",
+    ),
 }
 _MODULES = {name: f"sso.models.{file}" for file, names in _TABLES.items() for name in names}
 

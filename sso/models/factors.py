@@ -8,7 +8,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from sso import clock
 from sso.extensions import Base, UtcDateTime
-from sso.models.user import User
+from sso.models.users import User
 
 
 class Passkey(Base):

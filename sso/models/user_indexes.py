@@ -6,7 +6,7 @@ about users would wait for it.
 
 from sqlalchemy import Index, text
 
-from sso.models.user import User
+from sso.models.users import User
 
 _DISABLED, _INVITED = text("disabled_at IS NOT NULL"), text("password_hash IS NULL")
 

@@ -8,7 +8,7 @@ from sso import database
 from sso.config.images import Image
 from sso.extensions import db
 from sso.models import Client, ClientLogo
-from sso.models.client import HAS_HOME_URL
+from sso.models.clients import HAS_HOME_URL
 from sso.store import prepared
 
 

@@ -15,7 +15,7 @@ from sso.config import urls
 from sso.extensions import db
 from sso.flow.decision import Policy
 from sso.models import Client, ClientOrigin
-from sso.models.client import ClientRegistration
+from sso.models.clients import ClientRegistration
 from sso.store import client_turn, prepared
 from sso.store.groups import MOST_VALUES
 from sso.store.lookup import Match

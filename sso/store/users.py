@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Select, bindparam, delete, func, insert, s
 
 from sso.extensions import db
 from sso.models import User
-from sso.models.user import folded
+from sso.models.users import folded
 from sso.store import groups, prepared
 from sso.store.keyset import Order, begins
 from sso.store.lookup import MOST, Match

@@ -25,7 +25,7 @@ HEAVY = {
     "opentelemetry", "prometheus_client", "psycopg", "redis", "requests", "segno", "smtplib",
     "tomli_w", "webauthn", "wtforms", "zxcvbn_rs_py", "sqlalchemy.dialects.postgresql",
     "sso.web", "sso.endpoints", "sso.oauth", "sso.jobs", "sso.crypto.passwords",
-    "sso.presets", "sso.models.token", "sso.demo.command", "sso.doctor.command",
+    "sso.presets", "sso.models.grants", "sso.demo.command", "sso.doctor.command",
 }  # fmt: skip
 LOADED = """
 import atexit, json, sys

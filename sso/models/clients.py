@@ -1,11 +1,15 @@
-"""The clients table: registered applications, with RFC 7591 metadata."""
+"""The tables of clients: registered applications with RFC 7591 metadata, their logos and origins.
+
+Logos are apart from clients, whose rows are read and written all the time. A preflight names no
+client; it finds one by its origin.
+"""
 
 from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from authlib.integrations.sqla_oauth2 import OAuth2ClientMixin
-from sqlalchemy import Index, String, false, text
+from sqlalchemy import ForeignKey, Index, LargeBinary, String, false, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from sso import clock
@@ -148,3 +152,27 @@ class Client(Base, ClientRegistration, OAuth2ClientMixin):
     version: Mapped[int] = mapped_column(
         default=1, server_default="1", onupdate=text("version + 1")
     )
+
+
+class ClientLogo(Base):
+    """The logo of an application, and its SHA-256 digest, by which it is served."""
+
+    __tablename__ = "client_logos"
+
+    client_id: Mapped[str] = mapped_column(
+        ForeignKey(Client.client_id, ondelete="CASCADE"), primary_key=True
+    )
+    digest: Mapped[str] = mapped_column(String(64), index=True)
+    media_type: Mapped[str] = mapped_column(String(20))
+    data: Mapped[bytes] = mapped_column(LargeBinary)
+
+
+class ClientOrigin(Base):
+    """A web origin of a public client's redirect URIs; of loopback, without the port."""
+
+    __tablename__ = "client_origins"
+
+    client_id: Mapped[str] = mapped_column(
+        ForeignKey(Client.client_id, ondelete="CASCADE"), primary_key=True
+    )
+    origin: Mapped[str] = mapped_column(String(2000), primary_key=True, index=True)

@@ -1,12 +1,14 @@
-"""The audit_events table, and audit_chain, which holds its two ends."""
+"""The tables of records: audit events with the two ends of their chain, and refused requests."""
 
 from datetime import datetime
 from uuid import UUID, uuid4
 
-from sqlalchemy import BigInteger, Index, Integer, String, Text, text
+from sqlalchemy import BigInteger, ForeignKey, Index, Integer, SmallInteger, String, Text, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from sso.extensions import Base, UtcDateTime
+from sso.models.clients import Client
+from sso.models.users import User
 
 
 class AuditEvent(Base):
@@ -62,3 +64,26 @@ class AuditChain(Base):
     resealed_number: Mapped[int | None] = mapped_column(BigInteger)
     resealed_old_seal: Mapped[str | None] = mapped_column(String(64))
     resealed_new_seal: Mapped[str | None] = mapped_column(String(64))
+
+
+class Refusal(Base):
+    """One refused request. Kept for some days, and only the newest of each `bucket`.
+
+    `user_id` is set only where the cause lies with the user, such as a missing group.
+    """
+
+    __tablename__ = "refusals"
+    __table_args__ = (Index(None, "bucket", "at"), Index(None, "client_id", "at"))
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
+    # Not unique: a request may bring an id of its own.
+    request_id: Mapped[str] = mapped_column(String(64), index=True)
+    at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
+    bucket: Mapped[int] = mapped_column(SmallInteger)
+    name: Mapped[str] = mapped_column(String(60))
+    endpoint: Mapped[str | None] = mapped_column(String(40))
+    client_id: Mapped[str | None] = mapped_column(ForeignKey(Client.client_id, ondelete="CASCADE"))
+    user_id: Mapped[UUID | None] = mapped_column(
+        ForeignKey(User.id, ondelete="CASCADE"), index=True
+    )
+    details: Mapped[str] = mapped_column(Text)  # JSON

@@ -1,11 +1,13 @@
-"""The tables of people: users, their browser sessions, and the secrets mailed to them."""
+"""The tables of users: accounts, groups, browser sessions, upstream identities and mailed
+secrets.
+"""
 
 import unicodedata
 from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import JSON, CheckConstraint, ForeignKey, String, false, text
+from sqlalchemy import JSON, CheckConstraint, ForeignKey, Index, String, Text, false, text
 from sqlalchemy.orm import Mapped, mapped_column, validates
 
 from sso import clock
@@ -114,3 +116,87 @@ class MailToken(Base):
     used_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     # Wrong guesses at a short code; a link's secret cannot be guessed.
     failures: Mapped[int] = mapped_column(default=0, server_default="0")
+
+
+class Group(Base):
+    """A group. Who is in it stands with the users (`User.groups`), who may use a client with the
+    client, both by name.
+    """
+
+    __tablename__ = "groups"
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
+    name: Mapped[str] = mapped_column(String(200), unique=True)
+    # What a provisioning client calls it (RFC 7643 §3.1).
+    external_id: Mapped[str | None] = mapped_column(String(255), index=True)
+    # Raised by each change of the row and of who is in the group.
+    version: Mapped[int] = mapped_column(default=1, server_default="1")
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
+    updated_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
+
+
+class Identity(Base):
+    """An account at a provider that signs a user in. Issuer and subject alone identify it.
+
+    `provider`: its id in the operator's file, from where it may be gone by now. `email`: what it
+    said when it was linked, for people to recognize it.
+    """
+
+    __tablename__ = "identities"
+    __table_args__ = (
+        Index("ix_identities_subject", "issuer", "subject", unique=True),
+        Index("ix_identities_checked_at", "provider", "checked_at"),
+    )
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
+    user_id: Mapped[UUID] = mapped_column(ForeignKey(User.id, ondelete="CASCADE"), index=True)
+    provider: Mapped[str] = mapped_column(String(32))
+    issuer: Mapped[str] = mapped_column(String(500))
+    subject: Mapped[str] = mapped_column(String(255))
+    email: Mapped[str | None] = mapped_column(String(320))
+    linked_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now)
+    last_used_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    # When a directory was last asked about the person, and since when it has barred them: then
+    # the user was disabled at the same moment.
+    checked_at: Mapped[datetime | None] = mapped_column(UtcDateTime, default=clock.now)
+    barred_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+
+
+class UpstreamSession(Base):
+    """One sign-in through an identity, and what its provider has to be asked with later.
+
+    `session_id` is NULL until the sign-in is complete. The tokens are encrypted; without the secret
+    key that they were encrypted with, they are as good as absent.
+    """
+
+    __tablename__ = "upstream_sessions"
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
+    identity_id: Mapped[UUID] = mapped_column(
+        ForeignKey(Identity.id, ondelete="CASCADE"), index=True
+    )
+    session_id: Mapped[UUID | None] = mapped_column(
+        ForeignKey(BrowserSession.id, ondelete="CASCADE"), index=True
+    )
+    # Of the provider's session (OIDC Back-Channel Logout §2.4).
+    sid: Mapped[str | None] = mapped_column(String(255), index=True)
+    amr: Mapped[str] = mapped_column(String(100))
+    has_two_factors: Mapped[bool] = mapped_column(default=False, server_default=false())
+    # When the person last proved themselves there, if that was before this sign-in.
+    auth_time: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    sealed_id_token: Mapped[str | None] = mapped_column(Text)
+    sealed_refresh_token: Mapped[str | None] = mapped_column(Text)
+    # Kept only where there is no refresh token, and the provider has an introspection endpoint.
+    sealed_access_token: Mapped[str | None] = mapped_column(Text)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now, index=True)
+    # When the provider last confirmed that the person may sign in.
+    checked_at: Mapped[datetime] = mapped_column(UtcDateTime, default=clock.now, index=True)
+
+
+class ImportedHash(Base):
+    """A method (`foreign_hashes`) that users may still have; purged when none has it."""
+
+    __tablename__ = "imported_hashes"
+
+    method: Mapped[str] = mapped_column(String(60), primary_key=True)
+    imported_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
