@@ -13,7 +13,7 @@ from sso.config.upstream.oidc import (
     WebProvider,
 )
 from sso.i18n.message import Message
-from sso.upstream import clients
+from sso.upstream import oidc
 from sso.upstream.identity import UpstreamRefused, UpstreamUnavailable
 from sso.upstream.remote_cache import RemoteUnavailable
 
@@ -53,10 +53,10 @@ def providers() -> Findings:
 
 def _examined(provider: WebProvider) -> Message:
     if isinstance(provider, GitHubProvider):
-        clients.github(provider).examine()
+        oidc.github_client(provider).examine()
         return Message("answers")
     assert isinstance(provider, OidcProvider)
-    client = clients.oidc(provider)
+    client = oidc.oidc_client(provider)
     count = client.discovered.examine()
     try:  # a code that nobody was given: who we are is checked first
         at = f"{context.settings().base_url}/sign-in/callback/{provider.id}"
@@ -76,7 +76,7 @@ def _words(error: Exception) -> str:
 def _cannot_be_rechecked(provider: OidcProvider) -> bool:
     if not provider.recheck or isinstance(provider, GoogleProvider):
         return False
-    metadata = clients.oidc(provider).metadata()
+    metadata = oidc.oidc_client(provider).metadata()
     return "offline_access" not in provider.scope and metadata.introspection_endpoint is None
 
 

@@ -20,9 +20,9 @@ from sso.upstream.identity import UpstreamRefused, UpstreamUnavailable
 from sso.web import errors, parameters
 
 if TYPE_CHECKING:
-    from sso.upstream import clients, id_tokens
+    from sso.upstream import id_tokens, oidc
 else:
-    clients = program.late_module("sso.upstream.clients")  # as in `upstream_web`
+    oidc = program.late_module("sso.upstream.oidc")  # as in `upstream_web`
     id_tokens = program.late_module("sso.upstream.id_tokens")
 
 _PURPOSE, _USED = "after sign-out", "upstream logout token"
@@ -37,7 +37,7 @@ def backchannel_logout(provider_id: str) -> Response:
     try:
         form = parameters.single(parameters.form_pairs(request), ["logout_token"])
         token = form.get("logout_token")
-        claims = clients.oidc(provider).verify_logout_token(token)
+        claims = oidc.oidc_client(provider).verify_logout_token(token)
     except (UpstreamRefused, parameters.ParameterFault) as error:
         return errors.as_json("invalid_request", f"The logout token is refused: {error}.", 400)
     except UpstreamUnavailable:
@@ -72,7 +72,7 @@ def sign_out(reason: str, then: str | None = None) -> Response | None:
     if not (found and isinstance(provider, OidcProvider) and provider.sign_out_upstream):
         return None
     try:
-        endpoint = clients.oidc(provider).metadata().end_session_endpoint
+        endpoint = oidc.oidc_client(provider).metadata().end_session_endpoint
     except UpstreamUnavailable:
         return None
     if endpoint is None:

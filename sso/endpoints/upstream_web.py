@@ -22,9 +22,9 @@ from sso.upstream.identity import UpstreamIdentity, UpstreamRefused, UpstreamUna
 from sso.web import errors, pending_request, routing
 
 if TYPE_CHECKING:
-    from sso.upstream import clients
+    from sso.upstream import oidc as upstream_oidc
 else:
-    clients = program.late_module("sso.upstream.clients")  # 5 MB, with `requests`
+    upstream_oidc = program.late_module("sso.upstream.oidc")  # 5 MB, with `requests`
 
 # Nothing to guess, but each failure asks the provider, and is a row in the audit trail.
 LIMIT = replace(limiting.PASSKEY, name="upstream")
@@ -86,10 +86,10 @@ def _parameters(attempt: Attempt) -> dict[str, str]:
 def _url(provider: WebProvider, flow: Flow, more: dict[str, str]) -> str:
     at = _redirect_uri(provider)
     if isinstance(provider, GitHubProvider):
-        client = clients.github(provider)
+        client = upstream_oidc.github_client(provider)
         return client.authorization_url(at, flow.state, flow.verifier, more)
     assert isinstance(provider, OidcProvider)
-    oidc = clients.oidc(provider)
+    oidc = upstream_oidc.oidc_client(provider)
     return oidc.authorization_url(at, flow.state, flow.nonce, flow.verifier, more)
 
 
@@ -150,9 +150,11 @@ def _identity(provider: WebProvider, flow: Flow) -> UpstreamIdentity:
     redirect_uri = _redirect_uri(provider)
     if isinstance(provider, GitHubProvider):
         _check_answer(code, error)
-        return clients.github(provider).complete(redirect_uri, code or "", flow.verifier)
+        return upstream_oidc.github_client(provider).complete(
+            redirect_uri, code or "", flow.verifier
+        )
     assert isinstance(provider, OidcProvider)
-    client = clients.oidc(provider)
+    client = upstream_oidc.oidc_client(provider)
     metadata = client.metadata()
     # RFC 9207 §2.4: also in errors. Microsoft's metadata names no real issuer.
     if issuer is None and metadata.names_issuer:

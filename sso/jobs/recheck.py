@@ -7,7 +7,7 @@ from sso.config.upstream.oidc import OidcProvider
 from sso.extensions import db
 from sso.services import upstream_sessions
 from sso.store import identities
-from sso.upstream import clients
+from sso.upstream import oidc
 from sso.upstream.identity import UpstreamUnavailable
 
 BATCH = 20  # of a provider at a time
@@ -36,7 +36,7 @@ def _recheck(provider: OidcProvider, seconds: int) -> int:
         access_token = upstream_sessions.opened(session.sealed_access_token)
         if not (refresh_token or access_token):
             continue  # the provider gave none: it cannot be asked
-        who, client = (identity.issuer, identity.subject), clients.oidc(provider)
+        who, client = (identity.issuer, identity.subject), oidc.oidc_client(provider)
         try:
             found = client.ask_again(*who, refresh_token, access_token)
         except UpstreamUnavailable:

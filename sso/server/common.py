@@ -83,7 +83,7 @@ def _import_used(app: Flask) -> None:
     """Import what would otherwise be imported in each worker, if this installation uses it."""
     with app.app_context():
         if any(isinstance(one, WebProvider) for one in context.upstreams()):
-            import_module("sso.upstream.clients")
+            import_module("sso.upstream.oidc")
         with suppress(SQLAlchemyError):  # `readiness` has said so
             if passkeys.exist():
                 import_module("webauthn")

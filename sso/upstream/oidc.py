@@ -1,17 +1,58 @@
-"""The client of an OpenID Connect provider: authorization code flow with PKCE and nonce."""
+"""The client of an OpenID Connect provider: authorization code flow with PKCE and nonce.
+
+Each process has one client for each provider. It keeps what it has read, and how the provider
+fares.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from authlib.integrations.base_client import OAuthError
+from flask import current_app
 
-from sso.config.upstream.oidc import GoogleProvider, OidcProvider
+from sso.config.upstream.oidc import (
+    GitHubProvider,
+    GoogleProvider,
+    MicrosoftProvider,
+    OidcProvider,
+    WebProvider,
+)
 from sso.i18n.message import Message
-from sso.upstream import http, id_tokens, person_claims
+from sso.upstream import http, id_tokens
 from sso.upstream.discovery import Discovered, Metadata
+from sso.upstream.github import GitHubClient
 from sso.upstream.http import Caller
 from sso.upstream.identity import UpstreamIdentity, UpstreamRefused, UpstreamUnavailable
 from sso.upstream.remote_cache import RemoteUnavailable
+
+MAX_GROUPS = 1000
+
+
+def groups_of(provider: OidcProvider, claims: Mapping[str, Any]) -> frozenset[str] | None:
+    """The groups; without the claim none, as many providers leave it out for people in none.
+
+    `None` if it is elsewhere (OIDC Core §5.6.2), as Microsoft has it for people in very many.
+    """
+    found, elsewhere = claims.get(provider.groups_claim), claims.get("_claim_names")
+    if found is None and isinstance(elsewhere, dict) and provider.groups_claim in elsewhere:
+        return None
+    listed = found if isinstance(found, list) else [found]
+    return frozenset(one for one in listed[:MAX_GROUPS] if isinstance(one, str))
+
+
+def is_email_verified(provider: OidcProvider, email: str, claims: Mapping[str, Any]) -> bool:
+    """Whether the provider says that the address is the person's own, now."""
+    if isinstance(provider, MicrosoftProvider):
+        # An administrator of any tenant sets `email` as they like; this says that they own the
+        # domain. It is an optional claim.
+        return claims.get("xms_edov") in (True, 1, "1", "true", "True")
+    if claims.get("email_verified") not in (True, "true"):
+        return False
+    if isinstance(provider, GoogleProvider):
+        # Other addresses were verified once, when the account was made.
+        return email.lower().endswith("@gmail.com") or bool(claims.get("hd"))
+    return True
+
 
 # What is wrong with our registration says nothing about the person.
 _OURS = frozenset(("invalid_client", "unauthorized_client"))
@@ -136,14 +177,14 @@ class OidcClient:
     ) -> frozenset[str] | None:
         """The groups; `None` if it says nothing about them now, after which they stay."""
         if self.provider.groups_claim in claims:
-            return person_claims.groups(self.provider, claims)
+            return groups_of(self.provider, claims)
         if not endpoint or not self.provider.groups:
             return None
         try:
             found = self._with_userinfo(session, endpoint, claims)
         except UpstreamUnavailable:  # a refresh token that was given meanwhile must be kept
             return None
-        return person_claims.groups(self.provider, found)
+        return groups_of(self.provider, found)
 
     def _verify(self, text: object, nonce: str | None, access_token: str | None) -> dict[str, Any]:
         try:
@@ -221,10 +262,9 @@ class OidcClient:
             issuer=claims["iss"],
             subject=claims["sub"],
             email=email,
-            email_verified=email is not None
-            and person_claims.is_verified(provider, email, profile),
+            email_verified=email is not None and is_email_verified(provider, email, profile),
             name=http.text(profile, "name") or http.text(profile, "preferred_username") or "",
-            groups=person_claims.groups(provider, profile),
+            groups=groups_of(provider, profile),
             has_two_factors=bool(methods & set(provider.two_factor_amr))
             or claims.get("acr") in provider.two_factor_acr,
             auth_time=id_tokens.moment(claims, "auth_time"),
@@ -243,3 +283,31 @@ class OidcClient:
         if self.metadata().introspection_endpoint:
             return None, http.text(token, "access_token", http.LONGEST_TOKEN)
         return None, None
+
+
+_EXTENSION = "sso.upstream_clients"
+
+
+def oidc_client(provider: OidcProvider) -> OidcClient:
+    found = _of(provider)
+    assert isinstance(found, OidcClient)
+    return found
+
+
+def github_client(provider: GitHubProvider) -> GitHubClient:
+    found = _of(provider)
+    assert isinstance(found, GitHubClient)
+    return found
+
+
+def _of(provider: WebProvider) -> OidcClient | GitHubClient:
+    known = current_app.extensions.setdefault(_EXTENSION, {})
+    client: OidcClient | GitHubClient | None = known.get(provider.id)
+    if client is None or client.provider is not provider:
+        if isinstance(provider, OidcProvider):
+            client = OidcClient(provider)
+        else:
+            assert isinstance(provider, GitHubProvider)
+            client = GitHubClient(provider)
+        known[provider.id] = client
+    return client

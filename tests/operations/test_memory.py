@@ -78,4 +78,4 @@ def test_what_is_used_is_imported_before_the_workers_begin(
         db.session.add(key)
         db.session.commit()
     common.loaded(app)
-    assert imported == ["sso.upstream.clients", "webauthn"]
+    assert imported == ["sso.upstream.oidc", "webauthn"]

@@ -8,7 +8,8 @@ import pytest
 from sso import clock
 from sso.config.upstream.oidc import GoogleProvider, MicrosoftProvider, OidcProvider
 from sso.process import http_call
-from sso.upstream import github, id_tokens, person_claims
+from sso.upstream import github, id_tokens
+from sso.upstream import oidc as upstream_oidc
 from sso.upstream.identity import UpstreamRefused, UpstreamUnavailable
 from sso.upstream.oidc import OidcClient
 from tests.conftest import Clock
@@ -39,17 +40,17 @@ def without_absent(**claims: Any) -> dict[str, Any]:
 def test_email_verified(verified: object) -> None:
     claims = without_absent(email_verified=verified, hd="example.com")
     says_yes = verified is True or verified == "true"
-    assert person_claims.is_verified(PLAIN, "a@example.com", claims) == says_yes
-    assert person_claims.is_verified(GOOGLE, "a@example.com", claims) == says_yes
+    assert upstream_oidc.is_email_verified(PLAIN, "a@example.com", claims) == says_yes
+    assert upstream_oidc.is_email_verified(GOOGLE, "a@example.com", claims) == says_yes
     # Microsoft's has another meaning; what counts there is another claim.
-    assert not person_claims.is_verified(MICROSOFT, "a@example.com", claims)
+    assert not upstream_oidc.is_email_verified(MICROSOFT, "a@example.com", claims)
 
 
 @each("owned", [*ODD, True, 1, "1", "true", "True"])
 def test_who_owns_a_domain_at_microsoft(owned: object) -> None:
     claims = without_absent(xms_edov=owned, email_verified=True)
     says_yes = not any(owned is one for one in ODD)
-    assert person_claims.is_verified(MICROSOFT, "a@example.com", claims) == says_yes
+    assert upstream_oidc.is_email_verified(MICROSOFT, "a@example.com", claims) == says_yes
 
 
 @each(
@@ -60,7 +61,7 @@ def test_who_owns_a_domain_at_microsoft(owned: object) -> None:
 )  # fmt: skip
 def test_addresses_that_google_does_not_own(email: str, hd: object, is_verified: bool) -> None:
     claims = without_absent(email_verified=True, hd=hd)
-    assert person_claims.is_verified(GOOGLE, email, claims) == is_verified
+    assert upstream_oidc.is_email_verified(GOOGLE, email, claims) == is_verified
 
 
 @each(
@@ -70,10 +71,10 @@ def test_addresses_that_google_does_not_own(email: str, hd: object, is_verified:
 )  # fmt: skip
 def test_groups(claim: object, groups: set[str]) -> None:
     claims = without_absent(groups=claim, _claim_names={"other": "src1"})
-    assert person_claims.groups(PLAIN, claims) == frozenset(groups)
+    assert upstream_oidc.groups_of(PLAIN, claims) == frozenset(groups)
     there = {**claims, "_claim_names": {"groups": "src1"}}
     is_elsewhere = claim in (ABSENT, None)
-    assert person_claims.groups(PLAIN, there) == (None if is_elsewhere else frozenset(groups))
+    assert upstream_oidc.groups_of(PLAIN, there) == (None if is_elsewhere else frozenset(groups))
 
 
 @pytest.fixture
