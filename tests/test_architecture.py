@@ -39,7 +39,7 @@ LOOSE = 8
 MAY_COMMIT = {
     *("sso.services.transaction", "sso.audit.chain", "sso.audit.rekeying"),
     "sso.checkup.probe",
-    "sso.database.read_only",  # what only read
+    "sso.database.postgresql",  # what only read
 }
 COMMITTERS = {"endpoints", "cli", "jobs", "demo", "doctor"}
 

@@ -4,6 +4,9 @@ A pooler in transaction mode gives each transaction another session of the serve
 keeps a setting or a prepared statement: time limits are set at the beginning of a transaction, and
 nothing is prepared. Nothing else here belongs to a session: advisory locks end with their
 transaction, and nobody listens.
+
+A transaction that only read ends by COMMIT instead of ROLLBACK: at ROLLBACK psycopg forgets what it
+has prepared, and PostgreSQL would parse and plan the statements of the next request again.
 """
 
 import logging
@@ -15,15 +18,102 @@ from typing import TYPE_CHECKING, Any, cast
 
 from sqlalchemy import URL, Connection, Engine, event
 from sqlalchemy.engine import Dialect, ExceptionContext
-from sqlalchemy.exc import InvalidatePoolError, SQLAlchemyError
-from sqlalchemy.pool import ConnectionPoolEntry
+from sqlalchemy.exc import (
+    DBAPIError,
+    InterfaceError,
+    InvalidatePoolError,
+    InvalidRequestError,
+    OperationalError,
+    SQLAlchemyError,
+)
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 
 from sso.config.connections import has_several_hosts
-from sso.database import read_only, transient_errors
 from sso.process import concurrency
+from sso.process.program import COMMAND
 
-if TYPE_CHECKING:  # SQLAlchemy loads the driver when PostgreSQL is used
+if TYPE_CHECKING:
     import psycopg
+
+
+_IN_TRANSACTION = 2  # libpq's PQTRANS_INTRANS; a failed one has another status
+
+
+def prepare_read_only(engine: Engine) -> None:
+    """Hook an engine of psycopg."""
+    roll_back = engine.dialect.do_rollback
+
+    def end(dbapi_connection: PoolProxiedConnection) -> None:
+        driver: Any = dbapi_connection.driver_connection
+        is_in_order = driver.info.transaction_status == _IN_TRANSACTION
+        if is_in_order and not getattr(driver, "sso_wrote", True):
+            driver.commit()
+        else:
+            roll_back(dbapi_connection)
+
+    # SQLAlchemy has no event that could do without the ROLLBACK.
+    engine.dialect.do_rollback = end  # type: ignore[method-assign]  # of this engine alone
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        driver: Any = connection.connection.driver_connection
+        driver.sso_wrote = False
+
+    @event.listens_for(engine, "before_cursor_execute")
+    def look(connection: Connection, _cursor: object, statement: str, *_: object) -> None:
+        if not statement.startswith("SELECT"):
+            note_write(connection)
+
+
+def note_write(connection: Connection) -> None:
+    """Call it before a statement that writes and that SQLAlchemy does not execute itself."""
+    driver: Any = connection.connection.driver_connection
+    driver.sso_wrote = True
+
+
+OLD_SCHEMA = f"the schema is not the one of this program; run: {COMMAND} db upgrade"
+
+# SQLSTATE of PostgreSQL.
+_OLD_SCHEMA = ("42P01", "42703")  # undefined table, undefined column
+_READ_ONLY = "25006"  # a standby, before it takes over
+_IDLE = "25P03"  # idle in transaction for too long
+# Connection exceptions, shutdowns of the server, an idle session that was ended.
+_CLOSED = ("08", "57P01", "57P02", "57P03", "57P05")
+# A prepared statement that another session has, or lacks: there is a pooler in between.
+_OF_POOLER = ("26000", "42P05")
+
+
+def is_lost(error: BaseException) -> bool:
+    """Whether the driver's error makes this connection, and those like it, useless."""
+    state = getattr(error, "sqlstate", None) or ""
+    return state.startswith((*_CLOSED, _READ_ONLY, *_OF_POOLER))
+
+
+def is_of_pooler(error: BaseException) -> bool:
+    """Whether a driver's error shows that sessions are shared."""
+    return getattr(error, "sqlstate", None) in _OF_POOLER
+
+
+def transient_reason(error: SQLAlchemyError) -> str | None:
+    """Why to try again, without statement and values; `None` for a permanent error."""
+    if isinstance(error, PoolTimeout):
+        return "all connections of the pool are in use"
+    if isinstance(error, InvalidRequestError) and "connection is closed" in str(error):
+        return "the server closes its connections as soon as they are made"
+    if not isinstance(error, DBAPIError):
+        return None
+    state, text = getattr(error.orig, "sqlstate", None), str(error.orig).strip()
+    if state in _OLD_SCHEMA or "no such table" in text or "no such column" in text:
+        return OLD_SCHEMA
+    if (
+        isinstance(error, OperationalError | InterfaceError)
+        or error.connection_invalidated
+        or state in (_READ_ONLY, _IDLE)
+    ):
+        return text.splitlines()[0] if text else type(error).__name__
+    return None
+
 
 logger = logging.getLogger("sso.database")
 
@@ -80,7 +170,7 @@ def connect_args(url: URL, **more: str) -> dict[str, Any]:
 
 def prepare(engine: Engine) -> None:
     """Hook an engine: how it connects, begins and ends a transaction, and drops connections."""
-    read_only.prepare(engine)
+    prepare_read_only(engine)
     connecting = _Connecting(engine.url)
     event.listen(engine, "do_connect", connecting.connect)
 
@@ -110,14 +200,14 @@ def prepare(engine: Engine) -> None:
 
     @event.listens_for(engine, "handle_error")
     def note_loss(context: ExceptionContext) -> None:
-        if transient_errors.is_lost(context.original_exception):
+        if is_lost(context.original_exception):
             context.is_disconnect = True
 
     @event.listens_for(engine, "invalidate")
     def empty_pool(_connection: object, _record: object, error: BaseException | None) -> None:
         """After a failover every connection of the pool leads to a server that takes no writes."""
-        if error is not None and transient_errors.is_lost(error):
-            connecting.is_pooled |= transient_errors.is_of_pooler(error)
+        if error is not None and is_lost(error):
+            connecting.is_pooled |= is_of_pooler(error)
             engine.dispose()
 
 

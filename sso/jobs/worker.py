@@ -12,7 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sso import audit, clock, context, database
 from sso.audit import chain
 from sso.crypto import keys
-from sso.database import transient_errors
+from sso.database import postgresql
 from sso.extensions import db
 from sso.jobs import (
     directory_recheck,
@@ -106,7 +106,7 @@ def run_once(app: Flask, job: Job) -> int | None:
         except Exception as error:
             words = str(error) if isinstance(error, keys.KeyUnavailable) else None
             if isinstance(error, SQLAlchemyError):
-                words = transient_errors.reason(error)
+                words = postgresql.transient_reason(error)
             if words:
                 logger.error("job failed: %s: %s", job.name, words)
             else:

@@ -20,7 +20,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.types import TypeEngine
 
-from sso.database import read_only, transient_errors
+from sso.database import postgresql
 from sso.extensions import Base
 from sso.observability import tracing
 
@@ -84,7 +84,7 @@ def changed_at_once(
 
 def _write(connection: Connection, statement: Executable, values: Mapping[str, Any]) -> bool:
     if connection.dialect.name == "postgresql":
-        read_only.note_write(connection)
+        postgresql.note_write(connection)
     return bool(_prepared(connection, statement, values).run(connection, values, _ROWCOUNT) == 1)
 
 
@@ -141,8 +141,7 @@ def _as_sqlalchemys(
     dialect = connection.dialect
     base = dialect.loaded_dbapi.Error
     is_gone = isinstance(error, base) and (
-        dialect.is_disconnect(error, connection.connection, cursor)
-        or transient_errors.is_lost(error)
+        dialect.is_disconnect(error, connection.connection, cursor) or postgresql.is_lost(error)
     )
     made = DBAPIError.instance(
         sql,

@@ -11,7 +11,7 @@ from werkzeug.exceptions import HTTPException, TooManyRequests
 
 from sso import context, database
 from sso.crypto import keys, passwords
-from sso.database import transient_errors
+from sso.database import postgresql
 from sso.i18n import N_
 from sso.process import concurrency
 from sso.ratelimit import limiting, refusals
@@ -155,7 +155,7 @@ def _busy(_: passwords.Busy) -> Response:
 def _unexpected(error: Exception) -> Response:
     """503 for what passes by itself or by a command of the operator; else it is a bug of ours."""
     reason = None
-    if isinstance(error, SQLAlchemyError) and (passing := transient_errors.reason(error)):
+    if isinstance(error, SQLAlchemyError) and (passing := postgresql.transient_reason(error)):
         reason = f"database: {passing}"
     elif isinstance(error, keys.KeyUnavailable):
         reason = f"nothing can be signed: {error}"

@@ -19,7 +19,7 @@ from sqlalchemy.exc import DBAPIError
 
 from sso import create_app, database
 from sso.checkup import machine
-from sso.database import postgresql, transient_errors
+from sso.database import postgresql
 from sso.extensions import db
 from tests.operations.conftest import fresh_database
 from tests.production.expected import Customer
@@ -262,7 +262,7 @@ def test_a_pooler_that_goes_unnoticed_is_noticed_later(cluster: Postgresql, tmp_
             connection.commit()
             with pytest.raises(DBAPIError) as caught:
                 connection.execute(statement)
-        assert transient_errors.reason(caught.value)  # 503
+        assert postgresql.transient_reason(caught.value)  # 503
         with db.engine.connect() as connection:
             assert postgresql.is_pooled(connection)
             for _ in range(8):

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import Connection, Engine, text
 
 from sso import database
-from sso.database.kept_connections import KeptConnections
+from sso.database import KeptConnections
 
 
 @pytest.fixture
