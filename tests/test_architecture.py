@@ -37,7 +37,7 @@ LATE = {
 LOOSE = 8
 # Beside the packages that answer requests and run commands.
 MAY_COMMIT = {
-    *("sso.services.transaction", "sso.audit.chain", "sso.audit.rekeying"),
+    *("sso.services.transaction", "sso.audit.chain", "sso.audit.chain"),
     "sso.checkup.probe",
     "sso.database.postgresql",  # what only read
 }

@@ -1,27 +1,33 @@
-"""One function for security events: a line on the log, and a row for `writer`.
+"""Security events: a line on the log, and a row for `writer`.
 
 An event that is recorded before its transaction commits becomes part of it, and is gone if that is
 rolled back, unless `Event.survives_rollback`; one recorded after the commit, or without any, is
 written soon after.
+
+A signed-in user can repeat some events in a loop. For these, each user has a budget of rows per
+kind of event, hour and process. The end of a budget is recorded once; the log line is always
+written.
 """
 
 import json
 import logging
 import os
 import pwd
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache, wraps
+from threading import Lock
 from typing import Any, Concatenate, ParamSpec, TypeVar
 from uuid import UUID
 
 from flask import current_app, has_app_context, has_request_context, request
 
 from sso import clock
-from sso.audit.events import Event
+from sso.audit.events import Event, limited
 from sso.observability import counters
 from sso.observability.redaction import redact
 
@@ -205,3 +211,42 @@ def storable(text: str) -> str:
 def _clean_text(text: str) -> str:
     text = storable(text)
     return redact(text) if len(text) > 16 else text
+
+
+OWN_EVENTS_AN_HOUR = (
+    300  # rows of a kind for one user; applications that ask every minute need fewer
+)
+MOST_COUNTERS = 50_000  # counters in memory
+_EXTENSION = "sso.own_events"
+
+
+class _Counts:
+    """Counts of this hour. In this process alone, as authorize is hit too often to ask Redis."""
+
+    def __init__(self) -> None:
+        self._hour, self._counts, self._lock = 0, Counter[tuple[str, UUID]](), Lock()
+
+    def increase(self, name: str, user: UUID) -> int:
+        hour = int(clock.now().timestamp()) // 3600
+        with self._lock:
+            if hour != self._hour or len(self._counts) >= MOST_COUNTERS:
+                self._hour, self._counts = hour, Counter()
+            self._counts[name, user] += 1
+            return self._counts[name, user]
+
+
+def _counts() -> _Counts:
+    extensions = current_app.extensions
+    if _EXTENSION not in extensions:
+        extensions.setdefault(_EXTENSION, _Counts())  # another thread may be quicker
+    counts: _Counts = extensions[_EXTENSION]
+    return counts
+
+
+def own_event(name: Event, user: UUID, **fields: object) -> None:
+    """As `audit.event`, of this person."""
+    count = _counts().increase(name, user)
+    write = event if count <= OWN_EVENTS_AN_HOUR else on_log_alone
+    write(name, user=user, **fields)
+    if count == OWN_EVENTS_AN_HOUR + 1:
+        event(limited(name), user=user, count="of user")

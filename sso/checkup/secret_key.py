@@ -3,7 +3,7 @@
 from itertools import count
 
 from sso import context
-from sso.audit import rekeying
+from sso.audit import chain
 from sso.audit.chain import ChainBroken
 from sso.checkup.finding import Findings, ok, warning, wrong
 from sso.crypto import keys, secrets
@@ -74,7 +74,7 @@ def waiting(most: int | None = None) -> list[Message]:
     ):
         found.append(Message("secrets of webhooks"))
     try:
-        if rekeying.is_due():
+        if chain.is_rekeying_due():
             found.append(Message("the audit trail"))
     except ChainBroken:
         command = f"{COMMAND} audit verify"

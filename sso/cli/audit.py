@@ -9,7 +9,7 @@ from difflib import get_close_matches
 import click
 
 from sso import audit, clock, context
-from sso.audit import chain, rekeying, rows, verification
+from sso.audit import chain, rows
 from sso.audit.events import Event
 from sso.cli.clients import one_client
 from sso.cli.commands import Failure, Group, json_option
@@ -102,12 +102,12 @@ def verify(head: str | None, as_json: bool) -> None:
     try:
         while chain.append_to_chain():
             pass
-        rekeying.is_due()
+        chain.is_rekeying_due()
     except chain.ChainBroken as error:
         db.session.rollback()
         signing_keys.require_any_open(context.settings().secret_keys)
         problem = str(error)
-    found = verification.verify(seen)
+    found = chain.verify(seen)
     faults = found.faults or ([problem] if problem else [])
     mark = f"{found.head_number}:{found.head_seal}"
     if faults:

@@ -5,7 +5,7 @@ import time
 import click
 
 from sso import context
-from sso.audit import rekeying, verification
+from sso.audit import chain
 from sso.audit.chain import ChainBroken
 from sso.cli.commands import Failure, json_option
 from sso.cli.keys import group
@@ -63,7 +63,7 @@ def reencrypt(over_faults: bool, as_json: bool) -> None:
 def _reseal_audit_events(over_faults: bool, report: Report | None) -> Count:
     """Rekey in batches; tampering is reported before anything is changed."""
     try:
-        is_due = rekeying.is_due()
+        is_due = chain.is_rekeying_due()
     except ChainBroken:
         if not over_faults:
             raise
@@ -71,14 +71,14 @@ def _reseal_audit_events(over_faults: bool, report: Report | None) -> Count:
     if not is_due:
         db.session.rollback()
         return Count(0)
-    if not over_faults and (faults := verification.verify().faults):
+    if not over_faults and (faults := chain.verify().faults):
         raise Failure(
             f"the audit trail is not whole: {faults[0]}; all else is encrypted again. See: "
             f"{COMMAND} audit verify; then go on with --over-faults, which leaves the traces as "
             "they are"
         )
     sealed = 0
-    while not (step := rekeying.step(over_faults)).is_last or step.sealed:
+    while not (step := chain.rekey(over_faults)).is_last or step.sealed:
         sealed += step.sealed
         if report:
             report(step.sealed, sealed + step.left)

@@ -14,8 +14,7 @@ from flask_babel import gettext
 from sqlalchemy import Connection
 from werkzeug.wrappers import Response
 
-from sso import clock, context, database
-from sso.audit import own_events
+from sso import audit, clock, context, database
 from sso.audit.events import Event
 from sso.endpoints import browser_session
 from sso.flow import decision, scopes
@@ -79,7 +78,7 @@ def authorize() -> Response:
             return stale(waiting, changes.connection, pushed.InvalidRequestUri("used before"))
         changes.commit()
     if owner and isinstance(found, decision.Answer):
-        own_events.record(Event.CODE_ISSUED, owner.user_id, client=validated.client.client_id)
+        audit.own_event(Event.CODE_ISSUED, owner.user_id, client=validated.client.client_id)
     return response
 
 

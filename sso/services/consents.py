@@ -5,7 +5,7 @@ from datetime import datetime
 from uuid import UUID
 
 from sso import audit
-from sso.audit import Actor, own_events
+from sso.audit import Actor
 from sso.audit.events import Event
 from sso.services import revocation
 from sso.store import consents, users
@@ -17,14 +17,14 @@ def remember(
 ) -> datetime:
     """Remember the scopes that were allowed and declined; returns the moment that is noted."""
     given_at = consents.remember(user_id, client_id, allowed, declined)
-    own_events.record(Event.CONSENT_GIVEN, user_id, client=client_id, scope=" ".join(allowed))
+    audit.own_event(Event.CONSENT_GIVEN, user_id, client=client_id, scope=" ".join(allowed))
     return given_at
 
 
 @audit.acting
 def deny(actor: Actor, user_id: UUID, client_id: str) -> None:
     """Record that the user refused; nothing is remembered."""
-    own_events.record(Event.CONSENT_DENIED, user_id, client=client_id)
+    audit.own_event(Event.CONSENT_DENIED, user_id, client=client_id)
 
 
 @audit.acting
@@ -33,4 +33,4 @@ def withdraw(actor: Actor, user_id: UUID, client_id: str) -> None:
     users.lock(user_id)  # before the consent, as in `approvals.add`
     consents.withdraw(user_id, client_id)
     revocation.grants_of_user_and_client(user_id, client_id, "consent_withdrawn")
-    own_events.record(Event.CONSENT_WITHDRAWN, user_id, client=client_id)
+    audit.own_event(Event.CONSENT_WITHDRAWN, user_id, client=client_id)

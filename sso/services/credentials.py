@@ -4,7 +4,7 @@ from datetime import timedelta
 from uuid import UUID
 
 from sso import audit, clock, database
-from sso.audit import Actor, own_events
+from sso.audit import Actor
 from sso.audit.events import Event
 from sso.crypto import passwords
 from sso.errors import OperatorError
@@ -27,7 +27,7 @@ def rename(actor: Actor, user: User, name: str) -> None:
     if changes := differences.between({"name": user.name}, {"name": name}):
         user.name = name
         db.session.flush()
-        own_events.record(Event.NAME_CHANGED, user.id, changes=changes)
+        audit.own_event(Event.NAME_CHANGED, user.id, changes=changes)
 
 
 @audit.acting

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from sqlalchemy.exc import IntegrityError
 
 from sso import audit
-from sso.audit import Actor, own_events
+from sso.audit import Actor
 from sso.audit.events import Event
 from sso.i18n import N_
 from sso.mfa import passkey_names, passkeys, proof, recovery, totp
@@ -117,7 +117,7 @@ def rename_passkey(actor: Actor, user: User, known: Factors, passkey_id: str, na
     after = {"name": passkey_names.distinct(cleaned, others)}
     if changes := differences.between({"name": chosen.name}, after):
         chosen.name = after["name"]
-        own_events.record(Event.FACTOR_RENAMED, user.id, kind="passkey", changes=changes)
+        audit.own_event(Event.FACTOR_RENAMED, user.id, kind="passkey", changes=changes)
 
 
 def _chosen(known: Factors, passkey_id: str) -> Passkey:

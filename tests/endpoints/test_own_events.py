@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 from flask import Flask
 
-from sso.audit import own_events
+from sso import audit
 from sso.models import User
 from tests.conftest import Clock
 from tests.support.actors import BASE, ORIGIN, Browser
@@ -23,7 +23,7 @@ def test_a_loop(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr(own_events, "AN_HOUR", 2)
+    monkeypatch.setattr(audit, "OWN_EVENTS_AN_HOUR", 2)
     client = make_client(app)
     browser = Browser(app)
     browser.open(f"{ORIGIN}{BASE}/sign-in")
@@ -52,8 +52,8 @@ def test_a_loop(
 def test_counts_are_of_this_hour_and_do_not_take_all_memory(
     monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
-    counts, user = own_events._Counts(), uuid4()
-    monkeypatch.setattr(own_events, "MOST", 3)
+    counts, user = audit._Counts(), uuid4()
+    monkeypatch.setattr(audit, "MOST_COUNTERS", 3)
     assert [counts.increase("a", user) for _ in range(3)] == [1, 2, 3]
     assert counts.increase("b", user) == 1
     clock.time = clock.time.replace(minute=59, second=59)

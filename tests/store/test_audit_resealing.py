@@ -8,7 +8,7 @@ import pytest
 from flask import Flask
 
 from sso import audit, create_app
-from sso.audit import chain, rekeying, verification, writer
+from sso.audit import chain, writer
 from sso.audit.chain import ChainBroken
 from sso.audit.events import Event
 from sso.extensions import db
@@ -46,21 +46,21 @@ def new(others: tuple[Flask, Flask]) -> Flask:
 
 @pytest.fixture(autouse=True)
 def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rekeying, "BATCH", 4)
+    monkeypatch.setattr(chain, "REKEYING_BATCH", 4)
 
 
 def reencrypt(app: Flask, *options: str) -> Any:
     return app.test_cli_runner().invoke(args=["key", "reencrypt", "--json", *options])
 
 
-def step(app: Flask, over_faults: bool = False) -> rekeying.Step:
+def step(app: Flask, over_faults: bool = False) -> chain.RekeyingStep:
     with app.app_context():
-        return rekeying.step(over_faults)
+        return chain.rekey(over_faults)
 
 
 def faults_of(app: Flask) -> list[str]:
     with app.app_context():
-        return verification.verify().faults
+        return chain.verify().faults
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 4, 5, 8, 11])
@@ -193,7 +193,7 @@ def test_the_boundary_is_sealed(app: Flask, both: Flask, tampering: str) -> None
     assert any("forged" in one for one in faults_of(both))
     with both.app_context():
         with pytest.raises(ChainBroken):
-            rekeying.step()
+            chain.rekey()
         db.session.rollback()
 
 
