@@ -52,7 +52,7 @@ def _send(form: EmailedCodeForm, current: CurrentSession) -> Response:
 def _take(form: EmailedCodeForm, current: CurrentSession) -> Response:
     attempt, wait = page.try_once(current.user.email)
     if wait:
-        return _page(form, current, limiting.words(wait), wait)
+        return _page(form, current, limiting.waiting_time(wait), wait)
     locked = policy.lock(current)
     if locked is None or not policy.email_settled(locked.user):
         return page.confirm_first("factor_code")

@@ -202,7 +202,7 @@ def _page(
         passkey=passkeys.ask_as_second(subject.user, list(known.passkeys)) if by_passkey else None,
         known=known,
         problem=problem,
-        error=limiting.words(wait) if wait else words,
+        error=limiting.waiting_time(wait) if wait else words,
     )
     if form.unsent.data:  # goes on to an admin page, which wants to see the Origin
         response.headers["Referrer-Policy"] = "same-origin"

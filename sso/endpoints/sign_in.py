@@ -105,7 +105,7 @@ def _ask(
                 goes_on = again and current is not None and current.user.id == user.id
                 remember = current.session.remembered if goes_on and current else form.remember.data
                 return second_factor.after_password(user, bool(remember), pending)
-            error = limiting.words(wait) if wait else gettext(WRONG)
+            error = limiting.waiting_time(wait) if wait else gettext(WRONG)
     else:
         hint = validated.grant.request.asked.login_hint if validated else None
         form.email.data = current.user.email if again and current else hint

@@ -26,7 +26,7 @@ from sso.ldap.directory import NotAllowed
 from sso.observability import counters
 from sso.process import concurrency
 from sso.ratelimit import limiting
-from sso.ratelimit.directory_limit import DIRECTORY
+from sso.ratelimit.limiting import DIRECTORY
 from sso.services import directories
 from sso.store import identities, users
 from sso.upstream import ldap
@@ -73,7 +73,7 @@ def directory_sign_in(provider_id: str) -> Response:
     login = form.user_name.data or ""
     tried, wait = page.try_once(login)
     if wait:
-        return _page(provider, form, limiting.words(wait), wait, is_linking)
+        return _page(provider, form, limiting.waiting_time(wait), wait, is_linking)
     begun = perf_counter()
     try:
         found = _ask(provider, login, form.password.data or "")
@@ -81,7 +81,9 @@ def directory_sign_in(provider_id: str) -> Response:
         return upstream_sign_in.unavailable(provider, error)
     except limiting.TooManyAttempts as error:
         concurrency.delay_refusal(begun)
-        return _page(provider, form, limiting.words(error.seconds), error.seconds, is_linking)
+        return _page(
+            provider, form, limiting.waiting_time(error.seconds), error.seconds, is_linking
+        )
     except NotAllowed as error:
         tried.failed()
         concurrency.delay_refusal(begun)

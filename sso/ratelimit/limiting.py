@@ -6,8 +6,12 @@ pause before the next attempt, up to a maximum: nobody is locked out for good. F
 per account and network, per account, and per network. A browser that the account has signed in from
 before has a count of its own instead, so that strangers never lock its user out.
 
-Flooding: `limiting.spend(limiting.PASSWORD_RESET, email)` counts every request. The mails to
-one email address are limited, silently, where they are enqueued (`store.mails`).
+Directories lock an account after a few wrong passwords, so that strangers could lock it from here.
+From browsers that the account is not known by, three failures are passed on to a directory, and
+then one attempt in half an hour.
+
+Flooding: `limiting.spend(limiting.PASSWORD_RESET, email)` counts every request. The mails to one
+email address are limited, silently, where they are enqueued (`store.outbox`).
 
 Both raise `TooManyAttempts` (429 with Retry-After) before anything depends on whether the account
 exists. IPv6 counts by /64, and with larger budgets by /56 and /48: one customer may have these.
@@ -30,7 +34,7 @@ HOUR, DAY, _EXTENSION = 3600, 24 * 3600, "sso.limits"
 
 
 class TooManyAttempts(TooManyRequests):
-    """Try again after `seconds`. `description` says so to programs, `words` to people."""
+    """Try again after `seconds`. `description` says so to programs, `waiting_time` to people."""
 
     def __init__(self, seconds: int) -> None:
         super().__init__(f"Too many attempts; wait {seconds} seconds.", retry_after=seconds)
@@ -224,7 +228,7 @@ def spend_own(rule: Budget, program: str, requests: int = 1) -> None:
         raise TooManyAttempts(_seconds_until_end(key, rule.seconds))
 
 
-def words(seconds: int) -> str:
+def waiting_time(seconds: int) -> str:
     """When to try again, in the language of the page."""
     time = times.duration(seconds)
     return str(gettext("Too many attempts. Please wait %(time)s, then try again.", time=time))
@@ -262,3 +266,18 @@ def _seconds_until_end(key: str, most: int) -> int:
 
 def _storage() -> LimitStorage:
     return cast(LimitStorage, current_app.extensions[_EXTENSION])
+
+
+@dataclass(frozen=True)
+class _Steady(Pauses):
+    """Pauses that are long from the first on."""
+
+    def after(self, failures: int) -> int:
+        return 0 if failures < self.free else self.longest
+
+
+_FEW = _Steady(free=2, longest=1800, forget=2 * HOUR)
+
+DIRECTORY = Guessing(
+    "directory", pair=_FEW, account=_FEW, ip_address=Pauses(200, 30, HOUR), device_cookie=_FEW
+)

@@ -1,22 +1,74 @@
-"""Where attempts are counted: in Redis for all processes and nodes, else in this process.
+"""Where attempts are counted: in Redis for all processes and nodes, else in this process's memory.
 
-While Redis is away, this process counts by itself, so that people can sign in. A short timeout
-and a pause before Redis is asked again keep requests from hanging.
+While Redis is away, this process counts by itself, so that people can sign in. A short timeout and
+a pause before Redis is asked again keep requests from hanging.
 """
 
 import logging
 import threading
 import time
 from collections.abc import Callable
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from sso import clock
 from sso.config import connections
-from sso.ratelimit.memory import MemoryStorage
 
 if TYPE_CHECKING:
     from limits.storage import RedisStorage
 
+
 logger = logging.getLogger("sso.limits")
+
+MOST_COUNTERS = 50_000
+_FEW = 1000  # expired ones among so many may stay
+
+
+class MemoryStorage:
+    """Counters that expire."""
+
+    def __init__(self) -> None:
+        self.counters: dict[str, tuple[int, float]] = {}  # how many, and until when
+        self._lock = threading.Lock()
+        self._look_at = _FEW  # counters
+
+    def incr(self, key: str, seconds: int, amount: int = 1) -> int:
+        with self._lock:
+            now = monotonic()
+            count, end = self.counters.get(key, (0, 0.0))
+            if end <= now:
+                count, end = 0, now + seconds
+            self.counters[key] = count + amount, end
+            if len(self.counters) > min(self._look_at, MOST_COUNTERS):
+                self._make_room(now)
+            return count + amount
+
+    def get(self, key: str) -> int:
+        count, end = self.counters.get(key, (0, 0.0))
+        return count if end > monotonic() else 0
+
+    def get_expiry(self, key: str) -> float:
+        _, end = self.counters.get(key, (0, 0.0))
+        return clock.now().timestamp() + max(0.0, end - monotonic())
+
+    def clear(self, key: str) -> None:
+        with self._lock:
+            self.counters.pop(key, None)
+
+    def _make_room(self, now: float) -> None:
+        """A flood of names must not take all memory. The smallest counts go: a guesser's is big."""
+        for key in [key for key, (_, end) in self.counters.items() if end <= now]:
+            del self.counters[key]
+        if len(self.counters) > MOST_COUNTERS:
+            logger.error(
+                "more than %d rate limits in memory: the smaller half is forgotten", MOST_COUNTERS
+            )
+            for key in sorted(self.counters, key=lambda key: self.counters[key][0])[
+                : MOST_COUNTERS // 2
+            ]:
+                del self.counters[key]
+        self._look_at = max(_FEW, 2 * len(self.counters))
+
 
 TIMEOUT = 0.25  # seconds
 AWAY = 5.0  # seconds for which Redis is not asked after an error

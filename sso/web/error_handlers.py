@@ -129,7 +129,7 @@ def _too_many(error: TooManyRequests) -> Response:
         response = as_json("temporarily_unavailable", message, 429)
     else:
         title, link = gettext("Please wait"), (gettext("Try again"), _here())
-        response = page(limiting.words(seconds), status=429, title=title, link=link)
+        response = page(limiting.waiting_time(seconds), status=429, title=title, link=link)
     response.headers["Retry-After"] = str(seconds)
     return response
 

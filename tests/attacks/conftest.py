@@ -7,7 +7,7 @@ from flask import Flask
 
 from sso import clock
 from sso.models import User
-from sso.ratelimit import memory
+from sso.ratelimit import storage
 from tests.support.actors import BASE, ORIGIN, Browser
 from tests.support.mailbox import Mailbox
 
@@ -38,6 +38,6 @@ class Watch:
 @pytest.fixture
 def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
     moving = Watch()
-    monkeypatch.setattr(memory, "monotonic", moving.time)
+    monkeypatch.setattr(storage, "monotonic", moving.time)
     monkeypatch.setattr(clock, "source", lambda: datetime.fromtimestamp(moving.now, UTC))
     return moving

@@ -16,7 +16,7 @@ from sso.audit import writer
 from sso.audit.events import Event
 from sso.extensions import db
 from sso.models import BrowserSession, User
-from sso.ratelimit import memory
+from sso.ratelimit import storage
 from sso.store import sessions
 from tests.attacks.conftest import Watch
 from tests.support.actors import BASE, ORIGIN, Browser
@@ -32,7 +32,7 @@ def test_a_flood_of_client_ids_does_not_forgive_the_guesses(
     make_app: Callable[..., Flask], monkeypatch: pytest.MonkeyPatch, watch: Watch
 ) -> None:
     # 50 000 in life: a customer with a /56 has 256 networks, of 300 free failures an hour each.
-    monkeypatch.setattr(memory, "MOST", 500)
+    monkeypatch.setattr(storage, "MOST_COUNTERS", 500)
     app = make_app(SSO_TRUSTED_PROXIES="1")
     make_user(app)
     guesser = Browser(app)

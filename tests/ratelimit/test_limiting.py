@@ -8,10 +8,10 @@ from flask import Flask
 
 from sso.extensions import db
 from sso.models import User
-from sso.ratelimit import device_cookie, memory, networks
+from sso.ratelimit import device_cookie, networks
+from sso.ratelimit import storage as limit_storage
 from sso.ratelimit.limiting import Pauses
-from sso.ratelimit.memory import MOST
-from sso.ratelimit.storage import LimitStorage
+from sso.ratelimit.storage import MOST_COUNTERS, LimitStorage
 from sso.store import users
 from tests.conftest import Statements
 from tests.support.factories import make_user
@@ -69,13 +69,13 @@ def test_pauses_double_up_to_the_longest() -> None:
 
 def test_a_flood_of_names_does_not_take_all_memory() -> None:
     storage = LimitStorage(None)
-    for number in range(MOST + 100):
+    for number in range(MOST_COUNTERS + 100):
         storage.increase(f"name {number}", 3600)
-    assert len(storage._local.counters) <= MOST
+    assert len(storage._local.counters) <= MOST_COUNTERS
 
 
 def test_a_flood_of_names_does_not_forgive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sso.ratelimit.memory.MOST", 100)
+    monkeypatch.setattr("sso.ratelimit.storage.MOST_COUNTERS", 100)
     storage = LimitStorage(None)
     for _ in range(7):
         storage.increase("guesser", 3600)
@@ -86,8 +86,8 @@ def test_a_flood_of_names_does_not_forgive(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_counter_that_has_ended_counts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
-    monkeypatch.setattr(memory, "monotonic", lambda: now[0])
-    storage = memory.MemoryStorage()
+    monkeypatch.setattr(limit_storage, "monotonic", lambda: now[0])
+    storage = limit_storage.MemoryStorage()
     storage.incr("a", 60)
     storage.incr("a", 60)
     for at, count in ((1059.9, 2), (1060.0, 0), (1061.0, 0)):
@@ -100,7 +100,7 @@ def test_a_counter_that_has_ended_counts_nothing(monkeypatch: pytest.MonkeyPatch
 
 def test_counters_that_have_ended_take_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
-    monkeypatch.setattr("sso.ratelimit.memory.monotonic", lambda: now)
+    monkeypatch.setattr("sso.ratelimit.storage.monotonic", lambda: now)
     storage = LimitStorage(None)
     for number in range(5000):
         storage.increase(f"name {number}", 60)
