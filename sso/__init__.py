@@ -39,8 +39,8 @@ def create_app(environ: Mapping[str, str] | None = None, instance: Path | None =
     from sso.observability import tracing
     from sso.process import concurrency
     from sso.ratelimit import device_cookie, limiting, refusals
+    from sso.store import keys, users
     from sso.store import refusals as stored_refusals
-    from sso.store import signing_keys, users
     from sso.web import (
         access_log,
         cookies,
@@ -59,7 +59,7 @@ def create_app(environ: Mapping[str, str] | None = None, instance: Path | None =
     app.extensions["sso.upstreams"] = upstreams.of_setting(settings.upstream_file)
     app.extensions["sso.keys"] = KeyRing(
         settings.secret_keys,
-        load=signing_keys.stored,
+        load=keys.stored_signing_keys,
         keep_published=max(settings.access_token_lifetime, ID_TOKEN_LIFETIME) + 600,
     )
     refusals.init_app(app, stored_refusals.open_buffer(app).put)

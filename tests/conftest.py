@@ -27,7 +27,7 @@ from sso.database import buffer
 from sso.extensions import Base, db
 from sso.models import User
 from sso.process import concurrency
-from sso.store import migrating
+from sso.store import schema
 from tests.support.actors import Browser, RelyingParty
 from tests.support.applications import Applications, environ_of
 from tests.support.explaining import Explain
@@ -123,7 +123,7 @@ def migrate(url: str | None, instance: Path) -> None:
     """Bring a database to the current schema, with signing keys."""
     app = create_app(environ_of(url), instance)
     with app.app_context():
-        migrating.upgrade()
+        schema.upgrade()
         ensure_keys(SECRET_KEY)
         db.session.remove()
         db.engine.dispose()

@@ -139,7 +139,7 @@ def test_every_write_begins_as_sqlite_needs_it(module: str) -> None:
     """The driver begins no transaction before a savepoint or WITH (see `sso.database`)."""
     text = MODULES[module].read_text()
     assert "begin_nested(" not in text
-    on_postgresql = {"sso.store.approvals", "sso.store.issuance"}
+    on_postgresql = {"sso.store.approvals", "sso.store.redemption"}
     assert ".cte(" not in text or module in on_postgresql
 
 

@@ -68,7 +68,7 @@ from sso.services import (
 from sso.services.authentication import Browser
 from sso.store import clients as stored_clients
 from sso.store import factors, users
-from sso.store import signing_keys as stored_keys
+from sso.store import keys as stored_keys
 from sso.store.sessions import CurrentSession
 from sso.upstream.identity import UpstreamIdentity
 from tests.conftest import SECRET_KEY
@@ -126,7 +126,7 @@ class World:
         return mail_links.make(purpose, self.user.email, self.user)
 
     def key(self, state: str) -> str:
-        return next(key.kid for key in stored_keys.every() if key.state == state)
+        return next(key.kid for key in stored_keys.every_signing_key() if key.state == state)
 
     def with_totp(self) -> str:
         secret = totp.new_secret()

@@ -11,7 +11,8 @@ from sso.extensions import db
 from sso.i18n.message import Message, Quote
 from sso.models import KeyState
 from sso.process.program import COMMAND
-from sso.store import heartbeats, logout_deliveries, mails, signing_keys
+from sso.store import keys as stored_keys
+from sso.store import outbox
 from sso.store import webhooks as stored_webhooks
 
 ROTATION_IS_LATE = timedelta(days=2)
@@ -34,7 +35,7 @@ def schema() -> Findings:
 
 def signing_key_life() -> Findings:
     """Each algorithm has an active and a next key, which the secret key decrypts."""
-    rows = signing_keys.every()
+    rows = stored_keys.every_signing_key()
     db.session.rollback()
     for alg in keys.ALGORITHMS:
         for state, seen in (
@@ -109,11 +110,11 @@ def _reason(text: str) -> str:
 def worker() -> Findings:
     """Nothing has been due for long, and a worker runs."""
     due = {
-        Message("a mail"): mails.outbox.due_since(),
-        Message("a logout token"): logout_deliveries.outbox.due_since(),
+        Message("a mail"): outbox.MAILS.due_since(),
+        Message("a logout token"): outbox.LOGOUTS.due_since(),
         Message("an audit event"): audit_events.unchained_since(),
     }
-    last = heartbeats.last(heartbeats.WORKER)
+    last = outbox.last_beat(outbox.WORKER)
     db.session.rollback()
     late = [(since, what) for what, since in due.items() if since]
     oldest = min(late, default=None)

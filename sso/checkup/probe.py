@@ -16,8 +16,8 @@ from sso.extensions import db
 from sso.mfa import totp
 from sso.services import accounts, clients
 from sso.services.checks import RegistrationError
+from sso.store import approvals, sessions, users
 from sso.store import clients as stored_clients
-from sso.store import sessions, unredeemed, users
 
 CALLBACK = f"https://{DOCTOR_DOMAIN}/callback"
 # Longer than any run takes: older ones were left behind by a run that was killed.
@@ -141,7 +141,7 @@ def _remove_left_behind(actor: Actor) -> None:
 def _remove_user(actor: Actor, user_id: UUID) -> None:
     if user := users.lock_any(user_id):
         # Otherwise a real application would be sent a logout token of somebody it has never met.
-        unredeemed.drop_all(user_id)
+        approvals.drop_all_unredeemed(user_id)
         user.groups = []  # it may be the last administrator, who could not be deleted
         accounts.delete(actor, user)
     db.session.commit()

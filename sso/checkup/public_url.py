@@ -23,7 +23,8 @@ from sso.extensions import db
 from sso.i18n.message import Message, Quote
 from sso.models import KeyState
 from sso.process import concurrency
-from sso.store import clients, signing_keys
+from sso.store import clients
+from sso.store import keys as stored_keys
 
 TIMEOUT = 10  # seconds
 _SLOW_BODIES = 3
@@ -146,7 +147,7 @@ def _root_metadata(base_url: str, discovery: dict[str, Any]) -> Findings:
 def _published_keys(url: str) -> Findings:
     keys_there = (_json(requests.get(url, timeout=TIMEOUT)) or {}).get("keys", [])
     published = {key.get("kid") for key in keys_there}
-    needed = {r.kid for r in signing_keys.every() if r.state != KeyState.RETIRED}
+    needed = {r.kid for r in stored_keys.every_signing_key() if r.state != KeyState.RETIRED}
     db.session.rollback()
     if needed <= published:
         yield ok("key set", Message("%(count)s keys are published", count=len(published)))

@@ -12,7 +12,8 @@ from sso.i18n import N_
 from sso.i18n.message import Message, joined
 from sso.mfa import totp
 from sso.process.program import COMMAND
-from sso.store import signing_keys, totp_secrets, webhooks
+from sso.store import factors, webhooks
+from sso.store import keys as stored_keys
 
 BATCH = 100
 
@@ -23,7 +24,7 @@ def secret_key(most: int | None = None) -> Findings:
     `most`: how many authenticator apps are checked; a million takes a minute.
     """
     found = waiting(most)
-    is_partial = most is not None and totp_secrets.count() > most
+    is_partial = most is not None and factors.count_totp_secrets() > most
     db.session.rollback()
     has_previous = context.settings().secret_key_previous is not None
     if found:
@@ -65,7 +66,7 @@ def waiting(most: int | None = None) -> list[Message]:
     """
     newest = context.settings().secret_key
     found = []
-    if not all(keys.can_decrypt(newest, row) for row in signing_keys.every()):
+    if not all(keys.can_decrypt(newest, row) for row in stored_keys.every_signing_key()):
         found.append(Message("signing keys"))
     if not _are_apps_current(most):
         found.append(Message("authenticator apps"))
@@ -86,7 +87,7 @@ def waiting(most: int | None = None) -> list[Message]:
 def _are_apps_current(most: int | None) -> bool:
     last = None
     for checked in count(0, BATCH):
-        rows = totp_secrets.batch(last, BATCH)
+        rows = factors.totp_secret_batch(last, BATCH)
         if not all(totp.is_current(row) for row in rows):
             return False
         if len(rows) < BATCH or (most is not None and checked + BATCH >= most):

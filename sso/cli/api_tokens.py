@@ -15,8 +15,7 @@ from sso.cli.output import iso, print_json, print_line, print_once, print_table
 from sso.extensions import db
 from sso.models import ApiToken
 from sso.services import api_tokens
-from sso.store import api_tokens as stored
-from sso.store import users
+from sso.store import keys, users
 
 group = Group("api-token", help="Tokens of programs that administer the server.")
 _LIFETIME = re.compile(r"(\d{1,6})([hd])")
@@ -79,7 +78,7 @@ def create(
 @json_option
 def list_(as_json: bool) -> None:
     """List all API tokens."""
-    found = stored.every()
+    found = keys.every_api_token()
     owners = users.emails(str(one.owner_id) for one in found if one.owner_id)
     if as_json:
         print_json([_view(one, owners) for one in found])
@@ -103,7 +102,7 @@ def list_(as_json: bool) -> None:
 @json_option
 def revoke(token_id: str, yes: bool, as_json: bool) -> None:
     """Revoke an API token; it stops at once."""
-    match = stored.matching(token_id)
+    match = keys.matching_api_tokens(token_id)
     found = by_id("api-token", match, token_id, lambda token: token.name, exactly=True)
     owners = users.emails([str(found.owner_id)] if found.owner_id else [])
     confirm(f"Revoke the API token {found.name} ({found.id})?", yes)

@@ -17,8 +17,8 @@ from sso.extensions import db
 from sso.models import Client, Grant
 from sso.services import clients, groups
 from sso.services.clients import SWITCHES
-from sso.store import client_logos, grants, logout_deliveries
 from sso.store import clients as stored_clients
+from sso.store import grants, outbox
 
 group = Group("client", help="Applications that users sign in to.")
 client_argument = click.argument("client_id", metavar="ID")
@@ -55,7 +55,7 @@ def show(client_id: str, as_json: bool) -> None:
     more = {
         "live_grants": count,
         "newest_grants": [_grant(grant) for grant in newest],
-        "logout_tokens_waiting": logout_deliveries.waiting_for(client.client_id),
+        "logout_tokens_waiting": outbox.logouts_waiting_for(client.client_id),
     }
     if as_json:
         print_json({**view(client), **more})
@@ -191,7 +191,7 @@ def _known(client_id: str) -> Iterator[None]:
 
 def view(client: Client) -> dict[str, Any]:
     """What commands show of a client, by RFC 7591 names: never a secret or its digest."""
-    logo = client_logos.digest_of(client.client_id)
+    logo = stored_clients.logo_digest(client.client_id)
     return {
         "client_id": client.client_id,
         "client_id_issued_at": clock.timestamp(client.created_at),

@@ -21,7 +21,7 @@ from sso.database import schema
 from sso.extensions import db
 from sso.jobs import backup
 from sso.services import signing_keys
-from sso.store import migrating
+from sso.store import schema as stored_schema
 
 _file = click.argument("path", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False))
 
@@ -144,7 +144,7 @@ def _revision() -> str | None:
 
 @with_appcontext
 def _bind(**options: Any) -> None:
-    migrating.bind(current_app)
+    stored_schema.bind(current_app)
     migrate_group.callback(**options)
 
 

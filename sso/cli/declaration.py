@@ -28,8 +28,8 @@ from sso.process.program import COMMAND
 from sso.services import accounts, clients
 from sso.services.checks import RegistrationError, logo
 from sso.services.registration import METADATA as METADATA
-from sso.store import client_logos, users
 from sso.store import clients as stored_clients
+from sso.store import users
 
 FORMAT = 1
 HEADER = f"""\
@@ -71,7 +71,7 @@ def document() -> dict[str, Any]:
 
 
 def _with_logo(client: Entry) -> Entry:
-    found = client_logos.find(db.session.connection(), client.get("logo", ""))
+    found = stored_clients.find_logo(db.session.connection(), client.get("logo", ""))
     return {**client, "logo": found.data_url} if found else client
 
 

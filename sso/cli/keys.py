@@ -12,7 +12,7 @@ from sso.extensions import db
 from sso.models import SigningKey
 from sso.process.program import COMMAND
 from sso.services import signing_keys
-from sso.store import signing_keys as stored_keys
+from sso.store import keys
 
 group = Group("key", help="Signing keys: next, active, retired.")
 
@@ -21,7 +21,7 @@ group = Group("key", help="Signing keys: next, active, retired.")
 @json_option
 def list_(as_json: bool) -> None:
     """List all signing keys, oldest first."""
-    _show(stored_keys.every(), as_json)
+    _show(keys.every_signing_key(), as_json)
 
 
 @group.command("rotate")

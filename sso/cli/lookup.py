@@ -6,7 +6,7 @@ from uuid import UUID
 
 from sso.cli.commands import Failure
 from sso.process.program import COMMAND
-from sso.store.lookup import MOST, Match
+from sso.store.lists import MOST_MATCHES, Match
 
 T = TypeVar("T")
 
@@ -19,9 +19,9 @@ def only(
     `exactly`: the command cannot be undone or gives rights, so only a `whole` identifier will do.
     A name or a prefix could have meant another one yesterday, and people choose their own.
     """
-    words = [describe(one) for one in match.found[:MOST]]
+    words = [describe(one) for one in match.found[:MOST_MATCHES]]
     if len(words) > 1:
-        listed = ", ".join(words) + (", …" if len(match.found) > MOST else "")
+        listed = ", ".join(words) + (", …" if len(match.found) > MOST_MATCHES else "")
         raise Failure(f"{text} fits several: {listed}; give {whole} in full")
     if words and exactly and not match.is_exact:
         raise Failure(f"{text} fits {words[0]}; this command needs {whole} in full")

@@ -24,7 +24,7 @@ from sso.process.program import COMMAND
 from sso.services import accounts
 from sso.services import groups as memberships
 from sso.services.checks import ADDRESS, PHONE_VERIFIED
-from sso.store import api_tokens
+from sso.store import keys
 
 _GROUPS = ListOption(
     "groups", "group", "groups", "GROUP", has_spaces=True, former=("--group", "--no-groups")
@@ -138,7 +138,7 @@ def enable(who: str, as_json: bool) -> None:
 def delete(who: str, yes: bool, as_json: bool) -> None:
     """Delete a user with sessions, tokens, consents and API tokens."""
     user = find_user(who, exactly=True)
-    names = ", ".join(one.name for one in api_tokens.of_owner(user.id))
+    names = ", ".join(one.name for one in keys.of_owner(user.id))
     confirm(
         f"Delete {user.email} ({user.id})"
         f"{f', and revoke the API tokens {names}' if names else ''}?",

@@ -28,7 +28,7 @@ from sso.jobs import worker
 from sso.process import stop_signals
 from sso.services import accounts, clients, credentials, signing_keys
 from sso.store import clients as stored_clients
-from sso.store import migrating, users
+from sso.store import schema, users
 
 # Browsers allow passkeys on this name, but on no IP address.
 HOST = "localhost"
@@ -120,7 +120,7 @@ def _prepare(server: Flask, home: str) -> tuple[str, str, str]:
     """Database, keys, the demo user with a new password, the sample client with a new secret."""
     password = "-".join(secrets.token_hex(2) for _ in range(4))
     with server.app_context():
-        migrating.upgrade()
+        schema.upgrade()
         signing_keys.ensure(server.config["SECRET_KEY"])
         user = users.find_by_email(EMAIL)
         if user is None:

@@ -21,7 +21,7 @@ from sso.oauth import key_sets, pushed
 from sso.oauth.key_sets import KeySetUnavailable
 from sso.process.http_call import Answer
 from sso.process.program import COMMAND
-from sso.store import logout_deliveries
+from sso.store import outbox
 
 CALLBACK = "redirect URI"
 MOST = 10  # URLs of a kind that are tried
@@ -148,7 +148,7 @@ def backchannel_logout(client: Client) -> Findings:
         yield skipped(name, "no address is registered: the application learns of no sign-out here")
         return
     answer = reach.fetch("OPTIONS", uri, as_worker=True)
-    waiting = logout_deliveries.waiting_for(client.client_id)
+    waiting = outbox.logouts_waiting_for(client.client_id)
     queue = f"; {waiting} logout tokens are waiting" if waiting else ""
     if isinstance(answer, Trouble):
         yield wrong(name, f"{uri}: {answer.seen}{queue}", answer.hint)

@@ -19,7 +19,7 @@ from sso.mfa import policy
 from sso.models import User
 from sso.ratelimit import device_cookie
 from sso.services import consents, credentials, directories, revocation, staff
-from sso.store import client_logos, factors, grants, identities, sessions, users
+from sso.store import clients, factors, grants, identities, sessions, users
 from sso.store.sessions import CurrentSession
 from sso.web import cookies
 
@@ -69,8 +69,7 @@ def _page(
         ],
         sessions=[(one, languages.browser_name(one.browser)) for one in sessions.of_user(user.id)],
         applications=[
-            (client, page.logo_url(digest))
-            for client, digest in client_logos.of_launchable(user.groups)
+            (client, page.logo_url(digest)) for client, digest in clients.of_launchable(user.groups)
         ],
         identities=_identities(user),
         this_session=current.session.id,

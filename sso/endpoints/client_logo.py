@@ -4,7 +4,7 @@ from flask import abort, request
 from werkzeug.wrappers import Response
 
 from sso import context, database
-from sso.store import client_logos
+from sso.store import clients
 from sso.web import static_files
 
 
@@ -14,7 +14,7 @@ def client_logo() -> Response:
     if logo := context.upstreams().logo(digest):
         return static_files.of_image(logo)
     with database.connection() as connection:
-        logo = client_logos.find(connection, digest) if digest.isalnum() else None
+        logo = clients.find_logo(connection, digest) if digest.isalnum() else None
     if logo is None:
         abort(404)
     return static_files.of_image(logo)

@@ -21,7 +21,7 @@ from sso.flow import decision
 from sso.process import concurrency
 from sso.ratelimit import limiting
 from sso.services import authentication
-from sso.store import client_logos
+from sso.store import clients
 from sso.store.clients import RegisteredClient
 from sso.store.sessions import CurrentSession
 from sso.web import headers, page_form, routing
@@ -83,7 +83,7 @@ def provider_logo(provider: Provider) -> str | None:
 
 def logo_of(client: RegisteredClient | None) -> str | None:
     """The URL of a client's logo, if it has one."""
-    return logo_url(client_logos.digest_of(client.client_id)) if client else None
+    return logo_url(clients.logo_digest(client.client_id)) if client else None
 
 
 def signed_in() -> CurrentSession:

@@ -20,7 +20,7 @@ from sso.crypto import secrets
 from sso.extensions import db
 from sso.mfa import signed_values
 from sso.ratelimit import limiting
-from sso.store import pushed_requests, used_once
+from sso.store import redemption
 from sso.web.pending_request import PendingRequest
 
 LIFETIME = 900  # seconds, to sign in there
@@ -59,8 +59,8 @@ def keep(response: Response, flow: Flow, pending: PendingRequest | None) -> None
         limiting.spend(limiting.PUSHED_BY_ANYONE, "")  # a row until it is purged, as those are
         connection, client_id = database.session_connection(), pending.parameters["client_id"]
         text, now = json.dumps({"resume": resume}), clock.now()
-        pushed_requests.add(connection, _digest(flow), client_id, text, now)
-        pushed_requests.wait(connection, _digest(flow), now)
+        redemption.add_pushed(connection, _digest(flow), client_id, text, now)
+        redemption.let_pushed_wait(connection, _digest(flow), now)
         db.session.commit()
     slot = flask.session[_SLOT] = (int(flask.session.get(_SLOT, 0)) + 1) % _SLOTS
     _set_cookie(response, slot, value)
@@ -87,7 +87,7 @@ def is_first(flow: Flow) -> bool:
     """Whether this state has not been used yet. Commits."""
     now = clock.now()
     connection = database.session_connection()
-    first = used_once.use_once(
+    first = redemption.use_once(
         connection,
         _USED,
         flow.state,
@@ -101,7 +101,7 @@ def is_first(flow: Flow) -> bool:
 
 def _stored(flow: Flow) -> str:
     """The waiting request; empty if it is gone."""
-    found = pushed_requests.find(database.session_connection(), _digest(flow))
+    found = redemption.find_pushed(database.session_connection(), _digest(flow))
     return str(json.loads(found.parameters).get("resume", "")) if found else ""
 
 

@@ -15,7 +15,7 @@ from sso.extensions import db
 from sso.mfa import signed_values
 from sso.process import program
 from sso.services import upstream_sessions
-from sso.store import identities, used_once
+from sso.store import identities, redemption
 from sso.upstream.identity import UpstreamRefused, UpstreamUnavailable
 from sso.web import errors, parameters
 
@@ -43,7 +43,7 @@ def backchannel_logout(provider_id: str) -> Response:
     except UpstreamUnavailable:
         return errors.as_json("temporarily_unavailable", "The keys cannot be read now.", 503)
     now = clock.now()
-    is_first = used_once.use_once(
+    is_first = redemption.use_once(
         database.session_connection(),
         _USED,
         provider.id,

@@ -5,7 +5,7 @@ from sso.explain.client_keys import where_keys_belong
 from sso.explain.descriptions import described
 from sso.flow.request import NOT_PUSHED, NOT_SIGNED
 from sso.i18n.message import Message
-from sso.store import pushed_requests
+from sso.store import redemption
 
 _PUSHED = {
     "unknown": (
@@ -24,7 +24,7 @@ _PUSHED = {
     "expired": (
         Message(
             "The request was pushed more than %(seconds)s s before the browser came with it.",
-            seconds=round(pushed_requests.LIFETIME.total_seconds()),
+            seconds=round(redemption.PUSHED_LIFETIME.total_seconds()),
         ),
         Message("Make the application redirect the browser as soon as it has pushed the request."),
     ),

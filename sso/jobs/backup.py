@@ -23,7 +23,7 @@ from sso.database import schema
 from sso.errors import OperatorError
 from sso.extensions import Base, db
 from sso.process.program import COMMAND
-from sso.store import database_copy, migrating
+from sso.store import schema as stored_schema
 
 Report = Callable[[int, int], None]  # rows copied since the last call, and all
 
@@ -85,7 +85,7 @@ def restore(path: Path, secret_keys: SecretKeys, report: Report | None = None) -
                     f"of it run: SSO_DATABASE_URL=sqlite:///COPY {COMMAND} db upgrade"
                 )
             if not all(
-                keys.can_decrypt(secret_keys, row) for row in database_copy.sealed_keys(connection)
+                keys.can_decrypt(secret_keys, row) for row in stored_schema.sealed_keys(connection)
             ):
                 raise MoveRefused(
                     "SSO_SECRET_KEY does not open the backup's signing keys; give the secret key "
@@ -94,7 +94,7 @@ def restore(path: Path, secret_keys: SecretKeys, report: Report | None = None) -
                 )
             if not all(
                 crypto_secrets.can_decrypt_webhook_secret(secret_keys, sealed)
-                for sealed in database_copy.sealed_webhook_secrets(connection)
+                for sealed in stored_schema.sealed_webhook_secrets(connection)
             ):
                 raise MoveRefused(
                     "SSO_SECRET_KEY does not open the backup's secrets of webhooks; give the "
@@ -137,9 +137,9 @@ def _fill(
 ) -> dict[str, int]:
     """Copy all rows in one transaction. `wanted`: the schema of both databases."""
     with target.connect() as connection:
-        is_new = not database_copy.has_tables(connection)
+        is_new = not stored_schema.has_tables(connection)
     if is_new:
-        migrating.make_tables(target, wanted or "head")
+        stored_schema.make_tables(target, wanted or "head")
     with target.begin() as connection:
         if (found := schema.revision(connection)) != wanted:
             what = (
@@ -147,11 +147,11 @@ def _fill(
             )
             raise MoveRefused(f"the target has {what}; give an empty database")
         is_newest = wanted == schema.newest()
-        metadata = Base.metadata if is_newest else database_copy.tables(source, connection)
-        if taken := database_copy.occupied(connection, metadata):
+        metadata = Base.metadata if is_newest else stored_schema.tables(source, connection)
+        if taken := stored_schema.occupied(connection, metadata):
             raise MoveRefused(f"the target is not empty: it has {', '.join(taken)}")
-        database_copy.forget_first_rows(connection, metadata)
-        return database_copy.copy(source, connection, metadata, report)
+        stored_schema.forget_first_rows(connection, metadata)
+        return stored_schema.copy(source, connection, metadata, report)
 
 
 def _sync(path: Path) -> None:

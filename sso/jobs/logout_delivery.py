@@ -10,7 +10,7 @@ from sso.crypto import keys
 from sso.extensions import db
 from sso.models import LogoutDelivery
 from sso.process.http_call import SECONDS, PostError, post_form
-from sso.store import logout_deliveries
+from sso.store import outbox as outboxes
 
 logger = logging.getLogger("sso.jobs")
 
@@ -26,7 +26,7 @@ def deliver_due() -> int:
 
     Returns how many attempts there were.
     """
-    claimed = logout_deliveries.outbox.claim(AT_ONCE, until=clock.now() + LEASE)
+    claimed = outboxes.LOGOUTS.claim(AT_ONCE, until=clock.now() + LEASE)
     posts = [_post(delivery) for delivery in claimed]
     db.session.commit()
     if not claimed:
@@ -76,7 +76,7 @@ def _try(post: tuple[str | None, str]) -> str | None:
 
 
 def _note(delivery: LogoutDelivery, error: str | None) -> None:
-    outbox = logout_deliveries.outbox
+    outbox = outboxes.LOGOUTS
     known = {"client": delivery.client_id, "user": delivery.sub, "sid": delivery.sid}
     if error is None:
         outbox.mark_sent(delivery.id)

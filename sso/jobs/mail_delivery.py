@@ -13,7 +13,8 @@ from sso.config import smtp
 from sso.extensions import db
 from sso.jobs.mail_writing import CannotBeWritten, Written, write
 from sso.models import Mail
-from sso.store import mail_tokens, mails
+from sso.store import mail_tokens
+from sso.store import outbox as outboxes
 
 logger = logging.getLogger("sso.jobs")
 outlet = logging.getLogger("sso.mail")  # kept as it is by `logs`: its links are meant to be read
@@ -40,7 +41,7 @@ _NOT_TRIED = Outcome(tried=False)
 
 def deliver_due() -> int:
     """Send what is due, through one connection. Commits. Returns how many attempts there were."""
-    claimed = mails.outbox.claim(AT_ONCE, until=clock.now() + LEASE)
+    claimed = outboxes.MAILS.claim(AT_ONCE, until=clock.now() + LEASE)
     if not claimed:
         db.session.rollback()
         return 0
@@ -119,7 +120,7 @@ def _words(error: Exception) -> str:
 def _note(mail: Mail, outcome: Outcome, written: Written | None) -> None:
     if not outcome.sent and written and written.token_id:
         mail_tokens.remove(written.token_id)  # the next attempt has one of its own
-    outbox = mails.outbox
+    outbox = outboxes.MAILS
     known = {"mail": mail.id, "kind": mail.kind, "user": mail.user_id, "attempts": mail.attempts}
     if not outcome.tried:
         outbox.put_back(mail.id)

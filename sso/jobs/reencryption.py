@@ -14,7 +14,8 @@ from sso.crypto import keys, secrets
 from sso.extensions import db
 from sso.mfa import totp
 from sso.models import KeyState
-from sso.store import signing_keys, totp_secrets, webhooks
+from sso.store import factors, webhooks
+from sso.store import keys as stored_keys
 
 BATCH = 100
 
@@ -29,7 +30,7 @@ class Count(NamedTuple):
 def reencrypt_signing_keys() -> Count:
     """Encrypt the private keys with the newest secret key; commits."""
     changed, unreadable = 0, []
-    for row in signing_keys.every():
+    for row in stored_keys.every_signing_key():
         try:
             text = keys.reencrypt(context.settings().secret_keys, row)
         except secrets.InvalidToken:
@@ -37,7 +38,7 @@ def reencrypt_signing_keys() -> Count:
                 unreadable.append(row.kid)
         else:
             before = row.sealed_private_jwk
-            changed += bool(text and signing_keys.replace_sealed(row.kid, before, text))
+            changed += bool(text and stored_keys.replace_signing_key(row.kid, before, text))
     return _done("signing_keys", changed, unreadable)
 
 
@@ -47,8 +48,8 @@ def reencrypt_totp_secrets(report: Callable[[int, int], None] | None = None) -> 
     `report` gets the number of secrets since its last call, and of all.
     """
     changed, unreadable, last = 0, [], None
-    total = totp_secrets.count() if report else 0
-    while rows := totp_secrets.batch(last, BATCH):
+    total = factors.count_totp_secrets() if report else 0
+    while rows := factors.totp_secret_batch(last, BATCH):
         last = rows[-1].user_id
         for row in rows:
             try:
@@ -57,7 +58,7 @@ def reencrypt_totp_secrets(report: Callable[[int, int], None] | None = None) -> 
                 unreadable.append(str(row.user_id))
             else:
                 before = row.sealed_secret
-                changed += bool(text and totp_secrets.replace_sealed(row.user_id, before, text))
+                changed += bool(text and factors.replace_totp_secret(row.user_id, before, text))
         db.session.commit()
         if report:
             report(len(rows), total)

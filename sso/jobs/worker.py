@@ -23,8 +23,8 @@ from sso.jobs import (
     webhook_delivery,
 )
 from sso.services import signing_keys
-from sso.store import expired, heartbeats
-from sso.store import signing_keys as stored_keys
+from sso.store import expired, outbox
+from sso.store import keys as stored_keys
 
 logger = logging.getLogger("sso.jobs")
 
@@ -40,7 +40,7 @@ class Job:
 
 def heartbeat() -> int:
     """Note that a worker runs; commits."""
-    heartbeats.beat(heartbeats.WORKER)
+    outbox.beat(outbox.WORKER)
     db.session.commit()
     return 0
 

@@ -20,7 +20,7 @@ from sso import clock, context
 from sso.database import schema
 from sso.extensions import db
 from sso.models import KeyState
-from sso.store import heartbeats, identities, logout_deliveries, mails, signing_keys, webhooks
+from sso.store import identities, keys, outbox, webhooks
 from sso.store.outbox import Outbox
 
 logger = logging.getLogger("sso.metrics")
@@ -93,13 +93,13 @@ def _current() -> Reading:
 def _key_ages() -> Reading:
     return {
         (key.alg, key.state): (clock.now() - (key.activated_at or key.created_at)).total_seconds()
-        for key in signing_keys.every()
+        for key in keys.every_signing_key()
         if key.state != KeyState.RETIRED
     }
 
 
 def _worker() -> Reading:
-    last = heartbeats.last(heartbeats.WORKER)
+    last = outbox.last_beat(outbox.WORKER)
     # Without a worker there is no sample: Prometheus' absent() finds that.
     return {(): (clock.now() - last).total_seconds()} if last else {}
 
@@ -117,8 +117,8 @@ def _directory_ages() -> Reading:
 
 
 _OUTBOXES: dict[str, Outbox[Any]] = {
-    "logout": logout_deliveries.outbox,
-    "mail": mails.outbox,
+    "logout": outbox.LOGOUTS,
+    "mail": outbox.MAILS,
     "webhook": webhooks.outbox,
 }
 

@@ -12,7 +12,7 @@ from sso import clock, context
 from sso.mfa import passkey_names, proof, signed_values
 from sso.models import Passkey, User
 from sso.process import program
-from sso.store import passkeys, users
+from sso.store import factors, users
 
 if TYPE_CHECKING:
     import webauthn
@@ -135,7 +135,7 @@ def enrol(
         is_synced=made.credential_device_type is w.CredentialDeviceType.MULTI_DEVICE,
         created_at=clock.now(),
     )
-    passkeys.add(passkey)
+    factors.add_passkey(passkey)
     return passkey
 
 
@@ -170,7 +170,7 @@ def _accept(
     except Exception as error:  # the library does not catch the errors of its parsers
         logger.info("passkey refused: %s", type(error).__name__)
         return None
-    found = passkeys.find_with_user(webauthn.helpers.bytes_to_base64url(credential.raw_id))
+    found = factors.find_passkey_with_user(webauthn.helpers.bytes_to_base64url(credential.raw_id))
     if found is None:
         return None
     passkey, user = found
@@ -196,7 +196,7 @@ def _accept(
         return None
     if owner is None and users.lock(user.id) is None:  # before the passkey: see `policy`
         return None
-    used = passkeys.use(passkey, asked[1], verified.new_sign_count, clock.now())
+    used = factors.use_passkey(passkey, asked[1], verified.new_sign_count, clock.now())
     return found if used else None
 
 

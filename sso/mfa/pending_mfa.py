@@ -12,7 +12,7 @@ import flask
 from sso.crypto import secrets
 from sso.mfa import signed_values
 from sso.models import UpstreamSession, User
-from sso.store import identities, mails, users
+from sso.store import identities, outbox, users
 
 LIFETIME = 600  # seconds, to look for the phone
 _KEY = "pending_mfa"
@@ -72,7 +72,7 @@ def keep_notice(mail_id: UUID | None) -> None:
 def finish(user: User) -> None:
     """The second step is done: the mail about it is owed no more. Does not commit."""
     if mail_id := notice_id():
-        mails.withdraw(mail_id, user.id)
+        outbox.withdraw_mail(mail_id, user.id)
     flask.session.pop(_NOTICE, None)
     end()
 

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from sso import clock
 from sso.crypto import secrets as crypto_secrets
-from sso.store import recovery_codes
+from sso.store import factors
 
 COUNT = 10
 _ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"  # nothing that is read as something else
@@ -15,7 +15,7 @@ _GROUPS, _LETTERS = 4, 4  # 79 random bits: a fast digest is sound
 def renew(user_id: UUID) -> list[str]:
     """A new sheet, shown this once; the old one ends. Does not commit."""
     codes = [_code() for _ in range(COUNT)]
-    recovery_codes.replace(
+    factors.replace_recovery_codes(
         user_id, [crypto_secrets.digest(_normal(code)) for code in codes], clock.now()
     )
     return codes
@@ -23,7 +23,7 @@ def renew(user_id: UUID) -> list[str]:
 
 def accept(user_id: UUID, code: str) -> bool:
     """Whether it is an unused code of this user; it is used up. Does not commit."""
-    return recovery_codes.use(user_id, crypto_secrets.digest(_normal(code)), clock.now())
+    return factors.use_recovery_code(user_id, crypto_secrets.digest(_normal(code)), clock.now())
 
 
 def _code() -> str:

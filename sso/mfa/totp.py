@@ -12,8 +12,8 @@ from sso.mfa import passkeys
 from sso.models import TotpSecret, User
 from sso.process import program
 from sso.process.program import COMMAND
-from sso.store import totp_secrets
-from sso.store.totp_secrets import Sealed
+from sso.store import factors
+from sso.store.factors import EncryptedTotpSecret
 
 if TYPE_CHECKING:
     import segno
@@ -57,7 +57,7 @@ def enrol(user_id: UUID, secret: str, code: str) -> bool:
         return False
     encrypted = secrets.encrypt(context.settings().secret_keys, _purpose(user_id), secret.encode())
     now = clock.now()
-    totp_secrets.add(
+    factors.add_totp_secret(
         TotpSecret(
             user_id=user_id,
             sealed_secret=encrypted,
@@ -71,7 +71,7 @@ def enrol(user_id: UUID, secret: str, code: str) -> bool:
 
 def accept(user_id: UUID, code: str) -> bool:
     """Whether the code is right and of a step that was not accepted before. Does not commit."""
-    stored = totp_secrets.find(user_id)
+    stored = factors.find_totp_secret(user_id)
     if stored is None:
         return False
     try:
@@ -87,10 +87,10 @@ def accept(user_id: UUID, code: str) -> bool:
         )
         return False
     step = matching_step(secret.decode(), code)
-    return step is not None and totp_secrets.use(user_id, step, clock.now())
+    return step is not None and factors.use_totp_secret(user_id, step, clock.now())
 
 
-def reencrypt(row: Sealed) -> str | None:
+def reencrypt(row: EncryptedTotpSecret) -> str | None:
     """The row's secret, encrypted with the current secret key; `None` if it is already.
 
     Raises `secrets.InvalidToken` when no secret key decrypts it.
@@ -100,7 +100,7 @@ def reencrypt(row: Sealed) -> str | None:
     )
 
 
-def is_current(row: Sealed) -> bool:
+def is_current(row: EncryptedTotpSecret) -> bool:
     """Whether the row is encrypted with the current secret key."""
     try:
         secrets.decrypt(context.settings().secret_key, _purpose(row.user_id), row.sealed_secret)

@@ -10,7 +10,7 @@ from sso.models.users import User
 
 _DISABLED, _INVITED = text("disabled_at IS NOT NULL"), text("password_hash IS NULL")
 
-# Beginnings of emails and names are looked for byte by byte (`keyset.begins`). The first one also
+# Beginnings of emails and names are looked for byte by byte (`lists.begins`). The first one also
 # has all that a search for text anywhere reads (`users.CONTAINING`).
 Index("ix_users_search", User.email, User.name_key, postgresql_ops={"email": "text_pattern_ops"})
 Index(

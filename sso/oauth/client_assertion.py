@@ -25,7 +25,7 @@ from sso.oauth.request import Examined, ProtocolRequest
 from sso.services import transaction
 from sso.store import clients
 from sso.store.clients import RegisteredClient
-from sso.store.used_once import TooManyUsed, use_once
+from sso.store.redemption import TooManyUsed, use_once
 
 MAX_FACT = 200  # characters
 MAX_AGE = 300  # seconds since its `iat`

@@ -19,7 +19,7 @@ from sso.crypto import dpop, secrets
 from sso.crypto.dpop import Proof
 from sso.oauth.request import ProtocolRequest
 from sso.ratelimit import limiting
-from sso.store import used_once
+from sso.store import redemption
 from sso.store.clients import RegisteredClient
 
 ALGORITHMS = " ".join(dpop.ALGORITHMS)
@@ -111,7 +111,7 @@ def use(connection: Connection, proof: Proof | None) -> None:
     # A backend has one key for all its users, and each insert counts the proofs of its holder.
     shard = sum(proof.jti.encode()) % _SHARDS
     try:
-        is_first = used_once.use_once(
+        is_first = redemption.use_once(
             connection,
             "dpop proof",
             f"{proof.thumbprint}/{shard}",
@@ -121,7 +121,7 @@ def use(connection: Connection, proof: Proof | None) -> None:
             if proof.nonce
             else proof.issued_at + dpop.OLDEST + timedelta(seconds=1),
         )
-    except used_once.TooManyUsed:
+    except redemption.TooManyUsed:
         raise limiting.TooManyAttempts(int(dpop.OLDEST.total_seconds())) from None
     if not is_first:
         raise RefusedProof("The DPoP proof was used before; make a new one each time.", "jti")

@@ -20,7 +20,7 @@ from sso.oauth.request import ProtocolRequest
 from sso.oauth.request_objects import Signed
 from sso.oauth.server import AuthorizationServer
 from sso.ratelimit import limiting
-from sso.store import clients, pushed_requests
+from sso.store import clients, redemption
 
 PREFIX = "urn:ietf:params:oauth:request_uri:"
 MAX_LENGTH = 10_000  # characters of all parameters together
@@ -79,14 +79,14 @@ def push(
     dpop.use(connection, request.proof)
     return {
         "request_uri": keep(connection, client.client_id, parameters),
-        "expires_in": int(pushed_requests.LIFETIME.total_seconds()),
+        "expires_in": int(redemption.PUSHED_LIFETIME.total_seconds()),
     }
 
 
 def keep(connection: Connection, client_id: str, parameters: Mapping[str, str]) -> str:
     """Store a client's request. Gives its request URI."""
     secret, text = secrets.make_secret(secrets.REQUEST_URI), json.dumps(parameters)
-    pushed_requests.add(connection, secrets.digest(secret), client_id, text, clock.now())
+    redemption.add_pushed(connection, secrets.digest(secret), client_id, text, clock.now())
     return PREFIX + secret
 
 
@@ -103,7 +103,7 @@ def resolve(request: ProtocolRequest, *, is_waiting: bool) -> None:
     brought = request.payload.data
     if not is_pushed(brought):
         return
-    found = pushed_requests.find(request.connection, _digest(brought))
+    found = redemption.find_pushed(request.connection, _digest(brought))
     client_id = brought.get("client_id", "")
     reason = found.refusal(client_id, clock.now(), is_waiting=is_waiting) if found else "unknown"
     if found is None or reason:
@@ -116,7 +116,7 @@ def resolve(request: ProtocolRequest, *, is_waiting: bool) -> None:
 def keep_for_user(request: ProtocolRequest, brought: dict[str, str]) -> None:
     """Keep a pushed request beyond its minute: the user is at a page of ours."""
     if is_pushed(brought) and not request.is_kept:
-        pushed_requests.wait(request.connection, _digest(brought), clock.now())
+        redemption.let_pushed_wait(request.connection, _digest(brought), clock.now())
 
 
 def use(connection: Connection, brought: dict[str, str], redirect_uri: str) -> bool:
@@ -127,12 +127,12 @@ def use(connection: Connection, brought: dict[str, str], redirect_uri: str) -> b
     if not is_pushed(brought):
         return True
     left = json.dumps({"redirect_uri": redirect_uri})
-    return pushed_requests.use(connection, _digest(brought), clock.now(), left)
+    return redemption.use_pushed(connection, _digest(brought), clock.now(), left)
 
 
 def redirect_uri_of(connection: Connection, brought: dict[str, str]) -> str:
     """The redirect URI of a pushed request, even one that cannot be used; empty if it is gone."""
-    found = pushed_requests.find(connection, _digest(brought)) if is_pushed(brought) else None
+    found = redemption.find_pushed(connection, _digest(brought)) if is_pushed(brought) else None
     return str(json.loads(found.parameters).get("redirect_uri", "")) if found else ""
 
 

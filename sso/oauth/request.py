@@ -12,7 +12,7 @@ from sso import context
 from sso.crypto.dpop import Proof
 from sso.flow.request import PARAMETERS, AuthorizationRequest
 from sso.store.clients import RegisteredClient
-from sso.store.live_grants import LiveGrant
+from sso.store.grants import LiveGrant
 from sso.web import parameters
 
 

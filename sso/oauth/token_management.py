@@ -17,7 +17,7 @@ from sso.models import Token
 from sso.oauth import client_authentication, tokens
 from sso.oauth.request import ProtocolRequest
 from sso.ratelimit import refusals
-from sso.store import grants, live_grants
+from sso.store import grants
 from sso.store import tokens as store
 from sso.store.clients import RegisteredClient
 
@@ -121,7 +121,9 @@ class IntrospectionEndpoint(OwnTokens, AuthlibIntrospectionEndpoint):
             return None
         if client.requires_dpop and not (found.is_refresh or found.row.dpop_jkt):
             return None
-        live_grant = live_grants.find(request.connection, found.row.grant_id, client.client_id)
+        live_grant = grants.find_live_grant(
+            request.connection, found.row.grant_id, client.client_id
+        )
         if live_grant is None:
             return None
         allowed = narrowing.allowed(client, live_grant.user.groups, live_grant)

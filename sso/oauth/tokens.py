@@ -20,8 +20,8 @@ from sso.crypto import keys, secrets
 from sso.flow import narrowing, scopes, token_claims
 from sso.oauth.request import ProtocolRequest
 from sso.store.clients import RegisteredClient
-from sso.store.issuance import NewToken
-from sso.store.live_grants import LiveGrant
+from sso.store.grants import LiveGrant
+from sso.store.redemption import NewToken
 
 _LONGEST_JTI = 43
 

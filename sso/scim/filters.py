@@ -25,7 +25,7 @@ from scim2_models.path import (
 from sqlalchemy import ColumnElement, and_, false, func, not_, or_, true
 
 from sso.models import Group, User
-from sso.store import directory
+from sso.store import users
 
 LONGEST = 2000  # characters
 MOST_COMPARISONS = 40
@@ -46,8 +46,8 @@ class _Attribute(NamedTuple):
 _EMAIL = _Attribute(lambda text: User.email == text.casefold(), User.email, is_set=true())
 _NAME = _Attribute(text=User.name, is_set=true())
 _USER: Mapping[str, _Attribute] = {
-    "id": _Attribute(lambda text: directory.has_id(User, text), is_set=true()),
-    "username": _Attribute(directory.has_user_name, directory.USER_NAME, is_set=true()),
+    "id": _Attribute(lambda text: users.has_id(User, text), is_set=true()),
+    "username": _Attribute(users.has_user_name, users.USER_NAME, is_set=true()),
     "externalid": _Attribute(
         lambda text: User.external_id == text, User.external_id, True,
         is_set=User.external_id.is_not(None),
@@ -60,19 +60,19 @@ _USER: Mapping[str, _Attribute] = {
         lambda value: User.disabled_at.is_(None) if value else User.disabled_at.is_not(None),
         is_set=true(),
     ),
-    "groups": _Attribute(directory.is_member_of),
-    "groups.value": _Attribute(directory.is_member_of),
+    "groups": _Attribute(users.is_member_of),
+    "groups.value": _Attribute(users.is_member_of),
     "meta.lastmodified": _Attribute(moment=User, is_set=true()),
 }  # fmt: skip
 _GROUP: Mapping[str, _Attribute] = {
-    "id": _Attribute(lambda text: directory.has_id(Group, text), is_set=true()),
+    "id": _Attribute(lambda text: users.has_id(Group, text), is_set=true()),
     "displayname": _Attribute(text=Group.name, is_set=true()),
     "externalid": _Attribute(
         lambda text: Group.external_id == text, Group.external_id, True,
         is_set=Group.external_id.is_not(None),
     ),
-    "members": _Attribute(directory.has_as_member),
-    "members.value": _Attribute(directory.has_as_member),
+    "members": _Attribute(users.has_as_member),
+    "members.value": _Attribute(users.has_as_member),
     "meta.lastmodified": _Attribute(moment=Group, is_set=true()),
 }  # fmt: skip
 
@@ -136,7 +136,7 @@ class _Translator(FilterVisitor[Condition]):
         if isinstance(value, str) and _UNCLEAN.search(value):
             raise _refused("a value has characters that no attribute can have")
         if attribute.moment and operator in ("gt", "ge", "lt", "le"):
-            return directory.changed(attribute.moment, operator, self._moment(node))
+            return users.changed_at(attribute.moment, operator, self._moment(node))
         if operator in ("eq", "ne"):
             found = self._equals(node, attribute, value)
             return found if operator == "eq" else not_(func.coalesce(found, false()))

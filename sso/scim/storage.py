@@ -23,8 +23,9 @@ from sso.models import ApiToken, Group, User
 from sso.scim import filters, groups, users
 from sso.scim.patches import MemberEdit
 from sso.services import accounts, api_tokens, group_editing, staff
-from sso.store import directory, named_groups
 from sso.store import groups as memberships
+from sso.store import named_groups
+from sso.store import users as stored_users
 
 MOST_MEMBERS = 5000  # of all groups on a page, or those of one group
 
@@ -81,11 +82,11 @@ class Storage(ScimStorage):
         offset, limit = search_request.start_index_0 or 0, search_request.count or 0
         if _is_user(resource_types[0]):
             condition = filters.condition(User, wanted)
-            total, people = directory.users(condition, offset, limit)
+            total, people = stored_users.users_where(condition, offset, limit)
             rows = {one.name: one for one in named_groups.of_names(_all_groups(people))}
             return SearchPage(total, [users.resource(one, rows) for one in people])
         condition = filters.condition(Group, wanted)
-        total, listed = directory.named_groups(condition, offset, limit)
+        total, listed = stored_users.groups_where(condition, offset, limit)
         if not _asks_for_members(search_request):
             return SearchPage(total, [groups.resource(one, None) for one in listed])
         shown: list[Resource[Any]] = []
@@ -198,7 +199,7 @@ class Storage(ScimStorage):
         staff.require_may_change(self.actor, [[name or ""]])
 
     def _check_free(self, user_name: str, user_id: UUID | None = None) -> None:
-        other = directory.find_user(user_name.strip())
+        other = stored_users.find_by_user_name(user_name.strip())
         if other and other.id != user_id:
             raise UniquenessException(detail="there is already a user with this userName")
 

@@ -22,7 +22,7 @@ from sso.database import readiness
 from sso.extensions import db
 from sso.process import concurrency, program
 from sso.server import fork_signals
-from sso.store import passkeys
+from sso.store import factors
 
 if TYPE_CHECKING:
     from sso.metrics import server as metrics
@@ -85,7 +85,7 @@ def _import_used(app: Flask) -> None:
         if any(isinstance(one, WebProvider) for one in context.upstreams()):
             import_module("sso.upstream.oidc")
         with suppress(SQLAlchemyError):  # `readiness` has said so
-            if passkeys.exist():
+            if factors.passkeys_exist():
                 import_module("webauthn")
         db.session.remove()
         db.engine.dispose()

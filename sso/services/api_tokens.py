@@ -15,7 +15,7 @@ from sso.models import ApiToken
 from sso.services import checks, staff
 from sso.services.checks import RegistrationError
 from sso.services.staff import ADMIN
-from sso.store import api_tokens, users
+from sso.store import keys, users
 
 SCIM_READ, SCIM_WRITE = "scim:read", "scim:write"
 SCIM_INVITE, SCIM_PRIVILEGED = "scim:invite", "scim:privileged"
@@ -78,7 +78,7 @@ def create(
                 days=LONGEST_LIFETIME.days,
             )
         )
-    live = [one for one in api_tokens.every() if one.revoked_at is None]
+    live = [one for one in keys.every_api_token() if one.revoked_at is None]
     if len(live) >= MOST:
         errors.append(Message("there are %(most)d tokens already; revoke one first", most=MOST))
     if any(one.name == name for one in live):
@@ -88,7 +88,7 @@ def create(
     secret = secrets.make_secret(secrets.API_TOKEN)
     token = ApiToken(name=name, digest=secrets.digest(secret), scope=" ".join(wanted))
     token.expires_at, token.owner_id = clock.now() + lives, actor.user_id
-    api_tokens.add(token)
+    keys.add_api_token(token)
     until = token.expires_at.isoformat()
     audit.event(
         Event.API_TOKEN_CREATED,
@@ -108,7 +108,7 @@ def revoke(actor: Actor, token_id: UUID) -> ApiToken:
     Raises `LookupError` and `NotAllowed`.
     """
     staff.require_admin(actor)
-    token = api_tokens.lock(token_id)
+    token = keys.lock_api_token(token_id)
     if token is None:
         raise LookupError(token_id)
     token.revoked_at = token.revoked_at or clock.now()
@@ -120,7 +120,7 @@ def revoke(actor: Actor, token_id: UUID) -> ApiToken:
 @audit.acting
 def end_of(actor: Actor, owner_ids: Collection[UUID], reason: str) -> None:
     """Revoke the tokens of people who stop being administrators, in the same transaction."""
-    for token in api_tokens.revoke_of(owner_ids) if owner_ids else ():
+    for token in keys.revoke_of(owner_ids) if owner_ids else ():
         audit.event(
             Event.API_TOKEN_REVOKED, api_token=token.id, name=token.name, owner=token.owner_id,
             reason=reason,
@@ -129,7 +129,7 @@ def end_of(actor: Actor, owner_ids: Collection[UUID], reason: str) -> None:
 
 def accept(secret: str, address: str | None) -> ApiToken:
     """The token that may act now; its use is noted. Raises `Refused`."""
-    token = api_tokens.find_by_digest(secrets.digest(secret))
+    token = keys.find_api_token_by_digest(secrets.digest(secret))
     if token is None:
         raise Refused("unknown")
     if token.revoked_at is not None:
@@ -138,7 +138,7 @@ def accept(secret: str, address: str | None) -> ApiToken:
         raise Refused("expired", token)
     if token.owner_id is not None and not _is_administrator(token.owner_id):
         raise Refused("owner", token)
-    api_tokens.note_use(token, address)
+    keys.note_api_token_use(token, address)
     return token
 
 

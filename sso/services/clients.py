@@ -20,7 +20,7 @@ from sso.services import changes as differences
 from sso.services import checks, profiles, revocation
 from sso.services.changes import ListEdit, Outcome
 from sso.services.checks import RegistrationError
-from sso.store import client_logos, clients, grant_holders, grants, named_groups
+from sso.store import clients, grants, named_groups
 
 # Metadata that nobody chooses.
 FIXED: Mapping[str, Any] = {
@@ -48,7 +48,7 @@ HIDDEN = "(by reference)"  # stands for secrets in what is shown and recorded
 
 def described(client: Client) -> dict[str, Any]:
     """A client's fields, as the audit trail compares them; of its logo, the digest."""
-    return _fields(client, client_logos.digest_of(client.client_id))
+    return _fields(client, clients.logo_digest(client.client_id))
 
 
 def _fields(client: Client, logo: str | None) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def register(
     clients.add(client)
     clients.keep_origins(client)
     named_groups.ensure(client.groups)
-    client_logos.replace(client.client_id, logo)
+    clients.replace_logo(client.client_id, logo)
     audit.event(Event.CLIENT_CREATED, by=actor.by, client=client.client_id)
     return client, secret
 
@@ -156,7 +156,7 @@ def change(
     before = described(client)
     differences.require_unchanged(seen, before)
     changes, notes = _alter(client, before, metadata, lists, disabled, secret, switches, logo)
-    client_logos.replace(client_id, logo)
+    clients.replace_logo(client_id, logo)
     db.session.flush()
     if "disabled" in changes and disabled:
         grants.end_of_client(client_id, "client_disabled")
@@ -166,7 +166,7 @@ def change(
         named_groups.ensure(client.groups)
         only = f"Only members of {' or '.join(client.groups)} may use it."
         notes.append(only if client.groups else "No group is left: everybody may use it.")
-        revocation.end_lost_access(grant_holders.not_admitted(client), [client])
+        revocation.end_lost_access(grants.users_not_admitted(client), [client])
     if changes:
         what = " ".join(changes)
         audit.event(Event.CLIENT_CHANGED, by=actor.by, client=client_id, what=what, changes=changes)

@@ -8,7 +8,7 @@ from sso import audit
 from sso.audit import Actor
 from sso.audit.events import Event
 from sso.services import revocation
-from sso.store import consents, users
+from sso.store import grants, users
 
 
 @audit.acting
@@ -16,7 +16,7 @@ def remember(
     actor: Actor, user_id: UUID, client_id: str, allowed: Sequence[str], declined: Sequence[str]
 ) -> datetime:
     """Remember the scopes that were allowed and declined; returns the moment that is noted."""
-    given_at = consents.remember(user_id, client_id, allowed, declined)
+    given_at = grants.remember_consent(user_id, client_id, allowed, declined)
     audit.own_event(Event.CONSENT_GIVEN, user_id, client=client_id, scope=" ".join(allowed))
     return given_at
 
@@ -31,6 +31,6 @@ def deny(actor: Actor, user_id: UUID, client_id: str) -> None:
 def withdraw(actor: Actor, user_id: UUID, client_id: str) -> None:
     """Forget what was allowed, and end every grant of the client for this user."""
     users.lock(user_id)  # before the consent, as in `approvals.add`
-    consents.withdraw(user_id, client_id)
+    grants.withdraw_consent(user_id, client_id)
     revocation.grants_of_user_and_client(user_id, client_id, "consent_withdrawn")
     audit.own_event(Event.CONSENT_WITHDRAWN, user_id, client=client_id)

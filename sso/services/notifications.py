@@ -18,7 +18,7 @@ from sso.config.urls import DOCTOR_DOMAIN
 from sso.i18n import N_
 from sso.models import BrowserSession, Mail, User
 from sso.services import mail_links
-from sso.store import mails
+from sso.store import outbox
 
 APP_NAME = N_("Authenticator app")
 # No mail arrives there: RFC 6761 §6.4, and the user of `flask doctor`. Other reserved names, such
@@ -40,7 +40,7 @@ def welcome(people: Iterable[User], unverified: Iterable[User]) -> None:
     """Invite many new users, and ask others to confirm the address, in few statements."""
     for kind, some in (("invite", people), ("verify", unverified)):
         queued = [mail for user in some if (mail := _mail(kind, user.email, user, {}))]
-        surplus = mails.add_all(queued)
+        surplus = outbox.add_all(queued)
         for mail in queued:
             if mail.id in surplus:
                 audit.event(Event.MAIL_LIMITED, kind=kind, user=mail.user_id)
@@ -116,10 +116,10 @@ def second_step_missing(
 ) -> UUID | None:
     """Report a right password without the second step, unless that follows in time.
 
-    The mail is sent `after` a while; `mails.withdraw` takes it back. `earlier`: the mail that this
-    browser caused before; while that one waits there is no other. Gives the id of what waits.
+    The mail is sent `after` a while; `outbox.withdraw_mail` takes it back. `earlier`: the mail that
+    this browser caused before; while that one waits there is no other. Gives the id of what waits.
     """
-    if earlier and mails.is_waiting(earlier, user.id):
+    if earlier and outbox.is_mail_waiting(earlier, user.id):
         return earlier
     now = clock.now()
     details: dict[str, Any] = {
@@ -152,7 +152,7 @@ def _enqueue(
         return None
     if due:
         mail.next_attempt_at = due
-    if mails.add(mail):
+    if outbox.add_mail(mail):
         return mail.id
     audit.event(Event.MAIL_LIMITED, kind=kind, user=mail.user_id)
     return None

@@ -18,9 +18,10 @@ from sso.flow.token_claims import Missing
 from sso.mfa import proof
 from sso.mfa.proof import Proof
 from sso.models import KeyState, User
-from sso.store import clients, consents, factors, signing_keys
+from sso.store import clients, factors, grants
+from sso.store import keys as stored_keys
 from sso.store.clients import RegisteredClient
-from sso.store.live_grants import LiveGrant
+from sso.store.grants import LiveGrant
 from sso.store.users import UserProfile
 
 # A plausible pace: the application asks, the user signs in, then allows, and the code is redeemed.
@@ -171,7 +172,7 @@ def _approve(
         return Stop.INVALID_SCOPE
     policy = client.policy_at(asked.redirect_uri)
     session = Session(str(user.id), now - _SIGNED_IN, shown.acr, frozenset(user.groups))
-    consent = Consent.of(consents.find(user.id, client.client_id))
+    consent = Consent.of(grants.find_consent(user.id, client.client_id))
     enrols, asked_for = False, frozenset[str]()
     for _ in range(_MOST_STEPS):
         step = decision.decide(asked, session, consent, policy, now)
@@ -245,7 +246,7 @@ def _issue(client: RegisteredClient, grant: LiveGrant) -> Tokens:
 
 def _header(alg: str, typ: str) -> dict[str, Any]:
     """Raises `KeyUnavailable`."""
-    for row in signing_keys.every():
+    for row in stored_keys.every_signing_key():
         if row.alg == alg and row.state == KeyState.ACTIVE:
             return keys.make_header(alg, row.kid, typ)
     raise keys.KeyUnavailable(keys.NO_ACTIVE_KEY)

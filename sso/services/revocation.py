@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, or_
 from sso import audit
 from sso.audit.events import Event
 from sso.models import BrowserSession, Client, Grant, User
-from sso.store import grants, logout_deliveries, sessions, users
+from sso.store import grants, outbox, sessions, users
 
 MOST_SESSIONS = 50  # sign-ins of one user, so that all of them can be ended at once
 _AT_ONCE = 500  # sessions named in one statement
@@ -49,7 +49,7 @@ def _sessions(user_id: UUID, reason: str, *conditions: ColumnElement[bool]) -> i
     ended = sessions.end(*conditions)
     for start in range(0, len(ended), _AT_ONCE):
         some = ended[start : start + _AT_ONCE]
-        logout_deliveries.enqueue(Grant.session_id.in_(some))
+        outbox.enqueue_logouts(Grant.session_id.in_(some))
         grants.end_of_sessions(some, reason)
     for sid in ended:
         audit.event(Event.SESSION_ENDED, user=user_id, sid=sid, reason=reason)
@@ -60,18 +60,18 @@ def everything_of_user(user_id: UUID, reason: str, but: UUID | None = None) -> N
     """All sign-ins and all grants of a user, but for those of one session."""
     sessions_of_user(user_id, reason, but)
     if but is None:
-        logout_deliveries.enqueue(Grant.user_id == user_id, Grant.ended_at.is_(None))
+        outbox.enqueue_logouts(Grant.user_id == user_id, Grant.ended_at.is_(None))
         grants.end_of_user(user_id, reason)
     else:
         other = or_(Grant.session_id.is_(None), Grant.session_id != but)
-        logout_deliveries.enqueue(Grant.user_id == user_id, Grant.ended_at.is_(None), other)
+        outbox.enqueue_logouts(Grant.user_id == user_id, Grant.ended_at.is_(None), other)
         grants.end_of_user_but_session(user_id, but, reason)
 
 
 def grants_of_user_and_client(user_id: UUID, client_id: str, reason: str) -> None:
     """Every grant that a user has given one client."""
     meant = (Grant.user_id == user_id, Grant.client_id == client_id)
-    logout_deliveries.enqueue(*meant, Grant.ended_at.is_(None))
+    outbox.enqueue_logouts(*meant, Grant.ended_at.is_(None))
     grants.end_of_user_and_client(user_id, client_id, reason)
 
 

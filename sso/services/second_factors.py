@@ -12,8 +12,7 @@ from sso.mfa import passkey_names, passkeys, proof, recovery, totp
 from sso.models import Passkey, User
 from sso.services import changes as differences
 from sso.services import mail_links, notifications, revocation, unlinking
-from sso.store import passkeys as stored_passkeys
-from sso.store import recovery_codes, totp_secrets
+from sso.store import factors
 from sso.store.factors import Factors
 from sso.store.sessions import CurrentSession
 
@@ -53,7 +52,7 @@ def show(user: User, code: str, recovery_code: str, credential: str, challenge: 
 def record_recovery_code(actor: Actor, user: User) -> None:
     """Record that a recovery code was used, and tell its owner how many are left."""
     audit.event(Event.RECOVERY_CODE_USED, user=user.id)
-    notifications.recovery_code_used(user, recovery_codes.unused(user.id))
+    notifications.recovery_code_used(user, factors.unused_recovery_codes(user.id))
 
 
 @audit.acting
@@ -133,14 +132,14 @@ def remove_passkey(actor: Actor, user: User, known: Factors, passkey_id: str) ->
     chosen = _chosen(known, passkey_id)
     if not unlinking.has_other_way_in(user, passkey=chosen.id):
         raise FactorRefused(N_("This passkey is your only way to sign in. Add another one first."))
-    stored_passkeys.remove(user.id, chosen.id)
+    factors.remove_passkey(user.id, chosen.id)
     _removed(user, known, "passkey", chosen.name)
 
 
 @audit.acting
 def remove_totp(actor: Actor, user: User, known: Factors) -> None:
     """Remove the authenticator app."""
-    if not totp_secrets.remove(user.id):
+    if not factors.remove_totp_secret(user.id):
         raise FactorRefused(N_("The authenticator app was already removed."))
     _removed(user, known, "totp", notifications.APP_NAME)
 
@@ -148,7 +147,7 @@ def remove_totp(actor: Actor, user: User, known: Factors) -> None:
 def _removed(user: User, known: Factors, kind: str, name: str) -> None:
     if known.count == 1:
         # They stand in for a factor; without one they would only be forgotten.
-        recovery_codes.remove(user.id)
+        factors.remove_recovery_codes(user.id)
     audit.event(Event.FACTOR_REMOVED, user=user.id, kind=kind)
     notifications.factor_removed(user, name)
 

@@ -15,7 +15,7 @@ from sso.extensions import db
 from sso.i18n.message import Message
 from sso.models import KeyState, SigningKey
 from sso.process.program import COMMAND
-from sso.store import signing_keys
+from sso.store import keys as stored_keys
 
 
 class RotationRefused(OperatorError):
@@ -27,7 +27,7 @@ def ensure(secret_keys: SecretKeys) -> bool:
 
     Raises `RotationRefused` when there are keys that these secret keys do not open.
     """
-    rows = signing_keys.every()
+    rows = stored_keys.every_signing_key()
     have = {(key.alg, key.state) for key in rows}
     missing = [
         (alg, state)
@@ -45,7 +45,7 @@ def ensure(secret_keys: SecretKeys) -> bool:
         for new, state in made:
             row = _row(new, state)
             row.created_at = moment
-            signing_keys.add(row)
+            stored_keys.add_signing_key(row)
     except IntegrityError:
         db.session.rollback()  # another process was quicker
     return True
@@ -62,7 +62,7 @@ def rotate(
     Raises `RotationRefused` while a client's cached key set may lack the next key, when these
     secret keys do not open the keys there are, and when another process was quicker.
     """
-    rows = signing_keys.every()
+    rows = stored_keys.every_signing_key()
     if not discard:
         # Else this process, started with another secret key than the servers', would make keys
         # that they cannot open, or take into use what nobody can.
@@ -95,10 +95,10 @@ def rotate(
         if following in closed:
             _move(following, KeyState.NEXT, KeyState.RETIRED)
             following = fresh[alg].kid
-            signing_keys.add(_row(fresh[alg], KeyState.NEXT))
+            stored_keys.add_signing_key(_row(fresh[alg], KeyState.NEXT))
             fresh[alg] = keys.generate(alg, secret_keys)
         activated.append(_move(following, KeyState.NEXT, KeyState.ACTIVE))
-        signing_keys.add(_row(fresh[alg], KeyState.NEXT))
+        stored_keys.add_signing_key(_row(fresh[alg], KeyState.NEXT))
         audit.event(Event.KEY_ROTATED, kid=following, alg=alg)
     return activated
 
@@ -109,7 +109,7 @@ def retire(actor: Actor, kid: str, secret_keys: SecretKeys) -> SigningKey:
 
     Raises `RotationRefused` for the active key, `LookupError` for an unknown one.
     """
-    key = signing_keys.find(kid)
+    key = stored_keys.find_signing_key(kid)
     if key is None:
         raise LookupError(kid)
     if key.state == KeyState.ACTIVE:
@@ -120,12 +120,12 @@ def retire(actor: Actor, kid: str, secret_keys: SecretKeys) -> SigningKey:
             )
         )
     if key.state == KeyState.NEXT:
-        _require_open(secret_keys, signing_keys.every())
+        _require_open(secret_keys, stored_keys.every_signing_key())
         key = _move(kid, KeyState.NEXT, KeyState.RETIRED)
-        signing_keys.add(_row(keys.generate(key.alg, secret_keys), KeyState.NEXT))
+        stored_keys.add_signing_key(_row(keys.generate(key.alg, secret_keys), KeyState.NEXT))
         audit.event(Event.KEY_RETIRED, kid=key.kid, alg=key.alg)
     elif key.state == KeyState.RETIRED:  # what it signed, perhaps a thief, is believed no longer
-        signing_keys.remove(key)
+        stored_keys.remove_signing_key(key)
         key.state = "gone"
         audit.event(Event.KEY_REMOVED, kid=key.kid, alg=key.alg)
     return key
@@ -136,7 +136,7 @@ def require_any_open(secret_keys: SecretKeys) -> None:
 
     Then they belong to another database, and nothing else that they do not open means anything.
     """
-    used = [row for row in signing_keys.every() if row.state != KeyState.RETIRED]
+    used = [row for row in stored_keys.every_signing_key() if row.state != KeyState.RETIRED]
     if used and not any(keys.can_decrypt(secret_keys, row) for row in used):
         db.session.rollback()
         raise RotationRefused(keys.WRONG_SECRET_KEY)
@@ -152,7 +152,7 @@ def _require_open(secret_keys: SecretKeys, rows: Sequence[SigningKey]) -> None:
 
 def _move(kid: str, state: KeyState, to: KeyState) -> SigningKey:
     """One atomic statement decides between processes that saw the same keys."""
-    key = signing_keys.move(kid, state, to, clock.now())
+    key = stored_keys.move_signing_key(kid, state, to, clock.now())
     if key is None:
         db.session.rollback()
         raise RotationRefused(

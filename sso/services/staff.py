@@ -9,7 +9,7 @@ from sso.errors import OperatorError
 from sso.i18n import N_
 from sso.models import User
 from sso.process.program import COMMAND
-from sso.store import administrators
+from sso.store import users
 
 ADMIN, HELPDESK = "admin", "helpdesk"
 _OWN = N_("You cannot remove your own administrator rights. Ask another administrator.")
@@ -76,6 +76,6 @@ def keep_others(actor: Actor, ids: Collection[UUID]) -> None:
     if actor.user_id in ids or actor == audit.USER:
         raise NotAllowed(_OWN)
     group = context.settings().admin_group
-    if not administrators.remain(group, ids):
+    if not users.administrators_remain(group, ids):
         add = f" Make another one first: {COMMAND} user update WHO --add-group {group}"
         raise NotAllowed(_LAST, add)

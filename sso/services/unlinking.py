@@ -11,9 +11,8 @@ from sso.models import Identity, User
 from sso.services import changes as differences
 from sso.services import notifications, revocation, staff
 from sso.services.identities import LinkRefused
+from sso.store import factors, users
 from sso.store import identities as stored
-from sso.store import passkeys as stored_passkeys
-from sso.store import users
 
 _LAST = N_("This is your only way to sign in. Set a password or add a passkey first.")
 _MANAGED = N_("Your administrator manages this connection. You cannot remove it.")
@@ -109,4 +108,4 @@ def has_other_way_in(
     )
     if user.password_hash is not None or any(others):
         return True
-    return any(one.id != passkey for one in stored_passkeys.of_user(user.id))
+    return any(one.id != passkey for one in factors.passkeys_of_user(user.id))

@@ -2,19 +2,25 @@
 
 On PostgreSQL one statement looks, and stores both. Where nothing else is written, a request with a
 live session takes two round trips instead of five.
+
+A signed-in user could have codes made in a loop. A user with too many unredeemed codes loses the
+oldest ones, which no application will come back for; nobody is refused, and nothing piles up.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from sqlalchemy import (
     Connection,
     Select,
     Table,
     bindparam,
+    delete,
+    exists,
+    func,
     insert,
     literal,
     select,
@@ -22,8 +28,75 @@ from sqlalchemy import (
 )
 
 from sso import clock
+from sso.extensions import db
 from sso.models import AuthorizationCode, BrowserSession, Client, Consent, Grant, User
-from sso.store import client_turn, prepared, unredeemed
+from sso.store import clients, prepared
+
+MOST_UNREDEEMED = 300
+_AT_ONCE = 50  # are dropped, so that a flood pays for this only now and then
+
+_UNREDEEMED_GRANTS, _UNREDEEMED_CODES = prepared.table(Grant), prepared.table(AuthorizationCode)
+_WITH_CODES = _UNREDEEMED_CODES.join(
+    _UNREDEEMED_GRANTS, _UNREDEEMED_GRANTS.c.id == _UNREDEEMED_CODES.c.grant_id
+)
+_ARE_UNREDEEMED = (
+    (_UNREDEEMED_GRANTS.c.user_id == bindparam("user_id"))
+    & (_UNREDEEMED_GRANTS.c.created_at > bindparam("codes_since"))
+    & _UNREDEEMED_CODES.c.used_at.is_(None)
+)
+_COUNT = select(func.count().label("count")).select_from(
+    select(_UNREDEEMED_CODES.c.digest)
+    .select_from(_WITH_CODES)
+    .where(_ARE_UNREDEEMED)
+    .limit(literal(MOST_UNREDEEMED))
+    .subquery()
+)
+ARE_MANY_UNREDEEMED = exists(
+    select(_UNREDEEMED_GRANTS.c.created_at)
+    .where(_UNREDEEMED_GRANTS.c.user_id == bindparam("user_id"))
+    .where(_UNREDEEMED_GRANTS.c.created_at > bindparam("codes_since"))
+    .order_by(_UNREDEEMED_GRANTS.c.created_at)
+    .limit(1)
+    .offset(MOST_UNREDEEMED - 1)
+)
+"""Whether `user_id` got as many codes since `codes_since`, redeemed or not: the index can tell."""
+_TELL_MANY = select(ARE_MANY_UNREDEEMED.label("are_many"))
+
+
+def are_many_unredeemed(connection: Connection, user_id: UUID, codes_since: datetime) -> bool:
+    """Whether a user got so many codes that those which wait have to be counted."""
+    values = {"user_id": user_id, "codes_since": codes_since}
+    found = prepared.first(connection, _TELL_MANY, values)
+    return found is not None and bool(found["are_many"])
+
+
+def drop_oldest_unredeemed(connection: Connection, user_id: UUID, codes_since: datetime) -> bool:
+    """Delete the oldest grants whose codes wait, if there are too many; whether there is room.
+
+    The caller has locked client, user and session, as everybody does who ends grants. The codes
+    come before the grants, as in their redemption; one that is being redeemed is left alone.
+    """
+    values = {"user_id": user_id, "codes_since": codes_since}
+    found = prepared.first(connection, _COUNT, values)
+    if found is None or found["count"] < MOST_UNREDEEMED:
+        return True  # most were redeemed, or another request of the user has dropped some
+    oldest = (
+        select(_UNREDEEMED_CODES.c.grant_id)
+        .select_from(_WITH_CODES)
+        .where(_ARE_UNREDEEMED)
+        .order_by(_UNREDEEMED_GRANTS.c.created_at)
+        .limit(_AT_ONCE)
+        .with_for_update(of=_UNREDEEMED_CODES, skip_locked=True)
+    )
+    ids = connection.scalars(oldest, values).all()
+    connection.execute(delete(_UNREDEEMED_GRANTS).where(_UNREDEEMED_GRANTS.c.id.in_(ids)))
+    return bool(ids)
+
+
+def drop_all_unredeemed(user_id: UUID) -> None:
+    """Delete a user's grants without a trace, as no application has redeemed their codes."""
+    db.session.execute(delete(_UNREDEEMED_GRANTS).where(_UNREDEEMED_GRANTS.c.user_id == user_id))
+
 
 _GRANTS, _CODES = prepared.table(Grant), prepared.table(AuthorizationCode)
 _USERS, _SESSIONS = prepared.table(User), prepared.table(BrowserSession)
@@ -64,7 +137,7 @@ _CLIENT_AS_SEEN = (
         Client.client_id == bindparam("client_id"),
         Client.updated_at == bindparam("client_seen"),
         Client.disabled_at.is_(None),
-        client_turn.shared(Client.client_id),
+        clients.turn_shared(Client.client_id),
     )
     .with_for_update(read=True)
     .subquery()
@@ -124,7 +197,7 @@ class _Statements:
 _ADD_CODE = insert(_CODES).values(
     grant_id=bindparam("id"), **{name: bindparam("code_" + name) for name in _CODE}
 )
-_FEW = ~unredeemed.ARE_MANY
+_FEW = ~ARE_MANY_UNREDEEMED
 _ADD, _ADD_ONE_OF_MANY, _ADD_BY_CONSENT, _ADD_ONE_OF_MANY_BY_CONSENT = (
     _Statements(_VISIT.where(_FEW), (_USERS, _SESSIONS)),
     _Statements(_VISIT, (_USERS, _SESSIONS)),
@@ -163,9 +236,9 @@ def add(
         add, add_one_of_many = _ADD_BY_CONSENT, _ADD_ONE_OF_MANY_BY_CONSENT
         values["consent_seen"] = seen.consent
     return add.run(connection, values, is_last) or (
-        unredeemed.are_many(connection, columns["user_id"], codes_since)
+        are_many_unredeemed(connection, columns["user_id"], codes_since)
         and _lock_in_order(connection, values)
-        and unredeemed.drop_oldest(connection, columns["user_id"], codes_since)
+        and drop_oldest_unredeemed(connection, columns["user_id"], codes_since)
         and add_one_of_many.run(connection, values, is_last=False)
     )
 

@@ -7,7 +7,7 @@ from sqlalchemy import func, select
 
 from sso.extensions import db
 from sso.models import AuditEvent
-from sso.store.keyset import Order
+from sso.store.lists import Order
 
 NEWEST = Order((AuditEvent.at, AuditEvent.id), is_descending=True)
 

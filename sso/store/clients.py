@@ -1,4 +1,10 @@
-"""Statements about clients."""
+"""Statements about clients: their registrations, logos, and lists for administrators.
+
+An approval locks the client's row FOR SHARE. PostgreSQL lets one such lock in beside another while
+an update waits, so that approvals without a gap would keep an operator from disabling the client.
+Therefore a change of a client takes an advisory lock first: these are given in the order in which
+they were asked for.
+"""
 
 import json
 import re
@@ -9,16 +15,99 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from authlib.oauth2.rfc6749 import ClientMixin
-from sqlalchemy import Connection, bindparam, delete, literal, select, update
+from sqlalchemy import (
+    Boolean,
+    ColumnElement,
+    Connection,
+    bindparam,
+    delete,
+    func,
+    insert,
+    literal,
+    select,
+    update,
+)
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
 
+from sso import database
 from sso.config import urls
+from sso.config.images import Image
 from sso.extensions import db
 from sso.flow.decision import Policy
-from sso.models import Client, ClientOrigin
-from sso.models.clients import ClientRegistration
-from sso.store import client_turn, prepared
+from sso.models import Client, ClientLogo, ClientOrigin
+from sso.models.clients import HAS_HOME_URL, ClientRegistration
+from sso.store import prepared
 from sso.store.groups import MOST_VALUES
-from sso.store.lookup import Match
+from sso.store.lists import Match, Order, Slice
+
+
+def find_logo(connection: Connection, digest: str) -> Image | None:
+    """A logo by its digest."""
+    wanted = select(ClientLogo.media_type, ClientLogo.data).where(ClientLogo.digest == digest)
+    row = connection.execute(wanted.limit(1)).first()
+    return Image(*row) if row else None
+
+
+_LOGOS = prepared.table(ClientLogo)
+_DIGEST = select(_LOGOS.c.digest).where(_LOGOS.c.client_id == bindparam("client_id"))
+
+
+def logo_digest(client_id: str) -> str | None:
+    """The digest of a client's logo, if it has one."""
+    with database.reading() as connection:
+        row = prepared.first(connection, _DIGEST, {"client_id": client_id})
+    return row["digest"] if row else None
+
+
+def of_launchable(groups: Collection[str]) -> list[tuple[Client, str | None]]:
+    """The applications that a user in these groups can start, by name; each with its digest."""
+    found = db.session.execute(
+        select(Client, ClientLogo.digest)
+        .outerjoin(ClientLogo, ClientLogo.client_id == Client.client_id)
+        .where(Client.disabled_at.is_(None), HAS_HOME_URL)
+    )
+    launchable = [(c, digest) for c, digest in found if c.home_url and c.admits(groups)]
+    return sorted(launchable, key=lambda one: one[0].name.casefold())
+
+
+def replace_logo(client_id: str, logo: Image | None) -> None:
+    """Give a client another logo; `NO_IMAGE` removes it. The caller has locked the client."""
+    if logo is None:
+        return
+    db.session.execute(delete(ClientLogo).where(ClientLogo.client_id == client_id))
+    if logo.data:
+        values = {"media_type": logo.media_type, "data": logo.data, "digest": logo.digest}
+        db.session.execute(insert(ClientLogo).values(client_id=client_id, **values))
+
+
+_KIND = 0x73736F  # "sso": the first half of the key of these advisory locks
+
+
+class turn_shared(FunctionElement[bool]):  # named as SQLAlchemy names functions
+    """True, once nobody is changing the client whose id is given. Nothing is locked before."""
+
+    type = Boolean()
+    inherit_cache = True
+
+
+@compiles(turn_shared)
+def _for_others(_element: turn_shared, _compiler: SQLCompiler, **_: Any) -> str:
+    return "1 = 1"  # SQLite lets one transaction write at a time
+
+
+@compiles(turn_shared, "postgresql")
+def _for_postgresql(element: turn_shared, compiler: SQLCompiler, **more: Any) -> str:
+    client_id = compiler.process(element.clauses, **more)
+    return f"pg_advisory_xact_lock_shared({_KIND}, hashtext({client_id})) IS NOT NULL"
+
+
+def take_turn(client_id: str) -> None:
+    """Wait for the approvals that are under way; later ones wait until the transaction ends."""
+    if db.engine.dialect.name == "postgresql":
+        key: ColumnElement[int] = func.hashtext(client_id)
+        db.session.execute(select(func.pg_advisory_xact_lock(_KIND, key)))
 
 
 def find(client_id: str) -> Client | None:
@@ -62,7 +151,7 @@ def lock(client_id: str) -> Client | None:
     To be called before users, sessions and grants are locked: the order of `approvals.add`.
     An update instead of FOR UPDATE, which SQLite does not know.
     """
-    client_turn.take(client_id)
+    take_turn(client_id)
     return db.session.scalar(
         update(Client)
         .where(Client.client_id == client_id)
@@ -268,3 +357,26 @@ def names(client_ids: Iterable[str]) -> dict[str, str]:
     """What clients are called, by id; those that are gone are left out."""
     found = db.session.scalars(select(Client).where(Client.client_id.in_(list(client_ids))))
     return {client.client_id: client.name for client in found}
+
+
+NEWEST_FIRST = Order((Client.created_at, Client.client_id), is_descending=True)
+
+
+def page_of(cursor: str | None) -> Slice[Client]:
+    """One page of all clients. Raises `BadCursor`."""
+    return NEWEST_FIRST.page(select(Client), cursor)
+
+
+def having(text: str) -> list[Client]:
+    """The clients with this text in their names, IDs or URLs, in any case, by name.
+
+    It reads all of them; few servers have more than some hundreds.
+    """
+    wanted = text.casefold()
+
+    def has(client: Client) -> bool:
+        known = client.client_metadata
+        urls = (*known.get("redirect_uris", ()), known.get("home_url") or "")
+        return any(wanted in one.casefold() for one in (client.name, client.client_id, *urls))
+
+    return sorted(filter(has, every()), key=lambda one: (one.name.casefold(), one.client_id))

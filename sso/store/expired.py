@@ -28,7 +28,7 @@ from sso.models import (
     User,
     WebhookDelivery,
 )
-from sso.store.statements import write
+from sso.store.lists import write
 
 # A used code or an ended session is still asked about for a while: reuse must be seen.
 KEEP = timedelta(days=1)

@@ -1,6 +1,11 @@
-"""Statements about grants: what one approval gave, and the end of it."""
+"""Statements about grants: what one approval gave, what it may still give, its end, and consents.
 
-from collections.abc import Sequence
+Users are also found by what they have at clients. A live grant is read with everything that decides
+what it may still give, in one statement.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -8,7 +13,11 @@ from uuid import UUID
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    Select,
+    Uuid,
     and_,
+    bindparam,
+    delete,
     exists,
     func,
     literal,
@@ -16,12 +25,17 @@ from sqlalchemy import (
     select,
     update,
 )
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import contains_eager, scoped_session
 
 from sso import clock
 from sso.extensions import db
-from sso.models import BrowserSession, Client, Consent, Grant, Token
-from sso.store.statements import without_time_limit
+from sso.models import BrowserSession, Client, Consent, Grant, Token, User
+from sso.store import prepared
+from sso.store.clients import RegisteredClient
+from sso.store.groups import has_member
+from sso.store.lists import without_time_limit
+from sso.store.users import USER_PROFILE, UserProfile
 
 _IS_OFFLINE = (literal(" ") + Grant.scope + " ").contains(" offline_access ", autoescape=True)
 
@@ -137,3 +151,152 @@ def end_of_client(client_id: str, reason: str) -> None:
     """End all grants of a client, maybe millions."""
     without_time_limit()
     end(db.session, reason, Grant.client_id == client_id)
+
+
+_GRANTS, _CONSENTS = prepared.table(Grant), prepared.table(Consent)
+
+
+@dataclass(frozen=True)
+class LiveGrant:
+    """A grant that has not ended, and its user: what tokens are made from.
+
+    Whether it may still give anything is for `flow.narrowing` to say.
+    """
+
+    id: UUID
+    user_id: UUID
+    client_id: str
+    sid: str
+    scope: str
+    claims: dict[str, Any]
+    auth_time: datetime
+    amr: str
+    acr: str | None
+    created_at: datetime
+    session_is_live: bool
+    consented: str | None
+    declined: str | None
+    user: UserProfile
+
+    def check_client(self, client: RegisteredClient) -> bool:
+        """What Authlib asks a refresh token."""
+        return self.client_id == client.client_id
+
+
+_SESSION_IS_LIVE = BrowserSession.ended_at.is_(None) & (
+    BrowserSession.expires_at > bindparam("now")
+)
+TODAY = (
+    BrowserSession.id.is_not(None).label("grant_session_is_live"),
+    _CONSENTS.c.scope.label("grant_consented"),
+    _CONSENTS.c.declined.label("grant_declined"),
+)
+"""What `join_today` finds: whether the session is live, and the consent of the user."""
+LIVE_GRANT = (*prepared.columns(LiveGrant, _GRANTS, "grant_"), *TODAY, *USER_PROFILE)
+"""The columns that `live_grant_of` reads."""
+
+
+def join_today(statement: Select[Any]) -> Select[Any]:
+    """Join a grant with its live session, and with what its user allows its client by now.
+
+    The statement has the parameter `now`.
+    """
+    is_its = (_CONSENTS.c.user_id == Grant.user_id) & (_CONSENTS.c.client_id == Grant.client_id)
+    return statement.outerjoin(
+        BrowserSession, (BrowserSession.id == Grant.session_id) & _SESSION_IS_LIVE
+    ).outerjoin(_CONSENTS, is_its)
+
+
+def join_live_grant(statement: Select[Any], grant_id: ColumnElement[UUID]) -> Select[Any]:
+    """Join an enabled client with a grant of its own that has not ended, and its enabled user.
+
+    The statement has the parameter `now`.
+    """
+    is_its_own = (Grant.id == grant_id) & (Grant.client_id == Client.client_id)
+    return join_today(
+        statement.outerjoin(Grant, is_its_own & Grant.ended_at.is_(None)).outerjoin(
+            User, (User.id == Grant.user_id) & User.disabled_at.is_(None)
+        )
+    )
+
+
+def live_grant_of(row: prepared.Row) -> LiveGrant | None:
+    """What the columns of `LIVE_GRANT` hold, if grant and user were there to join."""
+    if row["user_id"] is None:
+        return None
+    user = prepared.record(UserProfile, row, "user_")
+    return prepared.record(LiveGrant, row, "grant_", user=user)
+
+
+_FIND = join_live_grant(
+    select(*LIVE_GRANT).select_from(Client), bindparam("grant_id", type_=Uuid())
+).where(Client.client_id == bindparam("client"), Client.disabled_at.is_(None))
+
+
+def find_live_grant(connection: Connection, grant_id: UUID, client_id: str) -> LiveGrant | None:
+    """A grant of this client that has not ended; its user and the client are enabled."""
+    values = {"grant_id": grant_id, "client": client_id, "now": clock.now()}
+    row = prepared.first(connection, _FIND, values)
+    return live_grant_of(row) if row else None
+
+
+def find_consent(user_id: UUID, client_id: str) -> Consent | None:
+    return db.session.scalar(
+        select(Consent).where(Consent.user_id == user_id, Consent.client_id == client_id)
+    )
+
+
+def remember_consent(
+    user_id: UUID, client_id: str, allowed: Iterable[str], declined: Iterable[str] = ()
+) -> datetime:
+    """Remember what was allowed and what was unticked, beside what was said before of other
+    scopes; also by two tabs at once. Gives the moment that is noted.
+    """
+    insert = postgresql.insert if db.engine.dialect.name == "postgresql" else sqlite.insert
+    now = clock.now()
+    db.session.execute(
+        insert(Consent)
+        .values(
+            user_id=user_id,
+            client_id=client_id,
+            scope="",
+            declined="",
+            created_at=now,
+            updated_at=now,
+        )
+        .on_conflict_do_nothing()
+    )
+    consent = db.session.scalars(
+        select(Consent)
+        .where(Consent.user_id == user_id, Consent.client_id == client_id)
+        .with_for_update()
+        .execution_options(populate_existing=True)
+    ).one()
+    consent.scope = _merged(consent.scope, allowed, declined)
+    consent.declined = _merged(consent.declined, declined, allowed)
+    consent.updated_at = now
+    db.session.flush()
+    return now
+
+
+def _merged(before: str, more: Iterable[str], fewer: Iterable[str]) -> str:
+    gone = set(fewer)
+    return " ".join(name for name in dict.fromkeys((*before.split(), *more)) if name not in gone)
+
+
+def withdraw_consent(user_id: UUID, client_id: str) -> None:
+    """Forget what a user allowed a client; its grants are another statement's business."""
+    db.session.execute(
+        delete(Consent).where(Consent.user_id == user_id, Consent.client_id == client_id)
+    )
+
+
+def users_not_admitted(client: Client) -> Sequence[User]:
+    """The users with something at a client that has not ended who are in none of its groups."""
+    if not client.groups:
+        return ()
+    live = select(Grant.user_id).where(
+        Grant.client_id == client.client_id, Grant.ended_at.is_(None)
+    )
+    outside = ~or_(*(has_member(name) for name in client.groups))
+    return db.session.scalars(select(User).where(User.id.in_(live), outside)).all()

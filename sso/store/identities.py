@@ -8,7 +8,7 @@ from sqlalchemy import delete, or_, select, update
 
 from sso.extensions import db
 from sso.models import BrowserSession, Grant, Identity, UpstreamSession, User
-from sso.store.statements import write
+from sso.store.lists import write
 
 
 def find(issuer: str, subject: str) -> Identity | None:

@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, and_, delete, select, update
 from sso import clock
 from sso.extensions import db
 from sso.models import MailToken, User
-from sso.store.statements import write
+from sso.store.lists import write
 
 
 def _live(digest: str, purposes: Iterable[str]) -> ColumnElement[bool]:

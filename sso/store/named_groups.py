@@ -10,8 +10,7 @@ from sso import clock
 from sso.extensions import db
 from sso.models import Group
 from sso.store import clients, groups
-from sso.store.keyset import Order
-from sso.store.statements import write
+from sso.store.lists import Order, write
 
 BY_NAME = Order((Group.name,))
 

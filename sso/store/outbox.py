@@ -1,16 +1,24 @@
-"""Statements of the outboxes; one of them decides which worker tries an entry."""
+"""Statements of the outboxes of mails and logout tokens, and of the worker's heartbeat.
+
+One of them decides which worker tries an entry.
+"""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, func, select, update
+from sqlalchemy import ColumnElement, delete, exists, func, insert, select, update
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import joinedload
 from sqlalchemy.sql.base import ExecutableOption
 
 from sso import clock
 from sso.extensions import db
+from sso.models import Client, Grant, Heartbeat, LogoutDelivery, Mail
 from sso.models.outbox import OutboxEntry
+from sso.store.groups import MOST_VALUES
+from sso.store.lists import write
 
 LONGEST_PAUSE = timedelta(minutes=30)
 GIVE_UP_AFTER = timedelta(days=1)
@@ -106,3 +114,135 @@ class Outbox(Generic[Entry]):
     def due_since(self) -> datetime | None:
         """Since when the entry that should have been tried first is due."""
         return db.session.scalar(select(func.min(self.model.next_attempt_at)))
+
+
+MAILS = Outbox(Mail, timedelta(seconds=10))
+
+MOST_MAILS_AN_HOUR = 5  # of one kind, to one address
+
+
+def is_mail_waiting(mail_id: UUID, user_id: UUID) -> bool:
+    """Whether a mail to a user is queued and no worker has begun with it."""
+    waits = select(Mail.id).where(Mail.id == mail_id, Mail.user_id == user_id, Mail.attempts == 0)
+    return db.session.scalar(waits) is not None
+
+
+def withdraw_mail(mail_id: UUID, user_id: UUID) -> None:
+    """Take a queued mail back, unless a worker has begun with it."""
+    db.session.execute(
+        delete(Mail)
+        .where(Mail.id == mail_id, Mail.user_id == user_id, Mail.attempts == 0)
+        .execution_options(synchronize_session=False)
+    )
+
+
+def add_all(mails: Sequence[Mail]) -> set[UUID]:
+    """Queue many mails of one kind in few statements; return the ids of those over the limit.
+
+    Unlike `add_mail`, it does not wait for others who request the same mail at the same time, so an
+    address may get one more.
+    """
+    rows = [
+        {"id": mail.id, "kind": mail.kind, "address": mail.address, "user_id": mail.user_id,
+         "details": mail.details}
+        for mail in mails
+    ]  # fmt: skip
+    if not rows:
+        return set()
+    db.session.execute(insert(Mail), rows)
+    recent = (
+        select(Mail.address)
+        .where(Mail.kind == mails[0].kind, Mail.created_at > clock.now() - timedelta(hours=1))
+        .group_by(Mail.address)
+        .having(func.count() > MOST_MAILS_AN_HOUR)
+    )
+    full = set(db.session.scalars(recent))
+    surplus = [mail.id for mail in mails if mail.address in full]
+    for start in range(0, len(surplus), MOST_VALUES):
+        some = Mail.id.in_(surplus[start : start + MOST_VALUES])
+        write(delete(Mail).where(some))
+    return set(surplus)
+
+
+def add_mail(mail: Mail) -> bool:
+    """Queue a mail, unless there were too many of its kind to this address within the hour."""
+    # A new user is invited once, and `flask apply` may invite more than there can be locks.
+    if db.engine.dialect.name == "postgresql" and mail.kind != "invite":
+        # Others of this kind to this address wait until our transaction ends, and then see it.
+        line = func.hashtextextended(f"{mail.kind} {mail.address}", 0)
+        db.session.execute(select(func.pg_advisory_xact_lock(line)))
+    db.session.add(mail)
+    db.session.flush()  # SQLite lets one write at a time from here
+    recent = select(func.count()).where(
+        Mail.address == mail.address,
+        Mail.kind == mail.kind,
+        Mail.created_at > clock.now() - timedelta(hours=1),
+    )
+    if (db.session.scalar(recent) or 0) <= MOST_MAILS_AN_HOUR:
+        return True
+    db.session.delete(mail)
+    db.session.flush()
+    return False
+
+
+LOGOUTS = Outbox(LogoutDelivery, timedelta(seconds=2), joinedload(LogoutDelivery.client))
+
+
+def enqueue_logouts(*grants: ColumnElement[bool]) -> None:
+    """Queue a logout token for every client and session among these grants.
+
+    Clients without a back-channel URI, and disabled ones, get none; nor is one queued twice.
+    """
+    waiting = exists().where(
+        LogoutDelivery.client_id == Grant.client_id,
+        LogoutDelivery.sid == Grant.sid,
+        LogoutDelivery.next_attempt_at.is_not(None),
+    )
+    found = db.session.execute(
+        select(Client, Grant.user_id, Grant.sid)
+        .join(Client, Client.client_id == Grant.client_id)
+        .where(Client.disabled_at.is_(None), ~waiting, *grants)
+        .distinct()
+    )
+    now = clock.now()
+    db.session.add_all(
+        LogoutDelivery(
+            client_id=client.client_id,
+            sub=str(user_id),
+            sid=sid,
+            created_at=now,
+            next_attempt_at=now,
+        )
+        for client, user_id, sid in found
+        if client.backchannel_logout_uri
+    )
+    db.session.flush()
+
+
+def logouts_waiting_for(client_id: str) -> int:
+    """How many are queued for the client."""
+    return LOGOUTS.waiting(LogoutDelivery.client_id == client_id)[0]
+
+
+WORKER = "worker"
+
+
+def beat(name: str) -> None:
+    """Note that a process of this name runs at this moment."""
+    now = clock.now()
+    if _update_heartbeat(name, now):
+        return
+    try:
+        db.session.execute(insert(Heartbeat).values(name=name, at=now))
+    except IntegrityError:  # another process was quicker
+        db.session.rollback()
+        _update_heartbeat(name, now)
+
+
+def last_beat(name: str) -> datetime | None:
+    """When a process of this name last ran; `None` if never."""
+    return db.session.scalar(select(Heartbeat.at).where(Heartbeat.name == name))
+
+
+def _update_heartbeat(name: str, now: datetime) -> bool:
+    return write(update(Heartbeat).where(Heartbeat.name == name).values(at=now)) == 1

@@ -1,16 +1,27 @@
-"""Statements about refused requests, and the buffer that writes them (see `ratelimit.refusals`)."""
+"""Statements about refused requests, and the reasons for a refusal.
+
+A buffer writes the requests (see `ratelimit.refusals`). The reason for which a code or a token is
+refused is looked up after the refusal.
+"""
 
 from collections import defaultdict
 from collections.abc import Sequence
-from uuid import uuid4
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID, uuid4
 
 from flask import Flask
 from sqlalchemy import (
+    ColumnElement,
     Connection,
     NullPool,
+    Select,
+    Table,
     bindparam,
     delete,
     insert,
+    null,
     select,
     text,
 )
@@ -18,7 +29,7 @@ from sqlalchemy import (
 from sso import database
 from sso.database.buffer import Buffer
 from sso.extensions import db
-from sso.models import Client, Refusal, User
+from sso.models import BrowserSession, Client, Grant, Refusal, User
 
 KEPT = 100  # of a bucket
 _EXTENSION = "sso.refusals"
@@ -82,3 +93,122 @@ def newest(*, client_id: str | None, limit: int) -> Sequence[Refusal]:
     if client_id is not None:
         statement = statement.where(Refusal.client_id == client_id)
     return db.session.scalars(statement).all()
+
+
+@dataclass(frozen=True)
+class RedeemedReasons:
+    """A code or a refresh token that was used before."""
+
+    grant_id: UUID
+    user_id: UUID
+    used_at: datetime
+
+
+@dataclass(frozen=True)
+class RefusalReasons:
+    """What a code or a token depends on, and when each part of it ended."""
+
+    digest: str | None
+    expires_at: datetime | None
+    used_at: datetime | None
+    revoked_at: datetime | None
+    client_id: str
+    user_id: UUID
+    scope: str
+    ended_at: datetime | None
+    end_reason: str | None
+    user_disabled_at: datetime | None
+    client_disabled_at: datetime | None
+    session_ended_at: datetime | None
+    session_expires_at: datetime | None
+
+    def facts(self) -> dict[str, object]:
+        """What `flask explain` adds to the reason."""
+        return {
+            "issued_to": self.client_id,
+            "expires_at": self.expires_at,
+            "used_at": self.used_at,
+            "granted_scope": self.scope,
+            "user": self.user_id if self.user_disabled_at else None,
+        }
+
+    def reason_for(self, client_id: str, now: datetime) -> str | None:
+        """As `reason`, for a code or a refresh token, which a client presents."""
+        if self.client_id != client_id:
+            return "issued to another client"
+        if found := self.reason(now):
+            return found
+        session_lives = (
+            self.session_ended_at is None
+            and self.session_expires_at is not None
+            and self.session_expires_at > now
+        )
+        is_offline = "offline_access" in self.scope.split()
+        return None if session_lives or is_offline else "session ended"
+
+    def reason(self, now: datetime) -> str | None:
+        """In a few words why it is refused; `None`: by these circumstances it is not."""
+        if self.used_at:
+            return "used before"
+        if self.ended_at:
+            return f"its grant has ended: {self.end_reason}"
+        if self.revoked_at:
+            return "revoked"
+        if self.expires_at is None or self.expires_at <= now:
+            return "expired"
+        if self.user_disabled_at:
+            return "user disabled"
+        return "client disabled" if self.client_disabled_at else None
+
+
+def find_reasons(
+    table: Table,
+    found_by: ColumnElement[bool],
+    *,
+    digest: ColumnElement[Any],
+    expires_at: ColumnElement[Any],
+    used_at: ColumnElement[Any] | None = None,
+    revoked_at: ColumnElement[Any] | None = None,
+    scope: ColumnElement[Any] = Grant.scope,  # type: ignore[assignment]  # a column, too
+) -> Select[Any]:
+    """Finds the `RefusalReasons` of a row of a table that belongs to a grant."""
+    return (
+        select(
+            digest.label("digest"),
+            expires_at.label("expires_at"),
+            (null() if used_at is None else used_at).label("used_at"),
+            (null() if revoked_at is None else revoked_at).label("revoked_at"),
+            Grant.client_id,
+            Grant.user_id,
+            scope.label("scope"),
+            Grant.ended_at,
+            Grant.end_reason,
+            User.disabled_at.label("user_disabled_at"),
+            Client.disabled_at.label("client_disabled_at"),
+            BrowserSession.ended_at.label("session_ended_at"),
+            BrowserSession.expires_at.label("session_expires_at"),
+        )
+        .join_from(table, Grant, Grant.id == table.c.grant_id)
+        .join(User, User.id == Grant.user_id)
+        .join(Client, Client.client_id == Grant.client_id)
+        .outerjoin(BrowserSession, BrowserSession.id == Grant.session_id)
+        .where(found_by)
+    )
+
+
+def find_redeemed(
+    table: Table, digest: ColumnElement[str], used_at: ColumnElement[datetime]
+) -> Select[Any]:
+    """Finds `RedeemedReasons` by the digest, if the row was used and its grant, of this client,
+    lives.
+    """
+    return (
+        select(table.c.grant_id, Grant.user_id, used_at.label("used_at"))
+        .join_from(table, Grant, Grant.id == table.c.grant_id)
+        .where(
+            digest == bindparam("digest"),
+            used_at.is_not(None),
+            Grant.client_id == bindparam("client"),
+            Grant.ended_at.is_(None),
+        )
+    )

@@ -10,11 +10,11 @@ from sqlalchemy.orm import contains_eager
 from sso import clock
 from sso.extensions import db
 from sso.models import Client, Grant, Token, User
-from sso.store import clients, live_grants, prepared, refusal_reasons
+from sso.store import clients, grants, prepared, refusals
 from sso.store.clients import RegisteredClient
-from sso.store.issuance import NewToken, Redemption
-from sso.store.live_grants import LiveGrant
-from sso.store.refusal_reasons import Redeemed, RefusalReasons
+from sso.store.grants import LiveGrant
+from sso.store.redemption import NewToken, Redemption
+from sso.store.refusals import RedeemedReasons, RefusalReasons
 from sso.store.users import USER_PROFILE, UserProfile
 
 _TOKENS = prepared.table(Token)
@@ -57,11 +57,11 @@ class AccessToken:
         return self.revoked_at is not None or self.grant.ended_at is not None
 
 
-_ACCESS_TOKEN = live_grants.join_today(
+_ACCESS_TOKEN = grants.join_today(
     select(
         *prepared.columns(AccessToken, _TOKENS, "token_"),
         *prepared.columns(GrantOfToken, prepared.table(Grant), "grant_"),
-        *live_grants.TODAY,
+        *grants.TODAY,
         *clients.COLUMNS,
         *USER_PROFILE,
     )
@@ -125,8 +125,8 @@ class PresentedRefresh:
         return self.refresh_used_at is None and self.refresh_expires_at > now
 
 
-_FIND_WITH_CLIENT = live_grants.join_live_grant(
-    select(*clients.COLUMNS, *prepared.columns(PresentedRefresh, _TOKENS), *live_grants.LIVE_GRANT)
+_FIND_WITH_CLIENT = grants.join_live_grant(
+    select(*clients.COLUMNS, *prepared.columns(PresentedRefresh, _TOKENS), *grants.LIVE_GRANT)
     .select_from(Client)
     .outerjoin(_TOKENS, _TOKENS.c.refresh_digest == bindparam("digest")),
     _TOKENS.c.grant_id,
@@ -144,7 +144,7 @@ def find_with_client(
     if row is None:
         return None, None, None
     presented = prepared.record(PresentedRefresh, row) if row["refresh_expires_at"] else None
-    return clients.registered_client(row), presented, live_grants.live_grant_of(row)
+    return clients.registered_client(row), presented, grants.live_grant_of(row)
 
 
 _LIVE_REFRESH = update(_TOKENS).where(
@@ -174,7 +174,7 @@ def redeem_refresh(
 
 
 @dataclass(frozen=True)
-class RedeemedRefresh(Redeemed):
+class RedeemedRefresh(RedeemedReasons):
     """A refresh token that was used before, and its successor as far as that is stored."""
 
     has_successor: bool
@@ -183,7 +183,7 @@ class RedeemedRefresh(Redeemed):
 
 _SUCCESSORS = _TOKENS.alias("successors")
 _FIND_REDEEMED_REFRESH = (
-    refusal_reasons.find_redeemed(_TOKENS, _TOKENS.c.refresh_digest, _TOKENS.c.refresh_used_at)
+    refusals.find_redeemed(_TOKENS, _TOKENS.c.refresh_digest, _TOKENS.c.refresh_used_at)
     .add_columns(
         _SUCCESSORS.c.jti.is_not(None).label("has_successor"),
         _SUCCESSORS.c.refresh_used_at.label("successor_used_at"),
@@ -208,14 +208,14 @@ def find_redeemed_refresh(
     return prepared.record(RedeemedRefresh, row) if row else None
 
 
-_REASONS_OF_REFRESH = refusal_reasons.find_reasons(
+_REASONS_OF_REFRESH = refusals.find_reasons(
     _TOKENS,
     _TOKENS.c.refresh_digest == bindparam("digest"),
     digest=_TOKENS.c.refresh_digest,
     expires_at=_TOKENS.c.refresh_expires_at,
     used_at=_TOKENS.c.refresh_used_at,
 )
-_REASONS_OF_ACCESS = refusal_reasons.find_reasons(
+_REASONS_OF_ACCESS = refusals.find_reasons(
     _TOKENS,
     _TOKENS.c.jti == bindparam("jti"),
     digest=_TOKENS.c.access_digest,

@@ -1,4 +1,4 @@
-"""Statements about users."""
+"""Statements about users: find, list, filter and change them."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -7,14 +7,25 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Select, bindparam, delete, func, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    and_,
+    bindparam,
+    delete,
+    false,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from sso.extensions import db
-from sso.models import User
+from sso.models import Group, User
 from sso.models.users import folded
 from sso.store import groups, prepared
-from sso.store.keyset import Order, begins
-from sso.store.lookup import MOST, Match
+from sso.store.lists import MOST_MATCHES, Match, Order, begins
 
 _MOST_VALUES = 10_000  # in a statement; SQLite takes 32,766
 _SHORTEST_ID = 8  # the part of a UUID before its first dash
@@ -128,11 +139,15 @@ def _beginning(text: str, key: str) -> Sequence[User]:
     if len(text) >= _SHORTEST_ID and _HEX.fullmatch(digits):
         first, last = UUID(digits.ljust(32, "0")), UUID(digits.ljust(32, "f"))
         found += _some(User.id.between(first, last), by=User.id)
-    return sorted({one.id: one for one in found}.values(), key=lambda one: one.email)[: MOST + 1]
+    return sorted({one.id: one for one in found}.values(), key=lambda one: one.email)[
+        : MOST_MATCHES + 1
+    ]
 
 
 def _some(*conditions: ColumnElement[bool], by: Any) -> Sequence[User]:
-    return db.session.scalars(select(User).where(*conditions).order_by(by).limit(MOST + 1)).all()
+    return db.session.scalars(
+        select(User).where(*conditions).order_by(by).limit(MOST_MATCHES + 1)
+    ).all()
 
 
 def known(emails: Iterable[str], ids: Iterable[UUID]) -> tuple[dict[str, UUID], set[UUID]]:
@@ -305,3 +320,91 @@ def add(user: User) -> None:
 def remove(user: User) -> None:
     """Delete a user with sessions, consents, grants, codes and tokens (by foreign key)."""
     db.session.execute(delete(User).where(User.id == user.id))
+
+
+MOST_OFFSET = 1_000_000_000
+Condition = ColumnElement[bool]
+
+
+def users_where(condition: Condition | None, offset: int, limit: int) -> tuple[int, Sequence[User]]:
+    """How many users meet the condition, and some of them, by id."""
+    found: tuple[int, Sequence[User]] = _page(User, condition, offset, limit)
+    return found
+
+
+def groups_where(
+    condition: Condition | None, offset: int, limit: int
+) -> tuple[int, Sequence[Group]]:
+    """How many groups meet the condition, and some of them, by id."""
+    found: tuple[int, Sequence[Group]] = _page(Group, condition, offset, limit)
+    return found
+
+
+def _page(model: Any, condition: Condition | None, offset: int, limit: int) -> Any:
+    count, rows = select(func.count()).select_from(model), select(model).order_by(model.id)
+    if condition is not None:
+        count, rows = count.where(condition), rows.where(condition)
+    total = db.session.scalar(count) or 0
+    if not limit or offset >= total:
+        return total, ()
+    return total, db.session.scalars(rows.offset(min(offset, MOST_OFFSET)).limit(limit)).all()
+
+
+def has_id(model: type[User] | type[Group], text: str) -> Condition:
+    """Whether it is the one with this id."""
+    try:
+        return model.id == UUID(text)
+    except ValueError:
+        return false()
+
+
+def has_user_name(name: str) -> Condition:
+    """Whether it is the user with this name, by one of two indexes."""
+    name = name.casefold()
+    return or_(User.user_name == name, and_(User.user_name.is_(None), User.email == name))
+
+
+def find_by_user_name(name: str) -> User | None:
+    """The user whom provisioning clients know by this name; without one, it is the email."""
+    return db.session.scalar(select(User).where(has_user_name(name)).limit(1))
+
+
+USER_NAME = func.coalesce(User.user_name, User.email)
+
+
+def is_member_of(group_id: str) -> Condition:
+    """Whether the user is in the group with this id."""
+    group = db.session.scalar(select(Group).where(has_id(Group, group_id)))
+    return groups.has_member(group.name) if group else false()
+
+
+def has_as_member(user_id: str) -> Condition:
+    """Whether the user with this id is in the group."""
+    names = db.session.scalar(select(User.groups).where(has_id(User, user_id)))
+    return Group.name.in_(names) if names else false()
+
+
+def changed_at(model: type[User] | type[Group], operator: str, moment: datetime) -> Condition:
+    """Whether it was changed before or after a moment: gt, ge, lt, le."""
+    column: Any = model.updated_at
+    compared: dict[str, Condition] = {
+        "gt": column > moment,
+        "ge": column >= moment,
+        "lt": column < moment,
+        "le": column <= moment,
+    }
+    return compared[operator]
+
+
+_KIND, _TURN = 0x73736F, 0  # of advisory locks (see `client_turn`)
+
+
+def administrators_remain(group: str, without: Collection[UUID]) -> bool:
+    """Whether others in the group can sign in. The next caller waits until we have committed.
+
+    On PostgreSQL two who remove each other would otherwise both see the other one remain.
+    """
+    if db.engine.dialect.name == "postgresql":
+        db.session.execute(select(func.pg_advisory_xact_lock(_KIND, _TURN)))
+    enabled = select(User.id).where(groups.has_member(group), User.disabled_at.is_(None))
+    return db.session.scalar(enabled.where(User.id.not_in(without)).limit(1)) is not None

@@ -10,9 +10,8 @@ from sqlalchemy import delete, func, or_, select, update
 from sso import clock
 from sso.extensions import db
 from sso.models import Webhook, WebhookDelivery
-from sso.store.lookup import Match
+from sso.store.lists import Match, write
 from sso.store.outbox import Outbox
-from sso.store.statements import write
 
 GIVE_UP_AFTER = timedelta(days=3)
 outbox = Outbox(WebhookDelivery, timedelta(seconds=5), give_up_after=GIVE_UP_AFTER)

@@ -15,8 +15,7 @@ from sso.extensions import db
 from sso.models import Group, User
 from sso.ratelimit import limiting
 from sso.services import api_tokens
-from sso.store import api_tokens as stored
-from sso.store import users
+from sso.store import keys, users
 from tests.conftest import Clock
 from tests.scim.conftest import GROUP, PATCH, USER, Provisioner, make_token, scim
 from tests.support.actors import BASE
@@ -43,7 +42,7 @@ def test_after_its_end(app: Flask, clock: Clock) -> None:
     clock.move(days=365)
     expired = scim("GET", "/Users")
     with app.app_context():
-        api_tokens.revoke(audit.SYSTEM, stored.every()[0].id)
+        api_tokens.revoke(audit.SYSTEM, keys.every_api_token()[0].id)
         db.session.commit()
     revoked = scim("GET", "/Users")
     unknown = Provisioner(app, "sso_api_" + "x" * 43)("GET", "/Users")
@@ -476,7 +475,7 @@ def test_a_token_has_a_budget(app: Flask, monkeypatch: pytest.MonkeyPatch) -> No
     assert other("GET", "/Users").status_code == 200
     (noted,) = events(app, "api_requests_limited")
     with app.app_context():
-        ids = {one.name: str(one.id) for one in stored.every()}
+        ids = {one.name: str(one.id) for one in keys.every_api_token()}
     assert noted["api_token"] == ids["Entra"]
 
 

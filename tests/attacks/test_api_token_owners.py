@@ -13,8 +13,7 @@ from sso.extensions import db
 from sso.models import Identity, User
 from sso.services import accounts, api_tokens, directories, group_editing
 from sso.services.changes import ListEdit
-from sso.store import api_tokens as stored
-from sso.store import named_groups, users
+from sso.store import keys, named_groups, users
 from tests.scim.conftest import Provisioner
 from tests.support.actors import BASE
 from tests.support.events import events
@@ -159,7 +158,7 @@ def test_the_owner_is_shown(app: Flask, owner: User, monkeypatch: pytest.MonkeyP
     questions: list[str] = []
     monkeypatch.setattr("sso.cli.users.confirm", lambda question, _: questions.append(question))
     with app.app_context():
-        assert [one.name for one in stored.of_owner(owner.id)] == ["Entra"]
+        assert [one.name for one in keys.of_owner(owner.id)] == ["Entra"]
     assert run(args=["user", "delete", str(owner.id), "--yes"]).exit_code == 0
     assert questions == [f"Delete owner@example.com ({owner.id}), and revoke the API tokens Entra?"]
     listed = run(args=["api-token", "list", "--json"]).stdout

@@ -19,7 +19,7 @@ from sso import clock
 from sso.extensions import db
 from sso.models import User
 from sso.ratelimit.storage import LimitStorage
-from sso.store import passkeys
+from sso.store import factors
 from tests.conftest import Clock
 from tests.support.actors import BASE, ORIGIN, Browser
 from tests.support.authenticator import Authenticator, options_of
@@ -180,14 +180,14 @@ def test_of_a_user_who_is_disabled_at_this_moment(
     app: Flask, browser: Browser, key: Authenticator, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After the passkey was looked up with its user."""
-    find = passkeys.find_with_user
+    find = factors.find_passkey_with_user
 
     def and_then(credential_id: str) -> Any:
         found = find(credential_id)
         db.session.execute(update(User).values(disabled_at=clock.now()))
         return found
 
-    monkeypatch.setattr(passkeys, "find_with_user", and_then)
+    monkeypatch.setattr(factors, "find_passkey_with_user", and_then)
     browser.open(SIGN_IN)
     assert "problem=passkey" in sign_in_by_passkey(browser, key).url
     assert not is_signed_in(browser)

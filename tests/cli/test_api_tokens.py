@@ -10,7 +10,7 @@ from flask import Flask
 from sso.audit import writer
 from sso.observability.redaction import redact
 from sso.services import api_tokens
-from sso.store import api_tokens as stored
+from sso.store import keys
 from tests.conftest import Clock
 from tests.support.events import events
 
@@ -42,7 +42,7 @@ def test_the_token_is_shown_once(app: Flask, run: Any, clock: Clock) -> None:
     assert parsed(run("list", "--json")) == [made]
     assert secret not in run("list").stdout
     with app.app_context():
-        (row,) = stored.every()
+        (row,) = keys.every_api_token()
         assert secret not in json.dumps({key: str(value) for key, value in vars(row).items()})
     (event,) = events(app, "api_token_created")
     assert event["scope"] == made["scope"]

@@ -12,8 +12,7 @@ from flask import Flask
 from sso.audit import writer
 from sso.cli import declaration
 from sso.config import images
-from sso.store import client_logos
-from sso.store import clients as stored_clients
+from sso.store import clients
 from tests.support.actors import ISSUER
 from tests.support.factories import make_client
 from tests.support.logos import EVERY, PAGE, PNG, SVG
@@ -140,9 +139,9 @@ def declare(tmp_path: Path, more: str) -> str:
 
 def stored(app: Flask) -> tuple[str | None, str | None]:
     with app.app_context():
-        client = stored_clients.find("wiki")
+        client = clients.find("wiki")
         assert client
-        return client.home_url, client_logos.digest_of("wiki")
+        return client.home_url, clients.logo_digest("wiki")
 
 
 def test_a_declaration(app: Flask, run: Any, tmp_path: Path) -> None:
@@ -171,7 +170,7 @@ def test_an_export_has_the_logo(app: Flask, run: Any, tmp_path: Path, name: str)
     assert run("client", "update", client_id, "--remove-logo").exit_code == 0
     assert run("apply", str(path)).exit_code == 0
     with app.app_context():
-        assert client_logos.digest_of(client_id) == digest(data)
+        assert clients.logo_digest(client_id) == digest(data)
 
 
 def test_all_faults_of_a_declaration_at_once(run: Any, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from sso.extensions import db
 from sso.jobs.worker import rotate_aged_keys
 from sso.models import KeyState, SigningKey
 from sso.services.signing_keys import RotationRefused
-from sso.store import signing_keys
+from sso.store import keys as stored_keys
 from tests.conftest import SECRET_KEY, Clock
 from tests.support.factories import retire, rotate
 
@@ -54,7 +54,7 @@ def test_another_algorithm_with_our_key_is_refused(app: Flask) -> None:
     with app.app_context():
         ring = context.key_ring()
         kid = ring.active("RS256").kid
-        public = signing_keys.find(str(kid))
+        public = stored_keys.find_signing_key(str(kid))
         assert public is not None
         secret = OctKey.import_key(public.public_jwk)
         header = {"alg": "HS256", "kid": kid, "typ": "JWT"}
@@ -99,7 +99,7 @@ def test_rotation(clock: Clock, app: Flask, make_app: Callable[..., Flask]) -> N
 
 def test_rotation_by_age(clock: Clock, app: Flask) -> None:
     with app.app_context():
-        for key in signing_keys.every():
+        for key in stored_keys.every_signing_key():
             if key.activated_at:
                 key.activated_at = clock.now()  # they were made by another clock
         db.session.commit()
@@ -120,7 +120,7 @@ def test_rotation_by_age(clock: Clock, app: Flask) -> None:
 
 
 def in_state(alg: str, state: KeyState) -> SigningKey | None:
-    found = [key for key in signing_keys.every() if (key.alg, key.state) == (alg, state)]
+    found = [key for key in stored_keys.every_signing_key() if (key.alg, key.state) == (alg, state)]
     return found[0] if found else None
 
 
@@ -147,13 +147,13 @@ def test_nobody_waits_for_the_thread_that_reads_again(clock: Clock, app: Flask) 
     reading, may_read = Event(), Event()
     may_read.set()
 
-    def load() -> list[signing_keys.StoredKey]:
+    def load() -> list[stored_keys.StoredSigningKey]:
         reading.set()
         assert may_read.wait(10)
         return rows
 
     with app.app_context():
-        rows = signing_keys.stored()
+        rows = stored_keys.stored_signing_keys()
     ring = KeyRing(SECRET_KEY, load=load, keep_published=1)
     before = ring.jwks()
     clock.move(seconds=11)
@@ -206,7 +206,9 @@ def test_a_stolen_key_is_taken_off_the_key_set_at_once(app: Flask) -> None:
         token = ring.sign({"sub": "dana"}, "ES256", "JWT")
         stolen = ring.active("ES256").kid
         rotate(SECRET_KEY, force=True)
-        retired = [key.kid for key in signing_keys.every() if key.state == KeyState.RETIRED]
+        retired = [
+            key.kid for key in stored_keys.every_signing_key() if key.state == KeyState.RETIRED
+        ]
         assert stolen in retired
         assert retire(str(stolen), SECRET_KEY).state == "gone"
         ring.reload()
@@ -215,6 +217,6 @@ def test_a_stolen_key_is_taken_off_the_key_set_at_once(app: Flask) -> None:
 
 
 def test_another_secret_key_cannot_unseal(app: Flask) -> None:
-    ring = KeyRing("another secret key", load=signing_keys.every, keep_published=1)
+    ring = KeyRing("another secret key", load=stored_keys.every_signing_key, keep_published=1)
     with app.app_context(), pytest.raises(keys.KeyUnavailable, match="SSO_SECRET_KEY"):
         ring.active("RS256")

@@ -13,7 +13,7 @@ from sso.config import images
 from sso.extensions import db
 from sso.services import clients
 from sso.services.checks import RegistrationError
-from sso.store import client_logos
+from sso.store import clients as stored_clients
 from sso.web.static_files import IMAGE_POLICY
 from tests.conftest import ON_POSTGRESQL, Statements
 from tests.support.actors import BASE, Browser, RelyingParty
@@ -170,5 +170,5 @@ def test_home_urls(app: Flask, browser: Browser, url: str) -> None:
 def test_the_digest_of_a_client(app: Flask) -> None:
     client_id = with_logo(app).client_id
     with app.app_context():
-        assert client_logos.digest_of(client_id) == hashlib.sha256(PNG).hexdigest()
-        assert client_logos.digest_of("nobody") is None
+        assert stored_clients.logo_digest(client_id) == hashlib.sha256(PNG).hexdigest()
+        assert stored_clients.logo_digest("nobody") is None

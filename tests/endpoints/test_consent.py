@@ -5,7 +5,7 @@ from flask import Flask
 
 from sso.extensions import db
 from sso.models import User
-from sso.store import clients, consents
+from sso.store import clients, grants
 from tests.support.actors import Browser, RelyingParty, claims_of
 from tests.support.factories import make_client, make_user
 
@@ -110,7 +110,7 @@ def test_nothing_is_allowed_that_was_not_on_the_page(
         db.session.commit()
     browser.allow()
     with app.app_context():
-        given = consents.find(user.id, client.client_id)
+        given = grants.find_consent(user.id, client.client_id)
         assert given is not None
         assert "phone" not in given.scope.split()
 

@@ -9,7 +9,7 @@ from sqlalchemy import select
 from sso.extensions import db
 from sso.models import Client, User
 from sso.oauth import dpop
-from sso.store import used_once
+from sso.store import redemption
 from tests.conftest import Clock
 from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty, claims_of
 from tests.support.events import events
@@ -367,7 +367,7 @@ def test_the_server_says_so(app: Flask) -> None:
 def test_too_many_proofs_of_one_key(
     app: Flask, browser: Browser, client: RelyingParty, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(used_once, "KEPT", 1)
+    monkeypatch.setattr(redemption, "KEPT_ONCE", 1)
     monkeypatch.setattr(dpop, "_SHARDS", 1)
     key = DPoP()
     token = client.exchange(browser.approve(client).code, key.header()).get_json()["access_token"]

@@ -14,7 +14,7 @@ from sso.jobs.purge import purge
 from sso.models import PushedRequest, User
 from sso.oauth import pushed
 from sso.ratelimit import limiting
-from sso.store import pushed_requests
+from sso.store import redemption
 from sso.web.parameters import FORM
 from tests.conftest import Clock
 from tests.support.actors import Browser, Page, RelyingParty, pkce
@@ -139,7 +139,7 @@ def test_it_does_not_wait_for_ever(
     clock: Clock, browser: Browser, client: RelyingParty, user: User
 ) -> None:
     bring(browser, client, client.push().get_json()["request_uri"])
-    clock.move(seconds=pushed_requests.WAITS.total_seconds() + 61)
+    clock.move(seconds=redemption.PUSHED_WAITS.total_seconds() + 61)
     page = browser.sign_in()
     assert page.status == 400
     assert "https://books.example/" in page.html
@@ -281,7 +281,7 @@ def test_they_are_purged(
     with app.app_context():
         job = next(one for one in worker.JOBS if one.seconds == 60)
         assert [job.run(), job.run()] == [2, 0]  # one user is still at the sign-in
-    clock.time += pushed_requests.WAITS + timedelta(minutes=2)
+    clock.time += redemption.PUSHED_WAITS + timedelta(minutes=2)
     with app.app_context():
         assert purge()["pushed_requests"] == 1
     assert count(app) == 0

@@ -18,7 +18,7 @@ from sso.extensions import db
 from sso.jobs import logout_delivery
 from sso.models import Client, Grant, LogoutDelivery, User
 from sso.process import http_call
-from sso.store import logout_deliveries
+from sso.store import outbox
 from tests.conftest import Clock
 from tests.support.actors import BASE, ISSUER, ORIGIN, Browser, claims_of, header_of
 from tests.support.factories import make_client
@@ -158,11 +158,11 @@ def test_it_is_given_up_after_a_day(
 
 def test_pauses_grow(clock: Clock) -> None:
     begun = clock.now()
-    pauses = [logout_deliveries.outbox.next_attempt(begun, n, begun) for n in range(1, 15)]
+    pauses = [outbox.LOGOUTS.next_attempt(begun, n, begun) for n in range(1, 15)]
     assert all(pauses)
     assert pauses == sorted(pause for pause in pauses if pause is not None)
     assert pauses[0] == begun + timedelta(seconds=2)
-    assert logout_deliveries.outbox.next_attempt(begun, 3, begun + timedelta(days=1)) is None
+    assert outbox.LOGOUTS.next_attempt(begun, 3, begun + timedelta(days=1)) is None
 
 
 @pytest.mark.parametrize("status", [302, 307, 400, 401, 500, 501])
@@ -264,13 +264,13 @@ def test_one_that_waits_is_not_queued_twice(app: Flask, user: User) -> None:
         browser.approve(each)
     with app.app_context():
         for _ in range(2):
-            logout_deliveries.enqueue(Grant.client_id == client.client_id)
+            outbox.enqueue_logouts(Grant.client_id == client.client_id)
             db.session.commit()
-        logout_deliveries.enqueue(Grant.user_id == user.id)
+        outbox.enqueue_logouts(Grant.user_id == user.id)
         db.session.commit()
     assert sorted(row.client_id for row in rows(app)) == sorted([client.client_id, other.client_id])
     with app.app_context():  # once it was sent, or given up, another one is owed
         db.session.execute(update(LogoutDelivery).values(next_attempt_at=None))
-        logout_deliveries.enqueue(Grant.client_id == client.client_id)
+        outbox.enqueue_logouts(Grant.client_id == client.client_id)
         db.session.commit()
     assert len(rows(app)) == 3

@@ -18,7 +18,7 @@ from sso.extensions import db
 from sso.jobs import mail_delivery
 from sso.models import Mail, MailToken, User
 from sso.services import notifications
-from sso.store import mails
+from sso.store import outbox
 from tests.conftest import Clock
 from tests.support.factories import make_user
 from tests.support.listeners import certificate
@@ -229,7 +229,7 @@ def test_what_one_worker_took_no_other_takes(
 ) -> None:
     ask(app, user.email)
     with app.app_context():
-        assert len(mails.outbox.claim(9, until=clock.now() + mail_delivery.LEASE)) == 1
+        assert len(outbox.MAILS.claim(9, until=clock.now() + mail_delivery.LEASE)) == 1
         db.session.commit()
     assert mailbox.read() == []
     clock.move(seconds=mail_delivery.LEASE.total_seconds() + 1)  # that worker has died

@@ -10,7 +10,7 @@ from sqlalchemy import select, update
 from sso import clock as sso_clock
 from sso.extensions import db
 from sso.models import Grant, LogoutDelivery, Mail, User
-from sso.store import logout_deliveries, mails
+from sso.store import outbox
 from tests.conftest import Clock
 from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.support.factories import make_client, make_user
@@ -37,7 +37,7 @@ def client(app: Flask) -> RelyingParty:
 
 def owe(app: Flask) -> None:
     with app.app_context():
-        logout_deliveries.enqueue(Grant.id.is_not(None))
+        outbox.enqueue_logouts(Grant.id.is_not(None))
         db.session.commit()
 
 
@@ -114,7 +114,7 @@ def test_another_session_while_the_first_delivery_waits(
 
 
 def add(address: str, kind: str) -> bool:
-    return mails.add(Mail(kind=kind, address=address, details={}))
+    return outbox.add_mail(Mail(kind=kind, address=address, details={}))
 
 
 def test_five_mails_an_hour_of_a_kind_to_an_address(app: Flask, clock: Clock) -> None:
@@ -152,7 +152,7 @@ def test_what_is_due_and_in_which_order(app: Flask, clock: Clock) -> None:
         until = now + timedelta(minutes=5)
 
         def claim(limit: int) -> list[str]:
-            found = mails.outbox.claim(limit, until)
+            found = outbox.MAILS.claim(limit, until)
             assert all(one.attempts >= 1 for one in found)
             db.session.commit()
             return [one.address[:5] for one in found]
@@ -173,9 +173,9 @@ def test_what_was_not_tried_counts_as_no_attempt(app: Flask, clock: Clock) -> No
         db.session.query(Mail).delete()
         db.session.add_all([mail(1, clock.time), mail(2, clock.time)])
         db.session.commit()
-        first, second = mails.outbox.claim(9, sso_clock.now() + timedelta(minutes=5))
-        mails.outbox.put_back(first.id)
-        mails.outbox.mark_sent(second.id)
+        first, second = outbox.MAILS.claim(9, sso_clock.now() + timedelta(minutes=5))
+        outbox.MAILS.put_back(first.id)
+        outbox.MAILS.mark_sent(second.id)
         db.session.commit()
         rows = {one.id: one for one in db.session.scalars(select(Mail))}
         db.session.refresh(rows[first.id])
@@ -183,7 +183,7 @@ def test_what_was_not_tried_counts_as_no_attempt(app: Flask, clock: Clock) -> No
         assert (rows[first.id].attempts, rows[second.id].attempts) == (0, 1)
         assert rows[first.id].delivered_at is None
         assert rows[second.id].delivered_at is not None
-        assert mails.outbox.waiting()[0] == 1
+        assert outbox.MAILS.waiting()[0] == 1
 
 
 def test_how_many_wait_for_a_client(
@@ -197,8 +197,8 @@ def test_how_many_wait_for_a_client(
     browser.approve(client, scope="openid")
     owe(app)
     with app.app_context():
-        found = [logout_deliveries.waiting_for(one.client_id) for one in (client, other)]
+        found = [outbox.logouts_waiting_for(one.client_id) for one in (client, other)]
     assert found == [1, 0]
     deliver(app)
     with app.app_context():
-        assert logout_deliveries.waiting_for(client.client_id) == 0
+        assert outbox.logouts_waiting_for(client.client_id) == 0

@@ -21,7 +21,7 @@ from sso.models import KeyState, User
 from sso.ratelimit import device_cookie
 from sso.services import webhooks
 from sso.services.signing_keys import RotationRefused
-from sso.store import signing_keys, totp_secrets
+from sso.store import factors, keys
 from sso.store import webhooks as stored_webhooks
 from tests.conftest import SECRET_KEY, Clock
 from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
@@ -71,7 +71,7 @@ def reencrypt(app: Flask) -> dict[str, int]:
 
 def stored(app: Flask) -> list[tuple[str, str, str]]:
     with app.app_context():
-        return [(key.kid, key.state, key.sealed_private_jwk) for key in signing_keys.every()]
+        return [(key.kid, key.state, key.sealed_private_jwk) for key in keys.every_signing_key()]
 
 
 def test_everything_goes_on(
@@ -261,12 +261,12 @@ def test_another_secret_key_is_not_taken_for_a_forged_audit_trail(
 
 def test_missing_keys_are_not_made_beside_those_of_another_secret_key(apps: Apps) -> None:
     with apps.new.app_context():
-        row = next(one for one in signing_keys.every() if one.state == KeyState.NEXT)
-        signing_keys.remove(row)
+        row = next(one for one in keys.every_signing_key() if one.state == KeyState.NEXT)
+        keys.remove_signing_key(row)
         db.session.commit()
         with pytest.raises(RotationRefused):
             ensure_keys(NEW)
-        assert len(signing_keys.every()) == 7
+        assert len(keys.every_signing_key()) == 7
         assert ensure_keys(SECRET_KEY)
 
 
@@ -311,14 +311,14 @@ def test_what_is_enrolled_meanwhile_is_not_overwritten(apps: Apps, user: User) -
     browser.sign_in()
     enrol_totp(browser)
     with apps.both.app_context():
-        (row,) = totp_secrets.batch(None, 9)
+        (row,) = factors.totp_secret_batch(None, 9)
         before = row.sealed_secret
-        assert not totp_secrets.replace_sealed(row.user_id, "another", "mine")
-        assert totp_secrets.batch(row.user_id, 9) == []
-        assert totp_secrets.replace_sealed(row.user_id, before, "mine")
+        assert not factors.replace_totp_secret(row.user_id, "another", "mine")
+        assert factors.totp_secret_batch(row.user_id, 9) == []
+        assert factors.replace_totp_secret(row.user_id, before, "mine")
         kid, _, sealed = stored(apps.old)[0]
-        assert not signing_keys.replace_sealed(kid, "another", "mine")
-        assert signing_keys.replace_sealed(kid, sealed, "mine")
+        assert not keys.replace_signing_key(kid, "another", "mine")
+        assert keys.replace_signing_key(kid, sealed, "mine")
 
 
 def test_many_secrets_are_done_in_batches(
@@ -358,7 +358,7 @@ def test_retiring_and_rotating_with_both_keys(apps: Apps) -> None:
     """What is made while the key is replaced is made with the new one."""
     with apps.both.app_context():
         rotate(context.settings().secret_keys, force=True)
-        following = next(key for key in signing_keys.every() if key.state == KeyState.NEXT)
+        following = next(key for key in keys.every_signing_key() if key.state == KeyState.NEXT)
         retire(following.kid, context.settings().secret_keys)
     with apps.new.app_context(), pytest.raises(RotationRefused):
         rotate(NEW, force=True)  # those that became active are still the old key's

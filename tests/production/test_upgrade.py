@@ -15,7 +15,7 @@ from sqlalchemy import Engine, inspect
 
 from sso.database import schema
 from sso.extensions import db
-from sso.store import migrating
+from sso.store import schema as stored_schema
 from tests.operations.conftest import fresh_database
 from tests.production.audit import audit
 from tests.production.expected import Customer, Expected
@@ -142,7 +142,7 @@ def test_a_start_on_an_older_schema_says_what_to_do(make_node: Callable[..., Nod
     assert isinstance(older, str)
     app = application(node)
     with app.app_context():
-        migrating.upgrade(revision=older)
+        stored_schema.upgrade(revision=older)
         db.engine.dispose()
     node.start(ready=False)
     wait_for(node.is_listening, "gunicorn")
@@ -165,7 +165,7 @@ def stop(connection, cursor, statement, *_):
         os._exit(9)  # as kill -9 or a power cut, after the tables were changed
 
 from sso.wsgi import app
-from sso.store import migrating
+from sso.store import schema as migrating
 with app.app_context():
     migrating.upgrade()
 """
@@ -184,7 +184,7 @@ def test_an_interrupted_upgrade_changes_nothing(
     assert isinstance(older, str)
     app = application(node)
     with app.app_context():
-        migrating.upgrade(revision=older)
+        stored_schema.upgrade(revision=older)
         before = tables(db.engine)
         db.engine.dispose()
     assert node.python("-c", KILLED).returncode == 9

@@ -14,7 +14,7 @@ from sso.extensions import db
 from sso.models import User
 from sso.scim import filters, users
 from sso.scim.resources import UserResource
-from sso.store import directory
+from sso.store import users as stored_users
 from tests.scim.conftest import Provisioner
 from tests.support.factories import make_user
 from tests.support.statements import watched
@@ -32,7 +32,7 @@ def people(app: Flask) -> dict[str, str]:
 
 
 def found(model: Any, text: str) -> Any:
-    return directory.users(filters.condition(model, text), 0, 100)[1]
+    return stored_users.users_where(filters.condition(model, text), 0, 100)[1]
 
 
 FOUND = [
@@ -138,7 +138,7 @@ EXPRESSIONS = st.recursive(
 def test_it_finds_what_the_library_would(app: Flask, people: dict[str, str], text: str) -> None:
     """The reference implementation looks at each resource; SQL must find the same."""
     with app.app_context():
-        everybody = directory.users(None, 0, 100)[1]
+        everybody = stored_users.users_where(None, 0, 100)[1]
         expected = ScimFilter[UserResource](text)
         assert {one.id for one in found(User, text)} == {
             one.id for one in everybody if expected.match(users.resource(one, {}))
@@ -154,7 +154,7 @@ def test_any_text_is_a_condition_or_refused(app: Flask, text: str) -> None:
             condition = filters.condition(User, text)
         except InvalidFilterException:
             return
-        directory.users(condition, 0, 1)
+        stored_users.users_where(condition, 0, 1)
 
 
 def test_values_are_bound(app: Flask) -> None:

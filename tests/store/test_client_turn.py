@@ -17,7 +17,7 @@ from sso.cli import apply
 from sso.database.postgresql import LIMITS
 from sso.extensions import db
 from sso.services import clients, revocation
-from sso.store import approvals, logout_deliveries
+from sso.store import approvals, outbox
 from tests.support.actors import Browser, RelyingParty
 from tests.support.factories import make_client, make_user
 
@@ -151,7 +151,7 @@ def test_a_deletion_waits_for_who_refers_to_the_client(
     browser = Browser(app)
     browser.sign_in("dana@example.com")
     assert browser.authorize(client).code
-    run, owe = app.test_cli_runner().invoke, logout_deliveries.enqueue
+    run, owe = app.test_cli_runner().invoke, outbox.enqueue_logouts
     deleting: list[Future[Result]] = []
 
     def owe_and_wait(*meant: Any) -> None:
@@ -160,7 +160,7 @@ def test_a_deletion_waits_for_who_refers_to_the_client(
             deleting.append(pool.submit(run, args=["client", "delete", client.client_id, "--yes"]))
             until_somebody_waits(app)
 
-    monkeypatch.setattr(logout_deliveries, "enqueue", owe_and_wait)
+    monkeypatch.setattr(outbox, "enqueue_logouts", owe_and_wait)
     with app.app_context():
         revocation.everything_of_user(user.id, "user_disabled")
         db.session.commit()
@@ -185,7 +185,7 @@ def signed_out_while(
     command: list[str],
 ) -> Result:
     """The command, begun when the sign-out has ended the session, but not yet its grants."""
-    run, owe = app.test_cli_runner().invoke, logout_deliveries.enqueue
+    run, owe = app.test_cli_runner().invoke, outbox.enqueue_logouts
     running: list[Future[Result]] = []
 
     def wait_and_owe(*meant: Any) -> None:
@@ -194,7 +194,7 @@ def signed_out_while(
             until_somebody_waits(app)
         owe(*meant)
 
-    monkeypatch.setattr(logout_deliveries, "enqueue", wait_and_owe)
+    monkeypatch.setattr(outbox, "enqueue_logouts", wait_and_owe)
     browser.open("/api/auth/sign-out")
     browser.submit(decision="sign_out")
     assert browser.page.status == 200

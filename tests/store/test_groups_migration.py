@@ -8,7 +8,7 @@ from sqlalchemy import select, text
 
 from sso.extensions import db
 from sso.models import User
-from sso.store import groups, migrating, named_groups, users
+from sso.store import groups, named_groups, schema, users
 from tests.support.factories import make_client, make_user
 
 
@@ -17,8 +17,8 @@ def test_groups_of_users_and_clients_get_rows(own_tables: Flask) -> None:
     dana = make_user(app, groups=["staff", "a \"b\" 'c'"])
     make_client(app, groups=["readers"])
     with app.app_context():
-        migrating.downgrade("0014")
-        migrating.upgrade()
+        schema.downgrade("0014")
+        schema.upgrade()
         assert named_groups.names() == {"staff", "a \"b\" 'c'", "readers"}
         assert [one.id for one in groups.all_members("staff")] == [dana.id]
         assert db.session.scalar(text("SELECT version FROM users")) == 1
@@ -73,8 +73,8 @@ def test_sqlite_finds_members_whoever_writes(own_tables: Flask) -> None:
         db.session.execute(text("UPDATE users SET name = 'C', email = email, groups = groups"))
         assert members() == now
         db.session.commit()
-        migrating.downgrade("0021")
-        migrating.upgrade()
+        schema.downgrade("0021")
+        schema.upgrade()
         assert members() == now
         assert {row.user_id for row in db.session.execute(kept)} == {one, two}
         db.session.execute(text("DELETE FROM users WHERE email = 'a@example.com'"))

@@ -6,19 +6,19 @@ import pytest
 from flask import Flask
 
 from sso.extensions import db
-from sso.store import heartbeats
+from sso.store import outbox
 from tests.conftest import Clock
 
 
-def beat(app: Flask, name: str = heartbeats.WORKER) -> None:
+def beat(app: Flask, name: str = outbox.WORKER) -> None:
     with app.app_context():
-        heartbeats.beat(name)
+        outbox.beat(name)
         db.session.commit()
 
 
-def last(app: Flask, name: str = heartbeats.WORKER) -> datetime | None:
+def last(app: Flask, name: str = outbox.WORKER) -> datetime | None:
     with app.app_context():
-        return heartbeats.last(name)
+        return outbox.last_beat(name)
 
 
 def test_the_last_one_is_told(app: Flask, clock: Clock) -> None:
@@ -38,13 +38,13 @@ def test_another_process_was_quicker(
 ) -> None:
     """It wrote the first one after this process had looked for it."""
     beat(app)
-    update, looked = heartbeats._update, []
+    update, looked = outbox._update_heartbeat, []
 
     def too_early(name: str, now: datetime) -> bool:
         looked.append(now)
         return len(looked) > 1 and update(name, now)
 
-    monkeypatch.setattr(heartbeats, "_update", too_early)
+    monkeypatch.setattr(outbox, "_update_heartbeat", too_early)
     clock.move(minutes=1)
     beat(app)
     assert last(app) == clock.time

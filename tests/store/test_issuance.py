@@ -14,8 +14,8 @@ from sso.crypto import secrets
 from sso.extensions import db
 from sso.models import Grant, Token, User
 from sso.services import transaction
-from sso.store import codes, tokens
-from sso.store.issuance import NewToken
+from sso.store import redemption, tokens
+from sso.store.redemption import NewToken
 from tests.support.actors import Browser, RelyingParty
 from tests.support.factories import new_token
 
@@ -29,7 +29,7 @@ def redeem(
 ) -> Redeem:
     code, client_id = browser.approve(client).code, client.client_id
     if request.param == "code":
-        return lambda on, new: codes.redeem(on, secrets.digest(code), client_id, new)
+        return lambda on, new: redemption.redeem_code(on, secrets.digest(code), client_id, new)
     digest = secrets.digest(client.exchange(code).get_json()["refresh_token"])
     stays = request.param != "refresh token"
     return lambda on, new: tokens.redeem_refresh(

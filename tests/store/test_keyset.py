@@ -14,7 +14,7 @@ from sqlalchemy import insert, select
 
 from sso.extensions import db
 from sso.models import User
-from sso.store.keyset import BadCursor, Order
+from sso.store.lists import BadCursor, Order
 
 BY_EMAIL = Order((User.email,))
 NEWEST = Order((User.created_at, User.id), is_descending=True)

@@ -14,7 +14,7 @@ from sqlalchemy import create_engine, inspect, text
 from sso import clock, create_app
 from sso.config import images
 from sso.extensions import db
-from sso.store import clients, grant_holders, identities, migrating, users
+from sso.store import clients, grants, identities, schema, users
 from tests.bench import seed
 from tests.conftest import SECRET_KEY
 from tests.support.actors import Browser, RelyingParty
@@ -74,7 +74,7 @@ def app(postgresql_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     environ = {"SSO_SECRET_KEY": SECRET_KEY, "SSO_DATABASE_URL": url}
     made = create_app(environ, tmp_path_factory.mktemp("plans"))
     with made.app_context():
-        migrating.upgrade()
+        schema.upgrade()
         ensure_keys(SECRET_KEY)
         for number in range(CLIENTS):
             client, _ = register_client(
@@ -204,7 +204,7 @@ def test_finding_users_reads_no_table_from_end_to_end(app: Flask) -> None:
         client = clients.every()[0]
         client.set_client_metadata({**client.client_metadata, "groups": ["staff", "board"]})
         with db.session.no_autoflush:
-            grant_holders.not_admitted(client)
+            grants.users_not_admitted(client)
     assert len(statements) > 10
     wanted = [one for one in statements if " users" in one[0]]
     assert tables_read_whole(app, wanted) == {}

@@ -20,7 +20,8 @@ from sso.extensions import db
 from sso.jobs.worker import rotate_aged_keys
 from sso.models import BrowserSession, Grant, SigningKey, Token, User
 from sso.services import revocation
-from sso.store import signing_keys, users
+from sso.store import keys as stored_keys
+from sso.store import users
 from tests.support.actors import Browser, RelyingParty
 
 HOUR = timedelta(hours=1)
@@ -98,7 +99,7 @@ def test_the_rotation_of_keys(app: Flask) -> None:
 
     assert sorted(at_once(4, work)) == [0, 0, 0, len(keys.ALGORITHMS)]
     with app.app_context():
-        states = Counter(key.state for key in signing_keys.every())
+        states = Counter(key.state for key in stored_keys.every_signing_key())
     assert set(states.values()) == {len(keys.ALGORITHMS)}
 
 

@@ -16,9 +16,9 @@ from sso.crypto import secrets
 from sso.extensions import db
 from sso.flow import narrowing
 from sso.models import BrowserSession, Client, Consent, Grant, Passkey, Token, User
-from sso.store import clients, codes, live_grants, passkeys, tokens
-from sso.store.issuance import NewToken
-from sso.store.live_grants import LiveGrant
+from sso.store import clients, factors, grants, redemption, tokens
+from sso.store.grants import LiveGrant
+from sso.store.redemption import NewToken
 from tests.conftest import Clock
 from tests.support.actors import Browser, RelyingParty
 from tests.support.factories import make_client, make_user, new_token
@@ -63,13 +63,13 @@ class Held:
             registered = clients.find(client_id)
             assert registered
             on = db.session.connection()
-            row, _, of_code = codes.find_with_client(on, client_id, self.code, now)
+            row, _, of_code = redemption.find_code_with_client(on, client_id, self.code, now)
             row_too, _, of_token = tokens.find_with_client(on, client_id, self.refresh, now)
             # Each by itself: what one does not find must not hide what another one does.
             each = (
                 row and of_code,
                 row_too and of_token,
-                live_grants.find(on, self.grant, client_id),
+                grants.find_live_grant(on, self.grant, client_id),
             )
             found = [_lives(registered, one) for one in each]
             db.session.rollback()
@@ -89,7 +89,7 @@ class Held:
         with self.app.app_context():
             on = db.session.connection()
             found = [
-                codes.redeem(on, self.code, client_id, self.token()),
+                redemption.redeem_code(on, self.code, client_id, self.token()),
                 tokens.redeem_refresh(on, self.refresh, client_id, self.token(), None),
             ]
             db.session.rollback()
@@ -171,15 +171,15 @@ def test_expired(held: Held, clock: Clock) -> None:
 def test_once(held: Held) -> None:
     with held.app.app_context():
         on, client_id = db.session.connection(), held.client.client_id
-        assert codes.redeem(on, held.code, client_id, held.token())
-        assert not codes.redeem(on, held.code, client_id, held.token())
+        assert redemption.redeem_code(on, held.code, client_id, held.token())
+        assert not redemption.redeem_code(on, held.code, client_id, held.token())
         assert tokens.redeem_refresh(on, held.refresh, client_id, held.token(), None)
         assert not tokens.redeem_refresh(on, held.refresh, client_id, held.token(), None)
         db.session.commit()
         on = db.session.connection()
-        assert codes.find_redeemed(on, held.code, client_id)
+        assert redemption.find_redeemed_code(on, held.code, client_id)
         assert tokens.find_redeemed_refresh(on, held.refresh, client_id, SUCCESSOR)
-        assert not codes.find_redeemed(on, held.code, held.other.client_id)
+        assert not redemption.find_redeemed_code(on, held.code, held.other.client_id)
         assert not tokens.find_redeemed_refresh(on, held.refresh, held.other.client_id, SUCCESSOR)
 
 
@@ -197,7 +197,7 @@ def test_the_reuse_of_what_has_ended_ends_nothing_more(held: Held) -> None:
 def test_what_is_not_used_is_no_reuse(held: Held) -> None:
     with held.app.app_context():
         on, client_id = db.session.connection(), held.client.client_id
-        assert codes.find_redeemed(on, held.code, client_id) is None
+        assert redemption.find_redeemed_code(on, held.code, client_id) is None
         assert tokens.find_redeemed_refresh(on, held.refresh, client_id, SUCCESSOR) is None
 
 
@@ -261,7 +261,7 @@ def test_the_consent_of_another(crowd: Crowd, whose: str) -> None:
 
     def consented() -> str | None:
         with crowd.app.app_context():
-            found = live_grants.find(db.session.connection(), crowd.held.grant, client_id)
+            found = grants.find_live_grant(db.session.connection(), crowd.held.grant, client_id)
             assert found
             return found.consented
 
@@ -334,8 +334,8 @@ def test_the_passkey_of_another_user(app: Flask, user: User) -> None:
     other = make_user(app, "erin@example.com")
     with app.app_context():
         key = Passkey(user_id=user.id, name="my laptop", credential_id="x", public_key="x")
-        passkeys.add(key)
-        assert passkeys.remove(other.id, key.id) is None
-        assert [one.name for one in passkeys.of_user(user.id)] == ["my laptop"]
-        assert passkeys.remove(user.id, key.id) == "my laptop"
-        assert not passkeys.of_user(user.id)
+        factors.add_passkey(key)
+        assert factors.remove_passkey(other.id, key.id) is None
+        assert [one.name for one in factors.passkeys_of_user(user.id)] == ["my laptop"]
+        assert factors.remove_passkey(user.id, key.id) == "my laptop"
+        assert not factors.passkeys_of_user(user.id)

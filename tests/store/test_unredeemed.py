@@ -18,13 +18,13 @@ from sso.crypto import secrets
 from sso.extensions import db
 from sso.models import AuthorizationCode, BrowserSession, Grant, User
 from sso.services import consents as consent_services
-from sso.store import consents, unredeemed
+from sso.store import approvals, grants
 from tests.conftest import Clock
 from tests.store.test_races import at_once
 from tests.support.actors import Browser, RelyingParty
 from tests.support.factories import make_client, make_user
 
-MOST = unredeemed.MOST
+MOST = approvals.MOST_UNREDEEMED
 
 
 class Flood(NamedTuple):
@@ -149,8 +149,8 @@ class Dropping:
     """Somebody's request that has dropped codes, and goes on a moment later."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._drop_oldest, self._has_dropped = unredeemed.drop_oldest, Event()
-        monkeypatch.setattr(unredeemed, "drop_oldest", self._drop)
+        self._drop_oldest, self._has_dropped = approvals.drop_oldest_unredeemed, Event()
+        monkeypatch.setattr(approvals, "drop_oldest_unredeemed", self._drop)
 
     def _drop(self, *values: Any) -> bool:
         is_done = self._drop_oldest(*values)
@@ -183,7 +183,7 @@ def test_a_withdrawal_meanwhile(app: Flask, user: User, monkeypatch: pytest.Monk
     """The consent, too, comes before the grants."""
     browser, client, _ = flood(app, user, MOST)
     with app.app_context():
-        consents.remember(user.id, client.client_id, ["openid", "profile", "email"])
+        grants.remember_consent(user.id, client.client_id, ["openid", "profile", "email"])
         db.session.commit()
 
     def withdraw() -> None:

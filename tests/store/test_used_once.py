@@ -14,7 +14,7 @@ from sso import clock
 from sso.extensions import db
 from sso.jobs import purge
 from sso.models import UsedOnce
-from sso.store import used_once
+from sso.store import redemption
 from tests.conftest import Clock
 from tests.store.test_races import at_once
 from tests.support.processes import ROOT
@@ -26,7 +26,7 @@ LIFE = timedelta(minutes=1)
 def use(app: Flask, holder: str = "a", identifier: str = "1", life: timedelta = LIFE) -> bool:
     now: datetime = clock.now()
     with app.app_context(), db.engine.begin() as connection:
-        return used_once.use_once(
+        return redemption.use_once(
             connection, "assertion", holder, identifier, now=now, expires_at=now + life
         )
 
@@ -41,7 +41,9 @@ def test_what_is_rolled_back_is_free_again(app: Flask) -> None:
     now = clock.now()
     with app.app_context(), db.engine.connect() as connection:
         connection.begin()
-        assert used_once.use_once(connection, "assertion", "a", "1", now=now, expires_at=now + LIFE)
+        assert redemption.use_once(
+            connection, "assertion", "a", "1", now=now, expires_at=now + LIFE
+        )
     assert use(app)
 
 
@@ -50,10 +52,10 @@ def test_one_of_many_at_once(app: Flask) -> None:
 
 
 def test_a_holder_cannot_fill_the_table(app: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(used_once, "KEPT", 2)
+    monkeypatch.setattr(redemption, "KEPT_ONCE", 2)
     assert use(app, identifier="1")
     assert use(app, identifier="2")
-    with pytest.raises(used_once.TooManyUsed):
+    with pytest.raises(redemption.TooManyUsed):
         use(app, identifier="3")
     assert not use(app, identifier="2")  # a replay is still seen
     assert use(app, holder="b", identifier="3")
@@ -62,7 +64,7 @@ def test_a_holder_cannot_fill_the_table(app: Flask, monkeypatch: pytest.MonkeyPa
 def test_room_again_when_they_have_expired(
     app: Flask, monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
-    monkeypatch.setattr(used_once, "KEPT", 1)
+    monkeypatch.setattr(redemption, "KEPT_ONCE", 1)
     assert use(app, identifier="1")
     clock.move(minutes=2)
     assert use(app, identifier="2")
@@ -87,7 +89,7 @@ _USE = """
 import sys, time
 from datetime import datetime, timedelta, UTC
 from sso import database
-from sso.store.used_once import use_once
+from sso.store.redemption import use_once
 engine = database.open_engine(sys.argv[1])
 now = datetime.fromtimestamp(float(sys.argv[2]), UTC)
 engine.connect().close()

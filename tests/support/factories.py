@@ -10,7 +10,7 @@ from sso.crypto import keys
 from sso.extensions import db
 from sso.models import Client, SigningKey, User
 from sso.services import accounts, clients, signing_keys
-from sso.store.issuance import NewToken
+from sso.store.redemption import NewToken
 from tests.support.actors import RelyingParty, pkce
 
 PASSWORD = "correct horse battery"

@@ -20,7 +20,8 @@ from sso.extensions import db
 from sso.i18n import N_
 from sso.models import Client
 from sso.services import checks, clients
-from sso.store import client_lists, client_logos, grants
+from sso.store import clients as stored_clients
+from sso.store import grants
 
 _MOST_FOUND = 100
 _SHOWN_REFUSALS = 5
@@ -79,9 +80,9 @@ def applications() -> Response:
     """All clients, the newest first; or those whose name, ID or URL has a text."""
     text = pages.searched()
     if text:
-        found, neighbours = client_lists.having(text), {}
+        found, neighbours = stored_clients.having(text), {}
     else:
-        part = client_lists.page(pages.cursor(client_lists.NEWEST_FIRST))
+        part = stored_clients.page_of(pages.cursor(stored_clients.NEWEST_FIRST))
         found, neighbours = list(part.rows), pages.neighbours(part)
     return pages.render(
         "admin/applications.html",
@@ -103,7 +104,7 @@ def application() -> Response:
         "applications",
         done=_DONE,
         client=client,
-        logo=page.logo_url(client_logos.digest_of(client.client_id)),
+        logo=page.logo_url(stored_clients.logo_digest(client.client_id)),
         auth_title=AUTH_TITLES[client.token_endpoint_auth_method],
         live_grants=f"{count}+" if count == grants.MOST_COUNTED else count,
         refusals=troubleshooting.newest(client.client_id, _SHOWN_REFUSALS),
@@ -187,5 +188,5 @@ def logo() -> Response:
         client=client,
         form=form,
         errors=errors,
-        logo=page.logo_url(client_logos.digest_of(client.client_id)),
+        logo=page.logo_url(stored_clients.logo_digest(client.client_id)),
     )

@@ -12,7 +12,7 @@ from sso.i18n import N_
 from sso.models import KeyState
 from sso.services import signing_keys
 from sso.services.signing_keys import RotationRefused
-from sso.store import signing_keys as stored
+from sso.store import keys as stored_keys
 
 _DONE = {
     "rotated": N_("The keys were rotated."),
@@ -22,7 +22,9 @@ _DONE = {
 
 def keys() -> Response:
     """The signing keys, oldest first."""
-    return pages.render("admin/keys.html", "keys", done=_DONE, keys=stored.every(), states=KeyState)
+    return pages.render(
+        "admin/keys.html", "keys", done=_DONE, keys=stored_keys.every_signing_key(), states=KeyState
+    )
 
 
 def rotate() -> Response:
@@ -46,7 +48,7 @@ def rotate() -> Response:
 
 def retire() -> Response:
     """Asks, then replaces a next key, or takes a retired one off the key set."""
-    key = stored.find(pages.searched("kid"))
+    key = stored_keys.find_signing_key(pages.searched("kid"))
     if key is None or key.state == KeyState.ACTIVE:
         abort(404)
     form, errors = ConfirmForm(), []

@@ -35,15 +35,7 @@ from sso.i18n.message import Message
 from sso.models import KeyState
 from sso.process import concurrency
 from sso.process.program import COMMAND
-from sso.store import (
-    audit_events,
-    heartbeats,
-    logout_deliveries,
-    mails,
-    signing_keys,
-    users,
-    webhooks,
-)
+from sso.store import audit_events, keys, outbox, users, webhooks
 from sso.store.outbox import Outbox
 from sso.web import routing
 
@@ -117,8 +109,8 @@ LABELS = {
     "worker": N_("Worker"),
 }
 _OUTBOXES: dict[str, Outbox[Any]] = {
-    N_("Emails"): mails.outbox,
-    N_("Logout tokens"): logout_deliveries.outbox,
+    N_("Emails"): outbox.MAILS,
+    N_("Logout tokens"): outbox.LOGOUTS,
     N_("Webhooks"): webhooks.outbox,
 }
 
@@ -130,7 +122,7 @@ def overview() -> Response:
     found = _findings()  # first: each check ends the transaction
     found += _kept("hourly", _HOUR, partial(_run, _EACH_HOUR))
     days = _days()
-    active = (one for one in signing_keys.every() if one.state == KeyState.ACTIVE)
+    active = (one for one in keys.every_signing_key() if one.state == KeyState.ACTIVE)
     return pages.render(
         "admin/overview.html",
         "overview",
@@ -139,7 +131,7 @@ def overview() -> Response:
         picture=chart.bars([(one.sign_ins, one.failures) for one in days]),
         outboxes=[(title, *outbox.waiting()) for title, outbox in _OUTBOXES.items()],
         revision=schema.revision(db.session.connection()),
-        worker=heartbeats.last(heartbeats.WORKER),
+        worker=outbox.last_beat(outbox.WORKER),
         keys_since=min(filter(None, (one.activated_at for one in active)), default=None),
         findings=[one for one in found if one.status in (Status.WARNING, Status.WRONG)],
         labels=LABELS,

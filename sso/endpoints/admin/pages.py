@@ -16,7 +16,7 @@ from sso.extensions import db
 from sso.i18n import N_
 from sso.models import Client, User
 from sso.store import clients, users
-from sso.store.keyset import BadCursor, Order, Slice
+from sso.store.lists import BadCursor, Order, Slice
 from sso.web import page_form
 
 T = TypeVar("T")

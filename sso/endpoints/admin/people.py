@@ -16,7 +16,7 @@ from sso.i18n import N_, languages
 from sso.models import User
 from sso.services import staff
 from sso.store import factors, grants, groups, identities, sessions, users
-from sso.store.keyset import Order
+from sso.store.lists import Order
 
 STATES: dict[str, tuple[str, Callable[[], ColumnElement[bool]]]] = {
     "disabled": (N_("disabled"), users.is_disabled),

@@ -20,7 +20,7 @@ from sso.models import User
 from sso.services import accounts, credentials, helping, staff, unlinking
 from sso.services.changes import Changed
 from sso.services.checks import RegistrationError
-from sso.store import api_tokens, identities
+from sso.store import identities, keys
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ def act() -> Response:
 
 def _tokens(user: User) -> list[str]:
     """Return a warning that names the API tokens that will end with their owner, if any."""
-    names = ", ".join(one.name for one in api_tokens.of_owner(user.id))
+    names = ", ".join(one.name for one in keys.of_owner(user.id))
     if not names:
         return []
     return [Message("API tokens that this person created are revoked, too: %(names)s", names=names)]

@@ -13,8 +13,7 @@ from sso.i18n import N_
 from sso.models import ApiToken
 from sso.services import api_tokens
 from sso.services.checks import RegistrationError
-from sso.store import api_tokens as stored
-from sso.store import users
+from sso.store import keys, users
 
 _DONE = {"revoked": N_("The token was revoked.")}
 STATES = {"valid": N_("valid"), "expired": N_("expired"), "revoked": N_("revoked")}
@@ -22,8 +21,8 @@ STATES = {"valid": N_("valid"), "expired": N_("expired"), "revoked": N_("revoked
 
 def tokens() -> Response:
     """All API tokens, a page at a time, the newest first."""
-    order = stored.NEWEST_FIRST
-    found = order.page(stored.selected(), pages.cursor(order))
+    order = keys.NEWEST_API_TOKENS
+    found = order.page(keys.selected_api_tokens(), pages.cursor(order))
     return pages.render(
         "admin/tokens.html",
         "tokens",
@@ -76,5 +75,5 @@ def revoke() -> Response:
 
 
 def _token() -> ApiToken:
-    found = stored.find(pages.uuid())
+    found = keys.find_api_token(pages.uuid())
     return found if found and found.revoked_at is None else abort(404)

@@ -23,10 +23,10 @@ from sso.crypto import secrets
 from sso.oauth import client_authentication, dpop, tokens
 from sso.oauth.authorization import AuthorizationEndpoint
 from sso.oauth.request import ProtocolRequest
-from sso.store import codes, grants
+from sso.store import grants, redemption
 from sso.store.clients import RegisteredClient
-from sso.store.codes import PresentedCode
-from sso.store.live_grants import LiveGrant
+from sso.store.grants import LiveGrant
+from sso.store.redemption import PresentedCode
 
 # A double click sends the same code twice; it is refused, and signs nobody out.
 BENIGN_REUSE = timedelta(seconds=1)
@@ -101,7 +101,9 @@ class AuthorizationCodeGrant(AuthorizationEndpoint, AuthlibAuthorizationCodeGran
         live_grant = tokens.as_allowed_now(live_grant, request.client)
         dpop.use(request.connection, request.proof)
         # 6. Redeem the code for it: of several requests, one gets past this statement.
-        redeem = partial(codes.redeem, request.connection, self._digest, request.client.client_id)
+        redeem = partial(
+            redemption.redeem_code, request.connection, self._digest, request.client.client_id
+        )
         refresh_token = tokens.new_refresh_token()
         answer = tokens.issue(request, live_grant, refresh_token, redeem, nonce=code.nonce)
         if answer is None:
@@ -113,7 +115,7 @@ class AuthorizationCodeGrant(AuthorizationEndpoint, AuthlibAuthorizationCodeGran
         return secrets.digest(self.request.form.get("code", ""))
 
     def _find(self, client_id: str) -> RegisteredClient | None:
-        client, self.code, self.live_grant = codes.find_with_client(
+        client, self.code, self.live_grant = redemption.find_code_with_client(
             self.request.connection, client_id, self._digest, clock.now()
         )
         return client
@@ -121,7 +123,7 @@ class AuthorizationCodeGrant(AuthorizationEndpoint, AuthlibAuthorizationCodeGran
     def _refuse(self, client: RegisteredClient) -> NoReturn:
         """Refuse a code that cannot be redeemed. Its reuse ends all it gave (RFC 6749 §4.1.2)."""
         request, connection, now = self.request, self.request.connection, clock.now()
-        used = codes.find_redeemed(connection, self._digest, client.client_id)
+        used = redemption.find_redeemed_code(connection, self._digest, client.client_id)
         if used and now - used.used_at > BENIGN_REUSE:
             grants.end_one(connection, used.grant_id, "code_reuse")
             request.keep_changes = True
@@ -132,7 +134,7 @@ class AuthorizationCodeGrant(AuthorizationEndpoint, AuthlibAuthorizationCodeGran
             )
             raise InvalidGrantError("The code was used before; all that it gave has been revoked.")
         # The answer does not tell the reasons apart; the log and the audit trail do.
-        found = codes.refusal_reasons_of(connection, self._digest)
+        found = redemption.refusal_reasons_of(connection, self._digest)
         request.details["reason"] = found.reason_for(client.client_id, now) if found else "unknown"
         request.details["user"] = found.user_id if found else None
         request.facts |= found.facts() if found else {}

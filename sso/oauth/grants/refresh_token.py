@@ -19,11 +19,11 @@ from sso.crypto import secrets
 from sso.flow import narrowing, scopes
 from sso.oauth import client_authentication, dpop, tokens
 from sso.oauth.request import ProtocolRequest
-from sso.store import grants, issuance
+from sso.store import grants, redemption
 from sso.store import tokens as store
 from sso.store.clients import RegisteredClient
-from sso.store.issuance import NewToken
-from sso.store.live_grants import LiveGrant
+from sso.store.grants import LiveGrant
+from sso.store.redemption import NewToken
 from sso.store.tokens import PresentedRefresh
 
 _SUCCESSOR = "refresh token successor"
@@ -112,7 +112,7 @@ class RefreshTokenGrant(AuthlibRefreshTokenGrant):
             )
 
         # 5. Redeem the refresh token for it: of several requests, one gets past this statement.
-        save = partial(issuance.add, request.connection) if self.is_retry else self._redeem
+        save = partial(redemption.add_tokens, request.connection) if self.is_retry else self._redeem
         answer = tokens.issue(request, live_grant, refresh_token, save, is_narrowed=is_narrowed)
         if answer is None:
             self._check_retry(request.client)

@@ -22,7 +22,7 @@ from sso.extensions import db
 from sso.flow.scopes import CLAIM_NAMES
 from sso.models import AuditEvent, BrowserSession, Client, Identity, Mail, User
 from sso.services import api_tokens
-from sso.store import named_groups, signing_keys, users
+from sso.store import keys, named_groups, users
 from sso.web.routing import ADMIN as BLUEPRINT
 from tests.conftest import Clock
 from tests.support.actors import BASE, ORIGIN, Browser
@@ -355,7 +355,7 @@ def queries(app: Flask, name: str) -> dict[str, dict[str, Any]]:
         assert group
         ids = {"person": dana.id, "application": client.client_id, "group": group.id,
                "api-token": token.id}  # fmt: skip
-        kid = next(one.kid for one in signing_keys.every() if one.state == "next")
+        kid = next(one.kid for one in keys.every_signing_key() if one.state == "next")
     actions = {"person": "delete", "application": "delete"}
     more = {"user": dana.id, "kid": kid, "preset": "grafana",
             "identity": link_identity(app, dana, email=name, subject=name)}  # fmt: skip

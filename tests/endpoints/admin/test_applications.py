@@ -11,7 +11,7 @@ from sso import audit
 from sso.extensions import db
 from sso.models import Client
 from sso.services import clients as services
-from sso.store import client_logos, clients, refusals
+from sso.store import clients, refusals
 from tests.conftest import Clock
 from tests.support.actors import BASE, ORIGIN, Browser, Page, RelyingParty
 from tests.support.administration import ADMIN, HELPDESK, StaffBrowser, sign_in_staff
@@ -217,7 +217,7 @@ def test_logos(app: Flask, staff: StaffBrowser, client: RelyingParty) -> None:
     for data, is_there in ((png(), True), (b"", False)):
         send(data)
         with app.app_context():
-            assert (client_logos.digest_of(client.client_id) is not None) == is_there
+            assert (clients.logo_digest(client.client_id) is not None) == is_there
 
 
 def test_preview(app: Flask, staff: StaffBrowser, client: RelyingParty) -> None:

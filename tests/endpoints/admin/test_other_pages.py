@@ -22,7 +22,8 @@ from sso.endpoints.admin import chart, overview
 from sso.extensions import db
 from sso.models import AuditEvent, Group, KeyState, User
 from sso.ratelimit import limiting
-from sso.store import api_tokens, clients, named_groups, signing_keys, users
+from sso.store import clients, named_groups, users
+from sso.store import keys as stored_keys
 from tests.conftest import Clock
 from tests.support.actors import BASE, ORIGIN, Browser
 from tests.support.administration import ADMIN, ADMINS, HELPDESK, StaffBrowser, sign_in_staff
@@ -239,7 +240,7 @@ def test_api_tokens(app: Flask, ada: StaffBrowser, clock: Clock) -> None:
         ada.open(f"{ADMIN}/api-token/new")
         assert "Nothing was changed." in ada.send(**values).html, values
     with app.app_context():
-        assert len(api_tokens.every()) == 1
+        assert len(stored_keys.every_api_token()) == 1
 
 
 def test_the_group_of_administrators_cannot_be_emptied(app: Flask, ada: StaffBrowser) -> None:
@@ -305,7 +306,7 @@ def test_keys(app: Flask, ada: StaffBrowser) -> None:
     ada.open(f"{ADMIN}/keys/rotate")
     assert "too young" in ada.submit().html
     with app.app_context():
-        kinds = {state: next(k.kid for k in signing_keys.every() if k.state == state)
+        kinds = {state: next(k.kid for k in stored_keys.every_signing_key() if k.state == state)
                  for state in KeyState}  # fmt: skip
     assert ada.open(f"{ADMIN}/keys/retire?kid={kinds[KeyState.ACTIVE]}").status == 404
     assert ada.open(f"{ADMIN}/keys/retire?kid=x").status == 404

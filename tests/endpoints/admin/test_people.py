@@ -14,8 +14,7 @@ from sso.endpoints.admin.person_actions import ACTIONS
 from sso.extensions import db
 from sso.models import AuditEvent, Mail, UpstreamSession, User
 from sso.services import imported_passwords
-from sso.store import identities, sessions, users
-from sso.store import mails as mails_of
+from sso.store import identities, outbox, sessions, users
 from tests.conftest import Clock
 from tests.support.actors import ORIGIN, Browser
 from tests.support.administration import (
@@ -119,10 +118,10 @@ def test_mails(app: Flask, ada: StaffBrowser, dana: User) -> None:
 
 
 def test_a_mail_that_is_not_sent(app: Flask, ada: StaffBrowser, dana: User) -> None:
-    for _ in range(mails_of.MOST_AN_HOUR):
+    for _ in range(outbox.MOST_MAILS_AN_HOUR):
         assert "The email will be sent." in act(ada, dana, "password").html
     assert "No email is sent" in act(ada, dana, "password").html
-    assert mails(app).count("reset") == mails_of.MOST_AN_HOUR
+    assert mails(app).count("reset") == outbox.MOST_MAILS_AN_HOUR
     ada.open(f"{ADMIN}/person/invite")
     assert "no invitation is sent" in ada.submit(email="x@host.invalid", name="Nowhere").html
 

@@ -1,6 +1,7 @@
-"""Pages of long lists, by keyset: each begins behind the last row of the one before it.
+"""Long lists: pages by keyset, lookup by a part of a name, statements that write many rows.
 
-So a page costs the same wherever it is, and none is skipped or repeated while rows come and go.
+A page begins behind the last row of the one before it. So each costs the same wherever it is, and
+no row is skipped or repeated while rows come and go.
 """
 
 import base64
@@ -9,15 +10,19 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 from uuid import UUID
 
 from sqlalchemy import (
     ColumnElement,
+    CursorResult,
+    Delete,
     Select,
     SQLColumnExpression,
+    Update,
     literal,
     select,
+    text,
     true,
     tuple_,
 )
@@ -146,3 +151,31 @@ def begins(column: SQLColumnExpression[str], text: str) -> ColumnElement[bool]:
         return true()
     is_behind: ColumnElement[bool] = column.op(low, is_comparison=True)(text)
     return is_behind & column.op(high, is_comparison=True)(text + _BEHIND)
+
+
+MOST_MATCHES = 8  # candidates that are shown
+
+
+class Match(NamedTuple, Generic[T]):
+    """What a text may mean. `is_exact`: it is a whole identifier.
+
+    Anything else may mean another user or client tomorrow.
+    """
+
+    found: Sequence[T]
+    is_exact: bool = False
+
+
+def without_time_limit() -> None:
+    """For the rest of this transaction, a statement may take as long as its many rows need."""
+    if db.engine.dialect.name == "postgresql":
+        db.session.execute(text("SET LOCAL statement_timeout = 0"))
+
+
+def write(statement: Update | Delete) -> int:
+    """Execute an UPDATE or DELETE and return how many rows it changed.
+
+    Objects in the session are left as they are: read them again if they matter.
+    """
+    result = db.session.execute(statement, execution_options={"synchronize_session": False})
+    return cast(CursorResult[Any], result).rowcount

@@ -1,0 +1,179 @@
+"""Statements about signing keys and API tokens."""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+from uuid import UUID
+
+from sqlalchemy import Select, delete, or_, select, update
+
+from sso import clock, database
+from sso.extensions import db
+from sso.models import ApiToken, KeyState, SigningKey
+from sso.store import prepared
+from sso.store.lists import Match, Order, write
+
+
+def every_signing_key() -> Sequence[SigningKey]:
+    """All keys, oldest first."""
+    return db.session.scalars(
+        select(SigningKey).order_by(SigningKey.created_at, SigningKey.alg, SigningKey.kid)
+    ).all()
+
+
+class StoredSigningKey(NamedTuple):
+    """What the key ring reads of a row."""
+
+    kid: str
+    alg: str
+    state: str
+    public_jwk: str
+    sealed_private_jwk: str
+    retired_at: datetime | None
+
+
+_STORED = select(*(prepared.table(SigningKey).c[name] for name in StoredSigningKey._fields))
+
+
+def stored_signing_keys() -> list[StoredSigningKey]:
+    """All keys, for the key ring, on a connection of its own."""
+    with database.connection() as connection:
+        return [StoredSigningKey._make(row) for row in connection.execute(_STORED)]
+
+
+def replace_signing_key(kid: str, before: str, after: str) -> bool:
+    """Store a private key's other encryption, unless another process changed it meanwhile."""
+    changed = db.session.scalar(
+        update(SigningKey)
+        .where(SigningKey.kid == kid, SigningKey.sealed_private_jwk == before)
+        .values(sealed_private_jwk=after)
+        .returning(SigningKey.kid)
+        .execution_options(synchronize_session=False)
+    )
+    return changed is not None
+
+
+def find_signing_key(kid: str) -> SigningKey | None:
+    return db.session.scalar(select(SigningKey).where(SigningKey.kid == kid))
+
+
+def move_signing_key(
+    kid: str, state: KeyState, to: KeyState, moment: datetime
+) -> SigningKey | None:
+    """Change the state of a key that is still in this one; `None` if it no longer is."""
+    since = SigningKey.activated_at if to == KeyState.ACTIVE else SigningKey.retired_at
+    return db.session.scalar(
+        update(SigningKey)
+        .where(SigningKey.kid == kid, SigningKey.state == state)
+        .values({SigningKey.state: to, since: moment})
+        .returning(SigningKey)
+        .execution_options(populate_existing=True)
+    )
+
+
+def oldest_activation() -> datetime | None:
+    """Since when the active key that has been in use longest is."""
+    return db.session.scalar(
+        select(SigningKey.activated_at)
+        .where(SigningKey.state == KeyState.ACTIVE)
+        .order_by(SigningKey.activated_at)
+        .limit(1)
+    )
+
+
+def add_signing_key(key: SigningKey) -> None:
+    db.session.add(key)
+    db.session.flush()
+
+
+def remove_signing_key(key: SigningKey) -> None:
+    """Delete a key; the object stays, to be shown."""
+    db.session.expunge(key)
+    db.session.execute(delete(SigningKey).where(SigningKey.kid == key.kid))
+
+
+NEWEST_API_TOKENS = Order((ApiToken.created_at, ApiToken.id), is_descending=True)
+_NOTED_EVERY = timedelta(minutes=1)
+
+
+def add_api_token(token: ApiToken) -> None:
+    db.session.add(token)
+    db.session.flush()
+
+
+def every_api_token() -> Sequence[ApiToken]:
+    """All tokens, oldest first."""
+    return db.session.scalars(select(ApiToken).order_by(ApiToken.created_at, ApiToken.id)).all()
+
+
+def selected_api_tokens() -> Select[ApiToken]:
+    """All tokens; see `NEWEST_API_TOKENS`."""
+    return select(ApiToken)
+
+
+def find_api_token(token_id: UUID) -> ApiToken | None:
+    return db.session.scalar(select(ApiToken).where(ApiToken.id == token_id))
+
+
+def find_api_token_by_digest(digest: str) -> ApiToken | None:
+    return db.session.scalar(select(ApiToken).where(ApiToken.digest == digest))
+
+
+def lock_api_token(token_id: UUID) -> ApiToken | None:
+    """A token as the row is now, and stays until the transaction ends."""
+    # An update instead of FOR UPDATE, which SQLite does not know.
+    return db.session.scalar(
+        update(ApiToken)
+        .where(ApiToken.id == token_id)
+        .values(name=ApiToken.name)
+        .returning(ApiToken)
+        .execution_options(populate_existing=True, synchronize_session=False)
+    )
+
+
+def matching_api_tokens(text: str) -> Match[ApiToken]:
+    """The tokens that an operator may mean: by id; else by name; else by how one of these begins,
+    in any case.
+    """
+    text = text.strip().casefold()
+    known = [(one, str(one.id), one.name.casefold()) for one in every_api_token() if text]
+    whole = [one for one, id_, _ in known if id_ == text]
+    if whole:
+        return Match(whole, is_exact=True)
+    named = [one for one, _, name in known if name == text]
+    return Match(
+        named or [one for one, *begins in known if any(part.startswith(text) for part in begins)]
+    )
+
+
+def of_owner(owner_id: UUID) -> Sequence[ApiToken]:
+    """Return the tokens of an administrator that are neither revoked nor expired, by name."""
+    live = ApiToken.revoked_at.is_(None), ApiToken.expires_at > clock.now()
+    owned = select(ApiToken).where(ApiToken.owner_id == owner_id, *live)
+    return db.session.scalars(owned.order_by(ApiToken.name)).all()
+
+
+def revoke_of(owner_ids: Collection[UUID]) -> Sequence[ApiToken]:
+    """Revoke all tokens of these administrators; return those that this has revoked."""
+    return db.session.scalars(
+        update(ApiToken)
+        .where(ApiToken.owner_id.in_(owner_ids), ApiToken.revoked_at.is_(None))
+        .values(revoked_at=clock.now())
+        .returning(ApiToken)
+        .execution_options(populate_existing=True, synchronize_session=False)
+    ).all()
+
+
+def note_api_token_use(token: ApiToken, address: str | None) -> None:
+    """Note that a token is used now, once a minute."""
+    now = clock.now()
+    if token.last_used_at and token.last_used_at > now - _NOTED_EVERY:
+        return
+    write(
+        update(ApiToken)
+        .where(
+            ApiToken.id == token.id,
+            or_(ApiToken.last_used_at.is_(None), ApiToken.last_used_at < now),
+        )
+        .values(last_used_at=now, last_used_address=address)
+    )
