@@ -31,8 +31,8 @@ from sso.config.upstream.provider import keys_of
 from sso.endpoints import openapi
 from sso.endpoints.routes import ROUTES
 from sso.flow.scopes import OPERATOR_CLAIMS, SCOPES
-from sso.metrics.counters import Counters
 from sso.metrics.gauges import GAUGES
+from sso.metrics.server import Counters
 from sso.presets import pages
 from sso.web.routing import PROTOCOL
 

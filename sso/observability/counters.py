@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Counters(Protocol):
-    """What counts; see `sso.metrics.counters`."""
+    """What counts; see `sso.metrics.server`."""
 
     def request(self, endpoint: str, method: str, status: int, seconds: float) -> None: ...
     def event(self, name: str) -> None: ...
