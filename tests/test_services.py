@@ -23,7 +23,7 @@ from sso.config.upstream.oidc import OidcProvider
 from sso.crypto import keys
 from sso.extensions import db
 from sso.imports.person import Person
-from sso.mfa import passkeys, proof, recovery, totp
+from sso.mfa import passkeys, policy, totp
 from sso.models import (
     AuditEvent,
     BrowserSession,
@@ -102,7 +102,7 @@ class World:
         grant = Grant(client_id=client.client_id, user_id=user.id, session_id=self.session.id)
         grant.scope, grant.sid = "openid", str(self.session.id)
         grant.auth_time = self.session.auth_time
-        grant.amr, grant.acr = proof.PASSWORD
+        grant.amr, grant.acr = policy.PASSWORD
         db.session.add(grant)
         db.session.flush()
 
@@ -111,7 +111,7 @@ class World:
         session = BrowserSession(user_id=self.user.id, digest=str(uuid4()), created_at=now)
         session.auth_time = session.last_seen_at = now - timedelta(minutes=2)
         session.ends_at = session.expires_at = now + timedelta(hours=1)
-        session.amr, session.acr = proof.PASSWORD
+        session.amr, session.acr = policy.PASSWORD
         session.address, session.browser = "192.0.2.1", "Firefox"
         session.remembered = False
         db.session.add(session)
@@ -326,10 +326,10 @@ CASES = [
         user, HERE, None),
     act(authentication.fail_second_factor, "second_factor_failed", "second_step_missing",
         user, "totp", HERE, None),
-    act(authentication.begin, "signed_in", "new_browser", user, HERE, proof.PASSWORD, False, None),
+    act(authentication.begin, "signed_in", "new_browser", user, HERE, policy.PASSWORD, False, None),
     act(authentication.begin, "signed_in", "",
-        user, HERE._replace(is_known=True), proof.PASSWORD, False, of("current")),
-    act(authentication.step_up, "stepped_up", "", of("current"), proof.OTP),
+        user, HERE._replace(is_known=True), policy.PASSWORD, False, of("current")),
+    act(authentication.step_up, "stepped_up", "", of("current"), policy.OTP),
     plain(authentication.renew, "", of("current")),
     plain(authentication.end_others, "", of("current"), "test"),
     plain(authentication.prolong, "", lambda _: db.session.connection(), of("session.id"),
@@ -468,7 +468,7 @@ def _group() -> Any:
 
 
 def _codes(world: World) -> list[str]:
-    return recovery.renew(world.user.id)
+    return totp.renew_recovery_codes(world.user.id)
 
 
 @pytest.fixture

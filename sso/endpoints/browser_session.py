@@ -16,7 +16,7 @@ from sso import audit, database
 from sso.crypto import secrets
 from sso.endpoints import pending_identity
 from sso.extensions import db
-from sso.mfa.proof import PASSWORD, Proof
+from sso.mfa.policy import PASSWORD, Proof
 from sso.models import BrowserSession, UpstreamSession, User
 from sso.ratelimit import device_cookie
 from sso.services import authentication, emailed_code, revocation

@@ -14,7 +14,7 @@ from sso.endpoints.forms import FactorsForm, TotpForm
 from sso.extensions import db
 from sso.flow import decision
 from sso.i18n import N_, languages
-from sso.mfa import passkey_names, passkeys, policy, signed_values, totp
+from sso.mfa import passkey_names, passkeys, policy, totp
 from sso.ratelimit import device_cookie
 from sso.services import second_factors
 from sso.services.second_factors import Added, FactorRefused
@@ -156,7 +156,7 @@ def totp_setup() -> Response:
 
 def _set_up(form: TotpForm, current: CurrentSession) -> Response:
     # The page was handed out to a fresh sign-in of this very session.
-    found = signed_values.verify(form.setup.data, _purpose(current), _SETUP_LIFETIME)
+    found = policy.verify_value(form.setup.data, _purpose(current), _SETUP_LIFETIME)
     if found is None:
         return page.to_step("pages.totp_setup")
     locked = policy.lock(current)
@@ -183,7 +183,7 @@ def _totp_page(form: TotpForm, current: CurrentSession, secret: str, error: str 
         qr_code=totp.qr_code(uri),
         uri=uri,
         secret=" ".join(secret[at : at + 4] for at in range(0, len(secret), 4)),
-        setup=signed_values.sign(secret, _purpose(current)),
+        setup=policy.sign_value(secret, _purpose(current)),
         error=error,
     )
 

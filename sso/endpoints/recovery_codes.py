@@ -13,7 +13,7 @@ from sso import clock
 from sso.endpoints import page
 from sso.endpoints.forms import FactorsForm
 from sso.i18n import times
-from sso.mfa import passkeys, signed_values
+from sso.mfa import passkeys, policy
 from sso.store.sessions import CurrentSession
 
 _LIFETIME = 15 * 60  # seconds; the page may be open for longer
@@ -29,7 +29,7 @@ def show(current: CurrentSession, codes: list[str]) -> Response:
         "recovery_codes.html",
         form=FactorsForm(),
         codes=codes,
-        sheet=signed_values.sign(codes, _purpose(current)),
+        sheet=policy.sign_value(codes, _purpose(current)),
         next_url=next_url,
     )
 
@@ -38,7 +38,7 @@ def show(current: CurrentSession, codes: list[str]) -> Response:
 def download() -> Response:
     """The codes of the page that shows them, as a text file."""
     current = page.signed_in()
-    found = signed_values.verify(FactorsForm().sheet.data, _purpose(current), _LIFETIME)
+    found = policy.verify_value(FactorsForm().sheet.data, _purpose(current), _LIFETIME)
     if found is None:
         return redirect(url_for("pages.factors"), 303)
     lines = (

@@ -16,7 +16,7 @@ from sso.extensions import db
 from sso.flow import decision
 from sso.flow.request import ONE_FACTOR
 from sso.i18n import N_
-from sso.mfa import passkeys, pending_mfa, policy, proof
+from sso.mfa import passkeys, policy
 from sso.models import UpstreamSession, User
 from sso.ratelimit import limiting
 from sso.services import authentication, second_factors
@@ -46,12 +46,12 @@ def after_password(user: User, remember: bool, pending: PendingRequest | None) -
     if factors.has_any(
         database.session_connection(), user.id
     ):  # read under the lock of the user that the caller has taken
-        pending_mfa.begin(user, remember)
-        browser, notice = browser_session.browser(user), pending_mfa.notice_id()
-        pending_mfa.keep_notice(authentication.accept_password(audit.USER, user, browser, notice))
+        policy.begin_pending(user, remember)
+        browser, notice = browser_session.browser(user), policy.notice_id()
+        policy.keep_notice(authentication.accept_password(audit.USER, user, browser, notice))
         db.session.commit()
         return page.to_step("pages.second_factor")
-    signed_in_at = browser_session.begin(user, proof.PASSWORD, remember).auth_time
+    signed_in_at = browser_session.begin(user, policy.PASSWORD, remember).auth_time
     db.session.commit()
     return page.after_sign_in(pending, signed_in_at)
 
@@ -76,10 +76,10 @@ def after_upstream(
 
     Its second factor spares them ours where the operator trusts it. Raises `SignInEnded`.
     """
-    shown = proof.of_upstream(upstream.amr, upstream.has_two_factors)
+    shown = policy.of_upstream(upstream.amr, upstream.has_two_factors)
     needs_second = shown.acr == ONE_FACTOR
     if needs_second and factors.has_any(database.session_connection(), user.id):
-        pending_mfa.begin(user, remember, upstream)
+        policy.begin_pending(user, remember, upstream)
         authentication.accept_identity(audit.USER, user, provider.id)
         db.session.commit()
         return page.to_step("pages.second_factor")
@@ -127,8 +127,8 @@ def second_factor() -> Response:
         # Told from a known browser, too, but not of a session.
         is_sign_in = subject.current is None and subject.upstream is None
         browser = browser_session.browser(subject.user) if is_sign_in else None
-        notice = pending_mfa.notice_id()
-        pending_mfa.keep_notice(
+        notice = policy.notice_id()
+        policy.keep_notice(
             authentication.fail_second_factor(audit.USER, subject.user, problem, browser, notice)
         )
         db.session.commit()
@@ -137,7 +137,7 @@ def second_factor() -> Response:
 
 
 def _subject(pending: PendingRequest | None) -> Subject | Response:
-    half = pending_mfa.current()
+    half = policy.current_pending()
     if half is not None:
         return Subject(half.user, None, half.remember, half.upstream)
     current = browser_session.current_session()
@@ -169,15 +169,15 @@ def _let_in(subject: Subject, methods: str) -> datetime | None:
     if subject.current is not None:
         browser_session.step_up(subject.current, methods)
         return None
-    pending_mfa.finish(subject.user)
-    first = subject.upstream.amr if subject.upstream else proof.PASSWORD.amr
-    shown = proof.with_second(first, methods)
+    policy.finish_pending(subject.user)
+    first = subject.upstream.amr if subject.upstream else policy.PASSWORD.amr
+    shown = policy.with_second(first, methods)
     begun = browser_session.begin(subject.user, shown, subject.remember, subject.upstream)
     return begun.auth_time
 
 
 def _cancel(pending: PendingRequest | None, subject: Subject) -> Response:
-    pending_mfa.end()
+    policy.end_pending()
     if pending:
         return authorize.resume(replace(pending, denied=True))
     return redirect(url_for("pages.account" if subject.current else "pages.sign_in"), 303)

@@ -24,7 +24,7 @@ from sso.endpoints.forms import DecisionForm, PasskeyForm, SignInForm
 from sso.extensions import db
 from sso.flow import decision
 from sso.i18n import N_
-from sso.mfa import passkeys, pending_mfa
+from sso.mfa import passkeys, policy
 from sso.models import User
 from sso.ratelimit import device_cookie, limiting
 from sso.services import authentication
@@ -187,7 +187,7 @@ def passkey_sign_in() -> Response:
         found = passkeys.accept_sign_in(form.credential.data, form.challenge.data)
         if found:
             user, shown = found
-            pending_mfa.finish(user)
+            policy.finish_pending(user)
             signed_in_at = browser_session.begin(user, shown, form.remember.data).auth_time
             db.session.commit()
             return page.after_sign_in(pending, signed_in_at)

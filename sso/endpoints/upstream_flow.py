@@ -18,7 +18,7 @@ from sso import clock, context, database
 from sso.config.upstream.oidc import WebProvider
 from sso.crypto import secrets
 from sso.extensions import db
-from sso.mfa import signed_values
+from sso.mfa import policy
 from sso.ratelimit import limiting
 from sso.store import redemption
 from sso.web.pending_request import PendingRequest
@@ -52,7 +52,7 @@ def keep(response: Response, flow: Flow, pending: PendingRequest | None) -> None
     """Keep it in this browser. Commits. Raises `ValueError` if it is too long."""
     resume = flow.resume or ""
     is_long = pending is not None and len(resume) > _MAX_RESUME
-    value = signed_values.sign(astuple(replace(flow, resume="") if is_long else flow), _PURPOSE)
+    value = policy.sign_value(astuple(replace(flow, resume="") if is_long else flow), _PURPOSE)
     if len(value) > _MAX_COOKIE:
         raise ValueError("the request is too long to keep")
     if pending and is_long:
@@ -71,7 +71,7 @@ def find(provider: WebProvider) -> tuple[int, Flow] | None:
     state = request.args.get("state", "")
     for slot in range(_SLOTS):
         value = request.cookies.get(_cookie_name(slot), "")
-        found = signed_values.verify(value, _PURPOSE, LIFETIME)
+        found = policy.verify_value(value, _PURPOSE, LIFETIME)
         flow = Flow(*found[0]) if found else None
         if flow and flow.provider == provider.id and secrets.is_equal(flow.state, state):
             return slot, replace(flow, resume=_stored(flow)) if flow.resume == "" else flow

@@ -12,7 +12,7 @@ from sso.config.upstream.oidc import OidcProvider
 from sso.config.urls import add_parameters
 from sso.endpoints import browser_session, page
 from sso.extensions import db
-from sso.mfa import signed_values
+from sso.mfa import policy
 from sso.process import program
 from sso.services import upstream_sessions
 from sso.store import identities, redemption
@@ -84,7 +84,7 @@ def sign_out(reason: str, then: str | None = None) -> Response | None:
             *([("id_token_hint", hint)] if hint else []),
             ("client_id", provider.client_id),
             ("post_logout_redirect_uri", f"{context.settings().base_url}/sign-out"),
-            ("state", signed_values.sign(then, _PURPOSE)),
+            ("state", policy.sign_value(then, _PURPOSE)),
         ],
     )
     # No redirect: the policy of an application whose form led here may not allow to go on there
@@ -94,5 +94,5 @@ def sign_out(reason: str, then: str | None = None) -> Response | None:
 
 def way_on() -> str | None:
     """Where to go on after a provider's sign-out, if that is what led here."""
-    found = signed_values.verify(request.args.get("state", ""), _PURPOSE, _LIFETIME)
+    found = policy.verify_value(request.args.get("state", ""), _PURPOSE, _LIFETIME)
     return found[0] if found else None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from sso import clock, context
-from sso.mfa import passkey_names, proof, signed_values
+from sso.mfa import passkey_names, policy
 from sso.models import Passkey, User
 from sso.process import program
 from sso.store import factors, users
@@ -139,7 +139,7 @@ def enrol(
     return passkey
 
 
-def accept_sign_in(answer: str, challenge: str) -> tuple[User, proof.Proof] | None:
+def accept_sign_in(answer: str, challenge: str) -> tuple[User, policy.Proof] | None:
     """Who signs in by this passkey alone; it has verified its user. Does not commit.
 
     The user is locked then, until the transaction ends.
@@ -149,14 +149,14 @@ def accept_sign_in(answer: str, challenge: str) -> tuple[User, proof.Proof] | No
     if passkey_and_user is None:
         return None
     passkey, user = passkey_and_user
-    return user, proof.of_passkey_alone(passkey.is_synced)
+    return user, policy.of_passkey_alone(passkey.is_synced)
 
 
 def accept_as_second(user: User, answer: str, challenge: str) -> str | None:
     """The methods that this user's passkey proves, or `None`. Does not commit."""
     asked = _asked(challenge, f"confirm {user.id}", LIFETIME)
     found = _accept(answer, asked, owner=user)
-    return proof.passkey_methods(found[0].is_synced) if found else None
+    return policy.passkey_methods(found[0].is_synced) if found else None
 
 
 def _accept(
@@ -202,11 +202,11 @@ def _accept(
 
 def _challenge(purpose: str) -> tuple[str, str]:
     challenge = secrets.token_urlsafe(32)
-    return challenge, signed_values.sign(challenge, _CHALLENGE + purpose)
+    return challenge, policy.sign_value(challenge, _CHALLENGE + purpose)
 
 
 def _asked(text: str, purpose: str, lifetime: int) -> tuple[bytes, datetime] | None:
-    found = signed_values.verify(text, _CHALLENGE + purpose, lifetime)
+    found = policy.verify_value(text, _CHALLENGE + purpose, lifetime)
     return (webauthn.base64url_to_bytes(found[0]), found[1]) if found else None
 
 

@@ -1,13 +1,18 @@
-"""Authenticator apps (RFC 6238): six digits, thirty seconds, one step of clock drift each way."""
+"""Authenticator apps (RFC 6238), and recovery codes for the day when the phone is lost.
+
+An app shows six digits for thirty seconds; one step of clock drift each way is accepted. There are
+ten recovery codes to a sheet, and each works once.
+"""
 
 import logging
+import secrets
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 import pyotp
 
 from sso import clock, context
-from sso.crypto import secrets
+from sso.crypto import secrets as crypto_secrets
 from sso.mfa import passkeys
 from sso.models import TotpSecret, User
 from sso.process import program
@@ -19,6 +24,7 @@ if TYPE_CHECKING:
     import segno
 else:
     segno = program.late_module("segno")  # 0.6 MB
+
 
 logger = logging.getLogger("sso.factors")
 
@@ -55,7 +61,9 @@ def enrol(user_id: UUID, secret: str, code: str) -> bool:
     step = matching_step(secret, code)
     if step is None:
         return False
-    encrypted = secrets.encrypt(context.settings().secret_keys, _purpose(user_id), secret.encode())
+    encrypted = crypto_secrets.encrypt(
+        context.settings().secret_keys, _purpose(user_id), secret.encode()
+    )
     now = clock.now()
     factors.add_totp_secret(
         TotpSecret(
@@ -75,10 +83,10 @@ def accept(user_id: UUID, code: str) -> bool:
     if stored is None:
         return False
     try:
-        secret = secrets.decrypt(
+        secret = crypto_secrets.decrypt(
             context.settings().secret_keys, _purpose(user_id), stored.sealed_secret
         )
-    except secrets.InvalidToken:
+    except crypto_secrets.InvalidToken:
         logger.error(
             "SSO_SECRET_KEY does not open the authenticator app's secret of user %s; run: "
             f"{COMMAND} key reencrypt with SSO_SECRET_KEY_PREVIOUS, or "
@@ -95,7 +103,7 @@ def reencrypt(row: EncryptedTotpSecret) -> str | None:
 
     Raises `secrets.InvalidToken` when no secret key decrypts it.
     """
-    return secrets.reencrypt(
+    return crypto_secrets.reencrypt(
         context.settings().secret_keys, _purpose(row.user_id), row.sealed_secret
     )
 
@@ -103,8 +111,10 @@ def reencrypt(row: EncryptedTotpSecret) -> str | None:
 def is_current(row: EncryptedTotpSecret) -> bool:
     """Whether the row is encrypted with the current secret key."""
     try:
-        secrets.decrypt(context.settings().secret_key, _purpose(row.user_id), row.sealed_secret)
-    except secrets.InvalidToken:
+        crypto_secrets.decrypt(
+            context.settings().secret_key, _purpose(row.user_id), row.sealed_secret
+        )
+    except crypto_secrets.InvalidToken:
         return False
     return True
 
@@ -116,7 +126,7 @@ def matching_step(secret: str, code: str) -> int | None:
     generator = pyotp.HOTP(secret)
     found = None
     for step in range(present - WINDOW, present + WINDOW + 1):
-        if secrets.is_equal(generator.at(step), code):
+        if crypto_secrets.is_equal(generator.at(step), code):
             found = step
     return found
 
@@ -124,3 +134,33 @@ def matching_step(secret: str, code: str) -> int | None:
 def _purpose(user_id: UUID) -> str:
     # Bound to the user: a row copied to another user decrypts to nothing.
     return f"totp secret of {user_id}"
+
+
+RECOVERY_CODES = 10
+_ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"  # nothing that is read as something else
+_GROUPS, _LETTERS = 4, 4  # 79 random bits: a fast digest is sound
+
+
+def renew_recovery_codes(user_id: UUID) -> list[str]:
+    """A new sheet, shown this once; the old one ends. Does not commit."""
+    codes = [_recovery_code() for _ in range(RECOVERY_CODES)]
+    factors.replace_recovery_codes(
+        user_id, [crypto_secrets.digest(_normal_recovery_code(code)) for code in codes], clock.now()
+    )
+    return codes
+
+
+def accept_recovery_code(user_id: UUID, code: str) -> bool:
+    """Whether it is an unused code of this user; it is used up. Does not commit."""
+    return factors.use_recovery_code(
+        user_id, crypto_secrets.digest(_normal_recovery_code(code)), clock.now()
+    )
+
+
+def _recovery_code() -> str:
+    groups = ("".join(secrets.choice(_ALPHABET) for _ in range(_LETTERS)) for _ in range(_GROUPS))
+    return "-".join(groups)
+
+
+def _normal_recovery_code(code: str) -> str:
+    return "".join(c for c in code.lower() if c.isalnum())

@@ -17,8 +17,8 @@ from sso.audit import Actor
 from sso.audit.events import Event
 from sso.crypto import passwords, secrets
 from sso.flow.request import TWO_FACTORS
-from sso.mfa import pending_mfa
-from sso.mfa.proof import Proof, with_second
+from sso.mfa import policy
+from sso.mfa.policy import Proof, with_second
 from sso.models import BrowserSession, UpstreamSession, User
 from sso.services import notifications, revocation
 from sso.store import identities, sessions, users
@@ -115,7 +115,7 @@ def fail_second_factor(
 
 
 def _second_step_missing(user: User, browser: Browser, notice: UUID | None) -> UUID | None:
-    delay = timedelta(seconds=pending_mfa.LIFETIME)
+    delay = timedelta(seconds=policy.PENDING_LIFETIME)
     return notifications.second_step_missing(
         user, browser.user_agent, browser.ip_address, delay, notice
     )

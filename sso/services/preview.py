@@ -15,8 +15,8 @@ from sso.flow import request as flow_request
 from sso.flow.decision import AskConsent, Consent, Forbid, SecondFactor, Session
 from sso.flow.request import AuthorizationRequest
 from sso.flow.token_claims import Missing
-from sso.mfa import proof
-from sso.mfa.proof import Proof
+from sso.mfa import policy as mfa_policy
+from sso.mfa.policy import Proof
 from sso.models import KeyState, User
 from sso.store import clients, factors, grants
 from sso.store import keys as stored_keys
@@ -102,7 +102,7 @@ def make(
     if client is None:
         raise LookupError(client_id)
     shown = _sign_in(user)
-    found = _approve(client, user, shown or proof.PASSWORD, scope, claims)
+    found = _approve(client, user, shown or mfa_policy.PASSWORD, scope, claims)
     obstacles = {
         Stop.CLIENT_DISABLED: clients.why_not_enabled(connection, client_id) is not None,
         Stop.USER_DISABLED: user.disabled_at is not None,
@@ -145,12 +145,14 @@ def _sign_in(user: User) -> Proof | None:
     known = factors.of_user(user.id)
     passkey = known.passkeys[0] if known.passkeys else None
     if user.password_hash is None:
-        return proof.of_passkey_alone(passkey.is_synced) if passkey else None
+        return mfa_policy.of_passkey_alone(passkey.is_synced) if passkey else None
     if known.totp:
-        return proof.with_second(proof.PASSWORD.amr, proof.OTP)
+        return mfa_policy.with_second(mfa_policy.PASSWORD.amr, mfa_policy.OTP)
     if passkey:
-        return proof.with_second(proof.PASSWORD.amr, proof.passkey_methods(passkey.is_synced))
-    return proof.PASSWORD
+        return mfa_policy.with_second(
+            mfa_policy.PASSWORD.amr, mfa_policy.passkey_methods(passkey.is_synced)
+        )
+    return mfa_policy.PASSWORD
 
 
 def _approve(
@@ -180,7 +182,7 @@ def _approve(
             request = asked.without(step.withheld)
             return _Approval(request, session, consent, shown, enrols, asked_for, step.withheld)
         if isinstance(step, SecondFactor):
-            enrols, shown = True, proof.with_second(shown.amr, proof.OTP)
+            enrols, shown = True, mfa_policy.with_second(shown.amr, mfa_policy.OTP)
             session = replace(session, acr=shown.acr, has_factor=True)
         elif isinstance(step, AskConsent):
             # What was declined before is unticked on the page.

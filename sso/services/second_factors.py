@@ -8,7 +8,7 @@ from sso import audit
 from sso.audit import Actor
 from sso.audit.events import Event
 from sso.i18n import N_
-from sso.mfa import passkey_names, passkeys, proof, recovery, totp
+from sso.mfa import passkey_names, passkeys, policy, totp
 from sso.models import Passkey, User
 from sso.services import changes as differences
 from sso.services import mail_links, notifications, revocation, unlinking
@@ -44,8 +44,10 @@ def show(user: User, code: str, recovery_code: str, credential: str, challenge: 
     if credential:
         return Shown("passkey", passkeys.accept_as_second(user, credential, challenge))
     if not recovery_code:
-        return Shown("totp", proof.OTP if totp.accept(user.id, code) else None)
-    return Shown("recovery", proof.OTP if recovery.accept(user.id, recovery_code) else None)
+        return Shown("totp", policy.OTP if totp.accept(user.id, code) else None)
+    return Shown(
+        "recovery", policy.OTP if totp.accept_recovery_code(user.id, recovery_code) else None
+    )
 
 
 @audit.acting
@@ -78,7 +80,7 @@ def add_passkey(
         raise FactorRefused(N_("This passkey is already registered.")) from None
     if made is None:
         raise FactorRefused(N_("The passkey could not be set up. Please try again."))
-    return _added(current, known, "passkey", made.name, proof.passkey_methods(made.is_synced))
+    return _added(current, known, "passkey", made.name, policy.passkey_methods(made.is_synced))
 
 
 @audit.acting
@@ -91,7 +93,7 @@ def add_totp(
     """
     if not totp.enrol(current.user.id, secret, code):
         return None
-    return _added(current, known, "totp", notifications.APP_NAME, proof.OTP)
+    return _added(current, known, "totp", notifications.APP_NAME, policy.OTP)
 
 
 def _added(current: CurrentSession, known: Factors, kind: str, name: str, methods: str) -> Added:
@@ -162,6 +164,6 @@ def renew_recovery_codes(actor: Actor, user: User, known: Factors) -> list[str]:
 
 
 def _new_codes(user: User) -> list[str]:
-    codes = recovery.renew(user.id)
+    codes = totp.renew_recovery_codes(user.id)
     audit.event(Event.RECOVERY_CODES_MADE, user=user.id)
     return codes

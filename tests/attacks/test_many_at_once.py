@@ -14,7 +14,7 @@ from flask import Flask
 
 from sso.audit import rows, writer
 from sso.crypto import passwords
-from sso.mfa import recovery
+from sso.mfa import totp
 from sso.models import User
 from sso.ratelimit import limiting
 from tests.attacks.conftest import Watch
@@ -131,7 +131,7 @@ def test_a_recovery_code_that_comes_late_is_not_used(
     dana = Browser(app)
     dana.sign_in()
     _, codes = enrol_totp(dana)
-    browser, accept = Browser(app), recovery.accept
+    browser, accept = Browser(app), totp.accept_recovery_code
     browser.sign_in()
 
     def beside_others(*given: Any) -> bool:
@@ -140,12 +140,12 @@ def test_a_recovery_code_that_comes_late_is_not_used(
             attempt.failed()
         return accept(*given)
 
-    monkeypatch.setattr(recovery, "accept", beside_others)
+    monkeypatch.setattr(totp, "accept_recovery_code", beside_others)
     assert browser.submit(recovery_code=codes[0]).status == 429
     assert writer.flush(app)
     with app.app_context():
         assert not rows.newest(names=["recovery_code_used"], limit=9)
-    monkeypatch.setattr(recovery, "accept", accept)
+    monkeypatch.setattr(totp, "accept_recovery_code", accept)
     watch.now += 60
     browser.open(f"{ORIGIN}{BASE}/second-factor")
     browser.submit(recovery_code=codes[0])
