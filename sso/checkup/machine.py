@@ -18,7 +18,7 @@ from sso.crypto import foreign_hashes
 from sso.database import postgresql, readiness
 from sso.extensions import db
 from sso.i18n.message import Message
-from sso.services.imported_passwords import MOST_SECONDS
+from sso.services.importing import MOST_SECONDS
 from sso.store import imported_hashes
 
 MOST_SKEW = timedelta(seconds=5)

@@ -31,7 +31,7 @@ from sso.cli.progress import Report, progress_bar
 from sso.errors import OperatorError
 from sso.extensions import db
 from sso.models import Client
-from sso.services import accounts, clients, profiles
+from sso.services import accounts, checks, clients
 from sso.services.accounts import Declaration, Planned
 from sso.services.checks import RegistrationError
 from sso.services.clients import SWITCHES
@@ -163,7 +163,7 @@ def _compare_client(entry: Entry, client: Client | None) -> Change | None:
         changes = clients.plan_change(client, metadata, disabled=entry.get("disabled"), **given)
         pairs = {name: (one["before"], one["after"]) for name, one in changes.items()}
         return Change("update", "client", client_id, client_id, pairs) if pairs else None
-    if given["secret"] is None and profiles.need_secret(metadata):
+    if given["secret"] is None and checks.need_secret(metadata):
         raise RegistrationError(["it is new: give secret = env:NAME or file:PATH"])
     disabled = entry.get("disabled", False)
     fields = clients.plan_registration(metadata, client_id=client_id, disabled=disabled, **given)

@@ -27,7 +27,7 @@ from sso.extensions import db
 from sso.process.program import COMMAND
 from sso.services import accounts, clients
 from sso.services.checks import RegistrationError, logo
-from sso.services.registration import METADATA as METADATA
+from sso.services.clients import METADATA as METADATA
 from sso.store import clients as stored_clients
 from sso.store import users
 

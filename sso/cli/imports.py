@@ -17,8 +17,7 @@ from sso.extensions import db
 from sso.imports import reading
 from sso.imports.person import FileProblem, Person
 from sso.services import importing
-from sso.services.imported_passwords import MOST_METHODS, Methods
-from sso.services.importing import Outcome, Rules
+from sso.services.importing import MOST_METHODS, Methods, Outcome, Rules
 from sso.store import imported_hashes
 
 BATCH = 500  # people in one transaction

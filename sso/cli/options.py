@@ -13,7 +13,7 @@ from sso.config.images import Image
 from sso.crypto import client_jwt
 from sso.crypto.keys import ALGORITHMS
 from sso.process.program import COMMAND
-from sso.services import checks, profiles
+from sso.services import checks
 from sso.services.changes import ListEdit
 from sso.services.checks import ID_TOKEN_CLAIMS
 from sso.services.clients import SWITCHES
@@ -114,7 +114,7 @@ _SHARED = (
                  help="Algorithm that signs its identity tokens."),
     click.option("--id-token-claims", type=click.Choice(ID_TOKEN_CLAIMS),
                  help="all: identity tokens have the claims of userinfo."),
-    click.option("--profile", type=click.Choice(profiles.PROFILES),
+    click.option("--profile", type=click.Choice(checks.PROFILES),
                  help="fapi2: FAPI 2.0 Security Profile. Needs --jwks or --jwks-uri."),
     click.option("--jwks", metavar="FILE", help="The application's public keys: a JWK set."),
     click.option("--jwks-uri", metavar="URL", help="URL of the application's public keys."),

@@ -19,7 +19,7 @@ from sso.cli.people import done, find_user, group, user_argument
 from sso.extensions import db
 from sso.models import BrowserSession, Passkey, TotpSecret
 from sso.process.program import COMMAND
-from sso.services import credentials, helping, unlinking
+from sso.services import accounts, credentials, identities
 from sso.store import factors, sessions
 from sso.store import identities as stored_identities
 from sso.store.factors import Factors
@@ -72,7 +72,7 @@ def list_factors(who: str, as_json: bool) -> None:
 def sign_out(who: str, as_json: bool) -> None:
     """Sign a user out everywhere; tokens with offline_access stay valid."""
     user = find_user(who, exactly=True)
-    count = helping.sign_out(audit.operator(), user)
+    count = accounts.sign_out(audit.operator(), user)
     db.session.commit()
     done(user, as_json, f"{count} sessions ended", sessions_ended=count)
 
@@ -129,10 +129,10 @@ def unlink(who: str, identity: str, yes: bool, as_json: bool) -> None:
         problem = "several accounts" if found else "no account"
         raise Failure(f"{user.email} has {problem} {identity}; see: {COMMAND} user identities")
     chosen_id, provider = found[0].id, found[0].provider
-    warnings = unlinking.consequences(user, found[0])
+    warnings = identities.consequences(user, found[0])
     named = f"{found[0].email or found[0].subject} of {user.email}"
     confirm(" ".join([f"Remove {named}?", *warnings]), yes)
-    unlinking.remove(audit.operator(), user, chosen_id, warned=warnings)
+    identities.remove_identity(audit.operator(), user, chosen_id, warned=warnings)
     db.session.commit()
     words = f"the account at {provider} is removed"
     done(user, as_json, words, identity=str(chosen_id), provider=provider)

@@ -18,7 +18,8 @@ from sso.i18n.languages import LANGUAGES
 from sso.mfa import policy
 from sso.models import User
 from sso.ratelimit import device_cookie
-from sso.services import consents, credentials, directories, revocation, staff
+from sso.services import credentials, revocation, staff
+from sso.services import identities as linking
 from sso.store import clients, factors, grants, identities, sessions, users
 from sso.store.sessions import CurrentSession
 from sso.web import cookies
@@ -79,7 +80,7 @@ def _page(
         opened=request.args.get("open"),
         known=factors.of_user(user.id),
         can_delete=context.settings().account_deletion == "on",
-        directory=directories.of(user),
+        directory=linking.directory_of(user),
         has_password=user.password_hash is not None,
         lacks_second_factor=policy.lacks_second_factor(current),
         languages=LANGUAGES,
@@ -126,11 +127,11 @@ def _act(
             return redirect(url_for("pages.sign_out"), 303)
         case "withdraw":
             client_id = form.client.data.replace("\0", "")[:48]
-            consents.withdraw(audit.USER, user_id, client_id)
+            revocation.withdraw_consent(audit.USER, user_id, client_id)
             return "withdrawn"
         case "change_password":
             return _change_password(current, password_form)
-        case "change_name" if directories.of(current.user) is None:
+        case "change_name" if linking.directory_of(current.user) is None:
             return _change_name(current, name_form)
         case "choose_language":
             return _choose_language(current, form.locale.data)

@@ -19,7 +19,7 @@ from sso.extensions import db
 from sso.mfa.policy import PASSWORD, Proof
 from sso.models import BrowserSession, UpstreamSession, User
 from sso.ratelimit import device_cookie
-from sso.services import authentication, emailed_code, revocation
+from sso.services import authentication, revocation, second_factors
 from sso.store import sessions
 from sso.store.clients import RegisteredClient
 from sso.store.sessions import CurrentSession
@@ -114,14 +114,14 @@ def begin(
     _put_into_cookie(new)  # clears its previous content
     device_cookie.remember(user)
     if secret and shown == PASSWORD:
-        emailed_code.allow_by_link(audit.USER, user, new.current.session, secret)
+        second_factors.allow_by_link(audit.USER, user, new.current.session, secret)
     return new.current.session
 
 
 def remember_link(user: User) -> None:
     """Remember in this browser that a mailed link set the password. Does not commit."""
     flask.session.pop(_LINK_USED, None)
-    if secret := emailed_code.remember_link(user):
+    if secret := second_factors.remember_link(user):
         flask.session[_LINK_USED] = secret
 
 

@@ -11,7 +11,7 @@ from sso.audit import Actor
 from sso.endpoints import api
 from sso.extensions import db
 from sso.models import Client
-from sso.services import api_tokens, clients, registration
+from sso.services import api_tokens, clients
 from sso.services.checks import RegistrationError
 from sso.store import clients as stored
 from sso.web.errors import as_json
@@ -52,7 +52,7 @@ def registered_client(client_id: str) -> Response:
         clients.delete(actor, client_id)
         db.session.commit()
         return Response(status=204)
-    wanted = registration.replacing(_wanted(client_id))
+    wanted = clients.replacing_registration(_wanted(client_id))
     try:
         client, _ = clients.change(
             actor,
@@ -106,12 +106,12 @@ def _unknown() -> Any:
     abort(as_json("invalid_request", "There is no client with this ID.", 404))
 
 
-def _wanted(client_id: str | None = None) -> registration.Wanted:
+def _wanted(client_id: str | None = None) -> clients.WantedRegistration:
     body = _body()
     if client_id is not None and body.get("client_id", client_id) != client_id:
         abort(_refused(RegistrationError(["client_id is not that of the URL"])))
     try:
-        return registration.parsed(body)
+        return clients.parsed_registration(body)
     except RegistrationError as error:
         abort(_refused(error))
 
@@ -130,7 +130,7 @@ def _document(client: Client, secret: str | None = None) -> dict[str, Any]:
     """The answer to a registration (RFC 7591 §3.2.1, RFC 7592 §3); the secret is shown once."""
     issued = {"client_secret": secret, "client_secret_expires_at": 0} if secret else {}
     uri = f"{context.settings().base_url}/oauth2/register/{client.client_id}"
-    return {**registration.document(client), **issued, "registration_client_uri": uri}
+    return {**clients.registration_document(client), **issued, "registration_client_uri": uri}
 
 
 def _etag(client: Client) -> str:

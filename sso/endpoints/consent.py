@@ -14,7 +14,7 @@ from sso.extensions import db
 from sso.flow import decision, scopes
 from sso.models import User
 from sso.ratelimit import refusals
-from sso.services import consents
+from sso.services import revocation
 from sso.store.sessions import CurrentSession, ResourceOwner
 from sso.web.pending_request import PendingRequest, sign
 
@@ -102,14 +102,16 @@ def _decided(
 ) -> Response:
     user_id, client_id = current.user.id, validated.client.client_id
     if form.decision.data != "allow":
-        consents.deny(audit.USER, user_id, client_id)
+        revocation.deny_consent(audit.USER, user_id, client_id)
         return authorize.resume(replace(pending, denied=True))
     # What came to be asked for while the page was open is asked about on the next one.
     given = form.offered.data
     offered = step.scopes if given is None else step.scopes & frozenset(given.split())
     declined = form.unticked(offered) - scopes.NEEDED
     allowed = sorted((offered | step.scopes & scopes.NEEDED) - declined)
-    given_at = consents.remember(audit.USER, user_id, client_id, allowed, sorted(declined))
+    given_at = revocation.remember_consent(
+        audit.USER, user_id, client_id, allowed, sorted(declined)
+    )
     db.session.commit()
     return authorize.resume(replace(pending, consented_at=given_at))
 

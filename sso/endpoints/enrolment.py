@@ -15,7 +15,7 @@ from sso.extensions import db
 from sso.i18n import N_
 from sso.mfa import policy
 from sso.ratelimit import limiting
-from sso.services import emailed_code, mail_links
+from sso.services import mail_links, second_factors
 from sso.store import factors
 from sso.store.sessions import CurrentSession
 from sso.web import errors, routing
@@ -42,7 +42,7 @@ def _send(form: EmailedCodeForm, current: CurrentSession) -> Response:
     routing.spend(current.user.email)
     if not policy.email_settled(current.user):
         return _page(form, current)
-    is_sent = emailed_code.request(audit.USER, current.user, current.session)
+    is_sent = second_factors.request_emailed_code(audit.USER, current.user, current.session)
     db.session.commit()
     if not is_sent:
         return _page(form, current, TOO_MANY)
@@ -57,12 +57,12 @@ def _take(form: EmailedCodeForm, current: CurrentSession) -> Response:
     if locked is None or not policy.email_settled(locked.user):
         return page.confirm_first("factor_code")
     typed = form.code.data
-    if not emailed_code.accept(audit.USER, locked.user, locked.session.id, typed):
+    if not second_factors.accept_emailed_code(audit.USER, locked.user, locked.session.id, typed):
         db.session.commit()  # the try counts
         attempt.failed()
         return _page(form, locked, WRONG)
     attempt.passed()
-    emailed_code.allow_enrolment(audit.USER, locked.user, locked.session, "email")
+    second_factors.allow_enrolment(audit.USER, locked.user, locked.session, "email")
     db.session.commit()
     return page.to_step("pages.factors")
 
@@ -99,7 +99,7 @@ def factor_link() -> Response:
         if not mail_links.use(found[0], locked.user):
             db.session.rollback()
             return _dead()
-        emailed_code.allow_enrolment(audit.USER, locked.user, locked.session, "link")
+        second_factors.allow_enrolment(audit.USER, locked.user, locked.session, "link")
         db.session.commit()
         return redirect(url_for("pages.factors"), 303)
     return page.render("factor_link.html", form=form, user=current.user)

@@ -13,7 +13,7 @@ from sso.endpoints.upstream_sign_in import may_link
 from sso.extensions import db
 from sso.i18n import N_
 from sso.mfa import policy
-from sso.services import unlinking
+from sso.services import identities as linking
 from sso.services.identities import LinkRefused
 from sso.store import identities as stored
 from sso.store.sessions import CurrentSession
@@ -56,7 +56,7 @@ def identities() -> Response:
         form=form,
         error=error,
         user=current.user,
-        is_managed=unlinking.is_managed,
+        is_managed=linking.is_managed,
         fresh=may_link(current),
         known=[(one, providers.get(one.provider)) for one in known],
         others=[one for one in providers.values() if one.id not in linked],
@@ -68,7 +68,7 @@ def _remove(current: CurrentSession, identity_id: str) -> str | None:
     """What keeps it from being removed. Commits."""
     if policy.lock(current) is not None:
         try:
-            unlinking.unlink(audit.USER, current.user, _id(identity_id), current.session.id)
+            linking.unlink(audit.USER, current.user, _id(identity_id), current.session.id)
         except LinkRefused as error:
             db.session.rollback()
             return str(error)

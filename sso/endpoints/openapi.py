@@ -15,7 +15,7 @@ from sso.services.api_tokens import (
     SCIM_WRITE,
     SCOPES,
 )
-from sso.services.registration import METADATA, SWITCHES
+from sso.services.clients import METADATA, TYPED_SWITCHES
 
 _TYPES: dict[type, dict[str, Any]] = {
     str: {"type": "string"},
@@ -191,7 +191,7 @@ def _parameter(name: str) -> dict[str, Any]:
 
 
 def _schemas() -> dict[str, Any]:
-    metadata = {name: _TYPES[kind] for name, kind in {**METADATA, **SWITCHES}.items()}
+    metadata = {name: _TYPES[kind] for name, kind in {**METADATA, **TYPED_SWITCHES}.items()}
     fixed = {name: {**_TYPES[list], "readOnly": True} for name in clients.FIXED}
     issued = {
         **dict.fromkeys(("client_id", "client_secret", "registration_client_uri"), _TYPES[str]),

@@ -14,7 +14,7 @@ from sso.endpoints import browser_session, mail_pages, page
 from sso.endpoints.forms import EmailForm, NewPasswordForm
 from sso.extensions import db
 from sso.ratelimit import device_cookie
-from sso.services import credentials, directories, mail_links
+from sso.services import credentials, identities, mail_links
 from sso.store import factors
 from sso.web import errors, routing
 
@@ -52,7 +52,7 @@ def new_password() -> Response:
     found = mail_links.find(secret, *_PURPOSES)
     if found is None or found[1] is None:
         return mail_pages.dead_link()
-    if directory := directories.of(found[1]):
+    if directory := identities.directory_of(found[1]):
         return _kept_elsewhere(directory)
     form = NewPasswordForm()
     form.about = (found[1].name, found[1].email)
@@ -70,7 +70,7 @@ def _set(secret: str, password_hash: str) -> Response:
     if token is None or user is None:
         db.session.rollback()
         return mail_pages.dead_link()
-    if directory := directories.of(user):  # connected at this moment
+    if directory := identities.directory_of(user):  # connected at this moment
         db.session.rollback()
         return _kept_elsewhere(directory)
     was_known = device_cookie.knows(user)

@@ -27,7 +27,7 @@ from sso.observability import counters
 from sso.process import concurrency
 from sso.ratelimit import limiting
 from sso.ratelimit.limiting import DIRECTORY
-from sso.services import directories
+from sso.services import identities as linking
 from sso.store import identities, users
 from sso.upstream import ldap
 from sso.upstream.identity import UpstreamIdentity, UpstreamUnavailable
@@ -89,7 +89,7 @@ def directory_sign_in(provider_id: str) -> Response:
         concurrency.delay_refusal(begun)
         return _page(provider, form, _words(provider, error), is_linking=is_linking)
     tried.passed()
-    directories.readmit(audit.USER, provider, found)
+    linking.readmit(audit.USER, provider, found)
     user_id = str(current.user.id) if current else None
     remember = bool(form.remember.data)
     return upstream_sign_in.finish(

@@ -14,7 +14,7 @@ from sso.endpoints import browser_session, page
 from sso.extensions import db
 from sso.mfa import policy
 from sso.process import program
-from sso.services import upstream_sessions
+from sso.services import identities as linking
 from sso.store import identities, redemption
 from sso.upstream.identity import UpstreamRefused, UpstreamUnavailable
 from sso.web import errors, parameters
@@ -54,7 +54,7 @@ def backchannel_logout(provider_id: str) -> Response:
     if not is_first:
         db.session.rollback()
         return errors.as_json("invalid_request", "The logout token was used before.", 400)
-    upstream_sessions.end(audit.SYSTEM, claims["iss"], claims.get("sub"), claims.get("sid"))
+    linking.end_sessions(audit.SYSTEM, claims["iss"], claims.get("sub"), claims.get("sid"))
     db.session.commit()
     return FlaskResponse(status=200, headers={"Cache-Control": "no-store"})
 
@@ -77,7 +77,7 @@ def sign_out(reason: str, then: str | None = None) -> Response | None:
         return None
     if endpoint is None:
         return None
-    hint = upstream_sessions.opened(found[0].sealed_id_token)
+    hint = linking.decrypted_token(found[0].sealed_id_token)
     url = add_parameters(
         endpoint,
         [

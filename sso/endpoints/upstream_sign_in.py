@@ -20,7 +20,7 @@ from sso.extensions import db
 from sso.flow.request import AuthorizationRequest
 from sso.mfa import policy
 from sso.observability import counters
-from sso.services import identities, upstream_sessions
+from sso.services import identities
 from sso.services.authentication import SignInEnded
 from sso.services.identities import LinkRefused, ProveAccount, Refused
 from sso.store.sessions import CurrentSession
@@ -84,7 +84,7 @@ def finish(attempt: Attempt, found: UpstreamIdentity) -> Response:
     waiting = pending_identity.waiting()
     if waiting and waiting[0].id == provider.id:
         pending_identity.forget()  # another account there
-    upstream = upstream_sessions.note(resolved.identity, found)
+    upstream = identities.note_session(resolved.identity, found)
     if found.auth_time is None or _is_fresh(attempt, found):
         upstream.auth_time = None  # just now
     try:

@@ -7,7 +7,7 @@ from sso import audit, clock, context
 from sso.config.upstream.ldap import LdapProvider
 from sso.extensions import db
 from sso.ldap.directory import NotAllowed
-from sso.services import directories
+from sso.services import identities as linking
 from sso.store import identities
 from sso.upstream import ldap
 from sso.upstream.identity import UpstreamIdentity, UpstreamUnavailable
@@ -38,8 +38,8 @@ def _recheck(provider: LdapProvider) -> int:
         answer = answers.get(subject)
         identity = identities.find(provider.issuer, subject)
         if identity and isinstance(answer, NotAllowed):
-            directories.shut_out(audit.SYSTEM, provider, identity, answer.reason)
+            linking.shut_out(audit.SYSTEM, provider, identity, answer.reason)
         elif identity and isinstance(answer, UpstreamIdentity):
-            directories.confirm(audit.SYSTEM, provider, identity, answer)
+            linking.confirm_directory_account(audit.SYSTEM, provider, identity, answer)
         db.session.commit()
     return len(due)

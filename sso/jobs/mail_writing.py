@@ -18,7 +18,7 @@ from sso.config import colors, email_addresses
 from sso.config.mail_texts import TEXTS, Text
 from sso.i18n import languages, times
 from sso.models import Mail, User
-from sso.services import directories, emailed_code, mail_links, notifications
+from sso.services import identities, mail_links, notifications, second_factors
 from sso.store import mail_tokens, users
 
 FORGOTTEN = "/forgotten-password"
@@ -54,7 +54,7 @@ def write(mail: Mail) -> Written | None:
     kind, user = found
     token, link, until, code = None, None, None, ""
     if kind == "enrolment_code" and user:
-        token, code = emailed_code.make(user, UUID(mail.details["session"]))
+        token, code = second_factors.make_emailed_code(user, UUID(mail.details["session"]))
     if kind in _WITH_SECRET:
         token, link = mail_links.make(kind, mail.address, user)
         until = token.expires_at
@@ -78,7 +78,7 @@ def _addressee(mail: Mail) -> tuple[str, User | None] | None:
     if mail.kind == "reset":
         if owner is None or owner.disabled_at is not None:
             return None
-        return "directory_password" if directories.of(owner) else "reset", owner
+        return "directory_password" if identities.directory_of(owner) else "reset", owner
     if mail.kind == "sign_up":
         return ("known_address", owner) if owner else ("sign_up", None)
     if mail.kind == "account_deleted":
@@ -102,7 +102,7 @@ def _addressee(mail: Mail) -> tuple[str, User | None] | None:
 def _is_still_meant(mail: Mail, user: User) -> bool:
     """Whether neither the address nor the password changed since a code was asked for."""
     session_id = UUID(mail.details["session"])
-    return bool(mail.details.get("bond") == emailed_code.bond(user, session_id))
+    return bool(mail.details.get("bond") == second_factors.emailed_code_bond(user, session_id))
 
 
 def _render(
@@ -114,7 +114,7 @@ def _render(
     code: str,
 ) -> tuple[str, str, str]:
     settings, meant = context.settings(), _text(kind)
-    directory = directories.of(user) if user else None
+    directory = identities.directory_of(user) if user else None
     factor = mail.details.get("factor", "")
     at, zone = _time(mail.details.get("time")), times.zone_for(user and user.claims.get("zoneinfo"))
     known = {

@@ -5,7 +5,7 @@ from datetime import timedelta
 from sso import audit, clock, context
 from sso.config.upstream.oidc import OidcProvider
 from sso.extensions import db
-from sso.services import upstream_sessions
+from sso.services import identities as linking
 from sso.store import identities
 from sso.upstream import oidc
 from sso.upstream.identity import UpstreamUnavailable
@@ -32,8 +32,8 @@ def _recheck(provider: OidcProvider, seconds: int) -> int:
             continue  # another worker does it
         db.session.commit()  # no transaction waits for the provider
         checked += 1
-        refresh_token = upstream_sessions.opened(session.sealed_refresh_token)
-        access_token = upstream_sessions.opened(session.sealed_access_token)
+        refresh_token = linking.decrypted_token(session.sealed_refresh_token)
+        access_token = linking.decrypted_token(session.sealed_access_token)
         if not (refresh_token or access_token):
             continue  # the provider gave none: it cannot be asked
         who, client = (identity.issuer, identity.subject), oidc.oidc_client(provider)
@@ -46,6 +46,6 @@ def _recheck(provider: OidcProvider, seconds: int) -> int:
             if troubles == MOST_TROUBLES:
                 break
         else:
-            upstream_sessions.confirm(audit.SYSTEM, provider, session, identity, found)
+            linking.confirm_session(audit.SYSTEM, provider, session, identity, found)
             db.session.commit()
     return checked

@@ -1,7 +1,9 @@
-"""Creates, changes, disables and deletes accounts. For passwords see `credentials`.
+"""Accounts: created, changed, disabled, deleted. For passwords and the like see `credentials`.
 
-The accounts that a file declares are first compared without a lock (`plan`), and then written
-together (`carry_out`), so that nobody waits long for the database.
+Many accounts that a file declares are compared first, without a lock (`plan`), and written together
+(`carry_out`), so that nobody waits long for the database.
+
+The helpdesk may sign a user out and send invitations and password links, too.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -18,19 +20,13 @@ from sso.config import email_addresses
 from sso.crypto import passwords
 from sso.errors import OperatorError
 from sso.extensions import db
+from sso.i18n.message import Message
 from sso.models import User
-from sso.services import (
-    api_tokens,
-    checks,
-    imported_passwords,
-    notifications,
-    revocation,
-    staff,
-)
+from sso.services import api_tokens, checks, importing, notifications, revocation, staff
 from sso.services import changes as differences
 from sso.services.changes import ListEdit, Outcome
 from sso.services.checks import RegistrationError
-from sso.services.imported_passwords import Methods
+from sso.services.importing import Methods
 from sso.store import clients, identities, imported_hashes, named_groups, sessions, users
 from sso.store.users import DeclaredFields
 
@@ -77,7 +73,7 @@ def create(
     staff.require_may_change(actor, [groups := list(groups)])
     user = User(id=user_id or uuid4(), email_verified=email_verified, claims={}, groups=[])
     if password_hash:
-        user.password_hash = imported_passwords.accept(password_hash)
+        user.password_hash = importing.accept_hash(password_hash)
     user.disabled_at = clock.now() if disabled else None
     _provision(user, provisioned)
     _add(user, password, email=email, name=name, groups=groups, claims=claims)
@@ -419,7 +415,7 @@ def plan(
     """Compare declarations with the users, and plan the differences; writes nothing.
 
     `earlier`: plans made on an older snapshot, which hold for users who have not changed since.
-    `any_cost`: see `imported_passwords.Methods`. `report` gets the number of declarations since its
+    `any_cost`: see `importing.Methods`. `report` gets the number of declarations since its
     last call, and the total.
     """
     roster, methods = _Roster(declarations), Methods(imported_hashes.methods(), any_cost=any_cost)
@@ -583,3 +579,35 @@ def _changed_values(user: User, changes: Mapping[str, Any]) -> dict[str, Any]:
     for name in changes:
         values |= {column: getattr(user, column) for column in columns.get(name, (name,))}
     return values
+
+
+@audit.acting
+def sign_out(actor: Actor, user: User) -> int:
+    """End all sessions of a user; returns how many. Raises `NotAllowed`."""
+    staff.require_may_help(actor, user)
+    return revocation.sessions_of_user(user.id, "operator")
+
+
+@audit.acting
+def invite_again(actor: Actor, user: User) -> bool:
+    """Mail the link to set the first password once more; whether it is sent.
+
+    Raises `RegistrationError` and `NotAllowed`.
+    """
+    staff.require_may_help(actor, user)
+    if user.password_hash is not None or user.disabled_at is not None:
+        raise RegistrationError(
+            [Message("%(email)s is disabled, or has a password", email=user.email)]
+        )
+    is_sent = notifications.invited(user)
+    audit.event(Event.USER_INVITED, user=user.id)
+    return is_sent
+
+
+@audit.acting
+def mail_password_reset(actor: Actor, user: User) -> bool:
+    """Mail a link to set a new password; whether it is sent. Raises `NotAllowed`."""
+    staff.require_may_help(actor, user)
+    is_sent = notifications.reset_asked(user.email)
+    audit.event(Event.RESET_ASKED, user=user.id)
+    return is_sent

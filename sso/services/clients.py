@@ -1,7 +1,11 @@
-"""Clients: registered, changed, given a new secret, disabled, deleted. Metadata is RFC 7591's."""
+"""Clients: registered, changed, given a new secret, disabled, deleted. Metadata is RFC 7591's.
+
+For programs, the metadata is JSON (RFC 7591 §2): read, checked by type, and written.
+"""
 
 import secrets
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -17,7 +21,7 @@ from sso.i18n.message import Message
 from sso.models import Client
 from sso.process.program import COMMAND
 from sso.services import changes as differences
-from sso.services import checks, profiles, revocation
+from sso.services import checks, revocation
 from sso.services.changes import ListEdit, Outcome
 from sso.services.checks import RegistrationError
 from sso.store import clients, grants, named_groups
@@ -117,9 +121,9 @@ def _draft(
     switches: Mapping[str, bool] | None,
 ) -> tuple[Client, str]:
     """Make a client that is not in the database yet; return it and its secret."""
-    implied, more = profiles.implied(metadata, {})
+    implied, more = checks.implied_by_profile(metadata, {})
     is_public = metadata.get("token_endpoint_auth_method") == NO_AUTH_METHOD
-    if profiles.need_secret(metadata):
+    if checks.need_secret(metadata):
         secret = secret or crypto_secrets.make_secret(crypto_secrets.CLIENT_SECRET)
     elif secret:
         raise RegistrationError([_SECRETLESS])
@@ -203,7 +207,7 @@ def _alter(
     logo: Image | None,
 ) -> tuple[differences.Differences, list[str]]:
     """Change only the object; return the changes, and notes for the operator."""
-    implied, more = profiles.implied(metadata, before)
+    implied, more = checks.implied_by_profile(metadata, before)
     wanted, notes = {**implied, **metadata}, []
     for name, edit in (lists or {}).items():
         current = before.get(name, [])
@@ -223,7 +227,7 @@ def _alter(
         client.disabled_at = clock.now() if disabled else None
     after = _fields(client, _digest(logo, before.get("logo")))
     changes = differences.between(before, after)
-    notes += profiles.notes(before, after)
+    notes += checks.profile_notes(before, after)
     if secret is not None and not client.has_secret:
         raise RegistrationError([_SECRETLESS])
     if secret is not None and not crypto_secrets.matches(secret, client.secret_digest):
@@ -290,7 +294,7 @@ def _locked(client_id: str) -> Client:
 
 def _edit(client: Client, changes: Mapping[str, Any], switches: Mapping[str, bool]) -> None:
     before = client.client_metadata
-    wanted = {**before, **profiles.without_other_keys(changes), **changes}
+    wanted = {**before, **checks.without_other_keys(changes), **changes}
     metadata = {name: _tidy(name, value) for name, value in wanted.items() if value is not None}
     errors = checks.metadata_errors(metadata, before.get("groups", ()))
     is_public = metadata["token_endpoint_auth_method"] == NO_AUTH_METHOD
@@ -300,7 +304,7 @@ def _edit(client: Client, changes: Mapping[str, Any], switches: Mapping[str, boo
         errors.append(Message("a public client always requires PKCE"))
     if metadata.get("profile") == FAPI2 and not switches.get("require_pkce", client.require_pkce):
         pkce = Message("Refuse requests without PKCE", for_commands="--require-pkce")
-        errors.append(profiles.requires(pkce))
+        errors.append(checks.profile_requires(pkce))
     if errors:
         raise RegistrationError(errors)
     client.set_client_metadata(metadata)
@@ -319,3 +323,91 @@ def _client_id() -> str:
     while (client_id := secrets.token_urlsafe(16)).startswith("-"):
         pass
     return client_id
+
+
+# RFC 7591 names where there are such; what they have to be.
+METADATA: Mapping[str, type] = {
+    "client_name": str,
+    "redirect_uris": list,
+    "post_logout_redirect_uris": list,
+    "backchannel_logout_uri": str,
+    "home_url": str,
+    "scope": str,
+    "token_endpoint_auth_method": str,
+    "id_token_signed_response_alg": str,
+    "id_token_claims": str,
+    "groups": list,
+    "preset": dict,
+    "profile": str,
+    "jwks": dict,
+    "jwks_uri": str,
+    "token_endpoint_auth_signing_alg": str,
+    "request_object_signing_alg": str,
+    "authorization_signed_response_alg": str,
+    "require_pushed_authorization_requests": bool,
+    "dpop_bound_access_tokens": bool,
+    "require_dpop_nonce": bool,
+}
+TYPED_SWITCHES: Mapping[str, type] = {**dict.fromkeys(SWITCHES, bool), "disabled": bool}
+_WORDS = {str: "a text", bool: "true or false", list: "a list of texts", dict: "an object"}
+
+
+@dataclass(frozen=True)
+class WantedRegistration:
+    """What a program asks for, as the arguments of `clients.register` and `clients.change`."""
+
+    metadata: Mapping[str, Any]
+    switches: Mapping[str, bool]
+    disabled: bool | None
+
+
+def parsed_registration(body: Any) -> WantedRegistration:
+    """What is known of a body, with the right types. Raises `RegistrationError`.
+
+    What is not known is ignored, as RFC 7591 §2 asks.
+    """
+    if not isinstance(body, dict):
+        raise RegistrationError(["the body is no JSON object"])
+    given = {name: value for name, value in body.items() if value is not None}
+    errors = [
+        f"{name} is not {_WORDS[kind]}"
+        for name, kind in {**METADATA, **TYPED_SWITCHES}.items()
+        if name in given and not _fits(given[name], kind)
+    ]
+    errors += [
+        f"{name} is always {', '.join(value)}"
+        for name, value in FIXED.items()
+        if name in given and (not _fits(given[name], list) or set(given[name]) - set(value))
+    ]
+    if errors:
+        raise RegistrationError(errors)
+    return WantedRegistration(
+        {name: given[name] for name in METADATA if name in given},
+        {name: given[name] for name in SWITCHES if name in given},
+        given.get("disabled"),
+    )
+
+
+def replacing_registration(wanted: WantedRegistration) -> WantedRegistration:
+    """The same for the whole registration: what is left out is as in a new one (RFC 7592 §2.2)."""
+    method = wanted.metadata.get("token_endpoint_auth_method")
+    off = {**dict.fromkeys(SWITCHES, False), "require_pkce": method == "none"}
+    if wanted.metadata.get("profile"):
+        off["require_pkce"] = True
+    blank = {**dict.fromkeys(METADATA), **DEFAULTS}
+    return WantedRegistration(
+        {**blank, **wanted.metadata}, {**off, **wanted.switches}, wanted.disabled
+    )
+
+
+def registration_document(client: Client) -> dict[str, Any]:
+    """A registration without its secret (RFC 7591 §3.2.1)."""
+    shown = {name: value for name, value in described(client).items() if name != "logo"}
+    issued_at = int(client.created_at.timestamp())
+    return {**shown, **FIXED, "client_id_issued_at": issued_at}
+
+
+def _fits(value: Any, kind: type) -> bool:
+    if kind is list:
+        return isinstance(value, list) and all(isinstance(one, str) for one in value)
+    return isinstance(value, kind)

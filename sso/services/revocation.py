@@ -2,14 +2,17 @@
 
 docs/explanation/revocation.md has the table, and tests/endpoints/test_what_ends_what.py proves that
 table. The order in each function: logout tokens are queued while the grants can still be found.
+What a user allowed an application, refused it or took back is a consent.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
 from uuid import UUID
 
 from sqlalchemy import ColumnElement, or_
 
 from sso import audit
+from sso.audit import Actor
 from sso.audit.events import Event
 from sso.models import BrowserSession, Client, Grant, User
 from sso.store import grants, outbox, sessions, users
@@ -82,3 +85,28 @@ def end_lost_access(people: Iterable[User], clients: Iterable[Client]) -> None:
         for client in restricted:
             if not client.admits(user.groups):
                 grants_of_user_and_client(user.id, client.client_id, "group_lost")
+
+
+@audit.acting
+def remember_consent(
+    actor: Actor, user_id: UUID, client_id: str, allowed: Sequence[str], declined: Sequence[str]
+) -> datetime:
+    """Remember the scopes that were allowed and declined; returns the moment that is noted."""
+    given_at = grants.remember_consent(user_id, client_id, allowed, declined)
+    audit.own_event(Event.CONSENT_GIVEN, user_id, client=client_id, scope=" ".join(allowed))
+    return given_at
+
+
+@audit.acting
+def deny_consent(actor: Actor, user_id: UUID, client_id: str) -> None:
+    """Record that the user refused; nothing is remembered."""
+    audit.own_event(Event.CONSENT_DENIED, user_id, client=client_id)
+
+
+@audit.acting
+def withdraw_consent(actor: Actor, user_id: UUID, client_id: str) -> None:
+    """Forget what was allowed, and end every grant of the client for this user."""
+    users.lock(user_id)  # before the consent, as in `approvals.add`
+    grants.withdraw_consent(user_id, client_id)
+    grants_of_user_and_client(user_id, client_id, "consent_withdrawn")
+    audit.own_event(Event.CONSENT_WITHDRAWN, user_id, client=client_id)

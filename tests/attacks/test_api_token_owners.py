@@ -11,7 +11,7 @@ from sso import audit, context
 from sso.config.upstream.ldap import LdapProvider
 from sso.extensions import db
 from sso.models import Identity, User
-from sso.services import accounts, api_tokens, directories, group_editing
+from sso.services import accounts, api_tokens, group_editing, identities
 from sso.services.changes import ListEdit
 from sso.store import keys, named_groups, users
 from tests.scim.conftest import Provisioner
@@ -50,7 +50,7 @@ def shut_out(owner: User) -> None:
     identity = Identity(user_id=owner.id, provider="corp", issuer="ldap:corp", subject="1")
     db.session.add(identity)
     db.session.flush()
-    directories.shut_out(audit.SYSTEM, CORP, identity, "gone")
+    identities.shut_out(audit.SYSTEM, CORP, identity, "gone")
 
 
 CAUSES: dict[str, tuple[str, Callable[[User], Any]]] = {

@@ -14,7 +14,7 @@ from sso import audit
 from sso import clock as sso_clock
 from sso.extensions import db
 from sso.models import BrowserSession, Mail, MailToken, Passkey, TotpSecret, User
-from sso.services import accounts, credentials, emailed_code
+from sso.services import accounts, credentials, second_factors
 from tests.attacks.conftest import Watch, reset_link
 from tests.conftest import Clock
 from tests.store.test_races import at_once
@@ -321,19 +321,19 @@ def test_an_operators_change_of_the_address_settles_at_once(
 def test_codes_guessed_in_one_session(app: Flask, thief: Browser, mailbox: Mailbox) -> None:
     """Five tries of a code, whatever counts rates (each process may count for itself)."""
     code = ask_for_code(thief, mailbox)
-    for _ in range(emailed_code.TRIES):
+    for _ in range(second_factors.EMAILED_CODE_TRIES):
         type_in(thief, "00000000")
         app.extensions["sso.limits"]._local.counters.clear()
     assert 'role="alert"' in type_in(thief, code).html
     assert allowed(app) == 0
     told = events(app, "enrolment_code_failed")
-    assert len(told) == emailed_code.TRIES + 1
+    assert len(told) == second_factors.EMAILED_CODE_TRIES + 1
     assert code not in str(told)
 
 
 def test_the_last_try_counts(app: Flask, thief: Browser, mailbox: Mailbox) -> None:
     code = ask_for_code(thief, mailbox)
-    for _ in range(emailed_code.TRIES - 1):
+    for _ in range(second_factors.EMAILED_CODE_TRIES - 1):
         type_in(thief, "00000000")
     assert type_in(thief, code).path.endswith("/account/factors")
 
@@ -351,13 +351,13 @@ def test_codes_guessed_at_the_same_instant(app: Flask, thief: Browser, mailbox: 
         with app.app_context():
             user = db.session.get(User, user_id)
             assert user is not None
-            right = emailed_code.accept(audit.SYSTEM, user, session_id, "00000000")
+            right = second_factors.accept_emailed_code(audit.SYSTEM, user, session_id, "00000000")
             db.session.commit()
             return right
 
     assert not any(at_once(10, guess))
     with app.app_context():
-        assert db.session.scalar(select(MailToken.failures)) == emailed_code.TRIES
+        assert db.session.scalar(select(MailToken.failures)) == second_factors.EMAILED_CODE_TRIES
 
 
 def test_codes_guessed_in_many_sessions(

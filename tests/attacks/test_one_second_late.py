@@ -22,7 +22,7 @@ from sso.mfa import policy, totp
 from sso.models import User
 from sso.oauth.grants import authorization_code
 from sso.ratelimit.limiting import Pauses
-from sso.services import api_tokens, clients, emailed_code, mail_links
+from sso.services import api_tokens, clients, mail_links, second_factors
 from sso.store import expired, factors, mail_tokens
 from sso.store.sessions import CurrentSession
 from sso.upstream import id_tokens
@@ -210,13 +210,13 @@ def emailed(world: World) -> Use:
     session_id = uuid4()
     with world.app.app_context():
         user = db.session.get_one(User, world.user.id)
-        text = emailed_code.make(user, session_id)[1]
+        text = second_factors.make_emailed_code(user, session_id)[1]
         db.session.commit()
 
     def use() -> bool:
         with world.app.app_context():
             user = db.session.get_one(User, world.user.id)
-            return emailed_code.accept(audit.USER, user, session_id, text)
+            return second_factors.accept_emailed_code(audit.USER, user, session_id, text)
 
     return use
 

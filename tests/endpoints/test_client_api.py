@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from werkzeug.test import TestResponse
 
 from sso.extensions import db
-from sso.services import registration
+from sso.services import clients
 from sso.services.checks import RegistrationError
 from sso.store.groups import replace_groups
 from tests.scim.conftest import make_token
@@ -154,19 +154,19 @@ JSON = st.recursive(
 
 @pytest.mark.slow
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.dictionaries(st.sampled_from([*registration.METADATA, *registration.SWITCHES]), JSON))
+@given(st.dictionaries(st.sampled_from([*clients.METADATA, *clients.TYPED_SWITCHES]), JSON))
 def test_any_json_is_registered_or_refused(body: Any) -> None:
     try:
-        wanted = registration.parsed({**BODY, **body})
+        wanted = clients.parsed_registration({**BODY, **body})
     except RegistrationError:
         return
     for name, value in wanted.metadata.items():
-        assert isinstance(value, registration.METADATA[name])
+        assert isinstance(value, clients.METADATA[name])
 
 
 @pytest.mark.slow
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.dictionaries(st.sampled_from([*registration.METADATA]), JSON, max_size=4))
+@given(st.dictionaries(st.sampled_from([*clients.METADATA]), JSON, max_size=4))
 def test_no_json_is_a_fault(api: Api, body: Any) -> None:
     assert api("POST", body={**BODY, **body}).status_code in (201, 400)
 

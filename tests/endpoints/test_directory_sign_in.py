@@ -16,8 +16,7 @@ from sso.jobs import directory_recheck, worker
 from sso.metrics.gauges import _directory_ages
 from sso.models import BrowserSession, Identity, User
 from sso.process import concurrency
-from sso.services import accounts, mail_links
-from sso.services import directories as directories_service
+from sso.services import accounts, identities, mail_links
 from tests.conftest import Clock
 from tests.support import directories
 from tests.support.actors import BASE, Browser, Page
@@ -384,7 +383,7 @@ def test_the_last_administrator_is_not_disabled_by_a_directory(
     make_user(app, "ada@example.com", groups=["sso-administrators"])
     with app.app_context():  # signed in by a passkey
         identity = db.session.scalars(select(Identity)).one()
-        directories_service.shut_out(
+        identities.shut_out(
             audit.SYSTEM, app.extensions["sso.upstreams"].find("corp"), identity, "expired"
         )
         db.session.commit()

@@ -15,7 +15,7 @@ from sso.config.upstream.ldap import LdapProvider
 from sso.extensions import db
 from sso.flow import decision
 from sso.models import BrowserSession, Identity, LogoutDelivery, UpstreamSession, User
-from sso.services import directories, identities, upstream_sessions
+from sso.services import identities
 from sso.store import identities as stored_identities
 from sso.upstream.identity import UpstreamIdentity
 from tests.conftest import Clock
@@ -120,7 +120,7 @@ def _bar(scene: Scene) -> None:
         user = db.session.get(User, scene.user.id)
         assert user
         identity = identities.link(audit.SYSTEM, user, CORP, found)
-        directories.shut_out(audit.SYSTEM, CORP, identity, "disabled")
+        identities.shut_out(audit.SYSTEM, CORP, identity, "disabled")
         db.session.commit()
 
 
@@ -173,14 +173,14 @@ def _through_provider(scene: Scene, *sides: int) -> tuple[Identity, UpstreamSess
 def _by_provider(scene: Scene) -> None:
     with scene.app.app_context():
         _through_provider(scene, 0)
-        assert upstream_sessions.end(audit.SYSTEM, "i", "s", None) == 1
+        assert identities.end_sessions(audit.SYSTEM, "i", "s", None) == 1
         db.session.commit()
 
 
 def _by_recheck(scene: Scene) -> None:
     with scene.app.app_context():
         identity, session = _through_provider(scene, 0)
-        upstream_sessions.confirm(audit.SYSTEM, CORP, session, identity, None)
+        identities.confirm_session(audit.SYSTEM, CORP, session, identity, None)
         db.session.commit()
 
 

@@ -11,7 +11,7 @@ from sso import audit
 from sso.config.upstream.provider import Provider
 from sso.extensions import db
 from sso.models import User
-from sso.services import accounts, upstream_profiles
+from sso.services import accounts, identities
 from sso.services.checks import RegistrationError
 from sso.store import users
 from sso.upstream.identity import UpstreamIdentity
@@ -73,6 +73,6 @@ def test_what_a_directory_changes(
             setattr(dana, name, value)
         db.session.commit()
         found = replace(THERE, **identity)
-        upstream_profiles.take_over(audit.SYSTEM, cast(Provider, directory), dana, found)
+        identities.take_over_profile(audit.SYSTEM, cast(Provider, directory), dana, found)
         before = ("Dana Demo", "dana@example.com")
         assert {dana.name, dana.email} - set(before) == set(changed)

@@ -13,7 +13,7 @@ from sso import audit, clock
 from sso.config.upstream.file import Upstreams
 from sso.extensions import db
 from sso.models import Identity, Passkey, TotpSecret, User
-from sso.services import identities, unlinking
+from sso.services import identities
 from sso.services.identities import LinkRefused, ProveAccount, Refused, Resolution, SignIn
 from sso.store import identities as stored
 from sso.store import users
@@ -158,7 +158,7 @@ def unlink(app: Flask, user: User, identity_id: UUID) -> None:
     with app.app_context(), audit.dry_run():
         loaded = users.lock(user.id)
         assert loaded
-        unlinking.unlink(audit.USER, loaded, identity_id)
+        identities.unlink(audit.USER, loaded, identity_id)
         db.session.commit()
 
 
@@ -184,8 +184,8 @@ def test_without_the_last_passkey_there_must_be_another_way_in(app: Flask) -> No
         )
         db.session.add_all([first, second])
         db.session.commit()
-        assert unlinking.has_other_way_in(user, passkey=first.id)
+        assert identities.has_other_way_in(user, passkey=first.id)
         db.session.delete(second)
         db.session.commit()
-        assert not unlinking.has_other_way_in(user, passkey=first.id)
-        assert unlinking.has_other_way_in(user)
+        assert not identities.has_other_way_in(user, passkey=first.id)
+        assert identities.has_other_way_in(user)

@@ -17,7 +17,7 @@ from sso.flow.scopes import ALL_CLAIMS, OPERATOR_CLAIMS, SCOPES
 from sso.flow.token_claims import Reason
 from sso.mfa import totp
 from sso.models import User
-from sso.services import consents, preview
+from sso.services import preview, revocation
 from sso.services.preview import Preview, Stop
 from sso.store import clients, users
 from tests.conftest import Clock
@@ -150,7 +150,7 @@ def test_it_equals_a_real_sign_in(app: Flask, clock: Clock, case: Case) -> None:
     client = make_client(app, **case.client)
     with app.app_context():
         if case.allowed or case.declined:
-            consents.remember(
+            revocation.remember_consent(
                 audit.USER,
                 user.id,
                 client.client_id,

@@ -8,7 +8,7 @@ import sso
 
 PACKAGE = Path(sso.__file__).parent
 # Only commands, the registration API and the log say what these refuse.
-PROGRAMS = {"importing", "imported_passwords", "registration", "webhooks"}
+PROGRAMS = {"importing", "webhooks"}
 FILES = (
     *(path for path in sorted(PACKAGE.glob("services/*.py")) if path.stem not in PROGRAMS),
     *(PACKAGE / "config" / name for name in ("images.py", "urls.py")),
@@ -24,7 +24,7 @@ ELSEWHERE = {
         "groups.not_known",
         "groups.without_members",
     ),
-    *("groups._similar", "profiles", "profiles.notes", "staff.keep_others"),
+    *("groups._similar", "checks", "checks.profile_notes", "staff.keep_others"),
     *("connections._method_error", "credentials.make_enrolment_link"),
     *("installation._filled", "installation.install", "installation.missing"),
     "installation.setup",
@@ -33,7 +33,10 @@ ELSEWHERE = {
     # For the log.
     *("authentication.verify_password", "preview._approve"),
     # No sentences.
-    *("svg", "upstream_sessions"),
+    *("identities", "images", "urls"),
+    # About the settings, and what programs register.
+    *("images.checked_name", "images.checked_page_url", "images.from_data_url", "images.read"),
+    *("clients", "clients.parsed_registration"),
 }
 
 

@@ -17,7 +17,7 @@ from sso import clock as sso_clock
 from sso.crypto import secrets
 from sso.extensions import db
 from sso.models import AuthorizationCode, BrowserSession, Grant, User
-from sso.services import consents as consent_services
+from sso.services import revocation
 from sso.store import approvals, grants
 from tests.conftest import Clock
 from tests.store.test_races import at_once
@@ -188,7 +188,7 @@ def test_a_withdrawal_meanwhile(app: Flask, user: User, monkeypatch: pytest.Monk
 
     def withdraw() -> None:
         with app.app_context():
-            consent_services.withdraw(audit.USER, user.id, client.client_id)
+            revocation.withdraw_consent(audit.USER, user.id, client.client_id)
             db.session.commit()
 
     assert Dropping(monkeypatch).status(browser, client, withdraw) < 500

@@ -17,7 +17,8 @@ from sso.flow.decision import ENDS, NOTIFIED
 from sso.i18n import N_
 from sso.i18n.message import Message
 from sso.models import User
-from sso.services import accounts, credentials, helping, staff, unlinking
+from sso.services import accounts, credentials, staff
+from sso.services import identities as linking
 from sso.services.changes import Changed
 from sso.services.checks import RegistrationError
 from sso.store import identities, keys
@@ -44,7 +45,7 @@ ACTIONS = {
         N_("Send the invitation again"),
         N_("%(name)s gets another email with a link to set the password."),
         N_("The invitation will be sent."),
-        helping.invite_again,
+        accounts.invite_again,
         applies=lambda user: user.password_hash is None and user.disabled_at is None,
         is_for_helpdesk=True,
     ),
@@ -60,7 +61,7 @@ ACTIONS = {
         N_("Send a link for a new password"),
         N_("%(name)s gets an email with a link to set a new password."),
         N_("The email will be sent."),
-        helping.mail_password_reset,
+        accounts.mail_password_reset,
         applies=lambda user: user.password_hash is not None and user.disabled_at is None,
         is_for_helpdesk=True,
     ),
@@ -79,7 +80,7 @@ ACTIONS = {
         N_("End all sessions"),
         N_("%(name)s is signed out everywhere."),
         N_("All sessions were ended."),
-        helping.sign_out,
+        accounts.sign_out,
         cause="sign-out by an operator",
         is_for_helpdesk=True,
     ),
@@ -183,7 +184,7 @@ def unlink() -> Response:
     if form.validate_on_submit():
         warned = (form.seen.data or "").splitlines()
         try:
-            unlinking.remove(access.staff().actor, user, identity_id, warned=warned)
+            linking.remove_identity(access.staff().actor, user, identity_id, warned=warned)
         except LookupError:  # removed at this moment
             abort(404)
         except Changed:
@@ -193,7 +194,7 @@ def unlink() -> Response:
             ]
         else:
             return pages.done("person", "unlinked", id=str(user.id))
-    warnings = unlinking.consequences(user, identity)
+    warnings = linking.consequences(user, identity)
     form.seen.data = "\n".join(warnings)
     provider = context.upstreams().find(identity.provider)
     label = gettext("Remove the connected account")

@@ -13,7 +13,7 @@ from sso.config.upstream.file import Upstreams
 from sso.endpoints.admin.person_actions import ACTIONS
 from sso.extensions import db
 from sso.models import AuditEvent, Mail, UpstreamSession, User
-from sso.services import imported_passwords
+from sso.services import importing
 from sso.store import identities, outbox, sessions, users
 from tests.conftest import Clock
 from tests.support.actors import ORIGIN, Browser
@@ -357,7 +357,7 @@ def test_an_imported_password(app: Flask, ada: StaffBrowser, dana: User) -> None
     with app.app_context():
         found = users.lock_any(dana.id)
         assert found
-        found.password_hash = imported_passwords.accept(BCRYPT)
+        found.password_hash = importing.accept_hash(BCRYPT)
         db.session.commit()
     assert "<dd>imported; replaced at the next sign-in</dd>" in ada.open(page.url).html
 
