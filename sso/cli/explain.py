@@ -9,7 +9,7 @@ from flask.cli import with_appcontext
 from sso.cli.clients import find_client
 from sso.cli.commands import Command, Failure, json_option
 from sso.cli.output import harmless, iso, print_json, print_line, print_record, print_table
-from sso.explain import finding
+from sso.explain import explaining
 from sso.explain.case import Case, Explanation
 from sso.explain.explaining import explain
 from sso.models import Refusal
@@ -52,7 +52,7 @@ def explain_command(
 
 
 def _find(request_id: str) -> list[Refusal]:
-    if found := finding.find(request_id):
+    if found := explaining.find_refusals(request_id):
         return list(found)
     raise Failure(
         f"no refused request has the id {request_id}; refusals are kept for "

@@ -1,38 +1,33 @@
-"""From a stored refusal to its explanation: the first check that knows the cause."""
+"""Finds a stored refusal by its error ID, and explains it: the first check that knows the cause."""
 
-from sso.explain import (
-    access,
-    client_keys,
-    pages,
-    proofs,
-    redirects,
-    registrations,
-    requests,
-    tokens,
-)
+import re
+from collections.abc import Sequence
+
+from sso.explain import clients, pages, proofs, redirects, requests, tokens
 from sso.explain.case import Case, Explanation
 from sso.models import Refusal
+from sso.store import refusals
 
 _CHECKS = (
-    registrations.unknown,
-    registrations.known_by_now,
-    registrations.disabled,
-    registrations.wrong_secret,
-    registrations.wrong_method,
-    registrations.no_authentication,
-    client_keys.refused_assertion,
-    client_keys.unread_key_set,
+    clients.unknown,
+    clients.known_by_now,
+    clients.disabled,
+    clients.wrong_secret,
+    clients.wrong_method,
+    clients.no_authentication,
+    clients.refused_assertion,
+    clients.unread_key_set,
     redirects.unregistered,
     redirects.another_at_the_token_endpoint,
     requests.not_a_member,
-    access.api,
+    clients.api_token,
     proofs.pkce,
     proofs.dpop,
     tokens.narrowed,
     tokens.presented,
-    access.scope_of_userinfo,
-    access.no_token,
-    access.not_its_own,
+    clients.scope_of_userinfo,
+    clients.no_token,
+    clients.not_its_own,
     requests.dropped_scopes,
     requests.wider_scope,
     proofs.pushed,
@@ -53,3 +48,21 @@ def explain(refusal: Refusal) -> tuple[Case, Explanation]:
         if found := check(case):
             return case, found
     return case, pages.anything_else(case)
+
+
+_AT_ONCE = 10
+_SHORTEST = 4  # of the beginning of an ID
+# What a person reads out for a digit (Crockford's base 32).
+_MISREAD = str.maketrans("ilo", "110")
+
+
+def find_refusals(request_id: str) -> Sequence[Refusal]:
+    """The refusals of requests with this ID, or else with one that begins so, oldest first."""
+    ours = re.sub(r"[\s-]", "", request_id.lower()).translate(_MISREAD)
+    spellings = dict.fromkeys((request_id, f"{ours[:4]}-{ours[4:]}"))
+    for by_beginning in (False, True) if len(ours) >= _SHORTEST else (False,):
+        for spelling in spellings:
+            found = refusals.find(spelling, by_beginning=by_beginning, limit=_AT_ONCE)
+            if found:
+                return found
+    return []

@@ -3,8 +3,7 @@
 from urllib.parse import urlsplit
 
 from sso.audit.events import Event
-from sso.explain.case import Case, Explanation
-from sso.explain.descriptions import described
+from sso.explain.case import Case, Explanation, described
 from sso.explain.requests import AT_THE_APPLICATION
 from sso.i18n.message import Message
 

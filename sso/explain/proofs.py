@@ -1,8 +1,7 @@
 """PKCE, pushed and signed authorization requests (RFC 9126, RFC 9101), DPoP proofs (RFC 9449)."""
 
-from sso.explain.case import EXPECTED, Case, Explanation, compared
-from sso.explain.client_keys import where_keys_belong
-from sso.explain.descriptions import described
+from sso.explain.case import EXPECTED, Case, Explanation, compared, described
+from sso.explain.clients import where_keys_belong
 from sso.flow.request import NOT_PUSHED, NOT_SIGNED
 from sso.i18n.message import Message
 from sso.store import redemption

@@ -1,7 +1,6 @@
 """Scopes, parameters and people."""
 
-from sso.explain.case import Case, Explanation, command, sentences
-from sso.explain.descriptions import described
+from sso.explain.case import Case, Explanation, command, described, sentences
 from sso.flow import decision, narrowing, scopes
 from sso.i18n import N_
 from sso.i18n.message import Message, joined

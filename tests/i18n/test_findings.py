@@ -9,7 +9,7 @@ from pathlib import Path
 
 import sso
 from sso.endpoints.admin import overview
-from sso.explain import descriptions
+from sso.explain import case
 from sso.explain.case import Case
 from sso.i18n.message import Message
 from sso.models import Refusal
@@ -95,11 +95,11 @@ def test_translated_descriptions_are_still_sent() -> None:
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 sent.add(re.escape(node.value))
     patterns = [re.compile(one) for one in sent if len(one.replace(".+", "")) > 15]
-    for text in descriptions.TEXTS:
+    for text in case.DESCRIPTIONS:
         assert any(one.fullmatch(text) for one in patterns), text
 
 
 def test_a_description_is_translated_or_shown_as_it_is() -> None:
     for text, is_known in (("The user refused.", True), ("<b>%s", False), ("", False)):
-        found = descriptions.described(Case(Refusal(details=json.dumps({"description": text}))))
+        found = case.described(Case(Refusal(details=json.dumps({"description": text}))))
         assert (found, isinstance(found, Message)) == (text, is_known)

@@ -8,7 +8,7 @@ from flask import abort, request
 from werkzeug.wrappers import Response
 
 from sso.endpoints.admin import pages
-from sso.explain import finding
+from sso.explain import explaining
 from sso.explain.case import Case, Explanation
 from sso.explain.explaining import explain
 from sso.flow.token_claims import Missing, Reason
@@ -50,7 +50,7 @@ def refused() -> Response:
     if client_id and client is None:
         abort(404)
     if text:
-        found = [explain(one) for one in finding.find(text)]
+        found = [explain(one) for one in explaining.find_refusals(text)]
     else:
         found = newest(client and client.client_id, _SHOWN)
     return pages.render(

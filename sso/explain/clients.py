@@ -1,4 +1,4 @@
-"""Clients that are unknown or disabled, or do not prove who they are."""
+"""Why a client or its token was refused: unknown, disabled, not authenticated, too few scopes."""
 
 from difflib import get_close_matches
 
@@ -7,14 +7,20 @@ from sso.audit.events import Event
 from sso.config.auth_methods import PRIVATE_KEY_JWT
 from sso.crypto.secrets import CLIENT_SECRET
 from sso.explain.case import (
+    EXPECTED,
     REGISTERED,
     Case,
     Explanation,
+    command,
     compared,
+    described,
     moment,
     named,
+    sentences,
 )
+from sso.flow import scopes
 from sso.i18n.message import Message
+from sso.models import Client
 from sso.process.program import COMMAND
 from sso.store import clients
 
@@ -188,3 +194,152 @@ def _nearest(claimed: str, client_ids: list[str]) -> str | None:
             return parts[0]
     same = [one for one in client_ids if one.casefold() == claimed.casefold()]
     return next(iter(same or get_close_matches(claimed, client_ids, n=1, cutoff=0.75)), None)
+
+
+def refused_assertion(case: Case) -> Explanation | None:
+    client = case.client
+    if client is None or not case.reason.startswith("assertion: "):
+        return None
+    fault = case.reason.removeprefix("assertion: ")
+    cause = Message("The client assertion was refused: %(fault)s.", fault=fault)
+    if "aud" in fault.split():
+        expected = case.settings.issuer
+        seen = compared("aud", case["aud"], EXPECTED, expected) if case["aud"] else None
+        return Explanation(
+            cause, Message("Set its audience to the issuer, in the application."), comparison=seen
+        )
+    if "clock" in fault or "ahead" in fault:
+        return Explanation(
+            _with_clock(cause, int(case["ahead"] or 0)),
+            Message("Set the clocks, for example by NTP."),
+        )
+    if "used before" in fault:
+        return Explanation(
+            cause, Message("The application has to make a new one for each request.")
+        )
+    if "not signed" in fault:
+        if case["kid"]:
+            cause = sentences(cause, Message("It names the key %(kid)s.", kid=case["kid"]))
+        return Explanation(cause, where_keys_belong(client))
+    return Explanation(
+        cause, Message("Change the assertion that the application makes (RFC 7523 §3).")
+    )
+
+
+def where_keys_belong(client: Client) -> Message:
+    source = client.client_metadata.get("jwks_uri")
+    if source:
+        return Message("Its public keys have to be at %(url)s, with a kid.", url=source)
+    return Message("Register its public keys: %(command)s", command=_register_keys(client))
+
+
+def _register_keys(client: Client) -> str:
+    return f"{COMMAND} client update {client.client_id} --jwks FILE"
+
+
+def unread_key_set(case: Case) -> Explanation | None:
+    client = case.client
+    if client is None or not case.reason.startswith("key set: "):
+        return None
+    url = client.client_metadata.get("jwks_uri")
+    fault = case.reason.removeprefix("key set: ")
+    return Explanation(
+        Message(
+            "The public keys of the client could not be read from %(url)s: %(fault)s.",
+            url=str(url),
+            fault=fault,
+        ),
+        Message(
+            "The URL has to give a JWK set over https, within 5 seconds, at a public address. For "
+            "one in a private network, register the keys themselves: %(command)s",
+            command=_register_keys(client),
+        ),
+    )
+
+
+def _with_clock(cause: Message, ahead: int) -> Message:
+    """And what the time of an assertion tells of a clock."""
+    if abs(ahead) < 5:
+        return cause
+    if ahead > 0:
+        clock = Message("It was made %(seconds)s seconds in the future.", seconds=ahead)
+    else:
+        clock = Message("It was made %(seconds)s seconds ago.", seconds=-ahead)
+    return sentences(cause, clock)
+
+
+_API_TOKENS = {
+    "unknown": (Message("The API token is not one of this server."), None),
+    "revoked": (Message("The API token was revoked."), ("api-token", "list")),
+    "expired": (Message("The API token has expired."), ("api-token", "list")),
+    "owner": (
+        Message("The API token belongs to somebody who is no longer an administrator."),
+        ("api-token", "list"),
+    ),
+    "in the URL": (
+        Message(
+            "The API token stands in the URL, and so in the logs of the program, of proxies and "
+            "of browsers. Revoke it."
+        ),
+        ("api-token", "list"),
+    ),
+}
+
+
+def api_token(case: Case) -> Explanation | None:
+    """An API token, of a program that administers the server."""
+    if case.refusal.name != Event.API_TOKEN_REFUSED:
+        return None
+    cause, found = _API_TOKENS.get(case.reason, (described(case), ("api-token", "list")))
+    return Explanation(
+        cause,
+        Message(
+            "Create a token with the scopes that the program needs, and give it to the program."
+        ),
+        command(*found) if found else None,
+    )
+
+
+def scope_of_userinfo(case: Case) -> Explanation | None:
+    if case["error"] != "insufficient_scope":
+        return None
+    missing = " ".join(scopes.USERINFO_SCOPES)
+    registered = scopes.split(case.client.scope) if case.client else ()
+    command = None if "openid" in registered else case.update("--add-scope", "openid")
+    return Explanation(
+        Message(
+            "The access token has the scope %(granted)s; userinfo needs one of %(needed)s.",
+            granted=case["granted_scope"] or Message("of none"),
+            needed=missing,
+        ),
+        Message("Make the application ask for openid, with which the client has to be registered:")
+        if command
+        else Message("Make the application ask for openid."),
+        command,
+    )
+
+
+def no_token(case: Case) -> Explanation | None:
+    if case.refusal.endpoint != "userinfo" or case.reason or case["error"] != "invalid_token":
+        return None
+    return Explanation(
+        Message("The request has no access token."),
+        Message(
+            "Send it in the header Authorization: Bearer. A token in the query is never taken. If "
+            "the application sends it, look for a proxy that removes the header."
+        ),
+    )
+
+
+def not_its_own(case: Case) -> Explanation | None:
+    """RFC 7662 §4, RFC 7009 §2.1: the answer does not say so."""
+    if case.refusal.name != Event.TOKEN_REFUSED:
+        return None
+    return Explanation(
+        Message(
+            "The token is not one of this client's: it is unknown, or was issued to another client."
+        ),
+        Message(
+            "Make the application present the tokens that it got itself, with its own client_id."
+        ),
+    )
