@@ -41,16 +41,8 @@ def create_app(environ: Mapping[str, str] | None = None, instance: Path | None =
     from sso.ratelimit import device_cookie, limiting, refusals
     from sso.store import keys, users
     from sso.store import refusals as stored_refusals
-    from sso.web import (
-        access_log,
-        cookies,
-        error_handlers,
-        headers,
-        proxies,
-        static_files,
-        templates,
-    )
-    from sso.web.extensions import csrf
+    from sso.web import access_log, cookies, errors, headers, proxies, routing, static_files
+    from sso.web.routing import csrf
 
     models.load_all()
     app = core.create_app(os.environ if environ is None else environ, instance or INSTANCE)
@@ -77,9 +69,9 @@ def create_app(environ: Mapping[str, str] | None = None, instance: Path | None =
     csrf.init_app(app)
     oauth.init_app(app)
     routes.init_app(app)
-    templates.init_app(app)
+    routing.init_templates(app)
     static_files.init_app(app)
-    error_handlers.init_app(app)
+    errors.init_app(app)
     headers.init_app(app)
 
     concurrency.init_app(app)

@@ -25,7 +25,7 @@ from sso.store.clients import RegisteredClient
 from sso.store.sessions import CurrentSession
 from sso.web import routing
 from sso.web.cookies import PageSessions
-from sso.web.extensions import login_manager
+from sso.web.routing import login_manager
 
 _LINK_USED = "link_used"  # in the cookie, until the next sign-in
 

@@ -25,8 +25,8 @@ from sso.store import clients
 from sso.store.clients import RegisteredClient
 from sso.store.sessions import CurrentSession
 from sso.web import headers, page_form, routing
-from sso.web.extensions import login_manager
 from sso.web.pending_request import PendingRequest, sign
+from sso.web.routing import login_manager
 
 # Pages that ask for a fresh sign-in, or for a second factor, and may be come back to.
 _BACK = {

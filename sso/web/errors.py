@@ -1,21 +1,30 @@
-"""The three answers to an error: a page; a redirect to a proven URL; JSON.
+"""The answers to an error: a page; a redirect to a proven URL; JSON.
 
-A redirect belongs to one place alone, `oauth.response`, because the URL
-must be proven first (RFC 9700 §4.11).
+A redirect belongs to one place alone, `oauth.response`, because the URL must be proven first (RFC
+9700 §4.11). Errors that no view handles are answered by the handlers.
 """
 
 import json
 import logging
+import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
 from authlib.oauth2.rfc6749.errors import OAuth2Error
-from flask import Response, g, render_template, request
+from flask import Flask, Response, current_app, g, render_template, request
 from flask_babel import gettext
+from flask_wtf.csrf import CSRFError
+from sqlalchemy.exc import SQLAlchemyError
+from werkzeug.exceptions import HTTPException, TooManyRequests
 
-from sso import context
-from sso.ratelimit import refusals
+from sso import context, database
+from sso.crypto import keys, passwords
+from sso.database import postgresql
+from sso.i18n import N_
+from sso.process import concurrency
+from sso.ratelimit import limiting, refusals
+from sso.web import proxies, routing
 
 logger = logging.getLogger("sso.errors")
 
@@ -102,3 +111,166 @@ def from_oauth(error: OAuth2Error) -> Response:
     headers = {name: value for name, value in error.get_headers() if name != "Content-Type"}
     description = error.get_error_description() or "The request is not valid."
     return as_json(error.error, description, error.status_code, headers)
+
+
+def init_app(app: Flask) -> None:
+    """Register the answers to errors that no view handles."""
+    app.jinja_env.globals.update(error_id=error_id, support_url=support_url)
+    app.register_error_handler(CSRFError, _form_expired)
+    app.register_error_handler(HTTPException, _http)
+    app.register_error_handler(TooManyRequests, _too_many)
+    app.register_error_handler(passwords.Busy, _busy)
+    app.register_error_handler(Exception, _unexpected)
+
+
+def _form_expired(error: CSRFError) -> Response:
+    refusals.note_csrf(error.description or "")
+    if current_app.config["SESSION_COOKIE_NAME"] not in request.cookies:
+        settings = context.settings()
+        if settings.is_https and not request.is_secure:
+            _plain_http.say(request, settings.trusted_proxies)
+            right = settings.base_url.removesuffix(settings.base_path) + _here()
+            return page(
+                gettext(
+                    "This page was opened without https, so your browser did not send its cookie."
+                ),
+                title=gettext("Please open this page with https"),
+                hint=gettext(
+                    "Continue at %(address)s. If you are already there, allow cookies for this "
+                    "site.",
+                    address=settings.base_url,
+                ),
+                link=(gettext("Open with https"), right),
+            )
+        return page(
+            gettext("This page needs a cookie that your browser did not send."),
+            title=gettext("Please allow cookies"),
+            hint=gettext("Allow cookies for this site, then try again."),
+            link=(gettext("Try again"), _here()),
+        )
+    # Left open while another tab signed in or out: the same page again, which leads on from there.
+    return Response(status=303, headers={"Location": _here()})
+
+
+def _here() -> str:
+    """The path and the query of this request."""
+    return request.full_path.rstrip("?")
+
+
+_plain_http = proxies.PlainHttp()
+
+
+_WORDS: dict[int, tuple[str | None, str]] = {
+    404: (N_("Page not found"), N_("There is no page at this address.")),
+    413: (None, N_("The request is too long.")),
+}
+
+
+# What clients look for below /.well-known/, some of them without the issuer's path.
+_OF_ISSUER = re.compile(
+    r"/\.well-known/(openid-configuration|oauth-authorization-server|webfinger|jwks\.json)(?=/|\Z)"
+)
+
+
+def _not_here() -> Response:
+    """404 for metadata that is somewhere else: it says where, to everybody as the metadata does."""
+    issuer, base_url = context.settings().issuer, context.settings().base_url
+    return as_json(
+        "invalid_request",
+        f"The issuer of this server is {issuer}: give clients exactly this URL.",
+        404,
+        {"Access-Control-Allow-Origin": "*"},
+        issuer=issuer,
+        openid_configuration=f"{base_url}/.well-known/openid-configuration",
+    )
+
+
+def _http(error: HTTPException) -> Response:
+    status = error.code or 500
+    description = error.description or error.name
+    meant = routing.meant() if status == 404 else None
+    if meant:
+        facts = {"path": refusals.shown_path(request.path), "meant": meant}
+        refusals.note(None, budget=None, facts=facts)
+    if status == 404 and _OF_ISSUER.search(request.path):
+        response = _not_here()
+    elif routing.is_protocol():
+        code = "server_error" if status >= 500 else "invalid_request"
+        response = as_json(code, description.splitlines()[0][:200], status)
+    else:
+        title, words = _WORDS.get(status, (None, N_("The server does not support this request.")))
+        response = page(
+            gettext(words),
+            status=status,
+            title=gettext(title) if title else None,
+            # What programs try on every server is of no use to anyone.
+            is_noted=status != 404 or meant is not None,
+        )
+    for name, value in error.get_headers():
+        if name.lower() not in ("content-type", "content-length"):
+            response.headers[name] = value
+    return response
+
+
+def _too_many(error: TooManyRequests) -> Response:
+    database.end_session()
+    concurrency.delay_refusal()
+    seconds = int(str(error.retry_after or 60))
+    if routing.is_protocol():
+        message = error.description or "Too many attempts."
+        response = as_json("temporarily_unavailable", message, 429)
+    else:
+        title, link = gettext("Please wait"), (gettext("Try again"), _here())
+        response = page(limiting.waiting_time(seconds), status=429, title=title, link=link)
+    response.headers["Retry-After"] = str(seconds)
+    return response
+
+
+def _busy(_: passwords.Busy) -> Response:
+    database.end_session()
+    concurrency.delay_refusal()
+    if routing.is_protocol():
+        response = as_json("temporarily_unavailable", "Too many passwords are being set.", 503)
+        response.headers["Retry-After"] = "5"
+        return response
+    response = page(
+        gettext("Too many people are signing in right now."),
+        status=503,
+        title=gettext("Please try again"),
+        hint=gettext("Wait a few seconds, then try again."),
+        link=(gettext("Try again"), _here()),
+    )
+    response.headers["Retry-After"] = "5"
+    return response
+
+
+def _unexpected(error: Exception) -> Response:
+    """503 for what passes by itself or by a command of the operator; else it is a bug of ours."""
+    reason = None
+    if isinstance(error, SQLAlchemyError) and (passing := postgresql.transient_reason(error)):
+        reason = f"database: {passing}"
+    elif isinstance(error, keys.KeyUnavailable):
+        reason = f"nothing can be signed: {error}"
+    if reason:
+        logger.error("%s", reason)
+        status, code = 503, "temporarily_unavailable"
+        words = N_("The service is temporarily unavailable.")
+    else:
+        logger.error("unexpected error at %s", request.path, exc_info=error)
+        status, code, words = 500, "server_error", N_("Something went wrong on the server.")
+    database.end_session()
+    if routing.is_protocol():
+        response = as_json(code, words, status)
+    else:
+        is_passing = status == 503
+        response = page(
+            gettext(words),
+            status=status,
+            title=gettext("Sorry, this did not work"),
+            hint=gettext("Wait a few seconds, then try again.") if is_passing else None,
+            link=(gettext("Try again"), _here()) if is_passing else None,
+            error=code,
+        )
+    if status == 503:
+        response.headers["Retry-After"] = "5"
+    return response

@@ -1,25 +1,37 @@
-"""Properties of routes. The table of all routes is `endpoints.routes`.
+"""The properties of a route, and the Flask extensions and templates of its pages.
 
-Each route belongs to one of three blueprints. `pages` are for people: they have the session cookie,
-CSRF protection, and errors as pages. `admin` are the pages of administration: signed-in users
-without the role get 404. `protocol` is for programs: no cookies, and errors as JSON.
+The table of all routes is `endpoints.routes`. Each route belongs to one of three blueprints.
+`pages` are for people: they have the session cookie, CSRF protection, and errors as pages. `admin`
+are the pages of administration: for signed-in users without the role they do not exist. `protocol`
+is for programs: no cookies, and errors as JSON.
+
+The operator's own blocks of templates come before those that are built in.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import cast
 
 from flask import Blueprint, Flask, Request, abort, current_app, g, request
 from flask.globals import request_ctx
+from flask_login import LoginManager
+from flask_wtf import CSRFProtect
 from flask_wtf.csrf import CSRFError
+from jinja2 import ChoiceLoader, DictLoader, PrefixLoader
 from werkzeug.utils import cached_property
 from werkzeug.wrappers import Response
 
 from sso.audit.events import Event
+from sso.config import overrides
+from sso.config.overrides import Overrides
 from sso.config.settings import Settings
 from sso.ratelimit import limiting
 from sso.web import page_form
-from sso.web.extensions import csrf
+
+login_manager = LoginManager()
+csrf = CSRFProtect()
+
 
 PAGES, ADMIN, PROTOCOL = "pages", "admin", "protocol"
 GET, POST, BOTH = ("GET",), ("POST",), ("GET", "POST")
@@ -217,3 +229,17 @@ def _guessing() -> limiting.Guessing:
 
 def _table() -> _Table:
     return cast(_Table, current_app.extensions[_EXTENSION])
+
+
+def init_templates(app: Flask) -> None:
+    """Read the folder once: what changes in it later waits for the next start."""
+    settings: Settings = app.extensions["sso.settings"]
+    folder = settings.templates_dir
+    own = overrides.read(Path(folder)) if folder else Overrides()
+    app.extensions["sso.overrides"] = own
+    built_in = app.jinja_env.loader
+    assert built_in
+    # A template of the operator's extends the one that is built in, by its name below sso/.
+    app.jinja_env.loader = ChoiceLoader(
+        [DictLoader(own.templates), PrefixLoader({"sso": built_in}), built_in]
+    )

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from flask import Flask, request
 
-from sso.web import error_handlers
+from sso.web import errors
 from sso.web.proxies import FORGED as FORGED_BY_DOCTOR
 from sso.web.proxies import PlainHttp
 from tests.support.actors import RelyingParty
@@ -144,7 +144,7 @@ def test_http_where_https_is_configured(
     headers: dict[str, str],
     remedy: str,
 ) -> None:
-    monkeypatch.setattr(error_handlers, "_plain_http", PlainHttp())
+    monkeypatch.setattr(errors, "_plain_http", PlainHttp())
     app = make_app(SSO_BASE_URL=PUBLIC, SSO_TRUSTED_PROXIES=trusted)
     http = app.test_client(use_cookies=False)
     for _ in range(3):
