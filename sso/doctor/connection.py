@@ -17,7 +17,7 @@ from sso.config.auth_methods import PRIVATE_KEY_JWT
 from sso.crypto import client_jwt
 from sso.extensions import db
 from sso.models import Client
-from sso.oauth import key_sets, pushed
+from sso.oauth import authorization_request, key_sets
 from sso.oauth.key_sets import KeySetUnavailable
 from sso.process.http_call import Answer
 from sso.process.program import COMMAND
@@ -215,7 +215,7 @@ def sign_in(client: Client) -> Findings:
 
 def _push(client: Client, parameters: Mapping[str, str]) -> str:
     """Store a request as if the application had pushed it."""
-    uri = pushed.keep(db.session.connection(), client.client_id, parameters)
+    uri = authorization_request.keep_pushed(db.session.connection(), client.client_id, parameters)
     db.session.commit()
     return uri
 

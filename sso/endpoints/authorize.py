@@ -20,12 +20,12 @@ from sso.endpoints import browser_session
 from sso.flow import decision, scopes
 from sso.flow.request import ONE_FACTOR, PARAMETERS, AuthorizationRequest
 from sso.i18n import languages
-from sso.oauth import authorization_server, pushed, request_objects
+from sso.oauth import authorization_request, authorization_server
 from sso.oauth import response as oauth_response
 from sso.oauth.authorization import Overtaken
+from sso.oauth.authorization_request import SignedRequest
 from sso.oauth.grants.authorization_code import AuthorizationCodeGrant
 from sso.oauth.request import ProtocolRequest
-from sso.oauth.request_objects import Signed
 from sso.ratelimit import refusals
 from sso.services import transaction
 from sso.store import clients, factors, sessions
@@ -57,7 +57,7 @@ def authorize() -> Response:
     if waiting is None:
         return stale()
     context.key_ring().refresh()
-    signed = request_objects.examine(waiting.parameters)
+    signed = authorization_request.examine_request_object(waiting.parameters)
     with transaction.begin() as changes:
         validated = validate(waiting, changes.connection, signed)
         if isinstance(validated, Response):
@@ -73,9 +73,11 @@ def authorize() -> Response:
             )
         brought, uri = waiting.parameters, validated.grant.redirect_uri
         if not isinstance(found, decision.Answer | decision.Refuse):
-            pushed.keep_for_user(validated.grant.request, brought)
-        elif not pushed.use(changes.connection, brought, uri):
-            return stale(waiting, changes.connection, pushed.InvalidRequestUri("used before"))
+            authorization_request.keep_for_user(validated.grant.request, brought)
+        elif not authorization_request.use_pushed(changes.connection, brought, uri):
+            return stale(
+                waiting, changes.connection, authorization_request.InvalidRequestUri("used before")
+            )
         changes.commit()
     if owner and isinstance(found, decision.Answer):
         audit.own_event(Event.CODE_ISSUED, owner.user_id, client=validated.client.client_id)
@@ -83,7 +85,7 @@ def authorize() -> Response:
 
 
 def validate(
-    waiting: PendingRequest, connection: Connection, signed: Signed | None = None
+    waiting: PendingRequest, connection: Connection, signed: SignedRequest | None = None
 ) -> Validated | Response:
     """Check the request as if it came in now; a fault is answered by page or redirect."""
     server = authorization_server()
@@ -92,7 +94,9 @@ def validate(
     client_id = protocol_request.payload.client_id or ""  # first: a fault, too, has a language
     protocol_request.client, owner = browser_session.find_with_client(connection, client_id)
     try:
-        pushed.resolve(protocol_request, is_waiting=waiting.asked_at is not None)
+        authorization_request.resolve_pushed(
+            protocol_request, is_waiting=waiting.asked_at is not None
+        )
     except OAuth2Error as error:
         oauth_response.note_refusal(protocol_request, error)
         return stale(waiting, connection, error)
@@ -101,7 +105,7 @@ def validate(
         protocol_request.details["user"] = owner.user_id
     try:
         if waiting.asked_at is None and not protocol_request.is_pushed:
-            request_objects.apply(protocol_request, signed)
+            authorization_request.apply_request_object(protocol_request, signed)
         grant: AuthorizationCodeGrant = server.get_consent_grant(protocol_request)
     except OAuth2Error as error:
         return server.handle_error_response(protocol_request, error)
@@ -182,7 +186,9 @@ def stale(
 
 
 def _way_back(old: PendingRequest, connection: Connection) -> tuple[str, str] | None:
-    uri = old.parameters.get("redirect_uri") or pushed.redirect_uri_of(connection, old.parameters)
+    uri = old.parameters.get("redirect_uri") or authorization_request.redirect_uri_of(
+        connection, old.parameters
+    )
     client = clients.find_enabled(connection, old.parameters.get("client_id", ""))
     if client is None or not client.check_redirect_uri(uri):
         return None
@@ -199,7 +205,7 @@ def _read() -> PendingRequest | None:
     values = parameters.single(pairs, PARAMETERS)
     # These two are looked up before the others are judged; a database takes no NUL.
     parameters.check_clean(values, ("client_id", "redirect_uri"))
-    if pushed.is_pushed(values):  # what else was sent does not count
+    if authorization_request.is_pushed(values):  # what else was sent does not count
         return PendingRequest({name: values.get(name, "") for name in ("client_id", "request_uri")})
     return PendingRequest({name: values[name] for name in PARAMETERS if name in values})
 

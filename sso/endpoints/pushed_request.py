@@ -8,7 +8,7 @@ from authlib.oauth2.rfc6749.errors import OAuth2Error
 from flask import Response
 
 from sso import context
-from sso.oauth import authorization_server, client_assertion, pushed, request_objects
+from sso.oauth import authorization_request, authorization_server, client_authentication
 from sso.oauth.request import CLIENT_FIELDS, PUSHED_FIELDS, ProtocolRequest, form_request
 from sso.services import transaction
 
@@ -22,12 +22,12 @@ def pushed_request() -> Response:
     except OAuth2Error as error:
         return refuse(None, error)
     context.key_ring().refresh()
-    client_assertion.examine(request, "pushed_authorization_request")
-    signed = request_objects.examine(request.payload.data)
+    client_authentication.examine_assertion(request, "pushed_authorization_request")
+    signed = authorization_request.examine_request_object(request.payload.data)
     with transaction.begin() as changes:
         request.connection = changes.connection
         try:
-            answer = pushed.push(server, request, signed)
+            answer = authorization_request.push(server, request, signed)
         except OAuth2Error as error:
             error.redirect_uri = None  # the answer is for the backend (§2.3)
             return refuse(request, error)

@@ -5,7 +5,7 @@ from flask import Response
 
 from sso import audit, context
 from sso.audit.events import Event
-from sso.oauth import authorization_server, client_assertion
+from sso.oauth import authorization_server, client_authentication
 from sso.oauth.request import TOKEN_FIELDS, ProtocolRequest, form_request
 from sso.observability import counters
 from sso.services import transaction
@@ -25,7 +25,7 @@ def token() -> Response:
         counters.token_request(None, error.error)
         return server.handle_error_response(None, error)
     context.key_ring().refresh()
-    client_assertion.examine(request, "token")
+    client_authentication.examine_assertion(request, "token")
     with transaction.begin() as changes:
         request.connection = changes.connection
         response = server.create_token_response(request)

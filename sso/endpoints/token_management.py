@@ -5,7 +5,7 @@ from flask import Response
 
 from sso import database
 from sso.extensions import db
-from sso.oauth import authorization_server, client_assertion
+from sso.oauth import authorization_server, client_authentication
 from sso.oauth.request import TOKEN_HINT_FIELDS, form_request
 
 
@@ -27,7 +27,7 @@ def _answer(name: str) -> Response:
     except OAuth2Error as error:
         refused: Response = server.handle_error_response(None, error)
         return refused
-    client_assertion.examine(request, name)
+    client_authentication.examine_assertion(request, name)
     request.connection = database.session_connection()
     response: Response = server.create_endpoint_response(name, request)
     if response.status_code == 200:

@@ -12,7 +12,7 @@ from sso.extensions import db
 from sso.jobs import worker
 from sso.jobs.purge import purge
 from sso.models import PushedRequest, User
-from sso.oauth import pushed
+from sso.oauth import authorization_request
 from sso.ratelimit import limiting
 from sso.store import redemption
 from sso.web.parameters import FORM
@@ -21,7 +21,7 @@ from tests.support.actors import Browser, Page, RelyingParty, pkce
 from tests.support.events import events
 from tests.support.factories import make_client
 
-URI = pushed.PREFIX
+URI = authorization_request.PREFIX
 
 
 def bring(browser: Browser, client: RelyingParty, uri: str, **more: str) -> Page:

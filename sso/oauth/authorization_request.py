@@ -1,0 +1,274 @@
+"""Authorization requests that are signed or pushed: their parameters replace those in the URL.
+
+A request URI of a pushed request (RFC 9126) starts one authorization: it is used up by the answer,
+not by the page that a browser loads before (FAPI 2.0 Security Profile §5.3.2.2).
+
+A client that is registered with an algorithm has to sign all its requests (RFC 9101); then the
+parameters inside count, and those outside do not. FAPI 2.0 Message Signing §5.3.1 has the rules. A
+request object is verified before the transaction of its request begins, as the keys may have to be
+read from a URL.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from authlib.oauth2.rfc6749.errors import InvalidRequestError, OAuth2Error
+from authlib.oauth2.rfc6749.requests import BasicOAuth2Payload
+from sqlalchemy import Connection
+
+from sso import clock, context, database
+from sso.crypto import client_jwt, secrets
+from sso.crypto.client_jwt import ClientJwt, InvalidJwt
+from sso.flow.request import NOT_SIGNED, PARAMETERS
+from sso.oauth import client_authentication, dpop, key_sets
+from sso.oauth.key_sets import Keys, KeySetUnavailable
+from sso.oauth.request import ProtocolRequest
+from sso.oauth.server import AuthorizationServer
+from sso.ratelimit import limiting
+from sso.store import clients, redemption
+from sso.store.clients import RegisteredClient
+from sso.web.parameters import is_text
+
+INVALID_REQUEST_OBJECT = "invalid_request_object"  # RFC 9101 §7
+# The first should be sent (FAPI 2.0 Message Signing §5.3.2); many clients send none.
+_TYPES = ("oauth-authz-req+jwt", "jwt", None)
+_OUTSIDE = ("request", "request_uri")  # may not be within
+
+
+@dataclass(frozen=True)
+class SignedRequest:
+    """What a request object says, once it is verified; or why it is not."""
+
+    client: RegisteredClient | None = None
+    parameters: Mapping[str, str] | None = None
+    fault: str = ""
+    reason: str | None = None  # for the log and the audit trail
+    error: str = INVALID_REQUEST_OBJECT
+
+
+def examine_request_object(values: Mapping[str, str]) -> SignedRequest | None:
+    """Verify the request object among these parameters, for `apply_request_object`. No transaction
+    may be open.
+
+    `None`: there is none, or its client may not send any.
+    """
+    if "request" not in values:
+        return None
+    try:
+        jwt = client_jwt.read(values["request"])
+        client = _find(jwt.claims.get("client_id"), values.get("client_id"))
+        if client is None or client.request_object_signing_alg is None:
+            return None
+        return _verified(jwt, client, client.request_object_signing_alg)
+    except InvalidJwt as error:
+        return SignedRequest(fault=f"The request object is refused: {error}.")
+
+
+def _verified(jwt: ClientJwt, client: RegisteredClient, alg: str) -> SignedRequest:
+    try:
+        keys = key_sets.of(client, jwt.kid)
+    except KeySetUnavailable as error:
+        kind = "temporarily_unavailable" if error.is_passing else INVALID_REQUEST_OBJECT
+        fault = key_sets.described(error, client)
+        return SignedRequest(fault=fault, error=kind, reason=f"key set: {error}")
+    _verify(jwt, keys, client, alg)
+    return SignedRequest(client, _parameters(jwt.claims))
+
+
+def apply_request_object(request: ProtocolRequest, signed: SignedRequest | None) -> None:
+    """Put the parameters of the request object in the place of those outside.
+
+    Raises `OAuth2Error`, also if the client has to send one.
+    """
+    client: RegisteredClient | None = request.client
+    if client is None or client.request_object_signing_alg is None:
+        return
+    if signed and signed.parameters is not None and _is_of(signed.client, client):
+        request.payload = BasicOAuth2Payload({**signed.parameters})
+        return
+    signed = signed or SignedRequest()
+    fault, error = NOT_SIGNED, "invalid_request"
+    if "request" in request.payload.data:
+        fault = signed.fault or "The request object is of another client."
+        error = signed.error
+    if signed.reason:
+        request.details["reason"] = signed.reason
+    redirect_uri = request.payload.redirect_uri
+    is_proven = redirect_uri and client.check_redirect_uri(redirect_uri)
+    raise OAuth2Error(fault, error=error, redirect_uri=redirect_uri if is_proven else None)
+
+
+def _is_of(signer: RegisteredClient | None, client: RegisteredClient) -> bool:
+    """Whether it is the same client, and has not been changed since."""
+    if signer is None or signer.client_id != client.client_id:
+        return False
+    return signer.updated_at == client.updated_at
+
+
+def _find(inside: Any, outside: str | None) -> RegisteredClient | None:
+    """The client that the object names, which has to be the one that is named outside (§5)."""
+    if not isinstance(inside, str) or not inside.isascii() or not inside.isprintable():
+        inside = outside or ""
+    elif outside not in (None, inside):
+        raise InvalidJwt("its client_id is not the one outside")
+    with database.connection() as connection:
+        return clients.find_enabled(connection, inside)
+
+
+def _verify(jwt: ClientJwt, keys: Keys, client: RegisteredClient, alg: str) -> None:
+    claims, now = jwt.claims, clock.now().timestamp()
+    client_jwt.verify(jwt, keys, [alg], _TYPES)
+    if claims.get("client_id") != client.client_id or claims.get("iss") != client.client_id:
+        raise InvalidJwt("its client_id and iss are not the client_id")
+    if claims.get("sub") == client.client_id:
+        raise InvalidJwt("it has a sub, which only client assertions have")  # RFC 9101 §10.8
+    audience, issuer = claims.get("aud"), context.settings().issuer
+    if audience != issuer and not (isinstance(audience, list) and issuer in audience):
+        raise InvalidJwt(f"its aud has to be the issuer {issuer}, or a list with it")
+    expires = client_jwt.expiry(claims, now)
+    not_before = client_jwt.moment(claims, "nbf")
+    if not_before is None:
+        if client.is_fapi2:
+            raise InvalidJwt("it has no nbf")
+    elif not_before < now - client_jwt.MAX_LIFETIME:
+        raise InvalidJwt("its nbf is more than an hour ago")
+    elif expires > not_before + client_jwt.MAX_LIFETIME:
+        raise InvalidJwt("its exp is more than an hour after its nbf")
+
+
+def _parameters(claims: Mapping[str, Any]) -> dict[str, str]:
+    if any(name in claims for name in _OUTSIDE):
+        raise InvalidJwt("it has request or request_uri within")
+    found = {name: _text(name, claims[name]) for name in PARAMETERS if name in claims}
+    return {name: value for name, value in found.items() if value}
+
+
+def _text(name: str, value: Any) -> str:
+    """A parameter as it would be outside; numbers and objects are JSON there (RFC 9101 §4)."""
+    if name == "claims" and isinstance(value, dict):
+        value = json.dumps(value)
+    elif name == "max_age" and isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    if isinstance(value, str) and is_text(value):
+        return value
+    raise InvalidJwt(f"its {name} is not a text")
+
+
+PREFIX = "urn:ietf:params:oauth:request_uri:"
+MAX_LENGTH = 10_000  # characters of all parameters together
+_STORED = tuple(name for name in PARAMETERS if name not in ("request", "request_uri"))
+
+
+class InvalidRequestUri(OAuth2Error):
+    """The request URI is not usable (RFC 9101 §7). `reason`: see `store.pushed_requests`."""
+
+    error = "invalid_request_uri"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"The 'request_uri' {_FAULTS[reason]}; push the request again.")
+
+
+_FAULTS = {
+    "unknown": "is unknown, or it expired and was deleted",
+    "issued to another client": "was issued to another client",
+    "used before": "was used before, and works once",
+    "waited too long": "has expired, because the user took too long",
+    "expired": "has expired",
+}
+
+
+def push(
+    server: AuthorizationServer, request: ProtocolRequest, signed: SignedRequest | None
+) -> dict[str, Any]:
+    """Authenticate the client, validate as the authorization endpoint does, and store (§2.1).
+
+    `signed`: of its request object. Gives the members of the answer (§2.2). Raises `OAuth2Error`
+    and `TooManyAttempts`.
+    """
+    connection, data = request.connection, request.payload.data
+    client = client_authentication.authenticate(
+        request, lambda client_id: clients.find_enabled(connection, client_id), "par"
+    )
+    if "request_uri" in data:
+        request.facts["parameter"] = "request_uri"
+        raise InvalidRequestError("The parameter 'request_uri' cannot be pushed; leave it out.")
+    apply_request_object(request, signed)
+    data = request.payload.data
+    data["client_id"] = client.client_id  # with Basic, the body need not name it
+    request.is_pushed = True
+    dpop.read(request, "pushed_authorization_request", is_needed=False)
+    if request.dpop_jkt and data.setdefault("dpop_jkt", request.dpop_jkt) != request.dpop_jkt:
+        raise dpop.RefusedProof("The 'dpop_jkt' is not that of the DPoP proof's key.", "dpop_jkt")
+    server.get_consent_grant(request)
+    parameters = {name: data[name] for name in _STORED if name in data}
+    if len(json.dumps(parameters)) > MAX_LENGTH:
+        fault = f"The request is longer than {MAX_LENGTH} characters."
+        raise InvalidRequestError(fault, status_code=413)
+    # Each is a row until it is purged. The server of a confidential client sends those of all its
+    # users. Anyone can name a public one, whose users must not wait because of a stranger.
+    rule = limiting.PUSHED_BY_ANYONE if client.is_public else limiting.PUSHED_REQUEST
+    limiting.spend(rule, client.client_id)
+    dpop.use(connection, request.proof)
+    return {
+        "request_uri": keep_pushed(connection, client.client_id, parameters),
+        "expires_in": int(redemption.PUSHED_LIFETIME.total_seconds()),
+    }
+
+
+def keep_pushed(connection: Connection, client_id: str, parameters: Mapping[str, str]) -> str:
+    """Store a client's request. Gives its request URI."""
+    secret, text = secrets.make_secret(secrets.REQUEST_URI), json.dumps(parameters)
+    redemption.add_pushed(connection, secrets.digest(secret), client_id, text, clock.now())
+    return PREFIX + secret
+
+
+def is_pushed(brought: dict[str, str]) -> bool:
+    """Whether an authorization request has a request URI of this server."""
+    return brought.get("request_uri", "").startswith(PREFIX)
+
+
+def resolve_pushed(request: ProtocolRequest, *, is_waiting: bool) -> None:
+    """Put the pushed parameters in the place of their request URI; any others are ignored (§4).
+
+    `is_waiting`: the request returns from one of our pages. Raises `InvalidRequestUri`.
+    """
+    brought = request.payload.data
+    if not is_pushed(brought):
+        return
+    found = redemption.find_pushed(request.connection, _digest(brought))
+    client_id = brought.get("client_id", "")
+    reason = found.refusal(client_id, clock.now(), is_waiting=is_waiting) if found else "unknown"
+    if found is None or reason:
+        request.details["reason"] = reason
+        raise InvalidRequestUri(reason or "unknown")
+    request.payload = BasicOAuth2Payload({**json.loads(found.parameters), "client_id": client_id})
+    request.is_pushed, request.is_kept = True, found.waits_until is not None
+
+
+def keep_for_user(request: ProtocolRequest, brought: dict[str, str]) -> None:
+    """Keep a pushed request beyond its minute: the user is at a page of ours."""
+    if is_pushed(brought) and not request.is_kept:
+        redemption.let_pushed_wait(request.connection, _digest(brought), clock.now())
+
+
+def use_pushed(connection: Connection, brought: dict[str, str], redirect_uri: str) -> bool:
+    """Use up the request URI, if there is one; false if another answer was quicker.
+
+    Of what was pushed, only the way back to the client is kept, for `redirect_uri_of`.
+    """
+    if not is_pushed(brought):
+        return True
+    left = json.dumps({"redirect_uri": redirect_uri})
+    return redemption.use_pushed(connection, _digest(brought), clock.now(), left)
+
+
+def redirect_uri_of(connection: Connection, brought: dict[str, str]) -> str:
+    """The redirect URI of a pushed request, even one that cannot be used; empty if it is gone."""
+    found = redemption.find_pushed(connection, _digest(brought)) if is_pushed(brought) else None
+    return str(json.loads(found.parameters).get("redirect_uri", "")) if found else ""
+
+
+def _digest(brought: dict[str, str]) -> str:
+    return secrets.digest(brought["request_uri"].removeprefix(PREFIX))
