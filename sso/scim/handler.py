@@ -23,7 +23,7 @@ from scim2_server.routing import Operation
 from scim2_server.service import ScimService
 
 from sso.models import ApiToken
-from sso.scim import filters, groups, patches
+from sso.scim import filters, patches, resources
 from sso.scim.patches import GroupPatch, MemberEdit
 from sso.scim.resources import PROVIDER
 from sso.scim.storage import Storage
@@ -154,7 +154,7 @@ class Handler(ScimHandler):
     def _take_members(self, replacement: Any) -> None:
         """Move the members of a PUT to the storage; without them, they stay (RFC 7644 §3.5.1)."""
         if replacement.members is not None:
-            self.storage.edit = MemberEdit(whole=groups.member_ids(replacement.members))
+            self.storage.edit = MemberEdit(whole=resources.member_ids(replacement.members))
             replacement.members = None
 
 

@@ -23,8 +23,7 @@ from scim2_models import (
 from scim2_models import User as StandardUser
 from scim2_models.path import CompareOperator, Comparison, FilterNode, LogicalExpr, LogicalOperator
 
-from sso.scim.groups import member_id
-from sso.scim.users import MOST_VALUES
+from sso.scim.resources import MOST_VALUES, member_id
 from sso.services.group_editing import MOST_MEMBERS
 
 MOST_OPERATIONS = 1000  # of a PATCH that only adds and removes members

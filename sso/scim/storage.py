@@ -20,7 +20,7 @@ from scim2_models import (
 from scim2_server.storage import ScimStorage, SearchPage
 
 from sso.models import ApiToken, Group, User
-from sso.scim import filters, groups, users
+from sso.scim import filters, resources
 from sso.scim.patches import MemberEdit
 from sso.services import accounts, api_tokens, group_editing, staff
 from sso.store import groups as memberships
@@ -66,8 +66,10 @@ class Storage(ScimStorage):
             return self._shown(found)
         group = self._group(resource_id)
         if self.is_writing or not _asks_for_members(response_parameters):
-            return groups.resource(group, None)
-        return groups.resource(group, [one.id for one in memberships.all_members(group.name)])
+            return resources.group_resource(group, None)
+        return resources.group_resource(
+            group, [one.id for one in memberships.all_members(group.name)]
+        )
 
     def search(
         self,
@@ -84,11 +86,11 @@ class Storage(ScimStorage):
             condition = filters.condition(User, wanted)
             total, people = stored_users.users_where(condition, offset, limit)
             rows = {one.name: one for one in named_groups.of_names(_all_groups(people))}
-            return SearchPage(total, [users.resource(one, rows) for one in people])
+            return SearchPage(total, [resources.user_resource(one, rows) for one in people])
         condition = filters.condition(Group, wanted)
         total, listed = stored_users.groups_where(condition, offset, limit)
         if not _asks_for_members(search_request):
-            return SearchPage(total, [groups.resource(one, None) for one in listed])
+            return SearchPage(total, [resources.group_resource(one, None) for one in listed])
         shown: list[Resource[Any]] = []
         room = MOST_MEMBERS
         for one in listed:
@@ -96,22 +98,22 @@ class Storage(ScimStorage):
             room -= len(members)
             if shown and room < 0:
                 break  # the next page begins with this one
-            shown.append(groups.resource(one, [member.id for member in members]))
+            shown.append(resources.group_resource(one, [member.id for member in members]))
         return SearchPage(total, shown)
 
     def create(self, resource_type: ResourceType, resource: Any) -> Any:
         if _is_user(resource_type):
             self._check_free(resource.user_name or "")
-            return self._shown(users.create(self.actor, resource, is_invited=self.invites))
+            return self._shown(resources.create_user(self.actor, resource, is_invited=self.invites))
         self._check_group(resource.display_name)
-        members = groups.member_ids(resource.members or ())
+        members = resources.member_ids(resource.members or ())
         made = group_editing.create(
             self.actor,
             resource.display_name or "",
-            external_id=groups.external_id(resource),
+            external_id=resources.group_external_id(resource),
             members=members,
         )
-        return groups.resource(made, sorted(members))
+        return resources.group_resource(made, sorted(members))
 
     def update(
         self,
@@ -125,7 +127,9 @@ class Storage(ScimStorage):
             user = self._user(resource_id, expected_version)
             self._check_free(resource.user_name or "", user.id)
             return self._shown(
-                users.update(self.actor, user, self._before, resource, is_patch=self.is_patch)
+                resources.update_user(
+                    self.actor, user, self._before, resource, is_patch=self.is_patch
+                )
             )
         group = self._group(resource_id, expected_version)
         self._check_group(resource.display_name)
@@ -136,16 +140,18 @@ class Storage(ScimStorage):
             self.actor,
             group.id,
             name=None if resource.display_name == group.name else resource.display_name,
-            provisioned={"external_id": groups.external_id(resource)},
+            provisioned={"external_id": resources.group_external_id(resource)},
             added=edit.added,
             removed=edit.removed,
             whole=edit.whole,
         )
         if self.is_patch:
-            return groups.resource(changed, None)
+            return resources.group_resource(changed, None)
         if edit.whole is not None:
-            return groups.resource(changed, sorted(edit.whole))
-        return groups.resource(changed, [one.id for one in memberships.all_members(changed.name)])
+            return resources.group_resource(changed, sorted(edit.whole))
+        return resources.group_resource(
+            changed, [one.id for one in memberships.all_members(changed.name)]
+        )
 
     def delete(
         self,
@@ -160,7 +166,7 @@ class Storage(ScimStorage):
             group_editing.delete(self.actor, self._group(resource_id, expected_version).id)
 
     def _user(self, user_id: str, version: str | None = None) -> User:
-        user = users.find(user_id, is_locked=self.is_writing)
+        user = resources.find_user(user_id, is_locked=self.is_writing)
         if user is None:
             raise NotFoundException(detail=f"there is no user {user_id[:100]}")
         if self.is_writing:
@@ -175,9 +181,9 @@ class Storage(ScimStorage):
             is_few = self.keeps_name and (self.edit is None or self.edit.whole is None)
             if not is_few:
                 self._check_few_members(group_id)
-            group = groups.lock(group_id, named, with_members=not is_few)
+            group = resources.lock_group(group_id, named, with_members=not is_few)
         else:
-            group = groups.find(group_id)
+            group = resources.find_group(group_id)
         if group is None:
             raise NotFoundException(detail=f"there is no group {group_id[:100]}")
         if self.is_writing:
@@ -188,7 +194,7 @@ class Storage(ScimStorage):
 
     def _check_few_members(self, group_id: str) -> None:
         """Refuse to change all members of a very large group: it would take too long."""
-        group = groups.find(group_id)
+        group = resources.find_group(group_id)
         if group and memberships.count_members(group.name) > group_editing.MOST_MEMBERS:
             raise InvalidValueException(
                 detail=f"the group has more than {group_editing.MOST_MEMBERS} members: add and "
@@ -205,7 +211,7 @@ class Storage(ScimStorage):
 
     def _shown(self, user: User) -> Any:
         rows = {one.name: one for one in named_groups.of_names(user.groups)}
-        return users.resource(user, rows)
+        return resources.user_resource(user, rows)
 
 
 def _is_user(resource_type: ResourceType) -> bool:

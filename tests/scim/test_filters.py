@@ -12,7 +12,7 @@ from scim2_models import InvalidFilterException, ScimFilter
 from sso import clock
 from sso.extensions import db
 from sso.models import User
-from sso.scim import filters, users
+from sso.scim import filters, resources
 from sso.scim.resources import UserResource
 from sso.store import users as stored_users
 from tests.scim.conftest import Provisioner
@@ -141,7 +141,7 @@ def test_it_finds_what_the_library_would(app: Flask, people: dict[str, str], tex
         everybody = stored_users.users_where(None, 0, 100)[1]
         expected = ScimFilter[UserResource](text)
         assert {one.id for one in found(User, text)} == {
-            one.id for one in everybody if expected.match(users.resource(one, {}))
+            one.id for one in everybody if expected.match(resources.user_resource(one, {}))
         }
 
 
