@@ -38,7 +38,7 @@ LOOSE = 8
 # Beside the packages that answer requests and run commands.
 MAY_COMMIT = {
     *("sso.services.transaction", "sso.audit.chain", "sso.audit.chain"),
-    "sso.checkup.probe",
+    "sso.checkup.sign_in",
     "sso.database.postgresql",  # what only read
 }
 COMMITTERS = {"endpoints", "cli", "jobs", "demo", "doctor"}

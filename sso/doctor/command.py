@@ -6,17 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 import click
 
 from sso import audit, create_app
-from sso.checkup import (
-    code_flow,
-    dependencies,
-    directories,
-    installation,
-    machine,
-    providers,
-    public_url,
-    secret_key,
-    templates,
-)
+from sso.checkup import installation, others, public_url, sign_in
 from sso.checkup.finding import Finding, Findings, Status, guarded, ok, skipped, wrong
 from sso.cli.clients import find_client
 from sso.cli.commands import Failure, json_option, quiet_terminal
@@ -83,32 +73,34 @@ def _installation(environ: Mapping[str, str]) -> Iterator[Finding]:
     reading = read_settings(environ)
     healthy = yield from _run(
         [
-            ("file modes", lambda: machine.file_modes(environ, reading)),
-            ("database", machine.database),
-            ("pooler", machine.pooler),
+            ("file modes", lambda: installation.file_modes(environ, reading)),
+            ("database", installation.database),
+            ("pooler", installation.pooler),
             ("schema", installation.schema),
             ("keys", installation.signing_key_life),
-            ("secret key", secret_key.secret_key),
-            ("imported passwords", machine.imported_passwords),
+            ("secret key", installation.secret_key),
+            ("imported passwords", installation.imported_passwords),
             ("worker", installation.worker),
             ("webhooks", installation.webhooks),
-            ("templates", templates.templates),
-            ("redis", dependencies.rate_limits),
-            ("mail", dependencies.mail),
-            (directories.NAME, directories.directories),
-            (providers.NAME, providers.providers),
+            ("templates", installation.templates),
+            ("redis", installation.rate_limits),
+            ("mail", installation.mail),
+            (others.DIRECTORIES, others.directories),
+            (others.PROVIDERS, others.providers),
             ("tls", public_url.tls),
             ("discovery", public_url.metadata),
             ("slow bodies", public_url.slow_bodies),
         ]
     )
     yield from _if_possible(
-        healthy, code_flow.NAME, lambda: code_flow.code_flow(audit.operator(by="doctor"))
+        healthy, sign_in.NAME, lambda: sign_in.code_flow(audit.operator(by="doctor"))
     )
 
 
 def _connection(client_id: str) -> Iterator[Finding]:
-    if not (yield from _run([("database", machine.database), ("schema", installation.schema)])):
+    if not (
+        yield from _run([("database", installation.database), ("schema", installation.schema)])
+    ):
         return
     client = find_client(client_id)
     db.session.expunge(client)
@@ -153,8 +145,8 @@ _NOT_NEEDED = (
     "webhooks",
     "secret key",
     "templates",
-    directories.NAME,
-    providers.NAME,
+    others.DIRECTORIES,
+    others.PROVIDERS,
 )
 
 

@@ -6,12 +6,11 @@ from functools import partial
 from urllib.parse import urljoin, urlsplit
 
 from sso import audit, context
-from sso.checkup import code_flow, reach
-from sso.checkup.browser import Browser
+from sso.checkup import reach
+from sso.checkup import sign_in as sign_in_steps
 from sso.checkup.finding import Finding, Findings, ok, skipped, warning, wrong
-from sso.checkup.probe import temporary_user
 from sso.checkup.reach import Trouble
-from sso.checkup.request import Request
+from sso.checkup.sign_in import Browser, Request, temporary_user
 from sso.config import urls
 from sso.config.auth_methods import PRIVATE_KEY_JWT
 from sso.crypto import client_jwt
@@ -201,7 +200,7 @@ def _signs(client: Client) -> Iterable[tuple[str, set[str]]]:
 
 def sign_in(client: Client) -> Findings:
     """As a browser, up to the redirect to the application, which is not followed."""
-    yield from code_flow.explained("sign-in", lambda: _sign_in(client))
+    yield from sign_in_steps.explained("sign-in", lambda: _sign_in(client))
     parts = {
         "client assertions": client.token_endpoint_auth_method == PRIVATE_KEY_JWT,
         "signed requests": client.request_object_signing_alg is not None,
@@ -233,9 +232,11 @@ def _sign_in(client: Client) -> Findings:
             client.scope,
             partial(_push, client) if must_push else None,
         )
-        page = code_flow.submit_password(browser, code_flow.authorize(browser, request), person)
-        code_flow.require_signed_in(page)
-        code_flow.code_of(code_flow.allow(browser, page), request)
+        page = sign_in_steps.submit_password(
+            browser, sign_in_steps.authorize(browser, request), person
+        )
+        sign_in_steps.require_signed_in(page)
+        sign_in_steps.code_of(sign_in_steps.allow(browser, page), request)
     member = f", made a member of {groups[0]}," if groups else ""
     yield ok(
         "sign-in",

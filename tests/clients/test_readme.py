@@ -24,8 +24,8 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 import requests
 
-from sso.checkup.browser import Browser as DoctorBrowser
-from sso.checkup.browser import Page
+from sso.checkup.sign_in import Browser as DoctorBrowser
+from sso.checkup.sign_in import Page
 from sso.config import images, overrides
 from sso.config.settings import read_settings
 from sso.config.upstream import file as upstream_file

@@ -10,7 +10,7 @@ from flask import Flask
 from sqlalchemy import select
 
 from sso import audit
-from sso.checkup import directories as examination
+from sso.checkup import others
 from sso.extensions import db
 from sso.jobs import directory_recheck, worker
 from sso.metrics.gauges import _directory_ages
@@ -253,7 +253,7 @@ def test_an_operator_s_decision_stays(
 def test_doctor(make: Callable[..., Flask], slapd: OpenLdap) -> None:
     def seen(app: Flask) -> tuple[str, str]:
         with app.app_context():
-            (finding,) = examination.directories()
+            (finding,) = others.directories()
         return str(finding.status), finding.seen
 
     assert seen(make()) == ("ok", f"corp: 127.0.0.1:{slapd.port} answers; certificate for 29 days")

@@ -11,7 +11,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import select
 
-from sso.checkup import providers
+from sso.checkup import others
 from sso.config.upstream.file import Upstreams
 from sso.config.upstream.oidc import GitHubProvider, GoogleProvider, MicrosoftProvider
 from sso.extensions import db
@@ -402,7 +402,7 @@ def test_without_a_refresh_token_the_access_token_is_introspected(
             return recheck.recheck_due()
 
     with app.app_context():
-        (_, warning) = providers.providers()
+        (_, warning) = others.providers()
         assert "offline_access" in (warning.hint or "")
     browser.open(corp.authorize(press(browser)))
     assert check() == 1  # nothing to ask with, and nowhere to ask
@@ -413,7 +413,7 @@ def test_without_a_refresh_token_the_access_token_is_introspected(
     corp.metadata = {"introspection_endpoint": "https://corp.example/introspect"}
     configure(app, provider(recheck=300))
     with app.app_context():
-        assert len(list(providers.providers())) == 1
+        assert len(list(others.providers())) == 1
     browser.open(corp.authorize(press(browser)))
     assert check() == 1
     assert corp.sent_to("/introspect") == [{"token": "at"}]
@@ -487,7 +487,7 @@ def test_the_doctor_asks_each_provider(app: Flask, corp: Upstream) -> None:
     def seen() -> list[tuple[str, str]]:
         app.extensions.pop("sso.upstream_clients", None)
         with app.app_context():
-            return [(one.status.value, one.seen) for one in providers.providers()]
+            return [(one.status.value, one.seen) for one in others.providers()]
 
     assert seen() == [("ok", "corp: answers, with 1 keys, and knows client_id and secret")]
     corp.answers["/token"] = answered({"error": "invalid_client"}, 401)

@@ -16,8 +16,8 @@ from sqlalchemy import delete, event, insert, select, update
 
 from sso import audit, clock, create_app
 from sso.audit import rows
-from sso.checkup import code_flow, probe
-from sso.checkup.browser import Browser, Page
+from sso.checkup import sign_in as sign_in_steps
+from sso.checkup.sign_in import Browser, Page
 from sso.config.urls import DOCTOR_DOMAIN
 from sso.doctor.command import doctor_command
 from sso.endpoints.admin.overview import LABELS
@@ -82,22 +82,24 @@ def test_a_page_shows_what_the_command_does(server: Server) -> None:
     app = create_app({k: v for k, v in server.environ.items() if k.startswith("SSO_")})
     with (
         app.app_context(),
-        probe.temporary_user(
+        sign_in_steps.temporary_user(
             audit.operator(), groups=["sso-administrators"], has_second_factor=True
         ) as ada,
     ):
-        browser = Browser(server.base_url, probe.CALLBACK)
+        browser = Browser(server.base_url, sign_in_steps.PROBE_CALLBACK)
         sign_in = browser.open(f"{server.base_url}/sign-in")
-        code_flow.require_signed_in(code_flow.submit_password(browser, sign_in, ada))
+        sign_in_steps.require_signed_in(sign_in_steps.submit_password(browser, sign_in, ada))
         page = browser.open(f"{server.base_url}/admin/checks")
         assert set(states(page)) | {"settings", *FLOW} == names
         page = browser.submit(page, {}, Origin=server.origin)
         assert states(page) == dict.fromkeys(FLOW, "in order")
-        with probe.temporary_user(audit.operator(), "doctor-page"):
+        with sign_in_steps.temporary_user(audit.operator(), "doctor-page"):
             page = browser.submit(page, {}, Origin=server.origin)
         assert states(page) == {"code flow": "not checked"}
         assert [one.id for one in users.of_domain(DOCTOR_DOMAIN, clock.now())] == [ada.user_id]
-        assert [one for one in clients.every() if one.redirect_uris == [probe.CALLBACK]] == []
+        assert [
+            one for one in clients.every() if one.redirect_uris == [sign_in_steps.PROBE_CALLBACK]
+        ] == []
         refused = db.session.scalars(select(Refusal.details))
         assert not [one for one in refused if "doctor-" in one]
         last = json.loads(rows.newest(names=["client_deleted"], limit=1)[0].fields)
@@ -117,12 +119,14 @@ def test_what_a_killed_run_left_behind(app: Flask, client: RelyingParty, user: U
         loaded: list[User] = []
         note = lambda row, _: loaded.append(row)  # noqa: E731
         event.listen(User, "load", note)
-        with probe.temporary_user(audit.operator()) as person:
+        with sign_in_steps.temporary_user(audit.operator()) as person:
             names = {person.email, user.email, at.email, f"doctor-2@{DOCTOR_DOMAIN}"}
             assert set(db.session.scalars(select(User.email))) == names
         event.remove(User, "load", note)
         assert user.id not in {row.id for row in loaded}
-        with probe.temporary_user(audit.operator(), groups=["sso-administrators"]) as person:
+        with sign_in_steps.temporary_user(
+            audit.operator(), groups=["sso-administrators"]
+        ) as person:
             pass
         assert users.find(person.user_id) is None
 

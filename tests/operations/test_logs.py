@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import pytest
 import requests
 
-from sso.checkup.browser import Browser as DoctorBrowser
+from sso.checkup.sign_in import Browser as DoctorBrowser
 from sso.observability.logs import TEXT, JsonFormatter, TextFormatter
 from sso.observability.redaction import redact
 from tests.operations.conftest import fresh_database

@@ -34,7 +34,7 @@ SIGN_IN = """
 import json, os, secrets, sys
 from urllib.parse import parse_qs, urlencode, urlsplit
 import requests
-from sso.checkup.browser import Browser
+from sso.checkup.sign_in import Browser
 
 base, email, password = sys.argv[1:4]
 client = json.loads(os.environ["CLIENT"])

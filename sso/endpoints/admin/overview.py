@@ -13,17 +13,7 @@ from werkzeug.wrappers import Response
 
 from sso import clock, context
 from sso.audit.events import Event
-from sso.checkup import (
-    code_flow,
-    dependencies,
-    directories,
-    installation,
-    machine,
-    providers,
-    public_url,
-    secret_key,
-    templates,
-)
+from sso.checkup import installation, others, public_url, sign_in
 from sso.checkup.finding import Finding, Findings, Status, guarded, wrong
 from sso.config.settings import read_settings
 from sso.database import schema
@@ -55,22 +45,22 @@ _NOW = {
 }
 _MOST_APPS = 2000  # authenticator apps; `doctor` checks all
 _EACH_MINUTE: Mapping[str, Callable[[], Findings]] = {
-    "database": machine.database,
-    "pooler": machine.pooler,
-    "file modes": lambda: machine.file_modes(os.environ, read_settings(os.environ)),
-    "mail": dependencies.no_mail_server,
-    "secret key": partial(secret_key.secret_key, _MOST_APPS),
-    "templates": templates.templates,
+    "database": installation.database,
+    "pooler": installation.pooler,
+    "file modes": lambda: installation.file_modes(os.environ, read_settings(os.environ)),
+    "mail": installation.no_mail_server,
+    "secret key": partial(installation.secret_key, _MOST_APPS),
+    "templates": installation.templates,
 }
 _EACH_HOUR = {"tls": public_url.tls}
 _ELSEWHERE = {
-    "redis": dependencies.rate_limits,
-    "mail": dependencies.mail,
-    directories.NAME: directories.directories,
-    providers.NAME: providers.providers,
+    "redis": installation.rate_limits,
+    "mail": installation.mail,
+    others.DIRECTORIES: others.directories,
+    others.PROVIDERS: others.providers,
     "tls": public_url.tls,
     "discovery": public_url.metadata,
-    "imported passwords": machine.imported_passwords,
+    "imported passwords": installation.imported_passwords,
     "slow bodies": public_url.slow_bodies,
 }
 STATUSES = {
@@ -83,11 +73,11 @@ STATUSES = {
 LABELS = {
     "clock and HTTP Date": N_("Server clock"),
     "clock and database": N_("Database clock"),
-    code_flow.NAME: N_("Test sign-in"),
+    sign_in.NAME: N_("Test sign-in"),
     "cookies": N_("Cookies"),
     "cross-origin": N_("Cross-origin requests (CORS)"),
     "database": N_("Database"),
-    directories.NAME: N_("Directories (LDAP)"),
+    others.DIRECTORIES: N_("Directories (LDAP)"),
     "discovery": N_("Discovery document"),
     "file modes": N_("File permissions"),
     "headers": N_("Response headers"),
@@ -97,7 +87,7 @@ LABELS = {
     "mail": N_("Mail server"),
     "metadata": N_("Server metadata (RFC 8414)"),
     "pooler": N_("Connection pooler"),
-    providers.NAME: N_("Sign-in providers"),
+    others.PROVIDERS: N_("Sign-in providers"),
     "proxy headers": N_("Proxy headers"),
     "redis": N_("Redis"),
     "schema": N_("Database schema"),
@@ -144,7 +134,7 @@ def checks() -> Response:
     has_signed_in = form.validate_on_submit()
     if has_signed_in:
         routing.spend(access.staff().user.email)
-        found = list(guarded(code_flow.NAME, _sign_in))
+        found = list(guarded(sign_in.NAME, _sign_in))
     else:
         found = _findings()
         db.session.rollback()  # no transaction waits for other servers
@@ -179,9 +169,9 @@ def _sign_in() -> Findings:
                 "cannot call itself: run %(command)s",
                 command=f"{COMMAND} doctor",
             )
-            yield wrong(code_flow.NAME, seen, hint)
+            yield wrong(sign_in.NAME, seen, hint)
         else:
-            yield from code_flow.code_flow(actor, "doctor-page")
+            yield from sign_in.code_flow(actor, "doctor-page")
 
 
 def _findings() -> list[Finding]:

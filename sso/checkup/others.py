@@ -1,10 +1,12 @@
-"""The OpenID Connect providers and GitHub, through which people sign in."""
+"""What this server signs people in with: providers, and directories server by server."""
 
 import secrets
 from http.client import HTTPException
 
-from sso import context
-from sso.checkup.finding import Findings, at, ok, skipped, warning, wrong
+from sso import clock, context
+from sso.checkup.finding import Finding, Findings, at, ok, skipped, warning, wrong
+from sso.checkup.reach import RENEW
+from sso.config.upstream.ldap import LdapProvider
 from sso.config.upstream.oidc import (
     GitHubProvider,
     GoogleProvider,
@@ -12,12 +14,13 @@ from sso.config.upstream.oidc import (
     OidcProvider,
     WebProvider,
 )
-from sso.i18n.message import Message
+from sso.i18n.message import Message, Quote
+from sso.ldap.connection import Refused, Server, Unavailable
 from sso.upstream import oidc
 from sso.upstream.identity import UpstreamRefused, UpstreamUnavailable
 from sso.upstream.remote_cache import RemoteUnavailable
 
-NAME = "providers"
+PROVIDERS = "providers"
 _TROUBLE = (RemoteUnavailable, UpstreamUnavailable, OSError, HTTPException, ValueError)
 
 
@@ -25,33 +28,33 @@ def providers() -> Findings:
     """Each one answers, has keys, and knows this server."""
     found = [one for one in context.upstreams() if isinstance(one, WebProvider)]
     if not found:
-        yield skipped(NAME, Message("SSO_UPSTREAM_FILE names none"))
+        yield skipped(PROVIDERS, Message("SSO_UPSTREAM_FILE names none"))
     for provider in found:
         if provider.sign_up and not provider.domains and _is_for_everyone(provider):
             sign_up = Message("everyone with an account there signs up")
             hint = Message("set domains, unless that is what you want")
-            yield warning(NAME, at(provider.id, sign_up), hint)
+            yield warning(PROVIDERS, at(provider.id, sign_up), hint)
         try:
-            seen = _examined(provider)
+            seen = _examined_provider(provider)
         except _TROUBLE as error:
             hint = Message(
                 "check its keys in SSO_UPSTREAM_FILE, and the firewall; no HTTP proxy is used"
             )
             if "private" in str(error):
                 hint = Message("set allow_private_addresses = true, if it is in your own network")
-            yield wrong(NAME, at(provider.id, _words(error)), hint)
+            yield wrong(PROVIDERS, at(provider.id, _words(error)), hint)
         except UpstreamRefused as error:
             hint = Message("check client_id, client_secret and redirect URI")
-            yield warning(NAME, at(provider.id, _words(error)), hint)
+            yield warning(PROVIDERS, at(provider.id, _words(error)), hint)
         else:
-            yield ok(NAME, at(provider.id, seen))
+            yield ok(PROVIDERS, at(provider.id, seen))
             if isinstance(provider, OidcProvider) and _cannot_be_rechecked(provider):
                 seen = Message("recheck has no refresh token to ask with")
                 hint = Message('add "offline_access" to scope, or remove recheck')
-                yield warning(NAME, at(provider.id, seen), hint)
+                yield warning(PROVIDERS, at(provider.id, seen), hint)
 
 
-def _examined(provider: WebProvider) -> Message:
+def _examined_provider(provider: WebProvider) -> Message:
     if isinstance(provider, GitHubProvider):
         oidc.github_client(provider).examine()
         return Message("answers")
@@ -86,3 +89,39 @@ def _is_for_everyone(provider: WebProvider) -> bool:
     if isinstance(provider, MicrosoftProvider):
         return provider.tenant in provider.MANY
     return isinstance(provider, GitHubProvider)
+
+
+DIRECTORIES = "directories"
+
+
+def directories() -> Findings:
+    """Each server has a good certificate, and shows people to the service account."""
+    found = [one for one in context.upstreams() if isinstance(one, LdapProvider)]
+    if not found:
+        yield skipped(DIRECTORIES, Message("SSO_UPSTREAM_FILE names none"))
+    for provider in found:
+        for server in provider.client.servers:
+            yield _examined_directory(provider, server)
+
+
+def _examined_directory(provider: LdapProvider, server: Server) -> Finding:
+    where = f"{provider.id}: {server}"
+    try:
+        ends, people = provider.client.examine(server)
+    except Unavailable as error:
+        hint = Message("check servers and ca_file, and the firewall")
+        return wrong(DIRECTORIES, at(where, Quote(error.args[0])), hint)
+    except Refused as error:
+        hint = Message("check bind_dn, its password, and base")
+        return wrong(DIRECTORIES, at(where, Quote(error.args[0])), hint)
+    if not people:
+        hint = Message("check base and user_filter, and what the service account may read")
+        return wrong(DIRECTORIES, at(where, Message("nobody is found")), hint)
+    left = (ends - clock.now()).days if ends else None
+    if left is not None and left < RENEW.days:
+        seen = Message("the certificate ends in %(days)s days", days=left)
+        return warning(DIRECTORIES, at(where, seen), Message("renew it"))
+    if left is None:
+        return ok(DIRECTORIES, Message("%(where)s answers", where=where))
+    seen = Message("%(where)s answers; certificate for %(days)s days", where=where, days=left)
+    return ok(DIRECTORIES, seen)
