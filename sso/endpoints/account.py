@@ -1,31 +1,47 @@
-"""The signed-in user's own page: profile, sign-ins, applications, password, language."""
+"""The user's own pages: profile, sign-ins, applications, connected accounts, events, deletion.
 
-from flask import redirect, request, url_for
+Before something ends, a page asks and says what will end; docs/explanation/revocation.md has the
+table.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from flask import abort, redirect, request, url_for
 from flask_babel import gettext
 from flask_login import login_required
 from werkzeug.wrappers import Response
+from wtforms import StringField
 
 from sso import audit, context
+from sso.audit import rows
+from sso.audit.event_names import NAMES
 from sso.audit.events import Event
 from sso.crypto import passwords
-from sso.endpoints import browser_session, page
-from sso.endpoints.forms import AccountForm, ChangeNameForm, ChangePasswordForm
+from sso.endpoints import browser_session, page, upstream
+from sso.endpoints.forms import AccountForm, ChangeNameForm, ChangePasswordForm, DeleteAccountForm
+from sso.endpoints.upstream_sign_in import may_link
 from sso.extensions import db
 from sso.flow import scopes
 from sso.flow.scopes import CLAIM_NAMES
 from sso.i18n import N_, languages
 from sso.i18n.languages import LANGUAGES
 from sso.mfa import policy
-from sso.models import User
+from sso.models import AuditEvent, User
 from sso.ratelimit import device_cookie
-from sso.services import credentials, revocation, staff
+from sso.services import accounts, credentials, revocation, staff
 from sso.services import identities as linking
-from sso.store import clients, factors, grants, identities, sessions, users
+from sso.services.identities import LinkRefused
+from sso.store import clients, factors, grants, sessions, users
+from sso.store import identities as stored
 from sso.store.sessions import CurrentSession
 from sso.web import cookies
+from sso.web.page_form import PageForm
 
 _SHOWN = ("profile", "address", "phone")
-_DONE = {
+_SESSIONS_DONE = {
     "session": N_("The session was ended."),
     "sessions": N_("All other sessions were ended."),
     "withdrawn": N_("The application no longer has access."),
@@ -86,7 +102,7 @@ def _page(
         languages=LANGUAGES,
         may_administer=staff.role_of(user.groups) is not None,
         # A form that failed is sent to the same URL.
-        done=_DONE.get(request.args.get("done", "")) if request.method == "GET" else None,
+        done=_SESSIONS_DONE.get(request.args.get("done", "")) if request.method == "GET" else None,
     )
 
 
@@ -94,7 +110,7 @@ def _identities(user: User) -> list[str] | None:
     """The names of the providers that sign the user in; `None` without any to choose from."""
     if not (providers := {one.id: one.name for one in context.upstreams()}):
         return None
-    return [providers.get(one.provider, one.provider) for one in identities.of_user(user.id)]
+    return [providers.get(one.provider, one.provider) for one in stored.of_user(user.id)]
 
 
 def _titles(scope: str) -> list[str]:
@@ -107,7 +123,7 @@ def _act(
     name_form: ChangeNameForm,
     current: CurrentSession,
 ) -> Response | str | None:
-    """Do what a button asks for. Gives what was done, by its key in `_DONE`."""
+    """Do what a button asks for. Gives what was done, by its key in `_SESSIONS_DONE`."""
     user_id = current.user.id
     match form.action.data:
         case "end_session":
@@ -191,3 +207,321 @@ def _choose_language(current: CurrentSession, tag: str) -> str:
     current.user.claims = {**others, "locale": tag} if tag in LANGUAGES else others
     db.session.flush()
     return "language"
+
+
+def delete_account() -> Response:
+    """Says what ends, asks for the password and the second factor, and deletes the account."""
+    if context.settings().account_deletion != "on":
+        abort(404)
+    current = browser_session.current_session()
+    if current is None:
+        if "done" in request.args:
+            return page.render("account_deleted.html")
+        return redirect(url_for("pages.sign_in", back="delete"), 303)
+    form = DeleteAccountForm()
+    if current.user.password_hash is None:
+        del form.password
+    if request.method == "POST" and not _is_barred(current) and _is_right(form, current):
+        return _delete(current)
+    return page.render(
+        "delete_account.html",
+        form=form,
+        user=current.user,
+        administers=_administers(current),
+        must_confirm=_must_confirm(current),
+        lacks_second_factor=policy.lacks_second_factor(current),
+        sessions=len(sessions.of_user(current.user.id)),
+        applications=[access.client.name for access in grants.accesses_of(current.user.id)],
+    )
+
+
+def _must_confirm(current: CurrentSession) -> bool:
+    """Whether the password, if there is one, would not be enough."""
+    if policy.lacks_second_factor(current):
+        return True
+    return current.user.password_hash is None and not policy.is_fresh(current)
+
+
+def _administers(current: CurrentSession) -> bool:
+    """Administrators do not remove themselves: the last one would be gone."""
+    return staff.role_of(current.user.groups) == staff.ADMIN
+
+
+def _is_barred(current: CurrentSession) -> bool:
+    return _administers(current) or _must_confirm(current)
+
+
+def _is_right(form: DeleteAccountForm, current: CurrentSession) -> bool:
+    if not form.validate():
+        return False
+    return form.password is None or page.is_password_right(
+        current,
+        form.password,
+        N_("The password is wrong."),
+        Event.ACCOUNT_DELETION_FAILED,
+        "password",
+    )
+
+
+def _delete(current: CurrentSession) -> Response:
+    locked = policy.lock(current)
+    if locked is None or _is_barred(locked):  # changed meanwhile
+        db.session.rollback()
+        return redirect(url_for("pages.delete_account"), 303)
+    accounts.delete(audit.USER, locked.user, is_own=True)
+    browser_session.forget(locked.user)
+    db.session.commit()
+    return redirect(url_for("pages.delete_account", done=1), 303)
+
+
+_EVENTS_SHOWN = 50
+# What concerns a person, in words; the rest of the trail is for operators.
+WORDS: Mapping[Event, str] = {
+    **{
+        event: NAMES[event]
+        for event in (
+            Event.SIGNED_IN,
+            Event.PASSWORD_ACCEPTED,
+            Event.SESSION_ENDED,
+            Event.CONSENT_GIVEN,
+            Event.CONSENT_DENIED,
+            Event.CONSENT_WITHDRAWN,
+            Event.PASSWORD_CHANGED,
+            Event.PASSWORD_CHANGE_FAILED,
+            Event.PASSWORD_SET,
+            Event.PASSWORD_RESET,
+            Event.INVITATION_ACCEPTED,
+            Event.NAME_CHANGED,
+            Event.ACCOUNT_DELETION_FAILED,
+            Event.EMAIL_CHANGE_ASKED,
+            Event.EMAIL_CHANGE_FAILED,
+            Event.EMAIL_CHANGED,
+            Event.EMAIL_VERIFIED,
+            Event.SIGNED_UP,
+            Event.VERIFICATION_ASKED,
+            Event.USER_INVITED,
+            Event.USER_CREATED,
+            Event.USER_CHANGED,
+            Event.USER_DISABLED,
+            Event.USER_ENABLED,
+            Event.ENROLMENT_CODE_ASKED,
+            Event.ENROLMENT_CODE_FAILED,
+            Event.ENROLMENT_LINK_MADE,
+            Event.ENROLMENT_ALLOWED,
+            Event.FACTOR_ADDED,
+            Event.FACTOR_REMOVED,
+            Event.FACTOR_RENAMED,
+            Event.FACTORS_RESET,
+            Event.RECOVERY_CODES_MADE,
+            Event.RECOVERY_CODE_USED,
+            Event.SECOND_FACTOR_FAILED,
+            Event.REFRESH_TOKEN_REUSED,
+            Event.CODE_REUSED,
+        )
+    },
+    Event.SIGN_IN_FAILED: N_("Sign-in failed: wrong password"),
+}
+
+
+@login_required
+def activity() -> Response:
+    """The user's recent security events."""
+    current = page.signed_in()
+    browser_session.touch(current)
+    found = rows.newest(user_id=str(current.user.id), names=sorted(WORDS), limit=_EVENTS_SHOWN)
+    names = clients.names({event.client_id for event in found if event.client_id})
+    events = [(event, WORDS[Event(event.name)], _details(event, names)) for event in found]
+    response = page.render("activity.html", events=events)
+    db.session.commit()
+    return response
+
+
+def _details(event: AuditEvent, names: dict[str, str]) -> list[str]:
+    """The application, and where it came from, as far as that is known."""
+    by_operator = "operator" in json.loads(event.fields)
+    parts = [
+        names.get(event.client_id or ""),
+        gettext("by an operator") if by_operator else None,
+        languages.browser_name(event.browser) if event.browser and not by_operator else None,
+        event.address if not by_operator else None,
+    ]
+    return [part for part in parts if part]
+
+
+_ACCOUNT, _FACTORS = "pages.account", "pages.factors"
+
+
+@dataclass(frozen=True)
+class Question:
+    """`endpoint`: of the page that the button posts to, with `action` and one more field."""
+
+    endpoint: str
+    title: str
+    effects: Sequence[str]
+    button: str
+    field: tuple[str, str] | None = None
+
+
+@login_required
+def confirm() -> Response:
+    """Asks before sessions, an application's access or a second factor end, and says what ends."""
+    current, action = page.signed_in(), request.args.get("action", "")
+    question = _of_account(action, current) or _of_factors(action, current)
+    if question is None:  # it has ended meanwhile
+        return page.to_step(_ACCOUNT)
+    return page.render(
+        "confirm.html",
+        form=AccountForm(),
+        action=action,
+        question=question,
+        page_url=page.step(question.endpoint),
+    )
+
+
+def _of_account(action: str, current: CurrentSession) -> Question | None:
+    accesses = grants.accesses_of(current.user.id)
+    if action == "withdraw":
+        asked = request.args.get("client")
+        found = next((one.client for one in accesses if one.client.client_id == asked), None)
+        return (
+            None
+            if found is None
+            else Question(
+                _ACCOUNT,
+                gettext("Withdraw access of %(client)s?", client=found.name),
+                (
+                    gettext("It loses access in all your sessions, and signs you out if it can."),
+                    gettext("What it has already received stays there."),
+                ),
+                gettext("Withdraw access"),
+                ("client", found.client_id),
+            )
+        )
+    is_everywhere = action == "end_all_sessions"
+    if not is_everywhere and action != "end_other_sessions":
+        return None
+    count = len(sessions.of_user(current.user.id))
+    kept = [one.client.name for one in accesses if "offline_access" in one.scope.split()]
+    effects = [
+        gettext("Sessions that end: %(count)s, including this one.", count=count)
+        if is_everywhere
+        else gettext("Sessions that end: %(count)s. This one stays.", count=count - 1),
+        gettext("Applications that you use in these sessions lose access, and sign you out if "
+                "they can."),
+    ]  # fmt: skip
+    if kept:
+        effects.append(
+            gettext(
+                "Access that you allowed to continue after you sign out stays until you withdraw "
+                "it: %(clients)s.",
+                clients=", ".join(kept),
+            )
+        )
+    if is_everywhere:
+        return Question(_ACCOUNT, gettext("Sign out everywhere?"), effects,
+                        gettext("Sign out everywhere"))  # fmt: skip
+    return Question(_ACCOUNT, gettext("End all other sessions?"), effects,
+                    gettext("End all other sessions"))  # fmt: skip
+
+
+def _of_factors(action: str, current: CurrentSession) -> Question | None:
+    known = factors.of_user(current.user.id)
+    last = [gettext("It is your only second factor. Without it, your password alone is enough to "
+                    "sign in, and your recovery codes stop working.")]  # fmt: skip
+    match action:
+        case "remove_totp" if known.totp:
+            return Question(
+                _FACTORS,
+                gettext("Remove the authenticator app?"),
+                [
+                    gettext("Its codes stop working. Delete the entry in the app as well."),
+                    *(last if known.count == 1 else ()),
+                ],
+                gettext("Remove the authenticator app"),
+            )
+        case "remove_passkey":
+            asked = request.args.get("passkey")
+            found = next((one for one in known.passkeys if str(one.id) == asked), None)
+            return None if found is None else Question(
+                _FACTORS,
+                gettext("Remove %(name)s?", name=found.name),
+                [
+                    gettext("You can no longer sign in with this passkey. Delete it on your "
+                            "device as well."),
+                    *(last if known.count == 1 and current.user.password_hash else ()),
+                ],
+                gettext("Remove the passkey"),
+                ("passkey", asked or ""),
+            )  # fmt: skip
+        case "new_codes" if known:
+            return Question(
+                _FACTORS,
+                gettext("Create new recovery codes?"),
+                [gettext("Your old codes stop working: %(count)s.", count=known.recovery_codes)],
+                gettext("Create new recovery codes"),
+            )
+    return None
+
+
+_IDENTITIES_DONE = {
+    "connected": N_("The account was connected."),
+    "removed": N_("It was removed."),
+}
+
+
+class IdentitiesForm(PageForm):
+    """The provider to connect, or the id of the identity to remove."""
+
+    action = StringField()
+    provider = StringField()
+    identity = StringField()
+
+
+@login_required
+def identities() -> Response:
+    """Connected accounts; a POST adds or removes one, after a recent sign-in."""
+    current, form, error = page.signed_in(), IdentitiesForm(), None
+    if form.validate_on_submit():
+        if not may_link(current):
+            return page.confirm_first("identities")
+        if form.action.data == "connect":
+            provider = context.upstreams().find(form.provider.data or "")
+            if provider:
+                return upstream.start(provider, None, user_id=str(current.user.id))
+        else:
+            error = _remove(current, form.identity.data or "")
+            if error is None:
+                return redirect(url_for("pages.identities", done="removed"), 303)
+    known = stored.of_user(current.user.id)
+    linked = {one.provider for one in known}
+    providers = {one.id: one for one in context.upstreams()}
+    return page.render(
+        "identities.html",
+        form=form,
+        error=error,
+        user=current.user,
+        is_managed=linking.is_managed,
+        fresh=may_link(current),
+        known=[(one, providers.get(one.provider)) for one in known],
+        others=[one for one in providers.values() if one.id not in linked],
+        done=_IDENTITIES_DONE.get(request.args.get("done", "")),
+    )
+
+
+def _remove(current: CurrentSession, identity_id: str) -> str | None:
+    """What keeps it from being removed. Commits."""
+    if policy.lock(current) is not None:
+        try:
+            linking.unlink(audit.USER, current.user, _id(identity_id), current.session.id)
+        except LinkRefused as error:
+            db.session.rollback()
+            return str(error)
+    db.session.commit()
+    return None
+
+
+def _id(text: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError:
+        return UUID(int=0)

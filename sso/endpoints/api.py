@@ -1,14 +1,24 @@
-"""Who calls the API for programs: an API token in the Authorization header (RFC 6750 §2.1)."""
+"""The API for programs: client registrations as JSON (RFC 7591, RFC 7592), with an API token.
 
-from typing import NoReturn
+The token is in the Authorization header (RFC 6750 §2.1).
+"""
 
-from flask import abort, request
+import json
+from datetime import timedelta
+from typing import Any, NoReturn
 
+from flask import Response, abort, request
+
+from sso import context
+from sso.audit import Actor
 from sso.audit.events import Event
 from sso.crypto.secrets import API_TOKEN
-from sso.models import ApiToken
+from sso.extensions import db
+from sso.models import ApiToken, Client
 from sso.ratelimit import limiting, refusals
-from sso.services import api_tokens
+from sso.services import api_tokens, clients
+from sso.services.checks import RegistrationError
+from sso.store import clients as stored
 from sso.web.errors import as_json
 
 _CHALLENGE = 'Bearer realm="sso"'
@@ -68,3 +78,144 @@ def _refuse(
     challenge = f'{_CHALLENGE}, error="{error}", error_description="{description}"{more}'
     headers = {"WWW-Authenticate": challenge} if status != 400 else None
     abort(as_json(error, description, status, headers))
+
+
+_BY = "api"
+_LONGEST_KEEP = 24 * 365  # hours
+
+
+def registrations() -> Response:
+    """Lists registrations, and registers a client (RFC 7591)."""
+    actor = _actor()
+    if request.method in ("GET", "HEAD"):
+        found = [_document(one) for one in stored.every()]
+        return _answer({"clients": found})
+    wanted = _wanted()
+    try:
+        client, secret = clients.register(
+            actor,
+            wanted.metadata,
+            switches=wanted.switches,
+            disabled=bool(wanted.disabled),
+        )
+    except RegistrationError as error:
+        return _refused(error)
+    db.session.commit()
+    made = _document(client, secret)
+    return _answer(made, client, 201, {"Location": made["registration_client_uri"]})
+
+
+def registered_client(client_id: str) -> Response:
+    """Reads, replaces and deletes a registration (RFC 7592)."""
+    actor = _actor()
+    if request.method in ("GET", "HEAD"):
+        client = (client_id.isprintable() and stored.find(client_id)) or _unknown()
+        return _answer(_document(client), client)
+    client = _locked(client_id)
+    if request.method == "DELETE":
+        clients.delete(actor, client_id)
+        db.session.commit()
+        return Response(status=204)
+    wanted = clients.replacing_registration(_wanted(client_id))
+    try:
+        client, _ = clients.change(
+            actor,
+            client_id,
+            wanted.metadata,
+            switches=wanted.switches,
+            disabled=wanted.disabled,
+        )
+    except RegistrationError as error:
+        return _refused(error)
+    db.session.commit()
+    return _answer(_document(client), client)
+
+
+def client_secret(client_id: str) -> Response:
+    """Gives a client a new secret; `keep_old` has the hours for which the old one stays valid."""
+    actor = _actor()
+    _locked(client_id)
+    hours = (_body() if request.get_data() else {}).get("keep_old", 0)
+    if isinstance(hours, bool) or not isinstance(hours, int) or not 0 <= hours <= _LONGEST_KEEP:
+        return _refused(RegistrationError([f"keep_old is not a number from 0 to {_LONGEST_KEEP}"]))
+    try:
+        client, secret = clients.rotate_secret(actor, client_id, timedelta(hours=hours))
+    except RegistrationError as error:
+        return _refused(error)
+    db.session.commit()
+    return _answer(_document(client, secret), client)
+
+
+def _actor() -> Actor:
+    """Who acts, by a token with the scope that the method needs."""
+    is_reading = request.method in ("GET", "HEAD")
+    token = authenticate(api_tokens.CLIENTS_READ if is_reading else api_tokens.CLIENTS_WRITE)
+    db.session.commit()
+    return api_tokens.actor_of(token, _BY)
+
+
+def _locked(client_id: str) -> Client:
+    """The client, whom nobody else changes now; as the caller has seen it (If-Match)."""
+    # PostgreSQL takes no NUL in a text.
+    client = (client_id.isprintable() and stored.lock(client_id)) or _unknown()
+    expected = request.headers.get("If-Match", "*").strip()
+    if expected not in ("*", _etag(client)):
+        db.session.rollback()
+        abort(as_json("invalid_request", "The client has changed; read it again.", 412))
+    return client
+
+
+def _unknown() -> Any:
+    db.session.rollback()
+    abort(as_json("invalid_request", "There is no client with this ID.", 404))
+
+
+def _wanted(client_id: str | None = None) -> clients.WantedRegistration:
+    body = _body()
+    if client_id is not None and body.get("client_id", client_id) != client_id:
+        abort(_refused(RegistrationError(["client_id is not that of the URL"])))
+    try:
+        return clients.parsed_registration(body)
+    except RegistrationError as error:
+        abort(_refused(error))
+
+
+def _body() -> dict[str, Any]:
+    try:
+        body = json.loads(request.get_data())
+    except (ValueError, RecursionError):
+        body = None
+    if not isinstance(body, dict) or request.mimetype != "application/json":
+        abort(_refused(RegistrationError(["the body is no JSON object of type application/json"])))
+    return body
+
+
+def _document(client: Client, secret: str | None = None) -> dict[str, Any]:
+    """The answer to a registration (RFC 7591 §3.2.1, RFC 7592 §3); the secret is shown once."""
+    issued = {"client_secret": secret, "client_secret_expires_at": 0} if secret else {}
+    uri = f"{context.settings().base_url}/oauth2/register/{client.client_id}"
+    return {**clients.registration_document(client), **issued, "registration_client_uri": uri}
+
+
+def _etag(client: Client) -> str:
+    return f'W/"{client.version}"'
+
+
+def _answer(
+    body: dict[str, Any],
+    client: Client | None = None,
+    status: int = 200,
+    headers: dict[str, str] | None = None,
+) -> Response:
+    etag = {"ETag": _etag(client)} if client else {}
+    return Response(
+        json.dumps(body), status, {**etag, **(headers or {})}, mimetype="application/json"
+    )
+
+
+def _refused(error: RegistrationError) -> Response:
+    """RFC 7591 §3.2.2."""
+    db.session.rollback()
+    is_redirect = all("redirect address" in one for one in error.errors)
+    code = "invalid_redirect_uri" if is_redirect else "invalid_client_metadata"
+    return as_json(code, str(error)[:1000], 400)

@@ -1,8 +1,11 @@
 """The session of a browser: Flask-Login on server-side sessions.
 
-The cookie holds a random secret, the database its digest. The row's `id` is the `sid` claim.
+The cookie holds a random secret, the database its digest. The row's `id` is the `sid` claim. An
+identity that is to be linked waits in the browser's own signed cookie until its person has signed
+in here.
 """
 
+from dataclasses import asdict
 from datetime import datetime
 from functools import cached_property
 from uuid import UUID
@@ -12,9 +15,9 @@ from flask import Flask, g, request
 from flask_login import UserMixin, current_user, login_user, logout_user
 from sqlalchemy import Connection
 
-from sso import audit, database
+from sso import audit, clock, context, database
+from sso.config.upstream.provider import Provider
 from sso.crypto import secrets
-from sso.endpoints import pending_identity
 from sso.extensions import db
 from sso.mfa.policy import PASSWORD, Proof
 from sso.models import BrowserSession, UpstreamSession, User
@@ -23,9 +26,45 @@ from sso.services import authentication, revocation, second_factors
 from sso.store import sessions
 from sso.store.clients import RegisteredClient
 from sso.store.sessions import CurrentSession
+from sso.upstream.identity import UpstreamIdentity
 from sso.web import routing
 from sso.web.cookies import PageSessions
 from sso.web.routing import login_manager
+
+_KEY = "identity"
+_LIFETIME = 1800  # seconds, to look for a password or a mail
+_KEPT = ("issuer", "subject", "email", "email_verified", "name")
+
+
+def keep_pending_identity(provider: Provider, found: UpstreamIdentity) -> None:
+    """Let it wait; an earlier one is forgotten. Groups and tokens come with the next sign-in."""
+    values = {name: value for name, value in asdict(found).items() if name in _KEPT}
+    values["email"], values["name"] = (found.email or "")[:320], found.name[:200]
+    flask.session[_KEY] = [clock.timestamp(clock.now()), provider.id, values]
+
+
+def pending_identity() -> tuple[Provider, UpstreamIdentity] | None:
+    """What waits in this browser."""
+    if _KEY not in flask.session:
+        return None
+    at, provider_id, values = flask.session[_KEY]
+    provider = context.upstreams().find(provider_id)
+    if provider is None or not 0 <= clock.timestamp(clock.now()) - at <= _LIFETIME:
+        return None
+    return provider, UpstreamIdentity(**values)
+
+
+def forget_pending_identity() -> None:
+    flask.session.pop(_KEY, None)
+
+
+def clear_all_but_pending_identity() -> None:
+    """Clear the cookie for another session of the browser, but for what waits."""
+    kept = flask.session.get(_KEY)
+    flask.session.clear()
+    if kept:
+        flask.session[_KEY] = kept
+
 
 _LINK_USED = "link_used"  # in the cookie, until the next sign-in
 
@@ -142,7 +181,7 @@ def renew(current: CurrentSession) -> None:
 
 
 def _put_into_cookie(new: authentication.NewSecret) -> None:
-    pending_identity.clear_others()
+    clear_all_but_pending_identity()
     g.pop("csrf_token", None)  # a page of this answer needs one of the new cookie
     flask.session.permanent = new.current.session.remembered
     user = SessionUser(new.secret)

@@ -1,27 +1,186 @@
-"""The user's own pages of second factors: passkeys, authenticator app, recovery codes."""
+"""The user's own pages of second factors: passkeys, authenticator app, recovery codes.
+
+Before the first second factor, the password alone proves too little: a code by email or an
+operator's link is asked for. Recovery codes are stored as digests. So the page that shows them
+carries them for its download, signed for the session in which they were created.
+"""
 
 from dataclasses import replace
 
-from flask import redirect, request, url_for
+from flask import make_response, redirect, request, url_for
 from flask_babel import gettext
 from flask_login import login_required
 from sqlalchemy.exc import IntegrityError
 from werkzeug.wrappers import Response
 
-from sso import audit
-from sso.endpoints import authorize, browser_session, page, recovery_codes
-from sso.endpoints.forms import FactorsForm, TotpForm
+from sso import audit, clock
+from sso.endpoints import authorize, browser_session, page
+from sso.endpoints.forms import DecisionForm, EmailedCodeForm, FactorsForm, TotpForm
 from sso.extensions import db
 from sso.flow import decision
-from sso.i18n import N_, languages
+from sso.i18n import N_, languages, times
 from sso.mfa import passkey_names, passkeys, policy, totp
-from sso.ratelimit import device_cookie
-from sso.services import second_factors
+from sso.ratelimit import device_cookie, limiting
+from sso.services import mail_links, second_factors
 from sso.services.second_factors import Added, FactorRefused
 from sso.store import factors as store
 from sso.store.factors import Factors
 from sso.store.sessions import CurrentSession
+from sso.web import errors, routing
 from sso.web.pending_request import PendingRequest
+
+WRONG = N_("The code is wrong or has expired. After a few attempts you need a new one.")
+TOO_MANY = N_("You have requested many codes recently. Please wait an hour, then try again.")
+
+
+@login_required
+def factor_code() -> Response:
+    """Mails a code, and checks it; then the first second factor can be added in this session."""
+    current, form = page.signed_in(), EmailedCodeForm()
+    page.pending_request()
+    if not policy.asks_for_code(current, store.of_user(current.user.id)):
+        return page.to_step("pages.factors")
+    if form.validate_on_submit():
+        return _send(form, current) if form.action.data == "send" else _take(form, current)
+    return _enrolment_page(form, current)
+
+
+def _send(form: EmailedCodeForm, current: CurrentSession) -> Response:
+    if not policy.is_fresh(current):
+        return page.confirm_first("factor_code")
+    routing.spend(current.user.email)
+    if not policy.email_settled(current.user):
+        return _enrolment_page(form, current)
+    is_sent = second_factors.request_emailed_code(audit.USER, current.user, current.session)
+    db.session.commit()
+    if not is_sent:
+        return _enrolment_page(form, current, TOO_MANY)
+    return page.to_step("pages.factor_code", sent="1")
+
+
+def _take(form: EmailedCodeForm, current: CurrentSession) -> Response:
+    attempt, wait = page.try_once(current.user.email)
+    if wait:
+        return _enrolment_page(form, current, limiting.waiting_time(wait), wait)
+    locked = policy.lock(current)
+    if locked is None or not policy.email_settled(locked.user):
+        return page.confirm_first("factor_code")
+    typed = form.code.data
+    if not second_factors.accept_emailed_code(audit.USER, locked.user, locked.session.id, typed):
+        db.session.commit()  # the try counts
+        attempt.failed()
+        return _enrolment_page(form, locked, WRONG)
+    attempt.passed()
+    second_factors.allow_enrolment(audit.USER, locked.user, locked.session, "email")
+    db.session.commit()
+    return page.to_step("pages.factors")
+
+
+def _enrolment_page(
+    form: EmailedCodeForm, current: CurrentSession, error: str | None = None, wait: int = 0
+) -> Response:
+    return page.render(
+        "factor_code.html",
+        wait=wait,
+        form=form,
+        user=current.user,
+        settled=policy.email_settled(current.user),
+        sent="sent" in request.args or error is not None,
+        error=gettext(error) if error else None,
+    )
+
+
+def factor_link() -> Response:
+    """Page of an operator's link: allows the first second factor, after a recent sign-in."""
+    current = browser_session.current_session()
+    found = mail_links.find(request.args.get("token", ""), mail_links.ENROLMENT)
+    if found is None:
+        return _dead()
+    if current is None or found[1] is None or found[1].id != current.user.id:
+        return _sign_in_first()
+    if not policy.is_fresh(current):
+        return _sign_in_first()
+    form = DecisionForm()
+    if form.validate_on_submit():
+        locked = policy.lock(current)
+        if locked is None:
+            return _sign_in_first()
+        if not mail_links.use(found[0], locked.user):
+            db.session.rollback()
+            return _dead()
+        second_factors.allow_enrolment(audit.USER, locked.user, locked.session, "link")
+        db.session.commit()
+        return redirect(url_for("pages.factors"), 303)
+    return page.render("factor_link.html", form=form, user=current.user)
+
+
+def _dead() -> Response:
+    return errors.page(
+        gettext("It has been used, has expired, or is incomplete."),
+        status=410,
+        title=gettext("This link no longer works"),
+        hint=gettext("Ask your administrator for a new link."),
+    )
+
+
+def _sign_in_first() -> Response:
+    return errors.page(
+        gettext(
+            "The link works only while you are signed in to the account that it was created for."
+        ),
+        status=403,
+        title=gettext("Please sign in first"),
+        hint=gettext(
+            "Sign in to that account in this browser, then open the link again right away."
+        ),
+        link=(gettext("Sign in"), url_for("pages.sign_in", back="factors")),
+    )
+
+
+_LIFETIME = 15 * 60  # seconds; the page may be open for longer
+_FILE_NAME = "recovery-codes.txt"
+
+
+def show_codes(current: CurrentSession, codes: list[str]) -> Response:
+    """The page with the codes, this once."""
+    next_url = page.admin_page() or url_for("pages.factors")
+    if request.args.get("resume"):
+        next_url = page.step("pages.authorize")
+    return page.render(
+        "recovery_codes.html",
+        form=FactorsForm(),
+        codes=codes,
+        sheet=policy.sign_value(codes, _sheet_purpose(current)),
+        next_url=next_url,
+    )
+
+
+@login_required
+def download_codes() -> Response:
+    """The codes of the page that shows them, as a text file."""
+    current = page.signed_in()
+    found = policy.verify_value(FactorsForm().sheet.data, _sheet_purpose(current), _LIFETIME)
+    if found is None:
+        return redirect(url_for("pages.factors"), 303)
+    lines = (
+        gettext("Recovery codes for %(service)s", service=passkeys.rp_name()),
+        current.user.email,
+        gettext("Created on %(time)s", time=times.moment(clock.now())),
+        "",
+        *found[0],
+        "",
+        gettext("Each code replaces your second factor once. Keep this file in a safe place."),
+        "",
+    )
+    response = make_response("\r\n".join(lines))
+    response.mimetype = "text/plain"
+    response.headers["Content-Disposition"] = f'attachment; filename="{_FILE_NAME}"'
+    return response
+
+
+def _sheet_purpose(current: CurrentSession) -> str:
+    return f"recovery codes of {current.user.id} shown in {current.session.id}"
+
 
 _SETUP_LIFETIME = int(policy.SETUP.total_seconds())
 _WRONG = N_("The code is wrong. Check that the phone's clock is right, and try the next code.")
@@ -82,7 +241,7 @@ def _act(form: FactorsForm, current: CurrentSession, known: Factors) -> Response
         case "new_codes":
             codes = second_factors.renew_recovery_codes(audit.USER, user, known)
             db.session.commit()
-            return recovery_codes.show(current, codes)
+            return show_codes(current, codes)
         case _:
             return None
     db.session.commit()
@@ -95,7 +254,7 @@ def _added(current: CurrentSession, added: Added, kind: str) -> Response:
         device_cookie.remember(current.user)  # all browsers were forgotten
     browser_session.step_up(current, added.methods)
     db.session.commit()
-    return recovery_codes.show(current, added.codes) if added.codes else _done(kind)
+    return show_codes(current, added.codes) if added.codes else _done(kind)
 
 
 def _done(what: str) -> Response:

@@ -15,7 +15,7 @@ from sso.audit.events import Event
 from sso.config import urls
 from sso.config.upstream.provider import Provider
 from sso.crypto import password_strength
-from sso.endpoints import authorize, browser_session, pending_identity
+from sso.endpoints import authorize, browser_session
 from sso.extensions import db
 from sso.flow import decision
 from sso.process import concurrency
@@ -118,7 +118,7 @@ def after_sign_in(pending: PendingRequest | None, signed_in_at: datetime | None 
 
     It leads to the dispatcher, to the page that asked for the sign-in, or to the account.
     """
-    if signed_in_at and pending_identity.waiting():
+    if signed_in_at and browser_session.pending_identity():
         noted = replace(pending, signed_in_at=signed_in_at) if pending else None
         more = {"resume": sign(noted)} if noted else {}
         return to_step("pages.connect", **more)

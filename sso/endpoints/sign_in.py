@@ -11,15 +11,7 @@ from sso.audit.events import Event
 from sso.config import email_addresses
 from sso.config.upstream.provider import Provider
 from sso.crypto import passwords
-from sso.endpoints import (
-    authorize,
-    browser_session,
-    mail_pages,
-    page,
-    pending_identity,
-    second_factor,
-    upstream,
-)
+from sso.endpoints import authorize, browser_session, mailed, page, second_factor, upstream
 from sso.endpoints.forms import DecisionForm, PasskeyForm, SignInForm
 from sso.extensions import db
 from sso.flow import decision
@@ -110,8 +102,8 @@ def _ask(
         hint = validated.grant.request.asked.login_hint if validated else None
         form.email.data = current.user.email if again and current else hint
         if request.args.get("notice") in _NOTICES:
-            form.email.data = mail_pages.email_to_fill_in() or hint
-    by_passkey, waiting = passkeys.available(), pending_identity.waiting()
+            form.email.data = mailed.email_to_fill_in() or hint
+    by_passkey, waiting = passkeys.available(), browser_session.pending_identity()
     if request.args.get("problem") == "passkey":
         words = second_factor.WRONG["passkey"]
         error = error or gettext(words)

@@ -1,31 +1,47 @@
-"""The end of every sign-in through an upstream provider, however it has authenticated the person.
+"""The end of every sign-in through an upstream provider, and the page for a directory's password.
 
-Here it is decided whether they are signed in, link an identity, or have to prove themselves first.
+The end is the same however the provider has authenticated the person: they are signed in, link an
+identity, or have to prove themselves first. A password typed for a directory is sent to that
+directory alone, never compared with one of ours; and none of ours is sent there.
 """
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from time import perf_counter
 
-from flask import redirect, url_for
-from flask_babel import gettext
+from flask import abort, redirect, request, url_for
+from flask_babel import gettext, lazy_gettext
 from flask_login import login_required
 from werkzeug.wrappers import Response
+from wtforms import BooleanField, StringField
+from wtforms.validators import DataRequired, Length
 
-from sso import audit
+from sso import audit, clock, context
 from sso.audit.events import Event
+from sso.config import email_addresses
+from sso.config.upstream.ldap import LdapProvider
 from sso.config.upstream.provider import Provider
-from sso.endpoints import browser_session, page, pending_identity, second_factor
-from sso.endpoints.forms import DecisionForm
+from sso.endpoints import browser_session, page, second_factor
+from sso.endpoints.forms import TOO_LONG, DecisionForm, password_field
 from sso.extensions import db
 from sso.flow.request import AuthorizationRequest
+from sso.i18n import N_
+from sso.ldap import account_state
+from sso.ldap.directory import NotAllowed
 from sso.mfa import policy
 from sso.observability import counters
-from sso.services import identities
+from sso.process import concurrency
+from sso.ratelimit import limiting
+from sso.ratelimit.limiting import DIRECTORY
+from sso.services import identities as linking
 from sso.services.authentication import SignInEnded
 from sso.services.identities import LinkRefused, ProveAccount, Refused
+from sso.store import identities, users
 from sso.store.sessions import CurrentSession
-from sso.upstream.identity import UpstreamIdentity
+from sso.upstream import ldap
+from sso.upstream.identity import UpstreamIdentity, UpstreamUnavailable
 from sso.web import errors
+from sso.web.page_form import PageForm
 from sso.web.pending_request import PendingRequest
 
 SKEW = timedelta(minutes=1)  # between the provider's clock and ours
@@ -71,7 +87,7 @@ def finish(attempt: Attempt, found: UpstreamIdentity) -> Response:
             gettext("%(provider)s did not say when you signed in.", provider=provider.name),
         )
     try:
-        resolved = identities.resolve(audit.USER, provider, found)
+        resolved = linking.resolve(audit.USER, provider, found)
     except LinkRefused as error:
         return _problem(provider, gettext(str(error)))
     if isinstance(resolved, Refused):
@@ -79,12 +95,12 @@ def finish(attempt: Attempt, found: UpstreamIdentity) -> Response:
         return _problem(provider, gettext(resolved.text))
     if isinstance(resolved, ProveAccount):
         db.session.rollback()
-        pending_identity.keep(provider, found)
+        browser_session.keep_pending_identity(provider, found)
         return page.to_step("pages.sign_in", local="1")
-    waiting = pending_identity.waiting()
+    waiting = browser_session.pending_identity()
     if waiting and waiting[0].id == provider.id:
-        pending_identity.forget()  # another account there
-    upstream = identities.note_session(resolved.identity, found)
+        browser_session.forget_pending_identity()  # another account there
+    upstream = linking.note_session(resolved.identity, found)
     if found.auth_time is None or _is_fresh(attempt, found):
         upstream.auth_time = None  # just now
     try:
@@ -117,7 +133,7 @@ def _link(provider: Provider, found: UpstreamIdentity) -> Response | None:
         db.session.rollback()
         return page.confirm_first("identities")
     try:
-        identities.link(audit.USER, current.user, provider, found)
+        linking.link(audit.USER, current.user, provider, found)
     except LinkRefused as error:
         db.session.rollback()
         return _problem(provider, gettext(str(error)))
@@ -133,7 +149,11 @@ def may_link(current: CurrentSession) -> bool:
 @login_required
 def connect() -> Response:
     """Asks whether to link the identity that waits to the account that has just signed in."""
-    pending, waiting, current = page.pending_request(), pending_identity.waiting(), page.signed_in()
+    pending, waiting, current = (
+        page.pending_request(),
+        browser_session.pending_identity(),
+        page.signed_in(),
+    )
     if waiting is None:
         return page.after_sign_in(pending)
     provider, found = waiting
@@ -141,7 +161,7 @@ def connect() -> Response:
     if form.validate_on_submit():
         if form.decision.data == "connect" and (answer := _link(provider, found)):
             return answer
-        pending_identity.forget()
+        browser_session.forget_pending_identity()
         return page.after_sign_in(pending)
     return page.render(
         "connect.html", form=form, user=current.user, provider=provider, identity=found
@@ -171,4 +191,132 @@ def _problem(provider: Provider, message: str, status: int = 400) -> Response:
         title=gettext("You are not signed in"),
         hint=gettext("You can try again, or sign in another way."),
         link=(gettext("Back to the sign-in page"), page.step("pages.sign_in", local="1")),
+    )
+
+
+class DirectoryForm(PageForm):
+    """Name and password in a directory. The name may be an email address."""
+
+    user_name = StringField(
+        lazy_gettext("User name or email"),
+        [
+            DataRequired(N_("Enter your user name.")),
+            Length(max=email_addresses.LONGEST, message=TOO_LONG),
+        ],
+    )
+    password = password_field(lazy_gettext("Password"), N_("Enter your password."))
+    remember = BooleanField(lazy_gettext("Keep me signed in on this device"))
+
+
+def start_at_directory(attempt: Attempt) -> Response:
+    """Show the page, with what was typed before."""
+    provider = attempt.provider
+    assert isinstance(provider, LdapProvider)
+    form = DirectoryForm()  # not validated: it was another one that was submitted
+    form.user_name.data, form.remember.data = attempt.hint or "", attempt.remember
+    if attempt.again and (current := browser_session.current_session()):
+        form.remember.data = current.session.remembered
+    return _page(provider, form, is_linking=attempt.user_id is not None)
+
+
+def directory_sign_in(provider_id: str) -> Response:
+    """Asks for the name and password of a directory, and signs in who has given them."""
+    provider = context.upstreams().find(provider_id)
+    if not isinstance(provider, LdapProvider):
+        abort(404)
+    pending, form, is_linking = page.pending_request(), DirectoryForm(), "link" in request.args
+    if request.method != "POST" or not form.validate():
+        return _page(provider, form, is_linking=is_linking)
+    current = browser_session.current_session() if is_linking else None
+    if is_linking and current is None:
+        return page.confirm_first("identities")
+    login = form.user_name.data or ""
+    tried, wait = page.try_once(login)
+    if wait:
+        return _page(provider, form, limiting.waiting_time(wait), wait, is_linking)
+    begun = perf_counter()
+    try:
+        found = _ask(provider, login, form.password.data or "")
+    except UpstreamUnavailable as error:
+        return unavailable(provider, error)
+    except limiting.TooManyAttempts as error:
+        concurrency.delay_refusal(begun)
+        return _page(
+            provider, form, limiting.waiting_time(error.seconds), error.seconds, is_linking
+        )
+    except NotAllowed as error:
+        tried.failed()
+        concurrency.delay_refusal(begun)
+        return _page(provider, form, _words(provider, error), is_linking=is_linking)
+    tried.passed()
+    linking.readmit(audit.USER, provider, found)
+    user_id = str(current.user.id) if current else None
+    remember = bool(form.remember.data)
+    return finish(Attempt(provider, pending, clock.now(), remember, user_id=user_id), found)
+
+
+def _ask(provider: LdapProvider, login: str, password: str) -> UpstreamIdentity:
+    """Who this is. A wrong password counts against the account, by whichever name it was meant.
+
+    Raises `NotAllowed`, `TooManyAttempts` and `UpstreamUnavailable`. Ends the transaction.
+    """
+    bind: limiting.Attempt | None = None
+    user_id = None
+
+    def admit(subject: str | None) -> None:
+        nonlocal bind, user_id
+        known = identities.find(provider.issuer, subject) if subject else None
+        user = users.find(known.user_id) if known else None
+        user_id = user.id if user else None
+        account = user.email if user else f"{provider.issuer}/{subject or '?' + login}"
+        bind = limiting.enter(DIRECTORY, account)
+        db.session.commit()  # the transaction must not wait for the directory
+
+    db.session.commit()
+    try:
+        with concurrency.slot_released():
+            found = ldap.sign_in(provider, login, password, admit)
+    except NotAllowed as error:
+        audit.event(
+            Event.SIGN_IN_FAILED, user=user_id, method=provider.id, reason=error.reason[:200]
+        )
+        db.session.commit()
+        counters.upstream(provider.id, "refused")
+        if bind:
+            bind.failed()
+        raise
+    if bind:
+        bind.passed()
+    return found
+
+
+def _words(provider: LdapProvider, error: NotAllowed) -> str:
+    """What to tell; only who has typed the right password learns more than that it was refused."""
+    text = gettext("The name or the password is wrong.")
+    if error.is_password_right:
+        text = gettext("Your account in %(provider)s is disabled.", provider=provider.name)
+        if error.reason == account_state.MUST_CHANGE:
+            text = gettext(
+                "Your password has expired. Change it in %(provider)s, then sign in here.",
+                provider=provider.name,
+            )
+    return str(text)
+
+
+def _page(
+    provider: LdapProvider,
+    form: DirectoryForm,
+    error: str | None = None,
+    wait: int = 0,
+    is_linking: bool = False,
+) -> Response:
+    more = {"link": "1"} if is_linking else {}
+    return page.render(
+        "directory_sign_in.html",
+        wait=wait,
+        form=form,
+        error=error,
+        provider=provider,
+        is_linking=is_linking,
+        action=page.step("pages.directory_sign_in", provider_id=provider.id, **more),
     )

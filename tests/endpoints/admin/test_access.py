@@ -16,7 +16,7 @@ from sso import audit
 from sso.clock import now
 from sso.config import urls
 from sso.endpoints.admin.overview import LABELS
-from sso.endpoints.admin.person_actions import ACTIONS
+from sso.endpoints.admin.people import ACTIONS
 from sso.endpoints.routes import ROUTES
 from sso.extensions import db
 from sso.flow.scopes import CLAIM_NAMES

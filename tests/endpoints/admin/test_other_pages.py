@@ -18,7 +18,7 @@ from sso.audit import event_names, rows, writer
 from sso.audit.events import Event
 from sso.checkup.finding import Findings, warning
 from sso.crypto import keys
-from sso.endpoints.admin import chart, overview
+from sso.endpoints.admin import overview
 from sso.extensions import db
 from sso.models import AuditEvent, Group, KeyState, User
 from sso.ratelimit import limiting
@@ -132,13 +132,13 @@ def test_a_certificate_that_ends_soon(app: Flask, ada: StaffBrowser, clock: Cloc
 
 @given(st.lists(st.tuples(st.integers(0, 10**7), st.integers(0, 10**7)), max_size=30))
 def test_bars_stay_in_the_picture(values: list[tuple[int, int]]) -> None:
-    top, bars = chart.bars(values)
+    top, bars = overview.bars(values)
     assert top >= max((max(pair) for pair in values), default=0)
     assert len(bars) == 2 * len(values)
     for bar in bars:
-        assert 0 <= bar.y <= chart.HEIGHT
-        assert abs(bar.y + bar.height - chart.HEIGHT) < 0.2
-        assert 0 <= bar.x <= chart.WIDTH - bar.width + 0.2
+        assert 0 <= bar.y <= overview.HEIGHT
+        assert abs(bar.y + bar.height - overview.HEIGHT) < 0.2
+        assert 0 <= bar.x <= overview.WIDTH - bar.width + 0.2
 
 
 def test_groups(app: Flask, ada: StaffBrowser) -> None:

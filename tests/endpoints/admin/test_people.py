@@ -10,7 +10,7 @@ from flask import Flask
 from sqlalchemy import select
 
 from sso.config.upstream.file import Upstreams
-from sso.endpoints.admin.person_actions import ACTIONS
+from sso.endpoints.admin.people import ACTIONS
 from sso.extensions import db
 from sso.models import AuditEvent, Mail, UpstreamSession, User
 from sso.services import importing

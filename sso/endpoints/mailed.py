@@ -1,0 +1,421 @@
+"""The pages around mailed links: sign-up, a new password, the email address of an account.
+
+Before the link from the mail is followed there is no account, so that a flood of sign-ups fills no
+table of users. The answer of a page is the same whether or not there is an account.
+"""
+
+import flask
+from flask import abort, redirect, request, url_for
+from flask_babel import gettext
+from flask_login import login_required
+from sqlalchemy.exc import IntegrityError
+from werkzeug.wrappers import Response
+
+from sso import audit, context, database
+from sso.audit.events import Event
+from sso.config import email_addresses
+from sso.config.upstream.provider import Provider
+from sso.crypto import passwords, secrets
+from sso.endpoints import browser_session, page
+from sso.endpoints.forms import (
+    ChangeEmailForm,
+    DecisionForm,
+    EmailForm,
+    NewAccountForm,
+    NewPasswordForm,
+    SignUpForm,
+)
+from sso.extensions import db
+from sso.i18n import N_
+from sso.mfa import policy
+from sso.models import User
+from sso.ratelimit import device_cookie
+from sso.services import accounts, credentials, identities, mail_links
+from sso.services.checks import RegistrationError
+from sso.store import factors
+from sso.store.sessions import CurrentSession
+from sso.web import errors, pending_request, routing
+from sso.web.pending_request import PendingRequest
+
+_PENDING = "waiting"
+_EMAIL, _ASKED_BY = "email", "signing_up"
+# The browser's cookie has to hold it, beside what else is in there (RFC 6265 §6.1: 4096 bytes).
+_MAX_LENGTH = 2500
+
+
+def sent(title: str, message: str) -> Response:
+    """The page after a mail was requested: the same whether or not one is sent."""
+    again = url_for(request.endpoint or "pages.sign_in")
+    return page.render("mail_sent.html", title=title, message=message, again_url=again)
+
+
+def dead_link(another: str = "pages.forgotten_password") -> Response:
+    """The page for a link that is unknown, used, expired, or void after a change of the account.
+
+    `another`: the endpoint of the page that mails a new one.
+    """
+    return errors.page(
+        gettext("It has been used, has expired, or is incomplete."),
+        status=410,
+        title=gettext("This link no longer works"),
+        hint=gettext("Request a new link."),
+        link=(gettext("Get a new link"), url_for(another)),
+    )
+
+
+def keep_pending() -> None:
+    """Keep the pending authorization request in this browser until `take_pending`.
+
+    Called when the person submits the form, never when a page is opened: a link of another site
+    would leave its request behind. An earlier one is forgotten.
+
+    Not in the link: opened in another browser, the request would lead to an application that
+    knows nothing of it.
+    """
+    signed = request.args.get("resume", "")
+    flask.session.pop(_PENDING, None)
+    if len(signed) <= _MAX_LENGTH and pending_request.verify(signed):
+        flask.session[_PENDING] = signed
+
+
+def without_foreign_request() -> Response | None:
+    """The same page without its pending request, if a link of another site brought it.
+
+    Only our own pages lead here with one; without `Sec-Fetch-Site` (old browsers) it stays.
+    """
+    if "resume" not in request.args or request.method != "GET":
+        return None
+    if request.headers.get("Sec-Fetch-Site", "same-origin") == "same-origin":
+        return None
+    return redirect(url_for(request.endpoint or "pages.sign_in"), 303)
+
+
+def take_pending() -> PendingRequest | None:
+    """The pending request of this browser, which forgets it."""
+    return pending_request.verify(flask.session.pop(_PENDING, None) or "")
+
+
+def to_sign_in(notice: str, email: str) -> Response:
+    """On to the sign-in page, with the pending request of this browser, and the email filled in.
+
+    Not in the URL: an email address must not get into logs.
+    """
+    pending = take_pending()
+    flask.session[_EMAIL] = email
+    resume = pending_request.sign(pending) if pending else None
+    return redirect(url_for("pages.sign_in", resume=resume, notice=notice), 303)
+
+
+def email_to_fill_in() -> str | None:
+    """The address for which a password was set in this browser just now."""
+    found: str | None = flask.session.get(_EMAIL)
+    return found
+
+
+def note_sign_up(email: str) -> None:
+    """Note in this browser who asks for an account in it."""
+    flask.session[_ASKED_BY] = device_cookie.mark(email)
+
+
+def is_signing_up(email: str) -> bool:
+    """Whether this address asked for an account in this very browser.
+
+    The link may be a stranger's, who wants others to use an account of his.
+    """
+    return secrets.is_equal(flask.session.get(_ASKED_BY) or "", device_cookie.mark(email))
+
+
+def sign_up() -> Response:
+    """Sign-up: asks for the email address, and mails a link to it."""
+    allowed = context.settings().sign_up
+    waiting = browser_session.pending_identity()
+    by_provider = waiting is not None and waiting[0].sign_up
+    if allowed == "off" and not by_provider:
+        abort(404)
+    if elsewhere := without_foreign_request():
+        return elsewhere
+    form = SignUpForm()
+    if request.method == "POST" and form.validate():
+        email = form.email.data or ""
+        if _may(email):
+            routing.spend(email)
+            credentials.request_sign_up(audit.USER, email)
+            db.session.commit()
+            keep_pending()
+            note_sign_up(email)
+            return redirect(url_for("pages.sign_up", sent=1), 303)
+        form.email.errors = [
+            N_("You cannot sign up with this address. The allowed domains are listed above.")
+        ]
+    if "sent" in request.args:
+        return sent(
+            gettext("Check your inbox"),
+            gettext("We sent you an email. Its link is valid for one hour."),
+        )
+    domains = [] if allowed == "open" or by_provider else allowed.split()
+    if request.method == "GET" and by_provider and waiting:
+        form.email.data = waiting[1].email
+    return page.render("sign_up.html", form=form, domains=domains)
+
+
+def complete_sign_up() -> Response:
+    """Page of a mailed link: asks for name and password, and creates the account.
+
+    The browser in which the link was requested is signed in, any other one asks for the password.
+    """
+    secret = request.args.get("token", "")
+    found = mail_links.find(secret, mail_links.SIGN_UP)
+    if found is None or not _may(found[0].address):
+        return dead_link("pages.sign_up")
+    form = NewAccountForm()
+    form.about = (form.name.data or "", found[0].address)
+    if request.method == "POST":
+        db.session.commit()  # the transaction must not wait for the checks
+    if request.method == "POST" and form.validate():
+        fresh = passwords.hash_password(form.new_password.data or "", found[0].address)
+        return _make(secret, form, fresh)
+    return page.render("complete_sign_up.html", form=form, user_email=found[0].address)
+
+
+def _may(email: str) -> bool:
+    """Whether this email address may have an account.
+
+    So it is, too, for a person whom a provider has authenticated in this browser, but whose address
+    is not proven, where the operator lets that provider's people sign up.
+    """
+    waiting = browser_session.pending_identity()
+    if waiting and waiting[0].sign_up and waiting[0].covers(email):
+        return True
+    allowed = context.settings().sign_up
+    if allowed in ("off", "open"):
+        return allowed == "open"
+    return email_addresses.domain(email) in allowed.split()
+
+
+def _make(secret: str, form: NewAccountForm, password_hash: str) -> Response:
+    token, _ = mail_links.redeem(secret, mail_links.SIGN_UP) or (None, None)
+    try:
+        if token is None:
+            raise LookupError
+        name = form.name.data or ""
+        user = accounts.sign_up(
+            audit.USER, email=token.address, name=name, password_hash=password_hash
+        )
+    except (LookupError, RegistrationError):  # used meanwhile, or the address is taken
+        db.session.rollback()
+        return dead_link("pages.sign_up")
+    device_cookie.remember(user)
+    browser_session.remember_link(user)
+    if not is_signing_up(user.email):
+        db.session.commit()
+        return to_sign_in("signed_up", user.email)
+    pending = take_pending()
+    signed_in_at = browser_session.begin(user).auth_time
+    db.session.commit()
+    return page.after_sign_in(pending, signed_in_at)
+
+
+_PASSWORD_PURPOSES = (mail_links.RESET, mail_links.INVITE)
+
+
+def forgotten_password() -> Response:
+    """Asks for the email address, and mails a link to set a new password.
+
+    The worker looks the address up later, so the answer does not reveal whether it has an account.
+    """
+    if elsewhere := without_foreign_request():
+        return elsewhere
+    form = EmailForm()
+    if request.method == "POST" and form.validate():
+        routing.spend(form.email.data or "")
+        credentials.request_password_reset(audit.USER, form.email.data or "")
+        db.session.commit()
+        keep_pending()
+        return redirect(url_for("pages.forgotten_password", sent=1), 303)
+    if "sent" in request.args:
+        return sent(
+            gettext("Check your inbox"),
+            gettext(
+                "If this address has an account, we sent it an email with a link. The "
+                "link is valid for one hour."
+            ),
+        )
+    return page.render("forgotten_password.html", form=form)
+
+
+def new_password() -> Response:
+    """Page of a mailed link: sets the password. Only its button uses the link up."""
+    secret = request.args.get("token", "")
+    found = mail_links.find(secret, *_PASSWORD_PURPOSES)
+    if found is None or found[1] is None:
+        return dead_link()
+    if directory := identities.directory_of(found[1]):
+        return _kept_elsewhere(directory)
+    form = NewPasswordForm()
+    form.about = (found[1].name, found[1].email)
+    if request.method == "POST":
+        db.session.commit()  # the transaction must not wait for the checks
+    if request.method == "POST" and form.validate():
+        fresh = passwords.hash_password(form.new_password.data or "", str(found[1].id))
+        return _set(secret, fresh)
+    invited = found[0].purpose == mail_links.INVITE
+    return page.render("new_password.html", form=form, user_email=found[1].email, invited=invited)
+
+
+def _set(secret: str, password_hash: str) -> Response:
+    token, user = mail_links.redeem(secret, *_PASSWORD_PURPOSES) or (None, None)
+    if token is None or user is None:
+        db.session.rollback()
+        return dead_link()
+    if directory := identities.directory_of(user):  # connected at this moment
+        db.session.rollback()
+        return _kept_elsewhere(directory)
+    was_known = device_cookie.knows(user)
+    credentials.reset_password(audit.USER, user, password_hash, token.purpose)
+    browser_session.remember_link(user)
+    db.session.commit()
+    # No browser is known any more. This one must not be shut out by strangers who guess; but where
+    # it has never shown a factor, it is known at the password alone.
+    shown = was_known or not factors.has_any(database.session_connection(), user.id)
+    device_cookie.remember(user, at_password=not shown)
+    return to_sign_in("password", user.email)
+
+
+def _kept_elsewhere(directory: Provider) -> Response:
+    """For people of a directory: a password here would open the account without asking it."""
+    return errors.page(
+        gettext(
+            "You sign in with %(provider)s. Change your password there.", provider=directory.name
+        ),
+        status=403,
+        title=gettext("Your password is not kept here"),
+        link=(gettext("Back to the sign-in page"), url_for("pages.sign_in")),
+    )
+
+
+_EMAIL_PURPOSES = (mail_links.VERIFY, mail_links.CHANGE_EMAIL)
+_DONE = {
+    "asked": N_(
+        "We sent an email to the new address. The change takes effect when you "
+        "open its link and confirm."
+    ),
+    "again": N_("We sent an email to your address."),
+}
+
+
+@login_required
+def account_email() -> Response:
+    """Changes the email address: asks for the password, and mails a link to the new address."""
+    current = page.signed_in()
+    form, done = ChangeEmailForm(), None
+    if request.method == "POST":
+        if form.action.data == "verify_again":
+            done = _verify_again(current)
+        elif policy.lacks_second_factor(current):
+            done = "confirm"
+        elif form.validate():
+            done = _change(current, form)
+        if done == "confirm":
+            return redirect(url_for("pages.second_factor", back="email"), 303)
+        if done:
+            db.session.commit()
+            return redirect(url_for("pages.account_email", done=done), 303)
+    return page.render(
+        "account_email.html",
+        form=form,
+        user=current.user,
+        lacks_second_factor=policy.lacks_second_factor(current),
+        done=_DONE.get(request.args.get("done", "")),
+    )
+
+
+def _verify_again(current: CurrentSession) -> str:
+    routing.spend(current.user.email)
+    if not current.user.email_verified:
+        credentials.request_verification(audit.USER, current.user)
+    return "again"
+
+
+def _change(current: CurrentSession, form: ChangeEmailForm) -> str | None:
+    user, email = current.user, form.email.data or ""
+    if email == user.email:
+        form.email.errors = [N_("This is already your address.")]
+        return None
+    if not page.is_password_right(
+        current,
+        form.password,
+        N_("The password is wrong."),
+        Event.EMAIL_CHANGE_FAILED,
+        "password",
+    ):
+        return None
+    if policy.lock(current) is None or policy.lacks_second_factor(current):
+        return "ended"  # meanwhile; the way leads to the sign-in page, or back to this one
+    routing.spend(email)
+    credentials.request_email_change(audit.USER, user, email)
+    return "asked"
+
+
+def verify_email() -> Response:
+    """Page of a mailed link: confirms the email address.
+
+    Its button does it: mail scanners follow links, but press no buttons.
+    """
+    if "done" in request.args:
+        return page.render("verify_email.html", email=None)
+    found = mail_links.find(request.args.get("token", ""), *_EMAIL_PURPOSES)
+    token, user = found or (None, None)
+    if token is None or user is None:
+        return dead_link("pages.account_email")
+    if token.purpose == mail_links.CHANGE_EMAIL and (first := _first(user)):
+        return first
+    form = DecisionForm()
+    if form.validate_on_submit():
+        try:
+            if not mail_links.use(token, user):
+                raise LookupError
+            if token.address != user.email:
+                credentials.change_email(audit.USER, user, token.address)
+            credentials.verify_email(audit.USER, user)
+        except (LookupError, IntegrityError):  # used meanwhile, or another user has the address
+            db.session.rollback()
+            return dead_link("pages.account_email")
+        db.session.commit()
+        return redirect(url_for("pages.verify_email", done=1), 303)
+    return page.render("verify_email.html", form=form, email=token.address)
+
+
+def _first(user: User) -> Response | None:
+    """A new address needs a sign-in to the account, and its second factor; else what to do first.
+
+    The factor may have been added after the change was requested. A POST locks the user.
+    """
+    current = browser_session.current_session()
+    if current is None or current.user.id != user.id:
+        return _whose()
+    locked = policy.lock(current) if request.method == "POST" else current
+    if locked is None:
+        db.session.rollback()
+        return redirect(_here("pages.verify_email"), 303)
+    if policy.lacks_second_factor(locked):
+        db.session.rollback()
+        return redirect(_here("pages.second_factor", back="new_email"), 303)
+    return None
+
+
+def _here(endpoint: str, back: str | None = None) -> str:
+    return url_for(endpoint, token=request.args.get("token", ""), back=back)
+
+
+def _whose() -> Response:
+    """The mailbox's owner must have asked, or a stranger's account would get the address."""
+    return errors.page(
+        gettext("Only the account that asked for this address can confirm it."),
+        status=403,
+        title=gettext("Please sign in first"),
+        hint=gettext(
+            "Sign in to that account in this browser, then open the link in the email"
+            " again. If you did not request this, ignore the email."
+        ),
+        link=(gettext("Sign in"), url_for("pages.sign_in")),
+    )

@@ -1,0 +1,223 @@
+"""The endpoints for programs: token, revocation, introspection, userinfo, metadata, SCIM, health.
+
+They read the request and call `sso.oauth` or `sso.scim`, which answer.
+"""
+
+import json
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from authlib.consts import default_json_headers
+from authlib.integrations.flask_oauth2 import current_token
+from authlib.oauth2.rfc6749.errors import OAuth2Error
+from flask import Response, abort, current_app, g, jsonify, request
+from scim2_server.requests import ScimRequest
+from werkzeug.wrappers import Response as WerkzeugResponse
+
+from sso import audit, context, database
+from sso.audit.events import Event
+from sso.database import readiness
+from sso.endpoints import api
+from sso.extensions import db
+from sso.flow import scopes, token_claims
+from sso.oauth import authorization_request, authorization_server, client_authentication, metadata
+from sso.oauth.bearer import require_oauth
+from sso.oauth.request import (
+    CLIENT_FIELDS,
+    PUSHED_FIELDS,
+    TOKEN_FIELDS,
+    TOKEN_HINT_FIELDS,
+    ProtocolRequest,
+    form_request,
+)
+from sso.observability import counters
+from sso.ratelimit import refusals
+from sso.services import api_tokens, transaction
+from sso.store import clients
+from sso.web import static_files
+
+
+def token() -> Response:
+    """Token endpoint: exchanges an authorization code or a refresh token.
+
+    Tokens are answered after they are committed, or nothing has happened. A code is redeemed last,
+    so that no stranger burns it with a wrong verifier or address. A revocation after reuse is kept,
+    although the answer is an error.
+    """
+    server = authorization_server()
+    try:
+        request = form_request(TOKEN_FIELDS)
+    except OAuth2Error as error:
+        counters.token_request(None, error.error)
+        return server.handle_error_response(None, error)
+    context.key_ring().refresh()
+    client_authentication.examine_assertion(request, "token")
+    with transaction.begin() as changes:
+        request.connection = changes.connection
+        response = server.create_token_response(request)
+        if response.status_code == 200 or request.keep_changes:
+            changes.commit()
+    refused = None if response.status_code == 200 else str(response.get_json()["error"])
+    counters.token_request(request.payload.grant_type, refused)
+    if refused is None:
+        _tell(request)
+    return response
+
+
+def _tell(request: ProtocolRequest) -> None:
+    """After the commit: the trail must not add a statement to a transaction this frequent."""
+    if live_grant := request.live_grant:
+        first = request.payload.grant_type == "authorization_code"
+        audit.event(
+            Event.TOKENS_ISSUED if first else Event.TOKENS_REFRESHED,
+            user=live_grant.user_id,
+            client=live_grant.client_id,
+            grant=live_grant.id,
+            scope=live_grant.scope,
+        )
+
+
+def revoke() -> Response:
+    """Revocation: ends an access token or, with a refresh token, the whole grant."""
+    return _answer("revocation")
+
+
+def introspect() -> Response:
+    """Introspection: describes a client's own token."""
+    return _answer("introspection")
+
+
+def _answer(name: str) -> Response:
+    """The answer of an endpoint that Authlib knows by this name. Commits."""
+    server = authorization_server()
+    try:
+        request = form_request(TOKEN_HINT_FIELDS)
+    except OAuth2Error as error:
+        refused: Response = server.handle_error_response(None, error)
+        return refused
+    client_authentication.examine_assertion(request, name)
+    request.connection = database.session_connection()
+    response: Response = server.create_endpoint_response(name, request)
+    if response.status_code == 200:
+        db.session.commit()
+    return response
+
+
+@require_oauth(list(scopes.USERINFO_SCOPES))
+def userinfo() -> Response:
+    """Userinfo: the claims that the token's scope and the `claims` parameter allow."""
+    token = current_token
+    if token.dpop_jkt:
+        transaction.committed(require_oauth.use_proof)
+    claims = token.grant.claims
+    profile = token_claims.of_userinfo(token.user, token.client, token.scope, claims)
+    return Response(json.dumps(profile), headers=default_json_headers)
+
+
+def discovery() -> WerkzeugResponse:
+    """Metadata of the server (OIDC Discovery §4, RFC 8414 §3)."""
+    body = current_app.extensions.get("sso.metadata")
+    if body is None:
+        body = json.dumps(metadata.document(context.settings())).encode()
+        current_app.extensions["sso.metadata"] = body
+    return WerkzeugResponse(body, mimetype="application/json")
+
+
+def jwks() -> WerkzeugResponse:
+    """Key set: the public signing keys (RFC 7517)."""
+    response = WerkzeugResponse(context.key_ring().jwks(), mimetype="application/json")
+    response.add_etag()
+    return response.make_conditional(request)
+
+
+def healthz() -> Response:
+    """Liveness: 200 while the process answers."""
+    return jsonify(status="ok")
+
+
+def readyz() -> Response:
+    """Readiness: 503 with the reason if database, schema or signing keys cannot be used."""
+    problem = readiness.problem(context.key_ring())
+    if problem is None:
+        return jsonify(status="ready")
+    response = jsonify(status="unavailable", reason=problem)
+    response.status_code = 503
+    response.headers["Retry-After"] = "5"
+    return response
+
+
+def pushed_request() -> Response:
+    """Pushed authorization requests: keeps a client's parameters for the authorization endpoint."""
+    server = authorization_server()
+    refuse: Callable[[ProtocolRequest | None, OAuth2Error], Response] = server.handle_error_response
+    try:
+        request = form_request(PUSHED_FIELDS, clean=(*CLIENT_FIELDS, "redirect_uri"))
+    except OAuth2Error as error:
+        return refuse(None, error)
+    context.key_ring().refresh()
+    client_authentication.examine_assertion(request, "pushed_authorization_request")
+    signed = authorization_request.examine_request_object(request.payload.data)
+    with transaction.begin() as changes:
+        request.connection = changes.connection
+        try:
+            answer = authorization_request.push(server, request, signed)
+        except OAuth2Error as error:
+            error.redirect_uri = None  # the answer is for the backend (§2.3)
+            return refuse(request, error)
+        changes.commit()
+    return Response(json.dumps(answer), status=201, headers=default_json_headers)
+
+
+_ERROR = "urn:ietf:params:scim:api:messages:2.0:Error"
+_MEDIA_TYPE = "application/scim+json"
+
+
+def scim(path: str) -> Response:
+    """Users and groups, for programs with an API token (RFC 7644)."""
+    g.sso_error_shape = _error, _MEDIA_TYPE
+    is_reading = request.method in ("GET", "HEAD") or path.endswith(".search")
+    token = api.authenticate(api_tokens.SCIM_READ if is_reading else api_tokens.SCIM_WRITE)
+    db.session.commit()
+    asked = ScimRequest(
+        "GET" if request.method == "HEAD" else request.method,
+        f"{context.settings().base_url}/scim/v2",
+        f"/{path}",
+        request.args.to_dict(),
+        dict(request.headers),
+        request.get_data(cache=False),
+    )
+    program = _program()
+    try:
+        api.spend(token, program.weight(asked))
+        answer = program.answer(asked, token, None if is_reading else db.session.commit)
+    except program.SCIMException as error:
+        db.session.rollback()
+        answer = program.refusal(error)
+        refusals.note_answer(error.scim_type or f"status {error.status}", str(error.detail))
+    body = None if answer.body is None else json.dumps(answer.body)
+    return Response(body, int(answer.status), answer.headers)
+
+
+@cache
+def _program() -> Any:
+    """Imported by the first request: a server without provisioning saves 30 MB."""
+    return import_module("sso.scim.handler")
+
+
+def _error(status: int, description: str) -> dict[str, Any]:
+    """An error that comes from elsewhere (RFC 7644 §3.12)."""
+    return {"schemas": [_ERROR], "status": str(status), "detail": description}
+
+
+def client_logo() -> WerkzeugResponse:
+    """The logo of an application or a provider. Its URL changes with its content."""
+    digest = request.args.get("v", "")
+    if logo := context.upstreams().logo(digest):
+        return static_files.of_image(logo)
+    with database.connection() as connection:
+        logo = clients.find_logo(connection, digest) if digest.isalnum() else None
+    if logo is None:
+        abort(404)
+    return static_files.of_image(logo)
