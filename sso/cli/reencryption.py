@@ -12,8 +12,8 @@ from sso.cli.keys import group
 from sso.cli.output import print_json, print_line, print_table
 from sso.cli.progress import Report, progress_bar
 from sso.extensions import db
-from sso.jobs import reencryption
-from sso.jobs.reencryption import Count
+from sso.jobs import upkeep
+from sso.jobs.upkeep import ReencryptionCount
 from sso.process.program import COMMAND
 from sso.services import signing_keys
 
@@ -35,10 +35,10 @@ def reencrypt(over_faults: bool, as_json: bool) -> None:
     ends with 0 everywhere, nothing needs the previous key.
     """
     signing_keys.require_any_open(context.settings().secret_keys)
-    report: dict[str, Count] = {"signing_keys": reencryption.reencrypt_signing_keys()}
+    report: dict[str, ReencryptionCount] = {"signing_keys": upkeep.reencrypt_signing_keys()}
     with progress_bar("Authenticator apps", as_json) as done:
-        report["totp_secrets"] = reencryption.reencrypt_totp_secrets(done)
-    report["webhook_secrets"] = reencryption.reencrypt_webhook_secrets()
+        report["totp_secrets"] = upkeep.reencrypt_totp_secrets(done)
+    report["webhook_secrets"] = upkeep.reencrypt_webhook_secrets()
     with progress_bar("Audit events", as_json) as done:
         report["audit_events"] = _reseal_audit_events(over_faults, done)
     context.forget_keys()
@@ -60,7 +60,7 @@ def reencrypt(over_faults: bool, as_json: bool) -> None:
         )
 
 
-def _reseal_audit_events(over_faults: bool, report: Report | None) -> Count:
+def _reseal_audit_events(over_faults: bool, report: Report | None) -> ReencryptionCount:
     """Rekey in batches; tampering is reported before anything is changed."""
     try:
         is_due = chain.is_rekeying_due()
@@ -70,7 +70,7 @@ def _reseal_audit_events(over_faults: bool, report: Report | None) -> Count:
         is_due = True
     if not is_due:
         db.session.rollback()
-        return Count(0)
+        return ReencryptionCount(0)
     if not over_faults and (faults := chain.verify().faults):
         raise Failure(
             f"the audit trail is not whole: {faults[0]}; all else is encrypted again. See: "
@@ -83,4 +83,4 @@ def _reseal_audit_events(over_faults: bool, report: Report | None) -> Count:
         if report:
             report(step.sealed, sealed + step.left)
         time.sleep(PAUSE)
-    return Count(sealed)
+    return ReencryptionCount(sealed)

@@ -15,7 +15,7 @@ from sso.cli.output import print_json, print_line, print_table
 from sso.cli.progress import progress_bar
 from sso.config import smtp
 from sso.database import readiness
-from sso.jobs import purge, worker
+from sso.jobs import upkeep, worker
 from sso.process import stop_signals
 from sso.process.program import COMMAND
 
@@ -77,7 +77,7 @@ def purge_command(audit_days: int | None, over_faults: bool, as_json: bool) -> N
     lifetime = timedelta(seconds=context.settings().audit_lifetime)
     keep = timedelta(days=audit_days) if audit_days else lifetime
     with progress_bar("Deleting expired rows", as_json) as report:
-        counts = purge.purge(report=report)
+        counts = upkeep.purge(report=report)
         chain.append_to_chain()
         counts["audit_events"] = 0
         while deleted := chain.purge(keep, over_faults=over_faults):

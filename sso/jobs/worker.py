@@ -14,14 +14,7 @@ from sso.audit import chain
 from sso.crypto import keys
 from sso.database import postgresql
 from sso.extensions import db
-from sso.jobs import (
-    directory_recheck,
-    logout_delivery,
-    mail_delivery,
-    purge,
-    recheck,
-    webhook_delivery,
-)
+from sso.jobs import logout_delivery, mail, upkeep, webhook_delivery
 from sso.services import signing_keys
 from sso.store import expired, outbox
 from sso.store import keys as stored_keys
@@ -66,12 +59,12 @@ def rotate_aged_keys() -> int:
 JOBS = (
     Job("deliver logout tokens", 1, logout_delivery.deliver_due),
     Job("deliver to webhooks", 1, webhook_delivery.deliver_due),
-    Job("send mails", 1, mail_delivery.deliver_due),
+    Job("send mails", 1, mail.deliver_due),
     Job("seal audit events", 1, chain.append_due),
-    Job("ask directories again", 30, directory_recheck.recheck_due),
-    Job("ask upstream providers again", 10, recheck.recheck_due),
-    Job("purge", 3600, purge.Piecewise()),
-    Job("purge what lives for minutes", 60, purge.Piecewise(expired.LIVING_MINUTES)),
+    Job("ask directories again", 30, upkeep.recheck_directories),
+    Job("ask upstream providers again", 10, upkeep.recheck_providers),
+    Job("purge", 3600, upkeep.Piecewise()),
+    Job("purge what lives for minutes", 60, upkeep.Piecewise(expired.LIVING_MINUTES)),
     Job("purge audit events", 3600, chain.purge_due),
     Job("rotate keys", 3600, rotate_aged_keys),
     Job("show that it runs", 30, heartbeat),

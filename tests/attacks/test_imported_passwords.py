@@ -20,7 +20,7 @@ from sso.checkup import installation
 from sso.checkup.finding import Status
 from sso.crypto import foreign_hashes, passwords
 from sso.extensions import db
-from sso.jobs import purge
+from sso.jobs import upkeep
 from sso.models import ImportedHash
 from sso.store import imported_hashes, users
 from tests.support.actors import BASE, ORIGIN, Browser
@@ -97,10 +97,10 @@ def test_a_method_is_forgotten_with_the_last_user(app: Flask, apply: Callable[..
         assert row is not None
         row.imported_at = old
         db.session.commit()
-        purge.purge()
+        upkeep.purge()
         assert imported_hashes.methods() == {METHOD, "$bcrypt$r=5"}
         users.remove(users.find_by_email("erin@example.com"))  # type: ignore[arg-type]
-        purge.purge()
+        upkeep.purge()
         assert imported_hashes.methods() == {"$bcrypt$r=5"}
 
 

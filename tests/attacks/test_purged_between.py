@@ -13,7 +13,7 @@ from flask import Flask
 
 from sso.config.upstream.file import Upstreams
 from sso.extensions import db
-from sso.jobs import purge
+from sso.jobs import upkeep
 from sso.models import User
 from sso.process import http_call
 from sso.ratelimit.storage import LimitStorage
@@ -204,7 +204,7 @@ def test_what_was_used_is_refused_whenever_the_purge_runs(
     for after in (0, life / 2, life - 1, life, life + 1, life + 61, life + 86402):
         world.clock.time = began + timedelta(seconds=after)
         with world.app.app_context():
-            purge.purge()
+            upkeep.purge()
         # Pauses after failures would refuse it, too.
         world.app.extensions["sso.limits"] = LimitStorage(None)
         assert not use(), after
@@ -215,5 +215,5 @@ def test_what_was_not_used_works_until_then(world: World, case: Callable[[World]
     use = case(world)
     world.clock.move(seconds=CASES[case] - 2)
     with world.app.app_context():
-        purge.purge()
+        upkeep.purge()
     assert use()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sso.config import colors
 from sso.config.colors import AA, DARK, LIGHT, Mode
-from sso.jobs import mail_writing
+from sso.jobs import mail
 
 CSS = (Path(colors.__file__).parents[1] / "static" / "sso.css").read_text()
 every_color = st.integers(0, 0xFFFFFF).map(lambda number: f"#{number:06x}")
@@ -42,7 +42,7 @@ def test_the_colors_are_those_of_the_pages() -> None:
         assert found["ground"] == mode.ground
         assert found["on-accent"] == mode.on_accent
         check(mode, found)
-    assert variables(CSS)[0]["accent"] == mail_writing._BLUE
+    assert variables(CSS)[0]["accent"] == mail._BLUE
 
 
 def test_the_contrast_is_that_of_wcag() -> None:

@@ -12,7 +12,7 @@ from sqlalchemy import select
 from sso import audit
 from sso.checkup import others
 from sso.extensions import db
-from sso.jobs import directory_recheck, worker
+from sso.jobs import upkeep, worker
 from sso.metrics.gauges import _directory_ages
 from sso.models import BrowserSession, Identity, User
 from sso.process import concurrency
@@ -83,7 +83,7 @@ def live_sessions(app: Flask) -> int:
 
 
 def recheck(app: Flask) -> int | None:
-    job = next(one for one in worker.JOBS if one.run is directory_recheck.recheck_due)
+    job = next(one for one in worker.JOBS if one.run is upkeep.recheck_directories)
     return worker.run_once(app, job)
 
 

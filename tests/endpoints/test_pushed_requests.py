@@ -10,7 +10,7 @@ from sqlalchemy import func, select
 
 from sso.extensions import db
 from sso.jobs import worker
-from sso.jobs.purge import purge
+from sso.jobs.upkeep import purge
 from sso.models import PushedRequest, User
 from sso.oauth import authorization_request
 from sso.ratelimit import limiting

@@ -15,7 +15,7 @@ from sso.checkup import others
 from sso.config.upstream.file import Upstreams
 from sso.config.upstream.oidc import GitHubProvider, GoogleProvider, MicrosoftProvider
 from sso.extensions import db
-from sso.jobs import purge, recheck
+from sso.jobs import upkeep
 from sso.models import Identity, PushedRequest, TotpSecret, User
 from sso.process import http_call
 from sso.process.http_call import Answer
@@ -257,7 +257,7 @@ def test_a_person_who_is_gone_there_is_signed_out_here(
 
     def check() -> int:
         with app.app_context():
-            return recheck.recheck_due()
+            return upkeep.recheck_providers()
 
     def ours() -> list[str]:
         with app.app_context():
@@ -331,7 +331,7 @@ def test_somebody_else_at_a_recheck(
             {"access_token": "at", "token_type": "Bearer", "id_token": id_token}
         )
         with app.app_context():
-            assert recheck.recheck_due()
+            assert upkeep.recheck_providers()
         corp.answers.clear()
         assert is_signed_in(browser) is is_still_in
         browser.open(f"{BASE}/sign-in")
@@ -399,7 +399,7 @@ def test_without_a_refresh_token_the_access_token_is_introspected(
     def check() -> int:
         clock.move(minutes=6)
         with app.app_context():
-            return recheck.recheck_due()
+            return upkeep.recheck_providers()
 
     with app.app_context():
         (_, warning) = others.providers()
@@ -450,7 +450,7 @@ def test_sessions_that_cannot_be_checked_do_not_hold_up_others(
     clock.move(minutes=6)
     with pytest.MonkeyPatch.context() as patched, app.app_context():
         patched.setattr(http_call, "call", fails_twice)
-        assert recheck.recheck_due() == 3
+        assert upkeep.recheck_providers() == 3
     assert [is_signed_in(one) for one in browsers] == [True, True, False]
 
 
@@ -467,7 +467,7 @@ def test_nothing_of_a_long_request_is_lost(
     assert len(sent) < 8000
     clock.move(minutes=14)  # at the provider
     with app.app_context():
-        purge.purge()
+        upkeep.purge()
     assert browser.open(answer).path == f"{BASE}/consent"
     assert browser.submit(decision="allow").parameters["state"] == state
     assert browser.open(answer).status == 400  # once
@@ -479,7 +479,7 @@ def test_nothing_of_a_long_request_is_lost(
     # Those that are stored are bounded, and gone after a while.
     clock.move(hours=2)
     with app.app_context():
-        purge.purge()
+        upkeep.purge()
         assert db.session.scalars(select(PushedRequest)).all() == []
 
 

@@ -13,7 +13,7 @@ from flask import Flask
 from sqlalchemy import select
 
 from sso.extensions import db
-from sso.jobs import purge
+from sso.jobs import upkeep
 from sso.models import BrowserSession, Grant, LogoutDelivery
 from tests.conftest import Clock
 from tests.endpoints.test_what_ends_what import ACCOUNT, CAUSES, SCOPE, Holding, Scene
@@ -72,7 +72,7 @@ class World(Scene):
         expired = obtain(Browser(app), self.client, OFFLINE)
         clock.move(days=14, hours=1)
         with app.app_context():
-            purge.purge()
+            upkeep.purge()
         self.browsers = {name: Browser(app) for name in ("here", "there", "third", "erin")}
         held = {
             "purged offline": purged,

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, example, given, settings
 
 from sso.config import images
 from sso.config.mail_texts import TEXTS
-from sso.jobs import mail_writing
+from sso.jobs import mail as mail_jobs
 from sso.models import Mail
 from tests.jobs.test_mail_headers import HEADERS, names
 from tests.support.factories import make_user
@@ -22,14 +22,14 @@ LINKS = {
 }
 
 
-def write(app: Flask, kind: str = "reset") -> mail_writing.Written:
+def write(app: Flask, kind: str = "reset") -> mail_jobs.Written:
     with app.app_context():
-        found = mail_writing.write(Mail(kind=kind, address="dana@example.com", details={}))
+        found = mail_jobs.write(Mail(kind=kind, address="dana@example.com", details={}))
     assert found
     return found
 
 
-def html_of(written: mail_writing.Written) -> str:
+def html_of(written: mail_jobs.Written) -> str:
     return str(written.message.get_body(("html",)).get_content())  # type: ignore[union-attr]
 
 
@@ -76,7 +76,7 @@ def test_every_subject_is_one_line(make_app: Callable[..., Flask]) -> None:
     with app.app_context():
         for kind, text in TEXTS.items():
             mail = Mail(kind=kind, address="dana@example.com", details={})
-            subject, body, _ = mail_writing._render(kind, mail, None, None, None, "12345678")
+            subject, body, _ = mail_jobs._render(kind, mail, None, None, None, "12345678")
             assert subject.replace("{address} %s %(x)s {0}", "X").count("{") == 0
             if "{service}" in "".join(text.paragraphs):
                 assert "{address} %s %(x)s {0}" in " ".join(body.split())
@@ -100,7 +100,7 @@ def test_the_sender_is_one(app: Flask, name: str) -> None:
             ),
         )  # fmt: skip
         mail = Mail(kind="sign_up", address="erin@example.com", details={})
-        written = mail_writing.write(mail)
+        written = mail_jobs.write(mail)
         assert written
         for utf8 in (False, True):
             sent = written.message.as_bytes(policy=SMTP.clone(utf8=utf8))

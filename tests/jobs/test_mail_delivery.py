@@ -15,7 +15,7 @@ from sso import audit
 from sso.audit.events import Event
 from sso.config import smtp
 from sso.extensions import db
-from sso.jobs import mail_delivery
+from sso.jobs import mail
 from sso.models import Mail, MailToken, User
 from sso.services import notifications
 from sso.store import outbox
@@ -55,7 +55,7 @@ def ask(app: Flask, *addresses: str) -> None:
 
 def run(app: Flask) -> int:
     with app.app_context():
-        return mail_delivery.deliver_due()
+        return mail.deliver_due()
 
 
 def rows(app: Flask) -> list[Mail]:
@@ -229,10 +229,10 @@ def test_what_one_worker_took_no_other_takes(
 ) -> None:
     ask(app, user.email)
     with app.app_context():
-        assert len(outbox.MAILS.claim(9, until=clock.now() + mail_delivery.LEASE)) == 1
+        assert len(outbox.MAILS.claim(9, until=clock.now() + mail.LEASE)) == 1
         db.session.commit()
     assert mailbox.read() == []
-    clock.move(seconds=mail_delivery.LEASE.total_seconds() + 1)  # that worker has died
+    clock.move(seconds=mail.LEASE.total_seconds() + 1)  # that worker has died
     assert len(mailbox.read()) == 1
 
 
@@ -240,7 +240,7 @@ def test_a_long_queue_is_left_in_order(
     app: Flask, user: User, mailbox: Mailbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A slow server: what is not tried in one run is due in the next, and is no attempt."""
-    monkeypatch.setattr(mail_delivery, "LONGEST", -1)
+    monkeypatch.setattr(mail, "LONGEST", -1)
     ask(app, user.email)
     run(app)
     assert [(row.attempts, row.last_fault) for row in rows(app)] == [(0, None)]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sso.config import email_addresses
 from sso.extensions import db
-from sso.jobs import mail_writing
+from sso.jobs import mail
 from sso.models import Mail, User
 
 HEADERS = ["Subject", "From", "To", "Date", "Message-ID", "Auto-Submitted"]
@@ -40,7 +40,7 @@ def _storable(text: str) -> str:
 def test_a_name_is_no_header_and_stops_no_mail(app: Flask, user: User, name: str) -> None:
     with app.app_context():
         db.session.get_one(User, user.id).name = _storable(name)
-        written = mail_writing.write(Mail(kind="reset", address=user.email, details={}))
+        written = mail.write(Mail(kind="reset", address=user.email, details={}))
         assert written
         for utf8 in (False, True):
             sent = written.message.as_bytes(policy=SMTP.clone(utf8=utf8))
@@ -56,7 +56,7 @@ def test_an_address_is_what_it_looks_like(local: str) -> None:
         address = email_addresses.normalized(f"{local}@example.com")
     except ValueError:
         return
-    assert mail_writing._address("", address).addr_spec == address
+    assert mail._address("", address).addr_spec == address
     assert "=?" not in address
 
 
@@ -65,8 +65,8 @@ def test_an_address_of_before_gets_no_mail(app: Flask, user: User) -> None:
     evil = "=?utf-8?q?a=0d=0ax-i=3ay?=@example.com"
     with app.app_context():
         db.session.get_one(User, user.id).email = evil
-        with pytest.raises(mail_writing.CannotBeWritten):
-            mail_writing.write(Mail(kind="reset", address=evil, details={}))
+        with pytest.raises(mail.CannotBeWritten):
+            mail.write(Mail(kind="reset", address=evil, details={}))
         db.session.rollback()
 
 
@@ -76,5 +76,5 @@ def test_a_header_within_a_header_is_found(
     """Should another way in be found, no such mail is sent."""
     monkeypatch.setattr(email_addresses, "ENCODED_WORD", "not looked for")
     monkeypatch.setattr(BytesHeaderParser, "parsebytes", lambda *_: {"To": "", "X": ""})
-    with app.app_context(), pytest.raises(mail_writing.CannotBeWritten):
-        mail_writing.write(Mail(kind="reset", address=user.email, details={}))
+    with app.app_context(), pytest.raises(mail.CannotBeWritten):
+        mail.write(Mail(kind="reset", address=user.email, details={}))

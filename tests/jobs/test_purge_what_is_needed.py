@@ -9,7 +9,7 @@ from sqlalchemy import event, func, null, select, update
 
 from sso import clock as sso_clock
 from sso.extensions import db
-from sso.jobs import purge as purging
+from sso.jobs import upkeep
 from sso.models import (
     AuthorizationCode,
     BrowserSession,
@@ -38,7 +38,7 @@ def client(app: Flask) -> RelyingParty:
 
 def purge(app: Flask) -> None:
     with app.app_context():
-        purging.purge()
+        upkeep.purge()
 
 
 def count(app: Flask, table: Any) -> int:

@@ -22,7 +22,7 @@ from sso.audit.events import WEBHOOK_EVENTS
 from sso.checkup import installation
 from sso.extensions import db
 from sso.i18n.languages import said
-from sso.jobs import purge, webhook_delivery
+from sso.jobs import upkeep, webhook_delivery
 from sso.models import User, Webhook, WebhookDelivery
 from sso.process import http_call
 from sso.services import accounts, webhooks
@@ -306,7 +306,7 @@ def test_a_receiver_that_is_down_for_days_is_disabled(
     assert rows(app)[-1].next_attempt_at is not None
     clock.move(days=9)
     with app.app_context():
-        assert purge.purge()["webhook_deliveries"] == 2
+        assert upkeep.purge()["webhook_deliveries"] == 2
     assert len(rows(app)) == 1  # still due
 
 

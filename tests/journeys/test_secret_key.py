@@ -15,7 +15,7 @@ from sso import audit, context
 from sso.checkup import installation
 from sso.crypto import secrets
 from sso.extensions import db
-from sso.jobs import reencryption
+from sso.jobs import upkeep
 from sso.jobs.worker import rotate_aged_keys
 from sso.models import KeyState, User
 from sso.ratelimit import device_cookie
@@ -303,7 +303,7 @@ def test_what_neither_key_opens_is_told(
         assert installation.waiting() == []
     with apps.new.app_context():
         assert installation.waiting()[:2] == ["signing keys", "authenticator apps"]
-        assert reencryption.reencrypt_totp_secrets().unreadable == (str(user.id),)
+        assert upkeep.reencrypt_totp_secrets().unreadable == (str(user.id),)
 
 
 def test_what_is_enrolled_meanwhile_is_not_overwritten(apps: Apps, user: User) -> None:
@@ -326,7 +326,7 @@ def test_many_secrets_are_done_in_batches(
 ) -> None:
     from tests.support.factories import make_user
 
-    monkeypatch.setattr(reencryption, "BATCH", 2)
+    monkeypatch.setattr(upkeep, "REENCRYPTION_BATCH", 2)
     for number in range(5):
         make_user(apps.old, f"person{number}@example.com")
         browser = Browser(apps.old)
@@ -334,11 +334,11 @@ def test_many_secrets_are_done_in_batches(
         enrol_totp(browser)
     seen: list[tuple[int, int]] = []
     with apps.both.app_context():
-        count = reencryption.reencrypt_totp_secrets(lambda *given: seen.append(given))
+        count = upkeep.reencrypt_totp_secrets(lambda *given: seen.append(given))
         assert count.changed == 5
     assert seen == [(2, 5), (2, 5), (1, 5)]
     with apps.new.app_context():
-        assert reencryption.reencrypt_totp_secrets().changed == 0
+        assert upkeep.reencrypt_totp_secrets().changed == 0
 
 
 def test_a_wrong_second_factor_because_of_the_key_is_on_the_log(

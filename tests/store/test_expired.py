@@ -10,7 +10,7 @@ from sqlalchemy import func, select
 
 from sso import clock as sso_clock
 from sso.extensions import db
-from sso.jobs import purge as purging
+from sso.jobs import upkeep
 from sso.models import AuthorizationCode, BrowserSession, Grant, LogoutDelivery, Token, User
 from sso.store import expired
 from tests.conftest import Clock
@@ -20,7 +20,7 @@ from tests.support.factories import make_client
 
 def purge(app: Flask) -> dict[str, int]:
     with app.app_context():
-        return purging.purge()
+        return upkeep.purge()
 
 
 def rows(app: Flask) -> list[int]:
@@ -81,7 +81,7 @@ def leave_sessions(app: Flask, user: User, count: int) -> None:
 def test_every_row_is_found_whatever_the_batch(app: Flask, user: User, size: int) -> None:
     leave_sessions(app, user, 7)
     with app.app_context():
-        each = [deleted for name, deleted in purging.batches(size) if name == "browser_sessions"]
+        each = [deleted for name, deleted in upkeep.batches(size) if name == "browser_sessions"]
     assert sum(each) == 7
     assert max(each) <= size
     assert rows(app)[3] == 0
@@ -90,9 +90,9 @@ def test_every_row_is_found_whatever_the_batch(app: Flask, user: User, size: int
 def test_a_worker_purges_piece_by_piece(
     app: Flask, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(purging.batches, "__defaults__", (3, expired.EXPIRIES))
+    monkeypatch.setattr(upkeep.batches, "__defaults__", (3, expired.EXPIRIES))
     leave_sessions(app, user, 7)
-    work = purging.Piecewise()
+    work = upkeep.Piecewise()
     with app.app_context():
         assert [work() for _ in range(5)] == [3, 3, 1, 0, 0]
     leave_sessions(app, user, 1)
@@ -104,7 +104,7 @@ def test_a_worker_begins_again_after_a_failure(
     app: Flask, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leave_sessions(app, user, 1)
-    work = purging.Piecewise()
+    work = upkeep.Piecewise()
     with app.app_context():
         with monkeypatch.context() as unreachable:
             unreachable.setattr(expired, "delete_batch", Mock(side_effect=ConnectionError))
@@ -121,8 +121,8 @@ def test_what_another_has_locked_is_left_for_the_next_time(app: Flask, user: Use
         with db.engine.connect() as other:
             first = select(BrowserSession.id).limit(1).with_for_update()
             assert other.execute(first).first()
-            assert purging.purge()["browser_sessions"] == 3 - locked
-        assert purging.purge()["browser_sessions"] == locked
+            assert upkeep.purge()["browser_sessions"] == 3 - locked
+        assert upkeep.purge()["browser_sessions"] == locked
 
 
 def grants_of(app: Flask) -> int:

@@ -15,7 +15,7 @@ from sqlalchemy.exc import OperationalError
 from sso import audit, clock
 from sso.database import buffer
 from sso.extensions import db
-from sso.jobs import purge
+from sso.jobs import upkeep
 from sso.models import Client, Refusal, User
 from sso.services import accounts, clients
 from sso.store import refusals
@@ -230,10 +230,10 @@ def test_they_go_after_a_week(app: Flask, clock: Clock) -> None:
     clock.move(days=6)
     add(app, refusal(bucket=2))
     with app.app_context():
-        assert purge.purge()["refusals"] == 0
+        assert upkeep.purge()["refusals"] == 0
     clock.move(days=2)
     with app.app_context():
-        assert purge.purge()["refusals"] == 1
+        assert upkeep.purge()["refusals"] == 1
     assert [row.bucket for row in kept(app)] == [2]
 
 

@@ -12,7 +12,7 @@ from sqlalchemy import func, select
 
 from sso import clock
 from sso.extensions import db
-from sso.jobs import purge
+from sso.jobs import upkeep
 from sso.models import UsedOnce
 from sso.store import redemption
 from tests.conftest import Clock
@@ -74,7 +74,7 @@ def test_purged(app: Flask, clock: Clock) -> None:
     assert use(app, identifier="1")
     clock.move(minutes=3)
     with app.app_context():
-        assert purge.purge()["used_once"] == 1
+        assert upkeep.purge()["used_once"] == 1
         assert not db.session.scalar(select(func.count()).select_from(UsedOnce))
 
 

@@ -12,7 +12,7 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult, LoginPassword
 from flask import Flask
 
-from sso.jobs import mail_delivery
+from sso.jobs import mail
 from tests.support.processes import free_port
 
 LINK = re.compile(r"http\S+\?token=\S+")
@@ -93,7 +93,7 @@ class Mailbox:
         """Let the worker do what is due."""
         with self.app.app_context():
             for _ in range(20):
-                if not mail_delivery.deliver_due():
+                if not mail.deliver_due():
                     return
         raise AssertionError("the outbox does not become empty")
 

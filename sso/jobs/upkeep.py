@@ -1,0 +1,235 @@
+"""Upkeep: delete expired rows, encrypt with another secret key, ask providers again.
+
+Expired rows are deleted in batches short enough that nothing has to wait for them. A row is
+encrypted again by a statement that requires the text that was read, so that nothing that a server
+wrote meanwhile is lost. What the newest secret key encrypts already is left alone: the work can be
+interrupted and started again at any time. Providers and directories are asked whether the people
+whom they have signed in may still sign in.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from typing import NamedTuple
+
+from sso import audit, clock, context
+from sso.audit.events import Event
+from sso.config.upstream.ldap import LdapProvider
+from sso.config.upstream.oidc import OidcProvider
+from sso.crypto import keys, secrets
+from sso.extensions import db
+from sso.ldap.directory import NotAllowed
+from sso.mfa import totp
+from sso.models import KeyState
+from sso.services import identities as linking
+from sso.store import expired, factors, identities, webhooks
+from sso.store import keys as stored_keys
+from sso.upstream import ldap, oidc
+from sso.upstream.identity import UpstreamIdentity, UpstreamUnavailable
+
+PURGE_BATCH = 200  # rows looked at in one transaction
+# Between two batches others have the database to themselves for twice as long as the batch took:
+# SQLite has one writer at a time. Seconds.
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.005, 0.5
+
+
+def batches(
+    size: int = PURGE_BATCH, expiries: Sequence[expired.Expiry] = expired.EXPIRIES
+) -> Iterator[tuple[str, int]]:
+    """Purge the whole database, or these tables; yields each batch's table and deleted rows, after
+    the commit.
+
+    Pauses when asked for the next batch. May be left at any point; a purge that begins again finds
+    the rest.
+    """
+    for expiry in expiries:
+        last = None
+        while True:
+            began = time.monotonic()
+            last, deleted = expired.delete_batch(expiry, last, size)
+            db.session.commit()
+            took = time.monotonic() - began
+            yield expiry.name, deleted
+            if deleted:
+                time.sleep(min(max(2 * took, SHORTEST_PAUSE), LONGEST_PAUSE))
+            if last is None:
+                break
+
+
+def purge(size: int = PURGE_BATCH, report: Callable[[int], None] | None = None) -> dict[str, int]:
+    """Purge the whole database; returns how many rows of each table."""
+    counts = dict.fromkeys((expiry.name for expiry in expired.EXPIRIES), 0)
+    for name, deleted in batches(size):
+        counts[name] += deleted
+        if report:
+            report(deleted)
+    return counts
+
+
+class Piecewise:
+    """For a worker with other things to do: each call deletes a batch, returns how many rows.
+
+    0 means that there is nothing left to do for now.
+    """
+
+    def __init__(self, expiries: Sequence[expired.Expiry] = expired.EXPIRIES) -> None:
+        self._expiries = expiries
+        self._batches: Iterator[tuple[str, int]] | None = None
+
+    def __call__(self) -> int:
+        # A batch that raises ends its purge: the next call begins a new one.
+        purge, self._batches = self._batches or batches(expiries=self._expiries), None
+        for _, deleted in purge:
+            if deleted:
+                self._batches = purge
+                return deleted
+        return 0
+
+
+REENCRYPTION_BATCH = 100
+
+
+class ReencryptionCount(NamedTuple):
+    """How many rows were encrypted again, and those that no secret key decrypts."""
+
+    changed: int
+    unreadable: tuple[str, ...] = ()
+
+
+def reencrypt_signing_keys() -> ReencryptionCount:
+    """Encrypt the private keys with the newest secret key; commits."""
+    changed, unreadable = 0, []
+    for row in stored_keys.every_signing_key():
+        try:
+            text = keys.reencrypt(context.settings().secret_keys, row)
+        except secrets.InvalidToken:
+            if row.state != KeyState.RETIRED:  # of a retired one only the public half is needed
+                unreadable.append(row.kid)
+        else:
+            before = row.sealed_private_jwk
+            changed += bool(text and stored_keys.replace_signing_key(row.kid, before, text))
+    return _done("signing_keys", changed, unreadable)
+
+
+def reencrypt_totp_secrets(report: Callable[[int, int], None] | None = None) -> ReencryptionCount:
+    """Encrypt the secrets of authenticator apps with the newest secret key; commits in batches.
+
+    `report` gets the number of secrets since its last call, and of all.
+    """
+    changed, unreadable, last = 0, [], None
+    total = factors.count_totp_secrets() if report else 0
+    while rows := factors.totp_secret_batch(last, REENCRYPTION_BATCH):
+        last = rows[-1].user_id
+        for row in rows:
+            try:
+                text = totp.reencrypt(row)
+            except secrets.InvalidToken:
+                unreadable.append(str(row.user_id))
+            else:
+                before = row.sealed_secret
+                changed += bool(text and factors.replace_totp_secret(row.user_id, before, text))
+        db.session.commit()
+        if report:
+            report(len(rows), total)
+    return _done("totp_secrets", changed, unreadable)
+
+
+def reencrypt_webhook_secrets() -> ReencryptionCount:
+    """Encrypt the secrets of webhooks with the newest secret key; commits."""
+    changed, unreadable = 0, []
+    for row in webhooks.every():
+        before = row.sealed_secret
+        try:
+            text = secrets.reencrypt_webhook_secret(context.settings().secret_keys, before)
+        except secrets.InvalidToken:
+            unreadable.append(str(row.id))
+        else:
+            changed += bool(text and webhooks.replace_sealed(row.id, before, text))
+    return _done("webhook_secrets", changed, unreadable)
+
+
+def _done(what: str, changed: int, unreadable: list[str]) -> ReencryptionCount:
+    if changed:
+        audit.event(Event.REENCRYPTED, what=what, count=changed)
+    db.session.commit()
+    db.session.expunge_all()
+    return ReencryptionCount(changed, tuple(unreadable))
+
+
+RECHECK_BATCH = 20  # of a provider at a time
+MOST_TROUBLES = 3  # then the provider is left alone until the next time
+
+
+def recheck_providers() -> int:
+    """Check the sessions whose time has come; commits. Returns how many were checked."""
+    return sum(
+        _recheck_at_provider(provider, provider.recheck)
+        for provider in context.upstreams()
+        if provider.recheck and isinstance(provider, OidcProvider)
+    )
+
+
+def _recheck_at_provider(provider: OidcProvider, seconds: int) -> int:
+    before, checked, troubles = clock.now() - timedelta(seconds=seconds), 0, 0
+    for session, identity in identities.due(provider.id, before, RECHECK_BATCH):
+        seen = session.checked_at
+        if not identities.claim_check(session.id, seen, clock.now()):
+            db.session.commit()
+            continue  # another worker does it
+        db.session.commit()  # no transaction waits for the provider
+        checked += 1
+        refresh_token = linking.decrypted_token(session.sealed_refresh_token)
+        access_token = linking.decrypted_token(session.sealed_access_token)
+        if not (refresh_token or access_token):
+            continue  # the provider gave none: it cannot be asked
+        who, client = (identity.issuer, identity.subject), oidc.oidc_client(provider)
+        try:
+            found = client.ask_again(*who, refresh_token, access_token)
+        except UpstreamUnavailable:
+            identities.claim_check(session.id, None, seen)
+            db.session.commit()
+            troubles += 1
+            if troubles == MOST_TROUBLES:
+                break
+        else:
+            linking.confirm_session(audit.SYSTEM, provider, session, identity, found)
+            db.session.commit()
+    return checked
+
+
+logger = logging.getLogger("sso.jobs")
+DIRECTORY_BATCH = 20  # people in one conversation
+
+
+def recheck_directories() -> int:
+    """One conversation with each directory; commits. Returns about how many people it was."""
+    return sum(
+        _recheck_in_directory(one) for one in context.upstreams() if isinstance(one, LdapProvider)
+    )
+
+
+def _recheck_in_directory(provider: LdapProvider) -> int:
+    before = clock.now() - timedelta(seconds=provider.recheck or 0)
+    due = {
+        one.subject: one.id for one in identities.due_people(provider.id, before, DIRECTORY_BATCH)
+    }
+    db.session.rollback()  # no transaction waits for somebody else's server
+    if not due:
+        return 0
+    try:
+        answers = ldap.look_up(provider, due)
+    except UpstreamUnavailable as error:
+        # Who is signed in stays so: an outage there must not become one of everything here.
+        logger.warning("directory %s cannot be asked again: %s", provider.id, error)
+        return 0
+    for subject, identity_id in due.items():
+        identities.note_check(identity_id, clock.now())
+        answer = answers.get(subject)
+        identity = identities.find(provider.issuer, subject)
+        if identity and isinstance(answer, NotAllowed):
+            linking.shut_out(audit.SYSTEM, provider, identity, answer.reason)
+        elif identity and isinstance(answer, UpstreamIdentity):
+            linking.confirm_directory_account(audit.SYSTEM, provider, identity, answer)
+        db.session.commit()
+    return len(due)
