@@ -9,8 +9,7 @@ import click
 
 from sso import audit, clock
 from sso.cli.audit import Moment
-from sso.cli.commands import Group, confirm, json_option, yes_option
-from sso.cli.lookup import by_id
+from sso.cli.commands import Group, by_id, confirm, json_option, yes_option
 from sso.cli.output import iso, print_json, print_line, print_once, print_table
 from sso.extensions import db
 from sso.models import ApiToken

@@ -1,14 +1,15 @@
-"""What commands share: options, questions, and errors as one line with exit code 1."""
+"""What commands share: options, questions, errors as one line with exit code 1, the lookup."""
 
 import logging
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from getpass import GetPassWarning
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
+from uuid import UUID
 
 import click
 from flask.cli import AppGroup
@@ -20,6 +21,7 @@ from sso.database import schema
 from sso.errors import OperatorError
 from sso.extensions import db
 from sso.process.program import COMMAND
+from sso.store.lists import MOST_MATCHES, Match
 
 # SQLSTATE of PostgreSQL: undefined table, undefined column.
 _NO_TABLE, _NO_COLUMN = "42P01", "42703"
@@ -182,3 +184,45 @@ def _schema_words() -> str:
         f"the database is older than this program: its schema is {found}, not {schema.newest()}; "
         f"run: {COMMAND} db upgrade"
     )
+
+
+T = TypeVar("T")
+
+
+def only(
+    match: Match[T], text: str, describe: Callable[[T], str], whole: str, *, exactly: bool
+) -> T | None:
+    """The one that matches, or `None`. Raises `Failure` if there are several.
+
+    `exactly`: the command cannot be undone or gives rights, so only a `whole` identifier will do.
+    A name or a prefix could have meant another one yesterday, and people choose their own.
+    """
+    words = [describe(one) for one in match.found[:MOST_MATCHES]]
+    if len(words) > 1:
+        listed = ", ".join(words) + (", …" if len(match.found) > MOST_MATCHES else "")
+        raise Failure(f"{text} fits several: {listed}; give {whole} in full")
+    if words and exactly and not match.is_exact:
+        raise Failure(f"{text} fits {words[0]}; this command needs {whole} in full")
+    return match.found[0] if words else None
+
+
+class _WithId(Protocol):
+    @property
+    def id(self) -> UUID: ...
+
+
+R = TypeVar("R", bound=_WithId)
+
+
+def by_id(
+    kind: str, match: Match[R], text: str, name_of: Callable[[R], str], *, exactly: bool
+) -> R:
+    """The one row whose ID or name fits; see `only`. Raises `Failure`, also if there is none."""
+    found = only(match, text, lambda one: f"{one.id} ({name_of(one)})", "the ID", exactly=exactly)
+    if found is None:
+        raise unknown(kind, text)
+    return found
+
+
+def unknown(kind: str, text: str) -> Failure:
+    return Failure(f"there is no {kind} {text}; see: {COMMAND} {kind} list")

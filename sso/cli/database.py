@@ -14,8 +14,7 @@ from sqlalchemy.engine import make_url
 from sso import audit, context, database
 from sso.audit.events import Event
 from sso.cli.commands import Command, Failure, confirm, json_option, resolve, yes_option
-from sso.cli.output import print_json, print_line, print_table
-from sso.cli.progress import progress_bar
+from sso.cli.output import print_json, print_line, print_table, progress_bar
 from sso.config import connections
 from sso.database import schema
 from sso.extensions import db

@@ -1,11 +1,16 @@
-"""What commands print: tables for people, one JSON value for scripts, both safe for a terminal."""
+"""What commands print: tables for people, one JSON value for scripts, both safe for a terminal.
+
+Work that takes long has a progress bar: on standard error, and only if that is a terminal.
+"""
 
 import json
 import shutil
 import sys
 import textwrap
+import time
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +18,7 @@ import click
 
 if TYPE_CHECKING:
     from sso.services.changes import Differences
+
 
 HIDDEN = "••••"
 _WIDEST = 48
@@ -158,3 +164,32 @@ def _text(value: Any) -> str:
     if value is None or value in ("", [], {}):
         return "-"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+ProgressReport = Callable[..., None]  # (done since the last report, total = None)
+AFTER = 1.0  # seconds; what is done sooner needs no bar
+
+
+@contextmanager
+def progress_bar(label: str, as_json: bool = False) -> Iterator[ProgressReport | None]:
+    """Gives the function to report to, or `None` if nobody looks."""
+    if as_json or not sys.stderr or not sys.stderr.isatty():
+        yield None
+        return
+    shown_from, waiting = time.monotonic() + AFTER, 0
+    with ExitStack() as stack:
+        bar = click.progressbar((_ for _ in ()), label=label, file=sys.stderr)
+
+        def report(done: int, total: int | None = None) -> None:
+            nonlocal waiting
+            waiting += done
+            if not bar.entered:
+                if time.monotonic() < shown_from:
+                    return
+                bar.length = total
+                stack.enter_context(bar)
+            bar.length, bar.show_pos = total, total is None
+            bar.update(waiting)
+            waiting = 0
+
+        yield report

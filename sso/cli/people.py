@@ -4,8 +4,7 @@ from typing import Any
 
 import click
 
-from sso.cli.commands import Group, json_option
-from sso.cli.lookup import only, unknown
+from sso.cli.commands import Group, json_option, only, unknown
 from sso.cli.output import iso, print_json, print_line, print_record, print_table
 from sso.models import User
 from sso.store import users

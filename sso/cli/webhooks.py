@@ -9,9 +9,8 @@ import click
 
 from sso import audit
 from sso.audit.events import WEBHOOK_EVENTS
-from sso.cli.commands import Failure, Group, confirm, json_option, yes_option
-from sso.cli.lookup import by_id, unknown
-from sso.cli.options import ListOption, with_options
+from sso.cli.clients import ListOption, with_options
+from sso.cli.commands import Failure, Group, by_id, confirm, json_option, unknown, yes_option
 from sso.cli.output import (
     iso,
     print_changes,

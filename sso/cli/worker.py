@@ -11,8 +11,7 @@ from flask.cli import ScriptInfo, pass_script_info, with_appcontext
 from sso import context, create_app
 from sso.audit import chain
 from sso.cli.commands import Command, Failure, Service, json_option
-from sso.cli.output import print_json, print_line, print_table
-from sso.cli.progress import progress_bar
+from sso.cli.output import print_json, print_line, print_table, progress_bar
 from sso.config import smtp
 from sso.database import readiness
 from sso.jobs import upkeep, worker

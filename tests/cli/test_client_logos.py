@@ -10,7 +10,7 @@ from click.testing import Result
 from flask import Flask
 
 from sso.audit import writer
-from sso.cli import declaration
+from sso.cli import apply
 from sso.config import images
 from sso.store import clients
 from tests.support.actors import ISSUER
@@ -189,7 +189,7 @@ def test_all_faults_of_a_declaration_at_once(run: Any, tmp_path: Path) -> None:
 def test_what_a_declaration_may_have_is_what_an_export_has(app: Flask) -> None:
     make_client(app, logo=images.parse(PNG, 1000), home_url=HOME)
     with app.app_context():
-        (client,) = declaration.document()["clients"]
+        (client,) = apply.declaration()["clients"]
     assert {"logo", "home_url"} <= client.keys()
 
 

@@ -49,7 +49,7 @@ def test_the_last_way_in_is_named_before(app: Flask, monkeypatch: pytest.MonkeyP
     dana = make_user(app, password=None)
     link_identity(app, dana)
     asked: list[str] = []
-    monkeypatch.setattr("sso.cli.user_access.confirm", lambda text, yes: asked.append(text))
+    monkeypatch.setattr("sso.cli.users.confirm", lambda text, yes: asked.append(text))
     done = app.test_cli_runner().invoke(args=["user", "unlink", dana.email, "corp"])
     assert done.exit_code == 0, done.output
     assert "only way to sign in" in asked[0]

@@ -28,7 +28,7 @@ ROWS = 1500
 NEW, OLD = "a new secret key for tests, and for tests alone", "the secret key that was used before"
 PROGRAM = """
 import sys
-from sso.cli import progress
+from sso.cli import output as progress
 progress.AFTER = 0
 sys.argv[0] = "flask"
 from flask.cli import main

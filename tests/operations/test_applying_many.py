@@ -145,13 +145,13 @@ def between(
     monkeypatch: pytest.MonkeyPatch, pool: ThreadPoolExecutor, change: Callable[[], object]
 ) -> None:
     """Do this between the comparison and the lock."""
-    lock = applying.lock
+    lock = applying.lock_everything
 
     def change_and_lock(work: applying.Work) -> None:
         pool.submit(change).result(10)
         lock(work)
 
-    monkeypatch.setattr(applying, "lock", change_and_lock)
+    monkeypatch.setattr(applying, "lock_everything", change_and_lock)
 
 
 def in_app(app: Flask, change: Callable[[], object]) -> Callable[[], None]:
@@ -222,13 +222,13 @@ def test_who_appears_is_locked_before_it_is_compared(
 def test_who_appears_after_the_lock_stops_it(
     app: Flask, apply: Apply, monkeypatch: pytest.MonkeyPatch, pool: ThreadPoolExecutor
 ) -> None:
-    lock = applying.lock
+    lock = applying.lock_everything
 
     def lock_and_appear(work: applying.Work) -> None:
         lock(work)
         pool.submit(make_user, app, "person1@example.com").result(10)
 
-    monkeypatch.setattr(applying, "lock", lock_and_appear)
+    monkeypatch.setattr(applying, "lock_everything", lock_and_appear)
     assert "at this moment; try again" in apply([person(1), person(2)], code=1)
     with app.app_context():
         assert [user.name for user in users.every()] == ["Dana Demo"]
@@ -373,7 +373,7 @@ def test_first_passwords_are_hashed_before_anything_is_locked(
     app: Flask, apply: Apply, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FIRST", PASSWORD)
-    lock, hash_password = applying.lock, passwords.hash_password
+    lock, hash_password = applying.lock_everything, passwords.hash_password
     order: list[str] = []
 
     def noted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -383,7 +383,7 @@ def test_first_passwords_are_hashed_before_anything_is_locked(
 
         return call
 
-    monkeypatch.setattr(applying, "lock", noted("lock", lock))
+    monkeypatch.setattr(applying, "lock_everything", noted("lock", lock))
     monkeypatch.setattr(passwords, "hash_password", noted("hash", hash_password))
     people = [{"email": f"p{n}@example.com", "name": "P", "initial_password": "env:FIRST"}
               for n in range(3)]  # fmt: skip

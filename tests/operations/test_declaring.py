@@ -14,7 +14,7 @@ import pytest
 from flask import Flask
 
 from sso import create_app
-from sso.cli.declaration import METADATA
+from sso.cli.apply import METADATA
 from sso.extensions import db
 from sso.models import Mail
 from sso.services.clients import FIXED

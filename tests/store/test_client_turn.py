@@ -128,14 +128,14 @@ def test_a_file_locks_clients_before_users(
         f'format = 1\n[[clients]]\nclient_id = "{other.client_id}"\n'
         '[[users]]\nemail = "dana@example.com"\nname = "Dana D."\n'
     )
-    asking, lock = [], apply.lock
+    asking, lock = [], apply.lock_everything
 
     def lock_and_be_asked(work: apply.Work) -> None:
         lock(work)
         asking.append(pool.submit(browser.authorize, client))
         until_somebody_waits(app)
 
-    monkeypatch.setattr(apply, "lock", lock_and_be_asked)
+    monkeypatch.setattr(apply, "lock_everything", lock_and_be_asked)
     result = app.test_cli_runner().invoke(args=["apply", str(file), "--prune", "--yes"])
     assert result.exit_code == 0, result.output
     assert asking[0].result(5).status < 500
