@@ -12,8 +12,7 @@ from requests import ConnectionError, RequestException
 from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response
 
-from .client import SampleClient, SignIn
-from .memory import BoundedMemory
+from .client import BoundedMemory, SampleClient, SignIn
 
 _LIFETIME = 8 * 3600
 _POLICY = (
