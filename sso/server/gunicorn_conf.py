@@ -1,6 +1,7 @@
 """gunicorn's settings: `gunicorn -c python:sso.server.gunicorn_conf`, from any folder.
 
-The command line takes precedence; WEB_CONCURRENCY is the number of workers.
+The command line takes precedence; WEB_CONCURRENCY is the number of workers. The lines of the logger
+are clean, and those that are not written are not formatted.
 """
 
 import os
@@ -8,10 +9,31 @@ from pathlib import Path
 from typing import Any
 
 from flask import Flask
+from gunicorn import glogging
 
 from sso.observability import logs
+from sso.observability.logs import CleanFilter
 from sso.server import common
-from sso.server.gunicorn_logger import Logger
+
+
+class Logger(glogging.Logger):  # type: ignore[misc]  # gunicorn has no types
+    """Skips the access line of each request, which gunicorn would format only to drop it.
+
+    Lines are escaped because they quote requests, for example the decoded path.
+    """
+
+    def setup(self, cfg: Any) -> None:
+        super().setup(cfg)
+        for log in (self.error_log, self.access_log):
+            if not any(isinstance(filter_, CleanFilter) for filter_ in log.filters):
+                log.addFilter(CleanFilter())
+
+    @property
+    def access_log_enabled(self) -> bool:
+        """Whether gunicorn is told where to write it; `sso.access` has a line of ours."""
+        to_syslog = self.cfg.syslog and not self.cfg.disable_redirect_access_to_syslog
+        return bool(self.cfg.accesslog or to_syslog)
+
 
 proc_name = "sso"
 wsgi_app = "sso.wsgi:app"

@@ -22,7 +22,7 @@ from sqlalchemy import text
 from sso import create_app
 from sso.extensions import db
 from sso.observability import logs
-from sso.server.gunicorn_logger import Logger
+from sso.server.gunicorn_conf import Logger
 from tests.production.seeding import migrate
 from tests.support.applications import environ_of
 from tests.support.processes import CONFIGURATION, ROOT, Server, wait_for
