@@ -5,7 +5,6 @@ seconds to load.
 """
 
 import gc
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,9 +14,8 @@ from typing import Any, cast
 
 import click
 from flask import Flask
-from flask.cli import AppGroup, FlaskGroup
+from flask.cli import AppGroup
 
-from sso.config import settings
 from sso.config.commands import COMMANDS as COMMANDS
 from sso.config.commands import GROUPS as GROUPS
 
@@ -107,28 +105,3 @@ def init_app(app: Flask) -> None:
         app.cli.add_command(Lazy(name, summary, target))
     # Here, too, for those who run it uninstalled.
     app.cli.add_command(settings_command)
-
-
-def main() -> None:
-    """`sso …`: the same commands as `flask …`, from any folder.
-
-    Settings that the environment does not have come from the file in SSO_ENV_FILE.
-    """
-    given = os.environ.pop("SSO_ENV_FILE", "")
-    if _needs_settings(sys.argv[1:]):
-        settings.read_environment_file(given)
-    group = FlaskGroup(
-        name="sso",
-        help="A single sign-on server that you run yourself.",
-        create_app=lambda: import_module("sso.wsgi").app,
-        load_dotenv=False,
-        add_version_option=False,
-    )
-    group.params.clear()  # Flask's --app and --env-file
-    click.version_option(package_name="sso", message="%(version)s")(group)
-    group.main(prog_name="sso")
-
-
-def _needs_settings(arguments: list[str]) -> bool:
-    is_asking = not arguments or {"--help", "--version"} & set(arguments)
-    return not is_asking and "_SSO_COMPLETE" not in os.environ

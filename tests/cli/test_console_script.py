@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sso
+from sso import __main__ as console_script
 from sso import command_line
 from sso.config import settings
 from sso.process import program as names
@@ -127,7 +128,7 @@ def test_the_settings_of_another_user_are_not_replaced_by_defaults(
     for arguments in (["user", "list"], ["db", "upgrade"], ["settings"]):
         monkeypatch.setattr("sys.argv", ["sso", *arguments])
         with pytest.raises(SystemExit, match=r"Permission denied; run .*sudo -u sso sso"):
-            command_line.main()
+            console_script.main()
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["user", "list", "--help"]])
@@ -140,7 +141,7 @@ def test_help_needs_no_settings(
     default.write_text("not a setting\n")
     monkeypatch.setattr("sys.argv", ["sso", *arguments])
     with pytest.raises(SystemExit) as left:
-        command_line.main()
+        console_script.main()
     assert left.value.code == 0
 
 
