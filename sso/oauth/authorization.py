@@ -1,6 +1,6 @@
-"""The authorization endpoint's half of the code grant (RFC 6749 §4.1.1, §4.1.2).
+"""The code grant at the authorization endpoint (RFC 6749 §4.1.1, §4.1.2).
 
-Validates a request and issues a code. The other half is in `oauth.grants.authorization_code`.
+Validates a request and issues a code, which `oauth.grants.authorization_code` exchanges.
 """
 
 from datetime import timedelta

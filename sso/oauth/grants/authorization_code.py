@@ -1,7 +1,7 @@
 """The authorization code grant at the token endpoint (RFC 6749 §4.1.3, RFC 7636, OIDC Core §3.1.3).
 
-Read from top to bottom: it is the exchange. The other half of the grant, which validates
-authorization requests and issues codes, is `oauth.authorization`.
+Read from top to bottom: it is the exchange. `oauth.authorization` validates the request
+and issues the code.
 """
 
 import re
