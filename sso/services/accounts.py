@@ -2,8 +2,6 @@
 
 Many accounts that a file declares are compared first, without a lock (`plan`), and written together
 (`carry_out`), so that nobody waits long for the database.
-
-The helpdesk may sign a user out and send invitations and password links, too.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +18,6 @@ from sso.config import email_addresses
 from sso.crypto import passwords
 from sso.errors import OperatorError
 from sso.extensions import db
-from sso.i18n.message import Message
 from sso.models import User
 from sso.services import api_tokens, checks, importing, notifications, revocation, staff
 from sso.services import changes as differences
@@ -579,35 +576,3 @@ def _changed_values(user: User, changes: Mapping[str, Any]) -> dict[str, Any]:
     for name in changes:
         values |= {column: getattr(user, column) for column in columns.get(name, (name,))}
     return values
-
-
-@audit.acting
-def sign_out(actor: Actor, user: User) -> int:
-    """End all sessions of a user; returns how many. Raises `NotAllowed`."""
-    staff.require_may_help(actor, user)
-    return revocation.sessions_of_user(user.id, "operator")
-
-
-@audit.acting
-def invite_again(actor: Actor, user: User) -> bool:
-    """Mail the link to set the first password once more; whether it is sent.
-
-    Raises `RegistrationError` and `NotAllowed`.
-    """
-    staff.require_may_help(actor, user)
-    if user.password_hash is not None or user.disabled_at is not None:
-        raise RegistrationError(
-            [Message("%(email)s is disabled, or has a password", email=user.email)]
-        )
-    is_sent = notifications.invited(user)
-    audit.event(Event.USER_INVITED, user=user.id)
-    return is_sent
-
-
-@audit.acting
-def mail_password_reset(actor: Actor, user: User) -> bool:
-    """Mail a link to set a new password; whether it is sent. Raises `NotAllowed`."""
-    staff.require_may_help(actor, user)
-    is_sent = notifications.reset_asked(user.email)
-    audit.event(Event.RESET_ASKED, user=user.id)
-    return is_sent

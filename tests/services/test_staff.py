@@ -12,7 +12,7 @@ from sso import audit, clock
 from sso.audit import Actor
 from sso.extensions import db
 from sso.models import User
-from sso.services import accounts, credentials, staff
+from sso.services import accounts, credentials, helpdesk, staff
 from sso.services.changes import ListEdit
 from sso.services.checks import RegistrationError
 from sso.store import users
@@ -86,11 +86,11 @@ def test_a_disabled_administrator_may_go(app: Flask, ada: User) -> None:
 
 
 HELP: dict[str, Callable[[Actor, User], Any]] = {
-    "sign out": accounts.sign_out,
+    "sign out": helpdesk.sign_out,
     "factors": credentials.reset_factors,
     "verification": credentials.request_verification,
-    "invitation": accounts.invite_again,
-    "password": accounts.mail_password_reset,
+    "invitation": helpdesk.invite_again,
+    "password": helpdesk.mail_password_reset,
 }
 NEVER: dict[str, Callable[[Actor, User], Any]] = {
     **REMOVE,
@@ -188,6 +188,6 @@ def test_who_is_not_invited_again(app: Flask, state: str) -> None:
         user.disabled_at = clock.now() if state == "disabled" else None
         db.session.commit()
         with pytest.raises(RegistrationError):
-            accounts.invite_again(OPERATOR, user)
+            helpdesk.invite_again(OPERATOR, user)
         user.disabled_at, user.password_hash = None, None
-        accounts.invite_again(OPERATOR, user)
+        helpdesk.invite_again(OPERATOR, user)

@@ -24,7 +24,7 @@ from sso.flow.scopes import CLAIM_NAMES
 from sso.i18n import N_, languages
 from sso.i18n.message import Message
 from sso.models import User
-from sso.services import accounts, credentials, staff
+from sso.services import accounts, credentials, helpdesk, staff
 from sso.services import changes as differences
 from sso.services import identities as linking
 from sso.services.changes import Changed, Differences, ListEdit
@@ -54,7 +54,7 @@ ACTIONS = {
         N_("Send the invitation again"),
         N_("%(name)s gets another email with a link to set the password."),
         N_("The invitation will be sent."),
-        accounts.invite_again,
+        helpdesk.invite_again,
         applies=lambda user: user.password_hash is None and user.disabled_at is None,
         is_for_helpdesk=True,
     ),
@@ -70,7 +70,7 @@ ACTIONS = {
         N_("Send a link for a new password"),
         N_("%(name)s gets an email with a link to set a new password."),
         N_("The email will be sent."),
-        accounts.mail_password_reset,
+        helpdesk.mail_password_reset,
         applies=lambda user: user.password_hash is not None and user.disabled_at is None,
         is_for_helpdesk=True,
     ),
@@ -89,7 +89,7 @@ ACTIONS = {
         N_("End all sessions"),
         N_("%(name)s is signed out everywhere."),
         N_("All sessions were ended."),
-        accounts.sign_out,
+        helpdesk.sign_out,
         cause="sign-out by an operator",
         is_for_helpdesk=True,
     ),
