@@ -235,7 +235,7 @@ def test_nobody_removes_the_last_administrator(app: Flask, ada: StaffBrowser) ->
     for name in ("disable", "delete"):
         page = act(ada, me, name)
         assert page.status == 403
-        assert "your own administration" in page.html
+        assert "your own administrator rights" in page.html
     ada.open(f"{ADMIN}/person/edit?id={me.id}")
     assert ada.submit(groups="", claim_address="").status == 403
     found = row(app, me)
