@@ -42,9 +42,8 @@ from tests.support.statements import watched
 gc.set_threshold(100_000, 20, 20)
 
 # A busy machine makes any example slow.
-hypothesis.settings.register_profile("ours", deadline=None, max_examples=50)
-hypothesis.settings.register_profile("ci", deadline=None)
-hypothesis.settings.load_profile("ci" if "CI" in os.environ else "ours")
+hypothesis.settings.register_profile("ours", deadline=None)
+hypothesis.settings.load_profile("ours")
 
 # Nothing of a test stays open: the next one gets another file or other rows.
 buffer.BURST_ENDS = 0

@@ -195,7 +195,7 @@ def methods_of(app: Flask) -> set[str]:
 def test_all_methods_together_take_a_second_at_most(
     app: Flask, import_: Callable[..., Any], options: tuple[str, ...]
 ) -> None:
-    """Whoever comes first in the file, the slowest ones lose their passwords."""
+    """In any order of the file, the slowest ones lose their passwords."""
     done = import_(["$bcrypt$r=13", BCRYPT, PBKDF2, ARGON], *options)
     assert (done["imported"], done["without_password"], done["too_slow"]) == (4, 2, 2)
     assert [(one["count"], one["examples"][0]["email"]) for one in done["left_out"]] == [

@@ -166,7 +166,7 @@ def test_what_is_there_from_before_may_stay_and_go(app: Flask) -> None:
 
 
 def test_claims_from_before_the_formats_may_stay(app: Flask, tmp_path: Path) -> None:
-    """A file that has them, too, changes other fields; but nobody gets them anew."""
+    """A file that has them, too, changes other fields; but nobody new gets them."""
     make_user(app, "old@example.com")
     with app.app_context():
         old = users.find_by_email("old@example.com")

@@ -87,8 +87,11 @@ def _differences(field: str, change: Any) -> Iterator[Detail]:
     if "added" in change or "removed" in change:
         removed, added = (change.get(name) or () for name in ("removed", "added"))
         yield Detail(field, removed=_texts(removed), added=_texts(added))
-    elif isinstance(before, dict) or isinstance(after, dict):
-        old, new = before or {}, after or {}
+    elif (
+        (before or after)
+        and isinstance(old := before or {}, dict)
+        and isinstance(new := after or {}, dict)
+    ):
         for name in {**old, **new}:
             if old.get(name) != new.get(name):
                 parts = {"before": old.get(name), "after": new.get(name)}

@@ -18,7 +18,7 @@ from sso.audit import event_names, rows, writer
 from sso.audit.events import Event
 from sso.checkup.finding import Findings, warning
 from sso.crypto import keys
-from sso.endpoints.admin import overview
+from sso.endpoints.admin import audit_trail, overview
 from sso.extensions import db
 from sso.models import AuditEvent, Group, KeyState, User
 from sso.ratelimit import limiting
@@ -407,3 +407,9 @@ def test_changes_are_shown_as_a_difference(app: Flask, ada: StaffBrowser, clock:
     assert "Limit reached: Unregistered scopes ignored" in page.html
     exported = ada.open(f"{ADMIN}/audit/export?kind=jsonl&event=user_changed").html
     assert json.loads(exported.splitlines()[0])["fields"]["changes"] == CHANGES
+
+
+def test_a_field_that_changes_its_type_is_shown(app: Flask) -> None:
+    for before, after in (({"x": 1}, "text"), ("text", {"x": 1})):
+        (detail,) = audit_trail._differences("claims", {"before": before, "after": after})
+        assert {*detail.removed, *detail.added} == {'{"x": 1}', "text"}
