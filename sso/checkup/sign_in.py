@@ -33,7 +33,7 @@ from sso.i18n.message import Message
 from sso.mfa import totp
 from sso.process.program import COMMAND
 from sso.services import accounts, clients
-from sso.services.checks import RegistrationError
+from sso.services.checks import Invalid
 from sso.store import approvals, sessions, users
 from sso.store import clients as stored_clients
 from sso.web.proxies import FORGED, FORGED_BY_UNDERSCORE
@@ -233,7 +233,7 @@ def _create(actor: Actor, user_id: UUID, email: str, password: str, groups: Iter
             email_verified=True,
             groups=groups,
         )
-    except RegistrationError:
+    except Invalid:
         db.session.rollback()
         if users.find_by_email(email):
             raise Busy from None

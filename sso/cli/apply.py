@@ -43,7 +43,7 @@ from sso.process.program import COMMAND
 from sso.services import accounts, checks, clients
 from sso.services.accounts import Declaration, Planned
 from sso.services.changes import of_field
-from sso.services.checks import RegistrationError, logo
+from sso.services.checks import Invalid, logo
 from sso.services.clients import METADATA as METADATA
 from sso.services.clients import SWITCHES
 from sso.store import clients as stored_clients
@@ -123,22 +123,22 @@ def export_command(path: Path | None, as_json: bool) -> None:
 def read_declaration(path: Path) -> dict[str, list[Entry]]:
     """The entries by kind; a kind that the file doesn't name is not there.
 
-    TOML, or JSON when the file's name ends so. Raises `RegistrationError` with every error.
+    TOML, or JSON when the file's name ends so. Raises `Invalid` with every error.
     """
     try:
         text = path.read_text(encoding="utf-8")
         found = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except OSError as error:
-        raise RegistrationError([f"{path} cannot be read: {error.strerror}"]) from None
+        raise Invalid([f"{path} cannot be read: {error.strerror}"]) from None
     except (ValueError, RecursionError) as error:
-        raise RegistrationError([f"{path} cannot be understood: {error}"]) from None
+        raise Invalid([f"{path} cannot be understood: {error}"]) from None
     if not isinstance(found, dict) or found.pop("format", None) != FORMAT:
-        raise RegistrationError([f"{path} has to begin with: format = {FORMAT}"])
+        raise Invalid([f"{path} has to begin with: format = {FORMAT}"])
     errors = [f"there is no {name!r}" for name in found if name not in KINDS]
     for kind in KINDS.keys() & found.keys():
         errors += _errors_of_kind(kind, found[kind])
     if errors:
-        raise RegistrationError(errors)
+        raise Invalid(errors)
     for entry in found.get("clients", []):
         if entry.get("public"):
             entry["token_endpoint_auth_method"] = NO_AUTH_METHOD
@@ -147,10 +147,10 @@ def read_declaration(path: Path) -> dict[str, list[Entry]]:
         try:
             if "logo" in entry:
                 entry["logo"] = logo(entry["logo"], path.parent)
-        except RegistrationError as error:
+        except Invalid as error:
             errors += [f"clients {entry['client_id']}: {one}" for one in error.errors]
     if errors:
-        raise RegistrationError(errors)
+        raise Invalid(errors)
     return found
 
 
@@ -332,7 +332,7 @@ def find_work(
 ) -> Work:
     """Compare the file with the database, without writing.
 
-    Raises `RegistrationError` with the errors of all entries.
+    Raises `Invalid` with the errors of all entries.
     """
     work = Work()
     errors: list[str] = []
@@ -341,7 +341,7 @@ def find_work(
     work.users = planned.planned
     errors += [f"users {email}: {error}" for email, some in planned.errors for error in some]
     if errors:
-        raise RegistrationError(errors)
+        raise Invalid(errors)
     if prune:
         _find_surplus(wanted, work)
     actor = audit.operator(by="apply")
@@ -355,7 +355,7 @@ def _compare_clients(entries: Sequence[Entry], work: Work, errors: list[str]) ->
         client_id = entry["client_id"]
         try:
             change = _compare_client(entry, rows.get(client_id))
-        except RegistrationError as error:
+        except Invalid as error:
             errors += [f"clients {client_id}: {reason}" for reason in error.errors]
         except OperatorError as error:
             errors.append(f"clients {client_id}: {error}")
@@ -373,7 +373,7 @@ def _compare_client(entry: Entry, client: Client | None) -> Change | None:
         pairs = {name: (one["before"], one["after"]) for name, one in changes.items()}
         return Change("update", "client", client_id, client_id, pairs) if pairs else None
     if given["secret"] is None and checks.need_secret(metadata):
-        raise RegistrationError(["it is new: give secret = env:NAME or file:PATH"])
+        raise Invalid(["it is new: give secret = env:NAME or file:PATH"])
     disabled = entry.get("disabled", False)
     fields = clients.plan_registration(metadata, client_id=client_id, disabled=disabled, **given)
     pairs = {name: (None, value) for name, value in fields.items()}
@@ -399,7 +399,7 @@ def carry_out(
 ) -> Work:
     """Lock the entries that differ, compare them again, and write; return the changes made.
 
-    Does not commit. Raises `RegistrationError`, and `Failure` if the deletions are no longer those
+    Does not commit. Raises `Invalid`, and `Failure` if the deletions are no longer those
     that were shown, or if somebody else creates a declared user at this moment.
     """
     actor = audit.operator(by="apply")
@@ -412,7 +412,7 @@ def carry_out(
     now.users = planned.planned
     errors += [f"users {email}: {error}" for email, more in planned.errors for error in more]
     if errors:
-        raise RegistrationError(errors)
+        raise Invalid(errors)
     if prune:
         _find_surplus(wanted, now)
         if now.deletions != work.deletions:
@@ -471,7 +471,7 @@ def _arguments(entry: Entry) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def _require_same_kind(entry: Entry, client: Client) -> None:
     if client.is_public and entry.get("public") is False:
-        raise RegistrationError([clients.STAYS])
+        raise Invalid([clients.STAYS])
 
 
 def _secret(entry: Entry) -> str | None:
@@ -479,7 +479,7 @@ def _secret(entry: Entry) -> str | None:
         return None
     secret = resolved(entry["secret"])
     if len(secret) < MIN_SECRET:
-        raise RegistrationError([f"its secret is shorter than {MIN_SECRET} characters"])
+        raise Invalid([f"its secret is shorter than {MIN_SECRET} characters"])
     return secret
 
 

@@ -235,7 +235,7 @@ def switches_given(options: dict[str, Any]) -> dict[str, bool]:
 
 
 def metadata_given(options: dict[str, Any]) -> dict[str, Any]:
-    """The single values that were given. Raises `UsageError` and `RegistrationError`."""
+    """The single values that were given. Raises `UsageError` and `Invalid`."""
     removed = {name: None for name in _REMOVABLE if options.pop(f"no_{name}", False)}
     if options.pop("public", False):
         if options["token_endpoint_auth_method"]:
@@ -251,7 +251,7 @@ def metadata_given(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def logo_given(options: dict[str, Any]) -> Image | None:
-    """Take the logo out. Raises `UsageError` and `RegistrationError`."""
+    """Take the logo out. Raises `UsageError` and `Invalid`."""
     path, is_removed = options.pop("logo"), options.pop("remove_logo", False)
     if is_removed and path is not None:
         raise click.UsageError("--remove-logo contradicts --logo.")

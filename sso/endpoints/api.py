@@ -17,7 +17,7 @@ from sso.extensions import db
 from sso.models import ApiToken, Client
 from sso.ratelimit import limiting, refusals
 from sso.services import api_tokens, clients
-from sso.services.checks import RegistrationError
+from sso.services.checks import Invalid
 from sso.store import clients as stored
 from sso.web.errors import as_json
 
@@ -98,7 +98,7 @@ def registrations() -> Response:
             switches=wanted.switches,
             disabled=bool(wanted.disabled),
         )
-    except RegistrationError as error:
+    except Invalid as error:
         return _refused(error)
     db.session.commit()
     made = _document(client, secret)
@@ -125,7 +125,7 @@ def registered_client(client_id: str) -> Response:
             switches=wanted.switches,
             disabled=wanted.disabled,
         )
-    except RegistrationError as error:
+    except Invalid as error:
         return _refused(error)
     db.session.commit()
     return _answer(_document(client), client)
@@ -137,10 +137,10 @@ def client_secret(client_id: str) -> Response:
     _locked(client_id)
     hours = (_body() if request.get_data() else {}).get("keep_old", 0)
     if isinstance(hours, bool) or not isinstance(hours, int) or not 0 <= hours <= _LONGEST_KEEP:
-        return _refused(RegistrationError([f"keep_old is not a number from 0 to {_LONGEST_KEEP}"]))
+        return _refused(Invalid([f"keep_old is not a number from 0 to {_LONGEST_KEEP}"]))
     try:
         client, secret = clients.rotate_secret(actor, client_id, timedelta(hours=hours))
-    except RegistrationError as error:
+    except Invalid as error:
         return _refused(error)
     db.session.commit()
     return _answer(_document(client, secret), client)
@@ -173,10 +173,10 @@ def _unknown() -> Any:
 def _wanted(client_id: str | None = None) -> clients.WantedRegistration:
     body = _body()
     if client_id is not None and body.get("client_id", client_id) != client_id:
-        abort(_refused(RegistrationError(["client_id is not that of the URL"])))
+        abort(_refused(Invalid(["client_id is not that of the URL"])))
     try:
         return clients.parsed_registration(body)
-    except RegistrationError as error:
+    except Invalid as error:
         abort(_refused(error))
 
 
@@ -186,7 +186,7 @@ def _body() -> dict[str, Any]:
     except (ValueError, RecursionError):
         body = None
     if not isinstance(body, dict) or request.mimetype != "application/json":
-        abort(_refused(RegistrationError(["the body is no JSON object of type application/json"])))
+        abort(_refused(Invalid(["the body is no JSON object of type application/json"])))
     return body
 
 
@@ -213,7 +213,7 @@ def _answer(
     )
 
 
-def _refused(error: RegistrationError) -> Response:
+def _refused(error: Invalid) -> Response:
     """RFC 7591 §3.2.2."""
     db.session.rollback()
     is_redirect = all("redirect address" in one for one in error.errors)

@@ -31,7 +31,7 @@ from sso.mfa import policy
 from sso.models import User
 from sso.ratelimit import device_cookie
 from sso.services import accounts, credentials, identities, mail_links
-from sso.services.checks import RegistrationError
+from sso.services.checks import Invalid
 from sso.store import factors
 from sso.store.sessions import CurrentSession
 from sso.web import errors, pending_request, routing
@@ -201,7 +201,7 @@ def _make(secret: str, form: NewAccountForm, password_hash: str) -> Response:
         user = accounts.sign_up(
             audit.USER, email=token.address, name=name, password_hash=password_hash
         )
-    except (LookupError, RegistrationError):  # used meanwhile, or the address is taken
+    except (LookupError, Invalid):  # used meanwhile, or the address is taken
         db.session.rollback()
         return dead_link("pages.sign_up")
     device_cookie.remember(user)

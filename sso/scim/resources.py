@@ -244,7 +244,7 @@ def user_resource(user: StoredUser, groups: Mapping[str, StoredGroup]) -> Any:
 
 
 def create_user(actor: Actor, wanted: Any, *, is_invited: bool) -> StoredUser:
-    """Raises `RegistrationError` and `InvalidValueException`."""
+    """Raises `Invalid` and `InvalidValueException`."""
     said = wanted.model_dump()
     return accounts.create(
         actor,
@@ -265,7 +265,7 @@ def update_user(
     """Give a user, who is locked, what a resource says.
 
     A client that removes `active` is shown none until it sets it again; what was, stays. Raises
-    `RegistrationError` and `InvalidValueException`.
+    `Invalid` and `InvalidValueException`.
     """
     old, said = before.model_dump(), wanted.model_dump()
     email = _email(said)

@@ -22,7 +22,7 @@ from sso.models import User
 from sso.services import api_tokens, checks, importing, notifications, revocation, staff
 from sso.services import changes as differences
 from sso.services.changes import ListEdit, Outcome
-from sso.services.checks import RegistrationError
+from sso.services.checks import Invalid
 from sso.services.importing import Methods
 from sso.store import clients, identities, imported_hashes, named_groups, sessions, users
 from sso.store.users import DeclaredFields
@@ -97,7 +97,7 @@ def invite(actor: Actor, *, email: str, name: str, groups: Iterable[str] = ()) -
 
 @audit.acting
 def sign_up(actor: Actor, *, email: str, name: str, password_hash: str | None) -> User:
-    """A new account for a proven address. Raises `RegistrationError` if it is taken."""
+    """A new account for a proven address. Raises `Invalid` if it is taken."""
     user = User(email=email, email_verified=True, name=name, password_hash=password_hash)
     _flush(user)
     audit.event(Event.SIGNED_UP, user=user.id)
@@ -121,7 +121,7 @@ def update(
     """Change what is given, by an operator; what it takes away ends at once.
 
     A claim of `None` is removed. `email_verified`: of another address, too. `seen`: fields of
-    `described` as seen before. Raises `LookupError`, `RegistrationError`, `NotAllowed`, `Changed`.
+    `described` as seen before. Raises `LookupError`, `Invalid`, `NotAllowed`, `Changed`.
     """
     staff.require_admin(actor)
     user = users.lock_any(user_id)
@@ -225,15 +225,15 @@ def _lock(actor: Actor, user: User, *, keeps_access: bool = True) -> None:
 
 
 def _fill(user: User, password: str | None, *, email: str, name: str, **more: Any) -> None:
-    """Give a new user these fields. Raises `RegistrationError`, also for a weak password."""
+    """Give a new user these fields. Raises `Invalid`, also for a weak password."""
     weakness = password is not None and passwords.weakness(password, (name, email))
     errors = [weakness] if weakness else []
     try:
         _edit(user, email=email, name=name, **more)
-    except RegistrationError as error:
+    except Invalid as error:
         errors = [*error.errors, *errors]
     if errors:
-        raise RegistrationError(errors)
+        raise Invalid(errors)
 
 
 def _add(user: User, password: str | None, *, email: str, name: str, **more: Any) -> None:
@@ -287,7 +287,7 @@ def _edit(
     edited = {key: value for key, value in (claims or {}).items() if user.claims.get(key) != value}
     errors += checks.group_errors(members, user.groups) + checks.claim_errors(edited)
     if errors:
-        raise RegistrationError(errors)
+        raise Invalid(errors)
     user.email, user.groups = address, members
     user.name = user.name if name is None else name
     merged = {**user.claims, **(claims or {})}
@@ -309,7 +309,7 @@ def _flush(user: User) -> None:
         users.add(user)
     except IntegrityError:  # another process was quicker
         db.session.rollback()
-        raise RegistrationError([checks.taken(email)]) from None
+        raise Invalid([checks.taken(email)]) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -380,12 +380,12 @@ class _Roster:
         self._met: set[UUID] = set()
 
     def find(self, declaration: Declaration) -> DeclaredFields | None:
-        """Raises `RegistrationError` for a user whom an earlier declaration means, too."""
+        """Raises `Invalid` for a user whom an earlier declaration means, too."""
         found = self._owners.get(declaration.email.strip().lower())
         if declaration.user_id in self._rows or declaration.user_id in self._met:
             found = declaration.user_id
         if found in self._met:
-            raise RegistrationError([f"another entry means the same user, {found}"])
+            raise Invalid([f"another entry means the same user, {found}"])
         if found:
             self._met.add(found)
         return self._rows[found] if found else None
@@ -423,7 +423,7 @@ def plan(
             report(_REPORT_EVERY, len(declarations))
         try:
             row = roster.find(declaration)
-        except RegistrationError as error:
+        except Invalid as error:
             plan.errors.append((declaration.email, [str(one) for one in error.errors]))
             continue
         is_barred = bool(row and declaration.disabled and row.id in barred)
@@ -440,7 +440,7 @@ def plan(
                     if row is None
                     else _alteration(row, declaration, roster)
                 )
-            except RegistrationError as error:
+            except Invalid as error:
                 plan.errors.append((declaration.email, [str(one) for one in error.errors]))
                 continue
             except OperatorError as error:  # a broken reference
@@ -491,7 +491,7 @@ def _creation(declaration: Declaration, roster: _Roster, methods: Methods) -> Pl
 def _alteration(row: DeclaredFields, declaration: Declaration, roster: _Roster) -> Planned:
     if declaration.user_id not in (None, row.id):
         reason = f"this email address is that of another user, {row.id}"
-        raise RegistrationError([reason])
+        raise Invalid([reason])
     before, claims = described(row), declaration.claims
     user = User(
         id=row.id, email=row.email, email_verified=row.email_verified, name=row.name,

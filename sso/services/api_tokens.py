@@ -13,7 +13,7 @@ from sso.i18n import N_
 from sso.i18n.message import Message
 from sso.models import ApiToken
 from sso.services import checks, staff
-from sso.services.checks import RegistrationError
+from sso.services.checks import Invalid
 from sso.services.staff import ADMIN
 from sso.store import keys, users
 
@@ -50,7 +50,7 @@ def create(
     """Create a token; return it and its secret, which is not stored.
 
     It belongs to the administrator who creates it; from the command line, it has no owner. Raises
-    `RegistrationError` and `NotAllowed`.
+    `Invalid` and `NotAllowed`.
     """
     staff.require_admin(actor)
     given = set(scopes)
@@ -84,7 +84,7 @@ def create(
     if any(one.name == name for one in live):
         errors.append(Message("there is already a token with the name %(name)s", name=name))
     if found := [error for error in errors if error]:
-        raise RegistrationError(found)
+        raise Invalid(found)
     secret = secrets.make_secret(secrets.API_TOKEN)
     token = ApiToken(name=name, digest=secrets.digest(secret), scope=" ".join(wanted))
     token.expires_at, token.owner_id = clock.now() + lives, actor.user_id

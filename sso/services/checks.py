@@ -199,8 +199,8 @@ MAX_LOGO = 64 * 1024
 MAX_JWKS = 64 * 1024
 
 
-class RegistrationError(OperatorError, ValueError):
-    """What was given cannot be registered; `errors` has one line for each reason."""
+class Invalid(OperatorError, ValueError):
+    """The input breaks a rule; `errors` has one line for each reason."""
 
     def __init__(self, errors: Sequence[str]) -> None:
         super().__init__("; ".join(errors))
@@ -271,7 +271,7 @@ def taken(email: str) -> Message:
 
 
 def logo(text: str, folder: Path = Path()) -> images.Image:
-    """The logo of an application: a path, a data URL, or "" for none. Raises `RegistrationError`.
+    """The logo of an application: a path, a data URL, or "" for none. Raises `Invalid`.
 
     A relative path is one from the folder.
     """
@@ -280,11 +280,11 @@ def logo(text: str, folder: Path = Path()) -> images.Image:
             return images.from_data_url(text, MAX_LOGO)
         return images.read(folder / text, MAX_LOGO) if text else images.NO_IMAGE
     except ValueError as error:
-        raise RegistrationError([f"the logo {text[:MAX_TEXT]!r} is refused: {error}"]) from None
+        raise Invalid([f"the logo {text[:MAX_TEXT]!r} is refused: {error}"]) from None
 
 
 def jwks(path: Path) -> dict[str, Any]:
-    """The key set in a file; a single JWK counts as a set. Raises `RegistrationError`."""
+    """The key set in a file; a single JWK counts as a set. Raises `Invalid`."""
     try:
         if not path.is_file():  # a pipe would be waited for
             raise FileNotFoundError(0, "there is no such file")
@@ -296,7 +296,7 @@ def jwks(path: Path) -> dict[str, Any]:
         reason = f"it is not JSON of at most {MAX_JWKS} bytes"
     else:
         return {"keys": [found]} if isinstance(found, dict) and "kty" in found else found
-    raise RegistrationError([f"the key set {str(path)[:MAX_TEXT]!r} is refused: {reason}"])
+    raise Invalid([f"the key set {str(path)[:MAX_TEXT]!r} is refused: {reason}"])
 
 
 def group_errors(groups: Collection[str], had: Collection[str]) -> list[str]:

@@ -23,7 +23,7 @@ from sso.process.program import COMMAND
 from sso.services import changes as differences
 from sso.services import checks, revocation
 from sso.services.changes import ListEdit, Outcome
-from sso.services.checks import RegistrationError
+from sso.services.checks import Invalid
 from sso.store import clients, grants, named_groups
 
 # Metadata that nobody chooses.
@@ -77,7 +77,7 @@ def register(
     switches: Mapping[str, bool] | None = None,
     logo: Image | None = None,
 ) -> tuple[Client, str]:
-    """A new client and its secret, which is stored nowhere. Raises `RegistrationError`.
+    """A new client and its secret, which is stored nowhere. Raises `Invalid`.
 
     With the authentication method "none" the client is public, and requires PKCE. With that or
     private_key_jwt the secret is "". `switches`: see `SWITCHES`. A secret that is given has to be
@@ -101,7 +101,7 @@ def plan_registration(
     switches: Mapping[str, bool] | None = None,
     logo: Image | None = None,
 ) -> dict[str, Any]:
-    """Return the fields of the client that `register` would make. Raises `RegistrationError`."""
+    """Return the fields of the client that `register` would make. Raises `Invalid`."""
     client, _ = _draft(metadata, client_id, secret, disabled, switches)
     return _fields(client, _digest(logo, None))
 
@@ -126,7 +126,7 @@ def _draft(
     if checks.need_secret(metadata):
         secret = secret or crypto_secrets.make_secret(crypto_secrets.CLIENT_SECRET)
     elif secret:
-        raise RegistrationError([_SECRETLESS])
+        raise Invalid([_SECRETLESS])
     client = Client(
         client_id=client_id or _client_id(),
         secret_digest=crypto_secrets.digest(secret) if secret else "",
@@ -154,7 +154,7 @@ def change(
     """Change what is given; `None` removes metadata. What it takes away ends at once.
 
     `secret` and `logo` replace others; `NO_IMAGE` removes the logo. `seen`: fields of `described`
-    as the operator saw them. Raises `LookupError`, `RegistrationError` and `Changed`.
+    as the operator saw them. Raises `LookupError`, `Invalid` and `Changed`.
     """
     client = _locked(client_id)
     before = described(client)
@@ -189,7 +189,7 @@ def plan_change(
 ) -> differences.Differences:
     """Return the changes that `change` would make. The client is in no session.
 
-    Raises `RegistrationError`.
+    Raises `Invalid`.
     """
     before = described(client)
     changes, _ = _alter(client, before, metadata, None, disabled, secret, switches, logo)
@@ -229,7 +229,7 @@ def _alter(
     changes = differences.between(before, after)
     notes += checks.profile_notes(before, after)
     if secret is not None and not client.has_secret:
-        raise RegistrationError([_SECRETLESS])
+        raise Invalid([_SECRETLESS])
     if secret is not None and not crypto_secrets.matches(secret, client.secret_digest):
         clients.set_secret(client, crypto_secrets.digest(secret), None)
         changes["secret"] = differences.of_field("secret", HIDDEN, HIDDEN)
@@ -242,11 +242,11 @@ def rotate_secret(
 ) -> tuple[Client, str]:
     """A new secret; the old one goes on for a while, or stops at once.
 
-    Raises `LookupError` and `RegistrationError`.
+    Raises `LookupError` and `Invalid`.
     """
     client = _locked(client_id)
     if not client.has_secret:
-        raise RegistrationError([_SECRETLESS])
+        raise Invalid([_SECRETLESS])
     secret = crypto_secrets.make_secret(crypto_secrets.CLIENT_SECRET)
     until = clock.now() + keep_old if keep_old else None
     clients.replace_secret(client, crypto_secrets.digest(secret), until)
@@ -306,7 +306,7 @@ def _edit(client: Client, changes: Mapping[str, Any], switches: Mapping[str, boo
         pkce = Message("Refuse requests without PKCE", for_commands="--require-pkce")
         errors.append(checks.profile_requires(pkce))
     if errors:
-        raise RegistrationError(errors)
+        raise Invalid(errors)
     client.set_client_metadata(metadata)
     for name, value in switches.items():
         setattr(client, name, value)
@@ -362,12 +362,12 @@ class WantedRegistration:
 
 
 def parsed_registration(body: Any) -> WantedRegistration:
-    """What is known of a body, with the right types. Raises `RegistrationError`.
+    """What is known of a body, with the right types. Raises `Invalid`.
 
     What is not known is ignored, as RFC 7591 §2 asks.
     """
     if not isinstance(body, dict):
-        raise RegistrationError(["the body is no JSON object"])
+        raise Invalid(["the body is no JSON object"])
     given = {name: value for name, value in body.items() if value is not None}
     errors = [
         f"{name} is not {_WORDS[kind]}"
@@ -380,7 +380,7 @@ def parsed_registration(body: Any) -> WantedRegistration:
         if name in given and (not _fits(given[name], list) or set(given[name]) - set(value))
     ]
     if errors:
-        raise RegistrationError(errors)
+        raise Invalid(errors)
     return WantedRegistration(
         {name: given[name] for name in METADATA if name in given},
         {name: given[name] for name in SWITCHES if name in given},

@@ -36,7 +36,7 @@ def connect(
     """Register a client for an installation, and return it with its secret.
 
     `metadata` and `switches` add to the preset or replace what it says. Raises `PresetError`, also
-    where `setup` would, and `RegistrationError`.
+    where `setup` would, and `Invalid`.
     """
     wanted = installations.registration(installation, base_url)
     for name, value in metadata.items():

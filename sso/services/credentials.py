@@ -13,7 +13,7 @@ from sso.models import MailToken, User
 from sso.process.program import COMMAND
 from sso.services import changes as differences
 from sso.services import checks, mail_links, notifications, revocation, staff
-from sso.services.checks import RegistrationError
+from sso.services.checks import Invalid
 from sso.store import factors, sessions, users
 
 ALL_FACTORS = "All second factors"  # what the mail says was removed
@@ -21,9 +21,9 @@ ALL_FACTORS = "All second factors"  # what the mail says was removed
 
 @audit.acting
 def rename(actor: Actor, user: User, name: str) -> None:
-    """Change the name, by the user. Raises `RegistrationError`. The caller has locked the user."""
+    """Change the name, by the user. Raises `Invalid`. The caller has locked the user."""
     if unfit := checks.text_error(checks.NAME, name):
-        raise RegistrationError([unfit])
+        raise Invalid([unfit])
     if changes := differences.between({"name": user.name}, {"name": name}):
         user.name = name
         db.session.flush()
@@ -46,11 +46,11 @@ def request_password_reset(actor: Actor, email: str) -> None:
 
 @audit.acting
 def set_password(actor: Actor, user: User, password: str) -> None:
-    """A new password by an operator. Raises `RegistrationError` if it is weak."""
+    """A new password by an operator. Raises `Invalid` if it is weak."""
     staff.require_admin(actor)
     staff.require_may_change(actor, [user.groups])
     if weakness := passwords.weakness(password, (user.name, user.email)):
-        raise RegistrationError([weakness])
+        raise Invalid([weakness])
     fresh = passwords.hash_password(password)
     _replace_password(user, fresh, Event.PASSWORD_SET, "password_changed")
 

@@ -15,7 +15,7 @@ from sso.models import Group
 from sso.services import api_tokens, checks, clients, revocation, staff
 from sso.services import changes as differences
 from sso.services.changes import ListEdit, Outcome
-from sso.services.checks import RegistrationError
+from sso.services.checks import Invalid
 from sso.store import clients as stored_clients
 from sso.store import groups as memberships
 from sso.store import named_groups
@@ -29,7 +29,7 @@ MOST_GROUPS = 1000  # of one member: directories have more of them than a list h
 def create(
     actor: Actor, name: str, *, external_id: str | None = None, members: Collection[UUID] = ()
 ) -> Group:
-    """A new group. Raises `RegistrationError` and `NotAllowed`."""
+    """A new group. Raises `Invalid` and `NotAllowed`."""
     staff.require_admin(actor)
     staff.require_may_change(actor, [[name]])
     memberships.lock_users(members)  # see `named_groups.lock`
@@ -58,7 +58,7 @@ def change(
 
     Another name counts for the members and for the clients that require the group. `provisioned`
     may have an `external_id`. `seen`: name, external_id or version as the operator saw them. Raises
-    `LookupError`, `RegistrationError`, `NotAllowed` and `Changed`.
+    `LookupError`, `Invalid`, `NotAllowed` and `Changed`.
     """
     staff.require_admin(actor)
     people = {*added, *removed, *(whole or ())}
@@ -126,7 +126,7 @@ def _check_name(group: Group, name: str) -> None:
     if other and other is not group:
         errors.append(_taken(name))
     if errors:
-        raise RegistrationError(errors)
+        raise Invalid(errors)
 
 
 def _taken(name: str) -> Message:
@@ -139,7 +139,7 @@ def _flush(group: Group) -> None:
         named_groups.add(group)
     except IntegrityError:  # another process was quicker
         db.session.rollback()
-        raise RegistrationError([_taken(name)]) from None
+        raise Invalid([_taken(name)]) from None
 
 
 def _rename(actor: Actor, group: Group, name: str) -> None:
@@ -159,20 +159,18 @@ def _rename(actor: Actor, group: Group, name: str) -> None:
 def _edit_members(
     actor: Actor, group: Group, added: Collection[UUID] = (), removed: Collection[UUID] = ()
 ) -> bool:
-    """Whether it changed anybody's groups. Raises `RegistrationError` for unknown users."""
+    """Whether it changed anybody's groups. Raises `Invalid` for unknown users."""
     added, removed = set(added), set(removed)
     if len(added) > MOST_MEMBERS:
-        raise RegistrationError(
-            [Message("more than %(most)d members are added at once", most=MOST_MEMBERS)]
-        )
+        raise Invalid([Message("more than %(most)d members are added at once", most=MOST_MEMBERS)])
     people = memberships.lock_users(added | removed)
     known = {one.id for one in people}
     if unknown := [user_id for user_id in added if user_id not in known]:
-        raise RegistrationError([Message("there is no user %(name)s", name=str(unknown[0]))])
+        raise Invalid([Message("there is no user %(name)s", name=str(unknown[0]))])
     joining = [one for one in people if one.id in added and group.name not in one.groups]
     leaving = [one for one in people if one.id in removed and group.name in one.groups]
     if full := [one.id for one in joining if len(one.groups) >= MOST_GROUPS]:
-        raise RegistrationError(
+        raise Invalid(
             [
                 Message(
                     "the user %(name)s is in %(most)d groups already",

@@ -6,7 +6,7 @@ from sso.audit.events import Event
 from sso.i18n.message import Message
 from sso.models import User
 from sso.services import notifications, revocation, staff
-from sso.services.checks import RegistrationError
+from sso.services.checks import Invalid
 
 
 @audit.acting
@@ -20,13 +20,11 @@ def sign_out(actor: Actor, user: User) -> int:
 def invite_again(actor: Actor, user: User) -> bool:
     """Mail the link to set the first password once more; whether it is sent.
 
-    Raises `RegistrationError` and `NotAllowed`.
+    Raises `Invalid` and `NotAllowed`.
     """
     staff.require_may_help(actor, user)
     if user.password_hash is not None or user.disabled_at is not None:
-        raise RegistrationError(
-            [Message("%(email)s is disabled, or has a password", email=user.email)]
-        )
+        raise Invalid([Message("%(email)s is disabled, or has a password", email=user.email)])
     is_sent = notifications.invited(user)
     audit.event(Event.USER_INVITED, user=user.id)
     return is_sent

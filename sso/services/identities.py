@@ -29,7 +29,7 @@ from sso.models import Identity, UpstreamSession, User
 from sso.services import accounts, api_tokens, checks, notifications, revocation, staff
 from sso.services import changes as differences
 from sso.services.changes import ListEdit
-from sso.services.checks import RegistrationError
+from sso.services.checks import Invalid
 from sso.services.staff import NotAllowed
 from sso.store import factors, identities, users
 from sso.upstream.identity import UpstreamIdentity
@@ -44,7 +44,7 @@ def take_over_profile(
     """Take over the mapped groups, and of an account that lives by a directory name and email.
 
     Groups that stand in no mapping are left alone. The email has to be free, and one that the
-    provider is trusted for. Raises `RegistrationError` if somebody takes it at this moment.
+    provider is trusted for. Raises `Invalid` if somebody takes it at this moment.
     """
     changes = _profile(provider, user, found)
     added, removed = _memberships(provider, user, found)
@@ -173,7 +173,7 @@ def resolve(actor: Actor, provider: Provider, found: UpstreamIdentity) -> Resolu
     identities.use(identity, provider.id, clock.now())
     try:
         take_over_profile(actor, provider, user, found)
-    except RegistrationError:
+    except Invalid:
         raise LinkRefused(_ELSEWHERE) from None
     return SignIn(user, identity)
 
@@ -205,7 +205,7 @@ def _new_user(actor: Actor, email: str, found: UpstreamIdentity) -> User | None:
     name = name_of(found) or email.partition("@")[0]
     try:
         return accounts.sign_up(actor, email=email, name=name, password_hash=None)
-    except RegistrationError:  # made at this moment
+    except Invalid:  # made at this moment
         return None
 
 

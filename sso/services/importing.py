@@ -18,7 +18,7 @@ from sso.crypto import foreign_hashes, passwords
 from sso.imports.person import Person
 from sso.models import User
 from sso.services import checks, staff
-from sso.services.checks import RegistrationError
+from sso.services.checks import Invalid
 from sso.store import imported_hashes, named_groups, users
 
 MOST_METHODS = 64  # all sign-ins read them; old Django sites have about 20
@@ -29,7 +29,7 @@ TOO_MANY = (
 )
 
 
-class TooSlow(RegistrationError):
+class TooSlow(Invalid):
     """With this hash, every wrong password would take too long."""
 
     def __init__(self, method: str) -> None:
@@ -52,19 +52,19 @@ class Methods:
     def accept(self, text: str) -> tuple[str | None, str | None]:
         """Return the hash to store for one of another system, and its method; see `admit`.
 
-        The hash is `None` if the user has no password. Raises `RegistrationError` for a hash that
+        The hash is `None` if the user has no password. Raises `Invalid` for a hash that
         cannot be checked here.
         """
         try:
             stored = foreign_hashes.from_text(text)
         except foreign_hashes.Refused as error:
-            raise RegistrationError([str(error)]) from None
+            raise Invalid([str(error)]) from None
         return stored, self.admit(foreign_hashes.method_of(stored))
 
     def admit(self, method: str | None) -> str | None:
         """Count a method and return it, or `None` if it is the one that this server uses.
 
-        Raises `TooSlow`, and `RegistrationError` if there are too many methods.
+        Raises `TooSlow`, and `Invalid` if there are too many methods.
         """
         if method in (None, passwords.own_method()):
             return None
@@ -74,9 +74,9 @@ class Methods:
             raise TooSlow(method)
         hard = sum(map(foreign_hashes.is_memory_hard, (*self._all, method)))
         if foreign_hashes.is_memory_hard(method) and hard > foreign_hashes.MOST_MEMORY_HARD:
-            raise RegistrationError([TOO_MANY])
+            raise Invalid([TOO_MANY])
         if len(self._all) >= MOST_METHODS:
-            raise RegistrationError([f"users already have hashes of {MOST_METHODS} other costs"])
+            raise Invalid([f"users already have hashes of {MOST_METHODS} other costs"])
         if not self._any_cost and self._is_too_slow(method):
             self._too_slow.add(method)
             raise TooSlow(method)
@@ -87,7 +87,7 @@ class Methods:
         """Refuse the slowest methods of a whole file, whatever their order in it."""
         trial = Methods(self._all, any_cost=self._any_cost)
         for method in sorted(methods, key=lambda one: (foreign_hashes.seconds([one]), one)):
-            with suppress(RegistrationError):
+            with suppress(Invalid):
                 trial.admit(method)
         self._too_slow |= trial._too_slow
 
@@ -210,7 +210,7 @@ def _password_problem(outcome: Outcome, rules: Rules) -> str | None:
         except TooSlow as error:
             person.password_hash, outcome.is_too_slow = None, True
             outcome.left_out.append(str(error))
-        except RegistrationError as error:
+        except Invalid as error:
             problem, person.password_hash = str(error), None
     if problem and rules.drop_passwords:
         outcome.left_out.append(problem)

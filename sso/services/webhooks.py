@@ -14,7 +14,7 @@ from sso.extensions import db
 from sso.models import Webhook
 from sso.services import changes as differences
 from sso.services.changes import ListEdit, Outcome
-from sso.services.checks import RegistrationError
+from sso.services.checks import Invalid
 from sso.store import webhooks
 
 MOST = 50  # each makes every sign-in write more
@@ -27,12 +27,12 @@ def described(webhook: Webhook) -> dict[str, Any]:
 
 @audit.acting
 def create(actor: Actor, url: str, events: Sequence[str]) -> tuple[Webhook, str]:
-    """A new webhook and its secret, which is shown once. Raises `RegistrationError`."""
+    """A new webhook and its secret, which is shown once. Raises `Invalid`."""
     errors = _errors(url, events)
     if len(webhooks.every()) >= MOST:
         errors.append(f"there are {MOST} webhooks already; delete one first")
     if errors:
-        raise RegistrationError(errors)
+        raise Invalid(errors)
     secret = secrets.make_webhook_secret()
     sealed = secrets.encrypt_webhook_secret(context.settings().secret_keys, secret)
     webhook = Webhook(url=url, events=_tidy(events), sealed_secret=sealed)
@@ -46,12 +46,12 @@ def create(actor: Actor, url: str, events: Sequence[str]) -> tuple[Webhook, str]
 def change(
     actor: Actor, webhook_id: UUID, *, url: str | None = None, events: ListEdit | None = None
 ) -> tuple[Webhook, Outcome]:
-    """Change what is given. Raises `LookupError` and `RegistrationError`."""
+    """Change what is given. Raises `LookupError` and `Invalid`."""
     webhook = _locked(webhook_id)
     before = described(webhook)
     wanted = events.applied_to(webhook.events) if events else webhook.events
     if errors := _errors(url or webhook.url, wanted):
-        raise RegistrationError(errors)
+        raise Invalid(errors)
     webhook.url, webhook.events = url or webhook.url, _tidy(wanted)
     if webhook.url != before["url"]:
         _forgive(webhook)

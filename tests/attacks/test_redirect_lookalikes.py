@@ -7,7 +7,7 @@ import pytest
 from flask import Flask
 
 from sso.models import User
-from sso.services.checks import RegistrationError
+from sso.services.checks import Invalid
 from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.support.factories import make_client, register_client
 
@@ -88,11 +88,11 @@ def test_what_cannot_be_registered(app: Flask, uri: str) -> None:
         for field in ("redirect_uris", "post_logout_redirect_uris"):
             metadata = {"redirect_uris": ["https://app.example/cb"], field: [uri]}
             for method in ("none", "any"):
-                with pytest.raises(RegistrationError):
+                with pytest.raises(Invalid):
                     register_client(name="App", auth_method=method, **metadata)
 
 
 def test_a_private_use_scheme_of_a_confidential_client(app: Flask) -> None:
     """Any program may claim the scheme, and the secret would stand in the program."""
-    with app.app_context(), pytest.raises(RegistrationError, match="only public clients"):
+    with app.app_context(), pytest.raises(Invalid, match="only public clients"):
         register_client(name="App", redirect_uris=[APP])

@@ -12,7 +12,7 @@ from sso import audit
 from sso.config import images
 from sso.extensions import db
 from sso.services import clients
-from sso.services.checks import RegistrationError
+from sso.services.checks import Invalid
 from sso.store import clients as stored_clients
 from sso.web.static_files import IMAGE_POLICY
 from tests.conftest import ON_POSTGRESQL, Statements
@@ -155,7 +155,7 @@ def test_an_account_without_applications(app: Flask, browser: Browser) -> None:
     ],
 )
 def test_home_urls_that_are_refused(app: Flask, url: str) -> None:
-    with pytest.raises(RegistrationError, match=r"the home URL .* is refused: it"):
+    with pytest.raises(Invalid, match=r"the home URL .* is refused: it"):
         make_client(app, home_url=url)
 
 

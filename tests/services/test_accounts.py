@@ -12,7 +12,7 @@ from sso.config.upstream.provider import Provider
 from sso.extensions import db
 from sso.models import User
 from sso.services import accounts, identities
-from sso.services.checks import RegistrationError
+from sso.services.checks import Invalid
 from sso.store import users
 from sso.upstream.identity import UpstreamIdentity
 from tests.support.factories import PASSWORD, make_user
@@ -34,7 +34,7 @@ def test_all_that_is_wrong_with_a_new_account_is_said_at_once(
 ) -> None:
     usual: dict[str, Any] = {"email": "new@example.com", "name": "New", "password": PASSWORD}
     with app.app_context():
-        with pytest.raises(RegistrationError) as refusal:
+        with pytest.raises(Invalid) as refusal:
             accounts.create(audit.SYSTEM, **(usual | more))
         assert len(refusal.value.errors) == errors
         db.session.rollback()

@@ -14,7 +14,7 @@ from sso.extensions import db
 from sso.imports.person import Person
 from sso.models import User
 from sso.services import accounts, checks, importing
-from sso.services.checks import RegistrationError
+from sso.services.checks import Invalid
 from sso.store import users
 from tests.conftest import Clock
 from tests.scim.conftest import USER, Provisioner, make_token
@@ -91,7 +91,7 @@ def test_every_surface_refuses(app: Flask, tmp_path: Path, name: str) -> None:
         (outcome,) = importing.add(audit.SYSTEM, [person], importing.Rules("x"))
         assert f"the claim {name}, which is not valid" in outcome.left_out
         db.session.rollback()
-        with pytest.raises(RegistrationError, match="is refused"):
+        with pytest.raises(Invalid, match="is refused"):
             accounts.update(audit.SYSTEM, user.id, claims={name: value})
         db.session.rollback()
         kept = users.find(user.id)

@@ -10,7 +10,7 @@ from sso.extensions import db
 from sso.models import Client, Group, User
 from sso.services import accounts, clients, group_editing
 from sso.services.changes import ListEdit
-from sso.services.checks import RegistrationError
+from sso.services.checks import Invalid
 from sso.store import groups, named_groups
 from tests.support.events import events
 from tests.support.factories import make_client, make_user
@@ -60,10 +60,10 @@ def test_another_name_is_refused_if_it_is_taken(app: Flask) -> None:
     make_user(app, groups=["staff", "other"])
     with app.app_context():
         for name, words in (("other", "already a group"), ("a, b", "comma"), (" ", "empty")):
-            with pytest.raises(RegistrationError, match=words):
+            with pytest.raises(Invalid, match=words):
                 group_editing.change(OLGA, group("staff").id, name=name)
             db.session.rollback()
-        with pytest.raises(RegistrationError, match="already a group"):
+        with pytest.raises(Invalid, match="already a group"):
             group_editing.create(OLGA, "staff")
 
 
@@ -79,7 +79,7 @@ def test_who_is_in_it_is_replaced(app: Flask) -> None:
         group_editing.change(OLGA, made.id, whole=found)
         db.session.commit()
         assert group("staff").version == version  # nothing changed
-        with pytest.raises(RegistrationError, match="there is no user"):
+        with pytest.raises(Invalid, match="there is no user"):
             group_editing.change(OLGA, made.id, added=[uuid4()])
 
 

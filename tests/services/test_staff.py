@@ -14,7 +14,7 @@ from sso.extensions import db
 from sso.models import User
 from sso.services import accounts, credentials, helpdesk, staff
 from sso.services.changes import ListEdit
-from sso.services.checks import RegistrationError
+from sso.services.checks import Invalid
 from sso.store import users
 from tests.support.administration import ADMINS, HELPDESK
 from tests.support.factories import PASSWORD, make_user
@@ -187,7 +187,7 @@ def test_who_is_not_invited_again(app: Flask, state: str) -> None:
         user = loaded(dana)
         user.disabled_at = clock.now() if state == "disabled" else None
         db.session.commit()
-        with pytest.raises(RegistrationError):
+        with pytest.raises(Invalid):
             helpdesk.invite_again(OPERATOR, user)
         user.disabled_at, user.password_hash = None, None
         helpdesk.invite_again(OPERATOR, user)

@@ -35,7 +35,7 @@ from sso.presets.schema import Block, Note, Preset, PresetError
 from sso.services import changes as differences
 from sso.services import checks, clients, connections
 from sso.services.changes import Changed, Differences
-from sso.services.checks import RegistrationError
+from sso.services.checks import Invalid
 from sso.services.clients import SWITCHES
 from sso.store import clients as stored_clients
 from sso.store import grants
@@ -173,7 +173,7 @@ def rotate() -> Response:
             )
         except LookupError:
             abort(404)
-        except checks.RegistrationError as error:
+        except checks.Invalid as error:
             errors = error.errors
             db.session.rollback()
             client = pages.application()
@@ -193,7 +193,7 @@ def logo() -> Response:
             clients.change(access.staff().actor, client.client_id, {}, logo=image)
         except LookupError:
             abort(404)
-        except checks.RegistrationError as error:  # the rules have changed since it was registered
+        except checks.Invalid as error:  # the rules have changed since it was registered
             errors = error.errors
         except ValueError as error:
             errors = [error.args[0]]
@@ -233,7 +233,7 @@ def by_hand() -> Response:
         try:
             client, secret = clients.register(access.staff().actor, metadata, switches=switches)
             return _registered(client, secret)
-        except RegistrationError as error:
+        except Invalid as error:
             errors = error.errors
             db.session.rollback()
     return _form(form, None, errors, {})
@@ -259,7 +259,7 @@ def edit() -> Response:
             others = changed.differences
             now = client_seen_of(clients.described(client))
             form.show({**now, **wanted})
-        except RegistrationError as error:
+        except Invalid as error:
             errors, now = error.errors, seen
             db.session.rollback()
             client = pages.application()
@@ -292,7 +292,7 @@ def from_preset() -> Response:
                 {},
             )
             return _registered(client, secret)
-        except (PresetError, RegistrationError) as error:
+        except (PresetError, Invalid) as error:
             errors = error.errors
             db.session.rollback()
     return pages.render(

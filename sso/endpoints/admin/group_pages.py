@@ -15,7 +15,7 @@ from sso.i18n.message import Message
 from sso.models import Group
 from sso.services import group_editing
 from sso.services.changes import Changed
-from sso.services.checks import RegistrationError
+from sso.services.checks import Invalid
 from sso.store import clients, named_groups, users
 
 _DONE = {
@@ -33,7 +33,7 @@ def groups() -> Response:
     if form.validate_on_submit():
         try:
             made = group_editing.create(access.staff().actor, form.name.data or "")
-        except RegistrationError as error:
+        except Invalid as error:
             errors = error.errors
         else:
             return pages.done("group", "created", id=str(made.id))
@@ -60,7 +60,7 @@ def group() -> Response:
             if user:
                 _change(found, added=[user.id])
                 return pages.done("group", "added", id=str(found.id))
-        except RegistrationError:  # deleted at this moment
+        except Invalid:  # deleted at this moment
             db.session.rollback()
             found = _group()
         errors = [Message("There is no person with this email address.")]
@@ -89,7 +89,7 @@ def rename() -> Response:
         except Changed as changed:
             one = changed.differences["name"]
             others = [(gettext("Name"), one["before"], one["after"])]
-        except RegistrationError as error:
+        except Invalid as error:
             errors = error.errors
         else:
             return pages.done("group", "renamed", id=str(found.id))

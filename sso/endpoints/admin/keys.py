@@ -13,7 +13,7 @@ from sso.extensions import db
 from sso.i18n import N_
 from sso.models import ApiToken, KeyState
 from sso.services import api_tokens, signing_keys
-from sso.services.checks import RegistrationError
+from sso.services.checks import Invalid
 from sso.services.signing_keys import RotationRefused
 from sso.store import keys as stored_keys
 from sso.store import users
@@ -119,7 +119,7 @@ def new_token() -> Response:
                 form.scopes.data or (),
                 timedelta(days=int(form.days.data)),
             )
-        except RegistrationError as error:
+        except Invalid as error:
             errors = error.errors
         else:
             return pages.render(

@@ -28,7 +28,7 @@ from sso.services import accounts, credentials, helpdesk, staff
 from sso.services import changes as differences
 from sso.services import identities as linking
 from sso.services.changes import Changed, Differences, ListEdit
-from sso.services.checks import RegistrationError
+from sso.services.checks import Invalid
 from sso.store import factors, grants, groups, identities, keys, sessions, users
 from sso.store.lists import Order
 
@@ -156,7 +156,7 @@ def act() -> Response:
     if form.validate_on_submit():
         try:
             is_sent = action.run(access.staff().actor, user) is not False
-        except (LookupError, RegistrationError):  # deleted or changed at this moment
+        except (LookupError, Invalid):  # deleted or changed at this moment
             abort(404)
         if name == "delete":
             return pages.done("people", name)
@@ -345,7 +345,7 @@ def invite() -> Response:
         email, name = form.email.data or "", form.name.data or ""
         try:
             user, is_sent = accounts.invite(staff.actor, email=email, name=name, groups=groups)
-        except RegistrationError as error:
+        except Invalid as error:
             errors = error.errors
         else:
             what = "invited" if is_sent else "not-invited"
@@ -369,7 +369,7 @@ def edit() -> Response:
             _merge(form, seen, user)
         except LookupError:  # deleted at this moment
             abort(404)
-        except RegistrationError as error:
+        except Invalid as error:
             errors = error.errors
         else:
             return pages.done("person", "edited", id=str(user.id))
