@@ -1,6 +1,6 @@
 # The server; the same image runs the worker and the commands (see deploy/compose.yaml).
 # Another base needs Python 3.11 or later, its venv, and Debian's package manager.
-ARG BASE=python:3.13-slim-bookworm
+ARG BASE=python:3.13-slim-bookworm@sha256:ed86c82274b3c69b52fb5820f358f0bd7df0b603332063cb5c6e32bd220c3e6e
 FROM ${BASE} AS build
 WORKDIR /build
 COPY requirements.txt requirements-build.txt ./
