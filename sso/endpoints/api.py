@@ -17,7 +17,7 @@ from sso.extensions import db
 from sso.models import ApiToken, Client
 from sso.ratelimit import limiting, refusals
 from sso.services import api_tokens, clients
-from sso.services.checks import Invalid
+from sso.services.checks import Invalid, Rule
 from sso.store import clients as stored
 from sso.web.errors import as_json
 
@@ -216,6 +216,6 @@ def _answer(
 def _refused(error: Invalid) -> Response:
     """RFC 7591 §3.2.2."""
     db.session.rollback()
-    is_redirect = all("redirect address" in one for one in error.errors)
-    code = "invalid_redirect_uri" if is_redirect else "invalid_client_metadata"
+    rule = Rule.INVALID_REDIRECT_URI
+    code = rule.value if error.rules == {rule} else "invalid_client_metadata"
     return as_json(code, str(error)[:1000], 400)

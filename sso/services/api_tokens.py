@@ -13,7 +13,7 @@ from sso.i18n import N_
 from sso.i18n.message import Message
 from sso.models import ApiToken
 from sso.services import checks, staff
-from sso.services.checks import Invalid
+from sso.services.checks import Invalid, Rule
 from sso.services.staff import ADMIN
 from sso.store import keys, users
 
@@ -82,7 +82,13 @@ def create(
     if len(live) >= MOST:
         errors.append(Message("there are %(most)d tokens already; revoke one first", most=MOST))
     if any(one.name == name for one in live):
-        errors.append(Message("there is already a token with the name %(name)s", name=name))
+        errors.append(
+            Message(
+                "there is already a token with the name %(name)s",
+                name=name,
+                code=Rule.ALREADY_EXISTS,
+            )
+        )
     if found := [error for error in errors if error]:
         raise Invalid(found)
     secret = secrets.make_secret(secrets.API_TOKEN)

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import date, timedelta
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ from sso.crypto.keys import ALGORITHMS
 from sso.errors import OperatorError
 from sso.flow.scopes import OPERATOR_CLAIMS, SCOPES
 from sso.i18n import times
-from sso.i18n.message import Message
+from sso.i18n.message import Message, code_of
 
 PROFILES = (FAPI2,)
 # What the profile asks for, unless something else that fits is given.
@@ -199,6 +200,13 @@ MAX_LOGO = 64 * 1024
 MAX_JWKS = 64 * 1024
 
 
+class Rule(StrEnum):
+    """The codes of errors that the protocols tell apart (RFC 7591 §3.2.2, RFC 7644 §3.12)."""
+
+    ALREADY_EXISTS = "already_exists"
+    INVALID_REDIRECT_URI = "invalid_redirect_uri"
+
+
 class Invalid(OperatorError, ValueError):
     """The input breaks a rule; `errors` has one line for each reason."""
 
@@ -206,28 +214,50 @@ class Invalid(OperatorError, ValueError):
         super().__init__("; ".join(errors))
         self.errors = list(errors)
 
+    @property
+    def rules(self) -> set[str | None]:
+        """The codes of the errors; `None` is among them if an error has no code."""
+        return {code_of(error) for error in self.errors}
+
 
 def metadata_errors(metadata: Mapping[str, Any], had: Collection[str] = ()) -> list[str]:
     """Why a client cannot have this metadata; `had`: the groups it has so far."""
     errors: list[str | None] = [text_error(Message("the client's name"), metadata["client_name"])]
     if not metadata["redirect_uris"]:
-        errors.append(Message("there is no redirect address; an application needs at least one"))
+        errors.append(
+            Message(
+                "there is no redirect address; an application needs at least one",
+                code=Rule.INVALID_REDIRECT_URI,
+            )
+        )
     is_public = metadata["token_endpoint_auth_method"] == NO_AUTH_METHOD
     error_of = partial(registration_error, is_public=is_public)
     for name, label, too_many in (
         (
             "redirect_uris",
             Message("the redirect address"),
-            Message("there are more than %(most)d redirect addresses", most=MAX_URLS),
+            Message(
+                "there are more than %(most)d redirect addresses",
+                most=MAX_URLS,
+                code=Rule.INVALID_REDIRECT_URI,
+            ),
         ),
         (
             "post_logout_redirect_uris",
             Message("the post-logout redirect address"),
-            Message("there are more than %(most)d post-logout redirect addresses", most=MAX_URLS),
+            Message(
+                "there are more than %(most)d post-logout redirect addresses",
+                most=MAX_URLS,
+                code=Rule.INVALID_REDIRECT_URI,
+            ),
         ),
     ):
         is_too_many = len(metadata[name]) > MAX_URLS
-        errors += [too_many] if is_too_many else _url_errors(label, metadata[name], error_of)
+        errors += (
+            [too_many]
+            if is_too_many
+            else _url_errors(label, metadata[name], error_of, Rule.INVALID_REDIRECT_URI)
+        )
     backchannel = metadata.get("backchannel_logout_uri")
     if backchannel is not None:
         errors += _url_errors(
@@ -267,7 +297,11 @@ def text_error(label: Message, text: str) -> Message | None:
 
 def taken(email: str) -> Message:
     """That another user has the address."""
-    return Message("there is already a user with the email address %(email)s", email=email)
+    return Message(
+        "there is already a user with the email address %(email)s",
+        email=email,
+        code=Rule.ALREADY_EXISTS,
+    )
 
 
 def logo(text: str, folder: Path = Path()) -> images.Image:
@@ -327,9 +361,12 @@ def _group_error(name: str) -> Message | None:
 
 
 def _url_errors(
-    label: Message, urls: Iterable[str], error_of: Callable[[str], Message | None]
+    label: Message,
+    urls: Iterable[str],
+    error_of: Callable[[str], Message | None],
+    code: Rule | None = None,
 ) -> list[Message]:
-    return [refused(label, text, error) for text in urls if (error := error_of(text))]
+    return [refused(label, text, error, code) for text in urls if (error := error_of(text))]
 
 
 def _backchannel_error(text: str) -> Message | None:
