@@ -14,10 +14,12 @@ from sso.audit import Actor
 from sso.audit.events import Event
 from sso.crypto.secrets import API_TOKEN
 from sso.extensions import db
+from sso.flow.refusals import Reason, because
+from sso.i18n.message import Message
 from sso.models import ApiToken, Client
 from sso.ratelimit import limiting, refusals
 from sso.services import api_tokens, clients
-from sso.services.checks import Invalid
+from sso.services.checks import Invalid, Rule
 from sso.store import clients as stored
 from sso.web.errors import as_json
 
@@ -31,7 +33,8 @@ def authenticate(scope: str) -> ApiToken:
     requests of valid tokens: tokens cannot be guessed, and failures of others block no program.
     """
     if "access_token" in request.args or API_TOKEN in request.query_string.decode("latin-1"):
-        _refuse(400, "invalid_request", "in the URL", "A token in a URL is in logs, too: revoke "
+        _refuse(400, "invalid_request", because(Reason.TOKEN_IN_URL),
+                "A token in a URL is in logs, too: revoke "
                 "it, and send another one in the Authorization header.")  # fmt: skip
     scheme, _, secret = request.environ.get("HTTP_AUTHORIZATION", "").partition(" ")
     if scheme.lower() != "bearer" or not secret.strip():
@@ -42,10 +45,10 @@ def authenticate(scope: str) -> ApiToken:
     except api_tokens.Refused as error:
         attempt = limiting.enter(limiting.API_TOKEN, "")
         attempt.failed()
-        _refuse(401, "invalid_token", error.reason, "The API token is unknown, expired or revoked.",
-                error.token)  # fmt: skip
+        _refuse(401, "invalid_token", because(error.reason),
+                "The API token is unknown, expired or revoked.", error.token)  # fmt: skip
     if not api_tokens.allows(token, scope):
-        _refuse(403, "insufficient_scope", f"without {scope}",
+        _refuse(403, "insufficient_scope", because(Reason.WITHOUT_SCOPE, scope=scope),
                 f"The API token lacks the scope {scope}.", token, f', scope="{scope}"')  # fmt: skip
     spend(token)
     return token
@@ -60,7 +63,7 @@ def spend(token: ApiToken, requests: int = 1) -> None:
 def _refuse(
     status: int,
     error: str,
-    reason: str,
+    reason: Message,
     description: str,
     token: ApiToken | None = None,
     more: str = "",
@@ -205,6 +208,6 @@ def _answer(
 def _refused(error: Invalid) -> Response:
     """RFC 7591 §3.2.2."""
     db.session.rollback()
-    is_redirect = all("redirect address" in one for one in error.errors)
-    code = "invalid_redirect_uri" if is_redirect else "invalid_client_metadata"
+    rule = Rule.INVALID_REDIRECT_URI
+    code = rule.value if error.rules == {rule} else "invalid_client_metadata"
     return as_json(code, str(error)[:1000], 400)

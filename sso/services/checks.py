@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import date, timedelta
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from sso.crypto.client_jwt import FAPI_ALGORITHMS
 from sso.errors import OperatorError
 from sso.flow.scopes import OPERATOR_CLAIMS, SCOPES
 from sso.i18n import times
-from sso.i18n.message import Message
+from sso.i18n.message import Message, code_of
 
 _AUTH_METHOD = FIELDS["token_endpoint_auth_method"]
 _ID_TOKEN_ALGORITHM = FIELDS["id_token_signed_response_alg"]
@@ -153,12 +154,24 @@ MAX_LOGO = 64 * 1024
 MAX_JWKS = 64 * 1024
 
 
+class Rule(StrEnum):
+    """The codes of errors that the protocols tell apart (RFC 7591 §3.2.2, RFC 7644 §3.12)."""
+
+    ALREADY_EXISTS = "already_exists"
+    INVALID_REDIRECT_URI = "invalid_redirect_uri"
+
+
 class Invalid(OperatorError, ValueError):
     """The input breaks a rule; `errors` has one line for each reason."""
 
     def __init__(self, errors: Sequence[str]) -> None:
         super().__init__("; ".join(errors))
         self.errors = list(errors)
+
+    @property
+    def rules(self) -> set[str | None]:
+        """The codes of the errors; `None` is among them if an error has no code."""
+        return {code_of(error) for error in self.errors}
 
 
 def metadata_errors(metadata: Mapping[str, Any], had: Collection[str] = ()) -> list[str]:
@@ -183,12 +196,16 @@ def _field_errors(
             key_error = Message("the JWKS URL is refused: %(reason)s", reason=error)
             yield refused(label, value, error) if field.noun else key_error
         case Kind.REDIRECT_URIS if field.is_required and not value:
-            yield Message("there is no redirect address; an application needs at least one")
+            yield Message(
+                "there is no redirect address; an application needs at least one",
+                code=Rule.INVALID_REDIRECT_URI,
+            )
         case Kind.REDIRECT_URIS if len(value) > MAX_URLS:
-            yield Message(field.excess, most=MAX_URLS)
+            yield Message(field.excess, most=MAX_URLS, code=Rule.INVALID_REDIRECT_URI)
         case Kind.REDIRECT_URIS:
             is_public = metadata[_AUTH_METHOD.name] == NO_AUTH_METHOD
-            yield from _url_errors(label, value, partial(registration_error, is_public=is_public))
+            error_of = partial(registration_error, is_public=is_public)
+            yield from _url_errors(label, value, error_of)
         case Kind.WORDS:
             yield _scope_error(value)
         case Kind.NAMES:
@@ -216,7 +233,11 @@ def text_error(label: Message, text: str) -> Message | None:
 
 def taken(email: str) -> Message:
     """That another user has the address."""
-    return Message("there is already a user with the email address %(email)s", email=email)
+    return Message(
+        "there is already a user with the email address %(email)s",
+        email=email,
+        code=Rule.ALREADY_EXISTS,
+    )
 
 
 def logo(text: str, folder: Path = Path()) -> images.Image:
@@ -278,7 +299,8 @@ def _group_error(name: str) -> Message | None:
 def _url_errors(
     label: Message, urls: Iterable[str], error_of: Callable[[str], Message | None]
 ) -> list[Message]:
-    return [refused(label, text, error) for text in urls if (error := error_of(text))]
+    code = Rule.INVALID_REDIRECT_URI
+    return [refused(label, text, error, code) for text in urls if (error := error_of(text))]
 
 
 def _scope_error(scope: str) -> Message | None:

@@ -36,6 +36,7 @@ from sso.config import urls
 from sso.config.images import Image
 from sso.extensions import db
 from sso.flow.decision import Policy
+from sso.flow.refusals import Reason
 from sso.models import Client, ClientLogo, ClientOrigin
 from sso.models.clients import HAS_HOME_URL, ClientRegistration
 from sso.store import prepared
@@ -288,16 +289,15 @@ def registered(connection: Connection, client_id: str) -> RegisteredClient | Non
     return registered_client(row) if row else None
 
 
-UNKNOWN_CLIENT = "unknown client"
 _DISABLED_AT = select(Client.disabled_at).where(Client.client_id == bindparam("client_id"))
 
 
-def why_not_enabled(connection: Connection, client_id: str) -> str | None:
-    """Why `find_enabled` finds nothing, in a few words."""
+def why_not_enabled(connection: Connection, client_id: str) -> Reason | None:
+    """Return why `find_enabled` finds nothing."""
     row = prepared.first(connection, _DISABLED_AT, {"client_id": client_id})
     if row is None:
-        return UNKNOWN_CLIENT
-    return "disabled client" if row["disabled_at"] else None
+        return Reason.UNKNOWN_CLIENT
+    return Reason.CLIENT_DISABLED if row["disabled_at"] else None
 
 
 def registered_client(row: prepared.Row) -> RegisteredClient:

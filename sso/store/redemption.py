@@ -29,6 +29,7 @@ from sqlalchemy.sql.dml import Insert
 
 from sso.crypto import secrets
 from sso.extensions import UtcDateTime
+from sso.flow.refusals import Reason
 from sso.models import AuthorizationCode, Client, Grant, PushedRequest, Token, UsedOnce
 from sso.store import clients, grants, prepared, refusals
 from sso.store.clients import RegisteredClient
@@ -198,17 +199,17 @@ class Pushed:
     waits_until: datetime | None
     used_at: datetime | None
 
-    def refusal(self, client_id: str, now: datetime, *, is_waiting: bool) -> str | None:
+    def refusal(self, client_id: str, now: datetime, *, is_waiting: bool) -> Reason | None:
         """Why it cannot be used now; `is_waiting`: a browser brought it in time."""
         if self.client_id != client_id:
-            return "issued to another client"
+            return Reason.ISSUED_TO_ANOTHER
         if self.used_at:
-            return "used before"
+            return Reason.USED_BEFORE
         if is_waiting:
             # The page may have been shown by another version, or after another redirect.
             until = self.waits_until or self.expires_at + PUSHED_LIFETIME
-            return None if now < until else "waited too long"
-        return None if now < self.expires_at else "expired"
+            return None if now < until else Reason.WAITED_TOO_LONG
+        return None if now < self.expires_at else Reason.EXPIRED
 
 
 _ADD_PUSHED = insert(_PUSHED)
