@@ -118,18 +118,18 @@ def test_images_are_pinned(tmp_path: Path) -> None:
 
 def test_the_locks_are_up_to_date() -> None:
     """Otherwise run scripts/requirements. What is missing from them stops the image's build."""
-    locked, tested = _versions("requirements.txt"), _versions("constraints.txt")
+    locked, tested = _versions("requirements/server.txt"), _versions("constraints.txt")
     elsewhere = {"async-timeout"}  # for another Python than the tests'
     assert {name for name in locked if locked[name] != tested.get(name)} <= elsewhere
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     for one in map(Requirement, project["project"]["dependencies"]):
         assert locked[canonicalize_name(one.name)] in one.specifier, one
-    granian = _versions("requirements-granian.txt")
+    granian = _versions("requirements/granian.txt")
     assert {name: tested[name] for name in granian} == granian
     (extra,) = map(Requirement, project["project"]["optional-dependencies"]["granian"])
     assert granian[extra.name] in extra.specifier
     (backend,) = map(Requirement, project["build-system"]["requires"])
-    assert _versions("requirements-build.txt")[backend.name] in backend.specifier
+    assert _versions("requirements/build.txt")[backend.name] in backend.specifier
 
 
 @pytest.mark.slow  # only then is everything installed
