@@ -63,9 +63,9 @@ from sso.store import factors, users
 from sso.store import keys as stored_keys
 from sso.store.sessions import CurrentSession
 from sso.upstream.identity import UpstreamIdentity
-from tests.conftest import SECRET_KEY
 from tests.support.factories import PASSWORD, make_client, make_user
 from tests.support.logos import PNG
+from tests.support.processes import SECRET_KEY
 from tests.support.second_factors import code_of
 
 OLGA = audit.Actor("olga")

@@ -15,9 +15,9 @@ from sso import create_app
 from sso.extensions import db
 from sso.store import schema
 from tests.bench import seed
-from tests.conftest import SECRET_KEY
 from tests.support.administration import ADMIN, StaffBrowser, sign_in_staff
 from tests.support.factories import ensure_keys
+from tests.support.processes import SECRET_KEY
 from tests.support.servers import postgresql
 
 LISTS = {

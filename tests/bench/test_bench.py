@@ -11,8 +11,7 @@ import pytest
 from sso import create_app
 from tests.bench import lists, report, servers
 from tests.bench.scenarios import SCENARIOS
-from tests.conftest import SECRET_KEY
-from tests.support.processes import ROOT
+from tests.support.processes import ROOT, SECRET_KEY
 
 # Statements and commits of one request, at the most.
 AIMS = {

@@ -20,8 +20,9 @@ from sso.jobs.worker import rotate_aged_keys
 from sso.models import KeyState, SigningKey
 from sso.services.signing_keys import RotationRefused
 from sso.store import keys as stored_keys
-from tests.conftest import SECRET_KEY, Clock
+from tests.conftest import Clock
 from tests.support.factories import retire, rotate
+from tests.support.processes import SECRET_KEY
 
 
 @pytest.mark.parametrize("alg", keys.ALGORITHMS)

@@ -17,10 +17,10 @@ from sso.models import AuthorizationCode, Client, Consent, Grant, Token, User
 from sso.oauth.end_session import PARAMETERS as END_SESSION_PARAMETERS
 from sso.oauth.request import TOKEN_FIELDS, TOKEN_HINT_FIELDS
 from sso.ratelimit.storage import LimitStorage
-from tests.conftest import Rows, fresh_database
 from tests.support.actors import BASE, ISSUER, ORIGIN, Browser, RelyingParty
 from tests.support.applications import Applications
 from tests.support.factories import make_client, make_user
+from tests.support.fixtures import Rows, fresh_database
 
 BAD = {
     "empty": b"",

@@ -23,10 +23,10 @@ from sso.services import webhooks
 from sso.services.signing_keys import RotationRefused
 from sso.store import factors, keys
 from sso.store import webhooks as stored_webhooks
-from tests.conftest import SECRET_KEY, Clock
+from tests.conftest import Clock
 from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.support.factories import PASSWORD, ensure_keys, retire, rotate
-from tests.support.processes import ROOT
+from tests.support.processes import ROOT, SECRET_KEY
 from tests.support.second_factors import code_of, enrol_totp, is_signed_in
 
 NEW = "the secret key that comes after the one for tests"

@@ -18,10 +18,10 @@ from sso.config.client_fields import FIELDS
 from sso.extensions import db
 from sso.models import Mail
 from sso.store import clients, users
-from tests.conftest import SECRET_KEY
 from tests.operations.conftest import fresh_database
 from tests.support.actors import Browser
 from tests.support.factories import PASSWORD, make_client, make_user
+from tests.support.processes import SECRET_KEY
 
 SECRET = "a-random-secret-of-32-characters-or-more"
 WIKI = """

@@ -38,11 +38,11 @@ from sso.jobs import backup
 from sso.models import Client, User
 from sso.store import prepared
 from sso.store import schema as stored_schema
-from tests.conftest import SECRET_KEY
 from tests.operations.conftest import fresh_database
 from tests.support.actors import Browser
 from tests.support.factories import make_client, make_user
 from tests.support.logos import PNG
+from tests.support.processes import SECRET_KEY
 
 Rows = dict[str, set[Any]]
 EVENTS = ("backup_made", "backup_restored", "database_copied")

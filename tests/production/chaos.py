@@ -20,12 +20,11 @@ from threading import Event
 
 from sso import create_app
 from sso.extensions import db
-from tests.conftest import SECRET_KEY
 from tests.production.audit import Audit, audit
 from tests.production.expected import Customer, Expected
 from tests.production.people import Person
 from tests.production.seeding import a_person, migrate
-from tests.support.processes import end_when_asked, wait_for
+from tests.support.processes import SECRET_KEY, end_when_asked, wait_for
 from tests.support.servers import Node, Postgresql, end
 
 CUSTOMERS = 6

@@ -7,9 +7,9 @@ from flask import Flask
 from sso import create_app
 from sso.extensions import db
 from sso.store import schema
-from tests.conftest import SECRET_KEY
 from tests.production.people import CALLBACK, EMAIL, Person
 from tests.support.factories import ensure_keys, make_client, make_user
+from tests.support.processes import SECRET_KEY
 from tests.support.servers import Node
 
 

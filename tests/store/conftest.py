@@ -12,8 +12,8 @@ from sso import create_app
 from sso.audit import writer
 from sso.extensions import db
 from sso.store import refusals
-from tests.conftest import Rows, migrate
 from tests.support.applications import environ_of
+from tests.support.fixtures import Rows, migrate
 from tests.support.servers import postgresql
 
 

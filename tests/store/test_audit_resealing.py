@@ -12,8 +12,8 @@ from sso.audit import chain, writer
 from sso.audit.chain import ChainBroken
 from sso.audit.events import Event
 from sso.extensions import db
-from tests.conftest import SECRET_KEY
 from tests.store.test_audit_events import execute, happen, names, verify
+from tests.support.processes import SECRET_KEY
 
 NEW = "the secret key that comes after the one for tests"
 

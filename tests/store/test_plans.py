@@ -16,11 +16,11 @@ from sso.config import images
 from sso.extensions import db
 from sso.store import clients, grants, identities, schema, users
 from tests.bench import seed
-from tests.conftest import SECRET_KEY
 from tests.support.actors import Browser, RelyingParty
 from tests.support.administration import ADMIN, sign_in_staff
 from tests.support.factories import ensure_keys, make_client, register_client
 from tests.support.logos import PNG
+from tests.support.processes import SECRET_KEY
 from tests.support.second_factors import enrol_totp
 from tests.support.statements import watched
 

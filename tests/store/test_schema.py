@@ -19,9 +19,8 @@ from sso.extensions import Base, db
 from sso.models import ClientOrigin, KeyState, SigningKey, User
 from sso.store import keys
 from sso.store import schema as stored_schema
-from tests.conftest import SECRET_KEY
 from tests.support.factories import make_client
-from tests.support.processes import ROOT
+from tests.support.processes import ROOT, SECRET_KEY
 
 
 def test_the_migrations_make_the_tables(app: Flask) -> None:
