@@ -31,6 +31,7 @@ def test_there_is_a_catalog_for_each() -> None:
     assert sorted(path.name for path in CATALOGS.iterdir() if path.is_dir()) == sorted(TRANSLATED)
 
 
+@pytest.mark.slow
 def test_the_template_has_all_words(tmp_path: Path) -> None:
     extracted = tmp_path / "messages.pot"
     done = subprocess.run(

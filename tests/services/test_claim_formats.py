@@ -106,6 +106,7 @@ def claims_of(app: Flask, user_id: str) -> dict[str, Any]:
         return user.claims
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCIM)
 def test_scim_keeps_what_no_claim_can_be(app: Flask, name: str) -> None:
     """The text of a directory that has others, such as the time zone PST, is no reason to fail."""
@@ -128,6 +129,7 @@ def test_scim_keeps_what_no_claim_can_be(app: Flask, name: str) -> None:
         assert attribute not in scim.patch(path, {"op": "remove", "path": attribute}).get_json()
 
 
+@pytest.mark.slow
 def test_scim_refuses_urls(app: Flask) -> None:
     scim = Provisioner(app, make_token(app, "scim:write"))
     name, attribute, made = "profile", "profileUrl", scim.user()
