@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Generator
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -67,8 +68,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if not config.pluginmanager.has_plugin("dsession"):
-        config.pluginmanager.import_plugin("tests.support.fixtures")
+    hands_out = config.getoption("dist", "no") != "no" and not config.option.collectonly
+    if not hands_out:
+        config.pluginmanager.register(import_module("tests.support.fixtures"))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -22,6 +22,7 @@ from sso.flow.decision import (
     Why,
     decide,
 )
+from sso.flow.refusals import Cause, describe
 from sso.flow.request import AuthorizationRequest, ClaimsRequest
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -307,7 +308,9 @@ def test_who_was_turned_away_and_is_a_member_now_goes_on() -> None:
     back = asking(RESUMED, turned_away=True)
     assert decide(back, SESSION, CONSENT, STAFF, SOON) == Answer()
     assert decide(back, SESSION, None, STAFF, SOON) == AskConsent(NEEDED)
-    assert decide(back, SESSION, CONSENT, OTHERS, SOON) == Refuse("access_denied", NOT_A_MEMBER)
+    assert decide(back, SESSION, CONSENT, OTHERS, SOON) == Refuse(
+        "access_denied", describe(Cause.NOT_A_MEMBER)
+    )
 
 
 PROMPTS = st.one_of(
