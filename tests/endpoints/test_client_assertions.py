@@ -14,6 +14,7 @@ from werkzeug.test import TestResponse
 
 from sso.crypto import client_jwt
 from sso.models import User
+from sso.oauth import key_sets
 from tests.conftest import ON_POSTGRESQL, Clock, Statements
 from tests.support.actors import BASE, ISSUER, Browser, RelyingParty
 from tests.support.factories import make_client
@@ -395,4 +396,21 @@ def test_a_key_is_replaced(app: Flask, bank: KeyedParty, tmp_path: Any) -> None:
     runner.invoke(args=["client", "update", bank.client_id, "--jwks", str(path)])
     assert refused(ask(bank, bank.assertion()), "not signed with")
     bank.key = OTHER_EC
+    assert ask(bank, bank.assertion()).status_code == 200
+
+
+def test_the_client_changes_while_it_is_verified(
+    app: Flask, bank: KeyedParty, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its keys may have been replaced because one was stolen."""
+    keys = key_sets.of
+
+    def change(*arguments: Any) -> Any:
+        found = keys(*arguments)
+        monkeypatch.setattr(key_sets, "of", keys)
+        app.test_cli_runner().invoke(args=["client", "update", bank.client_id, "--name", "New"])
+        return found
+
+    monkeypatch.setattr(key_sets, "of", change)
+    assert refused(ask(bank, bank.assertion()), "has just been changed")
     assert ask(bank, bank.assertion()).status_code == 200

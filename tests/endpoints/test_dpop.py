@@ -196,6 +196,7 @@ def test_the_requirement_reaches_older_tokens(
     set_metadata(app, client, dpop_bound_access_tokens=True)
     assert client.userinfo(tokens["access_token"]).status_code == 401
     assert client.introspect(tokens["access_token"]).get_json() == {"active": False}
+    assert client.introspect(tokens["refresh_token"]).get_json()["active"]  # with a proof
     bound = client.refresh(tokens["refresh_token"], DPoP().header())
     assert bound.get_json()["token_type"] == "DPoP"
 

@@ -8,6 +8,7 @@ from flask import Flask
 from sso.models import User
 from tests.conftest import Clock
 from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
+from tests.support.events import events
 from tests.support.factories import make_client
 
 OFFLINE = "openid email offline_access"
@@ -162,3 +163,36 @@ def test_the_registered_method_holds_here_too(
     form = {"token": "x"}
     assert client.post(path, {**form, **client.credentials()}).status_code == 401
     assert client.post(path, form, headers=client.basic()).status_code == 200
+
+
+def altered(token: str) -> str:
+    """The same header and claims under another signature: its `jti` is found."""
+    head, _, signature = token.rpartition(".")
+    return f"{head}.{signature[::-1]}"
+
+
+def test_an_altered_access_token(client: RelyingParty, tokens: dict[str, Any]) -> None:
+    forged = altered(tokens["access_token"])
+    assert client.introspect(forged).get_json() == {"active": False}
+    assert client.revoke(forged).status_code == 200
+    assert active(client, tokens) == (True, True)
+
+
+def test_a_refresh_token_still_ends_its_grant_after_its_access_token(
+    client: RelyingParty, tokens: dict[str, Any]
+) -> None:
+    """Both stand in one row."""
+    client.revoke(tokens["access_token"])
+    assert active(client, tokens) == (False, True)
+    client.revoke(tokens["refresh_token"])
+    assert active(client, tokens) == (False, False)
+    assert client.refresh(tokens["refresh_token"]).status_code == 400
+
+
+@pytest.mark.parametrize("kind", ["access_token", "refresh_token"])
+def test_revoking_again_is_not_recorded(
+    app: Flask, client: RelyingParty, tokens: dict[str, Any], kind: str
+) -> None:
+    for _ in range(3):
+        assert client.revoke(tokens[kind]).status_code == 200
+    assert len(events(app, "token_revoked")) == 1

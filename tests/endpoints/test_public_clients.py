@@ -1,11 +1,15 @@
 """Public clients (RFC 6749 §2.1): native, single-page and command-line applications."""
 
+import base64
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from flask import Flask
+from sqlalchemy import select
 
-from sso.models import User
+from sso.extensions import db
+from sso.models import Client, User
 from tests.conftest import Clock
 from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty, claims_of
 from tests.support.factories import make_client
@@ -156,3 +160,27 @@ def test_refresh_is_strict(
     assert again.get_json()["error"] == "invalid_grant"
     assert public.userinfo(second["access_token"]).status_code == 401
     assert public.refresh(second["refresh_token"]).status_code == 400
+
+
+def test_a_name_without_a_colon_is_no_basic_credential(public: RelyingParty) -> None:
+    """RFC 7617 §2: without the colon, it is not known where the secret would begin."""
+    encoded = base64.b64encode(public.client_id.encode()).decode()
+    answer = public.post(
+        "/oauth2/revoke", {"token": "t"}, headers={"Authorization": f"Basic {encoded}"}
+    )
+    assert answer.status_code == 401
+    assert "can't be decoded" in answer.get_json()["error_description"]
+
+
+def test_a_code_without_a_challenge_is_of_no_use_once_the_client_is_public(
+    app: Flask, browser: Browser, client: RelyingParty, user: User
+) -> None:
+    code = browser.approve(client).code
+    with app.app_context():
+        row = db.session.scalars(select(Client).where(Client.client_id == client.client_id)).one()
+        row.set_client_metadata({**row.client_metadata, "token_endpoint_auth_method": "none"})
+        row.secret_digest = ""
+        db.session.commit()
+    answer = replace(client, client_secret="").exchange(code)
+    assert (answer.status_code, answer.get_json()["error"]) == (400, "invalid_grant")
+    assert "without PKCE" in answer.get_json()["error_description"]

@@ -220,6 +220,19 @@ class TestAbsoluteLifetime:
         assert refused(answer)
         assert "too long ago" in answer.get_json()["error_description"]
 
+    def test_a_retry_at_the_very_end(
+        self, clock: Clock, browser: Browser, offline: RelyingParty
+    ) -> None:
+        clock.stand_still()
+        page = browser.approve(offline, scope=OFFLINE)
+        token = offline.exchange(page.code).get_json()["refresh_token"]
+        clock.move(days=4, hours=23, minutes=59, seconds=57)
+        assert offline.refresh(token).status_code == 200
+        clock.move(seconds=2)
+        assert offline.refresh(token).status_code == 200
+        clock.move(seconds=1)
+        assert refused(offline.refresh(token))
+
     def test_a_shorter_setting_reaches_families_that_are_there(
         self, clock: Clock, app: Flask, browser: Browser, offline: RelyingParty
     ) -> None:

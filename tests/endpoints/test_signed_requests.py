@@ -10,6 +10,7 @@ from flask import Flask
 
 from sso import clock as sso_clock
 from sso.models import User
+from sso.oauth import key_sets
 from sso.oauth.key_sets import KeySets, KeySetUnavailable
 from sso.upstream import remote_cache
 from tests.conftest import Clock
@@ -270,3 +271,42 @@ def test_a_key_set_that_cannot_be_read(
     app.extensions["sso.key_sets"] = KeySets()
     page = send(browser, client, made(client), redirect_uri=client.redirect_uri)
     assert page.error == "temporarily_unavailable"
+
+
+def test_the_bounds_of_its_begin(clock: Clock, bank: KeyedParty) -> None:
+    """A clock may be 45 seconds ahead; what began long ago is told as such."""
+    clock.stand_still()
+    now = int(sso_clock.now().timestamp())
+    assert bank.push(request=made(bank, nbf=now + 45, exp=now + 60)).status_code == 201
+    ahead = bank.push(request=made(bank, nbf=now + 46, exp=now + 60))
+    assert "its nbf is in the future" in ahead.get_json()["error_description"]
+    past = bank.push(request=made(bank, nbf=now - 3601, exp=now + 60))
+    assert "its nbf is more than an hour ago" in past.get_json()["error_description"]
+
+
+def test_the_client_changes_while_it_is_verified(
+    app: Flask, bank: KeyedParty, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its keys may have been replaced because one was stolen."""
+    keys = key_sets.of
+
+    def change(*arguments: Any) -> Any:
+        found = keys(*arguments)
+        monkeypatch.setattr(key_sets, "of", keys)
+        app.test_cli_runner().invoke(args=["client", "update", bank.client_id, "--name", "New"])
+        return found
+
+    with app.app_context():
+        monkeypatch.setattr(key_sets, "of", change)
+    browser = Browser(app)
+    page = send(browser, bank, made(bank))
+    assert "password" not in page.fields
+    assert "password" in send(browser, bank, made(bank)).fields
+
+
+def test_an_unsigned_request_leads_to_no_unregistered_url(
+    browser: Browser, bank: KeyedParty, user: User
+) -> None:
+    for uri in ("https://thief.example/cb", bank.redirect_uri + "/x"):
+        page = browser.authorize(bank, redirect_uri=uri)
+        assert (page.is_at_server, page.status) == (True, 400)
