@@ -13,18 +13,22 @@ from argon2 import PasswordHasher
 from flask import Flask
 
 from sso.crypto import passwords
-from sso.mfa import totp
+from sso.mfa import policy, totp
 from sso.models import User
 from sso.store import approvals, users
 from tests.support.actors import BASE, ORIGIN, Browser
+from tests.support.events import events
 from tests.support.factories import PASSWORD, make_client
 from tests.support.mailbox import Mailbox, link_in
 from tests.support.second_factors import (
     ACCOUNT,
+    FACTORS,
+    ask_for_code,
     code_of,
     confirm_by_code,
     enrol_totp,
     is_signed_in,
+    scan,
 )
 
 pytestmark = pytest.mark.slow
@@ -163,3 +167,60 @@ def test_a_change_of_address_under_way_does_not_survive_the_reset(
         row = users.find(user.id)
         assert row is not None
         assert row.email == user.email
+
+
+Act = Callable[[], object]
+
+
+def _first_factor_code(thief: Browser, mailbox: Mailbox) -> Act:
+    code = ask_for_code(thief, mailbox)
+    return lambda: thief.submit(code=code)
+
+
+def _first_factor(thief: Browser, mailbox: Mailbox) -> Act:
+    confirm_by_code(thief, mailbox)
+    secret = scan(thief.open(f"{FACTORS}/totp"))
+    return lambda: thief.submit(code=code_of(secret))
+
+
+def _password(thief: Browser, _: Mailbox) -> Act:
+    token = thief.open(ACCOUNT).fields["csrf_token"]
+    form = {"action": "change_password", "old_password": PASSWORD, "new_password": THIEFS}
+    return lambda: thief.open(ACCOUNT, method="POST", data={"csrf_token": token, **form})
+
+
+def _email(thief: Browser, _: Mailbox) -> Act:
+    url = f"{ACCOUNT}/email"
+    fields = {**thief.open(url).fields, "email": "thief@evil.example", "password": PASSWORD}
+    fields.pop("action", None)
+    return lambda: thief.open(url, method="POST", data=fields)
+
+
+STEPS = {
+    "enrolment_allowed": _first_factor_code,
+    "factor_added": _first_factor,
+    "password_changed": _password,
+    "email_change_asked": _email,
+}
+
+
+@pytest.mark.parametrize("event", STEPS)
+def test_a_step_under_way_does_not_survive_the_end_of_its_session(
+    app: Flask, user: User, mailbox: Mailbox, monkeypatch: pytest.MonkeyPatch, event: str
+) -> None:
+    """The owner ends the other sessions while the thief's click is on its way."""
+    thief, owner = Browser(app), Browser(app)
+    thief.sign_in()
+    owner.sign_in()
+    token = owner.open(ACCOUNT).fields["csrf_token"]
+    form = {"csrf_token": token, "action": "end_other_sessions"}
+    step = STEPS[event](thief, mailbox)
+    before = len(events(app, event))
+    end = lambda: owner.open(ACCOUNT, method="POST", data=form)  # noqa: E731
+    other = in_between(monkeypatch, policy, "lock", end, after=False)
+    step()
+    other.join()
+    assert thief.page.status == 200
+    assert thief.page.path.endswith("/sign-in")
+    assert not is_signed_in(thief)
+    assert len(events(app, event)) == before

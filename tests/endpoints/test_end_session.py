@@ -222,7 +222,13 @@ def test_the_error_is_in_the_log(
     assert access.client == client.client_id  # type: ignore[attr-defined]
 
 
-HINTS = ("of another session", "of another user", "of an unknown client", "another subject")
+HINTS = (
+    "of another session",
+    "of another user",
+    "of an unknown client",
+    "another subject",
+    "another issuer",
+)
 
 
 @pytest.mark.parametrize("kind", HINTS)
@@ -239,11 +245,16 @@ def test_a_hint_that_does_not_name_this_session(
         hint = client.exchange(other.approve(client).code).get_json()["id_token"]
     else:
         claims = claims_of(here)
-        claims |= {"aud": "nobody"} if kind == "of an unknown client" else {"sub": str(uuid4())}
+        claims |= {
+            "of an unknown client": {"aud": "nobody"},
+            "another subject": {"sub": str(uuid4())},
+            "another issuer": {"iss": "https://before.example"},  # the base URL was changed
+        }[kind]
         hint = signed(app, claims)
     end(browser, id_token_hint=hint, post_logout_redirect_uri=BYE)
     assert ("decision", "sign_out") in browser.page.buttons
-    assert browser.page.status == (400 if kind == "of an unknown client" else 200)
+    is_refused = kind in ("of an unknown client", "another issuer")
+    assert browser.page.status == (400 if is_refused else 200)
     assert signed_in(browser)
     end(browser, id_token_hint=here, post_logout_redirect_uri=BYE)  # the near miss
     assert browser.page.url == BYE

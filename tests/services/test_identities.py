@@ -13,7 +13,7 @@ from sso import audit, clock
 from sso.config.upstream.file import Upstreams
 from sso.extensions import db
 from sso.models import Identity, Passkey, TotpSecret, User
-from sso.services import identities
+from sso.services import accounts, identities
 from sso.services.identities import LinkRefused, ProveAccount, Refused, Resolution, SignIn
 from sso.store import identities as stored
 from sso.store import users
@@ -189,3 +189,22 @@ def test_without_the_last_passkey_there_must_be_another_way_in(app: Flask) -> No
         db.session.commit()
         assert not identities.has_other_way_in(user, passkey=first.id)
         assert identities.has_other_way_in(user)
+
+
+@pytest.mark.parametrize("by_operator", [True, False])
+def test_who_the_operator_disables_too_is_not_let_in_by_the_directory(
+    app: Flask, user: User, by_operator: bool
+) -> None:
+    assert isinstance(resolve(app), SignIn)
+    with app.app_context():
+        identity = stored.of_user(user.id)[0]
+        identities.shut_out(audit.SYSTEM, CORP, identity, "expired")
+        if by_operator:
+            accounts.update(audit.Actor("olga"), user.id, disabled=True)
+        db.session.commit()
+    with app.app_context():
+        identities.readmit(audit.USER, CORP, DANA)
+        db.session.commit()
+        after = users.find(user.id)
+        assert after
+        assert (after.disabled_at is not None) == by_operator

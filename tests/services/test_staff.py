@@ -191,3 +191,18 @@ def test_who_is_not_invited_again(app: Flask, state: str) -> None:
             helpdesk.invite_again(OPERATOR, user)
         user.disabled_at, user.password_hash = None, None
         helpdesk.invite_again(OPERATOR, user)
+
+
+@pytest.mark.parametrize("group", [ADMINS, HELPDESK])
+def test_a_token_without_the_scope_makes_nobody_a_member_of_the_staff(
+    app: Flask, user: User, group: str
+) -> None:
+    """What somebody would become counts, not only what they are."""
+    token = Actor("API token", changes_staff=False)
+    with app.app_context():
+        with pytest.raises(staff.NotAllowed):
+            accounts.update(token, user.id, memberships=ListEdit(added=(group,)))
+        db.session.rollback()
+        assert loaded(user).groups == []
+        accounts.update(token, user.id, memberships=ListEdit(added=("staff",)))
+        assert loaded(user).groups == ["staff"]
