@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from sso import audit, context
+from sso import audit, clock, context
 from sso.config.upstream.ldap import LdapProvider
 from sso.extensions import db
 from sso.models import Identity, User
@@ -122,7 +122,7 @@ def test_what_leaves_the_owner_an_administrator_ends_nothing(app: Flask, owner: 
     assert events(app, "api_token_revoked") == []
 
 
-@pytest.mark.parametrize("how", ["setting", "sql"])
+@pytest.mark.parametrize("how", ["setting", "groups by SQL", "disabled by SQL"])
 def test_an_owner_who_is_no_administrator_for_another_reason(
     app: Flask, owner: User, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,7 +135,10 @@ def test_an_owner_who_is_no_administrator_for_another_reason(
         else:
             row = users.find(owner.id)
             assert row is not None
-            row.groups = ["staff"]
+            if how == "disabled by SQL":
+                row.disabled_at = clock.now()
+            else:
+                row.groups = ["staff"]
             db.session.commit()
     assert token("GET", "/Users").status_code == 401
     assert [one["reason"] for one in events(app, "api_token_refused")] == ["owner"]

@@ -1,15 +1,18 @@
 """`flask api-token`: shown once, listed without the secret, revoked."""
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from click.testing import Result
 from flask import Flask
 
+from sso import audit
 from sso.audit import writer
 from sso.observability.redaction import redact
 from sso.services import api_tokens
+from sso.services.checks import Invalid
 from sso.store import keys
 from tests.conftest import Clock
 from tests.support.events import events
@@ -77,6 +80,7 @@ def test_an_expired_token_is_refused(app: Flask, run: Any, clock: Clock) -> None
         (("--name", "HR", "--scope", " "), "there is no scope"),
         (("--name", " ", "--scope", "scim:read"), "the token's name is empty"),
         (("--name", "HR", "--scope", "scim:invite"), "scim:invite needs scim:write"),
+        (("--name", "HR", "--scope", "scim:privileged"), "scim:privileged needs scim:write"),
         (("--name", "HR", "--scope", "scim:read", "--expires", "2020-01-01"), "has to expire"),
         (("--name", "HR", "--scope", "scim:read", "--expires-in", "9999d"), "has to expire"),
         (("--name", "Taken", "--scope", "scim:read"), "already a token with the name"),
@@ -87,3 +91,9 @@ def test_what_is_refused(run: Any, arguments: tuple[str, ...], words: str) -> No
     refused = run("create", *arguments)
     assert refused.exit_code == 1
     assert words in refused.stderr
+
+
+@pytest.mark.parametrize("days", [-1, 0, 5 * 366 + 1])
+def test_a_lifetime_that_is_none(app: Flask, days: int) -> None:
+    with app.app_context(), pytest.raises(Invalid, match="has to expire within"):
+        api_tokens.create(audit.Actor("olga"), "HR", ["scim:read"], timedelta(days=days))

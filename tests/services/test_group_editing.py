@@ -11,6 +11,7 @@ from sso.models import Client, Group, User
 from sso.services import accounts, clients, group_editing
 from sso.services.changes import ListEdit
 from sso.services.checks import Invalid
+from sso.services.staff import NotAllowed
 from sso.store import groups, named_groups
 from tests.support.events import events
 from tests.support.factories import make_client, make_user
@@ -117,3 +118,17 @@ def test_a_group_that_a_client_requires_is_there(app: Flask) -> None:
         clients.change(OLGA, books.client_id, {"groups": ["other"]})
         db.session.commit()
         assert named_groups.names() == {"staff", "other"}
+
+
+def test_a_token_without_the_scope_names_no_group_after_the_staff(app: Flask) -> None:
+    """Whoever is put into it later would administer."""
+    token = audit.Actor("API token", changes_staff=False)
+    with app.app_context():
+        empty = group_editing.create(OLGA, "empty")
+        db.session.commit()
+        for name in ("sso-administrators", "sso-helpdesk"):
+            with pytest.raises(NotAllowed):
+                group_editing.change(token, empty.id, name=name)
+            db.session.rollback()
+        group_editing.change(token, empty.id, name="staff")
+        assert group("staff").id == empty.id
