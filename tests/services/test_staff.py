@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+from uuid import UUID, uuid4
 
 import pytest
 from flask import Flask
@@ -12,14 +13,21 @@ from sso import audit, clock
 from sso.audit import Actor
 from sso.extensions import db
 from sso.models import User
-from sso.services import accounts, credentials, helpdesk, staff
+from sso.services import accounts, credentials, group_editing, helpdesk, staff
 from sso.services.changes import ListEdit
 from sso.services.checks import Invalid
-from sso.store import users
+from sso.store import named_groups, users
 from tests.support.administration import ADMINS, HELPDESK
 from tests.support.factories import PASSWORD, make_user
 
 OPERATOR = Actor("olga")
+
+
+def admins() -> UUID:
+    group = named_groups.find_by_name(ADMINS)
+    return group.id if group else uuid4()
+
+
 REMOVE: dict[str, Callable[[Actor, User], Any]] = {
     "disable": accounts.disable,
     "delete": accounts.delete,
@@ -29,6 +37,9 @@ REMOVE: dict[str, Callable[[Actor, User], Any]] = {
     ),
     "replace the groups": lambda actor, one: accounts.update(
         actor, one.id, memberships=ListEdit(whole=(HELPDESK,))
+    ),
+    "remove the member": lambda actor, one: group_editing.change(
+        actor, admins(), removed={one.id}
     ),
 }  # fmt: skip
 BY_NAME = pytest.mark.parametrize("remove", REMOVE.values(), ids=REMOVE)
