@@ -55,3 +55,16 @@ def test_any_key(members: dict[str, Any]) -> None:
             assert found.algorithms
         client_jwt.key_errors({"keys": [jwk]})
     assert client_jwt.usable_keys(members) == ()
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"key_ops": ["verify", "sign"]}, {"key_ops": []}, {"key_ops": "verify"}, {"use": "enc"},
+     {"use": None}, {"d": "x"}, {"kid": ""}, {"kid": "k" * 201}, {"alg": "RS256"}],
+    ids=str,
+)  # fmt: skip
+def test_a_key_that_is_for_something_else(more: dict[str, Any]) -> None:
+    with pytest.raises(client_jwt.UnusableKey):
+        client_jwt.parse_key({**public(EC), **more})
+    near = {"key_ops": ["verify"], "use": "sig", "kid": "k" * 200, "alg": "ES256"}
+    assert client_jwt.parse_key({**public(EC), **near}).algorithms == ("ES256",)

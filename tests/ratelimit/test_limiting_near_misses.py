@@ -1,7 +1,7 @@
 """Limits: who is counted with whom, when the first refusal comes, and what ends a pause."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 from flask import Flask
@@ -286,3 +286,19 @@ def test_the_cookie_is_not_for_scripts_nor_for_other_sites(
         parts = response.headers["Set-Cookie"].split("; ")
         assert {"HttpOnly", "SameSite=Lax"} <= set(parts)
         assert ("Secure" in parts) is secure
+
+
+@pytest.mark.usefixtures("watch")
+@pytest.mark.parametrize(
+    ("networks", "most"), [("2001:db8:1:2{:02x}::1", 200), ("2001:db8:2:{:x}00::1", 500)]
+)
+def test_a_budget_of_a_wider_network(app: Flask, networks: str, most: int) -> None:
+    """A customer with a /56 has twice the budget of a /64, and one with a /48 five times."""
+    spent = 0
+    for number in range(256):
+        with at(app, networks.format(number)):
+            for _ in range(3):
+                with suppress(limiting.TooManyAttempts):
+                    limiting.spend(limiting.PASSWORD_RESET, DANA)
+                    spent += 1
+    assert spent == most

@@ -339,3 +339,21 @@ def test_the_passkey_of_another_user(app: Flask, user: User) -> None:
         assert [one.name for one in factors.passkeys_of_user(user.id)] == ["my laptop"]
         assert factors.remove_passkey(user.id, key.id) == "my laptop"
         assert not factors.passkeys_of_user(user.id)
+
+
+def test_a_pushed_request_is_used_by_one_of_two_answers(app: Flask) -> None:
+    """Both have found it unused before; then nothing keeps it waiting for the user either."""
+    make_client(app)
+    now = sso_clock.now()
+    with app.app_context():
+        on = db.session.connection()
+        client_id = db.session.scalars(select(Client.client_id)).one()
+        for digest in ("sha256:1", "sha256:2"):
+            redemption.add_pushed(on, digest, client_id, "{}", now)
+        used = [redemption.use_pushed(on, "sha256:1", now, "{}") for _ in range(2)]
+        assert used == [True, False]
+        redemption.let_pushed_wait(on, "sha256:1", now)
+        found = redemption.find_pushed(on, "sha256:1")
+        assert found
+        assert found.waits_until is None
+        assert redemption.use_pushed(on, "sha256:2", now, "{}")  # another one
