@@ -11,8 +11,8 @@ from flask import Flask
 from sqlalchemy import func, select, update
 
 from sso.extensions import db
-from sso.mfa import passkey_names
-from sso.models import Mail, RecoveryCode, TotpSecret, User
+from sso.mfa import passkey_names, passkeys
+from sso.models import Mail, Passkey, RecoveryCode, TotpSecret, User
 from tests.conftest import Clock
 from tests.support.actors import BASE, ORIGIN, Browser, Page
 from tests.support.authenticator import Authenticator, options_of
@@ -127,6 +127,25 @@ def test_a_passkey_is_named_after_what_made_it(signed_in: Browser) -> None:
         "KeePassXC", "Chrome on Linux", "Chrome on Linux 2", "KeePassXC 2", "Chrome on Linux 3",
         "Passkey", "Passkey 2",
     ]  # fmt: skip
+
+
+def test_there_are_so_many_passkeys_and_no_more(
+    app: Flask, signed_in: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passkeys, "MOST", 2)
+    add_passkey(signed_in, LINUX)
+    first_tab = signed_in.open(FACTORS)
+    add_passkey(signed_in, LINUX)
+    key = Authenticator()
+    form = {
+        **first_tab.fields,
+        "csrf_token": signed_in.open(FACTORS).fields["csrf_token"],
+        "action": "add_passkey",
+        "credential": key.create(options_of(first_tab)),
+    }
+    page = signed_in.open(FACTORS, method="POST", data=form)
+    assert "maximum number of passkeys" in page.html
+    assert count(app, Passkey) == 2
 
 
 def rename(browser: Browser, name: str, which: int = 0) -> Page:

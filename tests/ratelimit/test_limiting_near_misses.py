@@ -14,6 +14,7 @@ from sso.store import users
 from tests.attacks.conftest import Watch, watch  # noqa: F401 (a fixture)
 from tests.conftest import Clock
 from tests.support.actors import BASE, ORIGIN, Browser
+from tests.support.events import events
 from tests.support.factories import PASSWORD, make_user
 
 DANA, ERIN = "dana@example.com", "erin@example.com"
@@ -302,3 +303,23 @@ def test_a_budget_of_a_wider_network(app: Flask, networks: str, most: int) -> No
                     limiting.spend(limiting.PASSWORD_RESET, DANA)
                     spent += 1
     assert spent == most
+
+
+@pytest.mark.usefixtures("watch")
+def test_a_directory_gets_few_from_all_networks_together(app: Flask) -> None:
+    """It locks the account after a few, and strangers must not bring that about."""
+    let_in = 0
+    for number in range(10):
+        with at(app, f"198.51.100.{number}"):
+            let_in += fail(limiting.DIRECTORY, DANA)
+    assert let_in == 3
+
+
+@pytest.mark.usefixtures("watch")
+def test_it_is_told_when_the_budget_is_used_up_and_not_before(app: Flask) -> None:
+    for number in range(103):
+        with at(app), suppress(TooManyAttempts):
+            limiting.spend(limiting.PASSWORD_RESET, DANA)
+        if number in (99, 100, 102):
+            told = len(events(app, "password_reset_limited"))
+            assert told == (number > 99)
