@@ -29,6 +29,7 @@ def test_who_is_let_in() -> None:
 def test_who_is_not() -> None:
     assert state(userAccountControl="514") == DISABLED
     assert state(accountExpires=str(TICKS - 10_000_000)) == EXPIRED
+    assert state(accountExpires=str(TICKS)) == EXPIRED  # at this very moment
     assert state(accountExpires="1") == EXPIRED
     assert state(nsAccountLock="TRUE") == DISABLED
     assert state(krbPrincipalExpiration="20261121000000Z") == EXPIRED

@@ -323,3 +323,24 @@ def test_it_is_told_when_the_budget_is_used_up_and_not_before(app: Flask) -> Non
         if number in (99, 100, 102):
             told = len(events(app, "password_reset_limited"))
             assert told == (number > 99)
+
+
+@pytest.mark.usefixtures("watch")
+@pytest.mark.parametrize(
+    ("networks", "most"), [("2001:db8:1:2{:02x}::1", 400), ("2001:db8:2:{:x}00::1", 1000)]
+)
+def test_guesses_from_a_wider_network(app: Flask, networks: str, most: int) -> None:
+    """Of many accounts, a few from each of its networks; one more begins the pause."""
+    let_in = 0
+    for number in range(256):
+        with at(app, networks.format(number)):
+            let_in += sum(
+                fail(limiting.SIGN_IN, f"user{number}of{one}@example.com") for one in range(5)
+            )
+        if let_in > most:
+            break
+    assert let_in == most + 1
+    with at(app, networks.format(255)):
+        assert fail(limiting.SIGN_IN, ERIN) == 0
+    with at(app, "2001:db8:3::1"):
+        assert fail(limiting.SIGN_IN, ERIN) == 1
