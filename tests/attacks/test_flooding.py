@@ -17,6 +17,7 @@ from sso.audit.events import Event
 from sso.extensions import db
 from sso.models import BrowserSession, User
 from sso.ratelimit import storage
+from sso.services import revocation
 from sso.store import sessions
 from tests.attacks.conftest import Watch
 from tests.support.actors import BASE, ORIGIN, Browser
@@ -95,6 +96,7 @@ def test_sign_ins_without_number_do_not_block_the_reset(
         Browser(app).sign_in()  # the right password is never limited
     with app.app_context():
         count = len(sessions.of_user(user.id))
+    assert count == revocation.MOST_SESSIONS
     with statements() as seen:
         owner.submit(new_password=NEW)
     assert len(seen) < 50, f"{len(seen)} statements in one transaction for {count} sign-ins"

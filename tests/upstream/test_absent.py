@@ -123,6 +123,21 @@ def test_an_identity_token(
     assert is_accepted(oidc, corp.id_token("n", "at")) == is_right
 
 
+@each(
+    "name, seconds, is_right",
+    [("iat", -600, True), ("iat", -601, False), ("iat", 60, True), ("iat", 61, False),
+     ("nbf", 60, True), ("nbf", 61, False), ("nbf", -601, True), ("exp", -59, True),
+     ("exp", -60, False)],
+)  # fmt: skip
+def test_the_times_of_an_identity_token(
+    corp: Upstream, oidc: OidcClient, clock: Clock, name: str, seconds: int, is_right: bool
+) -> None:
+    """Clocks may differ by a minute, and it is fetched as soon as it is issued."""
+    clock.stand_still()
+    corp.token = {name: int(clock.now().timestamp()) + seconds}
+    assert is_accepted(oidc, corp.id_token("n")) == is_right
+
+
 @each("typ, is_right", [("JWT", True), ("jwt", True), ("at+jwt", False), ("logout+jwt", False),
                         ("", False), (7, False), (None, True)])  # fmt: skip
 def test_the_type_of_an_identity_token(
