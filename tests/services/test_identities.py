@@ -11,6 +11,7 @@ from flask import Flask
 
 from sso import audit, clock
 from sso.config.upstream.file import Upstreams
+from sso.config.upstream.ldap import LdapProvider
 from sso.extensions import db
 from sso.models import Identity, Passkey, TotpSecret, User
 from sso.services import accounts, identities
@@ -208,3 +209,28 @@ def test_who_the_operator_disables_too_is_not_let_in_by_the_directory(
         after = users.find(user.id)
         assert after
         assert (after.disabled_at is not None) == by_operator
+
+
+def test_an_address_that_is_not_verified_there_proves_nothing(app: Flask, user: User) -> None:
+    assert isinstance(resolve(app, replace(DANA, email_verified=False)), ProveAccount)
+    with app.app_context():
+        assert not stored.of_user(user.id)
+
+
+@pytest.mark.parametrize(
+    ("provisioned", "name"),
+    [({"user_name": "dana"}, "Dana"), ({"external_id": "x"}, "Dana"), ({}, "New Name")],
+)
+def test_what_was_provisioned_goes_before_the_word_of_the_directory(
+    app: Flask, user: User, provisioned: dict[str, str], name: str
+) -> None:
+    directory = LdapProvider(
+        id="corp", type="ldap", name="Corp", directory="openldap", servers=(), base="dc=x"
+    )
+    change(app, user, name="Dana", password_hash=None, **provisioned)
+    with app.app_context():
+        loaded = users.find(user.id)
+        assert loaded
+        found = UpstreamIdentity("ldap:corp", "1", None, name="New Name")
+        identities.take_over_profile(audit.SYSTEM, directory, loaded, found)
+        assert loaded.name == name
