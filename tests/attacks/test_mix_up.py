@@ -3,6 +3,9 @@
 It ends at `iss` (RFC 9207), which every answer carries, errors too.
 """
 
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
 import pytest
 
 from sso.models import User
@@ -23,9 +26,12 @@ def test_every_answer_names_its_issuer(
 def test_the_issuer_does_not_come_from_the_host_header(
     browser: Browser, client: RelyingParty
 ) -> None:
-    answer = browser.http.get(
-        "/api/auth/.well-known/openid-configuration",
-        base_url="http://evil.example",
-        headers={"X-Forwarded-Host": "evil.example", "X-Forwarded-Proto": "https"},
-    )
+    evil: dict[str, Any] = {
+        "base_url": "http://evil.example",
+        "headers": {"X-Forwarded-Host": "evil.example", "X-Forwarded-Proto": "https"},
+    }
+    answer = browser.http.get("/api/auth/.well-known/openid-configuration", **evil)
     assert "evil.example" not in answer.text
+    query = client.parameters(prompt="none")
+    answer = browser.http.get("/api/auth/oauth2/authorize", query_string=query, **evil)
+    assert dict(parse_qsl(urlsplit(answer.headers["Location"]).query))["iss"] == ISSUER
