@@ -19,6 +19,7 @@ from sso.services.identities import LinkRefused, ProveAccount, Refused, Resoluti
 from sso.store import identities as stored
 from sso.store import users
 from sso.upstream.identity import UpstreamIdentity
+from tests.conftest import Clock
 from tests.support.factories import make_user
 from tests.support.upstreams import provider
 
@@ -192,23 +193,26 @@ def test_without_the_last_passkey_there_must_be_another_way_in(app: Flask) -> No
         assert identities.has_other_way_in(user)
 
 
-@pytest.mark.parametrize("by_operator", [True, False])
+@pytest.mark.parametrize("by_operator", ["update", "disable", ""])
 def test_who_the_operator_disables_too_is_not_let_in_by_the_directory(
-    app: Flask, user: User, by_operator: bool
+    app: Flask, user: User, clock: Clock, by_operator: str
 ) -> None:
     assert isinstance(resolve(app), SignIn)
     with app.app_context():
         identity = stored.of_user(user.id)[0]
         identities.shut_out(audit.SYSTEM, CORP, identity, "expired")
-        if by_operator:
+        clock.move(minutes=1)
+        if by_operator == "update":
             accounts.update(audit.Actor("olga"), user.id, disabled=True)
+        elif by_operator:
+            accounts.disable(audit.Actor("olga"), db.session.get_one(User, user.id))
         db.session.commit()
     with app.app_context():
         identities.readmit(audit.USER, CORP, DANA)
         db.session.commit()
         after = users.find(user.id)
         assert after
-        assert (after.disabled_at is not None) == by_operator
+        assert (after.disabled_at is not None) == bool(by_operator)
 
 
 def test_an_address_that_is_not_verified_there_proves_nothing(app: Flask, user: User) -> None:
