@@ -18,7 +18,6 @@ from sso.flow import scopes
 from sso.flow.refusals import Cause, describe
 from sso.flow.request import ONE_FACTOR, TWO_FACTORS, AuthorizationRequest
 from sso.i18n import N_
-from sso.i18n.message import Message
 
 # A sign-in or consent that a request demanded counts for this long.
 FRESH = timedelta(minutes=10)
@@ -198,7 +197,7 @@ class Refuse:
     """Answer the client with an error."""
 
     error: str
-    description: Message
+    description: str
 
 
 @dataclass(frozen=True)

@@ -190,7 +190,7 @@ class Person:
     user_name: str
     email: str
     name: str
-    barred: str | None
+    barred: account_state.State | None
     must_change_password: bool
     has_own_email: bool = False
     groups: tuple[Group, ...] = ()
@@ -258,7 +258,7 @@ class Directory:
             if refused := account_state.of_bind(connection.bind(entry.dn, password)):
                 raise NotAllowed(refused.reason, is_password_right=refused.is_password_right)
             if person.barred or person.must_change_password:
-                reason = person.barred or account_state.MUST_CHANGE
+                reason = person.barred or account_state.State.MUST_CHANGE
                 raise NotAllowed(reason, is_password_right=True)
             self._bind(connection)
             person = replace(person, has_own_email=self._is_own_email(connection, person))

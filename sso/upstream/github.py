@@ -57,7 +57,8 @@ class GitHubClient:
 
         found = self.caller.run(ask)
         if isinstance(found, OAuthError):
-            raise UpstreamRefused(Message("it answered %(error)s", error=str(found.error)[:80]))
+            reason = Message("it answered %(error)s", error=str(found.error)[:80])
+            raise UpstreamRefused(reason, found.error)
         person, emails = found
         number = person.get("id") if isinstance(person, dict) else None
         if type(number) is not int or number <= 0:

@@ -20,7 +20,7 @@ from sso.config.upstream.oidc import WebProvider
 from sso.i18n.message import Message
 from sso.process import concurrency, http_call
 from sso.upstream.identity import UpstreamUnavailable
-from sso.upstream.remote_cache import RemoteUnavailable
+from sso.upstream.remote_cache import RemoteUnavailable, is_private
 
 logger = logging.getLogger("sso.upstream")
 
@@ -131,7 +131,7 @@ class Caller:
             self._failures, self._failed_at = self._failures + 1, clock.now()
             self.trouble = f"{type(error).__name__}: {error}"[:200]
             logger.warning("the provider %s: %s", self.provider.id, self.trouble)
-            raise UpstreamUnavailable(self.trouble) from None
+            raise UpstreamUnavailable(self.trouble, is_private=is_private(error)) from None
         else:
             self._failures, self.trouble = 0, ""
             return found

@@ -76,7 +76,7 @@ class OidcClient:
         try:
             return self.discovered.metadata()
         except RemoteUnavailable as error:
-            raise UpstreamUnavailable(str(error)) from None
+            raise UpstreamUnavailable(str(error), is_private=error.is_private) from None
 
     def authorization_url(
         self, redirect_uri: str, state: str, nonce: str, verifier: str, more: Mapping[str, str]
@@ -146,7 +146,7 @@ class OidcClient:
         try:
             return id_tokens.verify_logout_token(self.provider, self.discovered, text)
         except RemoteUnavailable as error:
-            raise UpstreamUnavailable(str(error)) from None
+            raise UpstreamUnavailable(str(error), is_private=error.is_private) from None
 
     def _is_active(self, session: Any, access_token: str) -> bool:
         """Introspect a token (RFC 7662)."""
@@ -192,7 +192,7 @@ class OidcClient:
                 self.provider, self.discovered, text, nonce=nonce, access_token=access_token
             )
         except RemoteUnavailable as error:
-            raise UpstreamUnavailable(str(error)) from None
+            raise UpstreamUnavailable(str(error), is_private=error.is_private) from None
 
     def _with_userinfo(
         self, session: Any, endpoint: str, claims: Mapping[str, Any]
@@ -237,7 +237,7 @@ class OidcClient:
             reason = Message("it answered %(error)s", error=str(found.error)[:80])
             if found.error in ours:
                 raise UpstreamUnavailable(reason)
-            raise UpstreamRefused(reason)
+            raise UpstreamRefused(reason, found.error)
         return found
 
     def _lacks(self, claims: Mapping[str, Any]) -> bool:
