@@ -93,14 +93,9 @@ def registrations() -> Response:
     if request.method in ("GET", "HEAD"):
         found = [_document(one) for one in stored.every()]
         return _answer({"clients": found})
-    wanted = _wanted()
+    fields = _fields()
     try:
-        client, secret = clients.register(
-            actor,
-            wanted.metadata,
-            switches=wanted.switches,
-            disabled=bool(wanted.disabled),
-        )
+        client, secret = clients.register(actor, fields)
     except Invalid as error:
         return _refused(error)
     db.session.commit()
@@ -119,15 +114,9 @@ def registered_client(client_id: str) -> Response:
         clients.delete(actor, client_id)
         db.session.commit()
         return Response(status=204)
-    wanted = clients.replacing_registration(_wanted(client_id))
+    fields = clients.replacing_registration(_fields(client_id))
     try:
-        client, _ = clients.change(
-            actor,
-            client_id,
-            wanted.metadata,
-            switches=wanted.switches,
-            disabled=wanted.disabled,
-        )
+        client, _ = clients.change(actor, client_id, fields)
     except Invalid as error:
         return _refused(error)
     db.session.commit()
@@ -173,7 +162,7 @@ def _unknown() -> Any:
     abort(as_json("invalid_request", "There is no client with this ID.", 404))
 
 
-def _wanted(client_id: str | None = None) -> clients.WantedRegistration:
+def _fields(client_id: str | None = None) -> dict[str, Any]:
     body = _body()
     if client_id is not None and body.get("client_id", client_id) != client_id:
         abort(_refused(Invalid(["client_id is not that of the URL"])))

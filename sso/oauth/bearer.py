@@ -120,13 +120,6 @@ class ResourceProtector(AuthlibResourceProtector):
             raise MissingToken
         return self.get_token_validator("bearer"), token
 
-    def acquire_token(self, scopes: list[str] | None = None, **more: Any) -> AccessToken:
-        """The token of this request, as `current_token` gives it. Raises `OAuth2Error`."""
-        # Authlib would first put the request's whole URL together, which costs more than the rest.
-        token: AccessToken = self.validate_request(scopes, flask_request, **more)
-        g.authlib_server_oauth2_token = token
-        return token
-
     def use_proof(self, connection: Connection) -> None:
         """Use the proof that came with the token. Ends the request if it was used before."""
         try:

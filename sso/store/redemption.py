@@ -24,10 +24,10 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.dml import Insert
 
 from sso.crypto import secrets
+from sso.database import dialects
 from sso.extensions import UtcDateTime
 from sso.flow.refusals import Reason
 from sso.models import AuthorizationCode, Client, Grant, PushedRequest, Token, UsedOnce
@@ -266,7 +266,7 @@ class TooManyUsed(Exception):
     """The holder has too many unexpired identifiers for another one to be kept."""
 
 
-def _insert(dialect: "type[postgresql.Insert] | type[sqlite.Insert]") -> Insert:
+def _insert_used(dialect: str) -> Insert:
     held: Select[Any] = select(literal_column("1")).where(
         _TABLE.c.holder == bindparam("holder", type_=String),
         _TABLE.c.expires_at > bindparam("now", type_=UtcDateTime),
@@ -277,11 +277,11 @@ def _insert(dialect: "type[postgresql.Insert] | type[sqlite.Insert]") -> Insert:
         bindparam("holder", type_=String),
         bindparam("expires_at", type_=UtcDateTime),
     ).where(~is_full)
-    made = dialect(_TABLE).from_select(["digest", "holder", "expires_at"], row)
-    return made.on_conflict_do_nothing()
+    names = ["digest", "holder", "expires_at"]
+    return dialects.insert(_TABLE, dialect).from_select(names, row).on_conflict_do_nothing()
 
 
-_ADD_USED = {"postgresql": _insert(postgresql.Insert), "sqlite": _insert(sqlite.Insert)}
+_ADD_USED = {dialect: _insert_used(dialect) for dialect in ("postgresql", "sqlite")}
 _FIND_USED = select(_TABLE.c.digest).where(_TABLE.c.digest == bindparam("digest"))
 
 

@@ -27,6 +27,7 @@ from sqlalchemy import (
 )
 
 from sso import database
+from sso.database import dialects
 from sso.database.buffer import Buffer
 from sso.extensions import db
 from sso.flow.refusals import Reason, because
@@ -59,7 +60,7 @@ def flush(app: Flask) -> bool:
 
 def add(connection: Connection, refusals: Sequence[Refusal]) -> None:
     """Write refusals, and delete the oldest of each bucket that has more than `KEPT`."""
-    if connection.dialect.name == "postgresql":
+    if dialects.is_postgresql(connection):
         # Shorter than it takes to find a deadlock: who deletes clients or users goes first.
         connection.execute(text("SET LOCAL lock_timeout = '500ms'"))
     buckets = defaultdict(list)
