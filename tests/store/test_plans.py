@@ -57,8 +57,11 @@ FACTORS_OF_OTHERS = (
     "INSERT INTO upstream_sessions (id, identity_id, session_id, sid, amr, created_at, checked_at)"
     " SELECT s.id, u.id, s.id, CAST(s.id AS text), 'pwd', now(), now()"
     " FROM browser_sessions s JOIN users u ON u.id = s.user_id WHERE u.email <> :without",
+    "INSERT INTO waiting_sign_ins (digest, client_id, resume, expires_at)"
+    " SELECT id, (SELECT min(client_id) FROM clients), 'x', now() FROM users"
+    " WHERE email <> :without",
     "ANALYZE identities, upstream_sessions, audit_events, groups, passkeys, totp_secrets,"
-    " recovery_codes, mail_tokens, clients, client_logos, client_origins",
+    " recovery_codes, mail_tokens, clients, client_logos, client_origins, waiting_sign_ins",
 )
 
 Executed = list[tuple[str, Any]]
