@@ -90,8 +90,8 @@ class Case:
         return command(group, verb, client.client_id, *options) if client else None
 
 
-def command(*words: str) -> str:
-    return shlex.join([COMMAND, *words])
+def command(*arguments: str) -> str:
+    return shlex.join([COMMAND, *arguments])
 
 
 def sentences(*parts: Message) -> Message:
@@ -112,9 +112,9 @@ def compared(name: str, received: str, label: Message, expected: str) -> Compari
         HIDDEN.join(part.encode("ascii", "backslashreplace").decode() for part in url.split(HIDDEN))
         for url in (received, expected)
     )
-    kept = kept_of(expected, received)
-    found = [one.words for one in url_differences(received, kept)]
-    return Comparison(name, received, label, expected, found, marks(received, kept))
+    kept_url = kept_of(expected, received)
+    differences = [difference.words for difference in url_differences(received, kept_url)]
+    return Comparison(name, received, label, expected, differences, marks(received, kept_url))
 
 
 def kept_of(expected: str, received: str) -> str:
