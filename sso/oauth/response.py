@@ -108,16 +108,16 @@ def error_here(error: OAuth2Error, client: RegisteredClient | None) -> Response:
         return errors.from_oauth(error)
     name = client.name if client else None
     if name and isinstance(error, UnregisteredRedirectUri):
-        words = gettext(
+        message = gettext(
             "%(client)s wants to send you to an address that is not registered for it.", client=name
         )
     elif error.error == "invalid_client":
-        words = gettext(
+        message = gettext(
             "The application that sent you here is not registered here, or has been disabled."
         )
     else:
-        words = None
-    return invalid_page(_description(error), error.error, words, name)
+        message = None
+    return invalid_page(_description(error), error.error, message, name)
 
 
 def note_fault(fault: ParameterFault, client_id: str | None) -> None:

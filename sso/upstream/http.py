@@ -123,7 +123,7 @@ class Caller:
         try:
             self._run.ends = monotonic() + SECONDS_TOGETHER
             with concurrency.slot_released():
-                found = ask()
+                answer = ask()
         except (
             *(OSError, HTTPException, ValueError, RecursionError, TypeError, KeyError),
             *(requests.RequestException, RemoteUnavailable),
@@ -134,7 +134,7 @@ class Caller:
             raise UpstreamUnavailable(self.trouble, is_private=is_private(error)) from None
         else:
             self._failures, self.trouble = 0, ""
-            return found
+            return answer
         finally:
             self._run.ends = None
             self._free.release()
@@ -142,18 +142,18 @@ class Caller:
     def _seconds(self) -> float:
         """Return the seconds that the next request may take."""
         ends = getattr(self._run, "ends", None)
-        left = SECONDS if ends is None else min(ends - monotonic(), SECONDS)
-        if left <= 0:
+        seconds = SECONDS if ends is None else min(ends - monotonic(), SECONDS)
+        if seconds <= 0:
             raise TimeoutError(f"its answers took longer than {SECONDS_TOGETHER:g} s")
-        return left
+        return seconds
 
 
 def read_object(body: bytes) -> dict[str, Any]:
     """A JSON object. Raises `ValueError`."""
-    found = json.loads(body)
-    if not isinstance(found, dict):
+    document = json.loads(body)
+    if not isinstance(document, dict):
         raise ValueError("it is not a JSON object")
-    return found
+    return document
 
 
 def text(values: Mapping[str, Any], name: str, most: int = 500) -> str | None:

@@ -30,9 +30,9 @@ def look_up(
 ) -> dict[str, UpstreamIdentity | NotAllowed]:
     """What the directory says of these people now. Raises `UpstreamUnavailable`."""
     with _asking():
-        found = provider.client.look_up(subjects, clock.now())
+        people = provider.client.look_up(subjects, clock.now())
     answers: dict[str, UpstreamIdentity | NotAllowed] = {}
-    for subject, person in found.items():
+    for subject, person in people.items():
         barred = State.REMOVED if person is None else person.barred
         if person is None or barred:
             answers[subject] = NotAllowed(barred or State.REMOVED)
