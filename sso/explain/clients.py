@@ -264,7 +264,7 @@ def unread_key_set(case: Case) -> Explanation | None:
 
 
 def _with_clock(cause: Message, ahead: int) -> Message:
-    """And what the time of an assertion tells of a clock."""
+    """Add how far the client's clock is off, by the time of its assertion."""
     if abs(ahead) < 5:
         return cause
     if ahead > 0:
@@ -293,7 +293,7 @@ _API_TOKENS: dict[Reason | None, tuple[Message, tuple[str, str] | None]] = {
 
 
 def api_token(case: Case) -> Explanation | None:
-    """An API token, of a program that administers the server."""
+    """Explain a refused API token."""
     if case.refusal.name != Event.API_TOKEN_REFUSED:
         return None
     cause, listing = _API_TOKENS.get(case.reason, (described(case), ("api-token", "list")))

@@ -159,11 +159,11 @@ def _all_of(client: Client, name: str | None = None) -> list[str]:
 
 
 def _is_same_place(received: str, registered: str) -> bool:
-    """Whether who controls the one controls the other: the same host, by https or on loopback."""
-    one, other = urlsplit(received), urlsplit(registered)
-    if urls.is_loopback(one.hostname) and urls.is_loopback(other.hostname):
+    """Return whether both URLs are of the same owner: the same host, by https or on loopback."""
+    first, second = urlsplit(received), urlsplit(registered)
+    if urls.is_loopback(first.hostname) and urls.is_loopback(second.hostname):
         return True
-    if one.scheme != "https":
-        return (one.scheme, one.netloc) == (other.scheme, other.netloc)
-    ports = [part.port or _DEFAULT_PORTS["https"] for part in (one, other)]
-    return one.hostname == other.hostname and other.scheme == "https" and ports[0] == ports[1]
+    if first.scheme != "https":
+        return (first.scheme, first.netloc) == (second.scheme, second.netloc)
+    ports = [parts.port or _DEFAULT_PORTS["https"] for parts in (first, second)]
+    return first.hostname == second.hostname and second.scheme == "https" and ports[0] == ports[1]

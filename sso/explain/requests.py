@@ -66,7 +66,7 @@ def wider_scope(case: Case) -> Explanation | None:
 
 
 def hint(case: Case) -> Explanation | None:
-    """An `id_token_hint`, of whose text only some claims were kept."""
+    """Explain a refused `id_token_hint` by the claims that were stored."""
     if not case["hint"] and not any(case[f"hint_{claim}"] for claim in ("iss", "aud", "iat")):
         return None
     issuer, iat = case.settings.issuer, case["hint_iat"]

@@ -327,7 +327,7 @@ def granted(request: AuthorizationRequest, acr: str) -> dict[str, Any]:
 
 
 def asks_about_factors(request: AuthorizationRequest, policy: Policy) -> bool:
-    """Whether `Session.has_factor` can matter."""
+    """Return whether `Session.has_factor` can matter."""
     return policy.require_mfa or request.needs_two_factors or request.prefers_two_factors
 
 

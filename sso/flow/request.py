@@ -36,7 +36,7 @@ class ClaimsRequest:
         return {place: names for place, names in both.items() if names}
 
     def without(self, withheld: frozenset[str]) -> "ClaimsRequest":
-        """The same without the claims of scopes that the user withholds."""
+        """Return it without the claims of scopes that the user withholds."""
         gone = set(scopes.claims_of(withheld))
         return replace(
             self,

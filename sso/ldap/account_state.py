@@ -78,7 +78,7 @@ def of(entry: Entry, now: datetime) -> State | None:
 
 
 def must_change_password(entry: Entry, now: datetime) -> bool:
-    """Whether the person has to choose another password first, where the directory says so."""
+    """Return whether the person has to choose another password first."""
     ends = entry.text("krbPasswordExpiration")  # FreeIPA may let people bind after it
     is_over = bool(ends) and _generalized_time(ends, now) <= now
     by_policy = entry.text("pwdReset").upper() == "TRUE"

@@ -45,12 +45,12 @@ _ESCAPED = re.compile(rb"\\([0-9A-Fa-f]{2}|.)", re.DOTALL)
 
 
 def is_name(text: str) -> bool:
-    """Whether it looks like a distinguished name, and not like the short name of a group."""
+    """Return whether it is a distinguished name rather than the short name of a group."""
     return "=" in text
 
 
 def normal_name(name: str) -> str:
-    """The same text for each spelling of a name: without case, escapes and needless spaces."""
+    """Normalize a name: without upper case, escapes and needless spaces."""
     parts = []
     for match in _SPLIT.finditer(name):
         attribute, value = _pair(match[1])

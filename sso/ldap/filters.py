@@ -22,7 +22,7 @@ IN_CHAIN = "1.2.840.113556.1.4.1941"
 
 
 def is_attribute(name: str) -> bool:
-    """Whether an attribute may have this name."""
+    """Return whether an attribute may have this name."""
     return _ATTRIBUTE.fullmatch(name) is not None
 
 

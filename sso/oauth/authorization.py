@@ -44,7 +44,7 @@ class AuthorizationEndpoint:
 
     @classmethod
     def check_authorization_endpoint(cls, request: ProtocolRequest) -> bool:
-        """Always: the response type is judged after the redirect_uri is proven."""
+        """Accept every request: the response type is checked after the redirect_uri."""
         return True
 
     def validate_authorization_request(self) -> str:

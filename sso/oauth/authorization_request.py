@@ -108,7 +108,7 @@ def apply_request_object(request: ProtocolRequest, signed: SignedRequest | None)
 
 
 def _is_of(signer: RegisteredClient | None, client: RegisteredClient) -> bool:
-    """Whether it is the same client, and has not been changed since."""
+    """Return whether the signer is this client, unchanged since its keys were read."""
     if signer is None or signer.client_id != client.client_id:
         return False
     return signer.updated_at == client.updated_at
@@ -233,7 +233,7 @@ def keep_pushed(connection: Connection, client_id: str, parameters: Mapping[str,
 
 
 def is_pushed(brought: dict[str, str]) -> bool:
-    """Whether an authorization request has a request URI of this server."""
+    """Return whether an authorization request has a request URI of this server."""
     return brought.get("request_uri", "").startswith(PREFIX)
 
 

@@ -307,7 +307,7 @@ def _facts(jwt: ClientJwt) -> dict[str, object]:
 
 
 def _is_client_id(text: Any) -> TypeGuard[str]:
-    """Whether it can be looked up: a database takes neither NUL nor half of a surrogate pair."""
+    """Return whether a database can look it up: without NUL and lone surrogates."""
     return isinstance(text, str) and text.isascii() and text.isprintable()
 
 

@@ -104,7 +104,7 @@ def read(server: AuthorizationServer, values: dict[str, str]) -> LogoutRequest:
 
 
 def _shown(uri: str) -> str:
-    """Without characters that change what stands beside them."""
+    """Escape characters that change how the text beside them is shown."""
     return quote(uri[:_LONGEST_SHOWN], safe=string.punctuation)
 
 

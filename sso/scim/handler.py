@@ -72,7 +72,7 @@ class Service(ScimService):
         resource: Resource[Any],
         response_parameters: "ResponseParameters[Any]",
     ) -> ScimResponse:
-        """With a user, which clients expect; without the members of a group."""
+        """Answer with the user, which clients expect; leave out the members of a group."""
         if _is_group(self.get_resource_type_of(resource)):
             return super().patch_response(base_url, resource, response_parameters)
         return self.resource_response(
@@ -133,7 +133,7 @@ class Handler(ScimHandler):
         patch_op: Any,
         conditions: Conditions,
     ) -> Resource[Any]:
-        """A group of thousands is not read to add one member, nor to rename it."""
+        """Patch a resource, without reading all members of a group."""
         self.storage.is_patch = True
         if not isinstance(patch_op, GroupPatch):
             return super().patch_resource(resource_type, resource_id, patch_op, conditions)

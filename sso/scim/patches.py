@@ -119,7 +119,7 @@ def check_size(body: bytes, *, is_group: bool) -> int:
 
 
 def _names_one(operation: Any) -> bool:
-    """Whether an operation may name a member by a filter, or by a value that is no list."""
+    """Return whether an operation may name a member by a filter, or by a value that is no list."""
     return isinstance(operation, dict) and not any(isinstance(v, list) for v in operation.values())
 
 

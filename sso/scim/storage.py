@@ -223,7 +223,7 @@ def _all_groups(people: Collection[User]) -> set[str]:
 
 
 def _asks_for_members(parameters: "ResponseParameters[Any] | None") -> bool:
-    """Whether an answer has to say who is in a group."""
+    """Return whether an answer has to list the members of a group."""
     if parameters is None:
         return True
     excluded = [str(path).casefold() for path in parameters.excluded_attributes or ()]

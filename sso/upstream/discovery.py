@@ -37,7 +37,7 @@ class Keys:
 
 
 class Discovered:
-    """A provider's documents, kept fresh. Waiting for them takes no slot."""
+    """Reads and caches the documents of a provider. Waiting for them takes no slot."""
 
     def __init__(self, provider: OidcProvider, caller: Caller) -> None:
         self.provider, self._caller = provider, caller
@@ -49,7 +49,7 @@ class Discovered:
         return self._metadata.get(self.provider.discovery_url)
 
     def doubt(self) -> None:
-        """An endpoint does not answer as it should; perhaps there is another one by now."""
+        """Read the metadata again soon: an endpoint has failed, and may have moved."""
         self._metadata.doubt(self.provider.discovery_url)
 
     def keys_for(self, kid: str | None, claims: Mapping[str, Any]) -> tuple[ClientKey, ...]:
@@ -116,7 +116,7 @@ def _optional(metadata: Mapping[str, Any], name: str) -> str | None:
 
 
 def _url(metadata: Mapping[str, Any], name: str) -> str:
-    """An https URL of the metadata; http leads no further than this machine."""
+    """Return a URL of the metadata: https, or http on this machine."""
     url = metadata.get(name)
     if not isinstance(url, str) or strict_url_error(url):
         raise RemoteUnavailable(Message("its %(name)s is not a URL", name=name))

@@ -62,7 +62,7 @@ class Adapter(BaseAdapter):
         return response
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """Do nothing: no connection is kept open."""
 
 
 class Caller:
@@ -94,7 +94,7 @@ class Caller:
         return session
 
     def get_json(self, url: str) -> dict[str, Any]:
-        """A document of the provider's; not for requests, as it waits with their slot."""
+        """Read a JSON document of the provider. Not for requests: their slot stays taken."""
         answer = http_call.call(
             "GET",
             url,
@@ -149,7 +149,7 @@ class Caller:
 
 
 def read_object(body: bytes) -> dict[str, Any]:
-    """A JSON object. Raises `ValueError`."""
+    """Parse a JSON object. Raises `ValueError`."""
     document = json.loads(body)
     if not isinstance(document, dict):
         raise ValueError("it is not a JSON object")
@@ -157,13 +157,13 @@ def read_object(body: bytes) -> dict[str, Any]:
 
 
 def text(values: Mapping[str, Any], name: str, most: int = 500) -> str | None:
-    """A text of a document, if it is a short one in a line."""
+    """Return a member of a document if it is a short text in one line."""
     value = values.get(name)
     return value if is_line(value, most) and isinstance(value, str) else None
 
 
 def is_line(value: object, most: int) -> bool:
-    """Whether it is a text of so many characters, without any that no database or line takes."""
+    """Return whether it is a text of at most `most` characters, without control characters."""
     if not isinstance(value, str) or not 0 < len(value) <= most:
         return False
     return not any(c < " " or c == "\x7f" or "\ud800" <= c <= "\udfff" for c in value)

@@ -76,7 +76,7 @@ def verify_logout_token(
 
 
 def moment(claims: Mapping[str, Any], name: str) -> datetime | None:
-    """A moment that the claims name. Raises `UpstreamRefused`."""
+    """Return the time in a claim. Raises `UpstreamRefused`."""
     try:
         seconds = client_jwt.moment(claims, name)
     except InvalidJwt as error:

@@ -41,7 +41,7 @@ def groups_of(provider: OidcProvider, claims: Mapping[str, Any]) -> frozenset[st
 
 
 def is_email_verified(provider: OidcProvider, email: str, claims: Mapping[str, Any]) -> bool:
-    """Whether the provider says that the address is the person's own, now."""
+    """Return whether the provider says that the email address belongs to the person now."""
     if isinstance(provider, MicrosoftProvider):
         # An administrator of any tenant sets `email` as they like; this says that they own the
         # domain. It is an optional claim.
