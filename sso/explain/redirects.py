@@ -89,9 +89,7 @@ def _words(comparison: Comparison) -> Message:
 def _fix(
     case: Case, client: Client, name: str, received: str, closest: str | None
 ) -> tuple[Message, str | None]:
-    other = next(
-        (candidate for candidate in clients.every() if received in _all_of(candidate, name)), None
-    )
+    other = next((owner for owner in clients.every() if received in _all_of(owner, name)), None)
     if other:
         return (
             Message(
@@ -132,9 +130,7 @@ def _fix(
             command=f"{COMMAND} client update {client.client_id} {option} URI",
         )
         return sentences(correct, fix) if closest else fix, None
-    if closest and all(
-        difference.kind is not Kind.PATH for difference in url_differences(received, closest)
-    ):
+    if closest and Kind.PATH not in {part.kind for part in url_differences(received, closest)}:
         fix = Message(
             "Make the application send the registered %(name)s, or register what it sends:",
             name=name,
