@@ -18,7 +18,7 @@ from sso.i18n.message import Message, Quote
 from sso.ldap.connection import Refused, Server, Unavailable
 from sso.upstream import oidc
 from sso.upstream.identity import UpstreamRefused, UpstreamUnavailable
-from sso.upstream.remote_cache import RemoteUnavailable
+from sso.upstream.remote_cache import RemoteUnavailable, is_private
 
 PROVIDERS = "providers"
 _TROUBLE = (RemoteUnavailable, UpstreamUnavailable, OSError, HTTPException, ValueError)
@@ -40,7 +40,7 @@ def providers() -> Findings:
             hint = Message(
                 "check its keys in SSO_UPSTREAM_FILE, and the firewall; no HTTP proxy is used"
             )
-            if "private" in str(error):
+            if is_private(error):
                 hint = Message("set allow_private_addresses = true, if it is in your own network")
             yield wrong(PROVIDERS, at(provider.id, _words(error)), hint)
         except UpstreamRefused as error:
@@ -65,7 +65,7 @@ def _examined_provider(provider: WebProvider) -> Message:
         at = f"{context.settings().base_url}/sign-in/callback/{provider.id}"
         client.complete(at, secrets.token_urlsafe(), secrets.token_urlsafe(48), "none")
     except UpstreamRefused as error:
-        if "invalid_grant" not in str(error):
+        if error.error != "invalid_grant":
             raise
     return Message("answers, with %(count)s keys, and knows client_id and secret", count=count)
 

@@ -6,7 +6,6 @@ authorization request waits in the database instead, because all cookies togethe
 one header.
 """
 
-import json
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass, replace
@@ -31,7 +30,7 @@ from sso.i18n import languages
 from sso.mfa import policy
 from sso.process import program
 from sso.ratelimit import limiting
-from sso.store import redemption
+from sso.store import identities, redemption
 from sso.upstream.identity import UpstreamIdentity, UpstreamRefused, UpstreamUnavailable
 from sso.web import errors, pending_request, routing
 from sso.web.pending_request import PendingRequest
@@ -76,10 +75,8 @@ def keep_flow(response: Response, flow: Flow, pending: PendingRequest | None) ->
         raise ValueError("the request is too long to keep")
     if pending and is_long:
         limiting.spend(limiting.PUSHED_BY_ANYONE, "")  # a row until it is purged, as those are
-        connection, client_id = database.session_connection(), pending.parameters["client_id"]
-        text, now = json.dumps({"resume": resume}), clock.now()
-        redemption.add_pushed(connection, _digest(flow), client_id, text, now)
-        redemption.let_pushed_wait(connection, _digest(flow), now)
+        expires_at = clock.now() + timedelta(seconds=FLOW_LIFETIME)
+        identities.add_waiting(_digest(flow), pending.parameters["client_id"], resume, expires_at)
         db.session.commit()
     slot = flask.session[_SLOT] = (int(flask.session.get(_SLOT, 0)) + 1) % _SLOTS
     _set_cookie(response, slot, value)
@@ -120,8 +117,8 @@ def is_first_use(flow: Flow) -> bool:
 
 def _stored(flow: Flow) -> str:
     """The waiting request; empty if it is gone."""
-    found = redemption.find_pushed(database.session_connection(), _digest(flow))
-    return str(json.loads(found.parameters).get("resume", "")) if found else ""
+    waiting = identities.find_waiting(_digest(flow))
+    return waiting.resume if waiting else ""
 
 
 def _digest(flow: Flow) -> str:

@@ -295,7 +295,7 @@ def _words(provider: LdapProvider, error: NotAllowed) -> str:
     text = gettext("The name or the password is wrong.")
     if error.is_password_right:
         text = gettext("Your account in %(provider)s is disabled.", provider=provider.name)
-        if error.reason == account_state.MUST_CHANGE:
+        if error.reason == account_state.State.MUST_CHANGE:
             text = gettext(
                 "Your password has expired. Change it in %(provider)s, then sign in here.",
                 provider=provider.name,

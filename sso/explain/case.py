@@ -1,4 +1,4 @@
-"""What the checks look at, and what they answer."""
+"""The input and the result of a check."""
 
 import json
 import shlex
@@ -51,7 +51,7 @@ class Explanation:
 
 
 class Case:
-    """A refusal, and what is known now of its client and user."""
+    """A refusal, with its client and its user as they are now."""
 
     def __init__(self, refusal: Refusal) -> None:
         self.refusal = refusal
@@ -62,7 +62,7 @@ class Case:
         self.reason = Reason(self["reason_code"]) if self["reason_code"] in set(Reason) else None
 
     def __getitem__(self, name: str) -> str:
-        """A detail as text; empty if there is none."""
+        """Return a detail as text; empty if there is none."""
         value = self._facts.get(name)
         return "" if value is None else str(value)
 
@@ -90,8 +90,8 @@ class Case:
         return command(group, verb, client.client_id, *options) if client else None
 
 
-def command(*words: str) -> str:
-    return shlex.join([COMMAND, *words])
+def command(*arguments: str) -> str:
+    return shlex.join([COMMAND, *arguments])
 
 
 def sentences(*parts: Message) -> Message:
@@ -107,14 +107,14 @@ def named(client: Client) -> str:
 
 
 def compared(name: str, received: str, label: Message, expected: str) -> Comparison:
-    """Of two URLs. What is not ASCII is shown as escapes: letters may look alike."""
+    """Compare two URLs. Escape what is not ASCII, because letters may look alike."""
     received, expected = (
         HIDDEN.join(part.encode("ascii", "backslashreplace").decode() for part in url.split(HIDDEN))
         for url in (received, expected)
     )
-    kept = kept_of(expected, received)
-    found = [one.words for one in url_differences(received, kept)]
-    return Comparison(name, received, label, expected, found, marks(received, kept))
+    kept_url = kept_of(expected, received)
+    differences = [difference.words for difference in url_differences(received, kept_url)]
+    return Comparison(name, received, label, expected, differences, marks(received, kept_url))
 
 
 def kept_of(expected: str, received: str) -> str:

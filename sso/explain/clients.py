@@ -44,7 +44,7 @@ def unknown(case: Case) -> Explanation | None:
             ),
         )
     every = clients.every()
-    by_name = [one for one in every if one.name.casefold() == claimed.casefold()]
+    by_name = [client for client in every if client.name.casefold() == claimed.casefold()]
     if by_name:
         return Explanation(
             Message("No client has this client_id: it is the name of one."),
@@ -53,8 +53,8 @@ def unknown(case: Case) -> Explanation | None:
                 client_id=by_name[0].client_id,
             ),
         )
-    if near := _nearest(claimed, [one.client_id for one in every]):
-        client = next(one for one in every if one.client_id == near)
+    if near := _nearest(claimed, [client.client_id for client in every]):
+        client = next(candidate for candidate in every if candidate.client_id == near)
         return Explanation(
             Message(
                 "No client has this client_id. The nearest one is that of %(client)s.",
@@ -192,10 +192,12 @@ def _set_to(method: str) -> Message:
 
 def _nearest(claimed: str, client_ids: list[str]) -> str | None:
     if len(claimed) >= 4:  # copied in part
-        parts = [one for one in client_ids if claimed in one or one in claimed]
+        parts = [
+            client_id for client_id in client_ids if claimed in client_id or client_id in claimed
+        ]
         if len(parts) == 1:
             return parts[0]
-    same = [one for one in client_ids if one.casefold() == claimed.casefold()]
+    same = [client_id for client_id in client_ids if client_id.casefold() == claimed.casefold()]
     return next(iter(same or get_close_matches(claimed, client_ids, n=1, cutoff=0.75)), None)
 
 
@@ -207,9 +209,11 @@ def refused_assertion(case: Case) -> Explanation | None:
     fault = case["jwt"]
     if fault == JwtFault.AUDIENCE:
         expected = case.settings.issuer
-        seen = compared("aud", case["aud"], EXPECTED, expected) if case["aud"] else None
+        comparison = compared("aud", case["aud"], EXPECTED, expected) if case["aud"] else None
         return Explanation(
-            cause, Message("Set its audience to the issuer, in the application."), comparison=seen
+            cause,
+            Message("Set its audience to the issuer, in the application."),
+            comparison=comparison,
         )
     if fault == JwtFault.CLOCK:
         return Explanation(
@@ -260,7 +264,7 @@ def unread_key_set(case: Case) -> Explanation | None:
 
 
 def _with_clock(cause: Message, ahead: int) -> Message:
-    """And what the time of an assertion tells of a clock."""
+    """Add how far the client's clock is off, by the time of its assertion."""
     if abs(ahead) < 5:
         return cause
     if ahead > 0:
@@ -289,16 +293,16 @@ _API_TOKENS: dict[Reason | None, tuple[Message, tuple[str, str] | None]] = {
 
 
 def api_token(case: Case) -> Explanation | None:
-    """An API token, of a program that administers the server."""
+    """Explain a refused API token."""
     if case.refusal.name != Event.API_TOKEN_REFUSED:
         return None
-    cause, found = _API_TOKENS.get(case.reason, (described(case), ("api-token", "list")))
+    cause, listing = _API_TOKENS.get(case.reason, (described(case), ("api-token", "list")))
     return Explanation(
         cause,
         Message(
             "Create a token with the scopes that the program needs, and give it to the program."
         ),
-        command(*found) if found else None,
+        command(*listing) if listing else None,
     )
 
 

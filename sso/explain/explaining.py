@@ -45,8 +45,8 @@ _CHECKS = (
 def explain(refusal: Refusal) -> tuple[Case, Explanation]:
     case = Case(refusal)
     for check in _CHECKS:
-        if found := check(case):
-            return case, found
+        if explanation := check(case):
+            return case, explanation
     return case, pages.anything_else(case)
 
 
@@ -58,11 +58,11 @@ _MISREAD = str.maketrans("ilo", "110")
 
 def find_refusals(request_id: str) -> Sequence[Refusal]:
     """The refusals of requests with this ID, or else with one that begins so, oldest first."""
-    ours = re.sub(r"[\s-]", "", request_id.lower()).translate(_MISREAD)
-    spellings = dict.fromkeys((request_id, f"{ours[:4]}-{ours[4:]}"))
-    for by_beginning in (False, True) if len(ours) >= _SHORTEST else (False,):
+    normalized = re.sub(r"[\s-]", "", request_id.lower()).translate(_MISREAD)
+    spellings = dict.fromkeys((request_id, f"{normalized[:4]}-{normalized[4:]}"))
+    for by_beginning in (False, True) if len(normalized) >= _SHORTEST else (False,):
         for spelling in spellings:
-            found = refusals.find(spelling, by_beginning=by_beginning, limit=_AT_ONCE)
-            if found:
-                return found
+            matches = refusals.find(spelling, by_beginning=by_beginning, limit=_AT_ONCE)
+            if matches:
+                return matches
     return []

@@ -58,11 +58,13 @@ def wrong_address(case: Case) -> Explanation | None:
         return None
     base = case.settings.base_url
     origin = base.removesuffix(case.settings.base_path)
-    asked = f"{case['scheme'] or urlsplit(base).scheme}://{case['host'] or urlsplit(base).netloc}"
+    origin_asked = (
+        f"{case['scheme'] or urlsplit(base).scheme}://{case['host'] or urlsplit(base).netloc}"
+    )
     return Explanation(
         Message(
             "There is nothing at %(asked)s. It looks like %(meant)s.",
-            asked=f"{asked}{case['path']}",
+            asked=f"{origin_asked}{case['path']}",
             meant=f"{origin}{meant}",
         ),
         Message(
@@ -104,13 +106,13 @@ _PAGES = {
 
 
 def page(case: Case) -> Explanation | None:
-    found = _PAGES.get(int(case["status"] or 0))
-    if found is None and case["page"] and not case["error"]:
+    texts = _PAGES.get(int(case["status"] or 0))
+    if texts is None and case["page"] and not case["error"]:
         return Explanation(
             Message("The page had been open for too long, or its address was cut."),
             Message("Ask the person to start again from the application."),
         )
-    return Explanation(*found) if found and not case["reason"] else None
+    return Explanation(*texts) if texts and not case["reason"] else None
 
 
 def anything_else(case: Case) -> Explanation:

@@ -53,8 +53,8 @@ def pushed(case: Case) -> Explanation | None:
             ),
             case.update("--no-require-par"),
         )
-    found = _PUSHED.get(case.reason) if case["error"] == "invalid_request_uri" else None
-    return Explanation(*found) if found else None
+    texts = _PUSHED.get(case.reason) if case["error"] == "invalid_request_uri" else None
+    return Explanation(*texts) if texts else None
 
 
 def signed(case: Case) -> Explanation | None:
@@ -176,8 +176,8 @@ def dpop(case: Case) -> Explanation | None:
             ),
             comparison=compared("htu", received, EXPECTED, expected),
         )
-    found = _DPOP.get(fault)
-    return Explanation(*found) if found else Explanation(described(case), _DPOP_AT_FAULT)
+    texts = _DPOP.get(fault)
+    return Explanation(*texts) if texts else Explanation(described(case), _DPOP_AT_FAULT)
 
 
 _PKCE: dict[str, tuple[Message, Message]] = {
@@ -215,5 +215,5 @@ _PKCE: dict[str, tuple[Message, Message]] = {
 
 
 def pkce(case: Case) -> Explanation | None:
-    found = _PKCE.get(case["pkce"])
-    return Explanation(*found) if found else None
+    texts = _PKCE.get(case["pkce"])
+    return Explanation(*texts) if texts else None

@@ -37,7 +37,7 @@ def unregistered(case: Case) -> Explanation | None:
     received, client = case[name], case.client
     if not received or client is None or case["authorized_redirect_uri"]:
         return None
-    registered = [str(one) for one in client.client_metadata.get(f"{name}s") or ()]
+    registered = [str(uri) for uri in client.client_metadata.get(f"{name}s") or ()]
     as_read = clients.registered(database.session_connection(), client.client_id)
     if as_read and _CHECKS[name](as_read, received):
         return Explanation(
@@ -47,7 +47,7 @@ def unregistered(case: Case) -> Explanation | None:
             Message("No action is needed."),
         )
     cause = Message("The %(name)s is not registered for the client.", name=name)
-    by_kept = {kept_of(one, received): one for one in registered}
+    by_kept = {kept_of(uri, received): uri for uri in registered}
     closest = by_kept.get(nearest_url(received, by_kept) or "")
     comparison = compared(name, received, REGISTERED, closest) if closest else None
     if comparison:
@@ -89,7 +89,7 @@ def _words(comparison: Comparison) -> Message:
 def _fix(
     case: Case, client: Client, name: str, received: str, closest: str | None
 ) -> tuple[Message, str | None]:
-    other = next((one for one in clients.every() if received in _all_of(one, name)), None)
+    other = next((owner for owner in clients.every() if received in _all_of(owner, name)), None)
     if other:
         return (
             Message(
@@ -121,7 +121,7 @@ def _fix(
         because = Message("What it sends cannot be registered: %(problem)s.", problem=problem)
         return sentences(correct, because), None
     option = f"--add-{name.replace('_', '-')}"
-    if not any(_is_same_place(received, one) for one in _all_of(client)):
+    if not any(_is_same_place(received, uri) for uri in _all_of(client)):
         host = urlsplit(received).netloc or urlsplit(received).scheme
         fix = Message(
             "If %(host)s belongs to the application, register its address with: %(command)s. "
@@ -130,7 +130,7 @@ def _fix(
             command=f"{COMMAND} client update {client.client_id} {option} URI",
         )
         return sentences(correct, fix) if closest else fix, None
-    if closest and all(one.kind is not Kind.PATH for one in url_differences(received, closest)):
+    if closest and Kind.PATH not in {part.kind for part in url_differences(received, closest)}:
         fix = Message(
             "Make the application send the registered %(name)s, or register what it sends:",
             name=name,
@@ -155,11 +155,11 @@ def _all_of(client: Client, name: str | None = None) -> list[str]:
 
 
 def _is_same_place(received: str, registered: str) -> bool:
-    """Whether who controls the one controls the other: the same host, by https or on loopback."""
-    one, other = urlsplit(received), urlsplit(registered)
-    if urls.is_loopback(one.hostname) and urls.is_loopback(other.hostname):
+    """Return whether both URLs are of the same owner: the same host, by https or on loopback."""
+    first, second = urlsplit(received), urlsplit(registered)
+    if urls.is_loopback(first.hostname) and urls.is_loopback(second.hostname):
         return True
-    if one.scheme != "https":
-        return (one.scheme, one.netloc) == (other.scheme, other.netloc)
-    ports = [part.port or _DEFAULT_PORTS["https"] for part in (one, other)]
-    return one.hostname == other.hostname and other.scheme == "https" and ports[0] == ports[1]
+    if first.scheme != "https":
+        return (first.scheme, first.netloc) == (second.scheme, second.netloc)
+    ports = [parts.port or _DEFAULT_PORTS["https"] for parts in (first, second)]
+    return first.hostname == second.hostname and second.scheme == "https" and ports[0] == ports[1]

@@ -66,8 +66,8 @@ def wider_scope(case: Case) -> Explanation | None:
 
 
 def hint(case: Case) -> Explanation | None:
-    """An `id_token_hint`, of whose text only some claims were kept."""
-    if not case["hint"] and not any(case[f"hint_{one}"] for one in ("iss", "aud", "iat")):
+    """Explain a refused `id_token_hint` by the claims that were stored."""
+    if not case["hint"] and not any(case[f"hint_{claim}"] for claim in ("iss", "aud", "iat")):
         return None
     issuer, iat = case.settings.issuer, case["hint_iat"]
     ahead = int(iat) - case.refusal.at.timestamp() if iat else 0

@@ -13,7 +13,7 @@ from sso.store import clients
 
 
 def presented(case: Case) -> Explanation | None:
-    """A code or a token, by the reason that was found for it."""
+    """Explain a refused code or token by its stored reason."""
     kind = _kind_presented(case)
     if kind is None:
         return None

@@ -75,7 +75,7 @@ def facts_of(details: Mapping[str, Any]) -> dict[str, str]:
     elif kind in _WITH_MORE:
         code, variable = _WITH_MORE[kind]
         facts |= {"reason_code": code, variable: rest}
-    for words, fault in _JWT_FAULTS.items():
-        if words in f"{description} {reason}":
+    for text, fault in _JWT_FAULTS.items():
+        if text in f"{description} {reason}":
             return {**facts, "jwt": fault}
     return facts

@@ -18,7 +18,6 @@ from sso.flow import scopes
 from sso.flow.refusals import Cause, describe
 from sso.flow.request import ONE_FACTOR, TWO_FACTORS, AuthorizationRequest
 from sso.i18n import N_
-from sso.i18n.message import Message
 
 # A sign-in or consent that a request demanded counts for this long.
 FRESH = timedelta(minutes=10)
@@ -198,7 +197,7 @@ class Refuse:
     """Answer the client with an error."""
 
     error: str
-    description: Message
+    description: str
 
 
 @dataclass(frozen=True)
@@ -219,13 +218,13 @@ Decision = Step | Refuse | Answer
 def _another_user(facts: Facts) -> Step | None:
     user_id, request = facts.session.user_id, facts.request
     hinted, claimed = request.hinted_subject, request.claims.subjects
-    wrong = hinted not in (None, user_id) or (claimed and user_id not in claimed)
-    return SignIn(Why.SOMEBODY_ELSE) if wrong else None
+    is_another = hinted not in (None, user_id) or (claimed and user_id not in claimed)
+    return SignIn(Why.SOMEBODY_ELSE) if is_another else None
 
 
 def _login_again(facts: Facts) -> Step | None:
-    asked = "login" in facts.request.prompt
-    return SignIn(Why.AGAIN) if asked and not facts.signed_in_for_this else None
+    is_demanded = "login" in facts.request.prompt
+    return SignIn(Why.AGAIN) if is_demanded and not facts.signed_in_for_this else None
 
 
 def _too_old(facts: Facts) -> Step | None:
@@ -234,9 +233,9 @@ def _too_old(facts: Facts) -> Step | None:
 
 
 def _select_account(facts: Facts) -> Step | None:
-    asked = "select_account" in facts.request.prompt
+    is_demanded = "select_account" in facts.request.prompt
     chosen = facts.selected_for_this or facts.signed_in_for_this
-    return SignIn(Why.SELECT) if asked and not chosen else None
+    return SignIn(Why.SELECT) if is_demanded and not chosen else None
 
 
 def _not_a_member(facts: Facts) -> Step | None:
@@ -257,15 +256,15 @@ def _second_factor(facts: Facts) -> Step | None:
 
 def _consent(facts: Facts) -> Step | None:
     needed = facts.request.scopes_to_consent
-    asked = facts.consent_is_demanded
-    if asked and not facts.consented_for_this:
+    is_demanded = facts.consent_is_demanded
+    if is_demanded and not facts.consented_for_this:
         return AskConsent(needed)
     # Also after prompt=consent: the answer may have been to a page that showed less, such as one
     # of another request in another tab.
-    known = facts.consent.scope if facts.consent else frozenset()
-    new = needed - known - facts.declined
-    spared = facts.policy.first_party and not asked
-    return AskConsent(new, needed & known) if new and not spared else None
+    consented = facts.consent.scope if facts.consent else frozenset()
+    new = needed - consented - facts.declined
+    spared = facts.policy.first_party and not is_demanded
+    return AskConsent(new, needed & consented) if new and not spared else None
 
 
 _CHECKS: tuple[tuple[Callable[[Facts], Step | None], str, Cause], ...] = (
@@ -328,7 +327,7 @@ def granted(request: AuthorizationRequest, acr: str) -> dict[str, Any]:
 
 
 def asks_about_factors(request: AuthorizationRequest, policy: Policy) -> bool:
-    """Whether `Session.has_factor` can matter."""
+    """Return whether `Session.has_factor` can matter."""
     return policy.require_mfa or request.needs_two_factors or request.prefers_two_factors
 
 
@@ -337,10 +336,10 @@ def reached_acr(request: AuthorizationRequest, acr: str) -> str | None:
 
     A session with two factors also satisfies one.
     """
-    wanted = request.claims.acr_values if request.claims.acr_essential else ()
-    if not wanted or acr in wanted:
+    acr_values = request.claims.acr_values if request.claims.acr_essential else ()
+    if not acr_values or acr in acr_values:
         return acr
-    return ONE_FACTOR if acr == TWO_FACTORS and ONE_FACTOR in wanted else None
+    return ONE_FACTOR if acr == TWO_FACTORS and ONE_FACTOR in acr_values else None
 
 
 SESSIONS = N_("All sessions of this person")

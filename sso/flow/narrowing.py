@@ -111,11 +111,11 @@ def what_is_left(
     client: Registration, groups: Collection[str], grant: Granted
 ) -> tuple[str, dict[str, list[str]]]:
     """The scope and the single claims that a grant may still give. Raises `NothingLeft`."""
-    found = allowed(client, groups, grant)
-    scope = found.scope_of(grant.scope)
-    if found.refusal or not scope:
-        raise NothingLeft(found.refusal or describe(Cause.NOTHING_LEFT))
-    return scope, found.claims_of(grant.claims)
+    current = allowed(client, groups, grant)
+    scope = current.scope_of(grant.scope)
+    if current.refusal or not scope:
+        raise NothingLeft(current.refusal or describe(Cause.NOTHING_LEFT))
+    return scope, current.claims_of(grant.claims)
 
 
 def _refusal(

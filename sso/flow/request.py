@@ -36,7 +36,7 @@ class ClaimsRequest:
         return {place: names for place, names in both.items() if names}
 
     def without(self, withheld: frozenset[str]) -> "ClaimsRequest":
-        """The same without the claims of scopes that the user withholds."""
+        """Return it without the claims of scopes that the user withholds."""
         gone = set(scopes.claims_of(withheld))
         return replace(
             self,
@@ -46,11 +46,11 @@ class ClaimsRequest:
 
     def scopes_needed(self) -> tuple[str, ...]:
         """The scopes whose text on the consent page covers these claims."""
-        asked = set(self.userinfo) | set(self.id_token)
+        claims = set(self.userinfo) | set(self.id_token)
         return tuple(
             scope.name
             for scope in scopes.SCOPES.values()
-            if scope.name != "openid" and asked & set(scope.claims)
+            if scope.name != "openid" and claims & set(scope.claims)
         )
 
 
@@ -62,12 +62,12 @@ def parse_claims(text: str | None, registered_scope: str) -> ClaimsRequest:
     if not text:
         return ClaimsRequest()
     try:
-        asked = json.loads(text)
+        members_by_place = json.loads(text)
     except (ValueError, RecursionError):
         raise InvalidClaims(describe(Cause.CLAIMS_NOT_JSON)) from None
-    if not isinstance(asked, dict):
+    if not isinstance(members_by_place, dict):
         raise InvalidClaims(describe(Cause.CLAIMS_NOT_OBJECT))
-    places = {place: _place(asked, place) for place in ("userinfo", "id_token")}
+    places = {place: _place(members_by_place, place) for place in ("userinfo", "id_token")}
     allowed = set(scopes.claims_of(scopes.split(registered_scope))) - {"sub"}
     acr = places["id_token"].get("acr")
     subjects: frozenset[str] = frozenset()
@@ -84,8 +84,8 @@ def parse_claims(text: str | None, registered_scope: str) -> ClaimsRequest:
     )
 
 
-def _place(asked: dict[str, Any], place: str) -> dict[str, Any]:
-    members = asked.get(place)
+def _place(members_by_place: dict[str, Any], place: str) -> dict[str, Any]:
+    members = members_by_place.get(place)
     if members is None:
         return {}
     if not isinstance(members, dict):
@@ -98,8 +98,8 @@ def _place(asked: dict[str, Any], place: str) -> dict[str, Any]:
 
 def _values(member: dict[str, Any]) -> list[str]:
     listed = member.get("values")
-    found = [member.get("value"), *(listed if isinstance(listed, list) else [])]
-    return [value for value in found if isinstance(value, str)]
+    candidates = [member.get("value"), *(listed if isinstance(listed, list) else [])]
+    return [value for value in candidates if isinstance(value, str)]
 
 
 # Every parameter that is read; none of them may be repeated.
@@ -181,21 +181,23 @@ class AuthorizationRequest:
     @property
     def needs_two_factors(self) -> bool:
         """Whether the answer must have acr 2 (OIDC Core §5.5.1.1)."""
-        wanted = self.claims.acr_values
-        return self.claims.acr_essential and TWO_FACTORS in wanted and ONE_FACTOR not in wanted
+        acr_values = self.claims.acr_values
+        return (
+            self.claims.acr_essential and TWO_FACTORS in acr_values and ONE_FACTOR not in acr_values
+        )
 
     @property
     def prefers_two_factors(self) -> bool:
         """Whether acr 2 comes first among the requested values that we know."""
-        known = [v for v in (*self.claims.acr_values, *self.acr_values) if v in ACR_VALUES]
-        return known[:1] == [TWO_FACTORS]
+        acr_values = [v for v in (*self.claims.acr_values, *self.acr_values) if v in ACR_VALUES]
+        return acr_values[:1] == [TWO_FACTORS]
 
     def without(self, withheld: frozenset[str]) -> "AuthorizationRequest":
         """The same request without the scopes that the user withholds, and their single claims."""
         if not withheld:
             return self
-        kept = " ".join(name for name in scopes.split(self.scope) if name not in withheld)
-        return replace(self, scope=kept, claims=self.claims.without(withheld))
+        scope = " ".join(name for name in scopes.split(self.scope) if name not in withheld)
+        return replace(self, scope=scope, claims=self.claims.without(withheld))
 
 
 def parse(
@@ -240,8 +242,8 @@ def parse(
     )
 
 
-def _scope(asked: str | None, registered: str) -> str:
-    scope = scopes.grantable(asked, registered)
+def _scope(requested: str | None, registered: str) -> str:
+    scope = scopes.grantable(requested, registered)
     if not scope:
         raise InvalidRequest(
             "invalid_scope",
@@ -253,11 +255,11 @@ def _scope(asked: str | None, registered: str) -> str:
 def _response_mode(values: Mapping[str, str], signs_responses: bool) -> str:
     mode = values.get("response_mode", "query")
     description: str | None = None
-    known = RESPONSE_MODES + SIGNED_RESPONSE_MODES if signs_responses else RESPONSE_MODES
+    modes = RESPONSE_MODES + SIGNED_RESPONSE_MODES if signs_responses else RESPONSE_MODES
     if mode in SIGNED_RESPONSE_MODES and not signs_responses:
         description = describe(Cause.NO_SIGNED_RESPONSES)
-    elif mode not in known:
-        description = f"The 'response_mode' is none of {', '.join(known)}."
+    elif mode not in modes:
+        description = f"The 'response_mode' is none of {', '.join(modes)}."
     elif mode != "query" and not can_be_posted(values["redirect_uri"], values.get("state", "")):
         needed = "an http or https redirect_uri, and a 'state' of one line of UTF-8"
         description = f"{mode} needs {needed}."

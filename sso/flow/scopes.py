@@ -121,16 +121,16 @@ def split(scope: str | None) -> tuple[str, ...]:
 def grantable(requested: str | None, registered: str) -> str:
     """The requested scopes that are known and registered; by default all registered ones."""
     allowed = split(registered)
-    wanted = split(requested) if requested else allowed
-    return " ".join(name for name in wanted if name in allowed and name in SCOPES)
+    names = split(requested) if requested else allowed
+    return " ".join(name for name in names if name in allowed and name in SCOPES)
 
 
 def dropped(requested: str | None, granted: str) -> str:
     """The requested scopes that cannot be granted."""
     if not requested or requested == granted:
         return ""
-    kept = split(granted)
-    return " ".join(name for name in split(requested) if name not in kept)
+    granted_names = split(granted)
+    return " ".join(name for name in split(requested) if name not in granted_names)
 
 
 def claims_of(scopes: Iterable[str]) -> tuple[str, ...]:
@@ -140,13 +140,13 @@ def claims_of(scopes: Iterable[str]) -> tuple[str, ...]:
 
 def values(user: Profile, claims: Iterable[str]) -> dict[str, Any]:
     """The values of these claims that the user has."""
-    found, by_operator = {}, user.claims
+    held, by_operator = {}, user.claims
     for claim in claims:
         column = _COLUMNS.get(claim)
         value = column(user) if column else by_operator.get(claim)
         if value is not None:
-            found[claim] = value
-    return found
+            held[claim] = value
+    return held
 
 
 def profile(

@@ -26,7 +26,6 @@ LEASE = timedelta(seconds=4 * SECONDS)
 DISABLED_AFTER = stored.GIVE_UP_AFTER
 _FAILURES = 20  # at least: a quiet webhook is not disabled for two failures in a week
 _GONE = 410
-_DISABLED = "the webhook is disabled"
 
 
 class _Target(NamedTuple):
@@ -35,6 +34,7 @@ class _Target(NamedTuple):
     url: str
     secret: str
     error: str | None
+    is_disabled: bool = False
 
 
 class _Attempt(NamedTuple):
@@ -42,6 +42,7 @@ class _Attempt(NamedTuple):
 
     status: int | None
     error: str | None
+    is_disabled: bool = False
 
 
 def deliver_due() -> int:
@@ -77,15 +78,16 @@ def ping(webhook: Webhook, read: int) -> Answer:
 
 def _target(webhook: Webhook, *, even_if_disabled: bool = False) -> _Target:
     secret, error = "", None
-    if webhook.disabled_at is not None and not even_if_disabled:
-        error = _DISABLED
+    is_disabled = webhook.disabled_at is not None and not even_if_disabled
+    if is_disabled:
+        error = "the webhook is disabled"
     else:
         try:
             secret_keys = context.settings().secret_keys
             secret = secrets.decrypt_webhook_secret(secret_keys, webhook.sealed_secret)
         except InvalidToken:
             error = "SSO_SECRET_KEY does not decrypt the webhook's secret"
-    return _Target(webhook.url, secret, error)
+    return _Target(webhook.url, secret, error, is_disabled)
 
 
 def _post(target: _Target, message_id: UUID, body: str, read: int = 0) -> Answer:
@@ -96,8 +98,8 @@ def _post(target: _Target, message_id: UUID, body: str, read: int = 0) -> Answer
 def _send(target: _Target, deliveries: Sequence[WebhookDelivery]) -> list[_Attempt]:
     """Until one fails or time is up; those that are left count as not tried."""
     if target.error:
-        count = len(deliveries) if target.error == _DISABLED else 1
-        return [_Attempt(None, target.error)] * count
+        count = len(deliveries) if target.is_disabled else 1
+        return [_Attempt(None, target.error, target.is_disabled)] * count
     attempts: list[_Attempt] = []
     until = time.monotonic() + SECONDS
     for delivery in deliveries:
@@ -122,7 +124,7 @@ def _note_webhook(webhook: Webhook, attempts: Sequence[_Attempt]) -> None:
     last = attempts[-1]
     if any(attempt.error is None for attempt in attempts):
         stored.note_success(webhook.id)
-    if last.error is None or last.error == _DISABLED:
+    if last.error is None or last.is_disabled:
         return
     current = stored.note_failure(webhook.id)
     if current is None or current.disabled_at is not None:
@@ -139,11 +141,11 @@ def _note(
     webhook: Webhook, deliveries: Sequence[WebhookDelivery], attempts: Sequence[_Attempt]
 ) -> None:
     now = clock.now()
-    for delivery, (status, error) in zip(deliveries, attempts, strict=False):
+    for delivery, (status, error, is_disabled) in zip(deliveries, attempts, strict=False):
         seen = {"last_status": status, "attempted_at": now}
         if error is None:
             stored.outbox.mark_sent(delivery.id, **seen)
-        elif error == _DISABLED:
+        elif is_disabled:
             stored.outbox.mark_failed(delivery, error, is_final=True)
         else:
             is_final = status == _GONE

@@ -137,27 +137,27 @@ class Connection:
         self._request(
             messages.encode(_SEARCH, messages.text(base), *how, *limits, condition, names)
         )
-        found, size = Found(), 0
+        entries, size = Found(), 0
         while True:
             tag, contents, _ = self._answer(_ENTRY, _REFERENCE, _SEARCH_DONE)
             size += len(contents)
             if size > LARGEST_ANSWER:
                 raise Unavailable(f"{self._server} sends more than it was asked for")
-            if tag == _ENTRY and len(found.entries) == most:  # Samba knows no limit
+            if tag == _ENTRY and len(entries.entries) == most:  # Samba knows no limit
                 self._abandoned = self._id
                 self._request(messages.integer(self._id, _ABANDON))
-                found.is_complete = False
-                return found
+                entries.is_complete = False
+                return entries
             if tag == _ENTRY:
-                found.entries.append(self._read(messages.entry, contents))
+                entries.entries.append(self._read(messages.entry, contents))
             elif tag == _SEARCH_DONE:
                 break
         result = self._read(messages.result, contents)
         if result.code not in (SUCCESS, SIZE_LIMIT):
             what = "there is no such entry" if result.code == NO_SUCH_OBJECT else result.diagnostic
             raise Refused(f"{self._server} refuses to search in {base!r}: {result.code} {what}")
-        found.is_complete = result.code == SUCCESS
-        return found
+        entries.is_complete = result.code == SUCCESS
+        return entries
 
     def _secure(self, tls: ssl.SSLContext) -> None:
         self._sock.settimeout(self._left())
@@ -204,10 +204,10 @@ class Connection:
         return self._read(messages.split, message)
 
     def _left(self) -> float:
-        left = self._ends - monotonic()
-        if left <= 0:
+        seconds = self._ends - monotonic()
+        if seconds <= 0:
             raise Unavailable(f"{self._server} is too slow")
-        return left
+        return seconds
 
     def _attempt(self, what: Callable[[], T]) -> T:
         try:
@@ -230,8 +230,8 @@ class Connection:
 def _connected(server: Server, seconds: float) -> socket.socket:
     trouble: OSError = OSError("its name has no address")
     ends = monotonic() + seconds
-    found = _resolver.addresses(server.host, server.port, min(seconds, _CONNECT_SECONDS))
-    for family, kind, protocol, _, address in found[:_MOST_ADDRESSES]:
+    endpoints = _resolver.addresses(server.host, server.port, min(seconds, _CONNECT_SECONDS))
+    for family, kind, protocol, _, address in endpoints[:_MOST_ADDRESSES]:
         if reason := addresses.forbidden(str(address[0]), only_public=False):
             trouble = OSError(f"its name leads to a {reason} address")
             continue

@@ -45,12 +45,12 @@ _ESCAPED = re.compile(rb"\\([0-9A-Fa-f]{2}|.)", re.DOTALL)
 
 
 def is_name(text: str) -> bool:
-    """Whether it looks like a distinguished name, and not like the short name of a group."""
+    """Return whether it is a distinguished name rather than the short name of a group."""
     return "=" in text
 
 
 def normal_name(name: str) -> str:
-    """The same text for each spelling of a name: without case, escapes and needless spaces."""
+    """Normalize a name: without upper case, escapes and needless spaces."""
     parts = []
     for match in _SPLIT.finditer(name):
         attribute, value = _pair(match[1])
@@ -122,28 +122,28 @@ def groups_of(rules: GroupRules, connection: Connection, entry: Entry, member: s
         if any(name.startswith("memberof;range=") for name in entry.attributes):
             raise Refused("it gives only a part of memberOf; set group_base")
         dns = [value.decode(errors="replace") for value in entry.values("memberOf")]
-        found = {dn: Group(dn, first_value(dn)) for dn in dns}
+        groups = {dn: Group(dn, first_value(dn)) for dn in dns}
     else:
-        found = _search(rules, connection, member)
-    if len(found) > MOST_GROUPS:
+        groups = _search(rules, connection, member)
+    if len(groups) > MOST_GROUPS:
         raise Refused(f"{entry.dn} is in more than {MOST_GROUPS} groups; narrow group_filter")
-    return list(found.values())
+    return list(groups.values())
 
 
 def _search(rules: GroupRules, connection: Connection, member: str) -> dict[str, Group]:
-    found: dict[str, Group] = {}
-    wanted = [member] if member else []
+    groups: dict[str, Group] = {}
+    members = [member] if member else []
     for depth in range(_DEEPEST if rules.nesting == WALK else 1):
         above: list[str] = []
-        for start in range(0, len(wanted), _AT_ONCE):
-            for group in _containing(rules, connection, wanted[start : start + _AT_ONCE], depth):
-                if (key := normal_name(group.dn)) not in found:
-                    found[key] = group
+        for start in range(0, len(members), _AT_ONCE):
+            for group in _containing(rules, connection, members[start : start + _AT_ONCE], depth):
+                if (key := normal_name(group.dn)) not in groups:
+                    groups[key] = group
                     above.append(group.dn)
-            if len(found) > MOST_GROUPS:
-                return found
-        wanted = above
-    return found
+            if len(groups) > MOST_GROUPS:
+                return groups
+        members = above
+    return groups
 
 
 def _containing(
@@ -152,16 +152,16 @@ def _containing(
     # Groups are in groups by their distinguished names, whatever people are in them by.
     attribute = rules.member_attribute if depth == 0 or rules.members == GROUP_NAMES else "member"
     conditions = [
-        filters.matching(attribute, filters.IN_CHAIN, one.encode())
+        filters.matching(attribute, filters.IN_CHAIN, member.encode())
         if rules.nesting == IN_CHAIN
-        else filters.equal(attribute, one.encode())
-        for one in members
+        else filters.equal(attribute, member.encode())
+        for member in members
     ]
     both = filters.every(rules.filter, filters.either(*conditions))
-    found = connection.search(rules.base, both, [rules.name_attribute], MOST_GROUPS + 1)
-    if not found.is_complete:
+    groups = connection.search(rules.base, both, [rules.name_attribute], MOST_GROUPS + 1)
+    if not groups.is_complete:
         raise Refused("a person is in more groups than it gives; narrow group_filter")
-    return [Group(one.dn, one.text(rules.name_attribute)) for one in found.entries]
+    return [Group(group.dn, group.text(rules.name_attribute)) for group in groups.entries]
 
 
 logger = logging.getLogger("sso.ldap")
@@ -190,7 +190,7 @@ class Person:
     user_name: str
     email: str
     name: str
-    barred: str | None
+    barred: account_state.State | None
     must_change_password: bool
     has_own_email: bool = False
     groups: tuple[Group, ...] = ()
@@ -258,7 +258,7 @@ class Directory:
             if refused := account_state.of_bind(connection.bind(entry.dn, password)):
                 raise NotAllowed(refused.reason, is_password_right=refused.is_password_right)
             if person.barred or person.must_change_password:
-                reason = person.barred or account_state.MUST_CHANGE
+                reason = person.barred or account_state.State.MUST_CHANGE
                 raise NotAllowed(reason, is_password_right=True)
             self._bind(connection)
             person = replace(person, has_own_email=self._is_own_email(connection, person))
@@ -266,7 +266,7 @@ class Directory:
 
         return self._ask(ask)
 
-    def look_up(self, wanted: Iterable[str], now: datetime) -> dict[str, Person | None]:
+    def look_up(self, subjects: Iterable[str], now: datetime) -> dict[str, Person | None]:
         """The people with these subjects, in one conversation; `None` for who is gone.
 
         Who cannot be told is not in it. Raises `Unavailable` and `Refused`.
@@ -277,13 +277,13 @@ class Directory:
             # would seem to be gone.
             if not connection.search(self.base, self.user_filter, ["1.1"], 1).entries:
                 raise Refused("it shows nobody at all")
-            found: dict[str, Person | None] = {}
-            for subject in wanted:
+            people: dict[str, Person | None] = {}
+            for subject in subjects:
                 try:
-                    found[subject] = self._known(connection, subject, now)
+                    people[subject] = self._known(connection, subject, now)
                 except (NotAllowed, Refused) as error:
                     logger.warning("a person cannot be looked up again: %s: %s", subject, error)
-            return found
+            return people
 
         return self._ask(ask)
 
@@ -294,8 +294,8 @@ class Directory:
         """
         with Connection(server, self._tls(), self.seconds) as connection:
             self._bind(connection)
-            found = connection.search(self.base, self.user_filter, ["1.1"], 1)
-            return connection.certificate_ends, len(found.entries)
+            answer = connection.search(self.base, self.user_filter, ["1.1"], 1)
+            return connection.certificate_ends, len(answer.entries)
 
     def _ask(self, what: Callable[[Connection], T]) -> T:
         """Ask the first server that answers."""
@@ -342,17 +342,17 @@ class Directory:
         return self._with_groups(connection, person, entry)
 
     def _one(self, connection: Connection, condition: bytes) -> Entry | None:
-        wanted = (
+        attributes = (
             *(self.subject_attribute, self.user_name_attribute),
             *(self.email_attribute, self.name_attribute, "cn"),
             *(("memberOf",) if self.groups and not self.groups.base else ()),
             *account_state.ATTRIBUTES,
         )
         both = filters.every(self.user_filter, condition)
-        found = connection.search(self.base, both, dict.fromkeys(wanted), 2)
-        if len(found.entries) > 1 or not found.is_complete:
+        answer = connection.search(self.base, both, dict.fromkeys(attributes), 2)
+        if len(answer.entries) > 1 or not answer.is_complete:
             raise NotAllowed(AMBIGUOUS)
-        return found.entries[0] if found.entries else None
+        return answer.entries[0] if answer.entries else None
 
     def _person(self, entry: Entry, now: datetime) -> Person:
         subject = subject_of(self.subject_attribute, entry)
@@ -373,8 +373,8 @@ class Directory:
             return False
         condition = filters.equal(self.email_attribute, person.email.encode())
         both = filters.every(self.user_filter, condition)
-        found = connection.search(self.base, both, ["1.1"], 2)
-        return found.is_complete and [one.dn for one in found.entries] == [person.dn]
+        answer = connection.search(self.base, both, ["1.1"], 2)
+        return answer.is_complete and [match.dn for match in answer.entries] == [person.dn]
 
     def _with_groups(self, connection: Connection, person: Person, entry: Entry) -> Person:
         if self.groups is None:

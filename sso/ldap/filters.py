@@ -22,7 +22,7 @@ IN_CHAIN = "1.2.840.113556.1.4.1941"
 
 
 def is_attribute(name: str) -> bool:
-    """Whether an attribute may have this name."""
+    """Return whether an attribute may have this name."""
     return _ATTRIBUTE.fullmatch(name) is not None
 
 
@@ -66,9 +66,9 @@ class _Parser:
         return ValueError(f"{what} (character {self.at + 1} of the filter)")
 
     def accept(self, character: str) -> bool:
-        found = self.text.startswith(character, self.at)
-        self.at += len(character) if found else 0
-        return found
+        is_next = self.text.startswith(character, self.at)
+        self.at += len(character) if is_next else 0
+        return is_next
 
     def expect(self, character: str) -> None:
         if not self.accept(character):
@@ -108,13 +108,15 @@ class _Parser:
         if pieces == [b"", b""]:
             return messages.encode(_PRESENT, attribute.encode())
         tags = [0x80, *[0x81] * (len(pieces) - 2), 0x82]
-        given = [
+        encoded_pieces = [
             messages.encode(tag, piece) for tag, piece in zip(tags, pieces, strict=True) if piece
         ]
-        if not given:
+        if not encoded_pieces:
             raise self.error("only asterisks are given")
         return messages.encode(
-            _SUBSTRINGS, messages.text(attribute), messages.encode(messages.SEQUENCE, *given)
+            _SUBSTRINGS,
+            messages.text(attribute),
+            messages.encode(messages.SEQUENCE, *encoded_pieces),
         )
 
     def extensible(self, attribute: str) -> bytes:

@@ -76,10 +76,10 @@ class Reader:
 
     def element(self) -> tuple[int, bytes]:
         """The next element: its tag and contents. Raises `Malformed`."""
-        found = header(self._data, self._at)
-        if found is None or found[2] > len(self._data):
+        position = header(self._data, self._at)
+        if position is None or position[2] > len(self._data):
             raise Malformed("an element is cut off")
-        tag, start, self._at = found
+        tag, start, self._at = position
         return tag, self._data[start : self._at]
 
     def take(self, expected: int) -> bytes:
@@ -115,7 +115,7 @@ class Entry:
 
     def text(self, attribute: str) -> str:
         """The first value of an attribute as text; empty without one."""
-        return next((one.decode(errors="replace") for one in self.values(attribute)), "")
+        return next((value.decode(errors="replace") for value in self.values(attribute)), "")
 
 
 @dataclass(frozen=True)
@@ -148,8 +148,8 @@ def entry(contents: bytes) -> Entry:
     fields = Reader(contents)
     dn = fields.take(OCTETS).decode()
     attributes: Attributes = {}
-    for _, one in Reader(fields.take(SEQUENCE)).rest():
-        attribute = Reader(one)
+    for _, encoded in Reader(fields.take(SEQUENCE)).rest():
+        attribute = Reader(encoded)
         name = attribute.take(OCTETS).decode(errors="replace").lower()
         values = Reader(attribute.take(SET)).rest()
         attributes.setdefault(name, []).extend(value for _, value in values)
@@ -158,8 +158,8 @@ def entry(contents: bytes) -> Entry:
 
 def policy_error(controls: bytes) -> int | None:
     """The code by which the password policy objects, if it does."""
-    for _, one in Reader(controls).rest():
-        control = Reader(one)
+    for _, encoded in Reader(controls).rest():
+        control = Reader(encoded)
         if control.take(OCTETS) != POLICY_CONTROL.encode():
             continue
         for tag, value in control.rest():

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sso.models.grants import PushedRequest as PushedRequest
     from sso.models.grants import Token as Token
     from sso.models.grants import UsedOnce as UsedOnce
+    from sso.models.grants import WaitingSignIn as WaitingSignIn
     from sso.models.keys import ApiToken as ApiToken
     from sso.models.keys import KeyState as KeyState
     from sso.models.keys import SigningKey as SigningKey
@@ -42,7 +43,15 @@ if TYPE_CHECKING:
 _TABLES = {
     "clients": ("Client", "ClientLogo", "ClientOrigin"),
     "factors": ("Passkey", "RecoveryCode", "TotpSecret"),
-    "grants": ("AuthorizationCode", "Consent", "Grant", "PushedRequest", "Token", "UsedOnce"),
+    "grants": (
+        "AuthorizationCode",
+        "Consent",
+        "Grant",
+        "PushedRequest",
+        "Token",
+        "UsedOnce",
+        "WaitingSignIn",
+    ),
     "keys": ("ApiToken", "KeyState", "SigningKey"),
     "outbox": ("Heartbeat", "LogoutDelivery", "Mail", "Webhook", "WebhookDelivery"),
     "records": ("AuditChain", "AuditEvent", "Refusal"),

@@ -180,6 +180,22 @@ class PushedRequest(Base):
     used_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
 
 
+class WaitingSignIn(Base):
+    """An authorization request that waits for a sign-in at a provider, too long for a cookie.
+
+    `digest` is that of the sign-in's state; `resume` is the signed request.
+    """
+
+    __tablename__ = "waiting_sign_ins"
+
+    digest: Mapped[str] = mapped_column(String(80), primary_key=True)
+    client_id: Mapped[str] = mapped_column(
+        ForeignKey(Client.client_id, ondelete="CASCADE"), index=True
+    )
+    resume: Mapped[str] = mapped_column(Text)
+    expires_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
+
+
 class UsedOnce(Base):
     """One identifier that was used; the row is kept as long as it could be presented again."""
 

@@ -44,7 +44,7 @@ class AuthorizationEndpoint:
 
     @classmethod
     def check_authorization_endpoint(cls, request: ProtocolRequest) -> bool:
-        """Always: the response type is judged after the redirect_uri is proven."""
+        """Accept every request: the response type is checked after the redirect_uri."""
         return True
 
     def validate_authorization_request(self) -> str:
@@ -133,14 +133,18 @@ class AuthorizationEndpoint:
         self.request.user = grant_user
         code = secrets.make_secret(secrets.AUTHORIZATION_CODE)
         self.save_authorization_code(code, self.request)
-        asked = self.request.asked
+        authorization_request = self.request.asked
         return response.to_client(
-            self.request.client, redirect_uri, [("code", code)], asked.state, asked.response_mode
+            self.request.client,
+            redirect_uri,
+            [("code", code)],
+            authorization_request.state,
+            authorization_request.response_mode,
         )
 
     def save_authorization_code(self, code: str, request: ProtocolRequest) -> None:
         """Store one approval and its code. Raises `Overtaken`."""
-        asked, client, now = request.asked, request.client, clock.now()
+        authorization_request, client, now = request.asked, request.client, clock.now()
         owner: ResourceOwner = request.user
         seconds = context.settings().authorization_code_lifetime
         if client.is_fapi2:
@@ -155,10 +159,10 @@ class AuthorizationEndpoint:
             ),
             approvals.NewCode(
                 digest=secrets.digest(code),
-                redirect_uri=asked.redirect_uri,
-                nonce=asked.nonce,
-                code_challenge=asked.code_challenge,
-                dpop_jkt=asked.dpop_jkt,
+                redirect_uri=authorization_request.redirect_uri,
+                nonce=authorization_request.nonce,
+                code_challenge=authorization_request.code_challenge,
+                dpop_jkt=authorization_request.dpop_jkt,
                 expires_at=now + lifetime,
             ),
             codes_since=now - lifetime,
@@ -169,7 +173,7 @@ class AuthorizationEndpoint:
             sid=str(owner.session_id),
             auth_time=owner.auth_time,
             amr=owner.amr,
-            **decision.granted(asked, owner.acr),
+            **decision.granted(authorization_request, owner.acr),
         )
         if not is_stored:
             raise Overtaken

@@ -108,7 +108,7 @@ def apply_request_object(request: ProtocolRequest, signed: SignedRequest | None)
 
 
 def _is_of(signer: RegisteredClient | None, client: RegisteredClient) -> bool:
-    """Whether it is the same client, and has not been changed since."""
+    """Return whether the signer is this client, unchanged since its keys were read."""
     if signer is None or signer.client_id != client.client_id:
         return False
     return signer.updated_at == client.updated_at
@@ -148,8 +148,8 @@ def _verify(jwt: ClientJwt, keys: Keys, client: RegisteredClient, alg: str) -> N
 def _parameters(claims: Mapping[str, Any]) -> dict[str, str]:
     if any(name in claims for name in _OUTSIDE):
         raise InvalidJwt("it has request or request_uri within")
-    found = {name: _text(name, claims[name]) for name in PARAMETERS if name in claims}
-    return {name: value for name, value in found.items() if value}
+    parameters = {name: _text(name, claims[name]) for name in PARAMETERS if name in claims}
+    return {name: value for name, value in parameters.items() if value}
 
 
 def _text(name: str, value: Any) -> str:
@@ -233,7 +233,7 @@ def keep_pushed(connection: Connection, client_id: str, parameters: Mapping[str,
 
 
 def is_pushed(brought: dict[str, str]) -> bool:
-    """Whether an authorization request has a request URI of this server."""
+    """Return whether an authorization request has a request URI of this server."""
     return brought.get("request_uri", "").startswith(PREFIX)
 
 
@@ -269,14 +269,14 @@ def use_pushed(connection: Connection, brought: dict[str, str], redirect_uri: st
     """
     if not is_pushed(brought):
         return True
-    left = json.dumps({"redirect_uri": redirect_uri})
-    return redemption.use_pushed(connection, _digest(brought), clock.now(), left)
+    remaining = json.dumps({"redirect_uri": redirect_uri})
+    return redemption.use_pushed(connection, _digest(brought), clock.now(), remaining)
 
 
 def redirect_uri_of(connection: Connection, brought: dict[str, str]) -> str:
     """The redirect URI of a pushed request, even one that cannot be used; empty if it is gone."""
-    found = redemption.find_pushed(connection, _digest(brought)) if is_pushed(brought) else None
-    return str(json.loads(found.parameters).get("redirect_uri", "")) if found else ""
+    pushed = redemption.find_pushed(connection, _digest(brought)) if is_pushed(brought) else None
+    return str(json.loads(pushed.parameters).get("redirect_uri", "")) if pushed else ""
 
 
 def _digest(brought: dict[str, str]) -> str:

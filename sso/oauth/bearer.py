@@ -54,14 +54,14 @@ class BearerTokenValidator(AuthlibBearerTokenValidator):
         if jti is None:
             return None
         with database.connection() as connection:
-            found = store.find_access_token(connection, jti)
-        if found is None or not tokens.is_genuine(token_string, found.access_digest):
+            access_token = store.find_access_token(connection, jti)
+        if access_token is None or not tokens.is_genuine(token_string, access_token.access_digest):
             return None
-        headers.allow_origins_of(found.client)
-        if found.is_expired() or found.is_revoked():
-            return found  # Authlib refuses it
-        _check_key(found, token_string)
-        return _as_allowed_now(found)
+        headers.allow_origins_of(access_token.client)
+        if access_token.is_expired() or access_token.is_revoked():
+            return access_token  # Authlib refuses it
+        _check_key(access_token, token_string)
+        return _as_allowed_now(access_token)
 
 
 def _check_key(token: AccessToken, text: str) -> None:
@@ -196,18 +196,18 @@ def _note_refusal(error: OAuth2Error) -> None:
         facts["dpop"] = error.fault
     if error.status_code != 400:  # there is one token, and it can be read
         token = presented() or ""
-        jti, found = tokens.claimed_jti(token), None
+        jti, reasons = tokens.claimed_jti(token), None
         if jti is not None:
             with database.connection() as connection:
-                found = store.refusal_reasons_of_access(connection, jti)
-        if found is None:
+                reasons = store.refusal_reasons_of_access(connection, jti)
+        if reasons is None:
             fields["reason"] = because(Reason.UNKNOWN if jti else Reason.NOT_OURS)
         else:
-            genuine = tokens.is_genuine(token, found.digest)
-            fields["reason"] = found.reason(clock.now()) if genuine else because(Reason.ALTERED)
-            fields |= {"client": found.client_id, "user": found.user_id}
-            facts |= found.facts()
+            genuine = tokens.is_genuine(token, reasons.digest)
+            fields["reason"] = reasons.reason(clock.now()) if genuine else because(Reason.ALTERED)
+            fields |= {"client": reasons.client_id, "user": reasons.user_id}
+            facts |= reasons.facts()
             if code_of(error.get_error_description()) == Cause.NO_LONGER_A_MEMBER:
-                facts["user"] = found.user_id
+                facts["user"] = reasons.user_id
     event = Event.ACCESS_TOKEN_REFUSED
     refusals.note(event, budget=event, facts=facts, **fields)

@@ -93,11 +93,11 @@ def authenticate(
         raise ClientAuthenticationFailed(describe(Cause.MISSING_CLIENT_AUTHENTICATION), basic=False)
     if client is None:
         secrets.matches(credentials.client_secret, _NOBODY)  # an unknown client costs as much
-        known = False
+        is_right = False
     else:
-        known = client.check_client_secret(credentials.client_secret)
+        is_right = client.check_client_secret(credentials.client_secret)
     basic = credentials.method == "client_secret_basic"
-    if client is None or not known:
+    if client is None or not is_right:
         failure = ClientAuthenticationFailed(
             "The client is unknown or disabled, or its secret is wrong.", basic
         )
@@ -136,18 +136,18 @@ def _check_public(credentials: Credentials, methods: Sequence[str]) -> None:
 
 
 def _by_assertion(
-    request: ProtocolRequest, found: Examined, query_client: QueryClient
+    request: ProtocolRequest, examined: Examined, query_client: QueryClient
 ) -> RegisteredClient:
     """The client of an assertion that was examined before the transaction began."""
-    request.claimed_client, method = found.client_id, PRIVATE_KEY_JWT
-    if found.client_id and isinstance(found.failure, ClientAuthenticationFailed):
-        request.facts |= found.facts
-        _count_failure(request, found.client_id, found.failure, found.reason, method)
-    if found.failure:
-        request.details["reason"] = found.reason
-        raise found.failure
-    client = query_client(found.client_id)
-    if client is None or found.client is None or client.updated_at != found.client.updated_at:
+    request.claimed_client, method = examined.client_id, PRIVATE_KEY_JWT
+    if examined.client_id and isinstance(examined.failure, ClientAuthenticationFailed):
+        request.facts |= examined.facts
+        _count_failure(request, examined.client_id, examined.failure, examined.reason, method)
+    if examined.failure:
+        request.details["reason"] = examined.reason
+        raise examined.failure
+    client = query_client(examined.client_id)
+    if client is None or examined.client is None or client.updated_at != examined.client.updated_at:
         raise ClientAuthenticationFailed("The client has just been changed; try again.", False)
     request.client, request.auth_method = client, method
     return client
@@ -255,20 +255,20 @@ def examine_assertion(request: ProtocolRequest, endpoint: str) -> None:
     form = request.form
     if "client_assertion" not in form and "client_assertion_type" not in form:
         return
-    request.examined = found = Examined(form.get("client_id", ""))
+    request.examined = examined = Examined(form.get("client_id", ""))
     try:
-        found.client = _proven(request, endpoint, found)
+        examined.client = _proven(request, endpoint, examined)
     except InvalidJwt as error:
-        found.failure = ClientAuthenticationFailed(
+        examined.failure = ClientAuthenticationFailed(
             f"The client assertion is refused: {error}.", basic=False
         )
-        found.reason = found.reason or because(Reason.ASSERTION, fault=str(error))
-        found.facts["jwt"] = error.fault
+        examined.reason = examined.reason or because(Reason.ASSERTION, fault=str(error))
+        examined.facts["jwt"] = error.fault
     except OAuth2Error as error:
-        found.failure = error
+        examined.failure = error
 
 
-def _proven(request: ProtocolRequest, endpoint: str, found: Examined) -> RegisteredClient:
+def _proven(request: ProtocolRequest, endpoint: str, examined: Examined) -> RegisteredClient:
     form = request.form
     if "client_secret" in form or "Authorization" in request.headers:
         raise InvalidRequestError(describe(Cause.TWO_AUTHENTICATIONS))
@@ -278,14 +278,14 @@ def _proven(request: ProtocolRequest, endpoint: str, found: Examined) -> Registe
     subject = jwt.claims.get("sub")
     if not _is_client_id(subject) or jwt.claims.get("iss") != subject:
         raise InvalidJwt("its iss and sub are not the client_id")
-    if found.client_id not in ("", subject):
+    if examined.client_id not in ("", subject):
         raise InvalidJwt("its sub is not the client_id of the body")
-    found.client_id = subject
-    found.facts = _facts(jwt)
-    client = _find(subject, found)
+    examined.client_id = subject
+    examined.facts = _facts(jwt)
+    client = _find(subject, examined)
     fapi, registered = client.is_fapi2, client.token_endpoint_auth_signing_alg
     algorithms = client_jwt.FAPI_ALGORITHMS if fapi else client_jwt.ALGORITHMS
-    client_jwt.verify(jwt, _keys(client, jwt, found), [registered] if registered else algorithms,
+    client_jwt.verify(jwt, _keys(client, jwt, examined), [registered] if registered else algorithms,
                       _TYPES)  # fmt: skip
     _check_audience(jwt.claims.get("aud"), endpoint, is_strict=fapi)
     _use(jwt.claims, client)
@@ -307,25 +307,25 @@ def _facts(jwt: ClientJwt) -> dict[str, object]:
 
 
 def _is_client_id(text: Any) -> TypeGuard[str]:
-    """Whether it can be looked up: a database takes neither NUL nor half of a surrogate pair."""
+    """Return whether a database can look it up: without NUL and lone surrogates."""
     return isinstance(text, str) and text.isascii() and text.isprintable()
 
 
-def _find(client_id: str, found: Examined) -> RegisteredClient:
+def _find(client_id: str, examined: Examined) -> RegisteredClient:
     with database.connection() as connection:
         client = clients.find_enabled(connection, client_id)
         reason = None if client else clients.why_not_enabled(connection, client_id)
     if client is not None and client.check_endpoint_auth_method(PRIVATE_KEY_JWT, ""):
         return client
-    found.reason = because(reason or Reason.WRONG_METHOD, method=PRIVATE_KEY_JWT)
+    examined.reason = because(reason or Reason.WRONG_METHOD, method=PRIVATE_KEY_JWT)
     raise ClientAuthenticationFailed(_UNPROVEN, basic=False)
 
 
-def _keys(client: RegisteredClient, jwt: ClientJwt, found: Examined) -> key_sets.Keys:
+def _keys(client: RegisteredClient, jwt: ClientJwt, examined: Examined) -> key_sets.Keys:
     try:
         return key_sets.of(client, jwt.kid)
     except KeySetUnavailable as error:
-        found.reason = because(Reason.KEY_SET, fault=str(error))
+        examined.reason = because(Reason.KEY_SET, fault=str(error))
         description = key_sets.described(error, client)
         if error.is_passing:
             raise OAuth2Error(
@@ -345,10 +345,10 @@ def _check_audience(audience: Any, endpoint: str, *, is_strict: bool) -> None:
         raise InvalidJwt(
             f"its aud has to be the issuer {settings.issuer}, as a text", JwtFault.AUDIENCE
         )
-    endpoints = (settings.base_url + ENDPOINTS[one] for one in ("token", endpoint))
+    endpoints = (settings.base_url + ENDPOINTS[name] for name in ("token", endpoint))
     accepted = {settings.issuer, *endpoints}
     listed = audience if isinstance(audience, list) else [audience]
-    if not listed or not all(isinstance(one, str) and one in accepted for one in listed):
+    if not listed or not all(isinstance(value, str) and value in accepted for value in listed):
         fault = f"its aud has to be the issuer {settings.issuer}, or the token endpoint"
         raise InvalidJwt(fault, JwtFault.AUDIENCE)
 

@@ -79,7 +79,7 @@ def read(server: AuthorizationServer, values: dict[str, str]) -> LogoutRequest:
     """Validate a logout request. What is wrong with it is returned, not raised."""
     client_id = values.get("client_id")
     try:
-        found = server.validate_endpoint_request("end_session", ProtocolRequest(values))
+        logout = server.validate_endpoint_request("end_session", ProtocolRequest(values))
     except OAuth2Error as error:
         client = server.query_client(client_id) if client_id else None
         description = error.get_error_description() or "The request is not valid."
@@ -87,34 +87,34 @@ def read(server: AuthorizationServer, values: dict[str, str]) -> LogoutRequest:
         facts = tokens.facts_of_hint(hint) if hint else {}
         note_refusal(Event.END_SESSION_REFUSED, description, client or client_id, facts=facts)
         return LogoutRequest(client, error=description)
-    wrong = _error(values, found)
-    if wrong:
+    problem = _error(values, logout)
+    if problem:
         uri = values.get("post_logout_redirect_uri")
         event = Event.POST_LOGOUT_REFUSED if uri else Event.END_SESSION_REFUSED
-        named = client_id or str((found.id_token_claims or {}).get("aud") or "")
-        note_refusal(event, wrong, found.client or named, uri)
-    is_unregistered = code_of(wrong) == Cause.UNREGISTERED_POST_LOGOUT_URI
+        named = client_id or str((logout.id_token_claims or {}).get("aud") or "")
+        note_refusal(event, problem, logout.client or named, uri)
+    is_unregistered = code_of(problem) == Cause.UNREGISTERED_POST_LOGOUT_URI
     return LogoutRequest(
-        found.client,
-        found.redirect_uri,
-        not wrong and _names_this_session(found),
-        wrong,
+        logout.client,
+        logout.redirect_uri,
+        not problem and _names_this_session(logout),
+        problem,
         _shown(values["post_logout_redirect_uri"]) if is_unregistered else None,
     )
 
 
 def _shown(uri: str) -> str:
-    """Without characters that change what stands beside them."""
+    """Escape characters that change how the text beside them is shown."""
     return quote(uri[:_LONGEST_SHOWN], safe=string.punctuation)
 
 
-def _error(values: dict[str, str], found: EndSessionRequest) -> str | None:
+def _error(values: dict[str, str], logout: EndSessionRequest) -> str | None:
     uri = values.get("post_logout_redirect_uri")
-    if found.client is None and ("client_id" in values or found.id_token_claims):
+    if logout.client is None and ("client_id" in values or logout.id_token_claims):
         return "No client with the client_id of this request is registered and enabled."
-    if uri is None or found.redirect_uri:
+    if uri is None or logout.redirect_uri:
         return None
-    if found.client is None:
+    if logout.client is None:
         return (
             "A post_logout_redirect_uri needs an id_token_hint or a client_id beside it, "
             "which names the client that it is registered with."
@@ -143,11 +143,11 @@ def note_refusal(
         )
 
 
-def _names_this_session(found: EndSessionRequest) -> bool:
-    visit = current_user.current_session if current_user.is_authenticated else None
-    claims = found.id_token_claims or {}
+def _names_this_session(logout: EndSessionRequest) -> bool:
+    current_session = current_user.current_session if current_user.is_authenticated else None
+    claims = logout.id_token_claims or {}
     return (
-        visit is not None
-        and claims.get("sid") == str(visit.session.id)
-        and claims.get("sub") == str(visit.user.id)
+        current_session is not None
+        and claims.get("sid") == str(current_session.session.id)
+        and claims.get("sub") == str(current_session.user.id)
     )

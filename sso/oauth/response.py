@@ -44,7 +44,7 @@ class UnregisteredRedirectUri(InvalidRequestError):
 
 
 class ClientRedirect(Response):
-    """A redirect to a registered URI, to the letter."""
+    """A redirect to exactly the registered URI."""
 
     def get_wsgi_headers(self, environ: "WSGIEnvironment") -> Headers:
         # Werkzeug would parse the Location and encode it again: com.app:///cb became com.app:/cb.
@@ -95,7 +95,7 @@ def error_to_client(request: ProtocolRequest, error: OAuth2Error) -> AuthlibAnsw
 
 
 def _signed(client: RegisteredClient, answer: dict[str, str]) -> str:
-    """An answer as a JWT (JARM §2.1). Without a `typ`, it is never taken for an identity token."""
+    """Sign an answer as a JWT (JARM §2.1). It has no `typ`, so it is no identity token."""
     expires = clock.now() + SIGNED_RESPONSE_LIFETIME
     claims = {**answer, "aud": client.client_id, "exp": int(expires.timestamp())}
     alg = client.authorization_signed_response_alg or ""
@@ -103,21 +103,21 @@ def _signed(client: RegisteredClient, answer: dict[str, str]) -> str:
 
 
 def error_here(error: OAuth2Error, client: RegisteredClient | None) -> Response:
-    """An error that is not sent to a client: a page for browsers, JSON for backends."""
+    """Answer an error that is not sent to a client: a page for browsers, JSON for backends."""
     if routing.is_protocol():
         return errors.from_oauth(error)
     name = client.name if client else None
     if name and isinstance(error, UnregisteredRedirectUri):
-        words = gettext(
+        message = gettext(
             "%(client)s wants to send you to an address that is not registered for it.", client=name
         )
     elif error.error == "invalid_client":
-        words = gettext(
+        message = gettext(
             "The application that sent you here is not registered here, or has been disabled."
         )
     else:
-        words = None
-    return invalid_page(_description(error), error.error, words, name)
+        message = None
+    return invalid_page(_description(error), error.error, message, name)
 
 
 def note_fault(fault: ParameterFault, client_id: str | None) -> None:

@@ -23,7 +23,7 @@ class AuthorizationServer(AuthlibAuthorizationServer):
     """One transaction a request: nothing here commits, the endpoint does."""
 
     def load_config(self, config: dict[str, Any]) -> None:
-        """Nothing: lifetimes and generators are in `oauth.tokens`."""
+        """Do nothing: lifetimes and generators are in `oauth.tokens`."""
 
     def query_client(self, client_id: str) -> RegisteredClient | None:
         """The enabled client, on the session's connection.
@@ -71,11 +71,14 @@ class AuthorizationServer(AuthlibAuthorizationServer):
     def handle_error_response(
         self, request: ProtocolRequest | None, error: OAuth2Error
     ) -> Response:
-        """To the client if its URI is proven; else here. `None`: the request could not be read."""
+        """Send the error to the client if its URI is proven; otherwise answer it here.
+
+        `request` is `None` if it could not be read.
+        """
         response.note_refusal(request, error)
         if request and error.redirect_uri:
             return self.handle_response(*response.error_to_client(request, error))
         return response.error_here(error, request.client if request else None)
 
     def send_signal(self, name: str, *args: Any, **kwargs: Any) -> None:
-        """Nothing: security events are logged by `audit` where they happen."""
+        """Do nothing: security events are logged by `audit` where they happen."""

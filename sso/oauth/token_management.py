@@ -74,8 +74,8 @@ class OwnTokens:
         # A wrong token_type_hint is ignored (RFC 7009 §2.1); Authlib answers it with 401.
         if "token" not in request.form:
             raise InvalidRequestError(describe(Cause.MISSING_PARAMETER, name="token"))
-        found = find(request.form["token"], client)
-        if found is None:
+        presented = find(request.form["token"], client)
+        if presented is None:
             event = Event.TOKEN_REFUSED
             refusals.note(
                 event,
@@ -84,7 +84,7 @@ class OwnTokens:
                 at=self.ENDPOINT_NAME,
                 client=client.client_id,
             )
-        return found
+        return presented
 
 
 class RevocationEndpoint(OwnTokens, AuthlibRevocationEndpoint):
@@ -117,19 +117,19 @@ class IntrospectionEndpoint(OwnTokens, AuthlibIntrospectionEndpoint):
     def authenticate_token(
         self, request: ProtocolRequest, client: RegisteredClient
     ) -> PresentedToken | None:
-        found = super().authenticate_token(request, client)
-        if found is None:
+        presented = super().authenticate_token(request, client)
+        if presented is None:
             return None
-        if client.requires_dpop and not (found.is_refresh or found.row.dpop_jkt):
+        if client.requires_dpop and not (presented.is_refresh or presented.row.dpop_jkt):
             return None
         live_grant = grants.find_live_grant(
-            request.connection, found.row.grant_id, client.client_id
+            request.connection, presented.row.grant_id, client.client_id
         )
         if live_grant is None:
             return None
         allowed = narrowing.allowed(client, live_grant.user.groups, live_grant)
-        scope = allowed.scope_of(live_grant.scope if found.is_refresh else found.row.scope)
-        return replace(found, scope=scope) if scope and not allowed.refusal else None
+        scope = allowed.scope_of(live_grant.scope if presented.is_refresh else presented.row.scope)
+        return replace(presented, scope=scope) if scope and not allowed.refusal else None
 
     def introspect_token(self, token: PresentedToken) -> dict[str, Any]:
         """The members of RFC 7662 §2.2."""

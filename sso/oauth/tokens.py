@@ -34,7 +34,7 @@ class RefreshToken(NamedTuple):
 
 
 def new_refresh_token() -> RefreshToken:
-    """A random refresh token."""
+    """Make a random refresh token."""
     secret = secrets.make_secret(secrets.REFRESH_TOKEN)
     return RefreshToken(secret, secrets.digest(secret))
 
@@ -153,7 +153,7 @@ def claimed_jti(token: str) -> str | None:
 
 
 def is_genuine(token: str, access_digest: str | None) -> bool:
-    """Whether the row with this digest is that of the token, to the letter."""
+    """Return whether the digest is that of exactly this token."""
     if access_digest is None:  # of an older version: it signed the token, and kept no digest
         claims = context.key_ring().verify(token, typ="at+jwt")
         return claims is not None and claims.get("iss") == context.settings().issuer

@@ -13,6 +13,7 @@ from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_netw
 
 Address = IPv4Address | IPv6Address
 
+PRIVATE = "private"  # the kind of address that settings may allow
 # Never called, whatever the settings say.
 _NEVER = {
     kind: tuple(map(ip_network, networks.split()))
@@ -66,7 +67,7 @@ def forbidden(address: str | Address, only_public: bool) -> str | None:
         for kind, networks in _NEVER.items():
             if any(each in network for network in networks):
                 return kind
-    return "private" if only_public and not _is_public(peer) else None
+    return PRIVATE if only_public and not _is_public(peer) else None
 
 
 def literal(host: str) -> Address | None:

@@ -29,7 +29,11 @@ class PostError(Exception):
 
 
 class ForbiddenPeer(OSError):
-    """The name resolves to an address that must not be called."""
+    """The name resolves to an address that must not be called; `kind`: see `addresses`."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(f"its name leads to a {kind} address")
+        self.kind = kind
 
 
 @dataclass(frozen=True)
@@ -174,8 +178,8 @@ def _connected(host: str, port: int, only_public: bool, deadline: _Deadline) -> 
     trouble: OSError = OSError("its name has no address")
     answers = _resolver.addresses(host, port, deadline.left())
     for family, kind, protocol, _, address in answers[:MOST_ADDRESSES]:
-        if reason := addresses.forbidden(str(address[0]), only_public):
-            trouble = ForbiddenPeer(f"its name leads to a {reason} address")
+        if forbidden := addresses.forbidden(str(address[0]), only_public):
+            trouble = ForbiddenPeer(forbidden)
             continue
         sock = socket.socket(family, kind, protocol)
         try:

@@ -81,13 +81,13 @@ _PARTS = {"co": "contains", "sw": "startswith", "ew": "endswith"}
 _UNCLEAN = re.compile("[\x00\ud800-\udfff]")  # no database holds it
 
 
-def condition(model: type[User] | type[Group], given: str | None) -> Condition | None:
+def condition(model: type[User] | type[Group], text: str | None) -> Condition | None:
     """What a filter asks for. Raises `InvalidFilterException`."""
-    if given is None:
+    if text is None:
         return None
-    if len(given) > LONGEST:
+    if len(text) > LONGEST:
         raise too_long()
-    return _Translator(_USER if model is User else _GROUP).visit(ScimFilter(given).ast)
+    return _Translator(_USER if model is User else _GROUP).visit(ScimFilter(text).ast)
 
 
 def too_long() -> InvalidFilterException:
@@ -113,19 +113,19 @@ class _Translator(FilterVisitor[Condition]):
 
     def visit_present(self, node: Present) -> Condition:
         self._count()
-        found = self._attribute(node.attr_path).is_set
-        if found is None:
+        clause = self._attribute(node.attr_path).is_set
+        if clause is None:
             raise self._unsupported(node)
-        return found
+        return clause
 
     def visit_value_path(self, node: ValuePath) -> Condition:
         """`emails[…]`, `members[…]`: what is compared is the one value that can be found."""
         self.prefix = _name(node.attr_path)
         if f"{self.prefix}.value" not in self.attributes:
             raise self._unsupported(node)
-        found = self.visit(node.val_filter)
+        clause = self.visit(node.val_filter)
         self.prefix = ""
-        return found
+        return clause
 
     def visit_comparison(self, node: Comparison) -> Condition:
         self._count()
@@ -138,8 +138,8 @@ class _Translator(FilterVisitor[Condition]):
         if attribute.moment and operator in ("gt", "ge", "lt", "le"):
             return users.changed_at(attribute.moment, operator, self._moment(node))
         if operator in ("eq", "ne"):
-            found = self._equals(node, attribute, value)
-            return found if operator == "eq" else not_(func.coalesce(found, false()))
+            clause = self._equals(node, attribute, value)
+            return clause if operator == "eq" else not_(func.coalesce(clause, false()))
         if attribute.text is None or not isinstance(value, str):
             raise self._unsupported(node)
         self._count_slow()
@@ -158,8 +158,8 @@ class _Translator(FilterVisitor[Condition]):
         if attribute.text is None:
             raise self._unsupported(node)
         self._count_slow()
-        found: Condition = func.lower(attribute.text) == func.lower(value)
-        return found
+        clause: Condition = func.lower(attribute.text) == func.lower(value)
+        return clause
 
     def _contains(
         self, attribute: _Attribute, operator: str, value: str, node: Comparison
@@ -167,16 +167,16 @@ class _Translator(FilterVisitor[Condition]):
         if operator not in _PARTS:
             raise self._unsupported(node)
         name = _PARTS[operator] if attribute.is_exact else f"i{_PARTS[operator]}"
-        found: Condition = getattr(attribute.text, name)(value, autoescape=True)
-        return found
+        clause: Condition = getattr(attribute.text, name)(value, autoescape=True)
+        return clause
 
     def _attribute(self, path: AttrPath) -> _Attribute:
         name = _name(path)
         if self.prefix:
             name = f"{self.prefix}.{name}"
         if name not in self.attributes:
-            known = ", ".join(sorted(self.attributes))
-            raise _refused(f"no filter by {str(path)[:100]}; there are: {known}")
+            names = ", ".join(sorted(self.attributes))
+            raise _refused(f"no filter by {str(path)[:100]}; there are: {names}")
         return self.attributes[name]
 
     def _moment(self, node: Comparison) -> datetime:

@@ -40,8 +40,8 @@ class Service(ScimService):
     def read_search(
         self, resource_types: list[ResourceType], payload: Any
     ) -> "tuple[SearchRequest[Any], Any]":
-        given = payload if isinstance(payload, dict) else {}
-        for name, value in given.items():
+        members = payload if isinstance(payload, dict) else {}
+        for name, value in members.items():
             if name.casefold() == "filter" and len(str(value)) > filters.LONGEST:
                 raise filters.too_long()
             if name.casefold() in ("attributes", "excludedattributes"):
@@ -72,7 +72,7 @@ class Service(ScimService):
         resource: Resource[Any],
         response_parameters: "ResponseParameters[Any]",
     ) -> ScimResponse:
-        """With a user, which clients expect; without the members of a group."""
+        """Answer with the user, which clients expect; leave out the members of a group."""
         if _is_group(self.get_resource_type_of(resource)):
             return super().patch_response(base_url, resource, response_parameters)
         return self.resource_response(
@@ -133,17 +133,17 @@ class Handler(ScimHandler):
         patch_op: Any,
         conditions: Conditions,
     ) -> Resource[Any]:
-        """A group of thousands is not read to add one member, nor to rename it."""
+        """Patch a resource, without reading all members of a group."""
         self.storage.is_patch = True
         if not isinstance(patch_op, GroupPatch):
             return super().patch_resource(resource_type, resource_id, patch_op, conditions)
-        others = patch_op.others
+        other_operations = patch_op.others
         self.storage.edit = patch_op.members
-        self.storage.keeps_name = not any(map(_renames, others.operations or ()))
+        self.storage.keeps_name = not any(map(_renames, other_operations.operations or ()))
         current: Resource[Any] = self.storage.get(resource_type, resource_id)
         version = current.meta.version if current.meta else None
         self.service.check_preconditions(current, "PATCH", conditions)
-        is_changed = bool(others.operations) and others.patch(current)
+        is_changed = bool(other_operations.operations) and other_operations.patch(current)
         if not is_changed and patch_op.members is None:
             return current
         stored: Resource[Any] = self.storage.update(

@@ -97,7 +97,7 @@ def check_size(body: bytes, *, is_group: bool) -> int:
         if isinstance(value, dict):
             if any(len(key) > LONGEST_PATH for key in value):
                 raise InvalidValueException(detail="the name of an attribute is too long")
-            waiting += [(one, key) for key, one in value.items()]
+            waiting += [(member, key) for key, member in value.items()]
         elif isinstance(value, list):
             if is_group and _is_about_members(name, value):
                 members += _member_count(value)
@@ -105,7 +105,7 @@ def check_size(body: bytes, *, is_group: bool) -> int:
                 detail = f"{name[:50] or 'the body'} has more than {most} values"
                 raise InvalidValueException(detail=detail)
             else:
-                waiting += [(one, name) for one in value]
+                waiting += [(member, name) for member in value]
                 if is_group and name.casefold() == "operations":
                     alone += sum(map(_names_one, value))
         if values > MOST_JSON * (10 if is_group else 1):
@@ -119,7 +119,7 @@ def check_size(body: bytes, *, is_group: bool) -> int:
 
 
 def _names_one(operation: Any) -> bool:
-    """Whether an operation may name a member by a filter, or by a value that is no list."""
+    """Return whether an operation may name a member by a filter, or by a value that is no list."""
     return isinstance(operation, dict) and not any(isinstance(v, list) for v in operation.values())
 
 
@@ -133,13 +133,14 @@ def _is_about_members(name: str, value: list[Any]) -> bool:
     """Return whether a list is of members; an operation with a path calls it `value`."""
     if _MEMBERS.fullmatch(name):
         return True
-    return name.casefold() == "value" and all(isinstance(one, dict) for one in value)
+    return name.casefold() == "value" and all(isinstance(entry, dict) for entry in value)
 
 
 def _member_count(members: list[Any]) -> int:
-    for one in members:
-        if isinstance(one, dict) and (
-            len(one) > MOST_OF_A_MEMBER or any(isinstance(v, dict | list) for v in one.values())
+    for member in members:
+        if isinstance(member, dict) and (
+            len(member) > MOST_OF_A_MEMBER
+            or any(isinstance(v, dict | list) for v in member.values())
         ):
             raise InvalidValueException(
                 detail=f"a member has more than {MOST_OF_A_MEMBER} attributes, or complex ones"
@@ -158,17 +159,17 @@ def parsed(body: bytes, *, is_group: bool) -> Parsed:
     except ValueError as error:
         raise InvalidSyntaxException(detail=str(error)[:200]) from None
     payload = _lower(payload, ("schemas", "operations")) if isinstance(payload, dict) else payload
-    given = payload.get("operations") if isinstance(payload, dict) else None
-    if not isinstance(given, list):
+    operations_given = payload.get("operations") if isinstance(payload, dict) else None
+    if not isinstance(operations_given, list):
         return Parsed(body, None, False)  # the library says what is wrong
     operations: list[Any] = []
-    for one in given:
-        if isinstance(one, dict):
-            operations += _split(_lower(one, ("op", "path", "value")))
+    for operation in operations_given:
+        if isinstance(operation, dict):
+            operations += _split(_lower(operation, ("op", "path", "value")))
         else:
-            operations.append(one)
-    for one in operations:
-        if isinstance(one, dict) and len(str(one.get("path") or "")) > LONGEST_PATH:
+            operations.append(operation)
+    for operation in operations:
+        if isinstance(operation, dict) and len(str(operation.get("path") or "")) > LONGEST_PATH:
             raise InvalidPathException(
                 path="", detail=f"a path is longer than {LONGEST_PATH} characters"
             )
@@ -206,13 +207,13 @@ def check_paths(patch: "PatchOp[Any]") -> None:
 
 def _lower(said: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
     """Write these names in lower case: names ignore case (RFC 7643 §2.1)."""
-    found: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     for name, value in said.items():
         key = name.casefold() if name.casefold() in names else name
-        if key in found:
+        if key in members:
             raise InvalidSyntaxException(detail=f"{key[:50]} is there twice")
-        found[key] = value
-    return found
+        members[key] = value
+    return members
 
 
 def _split(operation: dict[str, Any]) -> list[dict[str, Any]]:
@@ -229,30 +230,30 @@ def _split(operation: dict[str, Any]) -> list[dict[str, Any]]:
     if str(operation.get("op")).casefold() == "remove":
         return [operation]  # the library says that it needs a path
     paths = [name for name in value if "[" in name or _member_path(name) is not None]
-    plain = {name: one for name, one in value.items() if name not in paths and name != "id"}
-    found = [{**operation, "value": plain}] if plain else []
-    return found + [{**operation, "path": name, "value": value[name]} for name in paths]
+    plain = {name: member for name, member in value.items() if name not in paths and name != "id"}
+    remaining = [{**operation, "value": plain}] if plain else []
+    return remaining + [{**operation, "path": name, "value": value[name]} for name in paths]
 
 
 def _take_members(operations: list[Any]) -> MemberEdit | None:
     """Remove the operations on members from the list; return their edit, or `None`."""
-    edit, others = None, []
-    for one in operations:
-        path = one.get("path") if isinstance(one, dict) else None
+    edit, other_operations = None, []
+    for operation in operations:
+        path = operation.get("path") if isinstance(operation, dict) else None
         rest = _member_path(path) if isinstance(path, str) else None
         if rest is None:
-            others.append(one)
+            other_operations.append(operation)
             continue
         edit = edit or MemberEdit()
-        _apply(edit, one, rest)
-    operations[:] = others
+        _apply(edit, operation, rest)
+    operations[:] = other_operations
     return edit
 
 
 def _member_path(path: str) -> str | None:
     """Return the part of a path after `members`, or `None` for another attribute."""
-    found = _MEMBERS.fullmatch(path.strip())
-    return found[1] if found else None
+    match = _MEMBERS.fullmatch(path.strip())
+    return match[1] if match else None
 
 
 def _apply(edit: MemberEdit, operation: dict[str, Any], rest: str) -> None:
@@ -276,7 +277,7 @@ def _apply(edit: MemberEdit, operation: dict[str, Any], rest: str) -> None:
 
 def _ids(value: Any) -> set[UUID]:
     listed = value if isinstance(value, list) else [value]
-    return {member_id(_value_of(one)) for one in listed}
+    return {member_id(_value_of(entry)) for entry in listed}
 
 
 def _value_of(member: Any) -> Any:

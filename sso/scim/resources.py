@@ -211,63 +211,63 @@ def meta(row: StoredUser | StoredGroup) -> dict[str, Any]:
 
 def user_resource(user: StoredUser, groups: Mapping[str, StoredGroup]) -> Any:
     """A user as SCIM shows one; `groups` are the rows of the user's groups."""
-    kept = {"userName": user.user_name or user.email, **(user.scim_attributes or {})}
+    document = {"userName": user.user_name or user.email, **(user.scim_attributes or {})}
     claims = user.claims
-    name = {**kept.pop("name", {})}
+    name = {**document.pop("name", {})}
     for attribute, claim in _NAME_CLAIMS.items():
         name[attribute] = claims.get(claim)
     if user.user_name is None:
-        kept["displayName"] = name["formatted"] = user.name
-    elif user.name != _name({**kept, "name": name}):  # changed by someone else
-        kept["displayName"] = user.name
+        document["displayName"] = name["formatted"] = user.name
+    elif user.name != _name({**document, "name": name}):  # changed by someone else
+        document["displayName"] = user.name
     phone = claims.get("phone_number")
-    if phone and "phoneNumbers" not in kept:
-        kept["phoneNumbers"] = [{"value": phone, "type": "work", "primary": True}]
+    if phone and "phoneNumbers" not in document:
+        document["phoneNumbers"] = [{"value": phone, "type": "work", "primary": True}]
     return UserResource.model_validate(
         {
             "active": user.disabled_at is None,
-            **kept,
+            **document,
             "id": str(user.id),
             "externalId": user.external_id,
             "meta": meta(user),
             "name": {key: value for key, value in name.items() if value},
-            **{name: claims.get(claim) or kept.get(name) for name, claim in _CLAIMS.items()},
-            "emails": _emails(kept.get("emails"), user.email),
+            **{name: claims.get(claim) or document.get(name) for name, claim in _CLAIMS.items()},
+            "emails": _emails(document.get("emails"), user.email),
             "groups": [
-                {"value": str(found.id), "$ref": f"Groups/{found.id}", "display": found.name,
+                {"value": str(row.id), "$ref": f"Groups/{row.id}", "display": row.name,
                  "type": "direct"}
                 for group in user.groups
-                if (found := groups.get(group))
+                if (row := groups.get(group))
             ],
         }
     )  # fmt: skip
 
 
-def create_user(actor: Actor, wanted: Any, *, is_invited: bool) -> StoredUser:
+def create_user(actor: Actor, resource: Any, *, is_invited: bool) -> StoredUser:
     """Raises `Invalid` and `InvalidValueException`."""
-    said = wanted.model_dump()
+    said = resource.model_dump()
     return accounts.create(
         actor,
         email=_email(said),
         name=_name(said),
-        password=wanted.password,
+        password=resource.password,
         email_verified=True,  # by the directory that the client speaks for
-        disabled=wanted.active is False,
+        disabled=resource.active is False,
         claims={name: value for name, value in _claims(said).items() if value is not None},
-        is_invited=is_invited and wanted.password is None and wanted.active is not False,
+        is_invited=is_invited and resource.password is None and resource.active is not False,
         provisioned=_provisioned(said),
     )
 
 
 def update_user(
-    actor: Actor, user: StoredUser, before: Any, wanted: Any, *, is_patch: bool
+    actor: Actor, user: StoredUser, before: Any, resource: Any, *, is_patch: bool
 ) -> StoredUser:
     """Give a user, who is locked, what a resource says.
 
     A client that removes `active` is shown none until it sets it again; what was, stays. Raises
     `Invalid` and `InvalidValueException`.
     """
-    old, said = before.model_dump(), wanted.model_dump()
+    old, said = before.model_dump(), resource.model_dump()
     email = _email(said)
     is_renamed = said["userName"] != old["userName"] and "@" in said["userName"]
     if is_renamed and email == user.email == old["userName"].casefold():
@@ -279,14 +279,14 @@ def update_user(
         email=email if has_moved else None,
         email_verified=True if has_moved else None,
         name=_name(said, old),
-        disabled=None if wanted.active is None else not wanted.active,
+        disabled=None if resource.active is None else not resource.active,
         claims={
             name: value for name, value in _claims(said).items() if user.claims.get(name) != value
         },
-        provisioned=_provisioned(said, hides_active=is_patch and wanted.active is None),
+        provisioned=_provisioned(said, hides_active=is_patch and resource.active is None),
     )
-    if wanted.password is not None:
-        credentials.set_password(actor, changed, wanted.password)
+    if resource.password is not None:
+        credentials.set_password(actor, changed, resource.password)
     return changed
 
 
@@ -299,22 +299,22 @@ def find_user(text: str, *, is_locked: bool) -> StoredUser | None:
     return users.lock_any(user_id) if is_locked else users.find(user_id)
 
 
-def _emails(kept: Sequence[dict[str, Any]] | None, email: str) -> list[dict[str, Any]]:
+def _emails(emails: Sequence[dict[str, Any]] | None, email: str) -> list[dict[str, Any]]:
     """The addresses that a client keeps; ours is the one that the user has now."""
-    if not kept:
+    if not emails:
         return [{"value": email, "type": "work", "primary": True}]
-    ours = _main(kept)
-    return [{**one, "value": email} if one is ours else one for one in kept]
+    main = _main(emails)
+    return [{**entry, "value": email} if entry is main else entry for entry in emails]
 
 
 def _main(values: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The primary one; else that for work; else the first."""
-    primary = [one for one in values if one.get("primary")]
-    return [*primary, *(one for one in values if one.get("type") == "work"), *values][0]
+    primary = [value for value in values if value.get("primary")]
+    return [*primary, *(value for value in values if value.get("type") == "work"), *values][0]
 
 
 def _email(said: Mapping[str, Any]) -> str:
-    emails = [one for one in said.get("emails", ()) if one.get("value")]
+    emails = [entry for entry in said.get("emails", ()) if entry.get("value")]
     if not emails:
         raise InvalidValueException(detail="there is no email address; send one in emails")
     return str(_main(emails)["value"])
@@ -341,7 +341,7 @@ def _names(said: Mapping[str, Any]) -> Iterable[str]:
 def _claims(said: Mapping[str, Any]) -> dict[str, Any]:
     """All claims that SCIM has an attribute for; `None` where it says nothing."""
     name = said.get("name", {})
-    phones = [one for one in said.get("phoneNumbers", ()) if one.get("value")]
+    phones = [entry for entry in said.get("phoneNumbers", ()) if entry.get("value")]
     return {
         **{claim: said.get(name) for name, claim in _CLAIMS.items() if not _is_unfit(said, name)},
         **{_CLAIMS[name]: None for name in _LOOSE if _is_unfit(said, name)},
@@ -360,24 +360,24 @@ def _is_unfit(said: Mapping[str, Any], name: str) -> bool:
 
 def _provisioned(said: Mapping[str, Any], *, hides_active: bool = False) -> dict[str, Any]:
     """See `accounts.PROVISIONED`. Raises `InvalidValueException`."""
-    kept = {name: said[name] for name in _KEPT if name in said}
-    kept |= {name: said[name] for name in _LOOSE if _is_unfit(said, name)}
-    kept |= {name: value for name, value in said.items() if ":" in name and name != _CORE}
+    attributes = {name: said[name] for name in _KEPT if name in said}
+    attributes |= {name: said[name] for name in _LOOSE if _is_unfit(said, name)}
+    attributes |= {name: value for name, value in said.items() if ":" in name and name != _CORE}
     if hides_active:
-        kept["active"] = None
+        attributes["active"] = None
     user_name, external_id = said["userName"].strip(), said.get("externalId")
     if user_name != user_name.casefold():
-        kept["userName"] = user_name
-    if any(len(value) > MOST_VALUES for value in kept.values() if isinstance(value, list)):
+        attributes["userName"] = user_name
+    if any(len(value) > MOST_VALUES for value in attributes.values() if isinstance(value, list)):
         raise InvalidValueException(detail=f"an attribute has more than {MOST_VALUES} values")
-    if len(json.dumps(kept)) > MOST_KEPT:
+    if len(json.dumps(attributes)) > MOST_KEPT:
         raise InvalidValueException(detail="the attributes are too long")
     _check_text("userName", user_name, 200)
     _check_text("externalId", external_id, _LONGEST_ID)
     return {
         "user_name": user_name.casefold(),
         "external_id": external_id,
-        "scim_attributes": kept or None,
+        "scim_attributes": attributes or None,
     }
 
 
@@ -389,15 +389,18 @@ def _check_text(label: str, text: str | None, longest: int) -> None:
 
 def group_resource(group: StoredGroup, members: Iterable[UUID] | None) -> Resource[Any]:
     """A group as SCIM shows one; `None`: without saying who is in it."""
-    found = None
+    group_members = None
     if members is not None:
-        found = [{"value": str(one), "$ref": f"Users/{one}", "type": "User"} for one in members]
+        group_members = [
+            {"value": str(member_uuid), "$ref": f"Users/{member_uuid}", "type": "User"}
+            for member_uuid in members
+        ]
     return Group.model_validate(
         {
             "id": str(group.id),
             "externalId": group.external_id,
             "displayName": group.name,
-            "members": found,
+            "members": group_members,
             "meta": meta(group),
         }
     )
@@ -433,12 +436,12 @@ def member_id(text: Any) -> UUID:
 
 
 def member_ids(members: Iterable[Any]) -> set[UUID]:
-    return {member_id(one.value) for one in members}
+    return {member_id(member.value) for member in members}
 
 
-def group_external_id(wanted: Any) -> str | None:
+def group_external_id(resource: Any) -> str | None:
     """Raises `InvalidValueException`."""
-    text: str | None = wanted.external_id
+    text: str | None = resource.external_id
     if text is not None and not (text.isprintable() and 0 < len(text) <= _LONGEST_ID):
         detail = f"externalId is no printable text of at most {_LONGEST_ID} characters"
         raise InvalidValueException(detail=detail)

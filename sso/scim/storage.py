@@ -60,15 +60,15 @@ class Storage(ScimStorage):
         response_parameters: "ResponseParameters[Any] | None" = None,
     ) -> Any:
         if _is_user(resource_type):
-            found = self._user(resource_id)
+            user = self._user(resource_id)
             if self.is_writing:  # the library changes the one that it is given
-                self._before = self._shown(found)
-            return self._shown(found)
+                self._before = self._shown(user)
+            return self._shown(user)
         group = self._group(resource_id)
         if self.is_writing or not _asks_for_members(response_parameters):
             return resources.group_resource(group, None)
         return resources.group_resource(
-            group, [one.id for one in memberships.all_members(group.name)]
+            group, [member.id for member in memberships.all_members(group.name)]
         )
 
     def search(
@@ -80,26 +80,26 @@ class Storage(ScimStorage):
     ) -> SearchPage:
         if len(resource_types) != 1:
             raise NotImplementedException(detail="search /Users or /Groups")
-        wanted = str(search_request.filter) if search_request.filter else None
+        filter_text = str(search_request.filter) if search_request.filter else None
         offset, limit = search_request.start_index_0 or 0, search_request.count or 0
         if _is_user(resource_types[0]):
-            condition = filters.condition(User, wanted)
+            condition = filters.condition(User, filter_text)
             total, people = stored_users.users_where(condition, offset, limit)
-            rows = {one.name: one for one in named_groups.of_names(_all_groups(people))}
-            return SearchPage(total, [resources.user_resource(one, rows) for one in people])
-        condition = filters.condition(Group, wanted)
+            rows = {group.name: group for group in named_groups.of_names(_all_groups(people))}
+            return SearchPage(total, [resources.user_resource(user, rows) for user in people])
+        condition = filters.condition(Group, filter_text)
         total, listed = stored_users.groups_where(condition, offset, limit)
         if not _asks_for_members(search_request):
-            return SearchPage(total, [resources.group_resource(one, None) for one in listed])
-        shown: list[Resource[Any]] = []
+            return SearchPage(total, [resources.group_resource(group, None) for group in listed])
+        page: list[Resource[Any]] = []
         room = MOST_MEMBERS
-        for one in listed:
-            members = memberships.all_members(one.name)
+        for group in listed:
+            members = memberships.all_members(group.name)
             room -= len(members)
-            if shown and room < 0:
+            if page and room < 0:
                 break  # the next page begins with this one
-            shown.append(resources.group_resource(one, [member.id for member in members]))
-        return SearchPage(total, shown)
+            page.append(resources.group_resource(group, [member.id for member in members]))
+        return SearchPage(total, page)
 
     def create(self, resource_type: ResourceType, resource: Any) -> Any:
         if _is_user(resource_type):
@@ -150,7 +150,7 @@ class Storage(ScimStorage):
         if edit.whole is not None:
             return resources.group_resource(changed, sorted(edit.whole))
         return resources.group_resource(
-            changed, [one.id for one in memberships.all_members(changed.name)]
+            changed, [member.id for member in memberships.all_members(changed.name)]
         )
 
     def delete(
@@ -210,7 +210,7 @@ class Storage(ScimStorage):
             raise UniquenessException(detail="there is already a user with this userName")
 
     def _shown(self, user: User) -> Any:
-        rows = {one.name: one for one in named_groups.of_names(user.groups)}
+        rows = {group.name: group for group in named_groups.of_names(user.groups)}
         return resources.user_resource(user, rows)
 
 
@@ -219,11 +219,11 @@ def _is_user(resource_type: ResourceType) -> bool:
 
 
 def _all_groups(people: Collection[User]) -> set[str]:
-    return {name for one in people for name in one.groups}
+    return {name for user in people for name in user.groups}
 
 
 def _asks_for_members(parameters: "ResponseParameters[Any] | None") -> bool:
-    """Whether an answer has to say who is in a group."""
+    """Return whether an answer has to list the members of a group."""
     if parameters is None:
         return True
     excluded = [str(path).casefold() for path in parameters.excluded_attributes or ()]

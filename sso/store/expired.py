@@ -26,6 +26,7 @@ from sso.models import (
     UpstreamSession,
     UsedOnce,
     User,
+    WaitingSignIn,
     WebhookDelivery,
 )
 from sso.store.lists import write
@@ -168,6 +169,7 @@ def _imported_hash(now: datetime) -> ColumnElement[bool]:
 LIVING_MINUTES = (
     Expiry(UsedOnce, UsedOnce.expires_at, CLOCK_SKEW),
     Expiry(PushedRequest, PushedRequest.expires_at, CLOCK_SKEW, _pushed_request),
+    Expiry(WaitingSignIn, WaitingSignIn.expires_at, CLOCK_SKEW),
 )
 # In this order: a row is deleted after those that need it.
 EXPIRIES = (

@@ -7,7 +7,7 @@ from uuid import UUID
 from sqlalchemy import delete, or_, select, update
 
 from sso.extensions import db
-from sso.models import BrowserSession, Grant, Identity, UpstreamSession, User
+from sso.models import BrowserSession, Grant, Identity, UpstreamSession, User, WaitingSignIn
 from sso.store.lists import write
 
 
@@ -51,6 +51,18 @@ def remove(user_id: UUID, identity_id: UUID) -> Identity | None:
         .returning(Identity)
         .execution_options(synchronize_session=False)
     )
+
+
+def add_waiting(digest: str, client_id: str, resume: str, expires_at: datetime) -> None:
+    """Store an authorization request until the provider has answered."""
+    db.session.add(
+        WaitingSignIn(digest=digest, client_id=client_id, resume=resume, expires_at=expires_at)
+    )
+    db.session.flush()
+
+
+def find_waiting(digest: str) -> WaitingSignIn | None:
+    return db.session.get(WaitingSignIn, digest)
 
 
 def add_session(session: UpstreamSession) -> None:

@@ -37,7 +37,7 @@ class Keys:
 
 
 class Discovered:
-    """A provider's documents, kept fresh. Waiting for them takes no slot."""
+    """Reads and caches the documents of a provider. Waiting for them takes no slot."""
 
     def __init__(self, provider: OidcProvider, caller: Caller) -> None:
         self.provider, self._caller = provider, caller
@@ -49,20 +49,20 @@ class Discovered:
         return self._metadata.get(self.provider.discovery_url)
 
     def doubt(self) -> None:
-        """An endpoint does not answer as it should; perhaps there is another one by now."""
+        """Read the metadata again soon: an endpoint has failed, and may have moved."""
         self._metadata.doubt(self.provider.discovery_url)
 
     def keys_for(self, kid: str | None, claims: Mapping[str, Any]) -> tuple[ClientKey, ...]:
         """The keys that may have signed a token with these claims. Raises `RemoteUnavailable`."""
-        found = self._keys.get(
+        key_set = self._keys.get(
             self.metadata().jwks_uri,
-            lambda known: kid is None or any(one.kid == kid for one in known.keys),
+            lambda cached: kid is None or any(key.kid == kid for key in cached.keys),
         )
         issuer, tenant = claims.get("iss"), str(claims.get("tid", ""))
         return tuple(
-            one
-            for one in found.keys
-            if found.issuers.get(one.kid, issuer) in (issuer, _template(issuer, tenant))
+            key
+            for key in key_set.keys
+            if key_set.issuers.get(key.kid, issuer) in (issuer, _template(issuer, tenant))
         )
 
     def examine(self) -> int:
@@ -73,33 +73,33 @@ class Discovered:
         return len(self._read_keys(self._read_metadata(self.provider.discovery_url).jwks_uri).keys)
 
     def _read_metadata(self, url: str) -> Metadata:
-        found = self._caller.get_json(url)
-        if not self.provider.accepts_metadata_issuer(found.get("issuer")):
+        metadata = self._caller.get_json(url)
+        if not self.provider.accepts_metadata_issuer(metadata.get("issuer")):
             raise RemoteUnavailable(Message("its metadata names another issuer"))
         endpoints = {
-            name: _url(found, name)
+            name: _url(metadata, name)
             for name in ("authorization_endpoint", "token_endpoint", "jwks_uri")
         }
         return Metadata(
-            issuer=found["issuer"],
+            issuer=metadata["issuer"],
             **endpoints,
-            userinfo_endpoint=_optional(found, "userinfo_endpoint"),
-            end_session_endpoint=_optional(found, "end_session_endpoint"),
-            introspection_endpoint=_optional(found, "introspection_endpoint"),
-            names_issuer=found.get("authorization_response_iss_parameter_supported") is True,
+            userinfo_endpoint=_optional(metadata, "userinfo_endpoint"),
+            end_session_endpoint=_optional(metadata, "end_session_endpoint"),
+            introspection_endpoint=_optional(metadata, "introspection_endpoint"),
+            names_issuer=metadata.get("authorization_response_iss_parameter_supported") is True,
         )
 
     def _read_keys(self, url: str) -> Keys:
-        found = self._caller.get_json(url)
-        keys = client_jwt.usable_keys(found)
+        jwks = self._caller.get_json(url)
+        keys = client_jwt.usable_keys(jwks)
         if not keys:
             raise RemoteUnavailable(Message("it has no key that can verify signatures here"))
         issuers = {
-            one["kid"]: one["issuer"]
-            for one in found["keys"]
-            if isinstance(one, dict)
-            and isinstance(one.get("issuer"), str)
-            and isinstance(one.get("kid"), str)
+            jwk["kid"]: jwk["issuer"]
+            for jwk in jwks["keys"]
+            if isinstance(jwk, dict)
+            and isinstance(jwk.get("issuer"), str)
+            and isinstance(jwk.get("kid"), str)
         }
         return Keys(keys, issuers)
 
@@ -111,13 +111,13 @@ def _template(issuer: object, tenant: str) -> str | None:
     return issuer.replace(tenant, "{tenantid}")
 
 
-def _optional(found: Mapping[str, Any], name: str) -> str | None:
-    return _url(found, name) if found.get(name) is not None else None
+def _optional(metadata: Mapping[str, Any], name: str) -> str | None:
+    return _url(metadata, name) if metadata.get(name) is not None else None
 
 
-def _url(found: Mapping[str, Any], name: str) -> str:
-    """An https URL of the metadata; http leads no further than this machine."""
-    url = found.get(name)
+def _url(metadata: Mapping[str, Any], name: str) -> str:
+    """Return a URL of the metadata: https, or http on this machine."""
+    url = metadata.get(name)
     if not isinstance(url, str) or strict_url_error(url):
         raise RemoteUnavailable(Message("its %(name)s is not a URL", name=name))
     parts = urlsplit(url)

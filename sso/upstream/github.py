@@ -55,18 +55,19 @@ class GitHubClient:
                 return error
             return self._get(session, "/user"), self._get(session, "/user/emails")
 
-        found = self.caller.run(ask)
-        if isinstance(found, OAuthError):
-            raise UpstreamRefused(Message("it answered %(error)s", error=str(found.error)[:80]))
-        person, emails = found
+        answer = self.caller.run(ask)
+        if isinstance(answer, OAuthError):
+            reason = Message("it answered %(error)s", error=str(answer.error)[:80])
+            raise UpstreamRefused(reason, answer.error)
+        person, emails = answer
         number = person.get("id") if isinstance(person, dict) else None
         if type(number) is not int or number <= 0:
             raise UpstreamRefused("its answer names nobody")
-        address, is_verified = _primary(emails)
+        email, is_verified = _primary(emails)
         return UpstreamIdentity(
             issuer=self.provider.url,
             subject=str(number),
-            email=address,
+            email=email,
             email_verified=is_verified,
             name=http.text(person, "name") or http.text(person, "login") or "",
         )
@@ -94,7 +95,7 @@ class GitHubClient:
 
 def _primary(emails: Any) -> tuple[str | None, bool]:
     """The address that GitHub writes to, and whether it is verified."""
-    for one in emails if isinstance(emails, list) else []:
-        if isinstance(one, dict) and one.get("primary") is True:
-            return http.text(one, "email", 320), one.get("verified") is True
+    for email in emails if isinstance(emails, list) else []:
+        if isinstance(email, dict) and email.get("primary") is True:
+            return http.text(email, "email", 320), email.get("verified") is True
     return None, False

@@ -20,7 +20,7 @@ from sso.config.upstream.oidc import WebProvider
 from sso.i18n.message import Message
 from sso.process import concurrency, http_call
 from sso.upstream.identity import UpstreamUnavailable
-from sso.upstream.remote_cache import RemoteUnavailable
+from sso.upstream.remote_cache import RemoteUnavailable, is_private
 
 logger = logging.getLogger("sso.upstream")
 
@@ -62,7 +62,7 @@ class Adapter(BaseAdapter):
         return response
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """Do nothing: no connection is kept open."""
 
 
 class Caller:
@@ -94,7 +94,7 @@ class Caller:
         return session
 
     def get_json(self, url: str) -> dict[str, Any]:
-        """A document of the provider's; not for requests, as it waits with their slot."""
+        """Read a JSON document of the provider. Not for requests: their slot stays taken."""
         answer = http_call.call(
             "GET",
             url,
@@ -123,7 +123,7 @@ class Caller:
         try:
             self._run.ends = monotonic() + SECONDS_TOGETHER
             with concurrency.slot_released():
-                found = ask()
+                answer = ask()
         except (
             *(OSError, HTTPException, ValueError, RecursionError, TypeError, KeyError),
             *(requests.RequestException, RemoteUnavailable),
@@ -131,10 +131,10 @@ class Caller:
             self._failures, self._failed_at = self._failures + 1, clock.now()
             self.trouble = f"{type(error).__name__}: {error}"[:200]
             logger.warning("the provider %s: %s", self.provider.id, self.trouble)
-            raise UpstreamUnavailable(self.trouble) from None
+            raise UpstreamUnavailable(self.trouble, is_private=is_private(error)) from None
         else:
             self._failures, self.trouble = 0, ""
-            return found
+            return answer
         finally:
             self._run.ends = None
             self._free.release()
@@ -142,28 +142,28 @@ class Caller:
     def _seconds(self) -> float:
         """Return the seconds that the next request may take."""
         ends = getattr(self._run, "ends", None)
-        left = SECONDS if ends is None else min(ends - monotonic(), SECONDS)
-        if left <= 0:
+        seconds = SECONDS if ends is None else min(ends - monotonic(), SECONDS)
+        if seconds <= 0:
             raise TimeoutError(f"its answers took longer than {SECONDS_TOGETHER:g} s")
-        return left
+        return seconds
 
 
 def read_object(body: bytes) -> dict[str, Any]:
-    """A JSON object. Raises `ValueError`."""
-    found = json.loads(body)
-    if not isinstance(found, dict):
+    """Parse a JSON object. Raises `ValueError`."""
+    document = json.loads(body)
+    if not isinstance(document, dict):
         raise ValueError("it is not a JSON object")
-    return found
+    return document
 
 
 def text(values: Mapping[str, Any], name: str, most: int = 500) -> str | None:
-    """A text of a document, if it is a short one in a line."""
+    """Return a member of a document if it is a short text in one line."""
     value = values.get(name)
     return value if is_line(value, most) and isinstance(value, str) else None
 
 
 def is_line(value: object, most: int) -> bool:
-    """Whether it is a text of so many characters, without any that no database or line takes."""
+    """Return whether it is a text of at most `most` characters, without control characters."""
     if not isinstance(value, str) or not 0 < len(value) <= most:
         return False
     return not any(c < " " or c == "\x7f" or "\ud800" <= c <= "\udfff" for c in value)

@@ -26,14 +26,14 @@ LOGOUT_LIFETIME = 600
 
 def verify_id_token(
     provider: OidcProvider,
-    found: Discovered,
+    discovered: Discovered,
     text: object,
     *,
     nonce: str | None,
     access_token: str | None,
 ) -> dict[str, Any]:
     """The claims of an identity token. `nonce`: `None` at a refresh. Raises `UpstreamRefused`."""
-    jwt = _verified(provider, found, text, (None, "jwt"))
+    jwt = _verified(provider, discovered, text, (None, "jwt"))
     claims = dict(jwt.claims)
     _check_times(claims)
     if nonce is not None and not _same(claims.get("nonce"), nonce):
@@ -49,12 +49,14 @@ def verify_id_token(
     return claims
 
 
-def verify_logout_token(provider: OidcProvider, found: Discovered, text: object) -> dict[str, Any]:
+def verify_logout_token(
+    provider: OidcProvider, discovered: Discovered, text: object
+) -> dict[str, Any]:
     """The claims of a logout token (OIDC Back-Channel Logout §2.6). Raises `UpstreamRefused`.
 
     That its `jti` is used once is left to the caller.
     """
-    jwt = _verified(provider, found, text, ("logout+jwt", "jwt", None))
+    jwt = _verified(provider, discovered, text, ("logout+jwt", "jwt", None))
     claims = dict(jwt.claims)
     _check_times(claims)
     events = claims.get("events")
@@ -74,7 +76,7 @@ def verify_logout_token(provider: OidcProvider, found: Discovered, text: object)
 
 
 def moment(claims: Mapping[str, Any], name: str) -> datetime | None:
-    """A moment that the claims name. Raises `UpstreamRefused`."""
+    """Return the time in a claim. Raises `UpstreamRefused`."""
     try:
         seconds = client_jwt.moment(claims, name)
     except InvalidJwt as error:
@@ -83,13 +85,13 @@ def moment(claims: Mapping[str, Any], name: str) -> datetime | None:
 
 
 def _verified(
-    provider: OidcProvider, found: Discovered, text: object, types: tuple[str | None, ...]
+    provider: OidcProvider, discovered: Discovered, text: object, types: tuple[str | None, ...]
 ) -> ClientJwt:
     if not isinstance(text, str) or len(text) > MAX_LENGTH:
         raise UpstreamRefused("there is no token, or it is too long")
     try:
         jwt = client_jwt.read(text)
-        keys = found.keys_for(jwt.kid, jwt.claims)
+        keys = discovered.keys_for(jwt.kid, jwt.claims)
         client_jwt.verify(jwt, keys, ALGORITHMS, types, signer="the provider")
     except InvalidJwt as error:
         raise UpstreamRefused(str(error)) from None

@@ -7,11 +7,25 @@ FEDERATED = "fed"  # in `amr`: another server has seen the proof
 
 
 class UpstreamUnavailable(Exception):
-    """A provider cannot be asked, or answers nonsense; `str()` says why, for the log."""
+    """A provider cannot be asked, or answers nonsense; `str()` says why, for the log.
+
+    `is_private`: its address is private, which the settings do not allow.
+    """
+
+    def __init__(self, reason: str, *, is_private: bool = False) -> None:
+        super().__init__(reason)
+        self.is_private = is_private
 
 
 class UpstreamRefused(Exception):
-    """A provider did not let the person in, or its answer is not to be trusted; see above."""
+    """A provider did not let the person in, or its answer is not to be trusted.
+
+    `str()` says why, for the log. `error`: the code that the provider answered (RFC 6749 §5.2).
+    """
+
+    def __init__(self, reason: str, error: str | None = None) -> None:
+        super().__init__(reason)
+        self.error = error
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 from sso import clock
 from sso.config.upstream.ldap import LdapProvider
+from sso.ldap.account_state import State
 from sso.ldap.connection import Refused, Unavailable
 from sso.ldap.directory import NotAllowed, Person
 from sso.upstream.identity import UpstreamIdentity, UpstreamUnavailable
@@ -29,12 +30,12 @@ def look_up(
 ) -> dict[str, UpstreamIdentity | NotAllowed]:
     """What the directory says of these people now. Raises `UpstreamUnavailable`."""
     with _asking():
-        found = provider.client.look_up(subjects, clock.now())
+        people = provider.client.look_up(subjects, clock.now())
     answers: dict[str, UpstreamIdentity | NotAllowed] = {}
-    for subject, person in found.items():
-        barred = "removed" if person is None else person.barred
+    for subject, person in people.items():
+        barred = State.REMOVED if person is None else person.barred
         if person is None or barred:
-            answers[subject] = NotAllowed(barred or "removed")
+            answers[subject] = NotAllowed(barred or State.REMOVED)
         else:
             answers[subject] = _identity(provider, person)
     return answers

@@ -33,15 +33,15 @@ def groups_of(provider: OidcProvider, claims: Mapping[str, Any]) -> frozenset[st
 
     `None` if it is elsewhere (OIDC Core §5.6.2), as Microsoft has it for people in very many.
     """
-    found, elsewhere = claims.get(provider.groups_claim), claims.get("_claim_names")
-    if found is None and isinstance(elsewhere, dict) and provider.groups_claim in elsewhere:
+    groups, elsewhere = claims.get(provider.groups_claim), claims.get("_claim_names")
+    if groups is None and isinstance(elsewhere, dict) and provider.groups_claim in elsewhere:
         return None
-    listed = found if isinstance(found, list) else [found]
-    return frozenset(one for one in listed[:MAX_GROUPS] if isinstance(one, str))
+    listed = groups if isinstance(groups, list) else [groups]
+    return frozenset(name for name in listed[:MAX_GROUPS] if isinstance(name, str))
 
 
 def is_email_verified(provider: OidcProvider, email: str, claims: Mapping[str, Any]) -> bool:
-    """Whether the provider says that the address is the person's own, now."""
+    """Return whether the provider says that the email address belongs to the person now."""
     if isinstance(provider, MicrosoftProvider):
         # An administrator of any tenant sets `email` as they like; this says that they own the
         # domain. It is an optional claim.
@@ -76,7 +76,7 @@ class OidcClient:
         try:
             return self.discovered.metadata()
         except RemoteUnavailable as error:
-            raise UpstreamUnavailable(str(error)) from None
+            raise UpstreamUnavailable(str(error), is_private=error.is_private) from None
 
     def authorization_url(
         self, redirect_uri: str, state: str, nonce: str, verifier: str, more: Mapping[str, str]
@@ -146,7 +146,7 @@ class OidcClient:
         try:
             return id_tokens.verify_logout_token(self.provider, self.discovered, text)
         except RemoteUnavailable as error:
-            raise UpstreamUnavailable(str(error)) from None
+            raise UpstreamUnavailable(str(error), is_private=error.is_private) from None
 
     def _is_active(self, session: Any, access_token: str) -> bool:
         """Introspect a token (RFC 7662)."""
@@ -158,10 +158,10 @@ class OidcClient:
             answer = session.introspect_token(endpoint, token=access_token)
             if answer.status_code != 200:
                 raise ValueError(f"introspection answered {answer.status_code}")
-            found = http.read_object(answer.content)
-            if not isinstance(found.get("active"), bool):
+            introspection = http.read_object(answer.content)
+            if not isinstance(introspection.get("active"), bool):
                 raise ValueError("introspection does not say whether the token is active")
-            return found
+            return introspection
 
         return bool(self._ask(ask, _OURS_LATER)["active"])
 
@@ -181,10 +181,10 @@ class OidcClient:
         if not endpoint or not self.provider.groups:
             return None
         try:
-            found = self._with_userinfo(session, endpoint, claims)
+            profile = self._with_userinfo(session, endpoint, claims)
         except UpstreamUnavailable:  # a refresh token that was given meanwhile must be kept
             return None
-        return groups_of(self.provider, found)
+        return groups_of(self.provider, profile)
 
     def _verify(self, text: object, nonce: str | None, access_token: str | None) -> dict[str, Any]:
         try:
@@ -192,7 +192,7 @@ class OidcClient:
                 self.provider, self.discovered, text, nonce=nonce, access_token=access_token
             )
         except RemoteUnavailable as error:
-            raise UpstreamUnavailable(str(error)) from None
+            raise UpstreamUnavailable(str(error), is_private=error.is_private) from None
 
     def _with_userinfo(
         self, session: Any, endpoint: str, claims: Mapping[str, Any]
@@ -220,7 +220,7 @@ class OidcClient:
         )
 
     def _ask(
-        self, ask: Callable[[], dict[str, Any]], ours: frozenset[str] = _OURS
+        self, ask: Callable[[], dict[str, Any]], our_errors: frozenset[str] = _OURS
     ) -> dict[str, Any]:
         def guarded() -> dict[str, Any] | OAuthError:
             try:
@@ -229,16 +229,16 @@ class OidcClient:
                 return error
 
         try:
-            found = self.caller.run(guarded)
+            answer = self.caller.run(guarded)
         except UpstreamUnavailable:
             self.discovered.doubt()
             raise
-        if isinstance(found, OAuthError):
-            reason = Message("it answered %(error)s", error=str(found.error)[:80])
-            if found.error in ours:
+        if isinstance(answer, OAuthError):
+            reason = Message("it answered %(error)s", error=str(answer.error)[:80])
+            if answer.error in our_errors:
                 raise UpstreamUnavailable(reason)
-            raise UpstreamRefused(reason)
-        return found
+            raise UpstreamRefused(reason, answer.error)
+        return answer
 
     def _lacks(self, claims: Mapping[str, Any]) -> bool:
         wants_groups = bool(self.provider.groups) and self.provider.groups_claim not in claims
@@ -255,7 +255,11 @@ class OidcClient:
         ):
             raise UpstreamRefused("the person is not of hosted_domain")
         amr = claims.get("amr")
-        methods = {one for one in amr if isinstance(one, str)} if isinstance(amr, list) else set()
+        methods = (
+            {method for method in amr if isinstance(method, str)}
+            if isinstance(amr, list)
+            else set()
+        )
         email = http.text(profile, "email", 320)
         refresh_token, access_token = self._to_ask_again_with(token)
         return UpstreamIdentity(
@@ -278,8 +282,8 @@ class OidcClient:
         """The refresh token, or else the access token if it can be introspected."""
         if not self.provider.recheck:
             return None, None
-        if given := http.text(token, "refresh_token", http.LONGEST_TOKEN):
-            return given, None
+        if refresh_token := http.text(token, "refresh_token", http.LONGEST_TOKEN):
+            return refresh_token, None
         if self.metadata().introspection_endpoint:
             return None, http.text(token, "access_token", http.LONGEST_TOKEN)
         return None, None
@@ -289,25 +293,25 @@ _EXTENSION = "sso.upstream_clients"
 
 
 def oidc_client(provider: OidcProvider) -> OidcClient:
-    found = _of(provider)
-    assert isinstance(found, OidcClient)
-    return found
+    client = _of(provider)
+    assert isinstance(client, OidcClient)
+    return client
 
 
 def github_client(provider: GitHubProvider) -> GitHubClient:
-    found = _of(provider)
-    assert isinstance(found, GitHubClient)
-    return found
+    client = _of(provider)
+    assert isinstance(client, GitHubClient)
+    return client
 
 
 def _of(provider: WebProvider) -> OidcClient | GitHubClient:
-    known = current_app.extensions.setdefault(_EXTENSION, {})
-    client: OidcClient | GitHubClient | None = known.get(provider.id)
+    clients = current_app.extensions.setdefault(_EXTENSION, {})
+    client: OidcClient | GitHubClient | None = clients.get(provider.id)
     if client is None or client.provider is not provider:
         if isinstance(provider, OidcProvider):
             client = OidcClient(provider)
         else:
             assert isinstance(provider, GitHubProvider)
             client = GitHubClient(provider)
-        known[provider.id] = client
+        clients[provider.id] = client
     return client

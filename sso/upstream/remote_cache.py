@@ -17,6 +17,8 @@ from typing import Generic, TypeVar
 
 from sso import clock
 from sso.process import concurrency
+from sso.process.addresses import PRIVATE
+from sso.process.http_call import ForbiddenPeer
 
 logger = logging.getLogger("sso.remote")
 
@@ -32,14 +34,30 @@ T = TypeVar("T")
 class RemoteUnavailable(Exception):
     """It cannot be read; `reason` says why in our words, `str()` also with those of others.
 
-    `is_passing`: it may be there in a moment.
+    `is_passing`: it may be there in a moment. `is_private`: its address is one that only settings
+    may allow.
     """
 
-    def __init__(self, reason: str, detail: str = "", *, is_passing: bool = False) -> None:
+    def __init__(
+        self,
+        reason: str,
+        detail: str = "",
+        *,
+        is_passing: bool = False,
+        is_private: bool = False,
+    ) -> None:
         super().__init__(f"{reason} ({detail[:200]})" if detail else reason)
         self.reason = reason
         self.detail = detail
         self.is_passing = is_passing
+        self.is_private = is_private
+
+
+def is_private(error: Exception) -> bool:
+    """Return whether a server was not called because its address is private."""
+    if isinstance(error, ForbiddenPeer):
+        return error.kind == PRIVATE
+    return bool(getattr(error, "is_private", False))
 
 
 @dataclass
@@ -81,7 +99,9 @@ class RemoteCache(Generic[T]):
             return entry.content
         if entry.trouble is None:
             raise RemoteUnavailable("it is not there yet", is_passing=True)
-        raise RemoteUnavailable(entry.trouble.reason, entry.trouble.detail)
+        raise RemoteUnavailable(
+            entry.trouble.reason, entry.trouble.detail, is_private=entry.trouble.is_private
+        )
 
     def doubt(self, url: str) -> None:
         """What was read may be wrong by now: it is read again soon, and used until then."""
@@ -111,7 +131,9 @@ class RemoteCache(Generic[T]):
             content = self._read(url)
         except Exception as error:
             if not isinstance(error, RemoteUnavailable):
-                error = RemoteUnavailable("it could not be read", repr(error))
+                error = RemoteUnavailable(
+                    "it could not be read", repr(error), is_private=is_private(error)
+                )
             entry.trouble, entry.reading = error, None
             logger.info("%s at %s: %s", self._what, url, error)
             reading.set_exception(error)

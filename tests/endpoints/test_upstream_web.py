@@ -16,7 +16,7 @@ from sso.config.upstream.file import Upstreams
 from sso.config.upstream.oidc import GitHubProvider, GoogleProvider, MicrosoftProvider
 from sso.extensions import db
 from sso.jobs import upkeep
-from sso.models import Identity, PushedRequest, TotpSecret, User
+from sso.models import Identity, TotpSecret, User, WaitingSignIn
 from sso.process import http_call
 from sso.process.http_call import Answer
 from tests.conftest import Clock
@@ -475,12 +475,12 @@ def test_nothing_of_a_long_request_is_lost(
     browser.authorize(client)
     press(browser)
     with app.app_context():
-        assert len(db.session.scalars(select(PushedRequest)).all()) == 3
+        assert len(db.session.scalars(select(WaitingSignIn)).all()) == 3
     # Those that are stored are bounded, and gone after a while.
     clock.move(hours=2)
     with app.app_context():
         upkeep.purge()
-        assert db.session.scalars(select(PushedRequest)).all() == []
+        assert db.session.scalars(select(WaitingSignIn)).all() == []
 
 
 def test_the_doctor_asks_each_provider(app: Flask, corp: Upstream) -> None:

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from sso.ldap import account_state
-from sso.ldap.account_state import DISABLED, EXPIRED
+from sso.ldap.account_state import State
 from sso.ldap.messages import Entry, Result
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
@@ -27,15 +27,15 @@ def test_who_is_let_in() -> None:
 
 
 def test_who_is_not() -> None:
-    assert state(userAccountControl="514") == DISABLED
-    assert state(accountExpires=str(TICKS - 10_000_000)) == EXPIRED
-    assert state(accountExpires=str(TICKS)) == EXPIRED  # at this very moment
-    assert state(accountExpires="1") == EXPIRED
-    assert state(nsAccountLock="TRUE") == DISABLED
-    assert state(krbPrincipalExpiration="20261121000000Z") == EXPIRED
-    assert state(krbPrincipalExpiration="soon") == EXPIRED
-    assert state(pwdAccountLockedTime="000001010000Z") == DISABLED
-    assert state(shadowExpire="20000") == EXPIRED
+    assert state(userAccountControl="514") == State.DISABLED
+    assert state(accountExpires=str(TICKS - 10_000_000)) == State.EXPIRED
+    assert state(accountExpires=str(TICKS)) == State.EXPIRED  # at this very moment
+    assert state(accountExpires="1") == State.EXPIRED
+    assert state(nsAccountLock="TRUE") == State.DISABLED
+    assert state(krbPrincipalExpiration="20261121000000Z") == State.EXPIRED
+    assert state(krbPrincipalExpiration="soon") == State.EXPIRED
+    assert state(pwdAccountLockedTime="000001010000Z") == State.DISABLED
+    assert state(shadowExpire="20000") == State.EXPIRED
 
 
 def test_what_a_bind_means() -> None:

@@ -135,11 +135,13 @@ class AuthorizationCodeGrant(AuthorizationEndpoint, AuthlibAuthorizationCodeGran
             )
             raise InvalidGrantError("The code was used before; all that it gave has been revoked.")
         # The answer does not tell the reasons apart; the log and the audit trail do.
-        found = redemption.refusal_reasons_of(connection, self._digest)
+        reasons = redemption.refusal_reasons_of(connection, self._digest)
         unknown = because(Reason.UNKNOWN)
-        request.details["reason"] = found.reason_for(client.client_id, now) if found else unknown
-        request.details["user"] = found.user_id if found else None
-        request.facts |= found.facts() if found else {}
+        request.details["reason"] = (
+            reasons.reason_for(client.client_id, now) if reasons else unknown
+        )
+        request.details["user"] = reasons.user_id if reasons else None
+        request.facts |= reasons.facts() if reasons else {}
         raise InvalidGrantError(
             "The code is unknown, expired or used, it was issued to another client, "
             "or what the user approved with it has ended."

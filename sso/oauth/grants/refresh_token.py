@@ -100,10 +100,14 @@ class RefreshTokenGrant(AuthlibRefreshTokenGrant):
 
         # 4. Sign. A narrower scope limits single claims, too, also of the identity token.
         allowed = scopes.split(live_grant.scope)
-        given = [name for name in scopes.split(request.payload.scope) or allowed if name in allowed]
-        is_narrowed = len(given) < len(allowed)
-        claims = narrowing.within(live_grant.claims, given) if is_narrowed else live_grant.claims
-        live_grant = replace(live_grant, scope=" ".join(given), claims=claims)
+        scope_names = [
+            name for name in scopes.split(request.payload.scope) or allowed if name in allowed
+        ]
+        is_narrowed = len(scope_names) < len(allowed)
+        claims = (
+            narrowing.within(live_grant.claims, scope_names) if is_narrowed else live_grant.claims
+        )
+        live_grant = replace(live_grant, scope=" ".join(scope_names), claims=claims)
         if request.client.is_fapi2 and not self.is_retry:
             refresh_token = tokens.RefreshToken(request.form["refresh_token"], None)
         else:
@@ -209,10 +213,12 @@ class RefreshTokenGrant(AuthlibRefreshTokenGrant):
 
     def _refuse(self, client: RegisteredClient) -> NoReturn:
         # The answer does not tell the reasons apart; the log and the audit trail do.
-        found = store.refusal_reasons_of_refresh(self.request.connection, self._digest)
+        reasons = store.refusal_reasons_of_refresh(self.request.connection, self._digest)
         reason = (
-            found.reason_for(client.client_id, clock.now()) if found else because(Reason.UNKNOWN)
+            reasons.reason_for(client.client_id, clock.now())
+            if reasons
+            else because(Reason.UNKNOWN)
         )
-        self.request.details |= {"reason": reason, "user": found.user_id if found else None}
-        self.request.facts |= found.facts() if found else {}
+        self.request.details |= {"reason": reason, "user": reasons.user_id if reasons else None}
+        self.request.facts |= reasons.facts() if reasons else {}
         raise InvalidGrantError("The refresh token is unknown, expired, used or revoked.")
