@@ -128,7 +128,8 @@ def _option(field: Field, option: Option, **more: Any) -> Decorator:
 def _list_when_created(field: Field, option: Option) -> Decorator:
     if field.json_type is not list:
         return _option(field, option)
-    return _option(field, option, multiple=True, help=f"{field.meaning} May be repeated.")
+    text = f"{option.help or field.meaning} May be repeated."
+    return _option(field, option, multiple=True, help=text)
 
 
 def _list_when_updated(field: Field, option: Option) -> ListOption:
