@@ -240,5 +240,5 @@ def command(installation: Installation) -> str:
         if option.default != (value := installation.options[name]):
             words += ["--option", f"{name}={value}"]
     if preset.has_keys:
-        words += ["--jwks", "public.json"]
+        words += [FIELDS["jwks"].flag, "public.json"]
     return shlex.join(words)

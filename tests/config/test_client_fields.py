@@ -2,6 +2,7 @@
 
 import dataclasses
 import html
+import re
 
 import click
 from flask import Flask
@@ -22,6 +23,7 @@ from tests.conftest import Clock
 from tests.support.administration import ADMIN, sign_in_staff
 from tests.support.factories import make_client
 from tests.support.logos import png
+from tests.test_architecture import PACKAGE
 
 IMAGE = images.parse(png(), 10_000)
 OF_PRESETS = {"preset", "url", "preset_options", "alternative"}
@@ -158,6 +160,14 @@ def test_presets_have_their_fields() -> None:
 def test_columns_are_those_of_the_table() -> None:
     columns = {column.name for column in Client.__table__.c if isinstance(column.type, Boolean)}
     assert columns == names(COLUMNS)
+
+
+def test_services_and_presets_name_no_options() -> None:
+    """The table says how an option is called."""
+    flags = "|".join(field.flag for field in SETTABLE if field.option)
+    for folder in ("services", "presets"):
+        for path in (PACKAGE / folder).glob("*.py"):
+            assert not re.search(rf"(?<![\w-])({flags})(?![\w-])", path.read_text()), path
 
 
 def test_fields_without_an_option_are_known() -> None:
