@@ -24,6 +24,7 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from sso import command_line
 from sso.audit.events import Event
+from sso.config.client_fields import FIXED, IN_API, Kind
 from sso.config.settings import DEFAULT_BASE_URL, SETTINGS
 from sso.config.tables import REQUIRED, fields_of
 from sso.config.upstream.ldap import LdapProvider
@@ -43,6 +44,7 @@ ELSEWHERE = {
     "CONTRIBUTING.md": "project/contributing.md",
     "SECURITY.md": "project/security-policy.md",
 }
+_TYPES = {str: "text", bool: "true or false", list: "list of texts", dict: "object"}
 APPLICATIONS = "applications"  # its pages are made of the presets
 _PART = re.compile(r"<!-- generated: (\w+) -->\n.*?<!-- end -->", re.DOTALL)
 _LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)#\s]+)")
@@ -150,6 +152,18 @@ def api() -> str:
     return f"{table(('operation', 'what', 'scope'), rows)}\n\n{link}"
 
 
+def client_fields() -> str:
+    """The fields of a registration by API."""
+    rows = []
+    for field in (*IN_API, *FIXED):
+        default = "" if field.default is None else code(json.dumps(field.default))
+        rule = "required" if field.is_required else "read-only" if field.is_fixed else default
+        choices = ", ".join(map(code, field.choices)) if field.kind is Kind.CHOICE else ""
+        meaning = f"{field.meaning} One of {choices}." if choices else field.meaning
+        rows.append((code(field.name), _TYPES[field.json_type], rule, meaning))
+    return table(("field", "type", "default", "meaning"), rows)
+
+
 def scopes() -> str:
     rows = (
         (code(scope.name), ", ".join(map(code, scope.claims)) or "none")
@@ -244,6 +258,7 @@ def _help(command: click.Command) -> str:
 PARTS: dict[str, Callable[[], str]] = {
     "api": api,
     "applications": applications,
+    "client_fields": client_fields,
     "commands": commands,
     "ldap_keys": ldap_keys,
     "limited_events": limited_events,

@@ -1,11 +1,11 @@
 """`flask export` and `flask apply`: clients and users, with their groups, as a TOML file.
 
-A file is applied all or nothing. What would change is found out on a snapshot of the database,
-while others write. Then only what differs is locked, compared again and written, clients first, as
-everywhere.
+A file is applied as a whole or not at all. It is compared with a snapshot of the database, while
+others write. Then only the entries that differ are locked, compared again and written: clients
+first, as everywhere.
 
-Secrets are never in the file: a client's secret and a user's first password stand there by
-reference, as `env:NAME` or `file:PATH`. What an entry leaves out stays as it is.
+The file has no secrets: a client's secret and a user's first password are references, `env:NAME` or
+`file:PATH`. Fields that an entry leaves out stay as they are.
 """
 
 import json
@@ -77,7 +77,7 @@ file_type = click.Path(path_type=Path, dir_okay=False)
 
 
 def declaration() -> dict[str, Any]:
-    """Everything that the file holds."""
+    """Return the content of the file."""
     return {
         "format": FORMAT,
         "clients": [_with_logo(clients.described(row)) for row in stored_clients.every()],
@@ -86,8 +86,8 @@ def declaration() -> dict[str, Any]:
 
 
 def _with_logo(client: Entry) -> Entry:
-    found = stored_clients.find_logo(db.session.connection(), client.get("logo", ""))
-    return {**client, "logo": found.data_url} if found else client
+    image = stored_clients.find_logo(db.session.connection(), client.get("logo", ""))
+    return {**client, "logo": image.data_url} if image else client
 
 
 def declaration_as_toml(content: Mapping[str, Any]) -> str:
@@ -118,25 +118,25 @@ def export_command(path: Path | None, as_json: bool) -> None:
 
 
 def read_declaration(path: Path) -> dict[str, list[Entry]]:
-    """The entries by kind; a kind that the file doesn't name is not there.
+    """Read the entries of a file, TOML or `.json`, by kind; without kinds that it does not have.
 
-    TOML, or JSON when the file's name ends so. Raises `Invalid` with every error.
+    Raises `Invalid` with every error.
     """
     try:
         text = path.read_text(encoding="utf-8")
-        found = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+        content = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except OSError as error:
         raise Invalid([f"{path} cannot be read: {error.strerror}"]) from None
     except (ValueError, RecursionError) as error:
         raise Invalid([f"{path} cannot be understood: {error}"]) from None
-    if not isinstance(found, dict) or found.pop("format", None) != FORMAT:
+    if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
         raise Invalid([f"{path} has to begin with: format = {FORMAT}"])
-    errors = [f"there is no {name!r}" for name in found if name not in KINDS]
-    for kind in KINDS.keys() & found.keys():
-        errors += _errors_of_kind(kind, found[kind])
+    errors = [f"there is no {name!r}" for name in content if name not in KINDS]
+    for kind in KINDS.keys() & content.keys():
+        errors += _errors_of_kind(kind, content[kind])
     if errors:
         raise Invalid(errors)
-    for entry in found.get("clients", []):
+    for entry in content.get("clients", []):
         if entry.get("public"):
             entry["token_endpoint_auth_method"] = NO_AUTH_METHOD
         for name in entry.keys() & FIELDS.keys():
@@ -146,27 +146,27 @@ def read_declaration(path: Path) -> dict[str, list[Entry]]:
             if "logo" in entry:
                 entry["logo"] = logo(entry["logo"], path.parent)
         except Invalid as error:
-            errors += [f"clients {entry['client_id']}: {one}" for one in error.errors]
+            errors += [f"clients {entry['client_id']}: {reason}" for reason in error.errors]
     if errors:
         raise Invalid(errors)
-    return found
+    return content
 
 
 def _errors_of_kind(kind: str, entries: Any) -> list[str]:
-    if not isinstance(entries, list) or not all(isinstance(one, dict) for one in entries):
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         return [f"{kind} are not a list of tables"]
     types, key = KINDS[kind]
     errors = []
-    seen: set[str] = set()
+    names: set[str] = set()
     for number, entry in enumerate(entries, 1):
         name = str(entry.get(key, "")).lower() if kind == "users" else str(entry.get(key, ""))
         label = f"{kind} {name or number}"
         errors += [f"{label}: {error}" for error in _errors_of_entry(entry, types)]
         if not name:
             errors.append(f"{label}: {key} is missing")
-        elif name in seen:
+        elif name in names:
             errors.append(f"{label}: is there twice")
-        seen.add(name)
+        names.add(name)
     return errors
 
 
@@ -176,7 +176,7 @@ def _errors_of_entry(entry: Entry, types: Mapping[str, type]) -> Iterable[str]:
             yield f"{name!r} is unknown; known: {', '.join(types)}"
         elif not isinstance(value, types[name]):
             yield f"{name} is not {_WORDS[types[name]]}"
-        elif isinstance(value, list) and not all(isinstance(one, str) for one in value):
+        elif isinstance(value, list) and not all(isinstance(item, str) for item in value):
             yield f"{name} is no list of texts"
     if "initial_password" in entry and "password_hash" in entry:
         yield "give initial_password or password_hash, not both"
@@ -194,7 +194,7 @@ def _errors_of_entry(entry: Entry, types: Mapping[str, type]) -> Iterable[str]:
 
 
 def _write(path: Path, text: str) -> None:
-    """Whole or not at all; it holds people's names and addresses."""
+    """Write the file as a whole or not at all. Only its owner can read it."""
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
@@ -220,7 +220,7 @@ class Change:
 
     @property
     def has_new_id(self) -> bool:
-        """Whether it is a new user whose id is not in the file."""
+        """Return whether it is a new user whose id is not in the file."""
         return self.kind == "user" and self.action == "create" and "id" not in self.fields
 
 
@@ -267,8 +267,8 @@ class Work:
         """Return all changes, to show them."""
         return [
             *self.client_changes,
-            *(Change("delete", "client", one, one) for one in self.surplus_clients),
-            *(change for one in self.users if (change := _change_of_user(one))),
+            *(Change("delete", "client", id_, id_) for id_ in self.surplus_clients),
+            *(change for planned in self.users if (change := _change_of_user(planned))),
             *(Change("delete", "user", email, str(user_id))
               for user_id, email in self.surplus_users.items()),
         ]  # fmt: skip
@@ -291,10 +291,10 @@ def apply_command(
     clients, and users only if it has users.
     """
     with progress_bar("Comparing", as_json) as report:
-        wanted = read_declaration(path)
-        declared = [_declared(entry) for entry in wanted.get("users", [])]
+        content = read_declaration(path)
+        declared = [_declared(entry) for entry in content.get("users", [])]
         with database.session_snapshot():
-            work = find_work(wanted, declared, prune, slow_passwords, report)
+            work = find_work(content, declared, prune, slow_passwords, report)
     changes = work.changes()
     if not as_json:
         show_changes(changes)
@@ -306,12 +306,12 @@ def apply_command(
                 if report:
                     report(hashed, len(work.users))
     if not only_plan and (changes or work.users):
-        done = carry_out(wanted, work, prune, slow_passwords)
+        done = carry_out(content, work, prune, slow_passwords)
         db.session.commit()
         changes = done.changes()
     if as_json:
-        shown = [changes_as_json(one, applied=not only_plan) for one in changes]
-        print_json({"applied": not only_plan, "changes": shown})
+        documents = [changes_as_json(change, applied=not only_plan) for change in changes]
+        print_json({"applied": not only_plan, "changes": documents})
     elif only_plan and changes:
         print_line("Nothing is changed yet.")
     elif changes:
@@ -322,7 +322,7 @@ def apply_command(
 
 
 def find_work(
-    wanted: Mapping[str, list[Entry]],
+    content: Mapping[str, list[Entry]],
     declared: Sequence[Declaration],
     prune: bool,
     slow_passwords: bool,
@@ -334,14 +334,14 @@ def find_work(
     """
     work = Work()
     errors: list[str] = []
-    _compare_clients(wanted.get("clients", []), work, errors)
+    _compare_clients(content.get("clients", []), work, errors)
     planned = accounts.plan(declared, any_cost=slow_passwords, report=report)
     work.users = planned.planned
     errors += [f"users {email}: {error}" for email, some in planned.errors for error in some]
     if errors:
         raise Invalid(errors)
     if prune:
-        _find_surplus(wanted, work)
+        _find_surplus(content, work)
     actor = audit.operator(by="apply")
     accounts.require_administrators(actor, work.users, work.surplus_users)
     return work
@@ -368,7 +368,7 @@ def _compare_client(entry: Entry, client: Client | None) -> Change | None:
     if client:
         _require_same_kind(entry, client)
         changes = clients.plan_change(client, fields, secret=secret)
-        pairs = {name: (one["before"], one["after"]) for name, one in changes.items()}
+        pairs = {name: (field["before"], field["after"]) for name, field in changes.items()}
         return Change("update", "client", client_id, client_id, pairs) if pairs else None
     if secret is None and checks.need_secret(fields):
         raise Invalid(["it is new: give secret = env:NAME or file:PATH"])
@@ -377,13 +377,13 @@ def _compare_client(entry: Entry, client: Client | None) -> Change | None:
     return Change("create", "client", client_id, client_id, pairs)
 
 
-def _find_surplus(wanted: Mapping[str, list[Entry]], work: Work) -> None:
-    if "clients" in wanted:
-        named = {entry["client_id"] for entry in wanted["clients"]}
-        work.surplus_clients = sorted(set(stored_clients.ids()) - named)
-    if "users" in wanted:
-        ids = {str(entry["id"]).lower() for entry in wanted["users"] if "id" in entry}
-        emails = {str(entry["email"]).strip().lower() for entry in wanted["users"]}
+def _find_surplus(content: Mapping[str, list[Entry]], work: Work) -> None:
+    if "clients" in content:
+        client_ids = {entry["client_id"] for entry in content["clients"]}
+        work.surplus_clients = sorted(set(stored_clients.ids()) - client_ids)
+    if "users" in content:
+        ids = {str(entry["id"]).lower() for entry in content["users"] if "id" in entry}
+        emails = {str(entry["email"]).strip().lower() for entry in content["users"]}
         work.surplus_users = {
             user_id: email
             for user_id, email in users.ids_and_emails().items()
@@ -392,7 +392,7 @@ def _find_surplus(wanted: Mapping[str, list[Entry]], work: Work) -> None:
 
 
 def carry_out(
-    wanted: Mapping[str, list[Entry]], work: Work, prune: bool, slow_passwords: bool
+    content: Mapping[str, list[Entry]], work: Work, prune: bool, slow_passwords: bool
 ) -> Work:
     """Lock the entries that differ, compare them again, and write; return the changes made.
 
@@ -401,7 +401,7 @@ def carry_out(
     """
     actor = audit.operator(by="apply")
     lock_everything(work)
-    earlier = {one.declaration: one for one in work.users}
+    earlier = {planned.declaration: planned for planned in work.users}
     now = Work()
     errors: list[str] = []
     _compare_clients(work.clients, now, errors)
@@ -411,10 +411,10 @@ def carry_out(
     if errors:
         raise Invalid(errors)
     if prune:
-        _find_surplus(wanted, now)
+        _find_surplus(content, now)
         if now.deletions != work.deletions:
             raise Failure("somebody else changed what would be deleted; try again")
-    if any(one.row and one.row.id not in work.locked for one in now.users):
+    if any(user.row and user.row.id not in work.locked for user in now.users):
         raise Failure("somebody else changed one of these users at this moment; try again")
     accounts.require_administrators(actor, now.users, now.surplus_users)
     for entry in now.clients:
@@ -438,8 +438,8 @@ def lock_everything(work: Work) -> None:
         {entry["client_id"] for entry in work.clients} | {*work.surplus_clients}
     ):
         stored_clients.lock(client_id)
-    # Those, too, who have appeared since the comparison.
-    rows = accounts.meant([one.declaration for one in work.users])
+    # Also users who have appeared since the comparison.
+    rows = accounts.meant([planned.declaration for planned in work.users])
     work.locked = {row.id for row in rows} | {*work.surplus_users}
     users.lock_all(work.locked)
     sessions.lock_of_users(sorted(work.locked))
@@ -492,14 +492,15 @@ def _hash(text: str) -> str:
     return resolved(text) if text.startswith(("env:", "file:")) else text
 
 
-def _change_of_user(one: Planned) -> Change | None:
-    email, user_id = one.user.email, str(one.user.id)
-    if one.row is not None:
-        pairs = {name: (each["before"], each["after"]) for name, each in one.changes.items()}
+def _change_of_user(planned: Planned) -> Change | None:
+    email, user_id = planned.user.email, str(planned.user.id)
+    if planned.row is not None:
+        changes = planned.changes.items()
+        pairs = {name: (field["before"], field["after"]) for name, field in changes}
         return Change("update", "user", email, user_id, pairs) if pairs else None
-    fields = {name: (None, value) for name, value in accounts.described(one.user).items()}
-    if one.declaration.user_id is None:
+    fields = {name: (None, value) for name, value in accounts.described(planned.user).items()}
+    if planned.declaration.user_id is None:
         del fields["id"]  # random each time
-    if one.declaration.is_invited:
+    if planned.declaration.is_invited:
         fields["invitation"] = (None, "by mail")
     return Change("create", "user", email, user_id, fields)

@@ -1,4 +1,4 @@
-"""`flask client`: look after registered applications. `cli.connect` registers them.
+"""`flask client`: list, show, change and delete applications. `cli.connect` registers them.
 
 Options that change a list are `--add-…`, `--remove-…` and `--set-…`.
 """
@@ -33,7 +33,7 @@ Decorator = Callable[[Function], Function]
 
 @dataclass(frozen=True)
 class ListOption:
-    """A list that an update changes; `field` is what views and metadata call it."""
+    """The options of an update that change a list; `field` is its name in the data."""
 
     field: str
     singular: str
@@ -62,7 +62,7 @@ class ListOption:
         return f"--add-{self.singular}", f"--remove-{self.singular}", f"--set-{self.plural}"
 
     def edit(self, options: dict[str, Any]) -> "ListEdit | None":
-        """Take this list's options out. Raises `UsageError` if they contradict one another."""
+        """Take this list's options out of `options`. Raises `UsageError` on contradictions."""
         added, removed, whole = (
             self._values(options.pop(f"{verb}_{self.field}")) for verb in ("add", "remove", "set")
         )
@@ -75,10 +75,10 @@ class ListOption:
             return None
         return ListEdit(tuple(added or ()), tuple(removed or ()), whole)
 
-    def _values(self, given: Sequence[str]) -> tuple[str, ...] | None:
-        if not given:
+    def _values(self, texts: Sequence[str]) -> tuple[str, ...] | None:
+        if not texts:
             return None
-        values = given if self.has_spaces else [word for text in given for word in text.split()]
+        values = texts if self.has_spaces else [word for text in texts for word in text.split()]
         return tuple(dict.fromkeys(filter(None, values)))
 
     def _refused(self, name: str) -> Decorator:
@@ -97,12 +97,13 @@ class ListOption:
 
 
 def with_options(*lists: ListOption) -> Decorator:
-    """A decorator that adds the options of these lists."""
-    return lambda function: decorated(function, chain.from_iterable(one.options() for one in lists))
+    """Return a decorator that adds the options of these lists."""
+    options = list(chain.from_iterable(option.options() for option in lists))
+    return lambda function: decorated(function, options)
 
 
 def decorated(function: Function, options: Iterable[Decorator]) -> Function:
-    """The function with options, in the order in which help lists them."""
+    """Add options to a function, in the order of its help."""
     for option in reversed(list(options)):
         function = option(function)
     return function
@@ -128,7 +129,8 @@ def _option(field: Field, option: Option, **more: Any) -> Decorator:
 def _list_when_created(field: Field, option: Option) -> Decorator:
     if field.json_type is not list:
         return _option(field, option)
-    return _option(field, option, multiple=True, help=f"{field.meaning} May be repeated.")
+    text = f"{option.help or field.meaning} May be repeated."
+    return _option(field, option, multiple=True, help=text)
 
 
 def _list_when_updated(field: Field, option: Option) -> ListOption:
@@ -204,7 +206,10 @@ def fields_given(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def edits_given(options: dict[str, Any]) -> dict[str, ListEdit]:
-    """Take the options that change lists out. Raises `UsageError` on contradictions."""
+    """Take the options that change lists out of `options`.
+
+    Raises `UsageError` on contradictions.
+    """
     return {option.field: edit for option in _EDITS if (edit := option.edit(options))}
 
 
@@ -217,9 +222,9 @@ _SHOWN_GRANTS = 50
 @json_option
 def list_(as_json: bool) -> None:
     """List all applications."""
-    found = stored_clients.every()
+    rows = stored_clients.every()
     if as_json:
-        print_json([view(client) for client in found])
+        print_json([view(client) for client in rows])
     else:
         print_table(
             ("ID", "NAME", "PUBLIC", "FIRST PARTY", "DISABLED", "REGISTERED"),
@@ -228,7 +233,7 @@ def list_(as_json: bool) -> None:
                     *(c.client_id, c.name, c.is_public, c.first_party),
                     *(c.disabled_at is not None, c.created_at),
                 )
-                for c in found
+                for c in rows
             ],
         )
 
@@ -263,10 +268,10 @@ def show(client_id: str, as_json: bool) -> None:
 @client_argument
 @update_options
 @json_option
-def update(client_id: str, as_json: bool, **given: Any) -> None:
+def update(client_id: str, as_json: bool, **options: Any) -> None:
     """Change a registration, and print what changed."""
-    lists = edits_given(given)
-    fields = fields_given(given)
+    lists = edits_given(options)
+    fields = fields_given(options)
     if not (fields or lists):
         raise click.UsageError("There is nothing to change: give an option.")
     client_id = find_client(client_id).client_id
@@ -347,17 +352,17 @@ def delete(client_id: str, yes: bool, as_json: bool) -> None:
 
 
 def find_client(client_id: str, *, exactly: bool = False) -> Client:
-    """The client that an operator means, by client ID, name, or how one of these begins.
+    """Return the client with this client ID or name, or the only one that begins like this.
 
-    `exactly`: by client ID alone. Raises `Failure`.
+    `exactly`: only by client ID. Raises `Failure`.
     """
-    if found := one_client(client_id, exactly=exactly):
-        return found
+    if client := one_client(client_id, exactly=exactly):
+        return client
     raise unknown("client", client_id)
 
 
 def one_client(client_id: str, *, exactly: bool = False) -> Client | None:
-    """As `find_client`, or `None` if there is none."""
+    """Return the client as `find_client` does, or `None` if there is none."""
     return only(
         stored_clients.matching(client_id),
         client_id,
@@ -376,7 +381,7 @@ def _known(client_id: str) -> Iterator[None]:
 
 
 def view(client: Client) -> dict[str, Any]:
-    """What commands show of a client, by RFC 7591 names: never a secret or its digest."""
+    """Return a client as commands print it, without its secret."""
     logo = stored_clients.logo_digest(client.client_id)
     return {
         "client_id": client.client_id,
@@ -398,22 +403,22 @@ def _grant(grant: Grant) -> dict[str, Any]:
 
 
 def _show(client: Client, as_json: bool) -> None:
-    shown = view(client)
+    fields = view(client)
     if as_json:
-        print_json(shown)
+        print_json(fields)
     else:
-        shown["client_id_issued_at"] = client.created_at
-        print_record(shown.items())
+        fields["client_id_issued_at"] = client.created_at
+        print_record(fields.items())
 
 
 def with_secret(client: Client, secret: str) -> dict[str, Any]:
-    """The answer to a registration (RFC 7591 §3.2.1); with a secret, where the client has one."""
+    """Return a client with its secret, if it has one (RFC 7591 §3.2.1)."""
     issued = {"client_secret": secret, "client_secret_expires_at": 0} if client.has_secret else {}
     return {"client_id": client.client_id, **issued, **view(client)}
 
 
 def show_secret(client: Client, secret: str, as_json: bool) -> None:
-    """The secret is shown this once."""
+    """Print the secret of a client, and the server's addresses."""
     if as_json:
         print_json(with_secret(client, secret))
         return

@@ -1,4 +1,4 @@
-"""`flask client create`, `setup` and `presets`: connect an application, also a known one."""
+"""`flask client create`, `setup` and `presets`: connect applications."""
 
 import dataclasses
 import sys
@@ -43,19 +43,19 @@ def create(
     url: str | None,
     preset_options: Sequence[str],
     alternative: str | None,
-    **given: Any,
+    **options: Any,
 ) -> None:
     """Register an application; its secret is shown once."""
     if preset is not None:
         installation = _installation(loader.find(preset), url, preset_options)
-        _connect(installation, given, alternative, as_json)
+        _connect(installation, options, alternative, as_json)
         return
     if url or preset_options or alternative:
         raise click.UsageError("--url, --option and --alternative belong to --preset.")
     for name, option in (("client_name", "--name"), ("redirect_uris", "--redirect-uri")):
-        if not given[name]:
+        if not options[name]:
             raise click.UsageError(f"Missing option '{option}'.")
-    client, secret = clients.register(audit.operator(), shown_clients.fields_given(given))
+    client, secret = clients.register(audit.operator(), shown_clients.fields_given(options))
     db.session.commit()
     print_notes(groups.without_members(client.groups))
     show_secret(client, secret, as_json)
@@ -86,9 +86,9 @@ def setup(client_id: str, alternative: str | None, as_json: bool) -> None:
     _print_setup(installation, blocks)
 
 
-def _installation(preset: Preset, url: str | None, given: Sequence[str]) -> Installation:
-    """Ask for what is missing, at a terminal; else an error says what it is."""
-    chosen = _pairs(given)
+def _installation(preset: Preset, url: str | None, texts: Sequence[str]) -> Installation:
+    """Ask for missing values, but only at a terminal. Raises `PresetError`."""
+    chosen = _pairs(texts)
     if sys.stdin and sys.stdin.isatty():
         for name, meaning in installations.missing(preset, url, chosen).items():
             answer = _ask(preset, name, meaning)
@@ -100,7 +100,7 @@ def _installation(preset: Preset, url: str | None, given: Sequence[str]) -> Inst
 
 
 def _ask(preset: Preset, name: str, meaning: str) -> str:
-    """Ask until the answer can be used."""
+    """Ask until the answer is valid."""
 
     def checked(answer: str) -> str:
         try:
@@ -116,24 +116,24 @@ def _ask(preset: Preset, name: str, meaning: str) -> str:
     return str(click.prompt(question, value_proc=checked, err=True))
 
 
-def _pairs(given: Iterable[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for text in given:
+def _pairs(texts: Iterable[str]) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for text in texts:
         name, separator, value = text.partition("=")
         if not separator:
             raise click.UsageError(f"--option {text!r} has no value; give NAME=VALUE.")
-        if name in found:
+        if name in pairs:
             raise click.UsageError(f"--option {name} is given twice.")
-        found[name] = value
-    return found
+        pairs[name] = value
+    return pairs
 
 
 def _connect(
-    installation: Installation, given: dict[str, Any], alternative: str | None, as_json: bool
+    installation: Installation, options: dict[str, Any], alternative: str | None, as_json: bool
 ) -> None:
     preset, base_url = installation.preset, context.settings().base_url
     client, secret = connections.connect(
-        audit.operator(), installation, base_url, shown_clients.fields_given(given),
+        audit.operator(), installation, base_url, shown_clients.fields_given(options),
         alternative=alternative,
     )  # fmt: skip
     blocks = connections.setup(
@@ -166,7 +166,7 @@ def _setup_json(preset: Preset, blocks: Iterable[Block]) -> dict[str, Any]:
 
 
 def _print_setup(installation: Installation, blocks: Sequence[Block]) -> None:
-    """Headings look like comments, which most formats ignore when they are copied with the text."""
+    """Print the blocks. Most formats read a heading as a comment, if it is copied with the text."""
     preset = installation.preset
     ways = list(dict.fromkeys(block.alternative for block in blocks if block.alternative))
     base_url = context.settings().base_url
@@ -200,10 +200,10 @@ def _print_setup(installation: Installation, blocks: Sequence[Block]) -> None:
             print_line(f"  {COMMAND} user update WHO --add-group NAME")
     for name in preset.requires:
         if name != "email":  # everybody has one
-            given = "--email-verified" if name == "email_verified" else f"--claim {name}=…"
+            claim = "--email-verified" if name == "email_verified" else f"--claim {name}=…"
             print_line()
             print_line(f"Everyone who uses {preset.title} needs {name}; operators can set it:")
-            print_line(f"  {COMMAND} user update WHO {given}")
+            print_line(f"  {COMMAND} user update WHO {claim}")
     if preset.notes:
         print_line()
         print_line("Good to know:")
@@ -230,13 +230,16 @@ def presets(name: str | None, as_json: bool) -> None:
         else:
             _show(preset)
         return
-    found = loader.every()
+    every = loader.every()
     if as_json:
-        print_json([_as_json(preset) for preset in found])
+        print_json([_as_json(preset) for preset in every])
         return
     print_table(
         ("NAME", "TITLE", "TESTS", "SUMMARY"),
-        [(one.name, one.title, "run" if one.test else "not run", one.summary) for one in found],
+        [
+            (preset.name, preset.title, "run" if preset.test else "not run", preset.summary)
+            for preset in every
+        ],
     )
     print_line()
     print_line("run: we run it against the application itself; not run: only its documentation or")
@@ -244,9 +247,8 @@ def presets(name: str | None, as_json: bool) -> None:
 
 
 def _as_json(preset: Preset) -> dict[str, Any]:
-    found = dataclasses.asdict(preset)
     return {
-        **found,
+        **dataclasses.asdict(preset),
         "looked_up": preset.looked_up.isoformat(),
         "notes": [note.text for note in preset.notes],
     }

@@ -5,8 +5,8 @@ pages of administration, `preset` the known applications. The registration API a
 have every field that is not fixed; the API has no logo. Each surface maps a `Kind` to what it
 shows: an option of click, a field of WTForms, a type of JSON.
 
-A new field is an entry here, and the code that acts on it. One that is a column of its own also
-needs the column in `sso.models.clients`, and a migration. `tests/test_client_fields.py` compares
+A new field is an entry here, and the code that acts on it. One with a column of its own also needs
+the column in `sso.models.clients`, and a migration. `tests/config/test_client_fields.py` compares
 the surfaces with this table.
 """
 
@@ -192,11 +192,11 @@ _TABLE = (
         form=Input(N_("Name")),
     ),
     Field(
-        "redirect_uris", Kind.REDIRECT_URIS, "A redirect URI, compared exactly.",
+        "redirect_uris", Kind.REDIRECT_URIS, "Redirect URIs, compared exactly.",
         default=[], is_required=True,
         noun=Message("the redirect address"),
         excess=N_("there are more than %(most)d redirect addresses"),
-        option=Option("redirect-uri", metavar="URI"),
+        option=Option("redirect-uri", "A redirect URI, compared exactly.", metavar="URI"),
         form=Input(N_("Redirect URIs, one on each line"), N_("Compared character by character."),
                    rows=3),
         fact=Fact(N_("Redirect URIs")),

@@ -91,8 +91,7 @@ def registrations() -> Response:
     """Lists registrations, and registers a client (RFC 7591)."""
     actor = _actor()
     if request.method in ("GET", "HEAD"):
-        found = [_document(one) for one in stored.every()]
-        return _answer({"clients": found})
+        return _answer({"clients": [_document(client) for client in stored.every()]})
     fields = _fields()
     try:
         client, secret = clients.register(actor, fields)
@@ -139,7 +138,7 @@ def client_secret(client_id: str) -> Response:
 
 
 def _actor() -> Actor:
-    """Who acts, by a token with the scope that the method needs."""
+    """Return the token with the scope that the method needs, as the actor. Commits."""
     is_reading = request.method in ("GET", "HEAD")
     token = authenticate(api_tokens.CLIENTS_READ if is_reading else api_tokens.CLIENTS_WRITE)
     db.session.commit()
@@ -147,7 +146,7 @@ def _actor() -> Actor:
 
 
 def _locked(client_id: str) -> Client:
-    """The client, whom nobody else changes now; as the caller has seen it (If-Match)."""
+    """Lock the client; abort with 412 if it is not as the caller has read it (If-Match)."""
     # PostgreSQL takes no NUL in a text.
     client = (client_id.isprintable() and stored.lock(client_id)) or _unknown()
     expected = request.headers.get("If-Match", "*").strip()
@@ -183,7 +182,7 @@ def _body() -> dict[str, Any]:
 
 
 def _document(client: Client, secret: str | None = None) -> dict[str, Any]:
-    """The answer to a registration (RFC 7591 §3.2.1, RFC 7592 §3); the secret is shown once."""
+    """Return the answer to a registration (RFC 7591 §3.2.1, RFC 7592 §3)."""
     issued = {"client_secret": secret, "client_secret_expires_at": 0} if secret else {}
     uri = f"{context.settings().base_url}/oauth2/register/{client.client_id}"
     return {**clients.registration_document(client), **issued, "registration_client_uri": uri}

@@ -72,7 +72,7 @@ def document(base_url: str) -> dict[str, Any]:
 
 
 def _registrations() -> dict[str, Any]:
-    one, named = "/oauth2/register/{client_id}", ["client_id"]
+    path, named = "/oauth2/register/{client_id}", ["client_id"]
     read, write = (_JSON, CLIENTS_READ), (_JSON, CLIENTS_WRITE)
     return {
         "/oauth2/register": {
@@ -82,7 +82,7 @@ def _registrations() -> dict[str, Any]:
                 "Client", body="ClientMetadata", status=201,
             ),
         },
-        one: {
+        path: {
             "get": _operation("readClient", "Read a registration", read, "Client", named),
             "put": _operation(
                 "replaceClient", "Replace a registration; what is left out is removed", write,
@@ -93,7 +93,7 @@ def _registrations() -> dict[str, Any]:
                 [*named, "If-Match"],
             ),
         },
-        f"{one}/secret": {
+        f"{path}/secret": {
             "post": _operation(
                 "rotateClientSecret", "Give a client a new secret", write, "Client",
                 [*named, "If-Match"], "Rotation",
@@ -197,6 +197,7 @@ def _schemas() -> dict[str, Any]:
         **{name: {"type": "integer"} for name in ("client_id_issued_at",
                                                   "client_secret_expires_at")},
     }  # fmt: skip
+    required = [field.name for field in IN_API if field.is_required]
     client: dict[str, Any] = {"type": "object", "properties": {**fields, **fixed}}
     resource = {"type": "object", "properties": {"schemas": _TYPES[list], "id": _TYPES[str],
                                                  "externalId": _TYPES[str]}}  # fmt: skip
@@ -205,7 +206,7 @@ def _schemas() -> dict[str, Any]:
         "ScimError": ("status", "scimType", "detail"),
     }
     return {
-        "ClientMetadata": {**client, "required": [one.name for one in IN_API if one.is_required]},
+        "ClientMetadata": {**client, "required": required},
         "Client": {**client, "properties": {**client["properties"], **issued}},
         "Clients": _object(clients={"type": "array", "items": _ref("Client")}),
         "Rotation": _object(keep_old={"type": "integer", "minimum": 0, "maximum": 8760,

@@ -21,7 +21,7 @@ HAS_HOME_URL = text("clients.client_metadata LIKE '%\"home_url\"%'")
 
 
 class ClientRegistration:
-    """What a registration says: of the row, and of what is read of it on hot paths."""
+    """The properties of a registration, for the row and for `RegisteredClient`."""
 
     if TYPE_CHECKING:
         secret_digest: Any
@@ -37,16 +37,16 @@ class ClientRegistration:
 
     @property
     def groups(self) -> list[str]:
-        """Only members of one of these may use the client; empty: everybody."""
+        """The groups whose members may use the client; if empty, everybody may."""
         return list(self.client_metadata.get("groups", []))
 
     def admits(self, groups: Iterable[str]) -> bool:
-        """Whether a user in these groups may use the client."""
+        """Return whether a user in these groups may use the client."""
         return not self.groups or not set(self.groups).isdisjoint(groups)
 
     @property
     def home_url(self) -> str | None:
-        """Where people start the application."""
+        """The URL that starts the application."""
         return str(self.client_metadata.get("home_url", "")) or None
 
     @property
@@ -56,7 +56,7 @@ class ClientRegistration:
 
     @property
     def backchannel_logout_uri(self) -> str | None:
-        """Where logout tokens go (Back-Channel Logout 1.0 §2.2)."""
+        """The URL that receives logout tokens (Back-Channel Logout 1.0 §2.2)."""
         return str(self.client_metadata.get("backchannel_logout_uri", "")) or None
 
     @property
@@ -95,21 +95,21 @@ class ClientRegistration:
 
     @property
     def authorization_signed_response_alg(self) -> str | None:
-        """The algorithm that signs authorization responses that it wants signed (JARM §3)."""
+        """The algorithm that signs authorization responses (JARM §3)."""
         return self.client_metadata.get("authorization_signed_response_alg")
 
     @property
     def request_object_signing_alg(self) -> str | None:
-        """What signs its request objects (RFC 9101 §10.5); `None`: it may not send any."""
+        """The algorithm of request objects (RFC 9101 §10.5); `None`: it may not send any."""
         return self.client_metadata.get("request_object_signing_alg")
 
     @property
     def token_endpoint_auth_signing_alg(self) -> str | None:
-        """The one algorithm of its assertions; `None`: any that is allowed."""
+        """The one algorithm of client assertions; `None`: any that is allowed."""
         return self.client_metadata.get("token_endpoint_auth_signing_alg")
 
     def get_default_redirect_uri(self) -> None:
-        """None: the address is always asked for (Authlib would take the first)."""
+        """Return `None`: requests have to name the URI (Authlib would take the first)."""
 
     def check_client_secret(self, client_secret: str) -> bool:
         """Compare with the live secrets, in constant time."""
@@ -119,13 +119,13 @@ class ClientRegistration:
         return current or (previous and expires is not None and clock.now() < expires)
 
     def check_endpoint_auth_method(self, method: str, endpoint: str) -> bool:
-        """The registered method, at every endpoint (Authlib: at the token endpoint alone)."""
+        """Check the method at every endpoint (Authlib: only at the token endpoint)."""
         registered = self.token_endpoint_auth_method
         return method == registered or (registered == ANY_AUTH_METHOD and has_secret(method))
 
 
 class Client(Base, ClientRegistration, OAuth2ClientMixin):
-    """An application. Addresses, scope and name stand in Authlib's `client_metadata`."""
+    """An application. Most fields are in Authlib's `client_metadata`; see `client_fields`."""
 
     __tablename__ = "clients"
     __table_args__ = (

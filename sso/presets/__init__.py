@@ -1,5 +1,5 @@
-"""Known applications: what to register for each, and what to paste into it.
+"""Known applications: their registrations, and the configuration to paste into them.
 
-Each application is one TOML file here, data without code. This package reads them and fills them
+Each application is one TOML file, data without code. This package reads the files and fills them
 in; it knows no database and no HTTP.
 """

@@ -1,6 +1,6 @@
 """`python -m sso.presets FOLDER`: write the pages about applications, for the documentation.
 
-They are not kept in the repository: they would be a second copy of the data.
+They are not in the repository, where they would be a second copy of the data.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The address of an application, in the form in which browsers and the application send it."""
+"""The URL of an application, in the form that browsers and the application send."""
 
 import re
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ class ApplicationUrl:
 
 
 def parse(text: str) -> ApplicationUrl:
-    """Normalise an address as browsers do. Raises `ValueError` with the remedy."""
+    """Normalise a URL as browsers do. Raises `ValueError` with the remedy."""
     text = text.strip(" \t\r\n")
     if not text:
         raise ValueError("it is empty")
@@ -69,20 +69,20 @@ def parse(text: str) -> ApplicationUrl:
             )
         )
     host, port = _host_and_port(authority)
-    found = ApplicationUrl(scheme, host, port or _DEFAULT_PORTS[scheme], path)
-    if error := registration_error(found.url):
+    url = ApplicationUrl(scheme, host, port or _DEFAULT_PORTS[scheme], path)
+    if error := registration_error(url.url):
         raise ValueError(error)
-    return found
+    return url
 
 
 def _host_and_port(authority: str) -> tuple[str, int | None]:
     if authority.startswith("["):
-        found = re.fullmatch(r"\[([0-9A-Fa-f:.]+)\](?::(.*))?", authority)
+        match = re.fullmatch(r"\[([0-9A-Fa-f:.]+)\](?::(.*))?", authority)
         try:
-            host = f"[{IPv6Address(found[1] if found else '').compressed}]"
+            host = f"[{IPv6Address(match[1] if match else '').compressed}]"
         except ValueError:
             raise ValueError(Message("its IPv6 address is not valid")) from None
-        port = found[2] if found else None
+        port = match[2] if match else None
     else:
         name, _, port = authority.partition(":")
         host = _host(name)
@@ -92,7 +92,7 @@ def _host_and_port(authority: str) -> tuple[str, int | None]:
 
 
 def _host(name: str) -> str:
-    """Internationalised names as A-labels (UTS #46, not transitional), as browsers send them."""
+    """Convert a name to A-labels (UTS #46, not transitional), as browsers do."""
     if not name:
         raise ValueError(Message("it has no host"))
     try:

@@ -1,4 +1,4 @@
-"""One installation of an application: its address and options, and what follows from them."""
+"""An installation of an application: its URL and options, its registration and configuration."""
 
 import re
 import shlex
@@ -24,7 +24,7 @@ _PLAIN_URL = re.compile(r"https?://[A-Za-z0-9._~/:\[\]-]+")
 
 @dataclass(frozen=True)
 class Installation:
-    """What an operator said about it; `options` has a value for each option."""
+    """A preset with its URL and a value for each option."""
 
     preset: Preset
     url: ApplicationUrl | None
@@ -32,19 +32,19 @@ class Installation:
 
     @property
     def described(self) -> dict[str, Any]:
-        """What is kept with the client."""
+        """The field `preset` of the client."""
         url = {"url": self.url.url} if self.url else {}
         return {"name": self.preset.name, **url, "options": dict(self.options)}
 
     @property
     def place(self) -> str:
-        """What tells it from other installations."""
+        """The host and path, which tell it from other installations."""
         return self.url.hostname_port + self.url.path if self.url else ""
 
 
 @dataclass(frozen=True)
 class Credentials:
-    """What the other side has to know of the client."""
+    """What the application has to know of its client."""
 
     client_id: str
     client_secret: str
@@ -55,19 +55,19 @@ class Credentials:
 
 
 def missing(preset: Preset, url: str | None, options: Mapping[str, str]) -> dict[str, str]:
-    """What has to be given yet, and what each means; `url` or the name of an option."""
-    asked = {}
+    """Return what is still to be given, and its meaning: `url`, or an option by its name."""
+    meanings = {}
     if preset.url is not None and url is None:
-        asked["url"] = f"where {preset.title} is reached, such as {preset.url}"
+        meanings["url"] = f"where {preset.title} is reached, such as {preset.url}"
     for name, option in preset.options.items():
         if option.default is None and name not in options:
             choices = f" ({', '.join(option.choices)})" if option.choices else ""
-            asked[name] = option.help + choices
-    return asked
+            meanings[name] = option.help + choices
+    return meanings
 
 
 def install(preset: Preset, url: str | None, options: Mapping[str, str]) -> Installation:
-    """Check what was given. Raises `PresetError` with every error."""
+    """Check the URL and the options. Raises `PresetError` with every error."""
     errors: list[str] = []
     for name, meaning in missing(preset, url, options).items():
         given_as = "--url URL" if name == "url" else f"--option {name}=…"
@@ -80,8 +80,8 @@ def install(preset: Preset, url: str | None, options: Mapping[str, str]) -> Inst
             parsed = application_url.parse(url)
         except ValueError as error:
             errors.append(refused(Message("the address"), url, error.args[0]))
-    known = ", ".join(preset.options) or "it has none"
-    errors += [f"{preset.title} has no option {name[:MAX_OPTION]!r}; options: {known}"
+    names = ", ".join(preset.options) or "it has none"
+    errors += [f"{preset.title} has no option {name[:MAX_OPTION]!r}; options: {names}"
                for name in sorted(options.keys() - preset.options.keys())]  # fmt: skip
     values = {name: options.get(name, option.default) for name, option in preset.options.items()}
     for name, value in values.items():
@@ -93,16 +93,16 @@ def install(preset: Preset, url: str | None, options: Mapping[str, str]) -> Inst
 
 
 def option_problem(preset: Preset, name: str, value: str) -> Message | None:
-    """Why an option cannot have this value."""
+    """Return why an option cannot have this value."""
     option, label = preset.options[name], Message("the option %(name)s", name=name)
     if option.choices:
         choices = ", ".join(option.choices)
-        wrong = Message("%(label)s is none of %(choices)s", label=label, choices=choices)
-        return None if value in option.choices else wrong
+        error = Message("%(label)s is none of %(choices)s", label=label, choices=choices)
+        return None if value in option.choices else error
     if value == option.default:
         return None
-    if error := text_problem(label, value):
-        return error
+    if problem := text_problem(label, value):
+        return problem
     if name in loader.unquoted_options(preset) and not _HARMLESS.fullmatch(value):
         return Message(
             "%(label)s may have only letters, digits and %(signs)s",
@@ -113,7 +113,7 @@ def option_problem(preset: Preset, name: str, value: str) -> Message | None:
 
 
 def text_problem(label: Message, text: str) -> Message | None:
-    """Why no configuration should have this text: it is one visible line, or it is refused."""
+    """Return why a text is not one visible line, or `None`."""
     if not text.strip():
         return Message("%(label)s is empty", label=label)
     if len(text) > MAX_OPTION:
@@ -148,7 +148,7 @@ def registration(installation: Installation, base_url: str) -> dict[str, Any]:
 
 
 def home_url(installation: Installation, base_url: str) -> str | None:
-    """Where a person starts the application."""
+    """Return the URL that starts the application."""
     url = installation.preset.registration.home_url
     return templates.render(url, _variables(installation, base_url)) if url else None
 
@@ -159,16 +159,16 @@ def setup(
     base_url: str,
     alternative: str | None = None,
 ) -> list[Block]:
-    """The other side's configuration, ready to paste; of one alternative or of all.
+    """Return the application's configuration, ready to paste, of one alternative or of all.
 
-    Raises `PresetError` for an alternative that there is not, and for values that a format lacks.
+    Raises `PresetError` if the alternative is unknown, or if a format cannot hold a value.
     """
     preset = installation.preset
     if alternative and alternative not in preset.alternatives:
-        known = ", ".join(preset.alternatives)
+        names = ", ".join(preset.alternatives)
         raise PresetError([
             f"{preset.title} has no alternative {alternative[:MAX_OPTION]!r}; "
-            + (f"alternatives: {known}" if known else "there is one way to set it up")
+            + (f"alternatives: {names}" if names else "there is one way to set it up")
         ])  # fmt: skip
     for label, text in (
         (Message("the client's name"), credentials.client_name),
@@ -194,13 +194,13 @@ def _filled(block: Block, variables: Mapping[str, Any]) -> Block:
         )
     except PresetError as error:
         hint = ", or another --alternative" if block.alternative else ""
-        wrong = Message(
+        message = Message(
             "%(title)s: %(reason)s; choose another value",
             title=block.title,
             reason=error.errors[0],
             for_commands=f"{block.title}: {error}; choose another value{hint}",
         )
-        raise PresetError([wrong]) from None
+        raise PresetError([message]) from None
 
 
 def _variables(installation: Installation, base_url: str) -> dict[str, Any]:
@@ -221,7 +221,7 @@ def _variables(installation: Installation, base_url: str) -> dict[str, Any]:
 
 
 def example(preset: Preset) -> Installation:
-    """An installation with the preset's own examples and defaults."""
+    """Return an installation with the preset's own examples and defaults."""
     options = {
         name: option.choices[0] if option.choices else f"your-{name.replace('_', '-')}"
         for name, option in preset.options.items()
@@ -231,14 +231,14 @@ def example(preset: Preset) -> Installation:
 
 
 def command(installation: Installation) -> str:
-    """The command that registers it."""
+    """Return the command that registers it."""
     preset = installation.preset
-    words = [COMMAND, "client", "create", "--preset", preset.name]
+    arguments = [COMMAND, "client", "create", "--preset", preset.name]
     if installation.url:
-        words += ["--url", installation.url.url]
+        arguments += ["--url", installation.url.url]
     for name, option in preset.options.items():
         if option.default != (value := installation.options[name]):
-            words += ["--option", f"{name}={value}"]
+            arguments += ["--option", f"{name}={value}"]
     if preset.has_keys:
-        words += ["--jwks", "public.json"]
-    return shlex.join(words)
+        arguments += [FIELDS["jwks"].flag, "public.json"]
+    return shlex.join(arguments)

@@ -1,4 +1,4 @@
-"""Finds presets, reads and checks them: every error of a preset at once."""
+"""Finds, reads and checks presets. All errors of a preset are reported at once."""
 
 import re
 import tomllib
@@ -44,7 +44,7 @@ _CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
 
 def errors_in(preset: Preset) -> Iterator[str]:
-    """A line for each reason."""
+    """Return why a preset cannot be used, in one line for each reason."""
     for name in (preset.name, *preset.aliases):
         if not _NAME.fullmatch(name):
             yield f"the name {name!r} is not lower-case letters, digits and hyphens"
@@ -52,7 +52,7 @@ def errors_in(preset: Preset) -> Iterator[str]:
         text = getattr(preset, label)
         if not text.strip() or _CONTROLS.search(text) or "\n" in text:
             yield f"{label} is not a line of text"
-    links = [("homepage", preset.homepage), *(("sources", one.url) for one in preset.sources)]
+    links = [("homepage", preset.homepage), *(("sources", source.url) for source in preset.sources)]
     for label, url in links:
         if strict_url_error(url) or not url.startswith("https://"):
             yield f"{label}: {url!r} is not an https address"
@@ -104,18 +104,18 @@ def _template_errors(preset: Preset) -> Iterator[str]:
         if _CONTROLS.search(text):
             yield f"{where} has tabs or control characters"
         try:
-            found = templates.uses(text)
+            uses = templates.uses(text)
         except ValueError as error:
             yield f"{where}: {error}"
             continue
-        used |= found.names
-        known = everywhere if where.startswith("registration") else everywhere | client
-        yield from (f"{where}: there is no {name}" for name in sorted(found.names - known))
+        used |= uses.names
+        names = everywhere if where.startswith("registration") else everywhere | client
+        yield from (f"{where}: there is no {name}" for name in sorted(uses.names - names))
         if filters is None:
             continue
-        for name in sorted(found.filters - filters):
+        for name in sorted(uses.filters - filters):
             yield f"{where}: the filter {name} does not quote for this language"
-        for name in sorted(found.unquoted):
+        for name in sorted(uses.unquoted):
             if not name.startswith("options."):
                 yield f"{where}: {name} needs a filter that quotes it"
     unused = {f"options.{name}" for name in preset.options} - used
@@ -123,9 +123,9 @@ def _template_errors(preset: Preset) -> Iterator[str]:
 
 
 def _templates(preset: Preset) -> Iterator[tuple[str, str, Set[str] | None]]:
-    """Every template: where it is, its text, and which filters quote there.
+    """Return every template: where it is, its text, and the filters that quote there.
 
-    None: nothing has to be quoted, because a person reads it.
+    `None`: nothing has to be quoted, because a person reads it.
     """
     for name in Registration.__dataclass_fields__:
         value = getattr(preset.registration, name)
@@ -140,42 +140,45 @@ def _templates(preset: Preset) -> Iterator[tuple[str, str, Set[str] | None]]:
 
 
 def unquoted_options(preset: Preset) -> set[str]:
-    """Options that a file or a command has without quotes: their values have to be harmless."""
-    found = {
+    """Return the options without quotes in a file or command: their values have to be harmless."""
+    unquoted = {
         name.removeprefix("options.")
         for _, text, filters in _templates(preset)
         if filters is not None
         for name in templates.uses(text).unquoted
     }
-    return {name for name, option in preset.options.items() if name in found and not option.choices}
+    return {
+        name for name, option in preset.options.items() if name in unquoted and not option.choices
+    }
 
 
 def names() -> list[str]:
-    """The names of all presets, sorted."""
+    """Return the names of all presets, sorted."""
     files = resources.files("sso.presets").iterdir()
     return sorted(file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml"))
 
 
 def find(name: str) -> Preset:
-    """A preset by its name or an alias. Raises `PresetError` with what comes close."""
-    wanted = name.strip().lower()
-    if wanted in names():
-        return load(wanted)
-    known = {}
+    """Return a preset by its name or alias. Raises `PresetError` with similar names."""
+    key = name.strip().lower()
+    if key in names():
+        return load(key)
+    by_alias = {}
     for preset in every():
-        for one in (preset.name, preset.title.lower(), *preset.aliases):
-            if one == wanted:
+        for alias in (preset.name, preset.title.lower(), *preset.aliases):
+            if alias == key:
                 return preset
-            known[one] = preset.name
-    near = dict.fromkeys(known[one] for one in get_close_matches(wanted, known, n=5, cutoff=0.6))
-    hint = f"did you mean {' or '.join(near)}?" if near else f"see: {COMMAND} client presets"
-    shown = repr(name[:100])
+            by_alias[alias] = preset.name
+    near = get_close_matches(key, by_alias, n=5, cutoff=0.6)
+    similar = " or ".join(dict.fromkeys(by_alias[alias] for alias in near))
+    hint = f"did you mean {similar}?" if similar else f"see: {COMMAND} client presets"
+    quoted = repr(name[:100])
     raise PresetError(
         [
             Message(
                 "there is no preset %(name)s",
-                name=shown,
-                for_commands=f"there is no preset {shown}; {hint}",
+                name=quoted,
+                for_commands=f"there is no preset {quoted}; {hint}",
             )
         ]
     )
@@ -187,13 +190,13 @@ def every() -> list[Preset]:
 
 @cache
 def load(name: str) -> Preset:
-    """A preset by its name. Raises `PresetError` with every error of its file."""
+    """Return a preset by its name. Raises `PresetError` with every error of its file."""
     file = resources.files("sso.presets").joinpath(f"{name}.toml")
     return read(name, file.read_text(encoding="utf-8"))
 
 
 def read(name: str, text: str) -> Preset:
-    """A preset from the text of its file. Raises `PresetError`."""
+    """Read a preset from the text of its file. Raises `PresetError`."""
     try:
         table = tomllib.loads(text)
     except ValueError as error:

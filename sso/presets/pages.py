@@ -24,12 +24,12 @@ def write(folder: Path) -> None:
 
 
 def presets() -> list[Preset]:
-    """All of them, in the order in which people look for them."""
-    return sorted(loader.every(), key=lambda one: one.title.lower())
+    """Return all presets, by title."""
+    return sorted(loader.every(), key=lambda preset: preset.title.lower())
 
 
 def page(preset: Preset) -> str:
-    """The page of one application, with example values."""
+    """Return the page of an application, with example values."""
     example = installation.example(preset)
     metadata = installation.registration(example, BASE_URL)
     credentials = Credentials(
@@ -56,7 +56,7 @@ def _values(value: Any) -> list[str]:
 
 
 def _markdown(text: str) -> str:
-    """Plain text in which only `code` is markup."""
+    """Escape a text, but for its `code`."""
     parts = re.split(r"(`[^`]+`)", text)
     return "".join(
         part if part.startswith("`") else re.sub(r"([\\*_\[\]<>])", r"\\\1", part) for part in parts

@@ -11,7 +11,7 @@ from sso.errors import OperatorError
 
 @dataclass(frozen=True)
 class Registration:
-    """What is registered here; texts are templates."""
+    """The client's registration; texts are templates."""
 
     redirect_uris: tuple[str, ...]
     scope: str
@@ -28,7 +28,7 @@ class Registration:
 
 @dataclass(frozen=True)
 class Option:
-    """What varies between installations; without a default it is required."""
+    """A value that differs between installations; without a default it is required."""
 
     help: str
     default: str | None = None
@@ -37,7 +37,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Block:
-    """A piece of the other side's configuration. `title`, `where` and `text` are templates."""
+    """A part of the application's configuration. `title`, `where` and `text` are templates."""
 
     title: str
     kind: str
@@ -62,9 +62,9 @@ class Source:
 
 @dataclass(frozen=True)
 class Preset:
-    """An application. `url` is an example; None: the application has no address of its own.
+    """An application. `url` is an example; `None`: the application has no URL of its own.
 
-    `preparation`: commands that make its keys, before it is registered.
+    `preparation`: the commands that make its keys, before it is registered.
     """
 
     name: str
@@ -95,7 +95,7 @@ class Preset:
     @property
     def alternatives(self) -> list[str]:
         """The ways to set it up, of which one is enough."""
-        return list(dict.fromkeys(one.alternative for one in self.setup if one.alternative))
+        return list(dict.fromkeys(block.alternative for block in self.setup if block.alternative))
 
 
 class PresetError(OperatorError, ValueError):

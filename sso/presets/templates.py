@@ -26,28 +26,28 @@ _BARE = re.compile(r"[A-Za-z0-9_./:@+,-]+")
 
 
 class Unquotable(ValueError):
-    """The format has no way to write this text that all its readers understand."""
+    """The format has no way to write this text that all its parsers understand."""
 
 
 def _unless(pattern: str, value: str, file_format: Message) -> None:
-    if found := re.search(pattern, value):
+    if match := re.search(pattern, value):
         raise Unquotable(
             Message(
                 "%(value)s cannot be written in %(format)s because of %(sign)s",
                 value=repr(value),
                 format=file_format,
-                sign=repr(found[0]),
+                sign=repr(match[0]),
             )
         )
 
 
 def quote_json(value: Any) -> str:
-    """Also for YAML, TOML and JavaScript; TOML knows no surrogate pairs, so text stays as it is."""
+    """Quote for JSON, YAML, TOML and JavaScript. Nothing is escaped: TOML has no surrogates."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def quote_php(value: str) -> str:
-    """Also for Ruby: neither expands anything between apostrophes."""
+    """Quote for PHP and Ruby: neither expands anything between apostrophes."""
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
@@ -56,25 +56,25 @@ def quote_python(value: Any) -> str:
 
 
 def quote_hcl(value: str) -> str:
-    """JSON, but for Terraform's templates."""
+    """Quote as JSON, and escape Terraform's templates."""
     return quote_json(value).replace("${", "$${").replace("%{", "%%{")
 
 
 def quote_apache(value: str) -> str:
-    """Apache expands variables in quotes, too."""
+    """Quote for Apache, which expands variables also in quotes."""
     _unless(r"[$%]\{", value, Message("an Apache configuration"))
     return quote_json(value)
 
 
 def quote_ini(value: str) -> str:
-    """Readers differ in what they unescape and expand; none of that is in what is let through."""
+    """Quote for INI files; refuse everything that some parsers unescape or expand."""
     _unless(r'["\\`]|%\(|\$(__\w+)?\{', value, Message("an INI file"))
     is_bare = re.fullmatch(r"[\w.(\[][^;#]*", value) and value == value.strip()
     return value if is_bare else f'"{value}"'
 
 
 def quote_env(value: str) -> str:
-    """For shells, systemd, Docker Compose and dotenv libraries alike."""
+    """Quote for shells, systemd, Docker Compose and dotenv libraries."""
     if _BARE.fullmatch(value):
         return value
     _unless(r"\\", value, Message("an environment file"))
@@ -106,7 +106,7 @@ SERVER = frozenset({"issuer", "issuer_host", "discovery", "endpoints"})
 CLIENT = frozenset({
     "client_id", "client_secret", "client_name", "service_name", "scope", "id_token_alg",
 })  # fmt: skip
-# What needs no quoting: addresses of few characters, and what we made ourselves.
+# These need no quoting: URLs have few characters, and the rest is made by us.
 _INERT = URL_PARTS | SERVER | {"client_id", "client_secret", "scope", "id_token_alg"}
 
 _environment = ImmutableSandboxedEnvironment(
@@ -118,9 +118,9 @@ _environment.globals.clear()
 
 @dataclass(frozen=True)
 class Uses:
-    """What a template names; an option as `options.NAME`.
+    """The names that a template uses; an option is `options.NAME`.
 
-    `unquoted`: written as it is; `filters`: what quotes the rest.
+    `unquoted`: the names without a filter that quotes. `filters`: those of the others.
     """
 
     names: frozenset[str]
@@ -130,15 +130,15 @@ class Uses:
 
 @cache
 def uses(text: str) -> Uses:
-    """Raises `ValueError` where a template cannot be understood."""
+    """Return the names that a template uses. Raises `ValueError` for syntax errors."""
     try:
         tree = _environment.parse(text)
         names = meta.find_undeclared_variables(tree)
     except TemplateError as error:
         raise ValueError(str(error)) from None
-    options = [found for one in tree.find_all(nodes.Expr) if (found := _option(one))]
-    mentions = [one for one in tree.find_all(nodes.Name) if one.name == "options"]
-    if len(mentions) == len(options):  # else somewhere all of them at once
+    options = [option for node in tree.find_all(nodes.Expr) if (option := _option(node))]
+    mentions = [node for node in tree.find_all(nodes.Name) if node.name == "options"]
+    if len(mentions) == len(options):  # else all options are used somewhere
         names.discard("options")
     names.update(options)
     written = _Writing().of(tree)
@@ -160,9 +160,9 @@ def _option(node: nodes.Node) -> str | None:
 
 
 class _Writing:
-    """Follows values into the text: pairs of a name and the outermost filter that quotes it.
+    """Finds the names that are written, each with the outermost filter that quotes it.
 
-    A variable of the template stands for what it was made of.
+    A variable of the template stands for the names in its value.
     """
 
     def __init__(self) -> None:
@@ -176,7 +176,7 @@ class _Writing:
             return set()
         if isinstance(node, nodes.For):
             self._set(node.target, self.of(node.iter))
-            return set().union(*(self.of(one) for one in (*node.body, *node.else_)))
+            return set().union(*(self.of(child) for child in (*node.body, *node.else_)))
         if isinstance(node, nodes.Filter) and node.name in FILTERS:
             quoted_by = quoted_by or node.name
         if option := _option(node):
@@ -187,10 +187,10 @@ class _Writing:
             return set() if node.name in _INERT else {(node.name, quoted_by)}
         return self._of_children(node, quoted_by)
 
-    def _set(self, target: nodes.Node, found: set[tuple[str, str]]) -> None:
-        for one in (target, *target.find_all(nodes.Name)):
-            if isinstance(one, nodes.Name):
-                self._variables.setdefault(one.name, set()).update(found)
+    def _set(self, target: nodes.Node, names: set[tuple[str, str]]) -> None:
+        for node in (target, *target.find_all(nodes.Name)):
+            if isinstance(node, nodes.Name):
+                self._variables.setdefault(node.name, set()).update(names)
 
     def _of_children(self, node: nodes.Node, quoted_by: str) -> set[tuple[str, str]]:
         children = node.iter_child_nodes(exclude=("test", "target"))
@@ -214,7 +214,7 @@ _FILE_NAME = re.compile(r"\S*[./]\S*")
 
 
 def translated(preset: Preset, translate: Callable[[str], str]) -> Preset:
-    """The same preset for people who read another language. Its templates are not filled in yet."""
+    """Return a preset in another language. Its templates are not filled in yet."""
 
     def words(text: str) -> str:
         return text if not text or _FILE_NAME.fullmatch(text) else translate(text)
@@ -235,12 +235,12 @@ def translated(preset: Preset, translate: Callable[[str], str]) -> Preset:
 
 
 def texts(preset: Preset) -> list[str]:
-    """What a catalog needs for it."""
-    found: list[str] = []
+    """Return the texts of a preset that a catalog has."""
+    messages: list[str] = []
 
     def keep(text: str) -> str:
-        found.append(text)
+        messages.append(text)
         return text
 
     translated(preset, keep)
-    return found
+    return messages

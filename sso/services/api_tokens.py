@@ -1,6 +1,6 @@
-"""API tokens: created, revoked, accepted."""
+"""API tokens: create, revoke and accept them."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from datetime import timedelta
 from uuid import UUID
 
@@ -46,7 +46,7 @@ class Refused(Exception):
 
 @audit.acting
 def create(
-    actor: Actor, name: str, scopes: Iterable[str], lives: timedelta = DEFAULT_LIFETIME
+    actor: Actor, name: str, scopes: Collection[str], lives: timedelta = DEFAULT_LIFETIME
 ) -> tuple[ApiToken, str]:
     """Create a token; return it and its secret, which is not stored.
 
@@ -54,10 +54,10 @@ def create(
     `Invalid` and `NotAllowed`.
     """
     staff.require_admin(actor)
-    given = set(scopes)
-    wanted = [scope for scope in SCOPES if scope in given]
+    unknown = sorted({*scopes} - SCOPES.keys())
+    granted = [scope for scope in SCOPES if scope in scopes]
     errors = [checks.text_error(Message("the token's name"), name)]
-    if unknown := sorted(given - SCOPES.keys()):
+    if unknown:
         errors.append(
             Message(
                 "unknown scopes: %(unknown)s; known: %(known)s",
@@ -65,12 +65,12 @@ def create(
                 known=", ".join(SCOPES),
             )
         )
-    elif not wanted:
+    elif not granted:
         errors.append(Message("there is no scope; known: %(known)s", known=", ".join(SCOPES)))
     errors += [
         Message("the scope %(scope)s needs %(needed)s", scope=scope, needed=needed)
         for scope, needed in _NEEDED.items()
-        if scope in wanted and needed not in wanted
+        if scope in granted and needed not in granted
     ]
     if not timedelta(0) < lives <= LONGEST_LIFETIME:
         errors.append(
@@ -79,10 +79,10 @@ def create(
                 days=LONGEST_LIFETIME.days,
             )
         )
-    live = [one for one in keys.every_api_token() if one.revoked_at is None]
+    live = [token for token in keys.every_api_token() if token.revoked_at is None]
     if len(live) >= MOST:
         errors.append(Message("there are %(most)d tokens already; revoke one first", most=MOST))
-    if any(one.name == name for one in live):
+    if any(token.name == name for token in live):
         errors.append(
             Message(
                 "there is already a token with the name %(name)s",
@@ -90,10 +90,10 @@ def create(
                 code=Rule.ALREADY_EXISTS,
             )
         )
-    if found := [error for error in errors if error]:
-        raise Invalid(found)
+    if refusals := [error for error in errors if error]:
+        raise Invalid(refusals)
     secret = secrets.make_secret(secrets.API_TOKEN)
-    token = ApiToken(name=name, digest=secrets.digest(secret), scope=" ".join(wanted))
+    token = ApiToken(name=name, digest=secrets.digest(secret), scope=" ".join(granted))
     token.expires_at, token.owner_id = clock.now() + lives, actor.user_id
     keys.add_api_token(token)
     until = token.expires_at.isoformat()
@@ -110,7 +110,7 @@ def create(
 
 @audit.acting
 def revoke(actor: Actor, token_id: UUID) -> ApiToken:
-    """End a token at once; its row stays for the audit trail.
+    """Revoke a token; its row stays for the audit trail.
 
     Raises `LookupError` and `NotAllowed`.
     """
@@ -126,7 +126,7 @@ def revoke(actor: Actor, token_id: UUID) -> ApiToken:
 
 @audit.acting
 def end_of(actor: Actor, owner_ids: Collection[UUID], reason: str) -> None:
-    """Revoke the tokens of people who stop being administrators, in the same transaction."""
+    """Revoke the tokens of users who are no longer administrators."""
     for token in keys.revoke_of(owner_ids) if owner_ids else ():
         audit.event(
             Event.API_TOKEN_REVOKED, api_token=token.id, name=token.name, owner=token.owner_id,
@@ -134,8 +134,8 @@ def end_of(actor: Actor, owner_ids: Collection[UUID], reason: str) -> None:
         )  # fmt: skip
 
 
-def accept(secret: str, address: str | None) -> ApiToken:
-    """The token that may act now; its use is noted. Raises `Refused`."""
+def accept(secret: str, ip_address: str | None) -> ApiToken:
+    """Return the token with this secret, and record its use. Raises `Refused`."""
     token = keys.find_api_token_by_digest(secrets.digest(secret))
     if token is None:
         raise Refused(Reason.UNKNOWN)
@@ -145,7 +145,7 @@ def accept(secret: str, address: str | None) -> ApiToken:
         raise Refused(Reason.EXPIRED, token)
     if token.owner_id is not None and not _is_administrator(token.owner_id):
         raise Refused(Reason.NO_ADMINISTRATOR, token)
-    keys.note_api_token_use(token, address)
+    keys.note_api_token_use(token, ip_address)
     return token
 
 
@@ -156,11 +156,11 @@ def _is_administrator(user_id: UUID) -> bool:
 
 
 def actor_of(token: ApiToken, by: str) -> Actor:
-    """Who acts when a program uses a token: the token, by name and id."""
+    """Return the token as the actor of a program's request."""
     changes_staff = allows(token, SCIM_PRIVILEGED)
     return Actor(f"API token {token.name}", by, str(token.id), changes_staff=changes_staff)
 
 
 def allows(token: ApiToken, scope: str) -> bool:
-    """Whether a token has a scope, or one that includes it."""
-    return any(scope in (one, _IMPLIED.get(one)) for one in token.scope.split())
+    """Return whether a token has a scope, or one that includes it."""
+    return any(scope in (name, _IMPLIED.get(name)) for name in token.scope.split())

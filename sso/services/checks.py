@@ -43,13 +43,13 @@ _REFUSED = {
 }
 
 
-def implied_by_profile(given: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+def implied_by_profile(fields: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that a client gets with its profile."""
-    if given.get("profile") != FAPI2 or before.get("profile") == FAPI2:
+    if fields.get("profile") != FAPI2 or before.get("profile") == FAPI2:
         return {}
     algorithm = before.get(_ID_TOKEN_ALGORITHM.name)
-    kept = {_ID_TOKEN_ALGORITHM.name: algorithm} if algorithm in FAPI_ALGORITHMS else {}
-    return {**_IMPLIED, **kept}
+    unchanged = {_ID_TOKEN_ALGORITHM.name: algorithm} if algorithm in FAPI_ALGORITHMS else {}
+    return {**_IMPLIED, **unchanged}
 
 
 def profile_notes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[str]:
@@ -71,16 +71,16 @@ def profile_notes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterab
     yield "Userinfo leaves out id and emailVerified; sub and email_verified are the same values."
 
 
-def need_secret(given: Mapping[str, Any]) -> bool:
+def need_secret(fields: Mapping[str, Any]) -> bool:
     """Return whether a new client with these fields authenticates with a secret."""
-    fields = {**implied_by_profile(given, {}), **given}
-    return has_secret(fields.get(_AUTH_METHOD.name, _AUTH_METHOD.default))
+    registered = {**implied_by_profile(fields, {}), **fields}
+    return has_secret(registered.get(_AUTH_METHOD.name, _AUTH_METHOD.default))
 
 
-def without_other_keys(given: Mapping[str, Any]) -> dict[str, None]:
-    """A key set replaces a JWKS URL, and the other way round."""
+def without_other_keys(fields: Mapping[str, Any]) -> dict[str, None]:
+    """Remove the JWKS URL if a key set is set, and the key set if a JWKS URL is set."""
     pairs = (("jwks", "jwks_uri"), ("jwks_uri", "jwks"))
-    return {other: None for name, other in pairs if given.get(name) is not None}
+    return {other: None for name, other in pairs if fields.get(name) is not None}
 
 
 def profile_errors(metadata: Mapping[str, Any]) -> Iterable[str]:
@@ -107,7 +107,7 @@ def profile_errors(metadata: Mapping[str, Any]) -> Iterable[str]:
 
 
 def none_of(label: Message | None, value: str, choices: Iterable[str]) -> Message:
-    """Why something cannot have this value."""
+    """Return the error for a value that is not one of the choices."""
     return Message(
         "%(label)s %(value)s is none of %(choices)s",
         label=label,
@@ -117,7 +117,7 @@ def none_of(label: Message | None, value: str, choices: Iterable[str]) -> Messag
 
 
 def profile_requires(what: str) -> Message:
-    """What a client with the profile FAPI 2.0 has to have."""
+    """Return the error for a client that lacks something that FAPI 2.0 requires."""
     return Message("the profile fapi2 requires %(what)s", what=what)
 
 
@@ -174,18 +174,18 @@ class Invalid(OperatorError, ValueError):
         return {code_of(error) for error in self.errors}
 
 
-def metadata_errors(metadata: Mapping[str, Any], had: Collection[str] = ()) -> list[str]:
-    """Return why a client cannot have this metadata; `had`: the groups it has already."""
+def metadata_errors(metadata: Mapping[str, Any], groups: Collection[str] = ()) -> list[str]:
+    """Return why a client cannot have this metadata; `groups`: those that it has already."""
     errors: list[str | None] = []
     for field in METADATA:
         if field.name in metadata:
-            errors += _field_errors(field, metadata, had)
+            errors += _field_errors(field, metadata, groups)
     errors += profile_errors(metadata)
     return [error for error in errors if error]
 
 
 def _field_errors(
-    field: Field, metadata: Mapping[str, Any], had: Collection[str]
+    field: Field, metadata: Mapping[str, Any], groups: Collection[str]
 ) -> Iterable[str | None]:
     """Return why a field cannot have its value, whatever the other fields are."""
     value, label = metadata[field.name], field.noun or Message(field.name)
@@ -209,7 +209,7 @@ def _field_errors(
         case Kind.WORDS:
             yield _scope_error(value)
         case Kind.NAMES:
-            yield from group_errors(value, had)
+            yield from group_errors(value, groups)
         case Kind.OBJECT:
             yield _preset_error(value)
         case Kind.KEY_SET:
@@ -221,7 +221,7 @@ def _field_errors(
 
 
 def text_error(label: Message, text: str) -> Message | None:
-    """Why a name is not short, visible text in one line, or `None`."""
+    """Return why a name is not short, visible text in one line, or `None`."""
     if not text.strip():
         return Message("%(label)s is empty", label=label)
     if len(text) > MAX_TEXT:
@@ -232,7 +232,7 @@ def text_error(label: Message, text: str) -> Message | None:
 
 
 def taken(email: str) -> Message:
-    """That another user has the address."""
+    """Return the error for an email address that another user has."""
     return Message(
         "there is already a user with the email address %(email)s",
         email=email,
@@ -241,9 +241,9 @@ def taken(email: str) -> Message:
 
 
 def logo(text: str, folder: Path = Path()) -> images.Image:
-    """The logo of an application: a path, a data URL, or "" for none. Raises `Invalid`.
+    """Read a logo from a path or a data URL; "" is no logo. Raises `Invalid`.
 
-    A relative path is one from the folder.
+    A relative path begins at the folder.
     """
     try:
         if text.startswith("data:"):
@@ -254,37 +254,37 @@ def logo(text: str, folder: Path = Path()) -> images.Image:
 
 
 def jwks(path: Path) -> dict[str, Any]:
-    """The key set in a file; a single JWK counts as a set. Raises `Invalid`."""
+    """Read a key set from a file; a single JWK counts as a set. Raises `Invalid`."""
     try:
-        if not path.is_file():  # a pipe would be waited for
+        if not path.is_file():  # reading a pipe would block
             raise FileNotFoundError(0, "there is no such file")
         with path.open("rb") as file:
-            found = json.loads(file.read(MAX_JWKS))
+            keys = json.loads(file.read(MAX_JWKS))
     except OSError as error:
         reason = f"it cannot be read: {error.strerror}"
     except (ValueError, RecursionError):
         reason = f"it is not JSON of at most {MAX_JWKS} bytes"
     else:
-        return {"keys": [found]} if isinstance(found, dict) and "kty" in found else found
+        return {"keys": [keys]} if isinstance(keys, dict) and "kty" in keys else keys
     raise Invalid([f"the key set {str(path)[:MAX_TEXT]!r} is refused: {reason}"])
 
 
-def group_errors(groups: Collection[str], had: Collection[str]) -> list[str]:
-    """Why groups cannot be given; those that a user or client has already may stay."""
-    kept = set(had)
-    added = {group: None for group in groups if group not in kept}
+def group_errors(groups: Collection[str], before: Collection[str]) -> list[str]:
+    """Return why groups cannot be set; those that a user or client had before may stay."""
+    earlier = set(before)
+    added = {group: None for group in groups if group not in earlier}
     if added and len(set(groups)) > MAX_GROUPS:
         return [Message("there are more than %(most)d groups", most=MAX_GROUPS)]
     return [error for group in added if (error := _group_error(group))]
 
 
 def claim_errors(claims: Mapping[str, Any]) -> list[str]:
-    """Why an operator cannot set these claims; `None` stands for one that is removed."""
+    """Return why an operator cannot set these claims; `None` removes a claim."""
     return [error for name, value in claims.items() if (error := _claim_error(name, value))]
 
 
 def _group_error(name: str) -> Message | None:
-    """Lists show groups with commas between them."""
+    """Return why a name cannot be that of a group. Lists show groups with commas between them."""
     if error := text_error(Message("a group's name"), name):
         return error
     if "," in name:
@@ -304,22 +304,22 @@ def _url_errors(
 
 
 def _scope_error(scope: str) -> Message | None:
-    known = ", ".join(SCOPES)
+    scopes = ", ".join(SCOPES)
     unknown = [name for name in scope.split() if name not in SCOPES]
     if unknown:
         return Message(
             "unknown scopes: %(unknown)s; known: %(known)s",
             unknown=", ".join(map(repr, unknown)),
-            known=known,
+            known=scopes,
         )
-    return None if scope.split() else Message("there is no scope; known: %(known)s", known=known)
+    return None if scope.split() else Message("there is no scope; known: %(known)s", known=scopes)
 
 
 def _preset_error(preset: Any) -> Message | None:
-    """The shape alone: what a later version no longer knows may stay."""
+    """Check only the shape: a preset that a later version no longer has may stay."""
     url, options = preset.get("url", "-"), preset.get("options", {})
     texts = [preset.get("name"), url, *(options.values() if isinstance(options, dict) else [None])]
-    are_texts = all(isinstance(one, str) and len(one) <= MAX_CLAIM for one in texts)
+    are_texts = all(isinstance(text, str) and len(text) <= MAX_CLAIM for text in texts)
     if are_texts and preset.keys() <= {"name", "url", "options"} and len(texts) <= MAX_OPTIONS:
         return None
     return Message("the preset is not a name, a url and options, all of them texts")
@@ -327,11 +327,10 @@ def _preset_error(preset: Any) -> Message | None:
 
 def _claim_error(name: str, value: Any) -> Message | None:
     if name not in OPERATOR_CLAIMS:
-        known = ", ".join(sorted(OPERATOR_CLAIMS))
         return Message(
             "the claim %(name)s is not one that can be set; known: %(known)s",
             name=repr(name),
-            known=known,
+            known=", ".join(sorted(OPERATOR_CLAIMS)),
         )
     if value is None:
         return None
@@ -401,7 +400,7 @@ _CLAIM_FORMATS: Mapping[str, Callable[[str], Message | None]] = {
 
 
 def _is_text(value: Any) -> bool:
-    """Text that a database and a token can hold; an address has lines (OIDC Core §5.1.1)."""
+    """Return whether a database and a token can hold it; an address has lines (OIDC §5.1.1)."""
     return (
         isinstance(value, str)
         and 0 < len(value) <= MAX_CLAIM

@@ -166,15 +166,15 @@ def _alter(
     secret: str | None,
 ) -> tuple[differences.Differences, list[str]]:
     """Change only the object; return the changes, and notes for the operator."""
-    wanted, notes = {**checks.implied_by_profile(fields, before), **fields}, []
+    edits, notes = {**checks.implied_by_profile(fields, before), **fields}, []
     for name, edit in (lists or {}).items():
         current = before.get(name, [])
         values = current.split() if isinstance(current, str) else current
         edited = edit.applied_to(values)
-        wanted[name] = " ".join(edited) if FIELDS[name].kind is Kind.WORDS else edited
+        edits[name] = " ".join(edited) if FIELDS[name].kind is Kind.WORDS else edited
         notes += [f"{name}: {note}" for note in edit.without_effect(values)]
     had_secret = client.has_secret
-    _edit(client, wanted)
+    _edit(client, edits)
     if had_secret and not client.has_secret:
         clients.set_secret(client, "", None)
         notes.append("Its secret is deleted.")
@@ -199,7 +199,7 @@ def _alter(
 def rotate_secret(
     actor: Actor, client_id: str, keep_old: timedelta | None = None
 ) -> tuple[Client, str]:
-    """A new secret; the old one goes on for a while, or stops at once.
+    """Give a client a new secret; return it. The old one stays valid for `keep_old`, or ends.
 
     Raises `LookupError` and `Invalid`.
     """
@@ -215,7 +215,7 @@ def rotate_secret(
 
 @audit.acting
 def disable(actor: Actor, client_id: str) -> Client:
-    """Lock a client out at once: its grants end. Raises `LookupError`."""
+    """Disable a client and end its grants. Raises `LookupError`."""
     client = _locked(client_id)
     client.disabled_at = client.disabled_at or clock.now()
     grants.end_of_client(client_id, "client_disabled")
@@ -225,7 +225,7 @@ def disable(actor: Actor, client_id: str) -> Client:
 
 @audit.acting
 def enable(actor: Actor, client_id: str) -> Client:
-    """Let a client in again; what was ended stays ended. Raises `LookupError`."""
+    """Enable a client again; its ended grants stay ended. Raises `LookupError`."""
     client = _locked(client_id)
     client.disabled_at = None
     audit.event(Event.CLIENT_ENABLED, client=client_id)
@@ -244,7 +244,7 @@ def delete(actor: Actor, client_id: str) -> None:
 
 
 def _locked(client_id: str) -> Client:
-    """Changes wait for each other, and no codes are issued meanwhile."""
+    """Lock a client: other changes wait, and no codes are issued. Raises `LookupError`."""
     client = clients.lock(client_id)
     if client is None:
         raise LookupError(client_id)
@@ -254,8 +254,8 @@ def _locked(client_id: str) -> Client:
 def _edit(client: Client, changes: Mapping[str, Any]) -> None:
     """Check and set metadata and columns; leave the rest to the caller. Raises `Invalid`."""
     before = client.client_metadata
-    wanted = {**before, **checks.without_other_keys(changes), **_stored(Stored.METADATA, changes)}
-    metadata = {name: _tidy(name, value) for name, value in wanted.items() if value is not None}
+    merged = {**before, **checks.without_other_keys(changes), **_stored(Stored.METADATA, changes)}
+    metadata = {name: _tidy(name, value) for name, value in merged.items() if value is not None}
     errors = checks.metadata_errors(metadata, before.get("groups", ()))
     is_public = metadata["token_endpoint_auth_method"] == NO_AUTH_METHOD
     if before and is_public != client.is_public:
@@ -282,7 +282,7 @@ def _tidy(name: str, value: Any) -> Any:
 
 
 def _client_id() -> str:
-    """A random identifier; one that begins with a dash would look like an option to commands."""
+    """Return a random identifier. It has no dash in front: commands would read an option."""
     while (client_id := secrets.token_urlsafe(16)).startswith("-"):
         pass
     return client_id

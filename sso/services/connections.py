@@ -121,19 +121,21 @@ def setup(
 
 def _method_error(preset: Preset, wanted: Mapping[str, Any]) -> str | None:
     """Why the preset's configuration cannot authenticate a client with this metadata."""
-    method = wanted["token_endpoint_auth_method"]
+    field = FIELDS["token_endpoint_auth_method"]
+    method = wanted[field.name]
     if preset.has_keys:
         if method != PRIVATE_KEY_JWT:
-            return f"{preset.title} authenticates with a key; leave --auth-method and --public off"
+            return f"{preset.title} authenticates with a key; leave {field.flag} and --public off"
         if not (wanted.get("jwks") or wanted.get("jwks_uri")):
+            options = " or ".join(FIELDS[name].usage for name in ("jwks", "jwks_uri"))
             return (
-                "--jwks FILE or --jwks-uri URL is missing: the application's public keys; "
+                f"{options} is missing: the application's public keys; "
                 f"to make them, see: {COMMAND} client presets {preset.name}"
             )
         return None
     if (method == NO_AUTH_METHOD) != preset.registration.public:
         if preset.registration.public:
-            return f"{preset.title} has no secret; leave --auth-method off"
+            return f"{preset.title} has no secret; leave {field.flag} off"
         return f"{preset.title} needs a client secret; leave --public off"
     if wanted.get("profile") or method == PRIVATE_KEY_JWT:
         return (

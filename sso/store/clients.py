@@ -38,9 +38,9 @@ from sso.store.lists import Match, Order, Slice, batches
 
 
 def find_logo(connection: Connection, digest: str) -> Image | None:
-    """A logo by its digest."""
-    wanted = select(ClientLogo.media_type, ClientLogo.data).where(ClientLogo.digest == digest)
-    row = connection.execute(wanted.limit(1)).first()
+    """Return a logo by its digest."""
+    logos = select(ClientLogo.media_type, ClientLogo.data).where(ClientLogo.digest == digest)
+    row = connection.execute(logos.limit(1)).first()
     return Image(*row) if row else None
 
 
@@ -49,21 +49,21 @@ _DIGEST = select(_LOGOS.c.digest).where(_LOGOS.c.client_id == bindparam("client_
 
 
 def logo_digest(client_id: str) -> str | None:
-    """The digest of a client's logo, if it has one."""
+    """Return the digest of a client's logo, if it has one."""
     with database.reading() as connection:
         row = prepared.first(connection, _DIGEST, {"client_id": client_id})
     return row["digest"] if row else None
 
 
 def of_launchable(groups: Collection[str]) -> list[tuple[Client, str | None]]:
-    """The applications that a user in these groups can start, by name; each with its digest."""
-    found = db.session.execute(
+    """Return the applications that a user in these groups can start, by name, with their logos."""
+    rows = db.session.execute(
         select(Client, ClientLogo.digest)
         .outerjoin(ClientLogo, ClientLogo.client_id == Client.client_id)
         .where(Client.disabled_at.is_(None), HAS_HOME_URL)
     )
-    launchable = [(c, digest) for c, digest in found if c.home_url and c.admits(groups)]
-    return sorted(launchable, key=lambda one: one[0].name.casefold())
+    launchable = [(c, digest) for c, digest in rows if c.home_url and c.admits(groups)]
+    return sorted(launchable, key=lambda pair: pair[0].name.casefold())
 
 
 def replace_logo(client_id: str, logo: Image | None) -> None:
@@ -77,7 +77,7 @@ def replace_logo(client_id: str, logo: Image | None) -> None:
 
 
 def find(client_id: str) -> Client | None:
-    """A client, disabled or not."""
+    """Return a client, disabled or not."""
     return db.session.scalar(select(Client).where(Client.client_id == client_id))
 
 
@@ -98,11 +98,11 @@ def ids() -> list[str]:
 
 
 def matching(text: str) -> Match[Client]:
-    """The clients that an operator may mean: by client ID; else by name; else by how one of these
-    begins, in any case.
+    """Return the clients with this client ID; else those with this name; else those whose client
+    ID or name begins like this, in any case.
     """
-    if found := find(text):
-        return Match([found], is_exact=True)
+    if client := find(text):
+        return Match([client], is_exact=True)
     return lists.named(every(), text, lambda client: client.client_id, lambda client: client.name)
 
 
@@ -119,17 +119,17 @@ _without_port = urls.without_loopback_port
 
 
 def _origins(client: "Client | RegisteredClient") -> set[str]:
-    """The web origins whose scripts may read answers to a client. Only a public one has any.
+    """Return the web origins whose scripts may read answers. Only a public client has any.
 
-    Of loopback they are without a port.
+    Origins of loopback have no port.
     """
-    found = map(urls.origin, client.redirect_uris) if client.is_public else ()
-    return {_without_port(origin) for origin in found if origin}
+    origins = map(urls.origin, client.redirect_uris) if client.is_public else ()
+    return {_without_port(origin) for origin in origins if origin}
 
 
 @dataclass(frozen=True, eq=False)
 class RegisteredClient(ClientRegistration, ClientMixin):
-    """A client that may act, as its row is now: what Authlib and `flow` ask a client."""
+    """A client that is enabled, as its row is now, with the methods that Authlib calls."""
 
     client_id: str
     client_metadata: dict[str, Any]
@@ -180,7 +180,7 @@ class RegisteredClient(ClientRegistration, ClientMixin):
         return _without_port(origin) in _origins(self)
 
     def get_allowed_scope(self, scope: str) -> str:
-        """The scopes that are registered, of those asked for."""
+        """Return the requested scopes that are registered."""
         registered = self.scope.split()
         return " ".join(name for name in (scope or "").split() if name in registered)
 
@@ -200,7 +200,7 @@ _FIND_ENABLED = _FIND.where(Client.disabled_at.is_(None))
 
 
 def find_enabled(connection: Connection, client_id: str) -> RegisteredClient | None:
-    """A client that may act. A disabled one counts as unknown."""
+    """Return a client that is enabled, or `None`."""
     row = prepared.first(connection, _FIND_ENABLED, {"client_id": client_id})
     return registered_client(row) if row else None
 
@@ -216,7 +216,7 @@ _IS_ORIGIN = (
 
 
 def is_origin_of_any(connection: Connection, origin: str) -> bool:
-    """Whether a client that may act has this web origin."""
+    """Return whether an enabled client has this web origin."""
     if not _ORIGIN.fullmatch(origin):
         return False
     values = {"origin": _without_port(origin)}
@@ -224,7 +224,7 @@ def is_origin_of_any(connection: Connection, origin: str) -> bool:
 
 
 def keep_origins(client: Client) -> None:
-    """Store the client's web origins, as its registration now has them."""
+    """Store the web origins of the client's redirect URIs."""
     db.session.execute(delete(ClientOrigin).where(ClientOrigin.client_id == client.client_id))
     db.session.add_all(
         ClientOrigin(client_id=client.client_id, origin=origin) for origin in _origins(client)
@@ -233,7 +233,7 @@ def keep_origins(client: Client) -> None:
 
 
 def registered(connection: Connection, client_id: str) -> RegisteredClient | None:
-    """A client as if it were enabled."""
+    """Return a client, enabled or not."""
     row = prepared.first(connection, _FIND, {"client_id": client_id})
     return registered_client(row) if row else None
 
@@ -250,7 +250,7 @@ def why_not_enabled(connection: Connection, client_id: str) -> Reason | None:
 
 
 def registered_client(row: prepared.Row) -> RegisteredClient:
-    """What the columns of `COLUMNS` hold."""
+    """Make a client from a row with the columns `COLUMNS`."""
     return _registered_client(*[row[label] for label in _LABELS])
 
 
@@ -258,12 +258,12 @@ def registered_client(row: prepared.Row) -> RegisteredClient:
 def _registered_client(*values: Any) -> RegisteredClient:
     # The row is read at each request, so that a change counts at once; the same row makes the
     # same object, and its metadata is parsed once.
-    found = dict(zip(_NAMES, values, strict=True))
-    return RegisteredClient(**{**found, "client_metadata": json.loads(found["client_metadata"])})
+    fields = dict(zip(_NAMES, values, strict=True))
+    return RegisteredClient(**{**fields, "client_metadata": json.loads(fields["client_metadata"])})
 
 
 def every() -> Sequence[Client]:
-    """All clients, oldest first."""
+    """Return all clients, oldest first."""
     return db.session.scalars(select(Client).order_by(Client.created_at, Client.client_id)).all()
 
 
@@ -303,29 +303,31 @@ def replace_secret(client: Client, digest: str, keep_old_until: datetime | None)
 
 
 def names(client_ids: Iterable[str]) -> dict[str, str]:
-    """What clients are called, by id; those that are gone are left out."""
-    found = db.session.scalars(select(Client).where(Client.client_id.in_(list(client_ids))))
-    return {client.client_id: client.name for client in found}
+    """Return the names of clients by id, without clients that are deleted."""
+    clients = db.session.scalars(select(Client).where(Client.client_id.in_(list(client_ids))))
+    return {client.client_id: client.name for client in clients}
 
 
 NEWEST_FIRST = Order((Client.created_at, Client.client_id), is_descending=True)
 
 
 def page_of(cursor: str | None) -> Slice[Client]:
-    """One page of all clients. Raises `BadCursor`."""
+    """Return one page of all clients. Raises `BadCursor`."""
     return NEWEST_FIRST.page(select(Client), cursor)
 
 
 def having(text: str) -> list[Client]:
-    """The clients with this text in their names, IDs or URLs, in any case, by name.
+    """Return the clients with this text in their names, IDs or URLs, in any case, by name.
 
-    It reads all of them; few servers have more than some hundreds.
+    It reads all clients; few servers have more than some hundreds.
     """
-    wanted = text.casefold()
+    part = text.casefold()
 
     def has(client: Client) -> bool:
-        known = client.client_metadata
-        urls = (*known.get("redirect_uris", ()), known.get("home_url") or "")
-        return any(wanted in one.casefold() for one in (client.name, client.client_id, *urls))
+        metadata = client.client_metadata
+        urls = (*metadata.get("redirect_uris", ()), metadata.get("home_url") or "")
+        return any(part in name.casefold() for name in (client.name, client.client_id, *urls))
 
-    return sorted(filter(has, every()), key=lambda one: (one.name.casefold(), one.client_id))
+    return sorted(
+        filter(has, every()), key=lambda client: (client.name.casefold(), client.client_id)
+    )

@@ -52,6 +52,9 @@ def test_a_profile_says_what_is_missing(run: Any) -> None:
     result = run(*CREATE, "--profile", "fapi2")
     assert result.exit_code == 1
     assert "give --jwks FILE or --jwks-uri URL" in result.stderr
+    result = run(*CREATE, "--jwks", "")
+    assert result.exit_code == 1, "a variable that is empty by mistake"
+    assert "there is no such file" in result.stderr
 
 
 @pytest.mark.parametrize(

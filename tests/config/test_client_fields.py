@@ -1,0 +1,177 @@
+"""Each surface has exactly the fields of a client that the table gives it."""
+
+import dataclasses
+import html
+import re
+
+import click
+from flask import Flask
+from sqlalchemy import Boolean
+
+from scripts import documentation
+from sso.cli import apply, connect
+from sso.cli.clients import update, view
+from sso.config import images
+from sso.config.client_fields import COLUMNS, FIELDS, FIXED, IN_API, SETTABLE, Field, Kind, Stored
+from sso.endpoints import openapi
+from sso.endpoints.admin.forms import ClientForm
+from sso.models import Client
+from sso.presets.schema import Registration
+from sso.services import clients
+from sso.store import clients as stored_clients
+from tests.conftest import Clock
+from tests.support.administration import ADMIN, sign_in_staff
+from tests.support.factories import make_client
+from tests.support.logos import png
+from tests.test_architecture import PACKAGE
+
+IMAGE = images.parse(png(), 10_000)
+OF_PRESETS = {"preset", "url", "preset_options", "alternative"}
+VALUES = {
+    "client_name": "Books",
+    "redirect_uris": ["https://books.example/callback"],
+    "post_logout_redirect_uris": ["https://books.example/"],
+    "backchannel_logout_uri": "https://books.example/logout",
+    "home_url": "https://books.example/home",
+    "groups": ["readers"],
+    "preset": {"name": "grafana"},
+    "jwks_uri": "https://books.example/keys",
+    "profile": "fapi2",
+}
+
+
+def names(fields: list[Field]) -> set[str]:
+    return {field.name for field in fields}
+
+
+def value_of(field: Field) -> object:
+    """A value of a field that the table gives no other."""
+    if field.kind is Kind.SWITCH:
+        return True
+    return field.default or field.choices[0]
+
+
+def everything() -> dict[str, object]:
+    """A value for each field; that of `logo` is apart."""
+    fields = [field for field in SETTABLE if field.kind not in (Kind.IMAGE, Kind.KEY_SET)]
+    values = {field.name: VALUES.get(field.name) or value_of(field) for field in fields}
+    return {**values, "token_endpoint_auth_method": "private_key_jwt",
+            "id_token_signed_response_alg": "ES256", "disabled": False}  # fmt: skip
+
+
+def options(command: click.Command) -> dict[str, click.Option]:
+    return {
+        option.name or "": option
+        for option in command.params
+        if isinstance(option, click.Option) and not option.hidden and option.name != "as_json"
+    }
+
+
+def test_create_has_an_option_for_each_field() -> None:
+    found = options(connect.create)
+    assert found.keys() - OF_PRESETS - {"public"} == names([f for f in SETTABLE if f.option])
+    for field in SETTABLE:
+        if field.option:
+            assert field.flag in found[field.name].opts
+            assert found[field.name].is_flag == (field.kind is Kind.SWITCH)
+            assert isinstance(found[field.name].type, click.Choice) == (field.kind is Kind.CHOICE)
+
+
+def test_update_has_options_that_change_and_remove() -> None:
+    expected = set()
+    for field in SETTABLE:
+        if field.option and field.kind in (Kind.REDIRECT_URIS, Kind.NAMES, Kind.WORDS):
+            expected |= {f"{verb}_{field.name}" for verb in ("add", "remove", "set")}
+        elif field.option:
+            expected |= {field.name, *([f"no_{field.name}"] if field.option.removal else [])}
+    found = options(update)
+    assert found.keys() == expected
+    for field in SETTABLE:
+        if field.kind is Kind.SWITCH and field.option:
+            assert found[field.name].secondary_opts == [f"--no-{field.option.name}"]
+
+
+def test_a_declaration_has_all_fields() -> None:
+    types, _ = apply.KINDS["clients"]
+    own = {"client_id", "secret", "public"}
+    assert types.keys() - own == names(SETTABLE)
+    assert all(types[field.name] is field.json_type for field in SETTABLE)
+
+
+def test_the_api_documents_its_fields() -> None:
+    schema = openapi.document("https://sso.example")["components"]["schemas"]["ClientMetadata"]
+    assert schema["properties"].keys() == names([*IN_API, *FIXED])
+    assert {n for n, one in schema["properties"].items() if "readOnly" in one} == names(FIXED)
+    assert schema["required"] == [field.name for field in IN_API if field.is_required]
+    page = documentation.page("docs/reference/api.md")
+    assert all(f"| `{field.name}` |" in page for field in (*IN_API, *FIXED))
+
+
+def test_the_api_takes_its_fields_and_no_others(app: Flask) -> None:
+    values = everything()
+    assert values.keys() == names(IN_API) - {"jwks"}
+    assert clients.parsed_registration({**values, "logo": "x", "unknown": 7}) == values
+    assert clients.replacing_registration({}).keys() == FIELDS.keys() - {"logo", "disabled"}
+
+
+def test_all_that_is_registered_is_shown(app: Flask) -> None:
+    """By the command, the API, the plan and the file."""
+    values = everything()
+    made = make_client(app, **values, logo=IMAGE)
+    with app.app_context():
+        client = stored_clients.find(made.client_id)
+        assert client
+        described = clients.described(client)
+        assert described.keys() == values.keys() | {"client_id", "logo"}
+        assert {name: described[name] for name in values} == values
+        assert {n: v for n, v in view(client).items() if n in values} == values
+        document = clients.registration_document(client)
+        assert {n: v for n, v in document.items() if n in values} == values
+        [entry] = apply.declaration()["clients"]
+        assert entry.keys() == described.keys()
+        planned = clients.plan_registration({**values, "logo": IMAGE}, client_id="books")
+        assert planned.keys() == described.keys()
+
+
+def test_an_administrators_form_has_its_fields(app: Flask, clock: Clock) -> None:
+    with app.test_request_context():
+        inputs = {field.name for field in ClientForm() if field.name not in ("csrf_token", "seen")}
+    assert inputs == names([field for field in SETTABLE if field.form])
+    made = make_client(app, **everything())
+    page = sign_in_staff(app).open(f"{ADMIN}/application/edit?id={made.client_id}").html
+    assert all(f'name="{name}"' in page for name in inputs)
+
+
+def test_an_applications_page_has_its_facts(app: Flask, clock: Clock) -> None:
+    made = make_client(app, **everything())
+    page = sign_in_staff(app).open(f"{ADMIN}/application?id={made.client_id}").html
+    for field in SETTABLE:
+        if field.fact:
+            title = field.fact.title or (field.form and field.form.label) or ""
+            assert f"<dt>{html.escape(title, quote=False)}</dt>" in page
+
+
+def test_presets_have_their_fields() -> None:
+    own = {"public"}
+    fields = {field.name for field in dataclasses.fields(Registration)} - own
+    assert fields == {field.preset.name for field in FIELDS.values() if field.preset}
+
+
+def test_columns_are_those_of_the_table() -> None:
+    columns = {column.name for column in Client.__table__.c if isinstance(column.type, Boolean)}
+    assert columns == names(COLUMNS)
+
+
+def test_services_and_presets_name_no_options() -> None:
+    """The table says how an option is called."""
+    flags = "|".join(field.flag for field in SETTABLE if field.option)
+    for folder in ("services", "presets"):
+        for path in (PACKAGE / folder).glob("*.py"):
+            assert not re.search(rf"(?<![\w-])({flags})(?![\w-])", path.read_text()), path
+
+
+def test_fields_without_an_option_are_known() -> None:
+    """Services and the commands `disable` and `enable` set them."""
+    assert {field.name for field in SETTABLE if not field.option} == {"preset", "disabled"}
+    apart = [field for field in SETTABLE if field.stored is Stored.APART]
+    assert names(apart) == {"disabled", "logo"}
