@@ -12,7 +12,6 @@ import stat
 import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from html.parser import HTMLParser
 from pathlib import Path
 from string import Formatter
@@ -20,7 +19,8 @@ from typing import Any
 
 from jinja2 import Environment, TemplateSyntaxError, nodes
 
-from sso.config.tables import ManyErrors
+from sso.config import mail_texts
+from sso.config.tables import ManyErrors, hint
 from sso.i18n.languages import LANGUAGES
 
 FUNCTIONS = ("_", "super", "language", "direction", "support_url")
@@ -278,27 +278,6 @@ BLOCKS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "mail/message.txt": (("header", "footer"), _ON_MAILS),
 }
 
-# What can stand in braces in the texts of each kind of mail, beside {service} and {address}.
-PLACEHOLDERS: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("verify", "change_email", "reset"), ()),
-    "invite": ("until",),
-    "sign_up": (),
-    "directory_password": ("provider",),
-    "known_address": (),
-    "email_change_asked": ("new_address",),
-    "email_changed": ("new_address",),
-    "account_deleted": (),
-    "password_changed": (),
-    "new_browser": ("browser", "network", "time"),
-    "factor_added": ("factor",),
-    "factor_removed": ("factor",),
-    "identity_added": ("provider", "account"),
-    "identity_removed": ("provider", "account"),
-    "recovery_code_used": ("left",),
-    "recovery_codes_made": (),
-    "second_step_missing": ("browser", "network", "time"),
-    "enrolment_code": ("code",),
-}
 _MADE_FOR = re.compile(r"\A\{?# made for ([0-9a-f]{8})\b")
 
 
@@ -326,11 +305,8 @@ def read(folder: Path) -> Overrides:
         name = path.relative_to(folder).as_posix()
         known = [*BLOCKS, TEXTS, STYLE]
         if name not in known:
-            close = get_close_matches(name, known, n=1)
-            errors.append(
-                f"{name}: no template of this name can be overridden"
-                + (f"; did you mean {close[0]}?" if close else "; remove it, or see the list")
-            )
+            remedy = hint(name, known, "remove it, or see the list")
+            errors.append(f"{name}: no template of this name can be overridden; {remedy}")
             continue
         faults = list(_unsafe_file(path, folder))
         if not faults:
@@ -408,10 +384,9 @@ def _take_texts(source: str, found: Overrides) -> Iterator[str]:
         return
     found.texts_source = source
     for kind, languages in kinds.items():
-        if kind not in PLACEHOLDERS or not isinstance(languages, dict):
-            close = get_close_matches(kind, PLACEHOLDERS, n=1)
-            hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(PLACEHOLDERS)}"
-            yield f"[{kind}] is no kind of mail; {hint}"
+        if kind not in mail_texts.TEXTS or not isinstance(languages, dict):
+            known = f"known are {', '.join(mail_texts.TEXTS)}"
+            yield f"[{kind}] is no kind of mail; {hint(kind, mail_texts.TEXTS, known)}"
             continue
         for tag, text in languages.items():
             where = f"[{kind}.{tag}]"
@@ -445,7 +420,7 @@ def _text_errors(kind: str, text: dict[str, Any]) -> Iterator[str]:
 
 
 def _braces(kind: str, text: str) -> Iterator[str]:
-    known = ("service", "address", *PLACEHOLDERS[kind])
+    known = (*mail_texts.EVERYWHERE, *mail_texts.TEXTS[kind].placeholders)
     try:
         parts = list(Formatter().parse(text))
     except ValueError:

@@ -20,7 +20,7 @@ from flask_babel import force_locale, gettext
 from sso import audit, clock, context
 from sso.audit.events import Event
 from sso.config import colors, email_addresses, smtp
-from sso.config.mail_texts import TEXTS, Text
+from sso.config.mail_texts import TEXTS, WITH_SECRET, Text
 from sso.extensions import db
 from sso.i18n import languages, times
 from sso.models import Mail, User
@@ -28,11 +28,7 @@ from sso.services import identities, mail_links, notifications, second_factors
 from sso.store import mail_tokens, users
 from sso.store import outbox as outboxes
 
-FORGOTTEN = "/forgotten-password"
-_ACCOUNT = {"identity_added": "/account"}  # where the mail leads if not there
 _BLUE = "#2f5bea"  # that of the pages
-# Kinds that carry a secret; a notice leads to the page where a new password is asked for.
-_WITH_SECRET = ("verify", "change_email", "reset", "invite", "sign_up")
 
 
 class CannotBeWritten(ValueError):
@@ -62,11 +58,12 @@ def write(mail: Mail) -> Written | None:
     token, link, until, code = None, None, None, ""
     if kind == "enrolment_code" and user:
         token, code = second_factors.make_emailed_code(user, UUID(mail.details["session"]))
-    if kind in _WITH_SECRET:
+    page = TEXTS[kind].page
+    if page is WITH_SECRET:
         token, link = mail_links.make(kind, mail.address, user)
         until = token.expires_at
     elif TEXTS[kind].action:
-        link = context.settings().base_url + _ACCOUNT.get(kind, FORGOTTEN)
+        link = context.settings().base_url + page
     settled = languages.known([_asked_language(mail, user)])
     with force_locale(settled or context.settings().language):
         subject, text, html = _render(kind, mail, user, link, until, code)
