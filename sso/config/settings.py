@@ -10,6 +10,7 @@ import os
 import secrets
 import shlex
 import stat
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
@@ -72,6 +73,33 @@ def checked_support_url(text: str) -> str:
     if error or not text.startswith("https://"):
         raise ValueError("give an https URL, or mailto: and an email address")
     return text
+
+
+def checked_page_url(text: str) -> str:
+    error = strict_url_error(text)
+    if error or not text.startswith("https://"):
+        raise ValueError(f"{error or 'it is not https'}; give a URL such as https://example.com/…")
+    return text
+
+
+MAX_NAME = 60  # an authenticator app cuts what is longer
+_JOINERS = "\u200c\u200d"  # Persian and emoji need them
+
+
+def checked_name(text: str) -> str:
+    """One line of visible text. It stands on pages, in a header of mails and in other programs."""
+    if len(text) > MAX_NAME:
+        raise ValueError(f"it is longer than {MAX_NAME} characters; shorten it")
+    if any(_is_invisible(char) for char in text):
+        raise ValueError("it has invisible characters, such as marks of direction; remove them")
+    if not text.strip():
+        raise ValueError("it is empty; give a name, or leave the setting off")
+    return text.strip()
+
+
+def _is_invisible(char: str) -> bool:
+    category = unicodedata.category(char)
+    return (category[0] == "C" and char not in _JOINERS) or category in ("Zl", "Zp")
 
 
 def checked_number(low: int, high: int) -> Callable[[str], int]:
@@ -194,7 +222,7 @@ class Settings:
     )
     name: str | None = key(
         "name of the company or service, on pages, in mail and in authenticator apps",
-        deferred("sso.config.images:checked_name"),
+        checked_name,
         None,
     )
     logo_file: str | None = key(
@@ -219,12 +247,12 @@ class Settings:
     )
     privacy_url: str | None = key(
         "https URL of the privacy policy, linked from every page and mail",
-        deferred("sso.config.images:checked_page_url"),
+        checked_page_url,
         None,
     )
     terms_url: str | None = key(
         "https URL of the terms of service, linked from every page and mail",
-        deferred("sso.config.images:checked_page_url"),
+        checked_page_url,
         None,
     )
     admin_group: str = key(

@@ -75,7 +75,7 @@ def https_url(value: Any) -> str:
 
 
 def _name(value: Any) -> str:
-    return images.checked_name(text(value))
+    return settings.checked_name(text(value))
 
 
 def _logo(value: Any) -> Image:
