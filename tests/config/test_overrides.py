@@ -4,8 +4,10 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from jinja2 import DictLoader, StrictUndefined
+from jinja2.sandbox import SandboxedEnvironment
 
 from sso.config import overrides
 from sso.config.mail_texts import TEXTS as BUILT_IN_TEXTS
@@ -77,6 +79,24 @@ def test_the_built_in_templates_have_the_blocks(name: str) -> None:
 )
 def test_what_is_taken(tmp_path: Path, body: str) -> None:
     assert errors(tmp_path, block(body)) == []
+    render(block(body))
+
+
+SANDBOX = SandboxedEnvironment(
+    autoescape=True,
+    undefined=StrictUndefined,
+    loader=DictLoader({"sso/sign_in.html": "{% block help %}built in{% endblock %}"}),
+)
+
+
+def render(source: str) -> None:
+    """What is taken fails with no value, and reaches nothing that a sandbox forbids."""
+    functions = dict.fromkeys(("language", "direction", "support_url"), lambda: "de")
+    for value in ("", "<a>"):
+        SANDBOX.from_string(source).render(
+            client_name=value, reauthenticate=bool(value), brand={"name": value, "logo": value},
+            _=lambda text: text, **functions,
+        )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -258,9 +278,45 @@ def test_no_folder(tmp_path: Path, place: str) -> None:
         assert "it is not a folder" in errors(tmp_path / place)[0]
 
 
-@given(st.text(alphabet=st.sampled_from("{}%#<>/\"'= abp\n.|()[]0_"), max_size=60))
+PARTS = (
+    *"{}%#<>/'= abp.|()[]0-~", "{{ ", " }}", "{% if ", " %}", "{% else %}", "{% endif %}",
+    "client_name", "brand.name", "language()", "super()", "_('x')", "|upper", "|title", " ~ ",
+    " == ", " != ", " and ", " or ", "not ", " if ", " else ", "'x'", "1", "none", "(", ")", "<p>",
+    "</p>",
+)  # fmt: skip
+
+
+@settings(max_examples=300)
+@given(st.lists(st.sampled_from(PARTS), max_size=12).map("".join))
 def test_anything_is_taken_or_named(tmp_path_factory: pytest.TempPathFactory, body: str) -> None:
     folder = tmp_path_factory.getbasetemp() / "anything"
     folder.mkdir(exist_ok=True)
-    for error in errors(folder, block(body)):
-        assert error.startswith("sign_in.html: ")
+    found = errors(folder, block(body))
+    assert all(error.startswith("sign_in.html: ") for error in found)
+    if not found:
+        render(block(body))
+
+
+EXPRESSION = st.recursive(
+    st.sampled_from(["client_name", "reauthenticate", "brand.logo", "language()", "super()",
+                     "_('x')", "'x'", "1", "1.5", "none", "true"]),
+    lambda inner: st.one_of(
+        st.tuples(inner, st.sampled_from(["|upper", "|title", "|trim", "|e"])).map("".join),
+        st.tuples(inner, st.sampled_from(["~", "==", "!=", "and", "or", "<", "+", "in"]), inner)
+        .map(" ".join).map("({})".format),
+        inner.map("(not {})".format),
+        st.tuples(inner, inner, inner).map(lambda parts: "({} if {} else {})".format(*parts)),
+    ),
+    max_leaves=6,
+)  # fmt: skip
+
+
+@given(EXPRESSION)
+def test_no_expression_that_is_taken_fails(
+    tmp_path_factory: pytest.TempPathFactory, expression: str
+) -> None:
+    folder = tmp_path_factory.getbasetemp() / "expressions"
+    folder.mkdir(exist_ok=True)
+    body = block(f"{{{{ {expression} }}}}{{% if {expression} %}}x{{% endif %}}")
+    if not errors(folder, body):
+        render(body)
