@@ -115,7 +115,7 @@ def compared(name: str, received: str, label: Message, expected: str) -> Compari
         for url in (received, expected)
     )
     kept = kept_of(expected, received)
-    found = [one.words for one in url_differences(received, kept)]
+    found = [one.message for one in url_differences(received, kept)]
     return Comparison(name, received, label, expected, found, marks(received, kept))
 
 
