@@ -123,7 +123,7 @@ def render(source: str) -> None:
         ("{% set x = 1 %}", "Assign cannot be used here"),
         ("{{ client_name[0] }}", "Getitem cannot be used here"),
         ("{{ 1 / 0 }}", "Div cannot be used here"),
-        ("{% if client_name in 'x' %}{% endif %}", "compare with == or != only"),
+        ("{% if client_name in 'x' %}{% endif %}", "line 1: compare with == or != only"),
         ("{% block content %}{% endblock %}", "there is no block content"),
         ("{% trans %}x{% endtrans %}", "unknown tag 'trans'"),
         ("{% if %}", "line 1: Expected an expression"),
