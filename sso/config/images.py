@@ -32,7 +32,7 @@ _ELEMENTS = frozenset(
 )
 # A browser can need minutes to draw a few of them.
 _SLOW = re.compile("filter|marker|pattern|fe[A-Z].*")
-# What drawing programs leave for themselves; browsers pass it over.
+# Namespaces of drawing programs, which browsers ignore.
 _EDITORS = re.compile(
     r"http://(www\.inkscape\.org/|sodipodi\.sourceforge\.net/|ns\.adobe\.com/|purl\.org/dc/"
     r"|creativecommons\.org/ns#|www\.w3\.org/1999/02/22-rdf-syntax-ns#"
@@ -55,13 +55,13 @@ _MASKED = 5000  # bytes that an element with a mask counts as: it needs a layer 
 
 
 def check_svg(data: bytes) -> list[bytes]:
-    """Check the file, and return the images in it, which the caller has to check.
+    """Check an SVG, and return its embedded images, which the caller has to check.
 
     Raises `ValueError`, which says how to fix the file.
     """
     if b"<svg" not in data and b":svg" not in data:
         raise ValueError(Message("it is neither PNG, JPEG, WebP nor SVG"))
-    # As browsers read it: the answer says UTF-8, whatever the file says.
+    # The response declares UTF-8, and browsers follow it rather than the file.
     parser = expat.ParserCreate("utf-8", " ")
     checker = _Checker()
     parser.buffer_text = True
@@ -74,12 +74,12 @@ def check_svg(data: bytes) -> list[bytes]:
     try:
         parser.Parse(data, True)
     except expat.ExpatError as error:
-        words = expat.ErrorString(error.code)
+        reason = expat.ErrorString(error.code)
         raise ValueError(
             Message(
                 "it is not well-formed XML, in line %(line)d: %(reason)s",
                 line=error.lineno,
-                reason=words,
+                reason=reason,
             )
         ) from None
     checker.check_expanded()
@@ -253,9 +253,9 @@ def _check_css(text: str, *, is_css: bool) -> None:
 
 
 def _hides_reference(css: str) -> bool:
-    """Whether an attribute may have a property of its own (`--a`) that refers to an element.
+    """Return whether a `style` attribute may set a custom property that refers to an element.
 
-    Separators may be in a string or a comment. A style sheet refers to nothing but gradients.
+    Separators may be in a string or a comment. Style sheets refer to gradients only.
     """
     return css.startswith("style:") and "url(" in css.partition("--")[2].partition(":")[2]
 
@@ -282,7 +282,7 @@ class Image:
 
     @property
     def has_dark_variant(self) -> bool:
-        """Whether it looks different in dark mode by itself, as an SVG can."""
+        """Return whether it adapts itself to dark mode, as an SVG can."""
         return self.media_type == SVG and b"prefers-color-scheme" in self.data
 
 
@@ -290,9 +290,9 @@ NO_IMAGE = Image("", b"")
 
 
 def read(path: Path, most: int) -> Image:
-    """An image file of at most so many bytes. Raises `ValueError` with the remedy."""
+    """Read an image file of at most so many bytes. Raises `ValueError` with the remedy."""
     try:
-        if not path.is_file():  # a pipe would be waited for
+        if not path.is_file():  # reading a pipe would block
             raise ValueError("there is no such file; check its path")
         with path.open("rb") as file:
             data = file.read(most + 1)
@@ -302,7 +302,7 @@ def read(path: Path, most: int) -> Image:
 
 
 def from_data_url(url: str, most: int) -> Image:
-    """What `Image.data_url` holds. Raises `ValueError` with the remedy."""
+    """Read an image from its `Image.data_url`. Raises `ValueError` with the remedy."""
     try:
         data = b64decode(url.partition(";base64,")[2], validate=True)
     except binascii.Error:

@@ -11,7 +11,7 @@ WITH_SECRET = ""  # the link has a token that works once (`services.mail_links`)
 
 @dataclass(frozen=True)
 class Text:
-    """One kind of mail. `jobs.mail` gives the values of the placeholders in braces."""
+    """One kind of mail. `jobs.mail` replaces the placeholders in braces."""
 
     subject: str
     paragraphs: tuple[str, ...]
@@ -21,7 +21,7 @@ class Text:
 
     @property
     def placeholders(self) -> tuple[str, ...]:
-        """The names in its braces, beside those that are everywhere."""
+        """Return the names in braces, except those of all kinds."""
         parts = (self.subject, *self.paragraphs, self.action or "")
         names = [name for part in parts for _, name, _, _ in Formatter().parse(part) if name]
         return tuple(dict.fromkeys(name for name in names if name not in EVERYWHERE))
