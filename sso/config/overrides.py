@@ -397,8 +397,7 @@ def _take_texts(source: str, overrides: Overrides) -> Iterator[str]:
             if tag not in LANGUAGES or not isinstance(text, dict):
                 yield f"{where} is not one of the languages {', '.join(LANGUAGES)}"
                 continue
-            for error in _text_errors(kind, text):
-                yield f"{where} {error}"
+            yield from (f"{where} {reason}" for reason in _text_errors(kind, text))
             overrides.texts[kind, tag] = text
 
 

@@ -1,6 +1,6 @@
 """Applications: found, shown, registered from a preset or by hand, changed, disabled, deleted."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -12,10 +12,10 @@ from werkzeug.wrappers import Response
 from sso import context
 from sso.audit import Actor
 from sso.config import images
+from sso.config.client_fields import FIELDS, Kind
 from sso.endpoints import page
 from sso.endpoints.admin import access, pages, troubleshooting
 from sso.endpoints.admin.forms import (
-    AUTH_TITLES,
     ClientForm,
     ConfirmForm,
     LogoForm,
@@ -36,7 +36,6 @@ from sso.services import changes as differences
 from sso.services import checks, clients, connections
 from sso.services.changes import Changed, Differences
 from sso.services.checks import Invalid
-from sso.services.clients import SWITCHES
 from sso.store import clients as stored_clients
 from sso.store import grants
 
@@ -116,17 +115,44 @@ def application() -> Response:
     """One client."""
     client = pages.application()
     count, _ = grants.live_at(client.client_id, limit=1)
+    fields = clients.described(client)
     return pages.render(
         "admin/application.html",
         "applications",
         done=_DONE,
         client=client,
-        logo=page.logo_url(stored_clients.logo_digest(client.client_id)),
-        auth_title=AUTH_TITLES[client.token_endpoint_auth_method],
+        logo=page.logo_url(fields.get("logo")),
+        facts=_facts(fields),
         live_grants=f"{count}+" if count == grants.MOST_COUNTED else count,
         refusals=troubleshooting.newest(client.client_id, _SHOWN_REFUSALS),
         actions=[(name, one) for name, one in ACTIONS.items() if one.applies(client)],
     )
+
+
+# Who may use it comes first.
+_FACTS = sorted(
+    ((field, field.fact) for field in FIELDS.values() if field.fact),
+    key=lambda pair: pair[0].name != "groups",
+)
+
+
+def _facts(fields: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Return a line for each field that the page has: its title, and a text or URLs."""
+    for field, fact in _FACTS:
+        title = fact.title or (field.form.label if field.form else "")
+        value = fields.get(field.name)
+        if field.kind is Kind.SWITCH:
+            yield {"title": title, "text": gettext(fact.on if value else fact.off)}
+        elif not value and fact.empty:
+            yield {"title": title, "text": gettext(fact.empty)}
+        elif value and field.kind in (Kind.URL, Kind.REDIRECT_URIS):
+            yield {"title": title, "urls": value if isinstance(value, list) else [value]}
+        elif value and field.kind is Kind.NAMES:
+            yield {"title": title, "text": ", ".join(value)}
+        elif value and value in field.titles:
+            yield {"title": title, "text": gettext(field.titles[value])}
+        elif value:
+            yield {"title": title, "text": value, "is_technical": True}
 
 
 def act() -> Response:
@@ -190,7 +216,7 @@ def logo() -> Response:
             image = images.NO_IMAGE
             if data := form.image:
                 image = images.parse(data, checks.MAX_LOGO)
-            clients.change(access.staff().actor, client.client_id, {}, logo=image)
+            clients.change(access.staff().actor, client.client_id, {"logo": image})
         except LookupError:
             abort(404)
         except checks.Invalid as error:  # the rules have changed since it was registered
@@ -229,9 +255,8 @@ def by_hand() -> Response:
     """Register a client."""
     form, errors = ClientForm(), []
     if form.validate_on_submit():
-        metadata, switches = _parted(form.read())
         try:
-            client, secret = clients.register(access.staff().actor, metadata, switches=switches)
+            client, secret = clients.register(access.staff().actor, form.read())
             return _registered(client, secret)
         except Invalid as error:
             errors = error.errors
@@ -247,11 +272,10 @@ def edit() -> Response:
     if form.validate_on_submit():
         seen, mine = form.was_seen() or now, form.read()
         wanted = {name: mine[name] for name in differences.between(seen, mine)}
-        metadata, switches = _parted(wanted)
         try:
             if wanted:
                 actor = access.staff().actor
-                clients.change(actor, client.client_id, metadata, switches=switches, seen=seen)
+                clients.change(actor, client.client_id, wanted, seen=seen)
             return pages.done("application", "changed", id=client.client_id)
         except LookupError:
             abort(404)
@@ -267,19 +291,13 @@ def edit() -> Response:
     return _form(form, client, errors, others)
 
 
-def _parted(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, bool]]:
-    """Metadata, and switches."""
-    switches = {name: values[name] for name in SWITCHES if name in values}
-    return {name: value for name, value in values.items() if name not in SWITCHES}, switches
-
-
 def from_preset() -> Response:
     """Register a known application, and show how to set it up."""
     preset = _preset()
     form, errors = PresetForm.of(preset), []
     form.client_name.description = preset.title
     if form.validate_on_submit() and (found := _installation(form, preset)):
-        metadata = {
+        fields = {
             "client_name": (form.client_name.data or "").strip(),
             "groups": lines(form.groups.data),
         }
@@ -288,8 +306,7 @@ def from_preset() -> Response:
                 access.staff().actor,
                 found,
                 context.settings().base_url,
-                {name: value for name, value in metadata.items() if value},
-                {},
+                {name: value for name, value in fields.items() if value},
             )
             return _registered(client, secret)
         except (PresetError, Invalid) as error:
