@@ -355,12 +355,12 @@ class Settings:
 
     @property
     def issuer(self) -> str:
-        """The issuer identifier (OIDC Core §1.2): the base URL."""
+        """Return the issuer identifier (OIDC Core §1.2): the base URL."""
         return self.base_url
 
     @property
     def base_path(self) -> str:
-        """The path prefix of every URL, such as `/api/auth`; may be empty."""
+        """Return the path prefix of every URL, such as `/api/auth`; may be empty."""
         return urlsplit(self.base_url).path
 
     @property
