@@ -30,10 +30,10 @@ class Lifetime(click.ParamType[timedelta]):
     ) -> timedelta:
         if isinstance(value, timedelta):
             return value
-        found = _LIFETIME.fullmatch(value)
-        if found is None:
+        match = _LIFETIME.fullmatch(value)
+        if match is None:
             self.fail("give hours or days: 12h, 90d", param, ctx)
-        return timedelta(hours=int(found[1]) * (24 if found[2] == "d" else 1))
+        return timedelta(hours=int(match[1]) * (24 if match[2] == "d" else 1))
 
 
 @group.command("create")
@@ -61,9 +61,9 @@ def create(
     """Create an API token; it is shown once."""
     if expires_in and expires:
         raise click.UsageError("--expires contradicts --expires-in.")
-    lives = expires - clock.now() if expires else expires_in or api_tokens.DEFAULT_LIFETIME
-    wanted = [scope for one in scopes for scope in one.split()]
-    token, secret = api_tokens.create(audit.operator(), name, wanted, lives)
+    lifetime = expires - clock.now() if expires else expires_in or api_tokens.DEFAULT_LIFETIME
+    scope_names = [scope for words in scopes for scope in words.split()]
+    token, secret = api_tokens.create(audit.operator(), name, scope_names, lifetime)
     db.session.commit()
     print_once(
         {**_view(token, {}), "token": secret},
@@ -77,20 +77,20 @@ def create(
 @json_option
 def list_(as_json: bool) -> None:
     """List all API tokens."""
-    found = keys.every_api_token()
-    owners = users.emails(str(one.owner_id) for one in found if one.owner_id)
+    tokens = keys.every_api_token()
+    owners = users.emails(str(token.owner_id) for token in tokens if token.owner_id)
     if as_json:
-        print_json([_view(one, owners) for one in found])
+        print_json([_view(token, owners) for token in tokens])
     else:
         print_table(
             ("ID", "NAME", "OWNER", "STATE", "SCOPE", "EXPIRES", "LAST USED", "FROM"),
             [
                 (
-                    *(one.id, one.name, owners.get(str(one.owner_id), one.owner_id)),
-                    *(one.state, one.scope, one.expires_at),
-                    *(one.last_used_at, one.last_used_address),
+                    *(token.id, token.name, owners.get(str(token.owner_id), token.owner_id)),
+                    *(token.state, token.scope, token.expires_at),
+                    *(token.last_used_at, token.last_used_address),
                 )
-                for one in found
+                for token in tokens
             ],
         )
 
@@ -102,10 +102,10 @@ def list_(as_json: bool) -> None:
 def revoke(token_id: str, yes: bool, as_json: bool) -> None:
     """Revoke an API token; it stops at once."""
     match = keys.matching_api_tokens(token_id)
-    found = by_id("api-token", match, token_id, lambda token: token.name, exactly=True)
-    owners = users.emails([str(found.owner_id)] if found.owner_id else [])
-    confirm(f"Revoke the API token {found.name} ({found.id})?", yes)
-    token = api_tokens.revoke(audit.operator(), found.id)
+    token = by_id("api-token", match, token_id, lambda token: token.name, exactly=True)
+    owners = users.emails([str(token.owner_id)] if token.owner_id else [])
+    confirm(f"Revoke the API token {token.name} ({token.id})?", yes)
+    token = api_tokens.revoke(audit.operator(), token.id)
     db.session.commit()
     if as_json:
         print_json(_view(token, owners))

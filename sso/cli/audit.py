@@ -1,4 +1,4 @@
-"""`flask audit`: what happened, and whether the record of it is whole."""
+"""`flask audit`: lists security events, and verifies that the record is complete."""
 
 import json
 import re
@@ -68,8 +68,8 @@ def list_(
     _require_known(names)
     user = one_user(who) if who else None
     client = one_client(client_id) if client_id else None
-    # The trail outlives users and clients: those that were deleted are found by their id.
-    found = rows.newest(
+    # Events outlive users and clients; those of deleted ones are found by id.
+    events = rows.newest(
         user_id=str(user.id) if user else who,
         client_id=client.client_id if client else client_id,
         names=names,
@@ -77,15 +77,15 @@ def list_(
         until=until,
         limit=limit,
     )
-    if not found and who and user is None:
+    if not events and who and user is None:
         click.echo(
             f"There is no user {harmless(who)}; somebody who was deleted is found by the id.",
             err=True,
         )
     if as_json:
-        print_json([rows.as_record(event) for event in found])
+        print_json([rows.as_record(event) for event in events])
     else:
-        _table(found)
+        _table(events)
 
 
 @group.command("verify")
@@ -97,7 +97,7 @@ def verify(head: str | None, as_json: bool) -> None:
     Store the head that it prints outside this database, and pass it next time: then a chain
     that was truncated or rebuilt is detected, too.
     """
-    seen = _head(head) if head else None
+    earlier_head = _head(head) if head else None
     problem = None
     try:
         while chain.append_to_chain():
@@ -107,17 +107,17 @@ def verify(head: str | None, as_json: bool) -> None:
         db.session.rollback()
         signing_keys.require_any_open(context.settings().secret_keys)
         problem = str(error)
-    found = chain.verify(seen)
-    faults = found.faults or ([problem] if problem else [])
-    mark = f"{found.head_number}:{found.head_seal}"
+    result = chain.verify(earlier_head)
+    faults = result.faults or ([problem] if problem else [])
+    mark = f"{result.head_number}:{result.head_seal}"
     if faults:
         audit.event(Event.AUDIT_VERIFICATION_FAILED, faults=len(faults), first=faults[0])
     if as_json:
-        print_json({"events": found.events, "first": found.first, "head": mark, "faults": faults})
+        print_json({"events": result.events, "first": result.first, "head": mark, "faults": faults})
     else:
         for fault in faults:
             print_line(fault)
-        print_line(f"{found.events} events, from number {found.first} on")
+        print_line(f"{result.events} events, from number {result.first} on")
         print_line(f"head {mark}")
     if faults:
         count = len(faults)
@@ -127,13 +127,19 @@ def verify(head: str | None, as_json: bool) -> None:
 def _require_known(names: Sequence[str]) -> None:
     """Raise `Failure` for a name that no version of this program has used."""
     unknown = sorted(name for name in set(names) - set(Event))
-    happened = rows.names() if unknown else ()
+    recorded = rows.names() if unknown else ()
     for name in unknown:
-        if name not in happened:
-            meant = " or ".join(get_close_matches(name, sorted({*Event, *happened}), cutoff=0.5))
+        if name not in recorded:
+            suggestion = " or ".join(
+                get_close_matches(name, sorted({*Event, *recorded}), cutoff=0.5)
+            )
             raise Failure(
                 f"there is no event {name}; "
-                + (f"is it {meant}?" if meant else f"see the column EVENT of: {COMMAND} audit list")
+                + (
+                    f"is it {suggestion}?"
+                    if suggestion
+                    else f"see the column EVENT of: {COMMAND} audit list"
+                )
             )
 
 
@@ -165,7 +171,7 @@ def _table(events: Sequence[AuditEvent]) -> None:
 
 
 def _field(name: str, value: object) -> str:
-    """In quotes where it would run into the next one."""
+    """Return NAME=VALUE, with quotes around values that have spaces."""
     if not isinstance(value, str):
         return f"{name}={json.dumps(value, ensure_ascii=False)}"
     is_plain = re.fullmatch(r'[^\s"=]+', value)

@@ -1,4 +1,4 @@
-"""What commands share: options, questions, errors as one line with exit code 1, the lookup."""
+"""What commands share: options, questions, errors in one line with exit code 1, lookups."""
 
 import logging
 import os
@@ -41,7 +41,7 @@ password_stdin_option = click.option(
 
 
 class Failure(click.ClickException):
-    """The command could not do it: one line on standard error, exit code 1."""
+    """The command failed: one line on standard error, exit code 1."""
 
     def __init__(self, message: str) -> None:
         super().__init__(harmless(message))
@@ -49,9 +49,9 @@ class Failure(click.ClickException):
 
 @contextmanager
 def quiet_terminal(*, always: bool = False) -> Iterator[None]:
-    """Keep audit events out of an answer on a terminal; `flask audit list` shows them.
+    """Keep audit events out of the output on a terminal; `flask audit list` shows them.
 
-    `always`: they are too many for a log, too.
+    `always`: keep them out of logs, too, because there are too many.
     """
     level = audit.logger.level
     if always or (sys.stderr and sys.stderr.isatty()):
@@ -63,7 +63,7 @@ def quiet_terminal(*, always: bool = False) -> Iterator[None]:
 
 
 class Service(click.Command):
-    """A command that fails with a line instead of a traceback, and leaves nothing half done."""
+    """A command that rolls back and prints one line when it fails, without a traceback."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -74,14 +74,14 @@ class Service(click.Command):
             raise Failure(str(error)) from None
         except SQLAlchemyError as error:
             db.session.rollback()
-            raise Failure(_database_words(error)) from None
+            raise Failure(_database_error(error)) from None
         except UnicodeEncodeError:
             db.session.rollback()
             raise Failure("an argument is not valid UTF-8") from None
 
 
 class Command(Service):
-    """One whose answer people read, not its log."""
+    """A command for people, without log lines in its output."""
 
     def invoke(self, ctx: click.Context) -> Any:
         with quiet_terminal():
@@ -95,7 +95,7 @@ class Group(AppGroup):
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Ask before something is destroyed; without a terminal, `--yes` has to say it."""
+    """Ask before something is destroyed; without a terminal, `--yes` is required."""
     if yes:
         return
     if not sys.stdin or not sys.stdin.isatty():
@@ -105,9 +105,9 @@ def confirm(question: str, yes: bool) -> None:
 
 
 def ask_password(password_stdin: bool) -> str:
-    """The password: hidden from the terminal, or one line from standard input. Raises `Failure`.
+    """Read a password from the terminal, hidden, or from one line of standard input.
 
-    Never from the command line, where every user of the machine can read it.
+    Never from the command line, which every user of the machine can read. Raises `Failure`.
     """
     if password_stdin:
         return _password_line()
@@ -124,7 +124,7 @@ def ask_password(password_stdin: bool) -> str:
 def _password_line() -> str:
     raw: bytes = sys.stdin.buffer.readline() if sys.stdin else b""
     try:
-        # The newline goes, and nothing else: spaces may be part of a password.
+        # Only the newline is removed: spaces may be part of a password.
         line = raw.decode("utf-8").removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError:
         raise Failure("the password on standard input is not UTF-8") from None
@@ -134,13 +134,13 @@ def _password_line() -> str:
 
 
 class BrokenReference(OperatorError):
-    """The reference leads nowhere; `str()` names it, never its value."""
+    """The reference cannot be resolved; the message has no value."""
 
 
 def resolve(reference: str) -> str:
-    """The value of `env:NAME` or `file:PATH`, by which a secret stays out of files and arguments.
+    """Return the value of `env:NAME` or `file:PATH`. Raises `BrokenReference`.
 
-    Raises `BrokenReference`.
+    So secrets stay out of files and arguments.
     """
     kind, _, name = reference.partition(":")
     if kind == "env" and name:
@@ -161,28 +161,28 @@ def resolve(reference: str) -> str:
     return value
 
 
-def _database_words(error: SQLAlchemyError) -> str:
-    """A database error in words for an operator; never the statement, which holds values."""
+def _database_error(error: SQLAlchemyError) -> str:
+    """Describe a database error for operators, without the statement, which has values."""
     origin = getattr(error, "orig", None)
     state, text = getattr(origin, "sqlstate", None), str(origin or "")
     if state == _NO_TABLE or "no such table" in text:
-        return _schema_words()
+        return _schema_error()
     if state == _NO_COLUMN or "no such column" in text or "has no column named" in text:
-        return _schema_words()
+        return _schema_error()
     if isinstance(error, IntegrityError):
         return "another process changed the same thing at this moment; try again"
     reason = (text or type(error).__name__).strip().splitlines()[0]
     return f"the database cannot be used: {reason}"
 
 
-def _schema_words() -> str:
-    found = schema.revision(db.session.connection())
+def _schema_error() -> str:
+    revision = schema.revision(db.session.connection())
     db.session.rollback()
-    if found is None:
+    if revision is None:
         return f"the database has no tables yet; run: {COMMAND} db upgrade"
     return (
-        f"the database is older than this program: its schema is {found}, not {schema.newest()}; "
-        f"run: {COMMAND} db upgrade"
+        f"the database is older than this program: its schema is {revision}, "
+        f"not {schema.newest()}; run: {COMMAND} db upgrade"
     )
 
 
@@ -192,18 +192,18 @@ T = TypeVar("T")
 def only(
     match: Match[T], text: str, describe: Callable[[T], str], whole: str, *, exactly: bool
 ) -> T | None:
-    """The one that matches, or `None`. Raises `Failure` if there are several.
+    """Return the only match, or `None`. Raises `Failure` if there are several.
 
-    `exactly`: the command cannot be undone or gives rights, so only a `whole` identifier will do.
-    A name or a prefix could have meant another one yesterday, and people choose their own.
+    `exactly`: the command cannot be undone or gives rights, so it needs a `whole` identifier. Names
+    and prefixes may have matched another row yesterday, and people choose their own names.
     """
-    words = [describe(one) for one in match.found[:MOST_MATCHES]]
-    if len(words) > 1:
-        listed = ", ".join(words) + (", …" if len(match.found) > MOST_MATCHES else "")
-        raise Failure(f"{text} fits several: {listed}; give {whole} in full")
-    if words and exactly and not match.is_exact:
-        raise Failure(f"{text} fits {words[0]}; this command needs {whole} in full")
-    return match.found[0] if words else None
+    descriptions = [describe(item) for item in match.found[:MOST_MATCHES]]
+    if len(descriptions) > 1:
+        names = ", ".join(descriptions) + (", …" if len(match.found) > MOST_MATCHES else "")
+        raise Failure(f"{text} fits several: {names}; give {whole} in full")
+    if descriptions and exactly and not match.is_exact:
+        raise Failure(f"{text} fits {descriptions[0]}; this command needs {whole} in full")
+    return match.found[0] if descriptions else None
 
 
 class _WithId(Protocol):
@@ -217,11 +217,11 @@ R = TypeVar("R", bound=_WithId)
 def by_id(
     kind: str, match: Match[R], text: str, name_of: Callable[[R], str], *, exactly: bool
 ) -> R:
-    """The one row whose ID or name fits; see `only`. Raises `Failure`, also if there is none."""
-    found = only(match, text, lambda one: f"{one.id} ({name_of(one)})", "the ID", exactly=exactly)
-    if found is None:
+    """Return the only row whose ID or name matches. Raises `Failure`; see `only`."""
+    item = only(match, text, lambda row: f"{row.id} ({name_of(row)})", "the ID", exactly=exactly)
+    if item is None:
         raise unknown(kind, text)
-    return found
+    return item
 
 
 def unknown(kind: str, text: str) -> Failure:

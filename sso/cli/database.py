@@ -86,11 +86,11 @@ def copy_command(target: str, as_json: bool) -> None:
             counts = backup.copy_into(engine, report)
     finally:
         engine.dispose()
-    shown = url.render_as_string(hide_password=True)
-    audit.event(Event.DATABASE_COPIED, target=shown)
-    _show({"target": shown, "rows": counts}, counts, as_json)
+    shown_url = url.render_as_string(hide_password=True)
+    audit.event(Event.DATABASE_COPIED, target=shown_url)
+    _show({"target": shown_url, "rows": counts}, counts, as_json)
     if not as_json:
-        print_line(f"Now set SSO_DATABASE_URL to {shown}; SSO_SECRET_KEY stays as it is.")
+        print_line(f"Now set SSO_DATABASE_URL to {shown_url}; SSO_SECRET_KEY stays as it is.")
 
 
 def _show(value: object, counts: Mapping[str, int], as_json: bool) -> None:
@@ -110,7 +110,7 @@ def upgrade_command(as_json: bool, **options: Any) -> None:
     _UPGRADE.callback(**options)
     if options["sql"]:
         return
-    # An older schema may not have the table of keys.
+    # Only the newest schema is sure to have the table of keys.
     whole = options["revision"] in ("head", "heads")
     made = whole and signing_keys.ensure(context.settings().secret_keys)
     db.session.commit()
@@ -148,13 +148,13 @@ def _bind(**options: Any) -> None:
 
 
 def _hidden(command: click.Command) -> click.Command:
-    """They make migrations: operators have no use for them."""
+    """Hide a command that makes migrations, which operators do not need."""
     hidden = copy(command)
     hidden.hidden = True
     return hidden
 
 
-# Flask-Migrate's own group is everybody's and stays as it is.
+# A copy: the group of Flask-Migrate itself is shared with other programs.
 group: click.Group = copy(migrate_group)
 group.callback = _bind
 group.commands = {

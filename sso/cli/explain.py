@@ -32,28 +32,28 @@ def explain_command(
     """
     if request_id is None:
         client = find_client(client_id) if client_id else None
-        found = refusals.newest(client_id=client and client.client_id, limit=limit)
-        _list([explain(one) for one in found], as_json)
+        rows = refusals.newest(client_id=client and client.client_id, limit=limit)
+        _list([explain(row) for row in rows], as_json)
         return
-    found = _find(request_id)
-    explained = [explain(one) for one in found]
+    rows = _find(request_id)
+    explanations = [explain(row) for row in rows]
     if as_json:
-        first, *more = [_view(*one) for one in explained]
+        first, *more = [_view(case, explanation) for case, explanation in explanations]
         print_json(first | ({"more": more} if more else {}))
         return
-    if len({one.request_id for one in found}) > 1:
+    if len({row.request_id for row in rows}) > 1:
         print_line(f"Several ids begin with {request_id}.")
-    elif len(found) > 1:
+    elif len(rows) > 1:
         print_line("Several requests have this id: a request may bring its own.")
-    for number, one in enumerate(explained):
-        if number or len(explained) > 1:
+    for number, (case, explanation) in enumerate(explanations):
+        if number or len(explanations) > 1:
             print_line()
-        _show(*one)
+        _show(case, explanation)
 
 
 def _find(request_id: str) -> list[Refusal]:
-    if found := explaining.find_refusals(request_id):
-        return list(found)
+    if rows := explaining.find_refusals(request_id):
+        return list(rows)
     raise Failure(
         f"no refused request has the id {request_id}; refusals are kept for "
         f"{KEEP_REFUSALS.days} days, and only the latest from networks that cause many. To list "
@@ -61,9 +61,9 @@ def _find(request_id: str) -> list[Refusal]:
     )
 
 
-def _list(explained: list[tuple[Case, Explanation]], as_json: bool) -> None:
+def _list(explanations: list[tuple[Case, Explanation]], as_json: bool) -> None:
     if as_json:
-        print_json([_view(*one) for one in explained])
+        print_json([_view(case, explanation) for case, explanation in explanations])
         return
     print_table(
         ("ID", "TIME", "CLIENT", "ENDPOINT", "CAUSE"),
@@ -75,24 +75,24 @@ def _list(explained: list[tuple[Case, Explanation]], as_json: bool) -> None:
                 case.refusal.endpoint,
                 explanation.cause,
             )
-            for case, explanation in explained
+            for case, explanation in explanations
         ],
         whole_last=True,
     )
 
 
 def _show(case: Case, explanation: Explanation) -> None:
-    shown = _view(case, explanation)
-    client = shown["client"]
-    answer = " ".join(str(part) for part in (shown["status"], shown["error"]) if part)
+    view = _view(case, explanation)
+    client = view["client"]
+    answer = " ".join(str(part) for part in (view["status"], view["error"]) if part)
     pairs = [
-        ("id", shown["id"]),
+        ("id", view["id"]),
         ("time", f"{case.refusal.at:%Y-%m-%d %H:%M:%S} UTC"),
         ("client", f"{client['name']} ({client['client_id']})" if client else case["client"]),
-        ("endpoint", shown["endpoint"]),
-        ("answer", f"{answer}: {shown['description']}" if shown["description"] else answer),
-        ("user", shown["user"]),
-        ("address", shown["address"]),
+        ("endpoint", view["endpoint"]),
+        ("answer", f"{answer}: {view['description']}" if view["description"] else answer),
+        ("user", view["user"]),
+        ("address", view["address"]),
         ("host", case["host"] and f"{case['host']}, not {urlsplit(case.settings.base_url).netloc}"),
     ]
     print_record([pair for pair in pairs if pair[1]])

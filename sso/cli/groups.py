@@ -22,13 +22,17 @@ _NAMED_MEMBERS = 2
 @json_option
 def list_(as_json: bool) -> None:
     """List all groups, their members, and the applications that require them."""
-    found = groups.members(_SHOWN_MEMBERS if as_json else _NAMED_MEMBERS)
-    every = clients.every()
+    members_by_group = groups.members(_SHOWN_MEMBERS if as_json else _NAMED_MEMBERS)
+    all_clients = clients.every()
     nobody = groups.Members(0, [])
-    required = {name for client in every for name in client.groups}
-    names = sorted(found.keys() | required | named_groups.names())
-    listed = [
-        (name, *found.get(name, nobody), [one for one in every if name in one.groups])
+    required = {name for client in all_clients for name in client.groups}
+    names = sorted(members_by_group.keys() | required | named_groups.names())
+    rows = [
+        (
+            name,
+            *members_by_group.get(name, nobody),
+            [client for client in all_clients if name in client.groups],
+        )
         for name in names
     ]
     if as_json:
@@ -39,10 +43,11 @@ def list_(as_json: bool) -> None:
                     "members": count,
                     "first_members": [{"id": str(id_), "email": email} for id_, email in first],
                     "clients": [
-                        {"client_id": one.client_id, "client_name": one.name} for one in required_by
+                        {"client_id": client.client_id, "client_name": client.name}
+                        for client in required_by
                     ],
                 }
-                for name, count, first, required_by in listed
+                for name, count, first, required_by in rows
             ]
         )
     else:
@@ -53,9 +58,9 @@ def list_(as_json: bool) -> None:
                     name,
                     count or "NOBODY",
                     ", ".join(email for _, email in first) + (", …" if count > len(first) else ""),
-                    ", ".join(one.name for one in required_by),
+                    ", ".join(client.name for client in required_by),
                 )
-                for name, count, first, required_by in listed
+                for name, count, first, required_by in rows
             ],
             whole_last=True,
         )
@@ -66,8 +71,8 @@ def list_(as_json: bool) -> None:
 @json_option
 def create(name: str, as_json: bool) -> None:
     """Create a group without members."""
-    made = group_editing.create(audit.operator(), name)
-    _done(made, as_json)
+    named_group = group_editing.create(audit.operator(), name)
+    _done(named_group, as_json)
 
 
 @group.command("rename")
@@ -76,8 +81,8 @@ def create(name: str, as_json: bool) -> None:
 @json_option
 def rename(name: str, new_name: str, as_json: bool) -> None:
     """Rename a group, for its members and the applications that require it."""
-    found = _find(name)
-    changed, _ = group_editing.change(audit.operator(), found.id, name=new_name)
+    named_group = _find(name)
+    changed, _ = group_editing.change(audit.operator(), named_group.id, name=new_name)
     _done(changed, as_json)
 
 
@@ -90,28 +95,28 @@ def delete(name: str, yes: bool, as_json: bool) -> None:
 
     An application that requires the group lets nobody in until its registration is changed.
     """
-    found = _find(name)
+    named_group = _find(name)
     members = len(groups.all_members(name))
     confirm(f"Delete the group {name}, which has {members} members?", yes)
-    group_editing.delete(audit.operator(), found.id)
+    group_editing.delete(audit.operator(), named_group.id)
     db.session.commit()
     if as_json:
-        print_json({"id": str(found.id), "name": name, "deleted": True})
+        print_json({"id": str(named_group.id), "name": name, "deleted": True})
     else:
         print_line(f"Deleted {name}.")
 
 
 def _find(name: str) -> NamedGroup:
-    found = named_groups.find_by_name(name)
-    if found is None:
+    named_group = named_groups.find_by_name(name)
+    if named_group is None:
         raise Failure(f"there is no group {name}; see: {COMMAND} group list")
-    return found
+    return named_group
 
 
-def _done(changed: NamedGroup, as_json: bool) -> None:
+def _done(named_group: NamedGroup, as_json: bool) -> None:
     db.session.commit()
-    shown: dict[str, Any] = {"id": str(changed.id), "name": changed.name}
+    view: dict[str, Any] = {"id": str(named_group.id), "name": named_group.name}
     if as_json:
-        print_json(shown)
+        print_json(view)
     else:
-        print_record(shown.items())
+        print_record(view.items())

@@ -1,6 +1,6 @@
-"""`flask user import`: people with their passwords from other systems, in batches.
+"""`flask user import`: imports people with their passwords from other systems, in batches.
 
-It reports what it did, or would do: counts, reasons and a few examples of each.
+The report has counts, reasons and a few examples of each.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ _OTHER = "other reasons"
 
 @dataclass
 class Reasons:
-    """How often each reason was given, and to whom first."""
+    """How often each reason applied, with the first examples."""
 
     counts: Counter[str] = field(default_factory=Counter)
     examples: dict[str, list[dict[str, str]]] = field(default_factory=dict)
@@ -52,16 +52,16 @@ class Reasons:
     def lines(self) -> Iterator[str]:
         for reason, count in self.counts.most_common():
             yield f"  {count:,}  {reason}"
-            found = self.examples[reason]
-            for one in found[:_SHOWN]:
-                yield f"      {' · '.join(filter(None, one.values()))}"
+            examples = self.examples[reason]
+            for example in examples[:_SHOWN]:
+                yield f"      {' · '.join(filter(None, example.values()))}"
             if count > _SHOWN:
                 yield "      …"
 
 
 @dataclass
 class Report:
-    """Of bounded size, however many people there are."""
+    """The result of an import; its size does not grow with the number of people."""
 
     fates: Counter[Fate] = field(default_factory=Counter)
     reasons: dict[Fate, Reasons] = field(
@@ -70,26 +70,26 @@ class Report:
     left_out: Reasons = field(default_factory=Reasons)
     without_password: int = 0
     too_slow: int = 0
-    found: set[str] = field(default_factory=set)  # methods of their hashes
+    hash_methods: set[str] = field(default_factory=set)
     disabled: int = 0
     unverified: int = 0
     methods: Counter[str] = field(default_factory=Counter)
     groups: Counter[str] = field(default_factory=Counter)
 
     def add(self, outcomes: Iterable[Outcome]) -> None:
-        for one in outcomes:
-            self.fates[one.fate] += 1
-            if one.fate != Fate.IMPORTED:
-                self.reasons[one.fate].add(one.reason, one)
+        for outcome in outcomes:
+            self.fates[outcome.fate] += 1
+            if outcome.fate != Fate.IMPORTED:
+                self.reasons[outcome.fate].add(outcome.reason, outcome)
                 continue
-            for what in one.left_out:
-                self.left_out.add(what, one)
-            person = one.person
+            for name in outcome.left_out:
+                self.left_out.add(name, outcome)
+            person = outcome.person
             self.without_password += person.password_hash is None
             self.disabled += person.disabled
             self.unverified += not person.email_verified
-            self.too_slow += one.is_too_slow
-            self.found |= {one.method} if one.method else set()
+            self.too_slow += outcome.is_too_slow
+            self.hash_methods |= {outcome.method} if outcome.method else set()
             if method := foreign_hashes.method_of(person.password_hash):
                 self._count(self.methods, method[1:])
             for name in person.groups:
@@ -108,24 +108,24 @@ class Report:
             "hashes": dict(self.methods.most_common()),
             "groups": dict(self.groups.most_common()),
             "left_out": self.left_out.as_json(),
-            "reasons": {fate: found.as_json() for fate, found in self.reasons.items()},
+            "reasons": {fate: reasons.as_json() for fate, reasons in self.reasons.items()},
         }
 
     def show(self, is_plan: bool) -> None:
         would = "would be " if is_plan else ""
         print_line(f"{self.fates[Fate.IMPORTED]:,} {would}imported")
-        for words, count in (
+        for label, count in (
             ("without a password", self.without_password),
             ("of these because the hash is too slow; see below", self.too_slow),
             ("disabled", self.disabled),
             ("with an email address that is not verified", self.unverified),
         ):
             if count:
-                print_line(f"  {count:,}  {words}")
+                print_line(f"  {count:,}  {label}")
         for title, counter in (("password hashes", self.methods), ("groups", self.groups)):
             if counter:
-                found = ", ".join(f"{name} ({n:,})" for name, n in counter.most_common())
-                print_line(f"  {title}: {found}")
+                names = ", ".join(f"{name} ({n:,})" for name, n in counter.most_common())
+                print_line(f"  {title}: {names}")
         for title, reasons in (
             (f"{self.fates[Fate.EXISTS]:,} are there already, and stay as they are",
              self.reasons[Fate.EXISTS]),
@@ -187,7 +187,7 @@ def import_(
                 report.add(_carry_out(batch, rules))
         except FileProblem as error:
             problem = error
-    seconds = foreign_hashes.seconds({*imported_hashes.methods(), *report.found})
+    seconds = foreign_hashes.seconds({*imported_hashes.methods(), *report.hash_methods})
     db.session.rollback()
     if as_json:
         print_json({"applied": not is_plan, "complete": not problem, **report.as_json()})
@@ -205,7 +205,7 @@ def import_(
 
 
 def _batches(people: Iterator[Person]) -> Iterator[Sequence[Person]]:
-    """Also those before a place where the file cannot be read; then raises `FileProblem`."""
+    """Yield people in batches, also those before a `FileProblem`, which is raised after them."""
     batch: list[Person] = []
     try:
         for person in people:
@@ -220,15 +220,15 @@ def _batches(people: Iterator[Person]) -> Iterator[Sequence[Person]]:
 
 
 def _carry_out(people: Sequence[Person], rules: Rules) -> list[Outcome]:
-    """One transaction. Commits."""
+    """Import some people in one transaction. Commits."""
     actor = audit.operator(by="import")
-    for left in reversed(range(_TRIES)):
+    for tries_left in reversed(range(_TRIES)):
         try:
             outcomes = importing.add(actor, people, rules)
             db.session.commit()
         except IntegrityError:  # somebody has signed up at this moment
             db.session.rollback()
-            if not left:
+            if not tries_left:
                 raise
         else:
             db.session.expunge_all()

@@ -1,4 +1,4 @@
-"""`flask key`: the life of the signing keys, and another secret key for all that is encrypted."""
+"""`flask key`: rotates signing keys, and encrypts stored secrets with a new secret key."""
 
 import time
 from collections.abc import Sequence
@@ -100,7 +100,7 @@ def _show(keys: Sequence[SigningKey], as_json: bool) -> None:
         )  # fmt: skip
 
 
-PAUSE = 0.02  # seconds between two batches, in which SQLite lets servers write
+PAUSE = 0.02  # seconds between two batches, so that servers can write to SQLite
 
 
 @group.command("reencrypt")
@@ -123,28 +123,28 @@ def reencrypt(over_faults: bool, as_json: bool) -> None:
         report["totp_secrets"] = upkeep.reencrypt_totp_secrets(done)
     report["webhook_secrets"] = upkeep.reencrypt_webhook_secrets()
     with progress_bar("Audit events", as_json) as done:
-        report["audit_events"] = _reseal_audit_events(over_faults, done)
+        report["audit_events"] = _rekey_audit_events(over_faults, done)
     context.forget_keys()
     if as_json:
-        print_json({name: {"changed": one.changed, "unreadable": list(one.unreadable)}
-                    for name, one in report.items()})  # fmt: skip
+        print_json({name: {"changed": result.changed, "unreadable": list(result.unreadable)}
+                    for name, result in report.items()})  # fmt: skip
     else:
         print_table(
             ("WHAT", "RE-ENCRYPTED", "OPENED BY NEITHER KEY"),
-            [(name, one.changed, len(one.unreadable)) for name, one in report.items()],
+            [(name, result.changed, len(result.unreadable)) for name, result in report.items()],
         )
-        for name, one in report.items():
-            for row in one.unreadable:
+        for name, result in report.items():
+            for row in result.unreadable:
                 print_line(f"{name}: {row}")
-    if count := sum(len(one.unreadable) for one in report.values()):
+    if count := sum(len(result.unreadable) for result in report.values()):
         raise Failure(
             f"{count} secrets are opened by neither SSO_SECRET_KEY nor SSO_SECRET_KEY_PREVIOUS: "
             "give the secret key that they were encrypted with; see docs/how-to/secret-key.md"
         )
 
 
-def _reseal_audit_events(over_faults: bool, report: ProgressReport | None) -> ReencryptionCount:
-    """Rekey in batches; tampering is reported before anything is changed."""
+def _rekey_audit_events(over_faults: bool, report: ProgressReport | None) -> ReencryptionCount:
+    """Rekey the chain in batches. Raises for tampering before anything is changed."""
     try:
         is_due = chain.is_rekeying_due()
     except ChainBroken:
@@ -160,10 +160,10 @@ def _reseal_audit_events(over_faults: bool, report: ProgressReport | None) -> Re
             f"{COMMAND} audit verify; then go on with --over-faults, which leaves the traces as "
             "they are"
         )
-    sealed = 0
+    rekeyed = 0
     while not (step := chain.rekey(over_faults)).is_last or step.sealed:
-        sealed += step.sealed
+        rekeyed += step.sealed
         if report:
-            report(step.sealed, sealed + step.left)
+            report(step.sealed, rekeyed + step.left)
         time.sleep(PAUSE)
-    return ReencryptionCount(sealed)
+    return ReencryptionCount(rekeyed)

@@ -1,6 +1,6 @@
-"""What commands print: tables for people, one JSON value for scripts, both safe for a terminal.
+"""The output of commands: tables for people, JSON for scripts, both safe for a terminal.
 
-Work that takes long has a progress bar: on standard error, and only if that is a terminal.
+Slow commands have a progress bar on standard error, if that is a terminal.
 """
 
 import json
@@ -25,29 +25,29 @@ _WIDEST = 48
 
 
 def print_json(value: object) -> None:
-    """One JSON value in ASCII: no locale breaks it, no name in it drives a terminal."""
+    """Print a JSON value in ASCII, which is safe in all locales and terminals."""
     click.echo(json.dumps(value, indent=2))
 
 
 def print_once(
-    shown: Mapping[str, object], fields: Sequence[str], words: str, as_json: bool
+    view: Mapping[str, object], fields: Sequence[str], advice: str, as_json: bool
 ) -> None:
-    """What was just created, with its secret: these fields, and what to do with it."""
+    """Print these fields of a new object, with its secret, and advice about the secret."""
     if as_json:
-        print_json(shown)
+        print_json(view)
     else:
-        print_record([(name, shown[name]) for name in fields])
-        print_line(words)
+        print_record([(name, view[name]) for name in fields])
+        print_line(advice)
 
 
 def print_line(text: str = "") -> None:
-    """One line; what the terminal's encoding lacks is written as an escape."""
+    """Print one line; characters that the encoding lacks are escaped."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     click.echo(harmless(text).encode(encoding, "backslashreplace").decode(encoding))
 
 
 def print_paragraph(text: str, bullet: str = "") -> None:
-    """Running text in lines that fit the terminal, behind a bullet."""
+    """Print text in lines that fit the terminal, after a bullet."""
     width = min(shutil.get_terminal_size().columns, 100)
     for line in textwrap.wrap(
         text, width, initial_indent=bullet, subsequent_indent=" " * len(bullet),
@@ -59,9 +59,9 @@ def print_paragraph(text: str, bullet: str = "") -> None:
 def print_table(
     headings: Sequence[str], rows: Iterable[Sequence[object]], *, whole_last: bool = False
 ) -> None:
-    """Aligned columns, no frames; long cells are cut, the first one never: it is an id.
+    """Print aligned columns. Long cells are cut, except in the first column, which has ids.
 
-    `whole_last`: nor is the last one.
+    `whole_last`: the last column is not cut either.
     """
     whole = (0, len(headings) - 1) if whole_last else (0,)
     cells = [
@@ -79,7 +79,7 @@ def print_table(
 
 
 def print_record(pairs: Iterable[tuple[str, object]]) -> None:
-    """One thing: a name and its value a line, uncut; each value of a list on a line of its own."""
+    """Print a name and its value on each line, uncut; each item of a list on its own line."""
     listed = list(pairs)
     width = max(len(name) for name, _ in listed)
     for name, value in listed:
@@ -90,7 +90,7 @@ def print_record(pairs: Iterable[tuple[str, object]]) -> None:
 
 
 def print_changes(changes: "Differences", notes: Iterable[str], as_json: bool) -> None:
-    """Print what changed; notes go to standard error, with --json, too."""
+    """Print what changed, unless with --json; print notes on standard error."""
     print_notes(notes)
     if as_json:
         return
@@ -102,28 +102,28 @@ def print_changes(changes: "Differences", notes: Iterable[str], as_json: bool) -
 
 
 def print_notes(notes: Iterable[str]) -> None:
-    """What the operator should know, on standard error."""
+    """Print notes for the operator on standard error."""
     for note in notes:
         click.echo(harmless(note), err=True)
 
 
 def change_lines(changes: "Differences") -> Iterator[str]:
-    """A line for each value that came or went."""
+    """Yield a line for each value that was added, removed or changed."""
     for name, field in changes.items():
-        moved = [("added", one) for one in field.get("added", ())]
-        moved += [("removed", one) for one in field.get("removed", ())]
-        yield from (f"{name}: {verb} {one}" for verb, one in moved)
-        if not moved:
+        items = [("added", item) for item in field.get("added", ())]
+        items += [("removed", item) for item in field.get("removed", ())]
+        yield from (f"{name}: {verb} {item}" for verb, item in items)
+        if not items:
             yield f"{name}: {_text(field['before'])} -> {_text(field['after'])}"
 
 
 def harmless(text: str) -> str:
-    """Control, format and separator characters as escapes: a stored name can't drive a terminal."""
+    """Escape control, format and separator characters, so that names cannot control a terminal."""
     return "".join(_escape(char) if _is_unsafe(char) else char for char in text)
 
 
 def iso(moment: datetime | None) -> str | None:
-    """A time for JSON (RFC 3339, UTC)."""
+    """Return a time for JSON (RFC 3339, UTC)."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if moment else None
 
 
@@ -149,7 +149,7 @@ def _cell(value: object, cut: bool = False) -> str:
 
 
 def _width(text: str) -> int:
-    """Columns on a terminal: East Asian wide characters take two, combining ones none."""
+    """Count columns on a terminal: wide characters of East Asia take two, combining ones none."""
     return sum(
         0
         if unicodedata.category(char) in ("Mn", "Me")
@@ -167,12 +167,12 @@ def _text(value: Any) -> str:
 
 
 ProgressReport = Callable[..., None]  # (done since the last report, total = None)
-AFTER = 1.0  # seconds; what is done sooner needs no bar
+AFTER = 1.0  # seconds without a bar
 
 
 @contextmanager
 def progress_bar(label: str, as_json: bool = False) -> Iterator[ProgressReport | None]:
-    """Gives the function to report to, or `None` if nobody looks."""
+    """Yield the function that reports progress, or `None` if there is no terminal."""
     if as_json or not sys.stderr or not sys.stderr.isatty():
         yield None
         return

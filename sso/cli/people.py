@@ -1,4 +1,4 @@
-"""`flask user list` and `show`, and what all commands about users share. Quick to load."""
+"""`flask user list` and `show`, and what all commands about users share. It loads fast."""
 
 from typing import Any
 
@@ -20,18 +20,18 @@ user_argument = click.argument("who", metavar="WHO")
 @json_option
 def list_(search: str | None, member_of: str | None, limit: int, as_json: bool) -> None:
     """List users, oldest first."""
-    found = users.listed(search, member_of, limit + 1)
-    if is_cut := len(found) > limit:
-        found = found[:limit]
+    rows = users.listed(search, member_of, limit + 1)
+    if is_cut := len(rows) > limit:
+        rows = rows[:limit]
     if as_json:
-        print_json([whole(user) for user in found])
+        print_json([whole(user) for user in rows])
     else:
         print_table(
             ("ID", "EMAIL", "NAME", "VERIFIED", "DISABLED", "GROUPS"),
             [
                 (u.id, u.email, u.name, u.email_verified, u.disabled_at is not None,
                  ", ".join(u.groups))
-                for u in found
+                for u in rows
             ],
         )  # fmt: skip
     if is_cut:
@@ -50,17 +50,17 @@ def show(who: str, as_json: bool) -> None:
 
 
 def find_user(who: str, *, exactly: bool = False) -> User:
-    """The user that an operator means, by id, email, name, or how one of these begins.
+    """Find a user by id, email, name, or the beginning of one of these. Raises `Failure`.
 
-    `exactly`: by id or email alone. Raises `Failure`.
+    `exactly`: only by id or email.
     """
-    if found := one_user(who, exactly=exactly):
-        return found
+    if user := one_user(who, exactly=exactly):
+        return user
     raise unknown("user", who)
 
 
 def one_user(who: str, *, exactly: bool = False) -> User | None:
-    """As `find_user`, or `None` if there is none."""
+    """Find a user like `find_user`, or return `None`."""
     return only(
         users.matching(who),
         who,
@@ -71,12 +71,12 @@ def one_user(who: str, *, exactly: bool = False) -> User | None:
 
 
 def show_user(user: User, as_json: bool) -> None:
-    shown = whole(user)
+    view = whole(user)
     if as_json:
-        print_json(shown)
+        print_json(view)
         return
-    shown.pop("claims")
-    print_record([*shown.items(), *((f"claim {name}", v) for name, v in user.claims.items())])
+    view.pop("claims")
+    print_record([*view.items(), *((f"claim {name}", v) for name, v in user.claims.items())])
 
 
 def brief(user: User) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def brief(user: User) -> dict[str, Any]:
 
 
 def whole(user: User) -> dict[str, Any]:
-    """All that commands show of a user."""
+    """Return all fields of a user to show."""
     return {
         **brief(user),
         "groups": user.groups,
@@ -99,9 +99,9 @@ def whole(user: User) -> dict[str, Any]:
     }
 
 
-def done(user: User, as_json: bool, words: str, **what: object) -> None:
-    """Print what was done to a user, without the rest of the user."""
+def done(user: User, as_json: bool, sentence: str, **what: object) -> None:
+    """Print what was done to a user."""
     if as_json:
         print_json({"id": str(user.id), "email": user.email, **what})
     else:
-        print_line(f"{user.email} ({user.id}): {words}.")
+        print_line(f"{user.email} ({user.id}): {sentence}.")

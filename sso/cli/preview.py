@@ -1,4 +1,4 @@
-"""`flask client preview`: what an application would learn about a person, and why not more."""
+"""`flask client preview`: what an application would learn about a user, and why not more."""
 
 import json
 import shlex
@@ -28,7 +28,7 @@ _EXAMPLES = {
 
 
 class Remark(NamedTuple):
-    """A sentence about what is not as one might wish, and what changes it."""
+    """A sentence about something that may be unexpected, and how to change it."""
 
     message: str
     hint: str
@@ -45,34 +45,34 @@ def preview(client_id: str, who: str, scope: str | None, as_json: bool) -> None:
     Nobody is signed in and nothing is stored. The tokens are not signed: they cannot be used.
     """
     client, user = find_client(client_id), find_user(who)
-    found = previews.make(client.client_id, user, scope)
+    result = previews.make(client.client_id, user, scope)
     if as_json:
-        print_json(_as_json(found, scope))
+        print_json(_as_json(result, scope))
         return
-    print_line(f"{found.client.name} ({found.client.client_id})")
+    print_line(f"{result.client.name} ({result.client.client_id})")
     print_line(f"for {user.name} ({user.email})")
-    if found.stops:
-        stops = [("", _of_stop(stop, found)) for stop in found.stops]
+    if result.stops:
+        stops = [("", _of_stop(stop, result)) for stop in result.stops]
         _print_remarks("The sign-in fails, and the application gets nothing", stops)
-    if found.tokens:
-        _print_sign_in(found)
-        _print_tokens(found.tokens)
-        missing = [(", ".join(names), remark) for names, remark in _grouped(found)]
+    if result.tokens:
+        _print_sign_in(result)
+        _print_tokens(result.tokens)
+        missing = [(", ".join(names), remark) for names, remark in _grouped(result)]
         _print_remarks("What the application does not get, and why", missing)
-        _print_remarks("Note", [("", remark) for remark in _notes(found, found.tokens)])
+        _print_remarks("Note", [("", remark) for remark in _notes(result, result.tokens)])
 
 
-def _print_sign_in(found: Preview) -> None:
+def _print_sign_in(preview: Preview) -> None:
     print_line()
-    print_line(f"At the sign-in {found.user.name}")
-    methods = dict.fromkeys(_METHODS[one] for one in found.amr if one in _METHODS)
-    if found.enrols:
+    print_line(f"At the sign-in {preview.user.name}")
+    methods = dict.fromkeys(_METHODS[method] for method in preview.amr if method in _METHODS)
+    if preview.enrols:
         print_line("  has to set up two-step verification first: the application requires it")
     print_line(f"  signs in with {' and '.join(methods)}")
-    asked = f"is asked to allow: {', '.join(found.consent)}" if found.consent else ""
-    print_line(f"  {asked or 'is not asked to allow anything'}")
+    question = f"is asked to allow: {', '.join(preview.consent)}" if preview.consent else ""
+    print_line(f"  {question or 'is not asked to allow anything'}")
     print_line()
-    print_line(f"Scope that the application gets: {found.scope}")
+    print_line(f"Scope that the application gets: {preview.scope}")
 
 
 def _print_tokens(tokens: Tokens) -> None:
@@ -120,8 +120,8 @@ def _print_remarks(heading: str, remarks: Iterable[tuple[str, Remark]]) -> None:
         print_line(f"{indent}to change it: {remark.hint}")
 
 
-def _of_stop(stop: Stop, found: Preview) -> Remark:
-    client, user, who = found.client, found.user, shlex.quote(found.user.email)
+def _of_stop(stop: Stop, preview: Preview) -> Remark:
+    client, user, who = preview.client, preview.user, shlex.quote(preview.user.email)
     match stop:
         case Stop.CLIENT_DISABLED:
             fix = f"{COMMAND} client enable {client.client_id}"
@@ -129,8 +129,8 @@ def _of_stop(stop: Stop, found: Preview) -> Remark:
         case Stop.USER_DISABLED:
             return Remark(f"{user.name} is disabled.", f"{COMMAND} user enable {who}")
         case Stop.CANNOT_SIGN_IN:
-            words = f"{user.name} has neither a password nor a passkey."
-            return Remark(words, f"{COMMAND} user set-password {who}")
+            message = f"{user.name} has neither a password nor a passkey."
+            return Remark(message, f"{COMMAND} user set-password {who}")
         case Stop.NOT_A_MEMBER:
             return Remark(
                 f"Only members of {' or '.join(client.groups)} may use {client.name}; "
@@ -138,15 +138,15 @@ def _of_stop(stop: Stop, found: Preview) -> Remark:
                 f"{COMMAND} user update {who} --add-group {shlex.quote(client.groups[0])}",
             )
         case Stop.INVALID_SCOPE:
-            words = "The application is registered for none of the scopes that are requested."
-            return Remark(words, f"let it request some of: {client.scope}")
+            message = "The application is registered for none of the scopes that are requested."
+            return Remark(message, f"let it request some of: {client.scope}")
         case Stop.ALL_WITHHELD:
             return Remark(f"{user.name} does not allow any requested scope.", _ask_again(user))
 
 
-def _of_missing(one: Missing, found: Preview) -> Remark:
-    client, user, scope = found.client, found.user, one.scope
-    match one.reason:
+def _of_missing(missing: Missing, preview: Preview) -> Remark:
+    client, user, scope = preview.client, preview.user, missing.scope
+    match missing.reason:
         case Reason.NOT_REGISTERED:
             return Remark(
                 f"The application is not registered for the scope {scope}.",
@@ -154,8 +154,8 @@ def _of_missing(one: Missing, found: Preview) -> Remark:
                 "then let the application request it",
             )
         case Reason.NOT_REQUESTED:
-            words = f"The application does not request the scope {scope}."
-            return Remark(words, f'let the application request scope="{found.scope} {scope}"')
+            message = f"The application does not request the scope {scope}."
+            return Remark(message, f'let the application request scope="{preview.scope} {scope}"')
         case Reason.WITHHELD:
             return Remark(f"{user.name} does not allow the scope {scope}.", _ask_again(user))
         case Reason.LEFT_OUT_BY_PROFILE:
@@ -174,7 +174,7 @@ def _of_missing(one: Missing, found: Preview) -> Remark:
             update = f"{COMMAND} user update {shlex.quote(user.email)}"
             if scope == "groups":
                 return Remark(f"{user.name} is in no group.", f"{update} --add-group GROUP")
-            example = _EXAMPLES.get(one.claim, f"{one.claim}=VALUE")
+            example = _EXAMPLES.get(missing.claim, f"{missing.claim}=VALUE")
             return Remark(f"{user.name} has no such value.", f"{update} --claim {example}")
 
 
@@ -185,23 +185,23 @@ def _ask_again(user: User) -> str:
     )
 
 
-def _grouped(found: Preview) -> Iterator[tuple[list[str], Remark]]:
-    """Claims that are missing for the same reason, together."""
+def _grouped(preview: Preview) -> Iterator[tuple[list[str], Remark]]:
+    """Yield the claims that are missing for the same reason."""
 
-    def cause(one: Missing) -> tuple[int, str]:
-        by_scope = one.reason not in (Reason.ONLY_AT_USERINFO, Reason.LEFT_OUT_BY_PROFILE)
-        return list(Reason).index(one.reason), one.scope if by_scope else ""
+    def cause(missing: Missing) -> tuple[int, str]:
+        by_scope = missing.reason not in (Reason.ONLY_AT_USERINFO, Reason.LEFT_OUT_BY_PROFILE)
+        return list(Reason).index(missing.reason), missing.scope if by_scope else ""
 
-    for _, same in groupby(sorted(found.missing, key=cause), cause):
+    for _, same in groupby(sorted(preview.missing, key=cause), cause):
         claims = list(same)
-        yield [one.claim for one in claims], _of_missing(claims[0], found)
+        yield [missing.claim for missing in claims], _of_missing(claims[0], preview)
 
 
-def _notes(found: Preview, tokens: Tokens) -> Iterator[Remark]:
-    client = found.client
-    if found.dropped:
+def _notes(preview: Preview, tokens: Tokens) -> Iterator[Remark]:
+    client = preview.client
+    if preview.dropped:
         yield Remark(
-            f"Requested, but not granted: {found.dropped}.",
+            f"Requested, but not granted: {preview.dropped}.",
             f"{COMMAND} client update {client.client_id} --add-scope SCOPE, if it is a scope here",
         )
     if tokens.id_token is None:
@@ -217,38 +217,38 @@ def _notes(found: Preview, tokens: Tokens) -> Iterator[Remark]:
     if (tokens.userinfo or {}).get("email_verified") is False:
         yield Remark(
             "The email address is not verified; many applications then refuse the sign-in.",
-            f"{COMMAND} user update {shlex.quote(found.user.email)} --email-verified, "
+            f"{COMMAND} user update {shlex.quote(preview.user.email)} --email-verified, "
             "if you know that the address is theirs",
         )
 
 
-def _as_json(found: Preview, scope: str | None) -> dict[str, Any]:
-    tokens = found.tokens
+def _as_json(preview: Preview, scope: str | None) -> dict[str, Any]:
+    tokens = preview.tokens
     return {
-        "client_id": found.client.client_id,
-        "client_name": found.client.name,
-        "user": brief(found.user),
+        "client_id": preview.client.client_id,
+        "client_name": preview.client.name,
+        "user": brief(preview.user),
         "requested_scope": scope,
-        "stops": [{"reason": stop, **_of_stop(stop, found)._asdict()} for stop in found.stops],
-        "amr": list(found.amr),
-        "sets_up_second_factor": found.enrols,
-        "consent_asked": list(found.consent),
-        "scope": found.scope,
-        "dropped_scope": found.dropped,
+        "stops": [{"reason": stop, **_of_stop(stop, preview)._asdict()} for stop in preview.stops],
+        "amr": list(preview.amr),
+        "sets_up_second_factor": preview.enrols,
+        "consent_asked": list(preview.consent),
+        "scope": preview.scope,
+        "dropped_scope": preview.dropped,
         "userinfo": tokens.userinfo if tokens else None,
         "id_token": _token(tokens.id_token) if tokens else None,
         "access_token": _token(tokens.access_token) if tokens else None,
         "missing": [
             {
-                "claim": one.claim,
-                "scope": one.scope,
-                "missing_in": list(one.places),
-                "reason": one.reason,
-                **_of_missing(one, found)._asdict(),
+                "claim": missing.claim,
+                "scope": missing.scope,
+                "missing_in": list(missing.places),
+                "reason": missing.reason,
+                **_of_missing(missing, preview)._asdict(),
             }
-            for one in found.missing
+            for missing in preview.missing
         ],
-        "notes": [note._asdict() for note in _notes(found, tokens)] if tokens else [],
+        "notes": [note._asdict() for note in _notes(preview, tokens)] if tokens else [],
     }
 
 

@@ -1,6 +1,6 @@
-"""`flask settings`: every setting, its value, where it came from, and every fault.
+"""`flask settings`: shows every setting, its value, its source, and all errors.
 
-It is an entry point of the group `flask.commands`, because it has to run when faults keep the
+It is an entry point of the group `flask.commands`, because it also runs when errors keep the
 application from starting.
 """
 
@@ -24,16 +24,14 @@ def settings_command(as_json: bool) -> None:
     reading = read_settings(os.environ)
     faults = _faults()
     refused = {fault.partition(":")[0] for fault in faults}
-    shown = []
+    entries = []
     for setting in SETTINGS:
         name, value, source = setting.name, None, "refused"
-        if (
-            not {name, f"{name}_FILE"} & refused
-        ):  # else what was read is the default, which would mislead
+        if not {name, f"{name}_FILE"} & refused:  # a default would mislead
             value = _shown(reading.values[name], setting.secret)
             source = reading.sources.get(name, "default")
             source = "environment" if source == name else source
-        shown.append(
+        entries.append(
             {
                 "name": name,
                 "value": value,
@@ -43,9 +41,9 @@ def settings_command(as_json: bool) -> None:
             }
         )
     if as_json:
-        print_json({"settings": shown, "faults": faults})
+        print_json({"settings": entries, "faults": faults})
     else:
-        for entry in shown:
+        for entry in entries:
             value = "-" if entry["value"] is None else entry["value"]
             print_line(f"{entry['name']} = {value}")
             print_record([("    from", entry["source"]), ("    is", entry["meaning"])])
@@ -58,13 +56,13 @@ def settings_command(as_json: bool) -> None:
 def _shown(value: object, secret: bool) -> object:
     if not secret or value is None:
         return value
-    # Of an address all but the password may be seen.
+    # A URL is shown without its password.
     return redact(str(value)) if "://" in str(value) else HIDDEN
 
 
 def _faults() -> list[str]:
-    """All errors that would keep the server from starting."""
-    # Loading makes a secret key in the instance folder when there is none: not in the real one.
+    """Return all errors that would keep the server from starting."""
+    # Loading generates a missing secret key: not in the real instance folder.
     with TemporaryDirectory() as scratch:
         try:
             load_settings(os.environ, Path(scratch))

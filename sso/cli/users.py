@@ -1,6 +1,6 @@
-"""`flask user`: what changes a user, with passwords, sessions, second factors and identities.
+"""`flask user`: users, their passwords, sessions, second factors and identities.
 
-`list` and `show` are in `cli.people`, which is quick to load.
+`list` and `show` are in `cli.people`, which loads faster.
 """
 
 import json
@@ -66,11 +66,11 @@ _claims = click.option(
 @_groups
 @_claims
 @json_option
-def create(as_json: bool, password_stdin: bool, admin: bool, **given: Any) -> None:
+def create(as_json: bool, password_stdin: bool, admin: bool, **fields: Any) -> None:
     """Create a user; asks for the password."""
     if admin:
-        given["groups"] = [*given["groups"], context.settings().admin_group]
-    user = accounts.create(audit.operator(), password=ask_password(password_stdin), **given)
+        fields["groups"] = [*fields["groups"], context.settings().admin_group]
+    user = accounts.create(audit.operator(), password=ask_password(password_stdin), **fields)
     db.session.commit()
     print_notes(memberships.not_known(user.groups, user))
     if as_json:
@@ -84,9 +84,9 @@ def create(as_json: bool, password_stdin: bool, admin: bool, **given: Any) -> No
 @_name
 @_groups
 @json_option
-def invite(as_json: bool, **given: Any) -> None:
+def invite(as_json: bool, **fields: Any) -> None:
     """Create a user, and mail a link to set the password."""
-    user, is_sent = accounts.invite(audit.operator(), **given)
+    user, is_sent = accounts.invite(audit.operator(), **fields)
     db.session.commit()
     left_out = [] if is_sent else [f"No mail is sent to {user.email}: too many, or none arrives."]
     print_notes([*memberships.not_known(user.groups, user), *left_out])
@@ -108,11 +108,13 @@ def invite(as_json: bool, **given: Any) -> None:
 def update(who: str, as_json: bool, **options: Any) -> None:
     """Change a user, and print what changed; an empty claim is removed."""
     options["memberships"] = _GROUPS.edit(options)
-    wanted = {name: value for name, value in options.items() if value not in (None, {})}
-    if not wanted:
+    changes = {name: value for name, value in options.items() if value not in (None, {})}
+    if not changes:
         raise click.UsageError("There is nothing to change: give an option.")
     try:
-        user, outcome = accounts.update(audit.operator(), find_user(who, exactly=True).id, **wanted)
+        user, outcome = accounts.update(
+            audit.operator(), find_user(who, exactly=True).id, **changes
+        )
     except LookupError:  # deleted at this moment
         raise unknown("user", who) from None
     db.session.commit()
@@ -153,7 +155,7 @@ def enable(who: str, as_json: bool) -> None:
 def delete(who: str, yes: bool, as_json: bool) -> None:
     """Delete a user with sessions, tokens, consents and API tokens."""
     user = find_user(who, exactly=True)
-    names = ", ".join(one.name for one in keys.of_owner(user.id))
+    names = ", ".join(token.name for token in keys.of_owner(user.id))
     confirm(
         f"Delete {user.email} ({user.id})"
         f"{f', and revoke the API tokens {names}' if names else ''}?",
@@ -165,20 +167,20 @@ def delete(who: str, yes: bool, as_json: bool) -> None:
 
 
 def _parsed(texts: Iterable[str]) -> dict[str, Any]:
-    """Claims by name, `None` where the value is empty."""
-    found: dict[str, Any] = {}
+    """Parse NAME=VALUE; the claim is `None` if the value is empty."""
+    claims: dict[str, Any] = {}
     errors = []
     for text in texts:
         name, separator, value = text.partition("=")
         if not separator:
             errors.append(f"the claim {text!r} is not NAME=VALUE")
-        elif name in found:
+        elif name in claims:
             errors.append(f"the claim {name!r} is given twice")
         else:
-            found[name] = _typed(name, value) if value else None
+            claims[name] = _typed(name, value) if value else None
     if errors:
         raise Failure("; ".join(errors))
-    return found
+    return claims
 
 
 def _typed(name: str, value: str) -> Any:
@@ -209,13 +211,13 @@ def set_password(who: str, password_stdin: bool, as_json: bool) -> None:
 @json_option
 def list_sessions(who: str, as_json: bool) -> None:
     """List the browsers in which a user is signed in."""
-    found = sessions.of_user(find_user(who).id)
+    rows = sessions.of_user(find_user(who).id)
     if as_json:
-        print_json([_session(session) for session in found])
+        print_json([_session(session) for session in rows])
     else:
         print_table(
             ("SESSION", "SIGNED IN", "LAST SEEN", "ADDRESS", "BROWSER"),
-            [(s.id, s.auth_time, s.last_seen_at, s.address, s.browser) for s in found],
+            [(s.id, s.auth_time, s.last_seen_at, s.address, s.browser) for s in rows],
         )
 
 
@@ -224,13 +226,15 @@ def list_sessions(who: str, as_json: bool) -> None:
 @json_option
 def list_factors(who: str, as_json: bool) -> None:
     """List a user's second factors."""
-    found = factors.of_user(find_user(who).id)
-    shown = _factors(found)
+    user_factors = factors.of_user(find_user(who).id)
+    entries = _factors(user_factors)
     if as_json:
-        print_json({"factors": shown, "recovery_codes": found.recovery_codes})
+        print_json({"factors": entries, "recovery_codes": user_factors.recovery_codes})
         return
-    print_table(("KIND", "NAME", "SINCE", "LAST USED"), [tuple(one.values()) for one in shown])
-    print_line(f"Recovery codes left: {found.recovery_codes}")
+    print_table(
+        ("KIND", "NAME", "SINCE", "LAST USED"), [tuple(entry.values()) for entry in entries]
+    )
+    print_line(f"Recovery codes left: {user_factors.recovery_codes}")
 
 
 @group.command("sign-out")
@@ -260,23 +264,23 @@ def reset_factors(who: str, as_json: bool) -> None:
 @json_option
 def list_identities(who: str, as_json: bool) -> None:
     """List the accounts at identity providers that sign a user in."""
-    found = [
+    entries = [
         {
-            "id": str(one.id),
-            "provider": one.provider,
-            "issuer": one.issuer,
-            "subject": one.subject,
-            "email": one.email,
-            "since": iso(one.linked_at),
-            "last_used_at": iso(one.last_used_at),
+            "id": str(row.id),
+            "provider": row.provider,
+            "issuer": row.issuer,
+            "subject": row.subject,
+            "email": row.email,
+            "since": iso(row.linked_at),
+            "last_used_at": iso(row.last_used_at),
         }
-        for one in stored_identities.of_user(find_user(who).id)
+        for row in stored_identities.of_user(find_user(who).id)
     ]
     if as_json:
-        print_json(found)
+        print_json(entries)
     else:
         header = ("ID", "PROVIDER", "ISSUER", "SUBJECT", "EMAIL", "SINCE", "LAST USED")
-        print_table(header, [tuple(one.values()) for one in found])
+        print_table(header, [tuple(entry.values()) for entry in entries])
 
 
 @group.command("unlink")
@@ -290,19 +294,19 @@ def unlink(who: str, identity: str, yes: bool, as_json: bool) -> None:
     IDENTITY is its ID, or its provider if the user has only one there.
     """
     user = find_user(who, exactly=True)
-    known = stored_identities.of_user(user.id)
-    found = [one for one in known if identity in (str(one.id), one.provider)]
-    if len(found) != 1:
-        problem = "several accounts" if found else "no account"
+    user_identities = stored_identities.of_user(user.id)
+    matches = [row for row in user_identities if identity in (str(row.id), row.provider)]
+    if len(matches) != 1:
+        problem = "several accounts" if matches else "no account"
         raise Failure(f"{user.email} has {problem} {identity}; see: {COMMAND} user identities")
-    chosen_id, provider = found[0].id, found[0].provider
-    warnings = identities.consequences(user, found[0])
-    named = f"{found[0].email or found[0].subject} of {user.email}"
-    confirm(" ".join([f"Remove {named}?", *warnings]), yes)
+    chosen_id, provider = matches[0].id, matches[0].provider
+    warnings = identities.consequences(user, matches[0])
+    description = f"{matches[0].email or matches[0].subject} of {user.email}"
+    confirm(" ".join([f"Remove {description}?", *warnings]), yes)
     identities.remove_identity(audit.operator(), user, chosen_id, warned=warnings)
     db.session.commit()
-    words = f"the account at {provider} is removed"
-    done(user, as_json, words, identity=str(chosen_id), provider=provider)
+    sentence = f"the account at {provider} is removed"
+    done(user, as_json, sentence, identity=str(chosen_id), provider=provider)
 
 
 @group.command("enrolment-link")
@@ -334,7 +338,7 @@ def enrolment_link(who: str, hours: int, as_json: bool) -> None:
 
 
 def _session(session: BrowserSession) -> dict[str, Any]:
-    """A sign-in; `sid` is what identity tokens call it."""
+    """Return the fields of a session to show, with its `sid` in identity tokens."""
     return {
         "sid": str(session.id),
         "signed_in_at": iso(session.auth_time),
@@ -345,17 +349,19 @@ def _session(session: BrowserSession) -> dict[str, Any]:
     }
 
 
-def _factors(found: Factors) -> list[dict[str, Any]]:
-    """A user's second factors; recovery codes only by number."""
-    listed: list[tuple[str, Passkey | TotpSecret]] = [("passkey", one) for one in found.passkeys]
-    if found.totp:
-        listed.append(("totp", found.totp))
+def _factors(user_factors: Factors) -> list[dict[str, Any]]:
+    """Return the fields of passkeys and authenticator apps to show."""
+    rows: list[tuple[str, Passkey | TotpSecret]] = [
+        ("passkey", row) for row in user_factors.passkeys
+    ]
+    if user_factors.totp:
+        rows.append(("totp", user_factors.totp))
     return [
         {
             "kind": kind,
-            "name": getattr(one, "name", None),
-            "since": iso(one.created_at),
-            "last_used_at": iso(one.last_used_at),
+            "name": getattr(row, "name", None),
+            "since": iso(row.created_at),
+            "last_used_at": iso(row.last_used_at),
         }
-        for kind, one in listed
+        for kind, row in rows
     ]

@@ -34,10 +34,12 @@ _SHOWN_ANSWER = 2000  # bytes
 
 
 def _require_events(names: Sequence[str]) -> Sequence[str]:
-    """Return the events; an unknown one is wrong usage."""
-    if others := sorted(set(names) - set(WEBHOOK_EVENTS)):
-        listed = ", ".join(map(repr, others))
-        raise click.UsageError(f"unknown events: {listed}; known: {', '.join(WEBHOOK_EVENTS)}")
+    """Return the events. Raises `UsageError` for unknown ones."""
+    if unknown_names := sorted(set(names) - set(WEBHOOK_EVENTS)):
+        names_in_quotes = ", ".join(map(repr, unknown_names))
+        raise click.UsageError(
+            f"unknown events: {names_in_quotes}; known: {', '.join(WEBHOOK_EVENTS)}"
+        )
     return names
 
 
@@ -69,16 +71,13 @@ def create(url: str, events: Sequence[str], as_json: bool) -> None:
 @json_option
 def list_(as_json: bool) -> None:
     """List all webhooks."""
-    found, waiting = stored.every(), stored.waiting_counts()
+    rows, waiting = stored.every(), stored.waiting_counts()
     if as_json:
-        print_json([{**_view(one), "waiting": waiting.get(one.id, 0)} for one in found])
+        print_json([{**_view(webhook), "waiting": waiting.get(webhook.id, 0)} for webhook in rows])
     else:
         print_table(
             ("ID", "URL", "STATE", "WAITING", "EVENTS"),
-            [
-                (one.id, one.url, _state(one), waiting.get(one.id, 0), ", ".join(one.events))
-                for one in found
-            ],
+            [(w.id, w.url, _state(w), waiting.get(w.id, 0), ", ".join(w.events)) for w in rows],
         )
 
 
@@ -94,9 +93,9 @@ def update(webhook_id: str, url: str | None, as_json: bool, **options: Any) -> N
         raise click.UsageError("There is nothing to change: give an option.")
     if events is not None:  # events that no longer exist may be removed
         _require_events((*events.added, *(events.whole or ())))
-    found = _find(webhook_id)
-    with _known(webhook_id):
-        webhook, outcome = webhooks.change(audit.operator(), found.id, url=url, events=events)
+    webhook = _find(webhook_id)
+    with _not_deleted(webhook_id):
+        webhook, outcome = webhooks.change(audit.operator(), webhook.id, url=url, events=events)
     db.session.commit()
     if as_json:
         print_json({**_view(webhook), "changes": outcome.changes})
@@ -138,18 +137,18 @@ def test(webhook_id: str, as_json: bool) -> None:
 @json_option
 def deliveries(webhook_id: str, limit: int, as_json: bool) -> None:
     """List the newest deliveries of a webhook."""
-    found = stored.newest_deliveries(_find(webhook_id).id, limit)
+    rows = stored.newest_deliveries(_find(webhook_id).id, limit)
     if as_json:
-        print_json([_delivery(one) for one in found])
+        print_json([_delivery(delivery) for delivery in rows])
     else:
         print_table(
             ("ID", "EVENT", "AT", "STATE", "ATTEMPTS", "LAST ATTEMPT", "STATUS", "NEXT", "ERROR"),
             [
                 (
-                    *(one.id, one.event, one.created_at, _progress(one), one.attempts),
-                    *(one.attempted_at, one.last_status, one.next_attempt_at, one.last_fault),
+                    *(d.id, d.event, d.created_at, _progress(d), d.attempts, d.attempted_at),
+                    *(d.last_status, d.next_attempt_at, d.last_fault),
                 )
-                for one in found
+                for d in rows
             ],
             whole_last=True,
         )
@@ -160,9 +159,9 @@ def deliveries(webhook_id: str, limit: int, as_json: bool) -> None:
 @json_option
 def disable(webhook_id: str, as_json: bool) -> None:
     """Stop sending to a webhook; waiting deliveries are dropped."""
-    found = _find(webhook_id, exactly=True)
-    with _known(webhook_id):
-        webhook = webhooks.disable(audit.operator(), found.id)
+    webhook = _find(webhook_id, exactly=True)
+    with _not_deleted(webhook_id):
+        webhook = webhooks.disable(audit.operator(), webhook.id)
     _done(webhook, as_json)
 
 
@@ -171,9 +170,9 @@ def disable(webhook_id: str, as_json: bool) -> None:
 @json_option
 def enable(webhook_id: str, as_json: bool) -> None:
     """Send to a webhook again, from now on."""
-    found = _find(webhook_id)
-    with _known(webhook_id):
-        webhook = webhooks.enable(audit.operator(), found.id)
+    webhook = _find(webhook_id)
+    with _not_deleted(webhook_id):
+        webhook = webhooks.enable(audit.operator(), webhook.id)
     _done(webhook, as_json)
 
 
@@ -183,15 +182,15 @@ def enable(webhook_id: str, as_json: bool) -> None:
 @json_option
 def delete(webhook_id: str, yes: bool, as_json: bool) -> None:
     """Delete a webhook and its deliveries."""
-    found = _find(webhook_id, exactly=True)
-    confirm(f"Delete the webhook {found.url} ({found.id})?", yes)
-    with _known(webhook_id):
-        webhooks.delete(audit.operator(), found.id)
+    webhook = _find(webhook_id, exactly=True)
+    confirm(f"Delete the webhook {webhook.url} ({webhook.id})?", yes)
+    with _not_deleted(webhook_id):
+        webhooks.delete(audit.operator(), webhook.id)
     db.session.commit()
     if as_json:
-        print_json({"id": str(found.id), "deleted": True})
+        print_json({"id": str(webhook.id), "deleted": True})
     else:
-        print_line(f"Deleted {found.url} ({found.id}).")
+        print_line(f"Deleted {webhook.url} ({webhook.id}).")
 
 
 def _find(webhook_id: str, *, exactly: bool = False) -> Webhook:
@@ -200,10 +199,11 @@ def _find(webhook_id: str, *, exactly: bool = False) -> Webhook:
 
 
 @contextmanager
-def _known(webhook_id: str) -> Iterator[None]:
+def _not_deleted(webhook_id: str) -> Iterator[None]:
+    """Turn the `LookupError` for a webhook that was just deleted into a `Failure`."""
     try:
         yield
-    except LookupError:  # deleted at this moment
+    except LookupError:
         raise unknown("webhook", webhook_id) from None
 
 
@@ -216,7 +216,7 @@ def _done(webhook: Webhook, as_json: bool) -> None:
 
 
 def _view(webhook: Webhook) -> dict[str, Any]:
-    """What commands show of a webhook: never its secret."""
+    """Return the fields of a webhook to show, without its secret."""
     return {
         "id": str(webhook.id),
         "url": webhook.url,

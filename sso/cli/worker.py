@@ -1,4 +1,4 @@
-"""`flask worker` and `flask purge`: the work beside requests."""
+"""`flask worker` and `flask purge`: background work."""
 
 import logging
 from datetime import timedelta

@@ -8,5 +8,5 @@ FAPI2 = "fapi2"  # FAPI 2.0 Security Profile
 
 
 def has_secret(method: str) -> bool:
-    """Whether clients authenticate with a secret by this method."""
+    """Return whether clients authenticate with a secret by this method."""
     return method not in (NO_AUTH_METHOD, PRIVATE_KEY_JWT)

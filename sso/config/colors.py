@@ -1,7 +1,7 @@
 """The accent color: readable in light and dark mode (WCAG 2.2, 1.4.3: a contrast of 4.5 to 1).
 
-No color is readable on both light and dark pages. The mode in which the given one is not gets it
-mixed with black or white, in the smallest step that makes it readable.
+No color is readable on both light and dark pages. In the mode where the accent is not readable, it
+is mixed with black or white, as little as possible.
 """
 
 import re
@@ -26,14 +26,14 @@ class Mode:
         return mix(self.card, accent, self.tinted)
 
     def contrast(self, accent: str) -> float:
-        """The lowest contrast of the accent: to what it stands on, and to the text on it."""
-        others = (self.card, self.ground, self.tint(accent), self.on_accent)
-        return min(contrast(accent, other) for other in others)
+        """Return the lowest contrast of the accent with its backgrounds and with the text on it."""
+        colors = (self.card, self.ground, self.tint(accent), self.on_accent)
+        return min(contrast(accent, color) for color in colors)
 
     def variant(self, accent: str) -> tuple[int, str]:
-        """The readable color nearest to the accent, and how many steps it is away from it."""
-        mixed = ((step, mix(accent, self.toward, step / 100)) for step in range(101))
-        return next((step, one) for step, one in mixed if self.contrast(one) >= AA)
+        """Return the number of steps to the nearest readable color, and that color."""
+        mixtures = ((step, mix(accent, self.toward, step / 100)) for step in range(101))
+        return next((step, color) for step, color in mixtures if self.contrast(color) >= AA)
 
 
 LIGHT = Mode("light", "#ffffff", "#f3f5f9", WHITE, toward=BLACK, tinted=0.08)
@@ -41,13 +41,13 @@ DARK = Mode("dark", "#181e2a", "#0f131b", "#0d1530", toward=WHITE, tinted=0.14)
 
 
 def accent(text: str) -> str:
-    """The check of SSO_ACCENT_COLOR."""
+    """Check SSO_ACCENT_COLOR."""
     if not re.fullmatch(r"#[0-9a-fA-F]{6}", text):
         raise ValueError("give it as # and six hexadecimal digits, such as #2f5bea")
-    found = {mode: mode.variant(text.lower()) for mode in (LIGHT, DARK)}
-    if all(steps for steps, _ in found.values()):
-        reached = " and ".join(f"{m.contrast(text):.2f}:1 in {m.name} mode" for m in found)
-        remedy = " or ".join(one for _, one in found.values())
+    variants = {mode: mode.variant(text.lower()) for mode in (LIGHT, DARK)}
+    if all(steps for steps, _ in variants.values()):
+        reached = " and ".join(f"{m.contrast(text):.2f}:1 in {m.name} mode" for m in variants)
+        remedy = " or ".join(color for _, color in variants.values())
         raise ValueError(
             f"its contrast is {reached}; text needs {AA}:1 in one of them; give {remedy}"
         )
@@ -55,31 +55,31 @@ def accent(text: str) -> str:
 
 
 def light_variant(accent: str) -> str:
-    """The accent as it is readable in light mode."""
+    """Return the accent as it is readable in light mode."""
     return LIGHT.variant(accent)[1]
 
 
 def stylesheet(accent: str) -> str:
-    """What replaces the accent of `static/sso.css`."""
+    """Return the rules that replace the accent of `static/sso.css`."""
     light, dark = _rule(LIGHT, accent), _rule(DARK, accent)
     return f"\n{light}\n@media (prefers-color-scheme: dark) {{ {dark} }}\n"
 
 
 def _rule(mode: Mode, accent: str) -> str:
-    _, found = mode.variant(accent)
-    strong, tint = mix(found, mode.toward, 0.2), mode.tint(found)
-    return f":root {{ --accent: {found}; --accent-strong: {strong}; --tint: {tint}; }}"
+    _, color = mode.variant(accent)
+    strong, tint = mix(color, mode.toward, 0.2), mode.tint(color)
+    return f":root {{ --accent: {color}; --accent-strong: {strong}; --tint: {tint}; }}"
 
 
-def contrast(one: str, other: str) -> float:
-    """The contrast of two colors (WCAG 2.2)."""
-    darker, lighter = sorted((_luminance(one), _luminance(other)))
+def contrast(first: str, second: str) -> float:
+    """Return the contrast of two colors (WCAG 2.2)."""
+    darker, lighter = sorted((_luminance(first), _luminance(second)))
     return (lighter + 0.05) / (darker + 0.05)
 
 
-def mix(one: str, other: str, share: float) -> str:
-    """A color with a share of another one in it."""
-    pairs = zip(_channels(one), _channels(other), strict=True)
+def mix(first: str, second: str, share: float) -> str:
+    """Mix a color with a share of another one."""
+    pairs = zip(_channels(first), _channels(second), strict=True)
     return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in pairs)
 
 

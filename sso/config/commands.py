@@ -1,8 +1,8 @@
-"""All commands: the first line of the help of each, and where it is (see `command_line`)."""
+"""All commands: the first line of each help, and the function to load (see `command_line`)."""
 
 from collections.abc import Mapping
 
-# By group: the group's summary, and by command its summary and where it is.
+# By group: the group's summary, and by command its summary and its function.
 GROUPS: Mapping[str, tuple[str, Mapping[str, tuple[str, str]]]] = {
     "api-token": ("Tokens of programs that administer the server.", {
         "create": ("Create an API token; it is shown once.", "sso.cli.api_tokens:create"),

@@ -31,7 +31,7 @@ _UNCLEAR_HOSTS = "its hosts and ports cannot be read; give postgresql://host1:54
 
 
 def checked_database_url(text: str) -> str:
-    """The URL as SQLAlchemy takes it. Raises `ValueError` with the remedy."""
+    """Return the URL as SQLAlchemy takes it. Raises `ValueError` with the remedy."""
     text = _with_hosts_in_query(_SCHEME.sub(POSTGRESQL_DRIVER, text, count=1))
     try:
         url = make_url(text)
@@ -51,20 +51,20 @@ def has_several_hosts(url: URL) -> bool:
 
 def _with_hosts_in_query(text: str) -> str:
     prefix = f"{POSTGRESQL_DRIVER}://"
-    found = _HOSTS.fullmatch(text.removeprefix(prefix)) if text.startswith(prefix) else None
-    if found is None:
+    match = _HOSTS.fullmatch(text.removeprefix(prefix)) if text.startswith(prefix) else None
+    if match is None:
         return text
-    hosts = [_HOST.fullmatch(host) for host in found["hosts"].split(",")]
+    hosts = [_HOST.fullmatch(host) for host in match["hosts"].split(",")]
     if None in hosts:
         raise ValueError(_UNCLEAR_HOSTS)
     names = ",".join(quote(host["name"].strip("[]"), safe=":") for host in hosts if host)
     ports = ",".join(host["port"] or "5432" for host in hosts if host)
-    query = f"host={names}&port={ports}" + (f"&{found['query']}" if found["query"] else "")
-    return f"{prefix}{found['user'] or ''}{found['path'] or '/'}?{query}"
+    query = f"host={names}&port={ports}" + (f"&{match['query']}" if match["query"] else "")
+    return f"{prefix}{match['user'] or ''}{match['path'] or '/'}?{query}"
 
 
 def _check_parameters(url: URL) -> None:
-    """What the driver would refuse with every connection."""
+    """Raise `ValueError` for parameters that the driver would refuse with every connection."""
     target = url.query.get("target_session_attrs", _TAKES_WRITES[0])
     if target not in _TAKES_WRITES and (target != "any" or has_several_hosts(url)):
         raise ValueError("the server needs to write; give target_session_attrs=read-write")
@@ -72,17 +72,17 @@ def _check_parameters(url: URL) -> None:
         raise ValueError("give pgbouncer=true, or leave it out")
     if not re.fullmatch("[0-9]{1,6}", str(url.query.get("prepare_threshold", "5"))):
         raise ValueError("prepare_threshold is not a whole number")
-    # SQLAlchemy would silently leave off what stands behind a second colon.
+    # SQLAlchemy would silently drop everything after a second colon.
     hosts = url.query.get("host", ())
     if isinstance(hosts, tuple) and not all(_HOST.fullmatch(h) and "[" not in h for h in hosts):
         raise ValueError(_UNCLEAR_HOSTS)
-    dialect = url.get_dialect()  # creating the engine loads it and the driver as well
+    dialect = url.get_dialect()  # creating the engine loads both
     psycopg = dialect.import_dbapi()
     try:
-        _, named = dialect().create_connect_args(url)
+        _, arguments = dialect().create_connect_args(url)
         for name in ("pgbouncer", "prepare_threshold"):  # ours
-            named.pop(name, None)
-        psycopg.conninfo.make_conninfo(**named)
+            arguments.pop(name, None)
+        psycopg.conninfo.make_conninfo(**arguments)
     except (ArgumentError, ValueError, TypeError):
         raise ValueError(_UNCLEAR_HOSTS) from None
     except psycopg.ProgrammingError as error:
@@ -106,7 +106,7 @@ _OF_SENTINEL = ("sentinel_username", "sentinel_password")
 
 @dataclass(frozen=True)
 class Sentinels:
-    """Where Sentinel is asked which server of a service takes writes, and how both are opened."""
+    """The servers of Sentinel, which know the current primary, and the options of connections."""
 
     uri: str  # as `limits` reads it
     options: dict[str, Any]
@@ -114,7 +114,7 @@ class Sentinels:
 
 
 def checked_redis_url(text: str) -> str:
-    """The URL as redis-py takes it, or that of Sentinel. Raises `ValueError` with the remedy."""
+    """Return the URL as redis-py or Sentinel takes it. Raises `ValueError` with the remedy."""
     url = _VALKEY.sub(r"redis\1", text, count=1)
     try:
         parts = _split(url)
@@ -136,27 +136,28 @@ def checked_redis_url(text: str) -> str:
 
 
 def sentinels(url: str) -> Sentinels | None:
-    """What a URL of Sentinel says; `None`: the URL is that of a server. Raises `ValueError`."""
+    """Parse a URL of Sentinel; return `None` for the URL of a server. Raises `ValueError`."""
     parts = _split(url)
     if not parts.scheme.endswith("+sentinel"):
         return None
     user, _, hosts = parts.netloc.rpartition("@")
     service = parts.path.strip("/")
     try:
-        found = [urlsplit(f"//{host}") for host in hosts.split(",")]
-        named = [(one.hostname, one.port or _SENTINEL_PORT) for one in found]
+        urls = [urlsplit(f"//{host}") for host in hosts.split(",")]
+        servers = [(url.hostname, url.port or _SENTINEL_PORT) for url in urls]
     except ValueError:
-        named = []
-    if not named or not all(host for host, _ in named) or not service or "/" in service:
+        servers = []
+    if not servers or not all(host for host, _ in servers) or not service or "/" in service:
         raise ValueError("give redis+sentinel://host1:26379,host2:26379/service")
     query = _query(parts, {"db", *_TLS, *_OF_SENTINEL})
     name, _, password = (unquote(part) for part in user.partition(":"))
     tls: dict[str, Any] = {key: value for key, value in query.items() if key in _TLS}
     if parts.scheme.startswith("rediss"):
         tls["ssl"] = True
-    named.sort(key=lambda one: ":" not in str(one[0]))  # `limits` uses urlsplit: see `_split`
+    # `limits` uses urlsplit, too, which takes an IPv6 address only in the first place.
+    servers.sort(key=lambda server: ":" not in str(server[0]))
     locations = ",".join(f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
-                         for host, port in named)  # fmt: skip
+                         for host, port in servers)  # fmt: skip
     return Sentinels(
         f"redis+sentinel://{locations}/{service}",
         {
@@ -171,7 +172,7 @@ def sentinels(url: str) -> Sentinels | None:
 
 
 def _split(url: str) -> SplitResult:
-    """As `urlsplit`, which refuses an IPv6 address after another host. Raises `ValueError`."""
+    """Split a URL; unlike `urlsplit`, accept an IPv6 address after another host."""
     scheme, _, rest = url.partition("://")
     if not scheme.lower().endswith("+sentinel"):
         return urlsplit(url)
@@ -179,9 +180,9 @@ def _split(url: str) -> SplitResult:
     return urlsplit(f"{scheme}://hosts{rest.removeprefix(netloc)}")._replace(netloc=netloc)
 
 
-def _query(parts: SplitResult, known: set[str]) -> dict[str, Any]:
+def _query(parts: SplitResult, names: set[str]) -> dict[str, Any]:
     query: dict[str, Any] = dict(parse_qsl(parts.query, keep_blank_values=True))
-    if unknown := sorted(query.keys() - known):
+    if unknown := sorted(query.keys() - names):
         raise ValueError(f"the parameter {unknown[0]} is not known; leave it out")
     if not re.fullmatch("[0-9]{1,4}", query.get("db", "0")):
         raise ValueError("db is not a whole number")

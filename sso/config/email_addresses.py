@@ -5,7 +5,8 @@ from email_validator import EmailNotValidError, ValidatedEmail, validate_email
 
 from sso.i18n.message import Message
 
-# Starts what mail programs decode in a header (RFC 2047): into another address, or a line end.
+# The start of an encoded word (RFC 2047): mail programs may decode it into another address or a
+# line end.
 ENCODED_WORD = "=?"
 LONGEST = 320  # characters: 64 before the @, 255 after it (RFC 5321 §4.5.3.1)
 
@@ -23,7 +24,7 @@ email_validator.SPECIAL_USE_DOMAIN_NAMES.clear()
 
 
 def normalized(text: str) -> str:
-    """The spelling under which an address is stored. Raises `ValueError` with the reason.
+    """Return the spelling under which an address is stored. Raises `ValueError` with the reason.
 
     Any domain is accepted, including `corp.local` and `localhost`, which may be known in the
     network of the server. Check an address that a stranger gives with `is_public`.
@@ -32,7 +33,7 @@ def normalized(text: str) -> str:
 
 
 def refused(email: str, error: ValueError) -> Message:
-    """Why `normalized` refused it."""
+    """Return why `normalized` refused an address."""
     return Message(
         "the email address %(email)s is not valid: %(reason)s",
         email=repr(email),
@@ -41,7 +42,7 @@ def refused(email: str, error: ValueError) -> Message:
 
 
 def is_public(email: str) -> bool:
-    """Whether mail from the internet can reach its domain (RFC 6761). No DNS query is made."""
+    """Return whether mail from the internet can reach the domain (RFC 6761), without DNS."""
     try:
         domain = _validated(email, globally_deliverable=True).ascii_domain.lower()
     except ValueError:
@@ -51,18 +52,18 @@ def is_public(email: str) -> bool:
 
 
 def for_smtp(email: str) -> str:
-    """The address with its domain in ASCII, which every mail server accepts (RFC 5891)."""
-    found = _validated(email)
-    return f"{found.local_part}@{found.ascii_domain}"
+    """Return the address with its domain in ASCII, for all mail servers (RFC 5891)."""
+    validated = _validated(email)
+    return f"{validated.local_part}@{validated.ascii_domain}"
 
 
 def domain(email: str) -> str:
-    """The part after the @."""
+    """Return the part after the @."""
     return email.rpartition("@")[2]
 
 
 def sender(text: str) -> str:
-    """The check of SSO_MAIL_FROM."""
+    """Check SSO_MAIL_FROM."""
     try:
         return normalized(text)
     except ValueError:
@@ -70,17 +71,17 @@ def sender(text: str) -> str:
 
 
 def domains(text: str) -> str:
-    """The check of SSO_SIGN_UP: domains with spaces or commas between them."""
-    found = text.replace(",", " ").lower().split()
-    for one in found:
+    """Check the domains of SSO_SIGN_UP, which spaces or commas separate."""
+    names = text.replace(",", " ").lower().split()
+    for name in names:
         try:
-            normalized(f"a@{one}")
-            known = "." in one
+            normalized(f"a@{name}")
+            is_domain = "." in name
         except ValueError:
-            known = False
-        if not known:
+            is_domain = False
+        if not is_domain:
             raise ValueError("give off, open, or domains such as example.com")
-    return " ".join(found)
+    return " ".join(names)
 
 
 def _validated(text: str, globally_deliverable: bool = False) -> ValidatedEmail:
@@ -88,11 +89,11 @@ def _validated(text: str, globally_deliverable: bool = False) -> ValidatedEmail:
         raise ValueError("it is too long")
     try:
         # No DNS: an address may be registered before its domain, and where there is no network.
-        found = validate_email(
+        validated = validate_email(
             text, check_deliverability=False, globally_deliverable=globally_deliverable
         )
     except (EmailNotValidError, UnicodeError) as error:
         raise ValueError(str(error)) from None
-    if ENCODED_WORD in found.normalized:
+    if ENCODED_WORD in validated.normalized:
         raise ValueError(f"{ENCODED_WORD} is not accepted in an address")
-    return found
+    return validated

@@ -1,17 +1,30 @@
-"""What mails say, by kind."""
+"""The kinds of mail: what each says, and where its link leads."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from string import Formatter
 
 from sso.i18n import N_
+
+EVERYWHERE = ("service", "address")  # the placeholders of all texts
+WITH_SECRET = ""  # the link has a token that works once (`services.mail_links`)
 
 
 @dataclass(frozen=True)
 class Text:
-    """One kind of mail. Words in braces are replaced by what is known when it is written."""
+    """One kind of mail. `jobs.mail` replaces the placeholders in braces."""
 
     subject: str
     paragraphs: tuple[str, ...]
-    action: str | None = N_("Set a new password")  # on the link
+    action: str | None = N_("Set a new password")  # on the link; None: there is no link
+    # Not in the fingerprint of a text, which is made of its `repr`.
+    page: str = field(default="/forgotten-password", repr=False)
+
+    @property
+    def placeholders(self) -> tuple[str, ...]:
+        """Return the names in braces, except those of all kinds."""
+        parts = (self.subject, *self.paragraphs, self.action or "")
+        names = [name for part in parts for _, name, _, _ in Formatter().parse(part) if name]
+        return tuple(dict.fromkeys(name for name in names if name not in EVERYWHERE))
 
 
 _HOUR = N_("The link works once and is valid for one hour.")
@@ -33,6 +46,7 @@ TEXTS = {
         N_("Please confirm your email address"),
         (N_("Please confirm that {address} is your address at {service}."), _HOUR, _IGNORE),
         N_("Confirm this address"),
+        WITH_SECRET,
     ),
     "change_email": Text(
         N_("Please confirm your new email address"),
@@ -46,6 +60,7 @@ TEXTS = {
             _IGNORE,
         ),
         N_("Confirm the new address"),
+        WITH_SECRET,
     ),
     "reset": Text(
         N_("Set a new password"),
@@ -57,6 +72,7 @@ TEXTS = {
             _HOUR,
             _IGNORE,
         ),
+        page=WITH_SECRET,
     ),
     "invite": Text(
         N_("You are invited to {service}"),
@@ -69,6 +85,7 @@ TEXTS = {
             N_("After that, choose \"Forgot your password?\" on the sign-in page."),
         ),
         N_("Set a password"),
+        WITH_SECRET,
     ),
     "sign_up": Text(
         N_("Finish creating your account"),
@@ -81,6 +98,7 @@ TEXTS = {
             _IGNORE,
         ),
         N_("Create the account"),
+        WITH_SECRET,
     ),
     "directory_password": Text(
         N_("How to sign in to {service}"),
@@ -171,6 +189,7 @@ TEXTS = {
                ),
         ),
         N_("Go to your account"),
+        "/account",
     ),
     "identity_removed": Text(
         N_("A way to sign in was removed from your account"),

@@ -1,8 +1,9 @@
 """The operator's own templates, mail texts and style: docs/reference/templates.md is the contract.
 
-All of it is checked at the start: few expressions, and HTML that pages can show. Otherwise the
-people who sign in would be the first to meet an unknown name, a script that the content security
-policy blocks, or an unclosed tag.
+All of it is checked at the start, so that nobody who signs in meets an unknown name, a script that
+the content security policy blocks, or an unclosed tag. Templates are checked without values: pages
+render them outside of a sandbox, so each branch has to be right. What passes also renders in a
+sandbox of Jinja, whatever the values are (tests/config/test_overrides.py).
 """
 
 import hashlib
@@ -12,7 +13,6 @@ import stat
 import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from html.parser import HTMLParser
 from pathlib import Path
 from string import Formatter
@@ -20,13 +20,15 @@ from typing import Any
 
 from jinja2 import Environment, TemplateSyntaxError, nodes
 
-from sso.config.tables import ManyErrors
+from sso.config import mail_texts
+from sso.config.tables import ManyErrors, hint
 from sso.i18n.languages import LANGUAGES
 
 FUNCTIONS = ("_", "super", "language", "direction", "support_url")
 FILTERS = ("e", "escape", "upper", "lower", "capitalize", "title", "trim")
 BRAND = ("name", "logo")
-_OF_BRAND = tuple(f"brand.{one}" for one in BRAND)
+_FUNCTION_CALLS = ", ".join(f"{name}()" for name in FUNCTIONS)
+_OF_BRAND = tuple(f"brand.{name}" for name in BRAND)
 
 
 def _names(text: str) -> frozenset[str]:
@@ -45,9 +47,9 @@ _ATTRIBUTES = _names(
 )
 _CALLS = {"_": "one text in quotes, without %"}
 _LINK = re.compile(r"(https://|mailto:|tel:|/(?!/)|#)")
-# What stands for an expression while the HTML around it is looked at.
-_SHOWN, _URL = "\ue000", "\ue001"
-_UNQUOTED = re.compile(f"=\\s*[{_SHOWN}{_URL}]")
+# These stand for expressions while the HTML around them is checked.
+_VALUE, _URL = "\ue000", "\ue001"
+_UNQUOTED = re.compile(f"=\\s*[{_VALUE}{_URL}]")
 
 _SIMPLE = (
     nodes.Output, nodes.TemplateData, nodes.Const, nodes.If, nodes.CondExpr, nodes.Compare,
@@ -68,7 +70,7 @@ def errors_in_override(
     variables: Sequence[str],
     defined: list[str],
 ) -> Iterator[str]:
-    """Every fault, with its line. `defined` receives the blocks that the template overrides."""
+    """Yield every error, with its line. `defined` receives the blocks that are overridden."""
     try:
         template = Environment(autoescape=True).parse(source)
     except TemplateSyntaxError as error:
@@ -87,11 +89,11 @@ def errors_in_override(
 
 
 def errors_in_style(source: str) -> Iterator[str]:
-    """What browsers would not load, or what would swallow the rules after it."""
-    text = _COMMENT.sub(lambda found: "\n" * found[0].count("\n"), source)
+    """Yield what browsers would not load, and what would swallow the rules after it."""
+    text = _COMMENT.sub(lambda match: "\n" * match[0].count("\n"), source)
     for number, line in enumerate(text.split("\n"), 1):
-        for found in _BLOCKED.finditer(line):
-            yield f"line {number}: the content security policy stops {found[0]}; remove it"
+        for match in _BLOCKED.finditer(line):
+            yield f"line {number}: the content security policy stops {match[0]}; remove it"
     bare = _QUOTED.sub("", text)
     if "/*" in bare:
         yield "a comment is not closed"
@@ -100,25 +102,25 @@ def errors_in_style(source: str) -> Iterator[str]:
 
 
 def _errors_at_the_top(name: str, template: nodes.Template) -> Iterator[str]:
-    parents = [one for one in template.body if isinstance(one, nodes.Extends)]
-    wanted = f"sso/{name}"
-    if not (len(parents) == 1 and parents[0].template == nodes.Const(wanted)):
-        yield f'it has to begin with {{% extends "{wanted}" %}}'
-    for one in template.body:
-        is_space = isinstance(one, nodes.Output) and not _text_of(one).strip()
-        if not (is_space or isinstance(one, nodes.Extends | nodes.Block)):
-            yield f"line {one.lineno}: outside of blocks nothing is shown; move it into a block"
+    extends = [node for node in template.body if isinstance(node, nodes.Extends)]
+    parent = f"sso/{name}"
+    if not (len(extends) == 1 and extends[0].template == nodes.Const(parent)):
+        yield f'it has to begin with {{% extends "{parent}" %}}'
+    for node in template.body:
+        is_space = isinstance(node, nodes.Output) and not _text_of(node).strip()
+        if not (is_space or isinstance(node, nodes.Extends | nodes.Block)):
+            yield f"line {node.lineno}: outside of blocks nothing is shown; move it into a block"
 
 
 def _errors_of(node: nodes.Node, variables: Sequence[str]) -> Iterator[str]:
-    """What an expression or a tag must not be. Nothing that is let through can fail later."""
+    """Yield the errors of an expression or a tag. What passes cannot fail when it is rendered."""
     at = f"line {node.lineno}:"
     if isinstance(node, nodes.Name):
         if node.name in FUNCTIONS:
             yield f"{at} {node.name} is a function: write {node.name}()"
         elif node.name not in (*variables, "brand"):
-            known = ", ".join((*variables, *_OF_BRAND, *(f"{one}()" for one in FUNCTIONS)))
-            yield f"{at} {node.name} is not known here; known: {known}"
+            names = ", ".join((*variables, *_OF_BRAND, _FUNCTION_CALLS))
+            yield f"{at} {node.name} is not known here; known: {names}"
         elif node.name == "brand":
             yield f"{at} write {' or '.join(_OF_BRAND)}"
         return
@@ -129,7 +131,7 @@ def _errors_of(node: nodes.Node, variables: Sequence[str]) -> Iterator[str]:
     if isinstance(node, nodes.Call):
         name = node.node.name if isinstance(node.node, nodes.Name) else "this"
         if name not in FUNCTIONS:
-            yield f"{at} {name}() is not known; known: {', '.join(f'{f}()' for f in FUNCTIONS)}"
+            yield f"{at} {name}() is not known; known: {_FUNCTION_CALLS}"
         elif not _is_called_right(name, node):
             yield f"{at} {name}() takes {_CALLS.get(name, 'nothing')}"
         return
@@ -139,7 +141,9 @@ def _errors_of(node: nodes.Node, variables: Sequence[str]) -> Iterator[str]:
     elif not isinstance(node, _SIMPLE):
         yield f"{at} {type(node).__name__} cannot be used here; only text, values and if"
         return
-    if isinstance(node, nodes.Operand) and node.op not in ("eq", "ne"):
+    if isinstance(node, nodes.Compare) and any(
+        operand.op not in ("eq", "ne") for operand in node.ops
+    ):
         yield f"{at} compare with == or != only"
     for child in node.iter_child_nodes():
         yield from _errors_of(child, variables)
@@ -150,48 +154,48 @@ def _is_named(node: nodes.Node, name: str) -> bool:
 
 
 def _is_called_right(name: str, call: nodes.Call) -> bool:
-    given = [*call.args, *call.kwargs, call.dyn_args, call.dyn_kwargs]
-    texts = [one.value for one in call.args if isinstance(one, nodes.Const)]
+    arguments = [*call.args, *call.kwargs, call.dyn_args, call.dyn_kwargs]
+    constants = [node.value for node in call.args if isinstance(node, nodes.Const)]
     if name != "_":
-        return not any(given)
-    is_text = len(texts) == 1 and isinstance(texts[0], str) and "%" not in texts[0]
-    return is_text and given == [*call.args, None, None] and len(call.args) == 1
+        return not any(arguments)
+    is_text = len(constants) == 1 and isinstance(constants[0], str) and "%" not in constants[0]
+    return is_text and arguments == [*call.args, None, None] and len(call.args) == 1
 
 
 def _text_of(node: nodes.Node, branch: int = 0) -> str:
-    """The HTML of a node; what is shown of values is a character that nobody types.
+    """Return the HTML of a node, with a character that nobody types in place of each value.
 
-    `branch`: which one of each `if`.
+    `branch`: the number of the branch to take of each `if`.
     """
     if isinstance(node, nodes.TemplateData):
         return node.data
     if isinstance(node, nodes.Output):
-        return "".join(_text_of(one, branch) for one in node.nodes)
+        return "".join(_text_of(child, branch) for child in node.nodes)
     if isinstance(node, nodes.If):
-        taken = _branches(node)[min(branch, len(_branches(node)) - 1)]
-        return "".join(_text_of(one, branch) for one in taken)
+        body = _branches(node)[min(branch, len(_branches(node)) - 1)]
+        return "".join(_text_of(child, branch) for child in body)
     is_logo = isinstance(node, nodes.Getattr) and node.attr == "logo"
     is_url = isinstance(node, nodes.Call) and _is_named(node.node, "support_url")
     is_link = isinstance(node, nodes.Name) and node.name in ("link", "base_url")
-    return _URL if is_logo or is_url or is_link else _SHOWN
+    return _URL if is_logo or is_url or is_link else _VALUE
 
 
 def _branches(node: nodes.If) -> list[list[nodes.Node]]:
-    return [node.body, *(one.body for one in node.elif_), node.else_]
+    return [node.body, *(branch.body for branch in node.elif_), node.else_]
 
 
 def _html_errors(name: str, block: nodes.Block) -> Iterator[str]:
     is_mail = name.startswith("mail/")
     allowed = _INLINE if block.name == "heading" else _IN_MAILS if is_mail else _TAGS
-    count = max([1, *(len(_branches(one)) for one in block.find_all(nodes.If))])
+    count = max([1, *(len(_branches(statement)) for statement in block.find_all(nodes.If))])
     errors: list[str] = []
     for branch in range(count):
         reader = _Html(allowed, is_mail)
-        text = "".join(_text_of(one, branch) for one in block.body)
+        text = "".join(_text_of(statement, branch) for statement in block.body)
         if "<!" in text or "<?" in text:
             errors.append("write comments as {# … #}: everyone sees those of HTML")
         reader.feed(text)
-        if "<" in reader.rawdata:  # what is left: browsers, and newer Pythons, drop it
+        if "<" in reader.rawdata:  # browsers and newer versions of Python drop this rest
             reader.handle_data(reader.rawdata)
         reader.close()
         errors += [*reader.errors, *(f"<{tag}> is not closed" for tag in reader.open)]
@@ -200,7 +204,7 @@ def _html_errors(name: str, block: nodes.Block) -> Iterator[str]:
 
 
 class _Html(HTMLParser):
-    """Collects what a page would not show as it is written."""
+    """Collects the errors of HTML that a page would not show as it is written."""
 
     def __init__(self, allowed: frozenset[str], is_mail: bool) -> None:
         super().__init__(convert_charrefs=False)
@@ -240,14 +244,14 @@ class _Html(HTMLParser):
             )
         elif attribute in ("href", "src"):
             text = value.strip()
-            is_ours = text.startswith(_URL) or (text.startswith("/") and not text.startswith("//"))
-            if _SHOWN in text or _URL in text[1:]:  # a link with its secret goes nowhere else
+            is_own = text.startswith(_URL) or (text.startswith("/") and not text.startswith("//"))
+            if _VALUE in text or _URL in text[1:]:  # a link with its secret is sent to nobody else
                 self.errors.append(f"{attribute}= takes no such value; write the URL itself")
-            elif attribute == "src" and not (is_ours or (self.is_mail and _LINK.match(text))):
+            elif attribute == "src" and not (is_own or (self.is_mail and _LINK.match(text))):
                 self.errors.append(f"{attribute}= has to be a path of this server or brand.logo")
             elif not (text.startswith(_URL) or _LINK.match(text)):
                 self.errors.append(f"{attribute}= has to begin with https://, mailto:, tel: or /")
-        elif _SHOWN in value and attribute not in ("alt", "title", "aria-label", "lang", "dir"):
+        elif _VALUE in value and attribute not in ("alt", "title", "aria-label", "lang", "dir"):
             self.errors.append(f"{attribute}= takes fixed text only")
 
 
@@ -278,33 +282,12 @@ BLOCKS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "mail/message.txt": (("header", "footer"), _ON_MAILS),
 }
 
-# What can stand in braces in the texts of each kind of mail, beside {service} and {address}.
-PLACEHOLDERS: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("verify", "change_email", "reset"), ()),
-    "invite": ("until",),
-    "sign_up": (),
-    "directory_password": ("provider",),
-    "known_address": (),
-    "email_change_asked": ("new_address",),
-    "email_changed": ("new_address",),
-    "account_deleted": (),
-    "password_changed": (),
-    "new_browser": ("browser", "network", "time"),
-    "factor_added": ("factor",),
-    "factor_removed": ("factor",),
-    "identity_added": ("provider", "account"),
-    "identity_removed": ("provider", "account"),
-    "recovery_code_used": ("left",),
-    "recovery_codes_made": (),
-    "second_step_missing": ("browser", "network", "time"),
-    "enrolment_code": ("code",),
-}
 _MADE_FOR = re.compile(r"\A\{?# made for ([0-9a-f]{8})\b")
 
 
 @dataclass
 class Overrides:
-    """Checked: templates by name, the texts of mails by kind and language, rules of CSS."""
+    """The checked files: templates by name, texts of mail by kind and language, rules of CSS."""
 
     templates: dict[str, str] = field(default_factory=dict)
     blocks: dict[str, list[str]] = field(default_factory=dict)
@@ -314,52 +297,49 @@ class Overrides:
 
 
 def checked(text: str) -> str:
-    """The folder as given. Raises `ManyErrors`, one for each fault in it."""
+    """Check SSO_TEMPLATES_DIR. Raises `ManyErrors` with all errors in the folder."""
     read(Path(text))
     return text
 
 
 def read(folder: Path) -> Overrides:
-    """Everything in the folder. Raises `ManyErrors`."""
-    found, errors = Overrides(), list(_unsafe(folder))
+    """Read all files in the folder. Raises `ManyErrors`."""
+    overrides, errors = Overrides(), list(_unsafe(folder))
     for path in () if errors else sorted(_files(folder)):
         name = path.relative_to(folder).as_posix()
-        known = [*BLOCKS, TEXTS, STYLE]
-        if name not in known:
-            close = get_close_matches(name, known, n=1)
-            errors.append(
-                f"{name}: no template of this name can be overridden"
-                + (f"; did you mean {close[0]}?" if close else "; remove it, or see the list")
-            )
+        names = [*BLOCKS, TEXTS, STYLE]
+        if name not in names:
+            remedy = hint(name, names, "remove it, or see the list")
+            errors.append(f"{name}: no template of this name can be overridden; {remedy}")
             continue
-        faults = list(_unsafe_file(path, folder))
-        if not faults:
+        problems = list(_unsafe_file(path, folder))
+        if not problems:
             try:
                 source = path.read_text(encoding="utf-8")
             except (OSError, ValueError):
-                faults = ["it cannot be read as UTF-8; check the file and its mode"]
+                problems = ["it cannot be read as UTF-8; check the file and its mode"]
             else:
-                faults = list(_take(name, source, found))
-        errors += [f"{name}: {fault}" for fault in faults]
+                problems = list(_take(name, source, overrides))
+        errors += [f"{name}: {error}" for error in problems]
     if errors:
         raise ManyErrors(errors)
-    return found
+    return overrides
 
 
 def _unsafe(folder: Path) -> Iterator[str]:
-    """Anyone who can write here can ask for passwords: it must be as safe as the program."""
+    """Yield why others could write to the folder, and so ask people for their passwords."""
     if not folder.is_dir():
         yield "it is not a folder that this user can read; give the path of one"
         return
     real = folder.resolve()
-    for one in (real, *real.parents):
-        is_sticky = one.stat().st_mode & stat.S_ISVTX
-        if _is_open(one) and (one == real or not is_sticky):
-            yield f"everyone can write to {one}; run: chmod o-w {one}"
+    for path in (real, *real.parents):
+        is_sticky = path.stat().st_mode & stat.S_ISVTX
+        if _is_open(path) and (path == real or not is_sticky):
+            yield f"everyone can write to {path}; run: chmod o-w {path}"
 
 
 def is_read_only(path: Path) -> bool:
-    """Whether it is mounted so, as a ConfigMap of Kubernetes is, whose modes say otherwise."""
+    """Return whether it is on a read-only mount, such as a ConfigMap, whatever its mode is."""
     return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
 
 
@@ -370,7 +350,7 @@ def _is_open(path: Path) -> bool:
 def _files(folder: Path) -> Iterator[Path]:
     for place in (folder, folder / "mail"):
         for path in place.iterdir() if place.is_dir() else ():
-            # Editors and Kubernetes leave hidden ones.
+            # Editors and Kubernetes create hidden files.
             if path.suffix in (".html", ".txt", ".toml", ".css") and not path.name.startswith("."):
                 yield path
 
@@ -387,40 +367,38 @@ def _unsafe_file(path: Path, folder: Path) -> Iterator[str]:
         yield f"everyone can write to it; run: chmod -R o-w {folder}"
 
 
-def _take(name: str, source: str, found: Overrides) -> Iterator[str]:
+def _take(name: str, source: str, overrides: Overrides) -> Iterator[str]:
     if name == TEXTS:
-        yield from _take_texts(source, found)
+        yield from _take_texts(source, overrides)
     elif name == STYLE:
-        found.style = source
+        overrides.style = source
         yield from errors_in_style(source)
     else:
         blocks, variables = BLOCKS[name]
-        defined = found.blocks[name] = []
+        defined = overrides.blocks[name] = []
         yield from errors_in_override(name, source, blocks, variables, defined)
-        found.templates[name] = source
+        overrides.templates[name] = source
 
 
-def _take_texts(source: str, found: Overrides) -> Iterator[str]:
+def _take_texts(source: str, overrides: Overrides) -> Iterator[str]:
     try:
         kinds = tomllib.loads(source)
     except tomllib.TOMLDecodeError as error:
         yield f"it is not TOML: {error}"
         return
-    found.texts_source = source
+    overrides.texts_source = source
     for kind, languages in kinds.items():
-        if kind not in PLACEHOLDERS or not isinstance(languages, dict):
-            close = get_close_matches(kind, PLACEHOLDERS, n=1)
-            hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(PLACEHOLDERS)}"
-            yield f"[{kind}] is no kind of mail; {hint}"
+        if kind not in mail_texts.TEXTS or not isinstance(languages, dict):
+            remedy = hint(kind, mail_texts.TEXTS, f"known are {', '.join(mail_texts.TEXTS)}")
+            yield f"[{kind}] is no kind of mail; {remedy}"
             continue
         for tag, text in languages.items():
             where = f"[{kind}.{tag}]"
             if tag not in LANGUAGES or not isinstance(text, dict):
                 yield f"{where} is not one of the languages {', '.join(LANGUAGES)}"
                 continue
-            for fault in _text_errors(kind, text):
-                yield f"{where} {fault}"
-            found.texts[kind, tag] = text
+            yield from (f"{where} {reason}" for reason in _text_errors(kind, text))
+            overrides.texts[kind, tag] = text
 
 
 def _text_errors(kind: str, text: dict[str, Any]) -> Iterator[str]:
@@ -433,47 +411,44 @@ def _text_errors(kind: str, text: dict[str, Any]) -> Iterator[str]:
         else:
             yield f"{name}: known are subject, paragraphs and action"
             continue
-        if not fits or not all(isinstance(one, str) and one.strip() for one in parts):
-            wanted = "a list of texts" if name == "paragraphs" else "a text"
-            yield f"{name}: give {wanted}"
+        if not fits or not all(isinstance(part, str) and part.strip() for part in parts):
+            shape = "a list of texts" if name == "paragraphs" else "a text"
+            yield f"{name}: give {shape}"
             continue
         if name != "paragraphs" and (len(value) > 200 or not value.isprintable()):
             yield f"{name}: give one line of at most 200 characters"
-        yield from (f"{name}: {fault}" for one in parts for fault in _braces(kind, one))
+        yield from (f"{name}: {error}" for part in parts for error in _braces(kind, part))
     if kind == "enrolment_code" and "{code}" not in str(text.get("paragraphs", "{code}")):
         yield "paragraphs: they lack {code}, without which the mail is of no use"
 
 
 def _braces(kind: str, text: str) -> Iterator[str]:
-    known = ("service", "address", *PLACEHOLDERS[kind])
+    names = (*mail_texts.EVERYWHERE, *mail_texts.TEXTS[kind].placeholders)
     try:
         parts = list(Formatter().parse(text))
     except ValueError:
         yield "a brace is open; write {{ and }} for braces themselves"
         return
     for _, name, spec, conversion in parts:
-        if name is not None and (name not in known or spec or conversion):
-            shown = ", ".join(f"{{{one}}}" for one in known)
-            yield f"{{{name}}} is not known here; known are {shown}"
+        if name is not None and (name not in names or spec or conversion):
+            braces = ", ".join(f"{{{placeholder}}}" for placeholder in names)
+            yield f"{{{name}}} is not known here; known are {braces}"
 
 
 def made_for(source: str) -> str | None:
-    """What a file says in its first line that it was made for: a `fingerprint`."""
-    found = _MADE_FOR.match(source)
-    return found[1] if found else None
+    """Return the `fingerprint` in the first line of a file, which says what it was made for."""
+    match = _MADE_FOR.match(source)
+    return match[1] if match else None
 
 
 def fingerprint(name: str, blocks: list[str]) -> str:
-    """A digest of these blocks as they are built in: it differs once one of them changes.
-
-    "" if they are all empty.
-    """
+    """Return a digest of the built-in text of these blocks, or "" if they are empty."""
     source = (BUILT_IN / name).read_text()
     bodies = (
         re.search(rf"{{% block {block} %}}(.*?){{% endblock %}}", source, re.DOTALL)
         for block in sorted(blocks)
     )
-    texts = [found[1] if found else "" for found in bodies]
+    texts = [match[1] if match else "" for match in bodies]
     return digest(*texts) if any(texts) else ""
 
 

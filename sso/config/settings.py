@@ -1,15 +1,16 @@
-"""The settings: the name, default, meaning and check of each, and how they are read.
+"""The settings: the name, meaning, check and default of each, and how they are read.
 
-A field of `Settings` is set by the environment variable of its name with `SSO_` in front, or by the
-file that the same variable with `_FILE` appended names. The command `sso` also reads the
-environment file of the systemd units. Checks turn text into values and raise `ValueError` with the
-remedy; all errors are reported at once.
+Each field of `Settings` is read from the environment: `base_url` from `SSO_BASE_URL`, or from the
+file that `SSO_BASE_URL_FILE` names. The command `sso` also reads the environment file of the
+systemd units. Checks turn text into values, or raise `ValueError` with the remedy; all errors are
+reported at once.
 """
 
 import os
 import secrets
 import shlex
 import stat
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
@@ -63,8 +64,8 @@ def checked_secret_key(text: str) -> str:
 
 def checked_support_url(text: str) -> str:
     if text.startswith("mailto:") and len(text) <= MAX_LENGTH:
-        address, _, query = text.removeprefix("mailto:").partition("?")
-        resolve_name("sso.config.email_addresses:normalized")(address)
+        email, _, query = text.removeprefix("mailto:").partition("?")
+        resolve_name("sso.config.email_addresses:normalized")(email)
         if query and strict_url_error(f"https://x/?{query}"):
             raise ValueError("percent-encode what stands behind the question mark")
         return text
@@ -72,6 +73,33 @@ def checked_support_url(text: str) -> str:
     if error or not text.startswith("https://"):
         raise ValueError("give an https URL, or mailto: and an email address")
     return text
+
+
+def checked_page_url(text: str) -> str:
+    error = strict_url_error(text)
+    if error or not text.startswith("https://"):
+        raise ValueError(f"{error or 'it is not https'}; give a URL such as https://example.com/…")
+    return text
+
+
+MAX_NAME = 60  # an authenticator app cuts what is longer
+_JOINERS = "\u200c\u200d"  # Persian and emoji need them
+
+
+def checked_name(text: str) -> str:
+    """Check one line of visible text for pages, headers of mails, and other programs."""
+    if len(text) > MAX_NAME:
+        raise ValueError(f"it is longer than {MAX_NAME} characters; shorten it")
+    if any(_is_invisible(char) for char in text):
+        raise ValueError("it has invisible characters, such as marks of direction; remove them")
+    if not text.strip():
+        raise ValueError("it is empty; give a name, or leave the setting off")
+    return text.strip()
+
+
+def _is_invisible(char: str) -> bool:
+    category = unicodedata.category(char)
+    return (category[0] == "C" and char not in _JOINERS) or category in ("Zl", "Zp")
 
 
 def checked_number(low: int, high: int) -> Callable[[str], int]:
@@ -100,29 +128,31 @@ def one_of(*choices: str) -> Callable[[str], str]:
 
 
 def deferred(target: str) -> Callable[[str], Any]:
-    """The check that `module:function` names. Its module is loaded when such a setting is given:
-    those that know mail take longer to load than most commands run."""
+    """Return a check that loads `module:function` when the setting is given.
+
+    The modules about mail take longer to load than most commands run.
+    """
     return lambda text: resolve_name(target)(text)
 
 
 def checked_sign_up(text: str) -> str:
-    """`open`, `off`, or domains, separated by spaces."""
+    """Check `open`, `off`, or domains."""
     is_mode = text in ("off", "open")
     return text if is_mode else str(resolve_name("sso.config.email_addresses:domains")(text))
 
 
 def checked_group(text: str) -> str:
-    """The name of a group of users (see `services.checks.group_errors`)."""
+    """Check the name of a group of users (see `services.checks.group_errors`)."""
     if "," in text or text != text.strip() or not text.isprintable() or len(text) > 200:
         raise ValueError("give one group, without commas, of at most 200 characters")
     return text
 
 
 def embedded_secret_key(instance: Path) -> str:
-    """The secret key in `instance/secret_key`; generated once, readable by its owner alone."""
+    """Return the secret key in `instance/secret_key`, generated once, for its owner only."""
     path = instance / "secret_key"
     if not path.exists():
-        # Written to another name and linked: of several processes that start at once, one wins and
+        # Written under another name and linked: if several processes start at once, one wins, and
         # none reads half a key.
         fresh = instance / f".secret_key.{secrets.token_hex(8)}"
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -144,7 +174,7 @@ YEAR = 366 * DAY
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings in force. All lifetimes are seconds."""
+    """All settings. Lifetimes are seconds."""
 
     base_url: str = key(
         "public base URL and issuer; must be https, except on loopback",
@@ -194,7 +224,7 @@ class Settings:
     )
     name: str | None = key(
         "name of the company or service, on pages, in mail and in authenticator apps",
-        deferred("sso.config.images:checked_name"),
+        checked_name,
         None,
     )
     logo_file: str | None = key(
@@ -219,12 +249,12 @@ class Settings:
     )
     privacy_url: str | None = key(
         "https URL of the privacy policy, linked from every page and mail",
-        deferred("sso.config.images:checked_page_url"),
+        checked_page_url,
         None,
     )
     terms_url: str | None = key(
         "https URL of the terms of service, linked from every page and mail",
-        deferred("sso.config.images:checked_page_url"),
+        checked_page_url,
         None,
     )
     admin_group: str = key(
@@ -314,28 +344,28 @@ class Settings:
 
     @property
     def secret_keys(self) -> tuple[str, ...]:
-        """The secret key, followed by the previous one, which is accepted for reading."""
+        """Return the secret key and the previous one, which is only used for reading."""
         previous = self.secret_key_previous
         return (self.secret_key, previous) if previous else (self.secret_key,)
 
     @property
     def signing_secrets(self) -> list[str]:
-        """The same for itsdangerous: all of them verify, the last one signs."""
+        """Return the keys in the order of itsdangerous: all verify, the last one signs."""
         return list(reversed(self.secret_keys))
 
     @property
     def issuer(self) -> str:
-        """The issuer identifier (OIDC Core §1.2): the base URL."""
+        """Return the issuer identifier (OIDC Core §1.2): the base URL."""
         return self.base_url
 
     @property
     def base_path(self) -> str:
-        """The path prefix of every URL, such as `/api/auth`; may be empty."""
+        """Return the path prefix of every URL, such as `/api/auth`; may be empty."""
         return urlsplit(self.base_url).path
 
     @property
     def footer_links(self) -> list[tuple[str, str]]:
-        """What each page and mail links to: the text, to be translated, and the URL."""
+        """Return the links on each page and mail: the text, to be translated, and the URL."""
         links = (
             (N_("Help"), self.support_url),
             (N_("Privacy policy"), self.privacy_url),
@@ -354,25 +384,25 @@ SAME_KEY = (
 
 
 class _Environment(TableReader):
-    """Reads variables: each is given itself, or as NAME_FILE."""
+    """Reads environment variables: NAME, or NAME_FILE for a file with the value."""
 
-    def keys_of(self, one: Field) -> Mapping[str, Read]:
-        return {one.name: itself, f"{one.name}_FILE": _text_of_file}
+    def keys_of(self, field: Field) -> Mapping[str, Read]:
+        return {field.name: itself, f"{field.name}_FILE": _text_of_file}
 
-    def convert(self, one: Field, value: str) -> Any:
+    def convert(self, field: Field, value: str) -> Any:
         try:
-            return one.read(value)
+            return field.read(value)
         except ManyErrors:
             raise
         except ValueError as error:
-            shown = "the value" if one.secret else repr(value)
-            raise ValueError(f"{shown} is not valid: {error}") from None
+            text = "the value" if field.secret else repr(value)
+            raise ValueError(f"{text} is not valid: {error}") from None
 
     def unknown(self, name: str) -> str:
         return f"no setting has this name; {hint(name, self.known, 'remove or correct it', 0.8)}"
 
-    def ambiguous(self, one: Field, names: Sequence[str]) -> Error:
-        return one.name, f"given both itself and as {one.name}_FILE; keep one of them"
+    def ambiguous(self, field: Field, names: Sequence[str]) -> Error:
+        return field.name, f"given both itself and as {field.name}_FILE; keep one of them"
 
 
 def _text_of_file(path: str) -> str | None:
@@ -382,28 +412,28 @@ def _text_of_file(path: str) -> str | None:
         raise ValueError("the file cannot be read; check its path and mode") from None
 
 
-SETTINGS = tuple(replace(one, name=f"SSO_{one.name.upper()}") for one in fields_of(Settings))
+SETTINGS = tuple(replace(field, name=f"SSO_{field.name.upper()}") for field in fields_of(Settings))
 _ENVIRONMENT = _Environment(SETTINGS)
 
 
 def read_settings(environ: Mapping[str, str]) -> Reading:
     """Read every setting; an empty one counts as not given. Never raises."""
-    known = _ENVIRONMENT.known
+    names = _ENVIRONMENT.known
     return _ENVIRONMENT.read({
         name: text
         for name, text in environ.items()
-        if name.startswith("SSO_") and (text or name not in known)
+        if name.startswith("SSO_") and (text or name not in names)
     })  # fmt: skip
 
 
 def load_settings(environ: Mapping[str, str], instance: Path) -> Settings:
-    """The settings in force. Raises `SettingsError` with every error at once."""
+    """Load all settings. Raises `SettingsError` with all errors."""
     reading = read_settings(environ)
     errors = reading.errors
     if os.environ.get("AUTHLIB_INSECURE_TRANSPORT"):
         errors.append("AUTHLIB_INSECURE_TRANSPORT: it turns https checks off in Authlib; unset it")
-    given, previous = (reading.values[f"SSO_SECRET_KEY{end}"] for end in ("", "_PREVIOUS"))
-    if given and given == previous:
+    secret_key, previous = (reading.values[f"SSO_SECRET_KEY{end}"] for end in ("", "_PREVIOUS"))
+    if secret_key and secret_key == previous:
         errors.append(SAME_KEY)
     if reading.values["SSO_ADMIN_GROUP"] == reading.values["SSO_HELPDESK_GROUP"]:
         errors.append("SSO_HELPDESK_GROUP: it is the same as SSO_ADMIN_GROUP")
@@ -412,7 +442,7 @@ def load_settings(environ: Mapping[str, str], instance: Path) -> Settings:
     values = {name.removeprefix("SSO_").lower(): value for name, value in reading.values.items()}
     instance.mkdir(parents=True, exist_ok=True)
     values["database_url"] = values["database_url"] or f"sqlite:///{instance / 'sso.db'}"
-    values["secret_key"] = given or embedded_secret_key(instance)
+    values["secret_key"] = secret_key or embedded_secret_key(instance)
     if values["secret_key"] == previous:
         raise SettingsError([SAME_KEY])
     return Settings(**values)
@@ -422,7 +452,7 @@ def flask_config(settings: Settings) -> dict[str, object]:
     # The __Host- prefix demands Path=/ and Secure; without https the base path binds the cookie.
     return {
         "SECRET_KEY": settings.secret_key,
-        # What the secret key before this one signed is read, and signed again with this one.
+        # Values signed with the previous key are accepted, and signed again with this one.
         "SECRET_KEY_FALLBACKS": list(settings.secret_keys[1:]) or None,
         "WTF_CSRF_SECRET_KEY": settings.signing_secrets,
         "SESSION_COOKIE_NAME": "__Host-sso" if settings.is_https else "sso_browser",
@@ -445,19 +475,20 @@ def flask_config(settings: Settings) -> dict[str, object]:
 ENVIRONMENT_FILE = "/etc/sso/environment"
 
 
-def read_environment_file(given: str) -> None:
-    """Set the variables that the environment lacks.
+def read_environment_file(chosen: str) -> None:
+    """Set the variables of the file that the environment lacks.
 
-    A file that cannot be used is an error: a command would work on another database.
+    Without the file, a command might work on another database. So a file that cannot be read is an
+    error, unless it is the default one and does not exist.
     """
-    path = Path(given or ENVIRONMENT_FILE)
+    path = Path(chosen or ENVIRONMENT_FILE)
     try:
         with path.open(encoding="utf-8") as file:
             if os.fstat(file.fileno()).st_mode & stat.S_IROTH:
                 click.echo(f"Warning: {path} is readable by everyone: chmod o-r {path}", err=True)
             values = parse_environment_file(file.read())
     except (OSError, ValueError) as error:
-        if isinstance(error, FileNotFoundError) and not given:
+        if isinstance(error, FileNotFoundError) and not chosen:
             return
         reason = error.strerror if isinstance(error, OSError) else error
         hint = ""
@@ -469,11 +500,11 @@ def read_environment_file(given: str) -> None:
 
 
 def parse_environment_file(text: str) -> dict[str, str]:
-    """The lines NAME=value of a file that systemd reads, too (EnvironmentFile=).
+    """Parse the lines NAME=value, as systemd does for EnvironmentFile=.
 
-    Raises `ValueError` for what is none.
+    Raises `ValueError` for any other line.
     """
-    found = {}
+    values = {}
     for number, line in enumerate(text.splitlines(), 1):
         name, mark, value = line.strip().partition("=")
         if not name or name[0] in "#;":
@@ -481,5 +512,5 @@ def parse_environment_file(text: str) -> dict[str, str]:
         if not mark or not name.isidentifier():
             raise ValueError(f"line {number} is not NAME=value")
         quoted = value.startswith(("'", '"'))
-        found[name] = "".join(shlex.split(value)) if quoted else value.strip()
-    return found
+        values[name] = "".join(shlex.split(value)) if quoted else value.strip()
+    return values

@@ -43,21 +43,21 @@ def parse(url: str) -> MailServer:
     """Read the URL of a mail server. Raises `ValueError` with the remedy."""
     try:
         parts = urlsplit(url)
-        given_port = parts.port
+        port = parts.port
     except ValueError:  # whose text may show a part of the password
         raise ValueError("its port is not a number; percent-encode the password") from None
     if parts.scheme not in ("smtp", "smtps") or not parts.hostname:
         raise ValueError("give an address such as smtp://host:port")
     implicit = parts.scheme == "smtps"
-    given = dict(parse_qsl(parts.query, keep_blank_values=True))
-    starttls = given.pop("starttls", OFFERED)
-    if given or parts.path.strip("/") or parts.fragment:
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    starttls = options.pop("starttls", OFFERED)
+    if options or parts.path.strip("/") or parts.fragment:
         raise ValueError("only ?starttls=… may stand behind the host; remove the rest")
     if starttls not in (OFFERED, REQUIRED, NEVER) or (implicit and "starttls" in parts.query):
         raise ValueError("give ?starttls=required, ?starttls=never or smtps:// without it")
     return MailServer(
         host=parts.hostname,
-        port=given_port or (465 if implicit else 587),
+        port=port or (465 if implicit else 587),
         implicit_tls=implicit,
         starttls=starttls,
         user=unquote(parts.username) if parts.username else None,
@@ -66,14 +66,14 @@ def parse(url: str) -> MailServer:
 
 
 def checked(url: str) -> str:
-    """The check of SSO_SMTP_URL."""
+    """Check SSO_SMTP_URL."""
     parse(url)
     return url
 
 
 @contextmanager
 def connected(server: MailServer) -> Iterator[smtplib.SMTP]:
-    """An open connection, secured and authenticated as the URL says.
+    """Open a connection, secured and authenticated as the URL says.
 
     Raises `OSError` and `smtplib.SMTPException`.
     """

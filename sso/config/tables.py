@@ -7,7 +7,7 @@ else by its type. The function raises `ValueError` with the remedy. All errors a
 import dataclasses
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date
 from difflib import get_close_matches
 from functools import partial
@@ -22,7 +22,7 @@ class ManyErrors(ValueError):
     """Several errors in one value, such as the file that a setting names."""
 
     def __init__(self, errors: Iterable[str | Error]) -> None:
-        self.located = [("", one) if isinstance(one, str) else one for one in errors]
+        self.located = [("", error) if isinstance(error, str) else error for error in errors]
         self.errors = [text for _, text in self.located]
         super().__init__("; ".join(self.errors))
 
@@ -42,9 +42,9 @@ class Field:
 class Reading:
     """The values by field, the key that each was read from, and every error."""
 
-    values: dict[str, Any] = field(default_factory=dict)
-    sources: dict[str, str] = field(default_factory=dict)
-    located: list[Error] = field(default_factory=list)
+    values: dict[str, Any] = dataclasses.field(default_factory=dict)
+    sources: dict[str, str] = dataclasses.field(default_factory=dict)
+    located: list[Error] = dataclasses.field(default_factory=list)
 
     @property
     def errors(self) -> list[str]:
@@ -55,72 +55,76 @@ def key(meaning: str, read: Read, default: Any = REQUIRED, *, secret: bool = Fal
     """Describe a field of a dataclass that is read from a table."""
     about = {"meaning": meaning, "read": read, "secret": secret}
     if isinstance(default, dict):
-        return field(default_factory=dict, metadata=about)
-    return field(default=default, repr=not secret, metadata=about)
+        return dataclasses.field(default_factory=dict, metadata=about)
+    return dataclasses.field(default=default, repr=not secret, metadata=about)
 
 
 def fields_of(kind: Any) -> tuple[Field, ...]:
     """Return the fields made by `key`; without any, all fields, which their types describe."""
     fields = dataclasses.fields(kind)
-    if keys := [one for one in fields if one.metadata]:
-        return tuple(Field(one.name, default=_default(one), **one.metadata) for one in keys)
+    if keys := [field for field in fields if field.metadata]:
+        return tuple(Field(field.name, default=_default(field), **field.metadata) for field in keys)
     hints = get_type_hints(kind)
-    return tuple(Field(one.name, reader_of(hints[one.name]), _default(one)) for one in fields)
+    return tuple(
+        Field(field.name, reader_of(hints[field.name]), _default(field)) for field in fields
+    )
 
 
-def _default(one: "dataclasses.Field[Any]") -> Any:
-    return one.default if one.default_factory is REQUIRED else one.default_factory()
+def _default(field: "dataclasses.Field[Any]") -> Any:
+    return field.default if field.default_factory is REQUIRED else field.default_factory()
 
 
 class TableReader:
     """Reads tables with these fields. Subclasses choose the keys and word the errors."""
 
     def __init__(self, fields: Iterable[Field]) -> None:
-        self.fields = {one.name: one for one in fields}
-        self.keys = {one.name: self.keys_of(one) for one in self.fields.values()}
+        self.fields = {field.name: field for field in fields}
+        self.keys = {field.name: self.keys_of(field) for field in self.fields.values()}
         self.known = {name for keys in self.keys.values() for name in keys}
 
     def read(self, table: Mapping[str, Any]) -> Reading:
         """Read every field. Never raises: the errors are in the answer."""
         unknown = sorted(table.keys() - self.known)
         reading = Reading(located=[(name, self.unknown(name)) for name in unknown])
-        for one in self.fields.values():
-            reading.values[one.name] = one.default
+        for field in self.fields.values():
+            reading.values[field.name] = field.default
             try:
-                self._read_field(one, table, reading)
+                self._read_field(field, table, reading)
             except ManyErrors as error:
                 reading.located.extend(error.located)
         return reading
 
-    def _read_field(self, one: Field, table: Mapping[str, Any], reading: Reading) -> None:
-        reads = {name: read for name, read in self.keys[one.name].items() if name in table}
+    def _read_field(self, field: Field, table: Mapping[str, Any], reading: Reading) -> None:
+        reads = {name: read for name, read in self.keys[field.name].items() if name in table}
         if len(reads) > 1:
-            raise ManyErrors([self.ambiguous(one, [*reads])])
-        if not reads and one.default is REQUIRED:
-            raise ManyErrors([self.missing(one)])
+            raise ManyErrors([self.ambiguous(field, [*reads])])
+        if not reads and field.default is REQUIRED:
+            raise ManyErrors([self.missing(field)])
         for name, read in reads.items():
             value = _locate(name, read, table[name])
             if value is not None:
-                reading.sources[one.name] = name
-                reading.values[one.name] = _locate(one.name, partial(self.convert, one), value)
+                reading.sources[field.name] = name
+                reading.values[field.name] = _locate(
+                    field.name, partial(self.convert, field), value
+                )
 
-    def keys_of(self, one: Field) -> Mapping[str, Read]:
+    def keys_of(self, field: Field) -> Mapping[str, Read]:
         """Return the keys that give this field, and what reads what each refers to.
 
         `None` counts as not given.
         """
-        return {one.name: itself}
+        return {field.name: itself}
 
-    def convert(self, one: Field, value: Any) -> Any:
-        return one.read(value)
+    def convert(self, field: Field, value: Any) -> Any:
+        return field.read(value)
 
     def unknown(self, name: str) -> str:
         return "is unknown"
 
-    def missing(self, one: Field) -> Error:
-        return one.name, "is missing"
+    def missing(self, field: Field) -> Error:
+        return field.name, "is missing"
 
-    def ambiguous(self, one: Field, names: Sequence[str]) -> Error:
+    def ambiguous(self, field: Field, names: Sequence[str]) -> Error:
         return " and ".join(names), "give one of them"
 
 
@@ -128,9 +132,9 @@ def itself(value: Any) -> Any:
     return value
 
 
-def hint(name: str, known: Iterable[str], otherwise: str, cutoff: float = 0.6) -> str:
+def hint(name: str, names: Iterable[str], otherwise: str, cutoff: float = 0.6) -> str:
     """Say how to correct an unknown name."""
-    near = get_close_matches(name, sorted(known), n=1, cutoff=cutoff)
+    near = get_close_matches(name, sorted(names), n=1, cutoff=cutoff)
     return f"did you mean {near[0]}?" if near else otherwise
 
 

@@ -46,7 +46,7 @@ _PRIVATE_USE = re.compile(r"[a-z][a-z0-9-]*(\.[a-z0-9-]+)+:/", re.IGNORECASE)
 
 
 def is_loopback(host: str | None) -> bool:
-    """Whether a host name or IP address is this machine (RFC 8252 §8.3)."""
+    """Return whether a host name or IP address is this machine (RFC 8252 §8.3)."""
     if host == "localhost":
         return True
     try:
@@ -56,26 +56,26 @@ def is_loopback(host: str | None) -> bool:
 
 
 def without_loopback_port(url: str) -> str:
-    """The URL without the port that a native application picks each time (RFC 8252 §7.3).
+    """Remove the port that a native application picks each time (RFC 8252 §7.3).
 
-    Any other URL stays as it is.
+    Return any other URL unchanged.
     """
-    found = _ANY_PORT.match(url)
-    if found is None or int(found[2] or 1) > 65535:
+    match = _ANY_PORT.match(url)
+    if match is None or int(match[2] or 1) > 65535:
         return url
-    return found[1] + url[found.end() :]
+    return match[1] + url[match.end() :]
 
 
 def is_native(redirect_uri: str) -> bool:
-    """Whether any program on the person's device could receive what is sent there.
+    """Return whether other programs on the device could receive the response (RFC 8252 §8.6).
 
-    So it is with loopback and private-use schemes (RFC 8252 §8.6).
+    They could with loopback and private-use schemes.
     """
     return not redirect_uri.lower().startswith("https:")
 
 
 def origin(url: str) -> str | None:
-    """The web origin of an http or https URL, as browsers write it (RFC 6454 §6.2)."""
+    """Return the web origin of an http or https URL, as browsers write it (RFC 6454 §6.2)."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         return None
@@ -86,9 +86,9 @@ def origin(url: str) -> str | None:
 
 @lru_cache(maxsize=128)
 def normalized(url: str) -> str | None:
-    """An http or https URL without query and fragment, as RFC 3986 §6.2.2 and §6.2.3 compare it.
+    """Normalize an http or https URL by RFC 3986 §6.2.2 and §6.2.3, without query and fragment.
 
-    `None` if it is not such a URL.
+    Return `None` for any other text.
     """
     if strict_url_error(url) or (base := origin(url)) is None:
         return None
@@ -104,13 +104,13 @@ def normalized(url: str) -> str | None:
     return f"{base}/{'/'.join(segments)}"
 
 
-def _unescaped(found: re.Match[str]) -> str:
-    character = chr(int(found[1], 16))
-    return character if character in _UNRESERVED else found[0].upper()
+def _unescaped(match: re.Match[str]) -> str:
+    character = chr(int(match[1], 16))
+    return character if character in _UNRESERVED else match[0].upper()
 
 
 def refused(label: Message, url: str, reason: str, code: str | None = None) -> Message:
-    """That a URL is refused, and why."""
+    """Return the message that a URL is refused, with the reason."""
     return Message(
         "%(label)s %(url)s is refused: %(reason)s",
         label=label,
@@ -121,7 +121,7 @@ def refused(label: Message, url: str, reason: str, code: str | None = None) -> M
 
 
 def strict_url_error(text: str) -> Message | None:
-    """Why a text is not an absolute URL with a host, or `None`."""
+    """Return why a text is not an absolute URL with a host, or `None`."""
     if len(text) > MAX_LENGTH:
         return Message("it is longer than %(most)d characters", most=MAX_LENGTH)
     if not set(text) <= _URI_CHARACTERS:
@@ -143,11 +143,10 @@ def strict_url_error(text: str) -> Message | None:
 def call_error(url: str, *, only_public: bool = False) -> Message | None:
     """Return why this server does not call the IP address in a URL, or `None`.
 
-    `only_public`: private addresses are refused, too. A host name is checked later, when its
-    address is called.
+    `only_public`: private addresses are refused, too. A host name is checked when it is called.
     """
-    address = addresses.literal(urlsplit(url).hostname or "")
-    reason = addresses.forbidden(address, only_public) if address else None
+    literal = addresses.literal(urlsplit(url).hostname or "")
+    reason = addresses.forbidden(literal, only_public) if literal else None
     if reason == "private":
         return Message("its host is a private address")
     if reason:
@@ -159,7 +158,7 @@ def call_error(url: str, *, only_public: bool = False) -> Message | None:
 
 
 def registration_error(text: str, *, is_public: bool = False) -> Message | None:
-    """Why a URL may not be registered as a redirect URI, or `None`.
+    """Return why a URL may not be registered as a redirect URI, or `None`.
 
     RFC 6749 §3.1.2 (absolute, no fragment), RFC 9700 §2.1 and §4.1 (exact, no wildcard, https
     except for loopback), RFC 8252 §7.1 (a public client may have a private-use scheme, which is a
@@ -204,11 +203,11 @@ def registration_error(text: str, *, is_public: bool = False) -> Message | None:
             Message("its path has . or .. segments, which browsers rewrite"),
         ),
     )
-    return next((reason for wrong, reason in checks if wrong), None)
+    return next((reason for is_wrong, reason in checks if is_wrong), None)
 
 
 def home_url_error(text: str) -> Message | None:
-    """Why people cannot be sent to this URL of an application, or `None`."""
+    """Return why a URL cannot be the home page of an application, or `None`."""
     if error := strict_url_error(text):
         return error
     parts = urlsplit(text)
@@ -218,12 +217,12 @@ def home_url_error(text: str) -> Message | None:
 
 
 def client_logo(base: str, digest: str) -> str:
-    """The URL of an application's logo."""
+    """Return the URL of an application's logo."""
     return f"{base}/client-logo?v={digest}"
 
 
 def add_parameters(url: str, parameters: list[tuple[str, str]]) -> str:
-    """Add parameters to the query, and leave what is there byte for byte (RFC 6749 §3.1.2)."""
+    """Add parameters to the query; keep the existing ones byte for byte (RFC 6749 §3.1.2)."""
     # Authlib's add_params_to_uri re-encodes the registered query, so it is not used here.
     # surrogateescape carries bytes that are not UTF-8 through, as `parameters` read them.
     encoded = "&".join(
@@ -247,7 +246,7 @@ _PARTS = re.compile(
 
 
 class Kind(Enum):
-    """What differs."""
+    """The kinds of differences between two URLs."""
 
     SPACE = "space"
     SCHEME = "scheme"
@@ -263,7 +262,7 @@ class Kind(Enum):
     FRAGMENT = "fragment"
 
 
-# How far two URLs are from each other by each kind; what is not here is 1, a slip.
+# How much each kind counts in the distance of two URLs. All others are slips, and count as 1.
 _WEIGHTS = {Kind.PATH: 4, Kind.HOST: 8, Kind.USER: 8} | dict.fromkeys(
     (Kind.SCHEME, Kind.LOOPBACK, Kind.PORT, Kind.QUERY, Kind.FRAGMENT), 2
 )
@@ -271,11 +270,11 @@ _WEIGHTS = {Kind.PATH: 4, Kind.HOST: 8, Kind.USER: 8} | dict.fromkeys(
 
 class Difference(NamedTuple):
     kind: Kind
-    words: Message
+    message: Message
 
 
 class Url(NamedTuple):
-    """The parts of a URL, each with its delimiter; joined they are the text."""
+    """The parts of a URL, each with its delimiter. Joined, they are the URL."""
 
     scheme: str
     slashes: str
@@ -288,33 +287,35 @@ class Url(NamedTuple):
 
 
 def split_url(text: str) -> Url:
-    """The parts of any text, as if it was a URL."""
-    found = _PARTS.fullmatch(text)
-    assert found is not None
-    return Url(**found.groupdict(default=""))
+    """Split any text as if it was a URL."""
+    match = _PARTS.fullmatch(text)
+    assert match is not None
+    return Url(**match.groupdict(default=""))
 
 
 def url_differences(received: str, registered: str) -> list[Difference]:
-    """What the received URL differs in from the registered one."""
+    """Compare a received URL with a registered one."""
     inner, expected = received.strip(), registered.strip()
-    found = [Difference(*one) for one in _differences(split_url(inner), split_url(expected))]
+    pairs = _differences(split_url(inner), split_url(expected))
+    differences = [Difference(kind, message) for kind, message in pairs]
     if (received != registered) and (received, registered) != (inner, expected):
-        found.append(Difference(Kind.SPACE, Message("it has spaces before or after it")))
-    return found
+        differences.append(Difference(Kind.SPACE, Message("it has spaces before or after it")))
+    return differences
 
 
 def nearest_url(received: str, registered: Iterable[str]) -> str | None:
-    """The registered URL that differs least."""
+    """Return the registered URL that differs least."""
 
-    def distance(one: str) -> tuple[int, int]:
-        weight = sum(_WEIGHTS.get(found.kind, 1) for found in url_differences(received, one))
-        return weight, -_common(received, one)
+    def distance(url: str) -> tuple[int, int]:
+        differences = url_differences(received, url)
+        weight = sum(_WEIGHTS.get(difference.kind, 1) for difference in differences)
+        return weight, -_common(received, url)
 
     return min(registered, key=distance, default=None)
 
 
 def marks(received: str, registered: str) -> str:
-    """A line of carets to stand below the received URL, where it differs."""
+    """Return a line of carets that mark below the received URL where it differs."""
     line = [" "] * (len(received) + 1)
     start = 0
     for part, expected in zip(split_url(received), split_url(registered), strict=True):
@@ -323,17 +324,17 @@ def marks(received: str, registered: str) -> str:
             rest, rest_expected = part[before:], expected[before:]
             after = _common(rest[::-1], rest_expected[::-1])
             end = start + len(part) - after
-            # Where nothing stands there, the place where something is missing.
+            # At least one caret, where something is missing.
             for place in range(start + before, max(end, start + before + 1)):
                 line[place] = "^"
         start += len(part)
     return "".join(line).rstrip()
 
 
-def _common(one: str, other: str) -> int:
-    """How many characters are the same at the beginning."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+def _common(first: str, second: str) -> int:
+    """Count the characters that two texts have in common at the beginning."""
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((index for index, (a, b) in pairs if a != b), min(len(first), len(second)))
 
 
 _MISSING, _EMPTY = Message("missing"), Message("empty")
@@ -354,10 +355,10 @@ def _differences(received: Url, registered: Url) -> Iterator[tuple[Kind, Message
         yield Kind.CASE, Message("the scheme differs in upper and lower case")
     elif received.slashes != registered.slashes:
         if received.slashes:
-            words = Message("it has // after the scheme, the other has none")
+            message = Message("it has // after the scheme, the other has none")
         else:
-            words = Message("it has no // after the scheme, the other has it")
-        yield Kind.SCHEME, words
+            message = Message("it has no // after the scheme, the other has it")
+        yield Kind.SCHEME, message
     if received.user != registered.user:
         yield Kind.USER, Message("it has a user name before the host")
     yield from _host(received.host, registered.host)
@@ -368,8 +369,8 @@ def _differences(received: Url, registered: Url) -> Iterator[tuple[Kind, Message
     if received.query != registered.query:
         yield Kind.QUERY, _query(received.query, registered.query)
     if received.fragment != registered.fragment:
-        words = Message("it has a fragment (#…), which no redirect URI may have")
-        yield Kind.FRAGMENT, words
+        message = Message("it has a fragment (#…), which no redirect URI may have")
+        yield Kind.FRAGMENT, message
 
 
 def _host(received: str, registered: str) -> Iterator[tuple[Kind, Message]]:
@@ -378,19 +379,19 @@ def _host(received: str, registered: str) -> Iterator[tuple[Kind, Message]]:
     if received.lower() == registered.lower():
         yield Kind.CASE, Message("the host differs in upper and lower case")
     elif is_loopback(received.strip("[]").lower()) and is_loopback(registered.strip("[]").lower()):
-        words = Message(
+        message = Message(
             "it says %(received)s, not %(expected)s, and the texts are compared",
             received=received,
             expected=registered,
         )
-        yield Kind.LOOPBACK, words
+        yield Kind.LOOPBACK, message
     else:
-        words = Message(
+        message = Message(
             "the host is %(received)s, not %(expected)s",
             received=received or _MISSING,
             expected=registered or _EMPTY,
         )
-        yield Kind.HOST, words
+        yield Kind.HOST, message
 
 
 def _port(received: Url, registered: Url) -> Message:
@@ -410,7 +411,7 @@ def _port(received: Url, registered: Url) -> Message:
 
 
 def _path(received: str, registered: str) -> Iterator[tuple[Kind, Message]]:
-    """The slips, if without them both are the same; else simply another path."""
+    """Yield the slips, if the paths are the same without them; else one difference."""
     slips: dict[Kind, Callable[[bytes], bytes]] = {
         Kind.TRAILING_SLASH: lambda path: path.rstrip(b"/"),
         Kind.CASE: bytes.lower,
@@ -418,19 +419,19 @@ def _path(received: str, registered: str) -> Iterator[tuple[Kind, Message]]:
     }
 
     def same_without(*undone: Kind) -> bool:
-        one, other = (path.encode("utf-8", "surrogatepass") for path in (received, registered))
+        first, second = (path.encode("utf-8", "surrogatepass") for path in (received, registered))
         for kind in (Kind.ENCODING, Kind.CASE, Kind.TRAILING_SLASH):
             if kind in undone:
-                one, other = slips[kind](one), slips[kind](other)
-        return one == other
+                first, second = slips[kind](first), slips[kind](second)
+        return first == second
 
     if not same_without(*slips):
-        words = Message(
+        message = Message(
             "the path is %(received)s, not %(expected)s",
             received=received or _EMPTY,
             expected=registered or _EMPTY,
         )
-        yield Kind.PATH, words
+        yield Kind.PATH, message
         return
     needed = [kind for kind in slips if not same_without(*(slips.keys() - {kind}))]
     for kind in needed or [Kind.ENCODING]:

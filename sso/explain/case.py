@@ -113,7 +113,7 @@ def compared(name: str, received: str, label: Message, expected: str) -> Compari
         for url in (received, expected)
     )
     kept_url = kept_of(expected, received)
-    differences = [difference.words for difference in url_differences(received, kept_url)]
+    differences = [difference.message for difference in url_differences(received, kept_url)]
     return Comparison(name, received, label, expected, differences, marks(received, kept_url))
 
 

@@ -1,4 +1,4 @@
-"""Mails: written from their queue entry, and sent; without a mail server they go to the log."""
+"""Writes queued mails and sends them; without a mail server they are written to the log."""
 
 import logging
 import smtplib
@@ -20,7 +20,7 @@ from flask_babel import force_locale, gettext
 from sso import audit, clock, context
 from sso.audit.events import Event
 from sso.config import colors, email_addresses, smtp
-from sso.config.mail_texts import TEXTS, Text
+from sso.config.mail_texts import TEXTS, WITH_SECRET, Text
 from sso.extensions import db
 from sso.i18n import languages, times
 from sso.models import Mail, User
@@ -28,20 +28,16 @@ from sso.services import identities, mail_links, notifications, second_factors
 from sso.store import mail_tokens, users
 from sso.store import outbox as outboxes
 
-FORGOTTEN = "/forgotten-password"
-_ACCOUNT = {"identity_added": "/account"}  # where the mail leads if not there
-_BLUE = "#2f5bea"  # that of the pages
-# Kinds that carry a secret; a notice leads to the page where a new password is asked for.
-_WITH_SECRET = ("verify", "change_email", "reset", "invite", "sign_up")
+_BLUE = "#2f5bea"  # as on the pages
 
 
 class CannotBeWritten(ValueError):
-    """The mail can never be sent, for instance to an address that no mail server takes."""
+    """The mail can never be sent, for instance because no mail server accepts the address."""
 
 
 @dataclass(frozen=True)
 class Written:
-    """A mail that is ready to be sent, and the token that is to be forgotten when it can't be."""
+    """A mail that is ready to be sent, and the token of its link, to remove if sending fails."""
 
     message: EmailMessage
     text: str
@@ -49,26 +45,27 @@ class Written:
 
 
 def write(mail: Mail) -> Written | None:
-    """Write it, with a fresh link; `None` when there is nobody (any more) to send it to.
+    """Write a mail with a new link; return `None` if there is nobody to send it to.
 
-    Adds the link's token; the caller commits. Raises `CannotBeWritten`.
+    Adds the token of the link; the caller commits. Raises `CannotBeWritten`.
     """
     if mail.kind not in TEXTS:
         raise CannotBeWritten("unknown kind")  # written by a newer version of this program
-    found = _addressee(mail)
-    if found is None:
+    addressee = _addressee(mail)
+    if addressee is None:
         return None
-    kind, user = found
+    kind, user = addressee
     token, link, until, code = None, None, None, ""
     if kind == "enrolment_code" and user:
         token, code = second_factors.make_emailed_code(user, UUID(mail.details["session"]))
-    if kind in _WITH_SECRET:
+    page = TEXTS[kind].page
+    if page is WITH_SECRET:
         token, link = mail_links.make(kind, mail.address, user)
         until = token.expires_at
     elif TEXTS[kind].action:
-        link = context.settings().base_url + _ACCOUNT.get(kind, FORGOTTEN)
-    settled = languages.known([_asked_language(mail, user)])
-    with force_locale(settled or context.settings().language):
+        link = context.settings().base_url + page
+    language = languages.known([_asked_language(mail, user)])
+    with force_locale(language or context.settings().language):
         subject, text, html = _render(kind, mail, user, link, until, code)
     try:
         message = _message(mail, user, subject, text, html)
@@ -80,7 +77,7 @@ def write(mail: Mail) -> Written | None:
 
 
 def _addressee(mail: Mail) -> tuple[str, User | None] | None:
-    """The kind of mail that is really meant, and its user."""
+    """Return the kind of mail that suits the account, and its user; `None` for no mail."""
     owner = users.find_by_email(mail.address)
     if mail.kind == "reset":
         if owner is None or owner.disabled_at is not None:
@@ -107,7 +104,7 @@ def _addressee(mail: Mail) -> tuple[str, User | None] | None:
 
 
 def _is_still_meant(mail: Mail, user: User) -> bool:
-    """Whether neither the address nor the password changed since a code was asked for."""
+    """Return whether address and password are the same as when the code was requested."""
     session_id = UUID(mail.details["session"])
     return bool(mail.details.get("bond") == second_factors.emailed_code_bond(user, session_id))
 
@@ -120,11 +117,11 @@ def _render(
     until: datetime | None,
     code: str,
 ) -> tuple[str, str, str]:
-    settings, meant = context.settings(), _text(kind)
+    settings, kind_text = context.settings(), _text(kind)
     directory = identities.directory_of(user) if user else None
     factor = mail.details.get("factor", "")
     at, zone = _time(mail.details.get("time")), times.zone_for(user and user.claims.get("zoneinfo"))
-    known = {
+    values_by_name = {
         "service": settings.name or urlsplit(settings.base_url).netloc,
         "address": mail.address,
         "new_address": mail.details.get("new_address", ""),
@@ -138,13 +135,13 @@ def _render(
         "time": times.moment(at, zone) if at else "",
         "until": times.moment(until, zone) if until else "",
     }
-    subject = meant.subject.format(**known)
+    subject = kind_text.subject.format(**values_by_name)
     values = {
         "subject": subject,
-        # Never a name that a stranger typed: that would be a way to send anybody anything.
+        # Never a name that a stranger typed: anyone could send any text to any address.
         "name": _name(mail, user),
-        "paragraphs": [one.format(**known) for one in meant.paragraphs],
-        "action": meant.action,
+        "paragraphs": [paragraph.format(**values_by_name) for paragraph in kind_text.paragraphs],
+        "action": kind_text.action,
         "link": link,
         "base_url": settings.base_url,
         "button_color": colors.light_variant(settings.accent_color or _BLUE),
@@ -154,13 +151,13 @@ def _render(
 
 
 def _text(kind: str) -> Text:
-    """What this kind of mail says, in the language in use: built in, or the operator's."""
-    meant = TEXTS[kind]
+    """Return the text of a kind of mail in the current language; the operator's comes first."""
+    built_in = TEXTS[kind]
     own = current_app.extensions["sso.overrides"].texts.get((kind, languages.language()), {})
     return Text(
-        own.get("subject") or gettext(meant.subject),
-        tuple(own.get("paragraphs") or map(gettext, meant.paragraphs)),
-        (own.get("action") or gettext(meant.action)) if meant.action else None,
+        own.get("subject") or gettext(built_in.subject),
+        tuple(own.get("paragraphs") or map(gettext, built_in.paragraphs)),
+        (own.get("action") or gettext(built_in.action)) if built_in.action else None,
     )
 
 
@@ -169,24 +166,24 @@ def _message(mail: Mail, user: User | None, subject: str, text: str, html: str) 
     message = EmailMessage(policy=SMTP)
     message["Subject"] = subject
     settings = context.settings()
-    given = settings.mail_from
-    sender = email_addresses.for_smtp(given) if given else f"no-reply@{_host()}"
+    mail_from = settings.mail_from
+    sender = email_addresses.for_smtp(mail_from) if mail_from else f"no-reply@{_host()}"
     message["From"] = _address(settings.name or "", sender)
     message["To"] = _address(_name(mail, user), email_addresses.for_smtp(mail.address))
     message["Date"] = clock.now()
-    # Another one at each attempt, because the link is another one.
+    # Each attempt has its own, as it has its own link.
     message["Message-ID"] = f"<{mail.id}.{mail.attempts}@{_host()}>"
     message["Auto-Submitted"] = "auto-generated"  # RFC 3834: no out-of-office answers
     message.set_content(text)
     message.add_alternative(html, subtype="html")
-    _look_at_headers(message)
+    _check_headers(message)
     return message
 
 
-def _look_at_headers(message: EmailMessage) -> None:
-    """Raise `ValueError` if what goes over the wire has other headers than were set.
+def _check_headers(message: EmailMessage) -> None:
+    """Raise `ValueError` if the encoded message has other headers than were set.
 
-    Some versions of Python decode encoded words in a name, and write the line ends in them as such.
+    Some versions of Python decode encoded words in a name, and write the line ends in them.
     """
     for utf8 in (False, True):  # smtplib chooses by the addresses
         sent = message.as_bytes(policy=SMTP.clone(utf8=utf8))
@@ -195,30 +192,30 @@ def _look_at_headers(message: EmailMessage) -> None:
 
 
 def _name(mail: Mail, user: User | None) -> str:
-    """How the mail addresses its reader: by no name where that may be another than the user."""
+    """Return the name in the greeting; none if the reader may not be the user."""
     return _line(user.name) if user and mail.kind != "change_email" else ""
 
 
-def _address(name: str, address: str) -> Address:
-    user, _, domain = address.rpartition("@")
-    # A name that would be decoded into something else is left out: the address is enough.
+def _address(name: str, email: str) -> Address:
+    user, _, domain = email.rpartition("@")
+    # A name that mail programs would decode into something else is omitted.
     return Address("" if email_addresses.ENCODED_WORD in name else name, user, domain)
 
 
 def _host() -> str:
-    """The host's name; `localhost` where the base address has a number."""
+    """Return the host name; `localhost` if the base URL has an IP address."""
     host = urlsplit(context.settings().base_url).hostname or ""
     return "localhost" if ":" in host or host.replace(".", "").isdigit() else host
 
 
 def _asked_language(mail: Mail, user: User | None) -> str | None:
-    """The account's setting, or the language of the page on which the mail was caused."""
+    """Return the language of the account, or of the page that caused the mail."""
     chosen = user.claims.get("locale") if user else None
     return str(chosen) if chosen else mail.details.get("language")
 
 
 def _line(text: str) -> str:
-    """One line without control characters."""
+    """Return one line without control characters."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:200]
 
 
@@ -227,17 +224,17 @@ def _time(text: str | None) -> datetime | None:
 
 
 logger = logging.getLogger("sso.jobs")
-outlet = logging.getLogger("sso.mail")  # kept as it is by `logs`: its links are meant to be read
+outlet = logging.getLogger("sso.mail")  # `logs` does not redact it: its links are for reading
 
 AT_ONCE = 16
-LONGEST = 30  # seconds for one run; what is not tried by then is left to the next
-# A worker that dies leaves its mails to others after this time.
+LONGEST = 30  # seconds for one run; the rest is left to the next
+# After this time, other workers take over the mails of a worker that died.
 LEASE = timedelta(seconds=3 * LONGEST)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How an attempt ended. Without an error it was sent, or there is nobody to send it to."""
+    """The result of an attempt. Without an error it was sent, or there was nobody to send it to."""
 
     sent: bool = False
     error: str | None = None
@@ -250,20 +247,20 @@ _NOT_TRIED = Outcome(tried=False)
 
 
 def deliver_due() -> int:
-    """Send what is due, through one connection. Commits. Returns how many attempts there were."""
+    """Send the mails that are due, through one connection; return their number. Commits."""
     claimed = outboxes.MAILS.claim(AT_ONCE, until=clock.now() + LEASE)
     if not claimed:
         db.session.rollback()
         return 0
     written = [_write(mail) for mail in claimed]
     db.session.commit()
-    ready = [one for one in written if isinstance(one, Written)]
+    ready = [result for result in written if isinstance(result, Written)]
     outcomes = iter(_send(ready))
-    for mail, one in zip(claimed, written, strict=True):
-        if isinstance(one, Written):
-            _note(mail, next(outcomes), one)
+    for mail, result in zip(claimed, written, strict=True):
+        if isinstance(result, Written):
+            _note(mail, next(outcomes), result)
         else:
-            _note(mail, one, None)
+            _note(mail, result, None)
     db.session.commit()
     return len(claimed)
 
@@ -278,8 +275,10 @@ def _write(mail: Mail) -> Written | Outcome:
 def _send(ready: Sequence[Written]) -> list[Outcome]:
     url = context.settings().smtp_url
     if url is None:
-        for one in ready:
-            outlet.info("to %s: %s\n%s", one.message["To"], one.message["Subject"], one.text)
+        for written in ready:
+            outlet.info(
+                "to %s: %s\n%s", written.message["To"], written.message["Subject"], written.text
+            )
         return [Outcome(sent=True) for _ in ready]
     return _send_by_smtp(ready, smtp.parse(url)) if ready else []
 
@@ -290,39 +289,39 @@ def _send_by_smtp(ready: Sequence[Written], server: smtp.MailServer) -> list[Out
     try:
         with smtp.connected(server) as connection:
             reached = True
-            for one in ready:
+            for written in ready:
                 if time.monotonic() > end:
                     break
-                outcomes.append(_send_one(connection, one))
+                outcomes.append(_send_one(connection, written))
     except (OSError, smtplib.SMTPException) as error:
-        # A mail that breaks the connection may not hold up the others for long.
+        # A mail that breaks the connection must not delay the others.
         missing = len(ready) - len(outcomes)  # 0: the server only did not say good-bye
-        outcomes += [Outcome(error=_words(error))] * min(missing, 1 if reached else missing)
+        outcomes += [Outcome(error=_error_name(error))] * min(missing, 1 if reached else missing)
     return outcomes + [_NOT_TRIED] * (len(ready) - len(outcomes))
 
 
-def _send_one(connection: smtplib.SMTP, one: Written) -> Outcome:
-    """Raises what breaks the connection; what is about this mail alone is its outcome."""
+def _send_one(connection: smtplib.SMTP, written: Written) -> Outcome:
+    """Send one mail. Errors of this mail are its outcome; those of the connection are raised."""
     try:
-        # To one recipient, whatever the headers say.
-        recipient = one.message["To"].addresses[0].addr_spec
-        connection.send_message(one.message, to_addrs=[recipient])
+        # The only recipient, whatever the headers say.
+        recipient = written.message["To"].addresses[0].addr_spec
+        connection.send_message(written.message, to_addrs=[recipient])
     except smtplib.SMTPRecipientsRefused as error:
         code = next(iter(error.recipients.values()))[0]
         return Outcome(error=f"recipient refused: {code}", is_final=500 <= code < 600)
     except smtplib.SMTPDataError as error:
-        return Outcome(error=_words(error), is_final=500 <= error.smtp_code < 600)
+        return Outcome(error=_error_name(error), is_final=500 <= error.smtp_code < 600)
     except (smtplib.SMTPNotSupportedError, ValueError) as error:
-        return Outcome(error=_words(error), is_final=True)
+        return Outcome(error=_error_name(error), is_final=True)
     except smtplib.SMTPServerDisconnected:
         raise
     except smtplib.SMTPException as error:
-        return Outcome(error=_words(error))
+        return Outcome(error=_error_name(error))
     return Outcome(sent=True)
 
 
-def _words(error: Exception) -> str:
-    """The kind of error and the server's code; its text may hold anything."""
+def _error_name(error: Exception) -> str:
+    """Return the type of the error and the server's code, without its text."""
     code = getattr(error, "smtp_code", None)
     return f"{type(error).__name__} {code}" if code else type(error).__name__
 
@@ -331,16 +330,16 @@ def _note(mail: Mail, outcome: Outcome, written: Written | None) -> None:
     if not outcome.sent and written and written.token_id:
         mail_tokens.remove(written.token_id)  # the next attempt has one of its own
     outbox = outboxes.MAILS
-    known = {"mail": mail.id, "kind": mail.kind, "user": mail.user_id, "attempts": mail.attempts}
+    details = {"mail": mail.id, "kind": mail.kind, "user": mail.user_id, "attempts": mail.attempts}
     if not outcome.tried:
         outbox.put_back(mail.id)
     elif outcome.sent:
         outbox.mark_sent(mail.id)
-        audit.event(Event.MAIL_SENT, **known)
+        audit.event(Event.MAIL_SENT, **details)
     elif again_at := outbox.mark_failed(mail, outcome.error, outcome.is_final):
         logger.warning(
             "mail %s (%s): %s; attempt %d, again at %s",
             mail.id, mail.kind, outcome.error, mail.attempts, again_at.isoformat(" ", "seconds"),
         )  # fmt: skip
     elif outcome.error:
-        audit.event(Event.MAIL_GIVEN_UP, fault=outcome.error, **known)
+        audit.event(Event.MAIL_GIVEN_UP, fault=outcome.error, **details)

@@ -1,4 +1,4 @@
-"""Links in mails: a random secret that works once, for a while, for one purpose and one address."""
+"""Links in mails: each has a random secret that works once, for a limited time and one purpose."""
 
 import hashlib
 from datetime import timedelta
@@ -14,10 +14,10 @@ LIFETIME = timedelta(hours=1)  # of all but invitations
 VERIFY, CHANGE_EMAIL, RESET, INVITE, SIGN_UP, ENROLMENT = (
     "verify", "change_email", "reset", "invite", "sign_up", "enrolment_link",
 )  # fmt: skip
-# Not a link: kept by the browser that used one to set a password (see `emailed_code`).
+# Not a link: the browser keeps it after using one to set a password (see `emailed_code`).
 LINK_USED = "link_used"
 
-# Where each leads, below the base address.
+# The page of each, below the base URL.
 _PATHS = {
     VERIFY: "/verify-email",
     CHANGE_EMAIL: "/verify-email",
@@ -29,29 +29,29 @@ _PATHS = {
 
 
 def make(
-    purpose: str, address: str, user: User | None, lives: timedelta | None = None
+    purpose: str, email: str, user: User | None, lives: timedelta | None = None
 ) -> tuple[MailToken, str]:
-    """A new secret, stored as its digest, and the link that carries it.
+    """Create a link with a new secret, and store its digest.
 
-    `lives`: how long it works, if not as long as all links for this purpose.
+    `lives`: for how long it works, if not for the usual time.
     """
-    token, secret = make_secret(purpose, address, user, lives or lifetime(purpose))
-    # The base URL alone: a Host header is whatever a client sends.
+    token, secret = make_secret(purpose, email, user, lives or lifetime(purpose))
+    # The base URL, because a client may send any Host header.
     base_url = context.settings().base_url
     return token, f"{base_url}{_PATHS[purpose]}?{urlencode({'token': secret})}"
 
 
 def make_secret(
-    purpose: str, address: str, user: User | None, lives: timedelta
+    purpose: str, email: str, user: User | None, lives: timedelta
 ) -> tuple[MailToken, str]:
-    """Do the same as `make`, but return the secret without a link."""
+    """Create a secret without a link, and store its digest."""
     secret = secrets.make_secret(secrets.MAIL)
     now = clock.now()
     token = MailToken(
         digest=secrets.digest(secret),
         purpose=purpose,
         user_id=user.id if user else None,
-        address=address,
+        address=email,
         bound_to=bond(user),
         created_at=now,
         expires_at=now + lives,
@@ -61,27 +61,30 @@ def make_secret(
 
 
 def lifetime(purpose: str) -> timedelta:
-    """How long a link for this purpose works, from the moment when its mail is written."""
+    """Return for how long a link works after its mail is written."""
     if purpose == INVITE:
         return timedelta(seconds=context.settings().invitation_lifetime)
     return LIFETIME
 
 
 def find(secret: str, *purposes: str) -> tuple[MailToken, User | None] | None:
-    """The token and the user of an unused secret; changes nothing (mail scanners open links)."""
-    found = mail_tokens.find_live(secrets.digest(secret[:200]), purposes)
-    if found is None:
+    """Find the token and the user of an unused secret.
+
+    The link stays valid, because mail scanners open links.
+    """
+    row = mail_tokens.find_live(secrets.digest(secret[:200]), purposes)
+    if row is None:
         return None
-    token, user = found
+    token, user = row
     if token.user_id is not None and (user is None or token.bound_to != bond(user)):
         return None
     return token, user
 
 
 def use(token: MailToken, user: User | None) -> bool:
-    """Use a link up. False if another request was quicker, or the user has changed meanwhile.
+    """Mark a link as used; return False if it already was, or if the user has changed since.
 
-    Nobody else changes the user until the transaction ends.
+    The user is locked until the transaction ends.
     """
     if not mail_tokens.use(token):
         return False
@@ -91,20 +94,20 @@ def use(token: MailToken, user: User | None) -> bool:
 
 
 def redeem(secret: str, *purposes: str) -> tuple[MailToken, User | None] | None:
-    """As `find`, and use the link up, at once; then its user is locked. Does not commit."""
-    found = find(secret, *purposes)
-    return found if found and use(*found) else None
+    """Find a link and mark it as used; lock its user. Does not commit."""
+    link = find(secret, *purposes)
+    return link if link and use(*link) else None
 
 
 def end_before_factors(user: User) -> None:
-    """End what was asked for before the first factor, or before a reset. Does not commit.
+    """Invalidate links that were requested before the first factor, or before a reset.
 
-    The caller has locked the user.
+    The caller has locked the user. Does not commit.
     """
     mail_tokens.end_all(user.id, (CHANGE_EMAIL, ENROLMENT, LINK_USED))
 
 
 def bond(user: User | None) -> str:
-    """Differs once the user's address or password changes."""
+    """Return a digest that changes with the address and the password of the user."""
     state = f"{user.email}\n{user.password_hash}" if user else ""
     return "sha256:" + hashlib.sha256(state.encode()).hexdigest()

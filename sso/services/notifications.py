@@ -1,9 +1,10 @@
 """Queues mails: one function for each cause, in the transaction of the cause.
 
-A worker writes and sends them (`jobs.mail_delivery`). Whose address a stranger typed is not looked
-up here, so that no answer depends on it, neither by its text nor by its time.
+A worker writes and sends them (`jobs.mail`). An address that a stranger typed is not looked up
+here, so that neither the text nor the time of a response depends on it.
 
-What operators ask for gives whether it is queued: there may have been too many within the hour.
+Functions for operators return whether the mail was queued: there may have been too many within the
+hour.
 """
 
 from collections.abc import Iterable
@@ -21,8 +22,8 @@ from sso.services import mail_links
 from sso.store import outbox
 
 APP_NAME = N_("Authenticator app")
-# No mail arrives there: RFC 6761 §6.4, and the user of `flask doctor`. Other reserved names, such
-# as .test and .local, may be known in the operator's own network.
+# Domains without mail: RFC 6761 §6.4, and that of the user of `flask doctor`. Other reserved names,
+# such as .test and .local, may exist in the operator's own network.
 _NOWHERE = ("invalid", DOCTOR_DOMAIN)
 
 
@@ -38,29 +39,29 @@ def invited(user: User) -> bool:
 
 def welcome(people: Iterable[User], unverified: Iterable[User]) -> None:
     """Invite many new users, and ask others to confirm the address, in few statements."""
-    for kind, some in (("invite", people), ("verify", unverified)):
-        queued = [mail for user in some if (mail := _mail(kind, user.email, user, {}))]
+    for kind, users in (("invite", people), ("verify", unverified)):
+        queued = [mail for user in users if (mail := _mail(kind, user.email, user, {}))]
         surplus = outbox.add_all(queued)
         for mail in queued:
             if mail.id in surplus:
                 audit.event(Event.MAIL_LIMITED, kind=kind, user=mail.user_id)
 
 
-def reset_asked(address: str) -> bool:
+def reset_asked(email: str) -> bool:
     """Send the link to set a new password, if there is an account with this address."""
-    return _enqueue("reset", address) is not None
+    return _enqueue("reset", email) is not None
 
 
-def sign_up_asked(address: str) -> None:
+def sign_up_asked(email: str) -> None:
     """Send the link to create an account, or a notice if the address has one."""
-    _enqueue("sign_up", address)
+    _enqueue("sign_up", email)
 
 
-def email_change_asked(user: User, address: str) -> None:
+def email_change_asked(user: User, email: str) -> None:
     """Ask the new address for confirmation, and warn the old one."""
     # If the password changes before the mail is sent, the link must not survive it.
-    _enqueue("change_email", address, user, bond=mail_links.bond(user))
-    _enqueue("email_change_asked", user.email, user, new_address=address)
+    _enqueue("change_email", email, user, bond=mail_links.bond(user))
+    _enqueue("email_change_asked", user.email, user, new_address=email)
 
 
 def email_changed(user: User, before: str) -> None:
@@ -69,7 +70,7 @@ def email_changed(user: User, before: str) -> None:
 
 
 def account_deleted(user: User) -> None:
-    """Confirm to a user who is gone by now that the account was deleted."""
+    """Confirm to a former user that the account was deleted."""
     _enqueue("account_deleted", user.email)
 
 
@@ -84,7 +85,7 @@ def new_browser(user: User, session: BrowserSession) -> None:
 
 
 def factor_added(user: User, name: str) -> None:
-    """Report a new second factor, by the name that its owner knows."""
+    """Report a new second factor by its name."""
     _enqueue("factor_added", user.email, user, factor=name)
 
 
@@ -114,10 +115,11 @@ def recovery_code_used(user: User, left: int) -> None:
 def second_step_missing(
     user: User, browser: str, network: str, after: timedelta, earlier: UUID | None
 ) -> UUID | None:
-    """Report a right password without the second step, unless that follows in time.
+    """Report a correct password without the second step, unless that follows in time.
 
-    The mail is sent `after` a while; `outbox.withdraw_mail` takes it back. `earlier`: the mail that
-    this browser caused before; while that one waits there is no other. Gives the id of what waits.
+    The mail is sent `after` that time; until then `outbox.withdraw_mail` removes it. `earlier`: the
+    previous mail that this browser caused. No other is queued while it waits. Return the id of the
+    waiting mail.
     """
     if earlier and outbox.is_mail_waiting(earlier, user.id):
         return earlier
@@ -131,9 +133,10 @@ def second_step_missing(
 
 
 def enrolment_code_asked(user: User, session_id: UUID, bond: str) -> bool:
-    """Send the code that allows a session to add the first factor; false if there were too many.
+    """Send the code that allows a session to add the first factor.
 
-    `bond`: of `emailed_code`. The mail is dropped if it has changed by then.
+    Return False if there were too many. `bond`: that of the code; the mail is dropped if it has
+    changed by then.
     """
     details: dict[str, Any] = {"session": str(session_id), "bond": bond}
     return _enqueue("enrolment_code", user.email, user, **details) is not None
@@ -141,13 +144,13 @@ def enrolment_code_asked(user: User, session_id: UUID, bond: str) -> bool:
 
 def _enqueue(
     kind: str,
-    address: str,
+    email: str,
     user: User | None = None,
     due: datetime | None = None,
     **details: Any,
 ) -> UUID | None:
-    """The id of the queued mail; `None` if there is none."""
-    mail = _mail(kind, address, user, details)
+    """Queue a mail; return its id, or `None` if it was not queued."""
+    mail = _mail(kind, email, user, details)
     if mail is None:
         return None
     if due:
@@ -158,10 +161,10 @@ def _enqueue(
     return None
 
 
-def _mail(kind: str, address: str, user: User | None, details: dict[str, Any]) -> Mail | None:
+def _mail(kind: str, email: str, user: User | None, details: dict[str, Any]) -> Mail | None:
     """Make a mail that is not queued yet, or return `None` if it cannot be delivered."""
-    if any(f".{domain(address)}".endswith(f".{nowhere}") for nowhere in _NOWHERE):
+    if any(f".{domain(email)}".endswith(f".{suffix}") for suffix in _NOWHERE):
         return None
     details = {**details, "language": context.language()}
     user_id = user.id if user else None
-    return Mail(id=uuid4(), kind=kind, address=address, user_id=user_id, details=details)
+    return Mail(id=uuid4(), kind=kind, address=email, user_id=user_id, details=details)

@@ -111,21 +111,48 @@ def test_the_way_to_an_application_and_the_account(
     assert "Acme & <i>Söhne</i>" in page.locator("h1").inner_text()
 
 
-def test_an_svg_opened_by_itself_runs_nothing(chrome: Browser, server: Server) -> None:
-    """Even one that got past the check: its answer has a policy."""
+ELSEWHERE = "https://elsewhere.example/"
+SCRIPTED = f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 8 4" onload="run()">
+<script>function run() {{ document.documentElement.setAttribute("ran", "") }} run()</script>
+<script href="{ELSEWHERE}x.js"/><style>@import "{ELSEWHERE}x.css";</style>
+<image href="{ELSEWHERE}x.png"/><use href="{ELSEWHERE}x.svg#a"/>
+<rect id="drawn" width="8" height="4" fill="url({ELSEWHERE}x.svg#b)"/></svg>""".encode()
+POLYGLOT = PNG + b"<!doctype html><script>document.title = 'ran'</script>"
+
+
+@pytest.mark.parametrize("body", [SCRIPTED, POLYGLOT], ids=["SVG", "PNG and HTML"])
+def test_a_logo_runs_and_loads_nothing(chrome: Browser, server: Server, body: bytes) -> None:
+    """Even one that got past the check; neither in a page nor opened by itself."""
     context = chrome.new_context()
+    requests: list[str] = []
+
+    def elsewhere(route: Route) -> None:
+        requests.append(route.request.url)
+        route.abort()
+
+    context.route(f"{ELSEWHERE}**", elsewhere)
     page = context.new_page()
     page.goto(f"{server.base_url}/sign-in")
     url = page.locator(".mark img").get_attribute("src")
     assert url
-    script = b"<script>document.documentElement.setAttribute('ran', '')</script><rect"
 
-    def add_script(route: Route) -> None:
+    def replace(route: Route) -> None:
         answer = route.fetch()
-        route.fulfill(response=answer, body=answer.body().replace(b"<rect", script))
+        headers = answer.headers | ({} if body == SCRIPTED else {"content-type": "image/png"})
+        headers.pop("content-encoding", None)
+        route.fulfill(status=200, headers=headers, body=body)
 
-    page.route(f"**{url}", add_script)
+    context.route(f"**{url}", replace)
+    page.goto(f"{server.base_url}/sign-in")
+    assert page.evaluate("document.querySelector('.mark img').naturalWidth") > 0
     page.goto(server.origin + url)
-    assert page.locator("script").count() == 1
-    assert page.locator("svg[ran]").count() == 0
+    if body == SCRIPTED:
+        assert page.locator("#drawn").count() == 1
+    assert page.locator("[ran]").count() == 0
+    assert "ran" not in page.title()
+    assert page.evaluate("document.contentType") == (
+        "image/svg+xml" if body == SCRIPTED else "image/png"
+    )
+    page.wait_for_timeout(300)
+    assert requests == []
     context.close()

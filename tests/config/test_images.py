@@ -9,7 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sso.config import images
-from tests.support.logos import EVERY, JPEG, PAGE, PNG, SVG, WEBP_EXTENDED, WEBP_LOSSY, png
+from tests.support.logos import (
+    EVERY,
+    JPEG,
+    PAGE,
+    PNG,
+    SVG,
+    WEBP_EXTENDED,
+    WEBP_LOSSLESS,
+    WEBP_LOSSY,
+    png,
+)
 
 MOST = 64 * 1024
 RASTER = [data for data, _ in EVERY.values() if data != SVG]
@@ -40,14 +50,11 @@ def test_the_content_decides_the_type(tmp_path: Path, name: str) -> None:
         (b"GIF89a" + b"\0" * 40, "neither PNG, JPEG, WebP nor SVG"),
         (b"\0" * 100, "neither PNG, JPEG, WebP nor SVG"),
         (PNG[:8] + PAGE * 20, "damaged"),
-        (PNG[:33] + PAGE, "damaged"),
-        (PNG[:40] + b"x" + PNG[41:], "damaged"),
         (PNG[:8] + PNG[33:], "damaged"),
         (JPEG[:20] + PAGE, "damaged"),
         (JPEG[:2] + JPEG[-2:], "damaged"),
         (WEBP_LOSSY[:12] + PAGE, "damaged"),
         (WEBP_LOSSY.replace(b"VP8 ", b"VP9 "), "damaged"),
-        (WEBP_EXTENDED.replace(b"VP8X\x0a", b"VP8X\x0b"), "damaged"),
         # Some kilobytes that a browser would make gigabytes of.
         (png(30_000, 30_000, rows=1), "30000 × 30000 pixels"),  # noqa: RUF001
         (png(4096, 4096, rows=1), "4096 × 4096 pixels"),  # noqa: RUF001
@@ -67,16 +74,22 @@ def test_nothing_large_is_decoded_or_read(tmp_path: Path) -> None:
         images.read(path, MOST)
 
 
-@pytest.mark.parametrize("data", RASTER)
-def test_nothing_may_follow_an_image(data: bytes) -> None:
-    assert "after the end" in refusal(data + PAGE)
-    assert "after the end" in refusal(data + b"\0")
-
-
-@pytest.mark.parametrize("data", RASTER)
-def test_half_an_image(data: bytes) -> None:
-    for end in range(len(data)):
+@pytest.mark.parametrize(
+    ("data", "header"),
+    [(PNG, 24), (JPEG, JPEG.index(b"\xff\xc0") + 9), (WEBP_LOSSY, 30), (WEBP_LOSSLESS, 25),
+     (WEBP_EXTENDED, 30)],
+)  # fmt: skip
+def test_an_image_without_its_size(data: bytes, header: int) -> None:
+    for end in range(header):
         assert refusal(data[:end])
+    assert images.parse(data[:header], MOST)
+
+
+def test_a_scan_before_the_size() -> None:
+    """Browsers do not decode it; and what looks like a size in a scan is none."""
+    frame = JPEG.index(b"\xff\xc0")
+    scan = JPEG.index(b"\xff\xda")
+    assert "damaged" in refusal(JPEG[:frame] + JPEG[scan:] + JPEG[frame:])
 
 
 @given(st.sampled_from([*RASTER, SVG]), st.integers(0, 400), st.binary(max_size=40))
@@ -91,7 +104,7 @@ def test_a_changed_image_is_an_image_or_an_error(data: bytes, at: int, changed: 
 
 @given(st.binary(max_size=60))
 def test_a_jpeg_of_anything_ends(segments: bytes) -> None:
-    with pytest.raises(ValueError, match=r"damaged|after the end|pixels"):
+    with pytest.raises(ValueError, match=r"damaged|pixels"):
         images.parse(b"\xff\xd8\xff" + segments, MOST)
 
 

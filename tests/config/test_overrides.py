@@ -1,16 +1,17 @@
 """The operator's own templates: what the folder may hold, and the contract about it."""
 
 import re
-import string
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from jinja2 import DictLoader, StrictUndefined
+from jinja2.sandbox import SandboxedEnvironment
 
 from sso.config import overrides
 from sso.config.mail_texts import TEXTS as BUILT_IN_TEXTS
-from sso.config.overrides import BLOCKS, BUILT_IN, PLACEHOLDERS, STYLE, TEXTS
+from sso.config.overrides import BLOCKS, BUILT_IN, STYLE, TEXTS
 from sso.config.tables import ManyErrors
 from sso.web import static_files
 
@@ -47,9 +48,9 @@ def test_the_reference_lists_what_there_is() -> None:
         assert re.search(rf"(?m)^ *{re.escape(name)}[ ,:]", style), name
     text = text.partition("## Style")[0]
     kinds = dict(re.findall(r"^\| `(\w+)` \|((?: `\{.*)?.*)\|$", text.partition("| kind")[2], re.M))
-    assert {kind: tuple(re.findall(r"\{(\w+)\}", more)) for kind, more in kinds.items()} == (
-        PLACEHOLDERS
-    )
+    assert {kind: tuple(re.findall(r"\{(\w+)\}", more)) for kind, more in kinds.items()} == {
+        kind: text.placeholders for kind, text in BUILT_IN_TEXTS.items()
+    }
 
 
 @pytest.mark.parametrize("name", BLOCKS)
@@ -60,15 +61,6 @@ def test_the_built_in_templates_have_the_blocks(name: str) -> None:
         assert len(re.findall(rf"{{% block {one} %}}", source)) == 1
     digests = {overrides.fingerprint(name, [one]) for one in BLOCKS[name][0]}
     assert digests
-
-
-def test_the_kinds_of_mail_have_the_placeholders() -> None:
-    found = {}
-    for kind, text in BUILT_IN_TEXTS.items():
-        parts = [text.subject, *text.paragraphs, text.action or ""]
-        fields = [f for one in parts for _, f, _, _ in string.Formatter().parse(one) if f]
-        found[kind] = tuple(dict.fromkeys(f for f in fields if f not in ("service", "address")))
-    assert found == PLACEHOLDERS
 
 
 @pytest.mark.parametrize(
@@ -87,6 +79,24 @@ def test_the_kinds_of_mail_have_the_placeholders() -> None:
 )
 def test_what_is_taken(tmp_path: Path, body: str) -> None:
     assert errors(tmp_path, block(body)) == []
+    render(block(body))
+
+
+SANDBOX = SandboxedEnvironment(
+    autoescape=True,
+    undefined=StrictUndefined,
+    loader=DictLoader({"sso/sign_in.html": "{% block help %}built in{% endblock %}"}),
+)
+
+
+def render(source: str) -> None:
+    """What is taken fails with no value, and reaches nothing that a sandbox forbids."""
+    functions = dict.fromkeys(("language", "direction", "support_url"), lambda: "de")
+    for value in ("", "<a>"):
+        SANDBOX.from_string(source).render(
+            client_name=value, reauthenticate=bool(value), brand={"name": value, "logo": value},
+            _=lambda text: text, **functions,
+        )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -113,7 +123,7 @@ def test_what_is_taken(tmp_path: Path, body: str) -> None:
         ("{% set x = 1 %}", "Assign cannot be used here"),
         ("{{ client_name[0] }}", "Getitem cannot be used here"),
         ("{{ 1 / 0 }}", "Div cannot be used here"),
-        ("{% if client_name in 'x' %}{% endif %}", "compare with == or != only"),
+        ("{% if client_name in 'x' %}{% endif %}", "line 1: compare with == or != only"),
         ("{% block content %}{% endblock %}", "there is no block content"),
         ("{% trans %}x{% endtrans %}", "unknown tag 'trans'"),
         ("{% if %}", "line 1: Expected an expression"),
@@ -268,9 +278,45 @@ def test_no_folder(tmp_path: Path, place: str) -> None:
         assert "it is not a folder" in errors(tmp_path / place)[0]
 
 
-@given(st.text(alphabet=st.sampled_from("{}%#<>/\"'= abp\n.|()[]0_"), max_size=60))
+PARTS = (
+    *"{}%#<>/'= abp.|()[]0-~", "{{ ", " }}", "{% if ", " %}", "{% else %}", "{% endif %}",
+    "client_name", "brand.name", "language()", "super()", "_('x')", "|upper", "|title", " ~ ",
+    " == ", " != ", " and ", " or ", "not ", " if ", " else ", "'x'", "1", "none", "(", ")", "<p>",
+    "</p>",
+)  # fmt: skip
+
+
+@settings(max_examples=300)
+@given(st.lists(st.sampled_from(PARTS), max_size=12).map("".join))
 def test_anything_is_taken_or_named(tmp_path_factory: pytest.TempPathFactory, body: str) -> None:
     folder = tmp_path_factory.getbasetemp() / "anything"
     folder.mkdir(exist_ok=True)
-    for error in errors(folder, block(body)):
-        assert error.startswith("sign_in.html: ")
+    found = errors(folder, block(body))
+    assert all(error.startswith("sign_in.html: ") for error in found)
+    if not found:
+        render(block(body))
+
+
+EXPRESSION = st.recursive(
+    st.sampled_from(["client_name", "reauthenticate", "brand.logo", "language()", "super()",
+                     "_('x')", "'x'", "1", "1.5", "none", "true"]),
+    lambda inner: st.one_of(
+        st.tuples(inner, st.sampled_from(["|upper", "|title", "|trim", "|e"])).map("".join),
+        st.tuples(inner, st.sampled_from(["~", "==", "!=", "and", "or", "<", "+", "in"]), inner)
+        .map(" ".join).map("({})".format),
+        inner.map("(not {})".format),
+        st.tuples(inner, inner, inner).map(lambda parts: "({} if {} else {})".format(*parts)),
+    ),
+    max_leaves=6,
+)  # fmt: skip
+
+
+@given(EXPRESSION)
+def test_no_expression_that_is_taken_fails(
+    tmp_path_factory: pytest.TempPathFactory, expression: str
+) -> None:
+    folder = tmp_path_factory.getbasetemp() / "expressions"
+    folder.mkdir(exist_ok=True)
+    body = block(f"{{{{ {expression} }}}}{{% if {expression} %}}x{{% endif %}}")
+    if not errors(folder, body):
+        render(body)

@@ -36,7 +36,7 @@ def test_the_parts_are_the_text(text: str) -> None:
 def test_there_is_a_difference_unless_they_are_the_same(one: str, other: str) -> None:
     assert bool(url_differences(one, other)) == (one != other)
     assert url_differences(one, one) == []
-    assert all(found.words for found in url_differences(one, other))
+    assert all(found.message for found in url_differences(one, other))
 
 
 @given(TEXTS | URLS, TEXTS | URLS)
@@ -149,7 +149,7 @@ def test_paths_that_are_alike(one: str, other: str) -> None:
     ],
 )  # fmt: skip
 def test_the_words(received: str, registered: str, words: list[str]) -> None:
-    assert [one.words for one in url_differences(received, registered)] == words
+    assert [one.message for one in url_differences(received, registered)] == words
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 from flask import Flask
 from hypothesis import HealthCheck, example, given, settings
 
-from sso.config import images
 from sso.config.mail_texts import TEXTS
+from sso.config.settings import checked_name
 from sso.jobs import mail as mail_jobs
 from sso.models import Mail
 from tests.jobs.test_mail_headers import HEADERS, names
@@ -90,7 +90,7 @@ def test_every_subject_is_one_line(make_app: Callable[..., Flask]) -> None:
 @example(name='Acme" <boss@example.com>, "')
 def test_the_sender_is_one(app: Flask, name: str) -> None:
     try:
-        name = images.checked_name(name)
+        name = checked_name(name)
     except ValueError:
         return
     with pytest.MonkeyPatch.context() as patch, app.app_context():

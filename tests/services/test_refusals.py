@@ -35,7 +35,7 @@ ELSEWHERE = {
     # No sentences.
     *("identities", "images", "urls"),
     # About the settings, and what programs register.
-    *("images.checked_name", "images.checked_page_url", "images.from_data_url", "images.read"),
+    *("images.from_data_url", "images.read"),
     *("clients", "clients.parsed_registration"),
 }
 

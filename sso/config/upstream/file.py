@@ -1,4 +1,4 @@
-"""Reads the file of upstream providers. Every error is reported at once, with its remedy."""
+"""Reads the file of upstream providers, and reports all errors at once, with their remedies."""
 
 import os
 import re
@@ -35,36 +35,38 @@ class Upstreams:
     _by_domain: dict[str, Provider] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._by_domain.update({name: one for one in self.providers for name in one.domains})
+        self._by_domain.update(
+            {name: provider for provider in self.providers for name in provider.domains}
+        )
 
     def __iter__(self) -> Iterator[Provider]:
         return iter(self.providers)
 
     def find(self, provider_id: str) -> Provider | None:
-        return next((one for one in self.providers if one.id == provider_id), None)
+        return next((provider for provider in self.providers if provider.id == provider_id), None)
 
     def of_email(self, email: str) -> Provider | None:
-        """Where people with such an email address are sent."""
+        """Return the provider for the domain of an email address."""
         return self._by_domain.get(email_addresses.domain(email.strip()).lower())
 
     def logo(self, digest: str) -> Image | None:
-        logos = (one.logo for one in self.providers if one.logo)
+        logos = (provider.logo for provider in self.providers if provider.logo)
         return next((logo for logo in logos if logo.digest == digest), None)
 
 
 def checked(text: str) -> str:
-    """The path as given. Raises `ManyErrors`, one for each fault in the file."""
+    """Check SSO_UPSTREAM_FILE. Raises `ManyErrors` with all errors in the file."""
     read(Path(text), os.environ)
     return text
 
 
 def of_setting(path: str | None) -> Upstreams:
-    """The providers in the file that the setting names; none without it."""
+    """Read the providers in the file that the setting names; without it there are none."""
     return read(Path(path), os.environ) if path else Upstreams()
 
 
 def read(path: Path, environ: Mapping[str, str]) -> Upstreams:
-    """The providers in a file. Raises `ManyErrors`."""
+    """Read the providers in a file. Raises `ManyErrors`."""
     try:
         is_too_large = path.stat().st_size > _MAX_SIZE
         content = {} if is_too_large else tomllib.loads(path.read_text(encoding="utf-8"))
@@ -74,11 +76,13 @@ def read(path: Path, environ: Mapping[str, str]) -> Upstreams:
         raise ManyErrors([f"{path} cannot be read; check the path and the mode"]) from None
     if is_too_large:
         raise ManyErrors([f"{path} is larger than {_MAX_SIZE // 1024} kB"])
-    errors, found = [], []
+    errors, providers = [], []
     for name in content.keys() - {"provider"}:
         errors.append(f"{name}: not known here; begin a provider with [provider.ID]")
     tables = content.get("provider", {})
-    if not isinstance(tables, dict) or not all(isinstance(one, dict) for one in tables.values()):
+    if not isinstance(tables, dict) or not all(
+        isinstance(table, dict) for table in tables.values()
+    ):
         raise ManyErrors(
             [*errors, "begin each provider with [provider.ID], such as [provider.corp]"]
         )
@@ -91,11 +95,11 @@ def read(path: Path, environ: Mapping[str, str]) -> Upstreams:
         provider = _provider(provider_id, table, environ, faults)
         errors += [f"[provider.{provider_id}] {fault}" for fault in faults]
         if provider and not faults:
-            found.append(provider)
-    errors += _shared(found)
+            providers.append(provider)
+    errors += _shared(providers)
     if errors:
         raise ManyErrors(errors)
-    return Upstreams(found)
+    return Upstreams(providers)
 
 
 def _provider(
@@ -116,19 +120,19 @@ def _provider(
 
 
 class _ProviderReader(TableReader):
-    """Reads the table of a provider, and its secrets from where the table says."""
+    """Reads the table of a provider. A secret NAME is given as NAME_file or NAME_env."""
 
     def __init__(self, type_name: str, environ: Mapping[str, str]) -> None:
         self.type_name, self.environ = type_name, environ
         super().__init__(fields_of(TYPES[type_name]))
 
-    def keys_of(self, one: Field) -> Mapping[str, Read]:
-        if not one.secret:
-            return super().keys_of(one)
+    def keys_of(self, field: Field) -> Mapping[str, Read]:
+        if not field.secret:
+            return super().keys_of(field)
         return {
-            f"{one.name}_file": _secret_of_file,
-            f"{one.name}_env": self._secret_of_environment,
-            one.name: partial(_refuse_secret, one.name),
+            f"{field.name}_file": _secret_of_file,
+            f"{field.name}_env": self._secret_of_environment,
+            field.name: partial(_refuse_secret, field.name),
         }
 
     def _secret_of_environment(self, name: Any) -> str:
@@ -137,13 +141,13 @@ class _ProviderReader(TableReader):
         return secret
 
     def unknown(self, name: str) -> str:
-        known = self.known - {one.name for one in self.fields.values() if one.secret}
-        remedy = hint(name, known, "remove it")
+        keys = self.known - {field.name for field in self.fields.values() if field.secret}
+        remedy = hint(name, keys, "remove it")
         return f"no key of the type {self.type_name} has this name; {remedy}"
 
-    def missing(self, one: Field) -> Error:
-        names = [name for name in self.keys[one.name] if name != one.name or not one.secret]
-        return " or ".join(names), f"it is missing; give {one.meaning}"
+    def missing(self, field: Field) -> Error:
+        names = [name for name in self.keys[field.name] if name != field.name or not field.secret]
+        return " or ".join(names), f"it is missing; give {field.meaning}"
 
 
 def _checked_text(value: Any) -> str:
@@ -168,13 +172,13 @@ def _refuse_secret(name: str, _value: Any) -> str:
 
 
 def _shared(providers: Sequence[Provider]) -> Iterator[str]:
-    """What two providers may not have in common."""
-    seen: dict[str, str] = {}
-    for one in providers:
-        about = [f"the domain {name}" for name in one.domains]
-        if isinstance(one, oidc.OidcProvider):
-            about.append(f"the issuer {one.discovery_url}")
-        for what in about:
-            if what in seen:
-                yield f"[provider.{one.id}] {what} is that of [provider.{seen[what]}], too"
-            seen.setdefault(what, one.id)
+    """Yield an error for each domain or issuer that two providers share."""
+    owners: dict[str, str] = {}
+    for provider in providers:
+        about = [f"the domain {name}" for name in provider.domains]
+        if isinstance(provider, oidc.OidcProvider):
+            about.append(f"the issuer {provider.discovery_url}")
+        for value in about:
+            if value in owners:
+                yield f"[provider.{provider.id}] {value} is that of [provider.{owners[value]}], too"
+            owners.setdefault(value, provider.id)

@@ -19,7 +19,7 @@ ACTIVE_DIRECTORY, OPENLDAP, FREEIPA = "active-directory", "openldap", "freeipa"
 _PORTS = {"ldap": 389, "ldaps": 636}
 _MOST_SERVERS = 10
 
-# What is usual in each product, where the file says nothing else.
+# The defaults of each product.
 _USUAL: Mapping[str, Mapping[str, Any]] = {
     ACTIVE_DIRECTORY: {
         "user_filter": "(&(objectCategory=person)(objectClass=user))",
@@ -46,58 +46,58 @@ _USUAL: Mapping[str, Mapping[str, Any]] = {
 
 
 def _servers(value: Any) -> tuple[Server, ...]:
-    found = []
-    for one in texts(value):
+    servers = []
+    for url in texts(value):
         try:
-            parts = urlsplit(one)
+            parts = urlsplit(url)
             port = parts.port
         except ValueError:
-            raise ValueError(f"the port of {one!r} is not a number") from None
+            raise ValueError(f"the port of {url!r} is not a number") from None
         rest = (parts.path.strip("/"), parts.query, parts.fragment, parts.username)
         if parts.scheme not in _PORTS or not parts.hostname or any(rest):
-            raise ValueError(f"{one!r} is not a URL such as ldaps://dc1.example.com")
-        if error := call_error(one):
-            raise ValueError(f"{one!r}: {error}; give another URL")
+            raise ValueError(f"{url!r} is not a URL such as ldaps://dc1.example.com")
+        if error := call_error(url):
+            raise ValueError(f"{url!r}: {error}; give another URL")
         tls = "ldaps" if parts.scheme == "ldaps" else "starttls"
-        found.append(Server(parts.hostname, port or _PORTS[parts.scheme], tls))
-    if not 0 < len(found) <= _MOST_SERVERS:
+        servers.append(Server(parts.hostname, port or _PORTS[parts.scheme], tls))
+    if not 0 < len(servers) <= _MOST_SERVERS:
         raise ValueError(f"give a list of one to {_MOST_SERVERS} URLs")
-    return tuple(found)
+    return tuple(servers)
 
 
 def _dn(value: Any) -> str:
-    found = text(value)
-    if not ldap_directory.is_name(found):
-        raise ValueError(f"{found!r} is not a distinguished name such as dc=example,dc=com")
-    return found
+    name = text(value)
+    if not ldap_directory.is_name(name):
+        raise ValueError(f"{name!r} is not a distinguished name such as dc=example,dc=com")
+    return name
 
 
 def _filter(value: Any) -> str:
-    filters.parse(found := text(value))
-    return found
+    filters.parse(expression := text(value))
+    return expression
 
 
 def _attribute(value: Any) -> str:
-    found = text(value)
-    if not filters.is_attribute(found):
-        raise ValueError(f"{found!r} is not the name of an attribute")
-    return found
+    name = text(value)
+    if not filters.is_attribute(name):
+        raise ValueError(f"{name!r} is not the name of an attribute")
+    return name
 
 
 def _attributes(value: Any) -> tuple[str, ...]:
-    found = tuple(_attribute(one) for one in texts(value))
-    if not 0 < len(found) <= 10:
+    names = tuple(_attribute(item) for item in texts(value))
+    if not 0 < len(names) <= 10:
         raise ValueError("give a list of one to ten attributes")
-    return found
+    return names
 
 
 def _ca_file(value: Any) -> str:
-    found = text(value)
+    path = text(value)
     try:
-        ssl.create_default_context(cafile=found)
+        ssl.create_default_context(cafile=path)
     except OSError as error:  # as `ssl.SSLError` is
-        raise ValueError(f"{found} has no certificates (PEM) that can be read: {error}") from None
-    return found
+        raise ValueError(f"{path} has no certificates (PEM) that can be read: {error}") from None
+    return path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +155,7 @@ class LdapProvider(Provider):
 
     def faults(self) -> Iterator[str]:
         yield from super().faults()
-        plain = [one.host for one in self.servers if one.tls != "ldaps"]
+        plain = [server.host for server in self.servers if server.tls != "ldaps"]
         if not self.start_tls and not all(is_loopback(host) for host in plain):
             yield "start_tls: passwords would go over the network in clear; remove it"
         if bool(self.bind_dn) != bool(self.bind_password):
@@ -173,19 +173,21 @@ class LdapProvider(Provider):
 
     @property
     def issuer(self) -> str:
-        """What subjects are unique within: the directory, by its id here."""
+        """Return the issuer of its subjects: the directory, by its id."""
         return f"ldap:{self.id}"
 
     @cached_property
     def client(self) -> Directory:
-        """The client, which remembers servers that are away, and how many people wait."""
+        """Return the client, which remembers unreachable servers and counts waiting people."""
 
         def usual(name: str) -> Any:
             return getattr(self, name) or _USUAL[self.directory][name]
 
         servers = tuple(
-            Server(one.host, one.port, "none") if not self.start_tls and one.tls != "ldaps" else one
-            for one in self.servers
+            Server(server.host, server.port, "none")
+            if not self.start_tls and server.tls != "ldaps"
+            else server
+            for server in self.servers
         )
         return Directory(
             servers=servers,
@@ -216,10 +218,10 @@ class LdapProvider(Provider):
             nesting=nesting if self.nested_groups else ldap_directory.DIRECT,
         )
 
-    def mapped(self, found: Sequence[ldap_directory.Group]) -> frozenset[str]:
-        """The keys of `groups` that name one of these groups."""
-        dns = {ldap_directory.normal_name(one.dn) for one in found}
-        short = {one.name.casefold() for one in found}
+    def mapped(self, groups: Sequence[ldap_directory.Group]) -> frozenset[str]:
+        """Return the keys of `groups` that name one of these groups."""
+        dns = {ldap_directory.normal_name(group.dn) for group in groups}
+        short = {group.name.casefold() for group in groups}
         return frozenset(
             name
             for name in self.groups

@@ -1,4 +1,4 @@
-"""Providers that speak OpenID Connect, and GitHub, which speaks OAuth 2.0 alone."""
+"""Providers that support OpenID Connect, and GitHub, which only supports OAuth 2.0."""
 
 import re
 from collections.abc import Iterator
@@ -22,31 +22,31 @@ _GUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def _issuer(value: Any) -> str:
-    found = https_url(value)
-    if found.endswith("/.well-known/openid-configuration"):
+    issuer = https_url(value)
+    if issuer.endswith("/.well-known/openid-configuration"):
         raise ValueError("give the issuer alone, without /.well-known/openid-configuration")
-    return found
+    return issuer
 
 
 def _scope(value: Any) -> tuple[str, ...]:
-    found = texts(value)
-    if any(" " in one for one in found):
+    scope = texts(value)
+    if any(" " in item for item in scope):
         raise ValueError('give a list with one scope in each text, such as ["openid", "email"]')
-    if "openid" not in found:
+    if "openid" not in scope:
         raise ValueError('add "openid", without which there is no identity token')
-    return found
+    return scope
 
 
 def _tenant(value: Any) -> str:
-    found = text(value).lower()
-    if not _TENANT.fullmatch(found):
+    tenant = text(value).lower()
+    if not _TENANT.fullmatch(tenant):
         raise ValueError("give the tenant's id, a domain of it, organizations, common or consumers")
-    return found
+    return tenant
 
 
 @dataclass(frozen=True, kw_only=True)
 class WebProvider(Provider):
-    """A provider at whose pages people sign in, by an authorization code."""
+    """A provider with pages for signing in; it returns an authorization code."""
 
     client_id: str = key("what the provider calls this server", text)
     client_secret: str = secret("the secret that goes with it")
@@ -92,11 +92,11 @@ class OidcProvider(WebProvider):
         return f"{self.issuer.removesuffix('/')}/.well-known/openid-configuration"
 
     def accepts_metadata_issuer(self, issuer: object) -> bool:
-        """Whether its discovery document may name this issuer (Discovery §4.3)."""
+        """Return whether its discovery document may name this issuer (Discovery §4.3)."""
         return issuer == self.issuer
 
     def accepts_issuer(self, claims: dict[str, Any]) -> bool:
-        """Whether an identity token may have this issuer."""
+        """Return whether an identity token may have this issuer."""
         return bool(claims.get("iss") == self.issuer)
 
 
@@ -164,7 +164,7 @@ class MicrosoftProvider(OidcProvider):
 
 @dataclass(frozen=True, kw_only=True)
 class GitHubProvider(WebProvider):
-    """GitHub, or a GitHub Enterprise Server. No OpenID Connect: it is asked by its API."""
+    """GitHub, or a GitHub Enterprise Server, by its API: it has no OpenID Connect."""
 
     name: str = key("its name on the sign-in page", text, "GitHub")
     url: str = key("where it is", https_url, "https://github.com")

@@ -1,7 +1,7 @@
-"""What every upstream identity provider has, and how a key of the file becomes a field.
+"""The fields of every upstream identity provider, and the functions that read their keys.
 
-A type of provider is a dataclass. Each field made by `key` is a key of the provider's table in the
-file; one made by `secret` is given as NAME_file or NAME_env.
+Each type of provider is a dataclass. Its fields made by `tables.key` are the keys of its table in
+the file; those made by `secret` are given as NAME_file or NAME_env.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +20,7 @@ DAY = 24 * 3600
 
 
 def secret(meaning: str, default: Any = REQUIRED) -> Any:
-    """A secret, given as a file in NAME_file or as an environment variable in NAME_env."""
+    """Describe a secret: NAME_file names a file, NAME_env an environment variable."""
     return key(meaning, itself, default, secret=True)
 
 
@@ -35,7 +35,7 @@ def text(value: Any) -> str:
 def texts(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise ValueError('give a list of texts, such as ["…", "…"]')
-    return tuple(dict.fromkeys(text(one) for one in value))
+    return tuple(dict.fromkeys(text(item) for item in value))
 
 
 def switch(value: Any) -> bool:
@@ -61,21 +61,21 @@ def one_of(*choices: str) -> Callable[[Any], str]:
 
 
 def https_url(value: Any) -> str:
-    """An https URL; http leads no further than this machine."""
-    found = text(value)
-    error = strict_url_error(found)
-    parts = urlsplit(found) if error is None else None
+    """Check an https URL, or an http URL of this machine."""
+    url = text(value)
+    error = strict_url_error(url)
+    parts = urlsplit(url) if error is None else None
     if parts is None or parts.query or parts.fragment:
         raise ValueError(f"{error or 'it has a query or a fragment'}; give an https URL")
     if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname)):
         raise ValueError("give an https URL")
-    if error := call_error(found):
+    if error := call_error(url):
         raise ValueError(f"{error}; give another URL")
-    return found
+    return url
 
 
 def _name(value: Any) -> str:
-    return images.checked_name(text(value))
+    return settings.checked_name(text(value))
 
 
 def _logo(value: Any) -> Image:
@@ -83,26 +83,28 @@ def _logo(value: Any) -> Image:
 
 
 def _domains(value: Any) -> tuple[str, ...]:
-    found = []
-    for one in texts(value):
+    domains = []
+    for domain in texts(value):
         try:
-            found.append(email_addresses.domain(email_addresses.normalized(f"a@{one}")))
+            domains.append(email_addresses.domain(email_addresses.normalized(f"a@{domain}")))
         except ValueError:
-            raise ValueError(f"{one!r} is not a domain such as example.com") from None
-    return tuple(dict.fromkeys(found))
+            raise ValueError(f"{domain!r} is not a domain such as example.com") from None
+    return tuple(dict.fromkeys(domains))
 
 
 def _groups(value: Any) -> Mapping[str, str]:
     if not isinstance(value, dict):
         raise ValueError('give a table, such as { "their group" = "our group" }')
-    return {text(theirs): settings.checked_group(text(ours)) for theirs, ours in value.items()}
+    return {
+        text(upstream): settings.checked_group(text(group)) for upstream, group in value.items()
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
 class Provider:
     """An upstream identity provider. `id` is the name of its table, and stands in URLs."""
 
-    REDIRECTS: ClassVar[bool] = True  # the browser goes to a page of the provider's
+    REDIRECTS: ClassVar[bool] = True  # people sign in on a page of the provider
 
     id: str
     type: str
@@ -130,13 +132,13 @@ class Provider:
     )
 
     def faults(self) -> Iterator[str]:
-        """What is wrong with several keys together."""
+        """Yield the errors of keys that contradict each other."""
         return iter(())
 
     def vouches_for(self, email: str | None) -> bool:
-        """Whether the operator takes its word for this address, if it calls it verified."""
+        """Return whether the operator trusts it to verify this address."""
         return bool(email) and self.trust_email and self.covers(email)
 
     def covers(self, email: str | None) -> bool:
-        """Whether the address is of its domains; without any, each one is."""
+        """Return whether the address is in its domains, if it has any."""
         return not self.domains or email_addresses.domain(email or "").lower() in self.domains
