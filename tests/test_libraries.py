@@ -122,8 +122,9 @@ def of_body(node: ast.ClassDef) -> Iterator[str]:
 def of_self(node: ast.ClassDef) -> Iterator[str]:
     """The attributes that its methods assign."""
     for item in ast.walk(node):
-        is_stored = isinstance(item, ast.Attribute) and isinstance(item.ctx, ast.Store)
-        if is_stored and ast.unparse(item.value) == "self":
+        if not (isinstance(item, ast.Attribute) and isinstance(item.ctx, ast.Store)):
+            continue
+        if ast.unparse(item.value) == "self":
             yield item.attr
 
 
