@@ -6,7 +6,6 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -237,44 +236,6 @@ def test_imports_are_a_small_part() -> None:
         if isinstance(node, ast.Import | ast.ImportFrom)
     )
     assert of_imports < 0.08 * lines
-
-
-# Of NamedTuple, SQLAlchemy's Row and os: public, though they begin with an underscore.
-PUBLIC = {"_asdict", "_fields", "_make", "_mapping", "_replace", "_exit"}
-
-
-def is_private(name: str) -> bool:
-    return name.startswith("_") and not name.startswith("__") and name not in PUBLIC
-
-
-@each("module", MODULES)
-def test_private_names_of_libraries_are_not_used(module: str) -> None:
-    """Each private name is one that its own file defines."""
-    own = set()
-    for node in nodes(MODULES[module]):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            own.add(node.name)
-        elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
-            own.add(node.id if isinstance(node, ast.Name) else node.attr)
-    read = {node.attr for node in nodes(MODULES[module]) if isinstance(node, ast.Attribute)}
-    named = {
-        alias.name
-        for node in nodes(MODULES[module])
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
-    assert {name for name in read | named if is_private(name)} <= own
-
-
-def test_private_methods_of_libraries_are_not_overridden() -> None:
-    for module in MODULES:
-        if module.startswith("sso.oauth"):
-            for one in vars(import_module(module)).values():
-                if isinstance(one, type) and one.__module__ == module:
-                    foreign = [base for base in one.__mro__ if base.__module__ != module]
-                    authlibs = [base for base in foreign if base.__module__.startswith("authlib.")]
-                    theirs = {name for base in authlibs for name in vars(base) if is_private(name)}
-                    assert not theirs & vars(one).keys(), one
 
 
 def test_every_template_is_used() -> None:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import cast
 
 from flask import Blueprint, Flask, Request, abort, current_app, g, request
-from flask.globals import request_ctx
 from flask_login import LoginManager
 from flask_wtf import CSRFProtect
 from flask_wtf.csrf import CSRFError
@@ -133,8 +132,8 @@ def is_page(path: str) -> bool:
 
 
 def this_request() -> RoutedRequest:
-    """The request itself: cheaper than the proxy for code that asks it several things."""
-    return cast(RoutedRequest, request_ctx.request)
+    """The request, which has its route."""
+    return cast(RoutedRequest, request)
 
 
 def current() -> Route | None:
