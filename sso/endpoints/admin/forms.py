@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Iterable, Mapping
+from types import NoneType
 from typing import Any
 
 from flask import request
-from flask_babel import lazy_gettext
+from flask_babel import gettext, lazy_gettext
 from wtforms import (
     BooleanField,
     EmailField,
@@ -27,7 +28,7 @@ from sso.flow.scopes import CLAIM_NAMES, SCOPES
 from sso.i18n import N_
 from sso.models import Client
 from sso.presets.schema import Preset
-from sso.services import api_tokens, checks, clients
+from sso.services import api_tokens, changes, checks
 from sso.services.clients import DEFAULTS, SWITCHES
 from sso.web.page_form import PageForm
 
@@ -54,6 +55,60 @@ class ConfirmForm(PageForm):
     """One button; what it does is in the URL. `seen`: the version that the page showed."""
 
     seen = HiddenField()
+
+
+class EditForm(PageForm):
+    """A form that changes something; `seen` is what the fields were when the page was made."""
+
+    seen = HiddenField()
+
+    def fill(self, values: Mapping[str, Any]) -> None:
+        """Put values into the fields."""
+        raise NotImplementedError
+
+    def read(self) -> dict[str, Any]:
+        """Return the values of the fields, all of them, as `fill` takes them."""
+        raise NotImplementedError
+
+    def show(self, values: Mapping[str, Any]) -> None:
+        """Fill the fields, and remember what they are."""
+        self.fill(values)
+        self.remember(values)
+
+    def remember(self, seen: Mapping[str, Any]) -> None:
+        self.seen.data = json.dumps(seen)
+
+    def title_of(self, name: str) -> str:
+        """Return what a field is called where its changes are shown."""
+        return str(self[name].label.text)
+
+    def was_seen(self) -> dict[str, Any] | None:
+        """Return what the fields were, or None if that is unreadable."""
+        try:
+            seen = json.loads(self.seen.data or "")
+        except (ValueError, RecursionError):
+            return None
+        values = self.read()
+        if not isinstance(seen, dict) or seen.keys() != values.keys():
+            return None
+        return seen if all(_is_like(seen[name], values[name]) for name in values) else None
+
+    def merge(self, seen: dict[str, Any], now: dict[str, Any]) -> None:
+        """Show how everything is now, except for what was typed since it was `seen`."""
+        merged = {**now}
+        for name, change in changes.between(seen, self.read()).items():
+            merged[name] = change["after"]
+            if isinstance(change["after"], dict):
+                inner = changes.between(**change)
+                merged[name] = now[name] | {key: one["after"] for key, one in inner.items()}
+        self.fill(merged)
+        self.remember(now)
+
+
+def _is_like(seen: Any, value: Any) -> bool:
+    """Whether a field with this value may have been `seen`. Only texts can be missing."""
+    types = {type(seen), type(value)}
+    return len(types) == 1 or types == {str, NoneType}
 
 
 def _check_email(_: PageForm, field: Field) -> None:
@@ -101,24 +156,19 @@ class InviteForm(PageForm):
     )
 
 
-class PersonForm(InviteForm):
-    """A person as one sees them; `seen` is what the fields were when the page was made."""
+class PersonForm(EditForm, InviteForm):
+    """A person."""
 
     email_verified = BooleanField(lazy_gettext("The address belongs to this person"))
-    seen = HiddenField()
 
-    def show(self, described: Mapping[str, Any], seen: Mapping[str, Any] | None = None) -> None:
-        """Fill the fields, and remember what they are, or what else was `seen`."""
-        self.email.data, self.name.data = described["email"], described["name"]
-        self.email_verified.data = described["email_verified"]
-        self.groups.data = "\n".join(described["groups"])
+    def fill(self, values: Mapping[str, Any]) -> None:
+        self.email.data, self.name.data = values["email"], values["name"]
+        self.email_verified.data = values["email_verified"]
+        self.groups.data = "\n".join(values["groups"])
         for claim in CLAIM_NAMES:
-            value = described["claims"].get(claim)
-            self[f"claim_{claim}"].data = _shown(claim, value)
-        self.seen.data = json.dumps(seen_of(seen or described))
+            self[f"claim_{claim}"].data = _shown(claim, values["claims"].get(claim))
 
     def read(self) -> dict[str, Any]:
-        """What the fields say, as `seen_of` has it."""
         claims = {claim: _read(claim, self[f"claim_{claim}"].data) for claim in CLAIM_NAMES}
         return {
             "email": self.email.data,
@@ -128,14 +178,10 @@ class PersonForm(InviteForm):
             "claims": {claim: value for claim, value in claims.items() if value is not None},
         }
 
-    def was_seen(self) -> dict[str, Any] | None:
-        """What the fields were; `None` if that is not readable."""
-        try:
-            found = json.loads(self.seen.data or "")
-            is_whole = found.keys() == set(_SEEN) and isinstance(found["claims"], dict)
-        except (ValueError, RecursionError, AttributeError):
-            return None
-        return found if is_whole else None
+    def title_of(self, name: str) -> str:
+        if name == "groups":
+            return str(gettext("Groups"))  # without the hint
+        return super().title_of(name) if name in self else str(gettext(CLAIM_NAMES.get(name, name)))
 
 
 for _claim, _label in CLAIM_NAMES.items():
@@ -146,15 +192,19 @@ for _claim, _label in CLAIM_NAMES.items():
     setattr(PersonForm, f"claim_{_claim}", _kind(lazy_gettext(_label), _checks))
 
 
-class GroupForm(PageForm):
-    """The name of a group; `seen` is what it was when the page was made."""
-
-    seen = HiddenField()
+class GroupForm(EditForm):
+    """The name of a group."""
 
     name = StringField(
         lazy_gettext("Name"),
         [DataRequired(N_("Enter a name on one line.")), _check_groups],
     )
+
+    def fill(self, values: Mapping[str, Any]) -> None:
+        self.name.data = values["name"]
+
+    def read(self) -> dict[str, Any]:
+        return {"name": self.name.data or ""}
 
 
 class ApiTokenForm(PageForm):
@@ -179,14 +229,6 @@ class MemberForm(PageForm):
     email = EmailField(
         lazy_gettext("Email"), [DataRequired(N_("Enter an email address.")), _check_email]
     )
-
-
-_SEEN = ("email", "name", "email_verified", "groups", "claims")
-
-
-def seen_of(described: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a person that the form has."""
-    return {name: described[name] for name in _SEEN}
 
 
 def _shown(claim: str, value: Any) -> Any:
@@ -233,10 +275,9 @@ def _lines(label: Any) -> TextAreaField:
     return TextAreaField(label, [Length(max=20_000, message=TOO_LONG)])
 
 
-class ClientForm(PageForm):
+class ClientForm(EditForm):
     """A registration. What it has no field for stays as it is."""
 
-    seen = HiddenField()
     client_name = _text(lazy_gettext("Name"))
     redirect_uris = _lines(lazy_gettext("Redirect URIs, one on each line"))
     post_logout_redirect_uris = _lines(lazy_gettext("Post-logout redirect URIs, one on each line"))
@@ -260,31 +301,18 @@ class ClientForm(PageForm):
     )
 
     def __init__(self, client: Client | None = None) -> None:
-        """For this client, or for a new one."""
+        """For this client, which `show` fills in, or for a new one."""
         super().__init__()
         self.token_endpoint_auth_method.choices = choices(
             {name: AUTH_TITLES[name] for name in _methods(client)}
         )
-        if not self.is_submitted():
-            self.show(client_seen_of(clients.described(client)) if client else _NEW)
+        if client is None and not self.is_submitted():
+            self.fill(_NEW)
 
-    def show(self, registered: Mapping[str, Any]) -> None:
-        """Fill the fields."""
-        for name, value in registered.items():
+    def fill(self, values: Mapping[str, Any]) -> None:
+        for name, value in values.items():
             shown = "\n".join(value) if name in _LISTS else value
             self[name].data = value.split() if name == "scope" else shown
-
-    def remember(self, seen: Mapping[str, Any]) -> None:
-        """Keep what the fields were when the page was made."""
-        self.seen.data = json.dumps(seen)
-
-    def was_seen(self) -> dict[str, Any] | None:
-        """What the fields were; `None` if that is not readable."""
-        try:
-            found = json.loads(self.seen.data or "")
-            return found if found.keys() == _NEW.keys() else None
-        except (ValueError, RecursionError, AttributeError):
-            return None
 
     def read(self) -> dict[str, Any]:
         """What the fields say, with the names of RFC 7591."""

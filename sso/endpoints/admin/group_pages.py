@@ -1,163 +1,159 @@
 """Groups: their members, and the applications that require them."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from flask import abort
-from flask_babel import gettext
 from werkzeug.wrappers import Response
 
+from sso.audit import Actor
 from sso.endpoints.admin import access, pages
-from sso.endpoints.admin.forms import ConfirmForm, GroupForm, MemberForm
-from sso.extensions import db
+from sso.endpoints.admin.actions import Action, Kind
+from sso.endpoints.admin.forms import GroupForm, MemberForm
+from sso.endpoints.admin.pages import Refusal
 from sso.flow.decision import ENDS
 from sso.i18n import N_
 from sso.i18n.message import Message
-from sso.models import Group
+from sso.models import Group, User
 from sso.services import group_editing
-from sso.services.changes import Changed
+from sso.services.changes import Differences
 from sso.services.checks import Invalid
 from sso.store import clients, named_groups, users
 
-_DONE = {
-    "created": N_("The group was created."),
-    "deleted": N_("The group was deleted."),
-    "added": N_("The person is in the group now."),
-    "removed": N_("The person is no longer in the group."),
-    "renamed": N_("The changes were saved."),
-}
+_NOBODY = Message("There is no person with this email address.")
+
+
+def _group() -> Group:
+    return named_groups.find(pages.uuid()) or abort(404)
+
+
+@dataclass(frozen=True)
+class Membership:
+    """A group, and a person who is in it."""
+
+    group: Group
+    user: User
+
+
+def _delete(actor: Actor, group: Group, version: str) -> None:
+    seen = {"version": int(version)} if version.isdecimal() and len(version) < 10 else None
+    group_editing.delete(actor, group.id, seen=seen)
+
+
+MEMBERSHIP = Kind(
+    section="groups",
+    page="group",
+    query=lambda membership: {"id": str(membership.group.id)},
+    find=lambda: Membership(_group(), pages.person("user")),
+    title=lambda membership: membership.group.name,
+    actions={
+        "remove": Action(
+            label=N_("Remove from the group"),
+            question=lambda membership: f"{membership.user.name} ({membership.user.email})",
+            done=N_("The person is no longer in the group."),
+            run=lambda actor, membership: group_editing.change(
+                actor, membership.group.id, removed=[membership.user.id]
+            ),
+            ends=ENDS["group lost"],
+            is_danger=True,
+        )
+    },
+)
+GROUP = Kind(
+    section="groups",
+    page="group",
+    query=lambda group: {"id": str(group.id)},
+    find=_group,
+    name="group",
+    title=lambda group: group.name,
+    actions={
+        "delete": Action(
+            label=N_("Delete the group"),
+            question=N_(
+                "Its members lose it. Applications that require it let nobody in by it any more."
+            ),
+            done=N_("The group was deleted."),
+            run=_delete,
+            ends=ENDS["group lost"],
+            version=lambda group: str(group.version),
+            is_danger=True,
+            is_removal=True,
+        )
+    },
+    results={
+        "created": N_("The group was created."),
+        "added": N_("The person is in the group now."),
+        "edited": N_("The changes were saved."),
+        **MEMBERSHIP.done_texts,
+    },
+)
 
 
 def groups() -> Response:
     """All groups, by name; a POST creates one."""
-    form, errors = GroupForm(), []
-    if form.validate_on_submit():
-        try:
-            made = group_editing.create(access.staff().actor, form.name.data or "")
-        except Invalid as error:
-            errors = error.errors
-        else:
-            return pages.done("group", "created", id=str(made.id))
+    form = GroupForm()
+    with Refusal() as refusal:
+        if form.validate_on_submit():
+            group = group_editing.create(access.staff().actor, form.name.data or "")
+            return GROUP.done("created", group)
     order, text = named_groups.BY_NAME, pages.searched()
     found = order.page(named_groups.containing(text), pages.cursor(order))
-    return pages.render(
+    return GROUP.render(
         "admin/groups.html",
-        "groups",
-        done=_DONE,
         groups=found.rows,
         pages=pages.neighbours(found),
         text=text,
         form=form,
-        errors=errors,
+        errors=refusal.errors,
     )
 
 
 def group() -> Response:
     """One group: its members, a page at a time, and who requires it; a POST adds a member."""
-    found, form, errors = _group(), MemberForm(), []
-    if form.validate_on_submit():
-        user = users.find_by_email(form.email.data or "")
-        try:
-            if user:
-                _change(found, added=[user.id])
-                return pages.done("group", "added", id=str(found.id))
-        except Invalid:  # deleted at this moment
-            db.session.rollback()
-            found = _group()
-        errors = [Message("There is no person with this email address.")]
-    order, in_group = users.in_group(found.name)
+    group, form, user = _group(), MemberForm(), None
+    with Refusal() as refusal:
+        if form.validate_on_submit():
+            user = users.find_by_email(form.email.data or "")
+            if user is None:
+                raise Invalid([_NOBODY])
+            group_editing.change(access.staff().actor, group.id, added=[user.id])
+            return GROUP.done("added", group)
+    if refusal.is_refused:
+        group = _group()
+        if user and users.find(user.id) is None:  # deleted at this moment
+            refusal.errors = [_NOBODY]
+    order, in_group = users.in_group(group.name)
     members = order.page(in_group, pages.cursor(order))
-    return pages.render(
+    return GROUP.render(
         "admin/group.html",
-        "groups",
-        done=_DONE,
-        group=found,
+        group=group,
         members=members.rows,
         pages=pages.neighbours(members),
-        clients=[one for one in clients.every() if found.name in one.groups],
+        clients=[client for client in clients.every() if group.name in client.groups],
         form=form,
-        errors=errors,
+        errors=refusal.errors,
     )
 
 
 def rename() -> Response:
     """Changes the name, also where applications require the group."""
-    found, form, errors, others = _group(), GroupForm(), [], []
-    if form.validate_on_submit():
-        seen = form.seen.data or found.name
-        try:
-            _change(found, name=form.name.data or "", seen={"name": seen})
-        except Changed as changed:
-            one = changed.differences["name"]
-            others = [(gettext("Name"), one["before"], one["after"])]
-        except Invalid as error:
-            errors = error.errors
-        else:
-            return pages.done("group", "renamed", id=str(found.id))
-        db.session.rollback()
-        found = _group()
-    elif not form.is_submitted():
-        form.name.data = found.name
-    form.seen.data = found.name
-    return pages.render(
+    return GROUP.edit(
         "admin/group_rename.html",
-        "groups",
-        status=409 if others else 200,
-        group=found,
-        form=form,
-        errors=errors,
-        others=others,
+        form_of=lambda _: GroupForm(),
+        described=lambda group: {"name": group.name},
+        save=_save,
     )
+
+
+def _save(actor: Actor, group: Group, changes: Differences, seen: dict[str, Any]) -> None:
+    group_editing.change(actor, group.id, name=changes["name"]["after"], seen=seen)
 
 
 def remove_member() -> Response:
     """Asks, then takes a person out of a group."""
-    found, user = _group(), pages.person("user")
-    form = ConfirmForm()
-    if form.validate_on_submit():
-        _change(found, removed=[user.id])
-        return pages.done("group", "removed", id=str(found.id))
-    label = gettext("Remove from the group")
-    return pages.ask(
-        "groups", form, title=f"{label} · {found.name}", question=f"{user.name} ({user.email})",
-        button=label, back=pages.url("group", id=str(found.id)), ends=ENDS["group lost"],
-    )  # fmt: skip
+    return MEMBERSHIP.act("remove")
 
 
 def delete() -> Response:
     """Asks, then deletes a group."""
-    found, form, errors = _group(), ConfirmForm(), []
-    if form.validate_on_submit():
-        version = form.seen.data or ""
-        seen = {"version": int(version)} if version.isdecimal() and len(version) < 10 else None
-        try:
-            group_editing.delete(access.staff().actor, found.id, seen=seen)
-        except LookupError:  # deleted at this moment
-            abort(404)
-        except Changed:
-            db.session.rollback()
-            found = _group()
-            errors = [
-                Message("Someone else has changed this in the meantime. Nothing was deleted.")
-            ]
-        else:
-            return pages.done("groups", "deleted")
-    form.seen.data = str(found.version)
-    label = gettext("Delete the group")
-    question = gettext(
-        "Its members lose it. Applications that require it let nobody in by it any more."
-    )
-    return pages.ask(
-        "groups", form, title=f"{label} · {found.name}", question=question, button=label,
-        back=pages.url("group", id=str(found.id)), ends=ENDS["group lost"], errors=errors,
-    )  # fmt: skip
-
-
-def _change(group: Group, **what: Any) -> None:
-    try:
-        group_editing.change(access.staff().actor, group.id, **what)
-    except LookupError:  # deleted at this moment
-        abort(404)
-
-
-def _group() -> Group:
-    return named_groups.find(pages.uuid()) or abort(404)
+    return GROUP.act("delete")
