@@ -202,10 +202,10 @@ def _change_name(current: CurrentSession, form: ChangeNameForm) -> str | None:
 
 def _choose_language(current: CurrentSession, tag: str) -> str:
     # All claims are one value, of which an operator may be changing another part.
-    users.lock(current.user.id)
-    others = {name: value for name, value in current.user.claims.items() if name != "locale"}
-    current.user.claims = {**others, "locale": tag} if tag in LANGUAGES else others
-    db.session.flush()
+    if users.lock(current.user.id) is None:
+        db.session.rollback()
+        return "ended"
+    accounts.choose_language(audit.USER, current.user, tag if tag in LANGUAGES else None)
     return "language"
 
 
@@ -292,6 +292,7 @@ WORDS: Mapping[Event, str] = {
             Event.PASSWORD_RESET,
             Event.INVITATION_ACCEPTED,
             Event.NAME_CHANGED,
+            Event.LANGUAGE_CHANGED,
             Event.ACCOUNT_DELETION_FAILED,
             Event.EMAIL_CHANGE_ASKED,
             Event.EMAIL_CHANGE_FAILED,
