@@ -1,13 +1,13 @@
 # The server; the same image runs the worker and the commands (see deploy/compose.yaml).
 # Another base needs Python 3.11 or later, its venv, and Debian's package manager.
-ARG BASE=python:3.13-slim-bookworm
+ARG BASE=python:3.13-slim-bookworm@sha256:ed86c82274b3c69b52fb5820f358f0bd7df0b603332063cb5c6e32bd220c3e6e
 FROM ${BASE} AS build
 WORKDIR /build
-COPY requirements.txt requirements-build.txt ./
+COPY requirements requirements
 RUN python3 -m venv /tools \
-    && /tools/bin/pip install --no-cache-dir --require-hashes -r requirements-build.txt \
+    && /tools/bin/pip install --no-cache-dir --require-hashes -r requirements/build.txt \
     && python3 -m venv /venv \
-    && /venv/bin/pip install --no-cache-dir --require-hashes -r requirements.txt
+    && /venv/bin/pip install --no-cache-dir --require-hashes -r requirements/server.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY deploy deploy
 COPY migrations migrations

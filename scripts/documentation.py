@@ -15,7 +15,6 @@ import re
 import shutil
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import MISSING
 from pathlib import Path
 
 import click
@@ -26,8 +25,8 @@ from prometheus_client.metrics import MetricWrapperBase
 from sso import command_line
 from sso.audit.events import Event
 from sso.config.settings import DEFAULT_BASE_URL, SETTINGS
+from sso.config.tables import REQUIRED, fields_of
 from sso.config.upstream.ldap import LdapProvider
-from sso.config.upstream.provider import keys_of
 from sso.endpoints import openapi
 from sso.endpoints.routes import ROUTES
 from sso.flow.scopes import OPERATOR_CLAIMS, SCOPES
@@ -115,13 +114,12 @@ def settings() -> str:
 
 def ldap_keys() -> str:
     rows = []
-    for one in keys_of(LdapProvider):
-        about = one.metadata
-        name = f"`{one.name}_file` or `{one.name}_env`" if about.get("secret") else code(one.name)
-        default = "required" if one.default is MISSING and one.default_factory is MISSING else ""
-        if not default and one.default not in (None, "", (), MISSING):
+    for one in fields_of(LdapProvider):
+        name = f"`{one.name}_file` or `{one.name}_env`" if one.secret else code(one.name)
+        default = "required" if one.default is REQUIRED else ""
+        if not default and one.default not in (None, "", (), {}):
             default = code(str(one.default).lower())
-        rows.append((name, default, about["meaning"]))
+        rows.append((name, default, one.meaning))
     return table(("key", "default", "meaning"), rows)
 
 

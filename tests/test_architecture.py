@@ -20,7 +20,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # From bottom to top: a package imports only what stands before it.
 ORDER = (
     *("clock", "errors", "i18n", "process", "ldap"),
-    *("extensions", "flow", "config", "presets", "crypto"),
+    *("extensions", "flow", "crypto", "config", "presets"),
     *("imports", "context"),
     *("models", "observability", "upstream", "database", "audit", "ratelimit", "store"),
     *("metrics", "mfa"),

@@ -9,6 +9,7 @@ from uuid import UUID
 from sqlalchemy import Connection, CursorResult, Select, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 
+from sso.database import dialects
 from sso.extensions import db
 from sso.models import AuditChain, AuditEvent
 
@@ -66,14 +67,7 @@ def names() -> Sequence[str]:
 
 def lock_chain() -> AuditChain | None:
     """The ends of the chain, locked until the transaction ends; `None` if there is none yet."""
-    return db.session.scalar(
-        # An update instead of FOR UPDATE, which SQLite does not know.
-        update(AuditChain)
-        .where(AuditChain.id == _THE_ONE)
-        .values(head_number=AuditChain.head_number)
-        .returning(AuditChain)
-        .execution_options(populate_existing=True)
-    )
+    return dialects.lock(AuditChain, AuditChain.head_number, AuditChain.id == _THE_ONE)
 
 
 def begin_chain(seal: str) -> AuditChain | None:

@@ -22,7 +22,8 @@ from sso.audit.chain import ChainBroken
 from sso.checkup.finding import Finding, Findings, at, ok, run, skipped, warning, wrong
 from sso.config import mail_texts, overrides, smtp
 from sso.config.overrides import BUILT_IN, STYLE, TEXTS, Overrides
-from sso.config.settings import SETTINGS, Reading
+from sso.config.settings import SETTINGS
+from sso.config.tables import Reading
 from sso.crypto import foreign_hashes, keys, secrets
 from sso.database import postgresql, readiness
 from sso.database import schema as database_schema

@@ -36,6 +36,7 @@ from sso.cli.commands import (
 from sso.cli.commands import resolve as resolved
 from sso.cli.output import ProgressReport, change_lines, print_json, print_line, progress_bar
 from sso.config.auth_methods import NO_AUTH_METHOD
+from sso.config.client_fields import FIELDS, IN_API, SETTABLE
 from sso.errors import OperatorError
 from sso.extensions import db
 from sso.models import Client
@@ -44,8 +45,6 @@ from sso.services import accounts, checks, clients
 from sso.services.accounts import Declaration, Planned
 from sso.services.changes import of_field
 from sso.services.checks import Invalid, logo
-from sso.services.clients import METADATA as METADATA
-from sso.services.clients import SWITCHES
 from sso.store import clients as stored_clients
 from sso.store import sessions, users
 
@@ -59,17 +58,15 @@ HEADER = f"""\
 
 """
 _CLIENT: Mapping[str, type] = {
-    "client_id": str, **METADATA, "first_party": bool, "require_pkce": bool, "require_mfa": bool,
-    "disabled": bool, "secret": str, "public": bool, "logo": str,
-}  # fmt: skip
+    "client_id": str,
+    **{field.name: field.json_type for field in IN_API},
+    "secret": str,
+    "public": bool,
+    **{field.name: field.json_type for field in SETTABLE if field not in IN_API},
+}
 _USER: Mapping[str, type] = {
     "id": str, "email": str, "name": str, "email_verified": bool, "groups": list, "claims": dict,
     "disabled": bool, "initial_password": str, "password_hash": str,
-}  # fmt: skip
-# By an empty text.
-_REMOVABLE = {
-    "backchannel_logout_uri", "home_url", "profile", "jwks_uri", "token_endpoint_auth_signing_alg",
-    "request_object_signing_alg", "authorization_signed_response_alg",
 }  # fmt: skip
 KINDS = {"clients": (_CLIENT, "client_id"), "users": (_USER, "email")}
 _CLIENT_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._~-]{0,47}")
@@ -142,8 +139,9 @@ def read_declaration(path: Path) -> dict[str, list[Entry]]:
     for entry in found.get("clients", []):
         if entry.get("public"):
             entry["token_endpoint_auth_method"] = NO_AUTH_METHOD
-        for name in _REMOVABLE & entry.keys():
-            entry[name] = entry[name] or None
+        for name in entry.keys() & FIELDS.keys():
+            if FIELDS[name].is_removable:
+                entry[name] = entry[name] or None
         try:
             if "logo" in entry:
                 entry["logo"] = logo(entry["logo"], path.parent)
@@ -366,17 +364,16 @@ def _compare_clients(entries: Sequence[Entry], work: Work, errors: list[str]) ->
 
 
 def _compare_client(entry: Entry, client: Client | None) -> Change | None:
-    client_id, (metadata, given) = entry["client_id"], _arguments(entry)
+    client_id, fields, secret = entry["client_id"], _fields(entry), _secret(entry)
     if client:
         _require_same_kind(entry, client)
-        changes = clients.plan_change(client, metadata, disabled=entry.get("disabled"), **given)
+        changes = clients.plan_change(client, fields, secret=secret)
         pairs = {name: (one["before"], one["after"]) for name, one in changes.items()}
         return Change("update", "client", client_id, client_id, pairs) if pairs else None
-    if given["secret"] is None and checks.need_secret(metadata):
+    if secret is None and checks.need_secret(fields):
         raise Invalid(["it is new: give secret = env:NAME or file:PATH"])
-    disabled = entry.get("disabled", False)
-    fields = clients.plan_registration(metadata, client_id=client_id, disabled=disabled, **given)
-    pairs = {name: (None, value) for name, value in fields.items()}
+    planned = clients.plan_registration(fields, client_id=client_id, secret=secret)
+    pairs = {name: (None, value) for name, value in planned.items()}
     return Change("create", "client", client_id, client_id, pairs)
 
 
@@ -451,22 +448,15 @@ def lock_everything(work: Work) -> None:
 
 
 def _write_client(actor: audit.Actor, entry: Entry) -> None:
-    client_id, (metadata, given) = entry["client_id"], _arguments(entry)
+    client_id, fields, secret = entry["client_id"], _fields(entry), _secret(entry)
     if stored_clients.find(client_id):
-        clients.change(actor, client_id, metadata, disabled=entry.get("disabled"), **given)
+        clients.change(actor, client_id, fields, secret=secret)
     else:
-        disabled = entry.get("disabled", False)
-        clients.register(actor, metadata, client_id=client_id, disabled=disabled, **given)
+        clients.register(actor, fields, client_id=client_id, secret=secret)
 
 
-def _arguments(entry: Entry) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split an entry into metadata and the other arguments of the client services."""
-    metadata = {name: entry[name] for name in METADATA if name in entry}
-    return metadata, {
-        "secret": _secret(entry),
-        "switches": {name: entry[name] for name in SWITCHES if name in entry},
-        "logo": entry.get("logo"),
-    }
+def _fields(entry: Entry) -> dict[str, Any]:
+    return {field.name: entry[field.name] for field in SETTABLE if field.name in entry}
 
 
 def _require_same_kind(entry: Entry, client: Client) -> None:

@@ -3,7 +3,7 @@
 Options that change a list are `--add-…`, `--remove-…` and `--set-…`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,18 +16,14 @@ import click
 from sso import audit, clock, context
 from sso.cli.commands import Group, confirm, json_option, only, unknown, yes_option
 from sso.cli.output import iso, print_changes, print_json, print_line, print_record, print_table
-from sso.config import urls
-from sso.config.auth_methods import AUTH_METHODS, NO_AUTH_METHOD, PRIVATE_KEY_JWT
-from sso.config.images import Image
-from sso.crypto import client_jwt
-from sso.crypto.keys import ALGORITHMS
+from sso.config import client_fields, images, urls
+from sso.config.auth_methods import NO_AUTH_METHOD
+from sso.config.client_fields import FIELDS, Field, Kind, Option
 from sso.extensions import db
 from sso.models import Client, Grant
 from sso.process.program import COMMAND
 from sso.services import checks, clients, groups
 from sso.services.changes import ListEdit
-from sso.services.checks import ID_TOKEN_CLAIMS
-from sso.services.clients import SWITCHES
 from sso.store import clients as stored_clients
 from sso.store import grants, outbox
 
@@ -112,40 +108,51 @@ def decorated(function: Function, options: Iterable[Decorator]) -> Function:
     return function
 
 
-_OF_KEYS = click.Choice(client_jwt.ALGORITHMS)
-_SHARED = (
-    click.option("--name", "client_name", help="The name that users see."),
-    click.option("--backchannel-logout-uri", metavar="URI",
-                 help="URL that gets a logout token when a user signs out."),
-    click.option("--home-url", metavar="URL",
-                 help="URL that starts the application, linked from the account page."),
-    click.option("--logo", metavar="FILE",
-                 help="Its logo: PNG, JPEG, WebP or SVG, at most 64 kB."),
-    click.option("--auth-method", "token_endpoint_auth_method", type=click.Choice(AUTH_METHODS),
-                 help="How the application sends its secret, or that it signs with a key."),
-    click.option("--id-token-alg", "id_token_signed_response_alg", type=click.Choice(ALGORITHMS),
-                 help="Algorithm that signs its identity tokens."),
-    click.option("--id-token-claims", type=click.Choice(ID_TOKEN_CLAIMS),
-                 help="all: identity tokens have the claims of userinfo."),
-    click.option("--profile", type=click.Choice(checks.PROFILES),
-                 help="fapi2: FAPI 2.0 Security Profile. Needs --jwks or --jwks-uri."),
-    click.option("--jwks", metavar="FILE", help="The application's public keys: a JWK set."),
-    click.option("--jwks-uri", metavar="URL", help="URL of the application's public keys."),
-    click.option("--auth-alg", "token_endpoint_auth_signing_alg",
-                 type=_OF_KEYS, help=f"The one algorithm for {PRIVATE_KEY_JWT}."),
-    click.option("--request-object-alg", "request_object_signing_alg",
-                 type=_OF_KEYS, help="Algorithm that signs its request objects."),
-    click.option("--response-alg", "authorization_signed_response_alg",
-                 type=_OF_KEYS, help="Algorithm that signs answers for response_mode=jwt (JARM)."),
-)  # fmt: skip
-
-_SHORT = {
-    "token_endpoint_auth_signing_alg": "auth-alg",
-    "request_object_signing_alg": "request-object-alg",
-    "authorization_signed_response_alg": "response-alg",
+_FIELDS = [(field, field.option) for field in FIELDS.values() if field.option]
+_LISTS = [pair for pair in _FIELDS if pair[0].kind in client_fields.LISTS]
+_SWITCHES = [pair for pair in _FIELDS if pair[0].kind is Kind.SWITCH]
+_REMOVABLE = [pair for pair in _FIELDS if pair[1].removal]
+_READERS: Mapping[Kind, Callable[[str], Any]] = {
+    Kind.IMAGE: checks.logo,
+    Kind.KEY_SET: lambda path: checks.jwks(Path(path)),
 }
-_REMOVABLE = ("backchannel_logout_uri", "home_url", "profile", *_SHORT)
 
+
+def _option(field: Field, option: Option, **more: Any) -> Decorator:
+    """Return the option that sets a field."""
+    choices = click.Choice(option.choices or field.choices) if field.kind is Kind.CHOICE else None
+    more = {"help": option.help or field.meaning, **more}
+    return click.option(field.flag, field.name, type=choices, metavar=option.metavar, **more)
+
+
+def _list_when_created(field: Field, option: Option) -> Decorator:
+    if field.json_type is not list:
+        return _option(field, option)
+    return _option(field, option, multiple=True, help=f"{field.meaning} May be repeated.")
+
+
+def _list_when_updated(field: Field, option: Option) -> ListOption:
+    former = (field.flag, *([f"--no-{option.name}s"] if field.may_be_empty else []))
+    return ListOption(
+        field.name, option.name, f"{option.name}s", option.metavar or option.name.upper(),
+        field.may_be_empty, has_spaces=field.kind is Kind.NAMES, former=former,
+    )  # fmt: skip
+
+
+def _switch_or_removal(field: Field, option: Option) -> Decorator:
+    if option.removal:
+        text = option.removal
+        return click.option(_removal(field, option), f"no_{field.name}", is_flag=True, help=text)
+    flags, text = f"{field.flag}/--no-{option.name}", option.update or field.meaning
+    return click.option(flags, field.name, default=None, help=text)
+
+
+def _removal(field: Field, option: Option) -> str:
+    return f"--{'remove' if field.kind is Kind.IMAGE else 'no'}-{option.name}"
+
+
+_SHARED = [_option(*pair) for pair in _FIELDS if pair not in [*_LISTS, *_SWITCHES]]
+_EDITS = [_list_when_updated(*pair) for pair in _LISTS]
 _PRESET = (
     click.option("--preset", metavar="NAME",
                  help=f"A known application; see: {COMMAND} client presets. Other options add "
@@ -157,110 +164,48 @@ _PRESET = (
                  help="Print one of several ways to set the application up."),
 )  # fmt: skip
 
-_CREATE = (
-    click.option("--redirect-uri", "redirect_uris", multiple=True, metavar="URI",
-                 help="A redirect URI, compared exactly. May be repeated."),
-    click.option("--post-logout-redirect-uri", "post_logout_redirect_uris", multiple=True,
-                 metavar="URI", help="Where the browser may go after sign-out. May be repeated."),
-    click.option("--scope", help="The scopes that it can request, separated by spaces."),
-    click.option("--group", "groups", multiple=True,
-                 help="Only members of one of these groups can use it. May be repeated."),
-    click.option("--public", is_flag=True,
-                 help="It has no secret: a native, single-page or command-line application."),
-    click.option("--first-party", is_flag=True, default=None,
-                 help="Do not ask users for consent."),
-    click.option("--require-pkce", is_flag=True, default=None,
-                 help="Refuse requests without PKCE."),
-    click.option("--require-mfa", is_flag=True, default=None,
-                 help="Require a second factor."),
-    click.option("--require-par", "require_pushed_authorization_requests", is_flag=True,
-                 default=None, help="Refuse authorization requests that are not pushed."),
-    click.option("--require-dpop", "dpop_bound_access_tokens", is_flag=True, default=None,
-                 help="Refuse token requests without a DPoP proof."),
-    click.option("--require-dpop-nonce", is_flag=True, default=None,
-                 help="Refuse DPoP proofs without a nonce of this server."),
-)  # fmt: skip
-
-LISTS = (
-    ListOption("redirect_uris", "redirect-uri", "redirect-uris", "URI", may_be_empty=False,
-               former=("--redirect-uri",)),
-    ListOption("post_logout_redirect_uris", "post-logout-redirect-uri",
-               "post-logout-redirect-uris", "URI",
-               former=("--post-logout-redirect-uri", "--no-post-logout-redirect-uris")),
-    ListOption("scope", "scope", "scopes", "SCOPE", may_be_empty=False,
-               former=("--scope",)),
-    ListOption("groups", "group", "groups", "GROUP", has_spaces=True,
-               former=("--group", "--no-groups")),
-)  # fmt: skip
-
-_UPDATE = (
-    click.option("--no-backchannel-logout-uri", is_flag=True,
-                 help="Remove the back-channel logout URI."),
-    click.option("--no-home-url", is_flag=True, help="Remove the home URL."),
-    click.option("--remove-logo", is_flag=True, help="Remove the logo."),
-    click.option("--first-party/--no-first-party", default=None,
-                 help="Whether users are not asked for consent."),
-    click.option("--require-pkce/--no-require-pkce", default=None,
-                 help="Whether requests without PKCE are refused."),
-    click.option("--require-mfa/--no-require-mfa", default=None,
-                 help="Whether a second factor is required."),
-    click.option("--require-par/--no-require-par", "require_pushed_authorization_requests",
-                 default=None, help="Whether authorization requests have to be pushed."),
-    click.option("--require-dpop/--no-require-dpop", "dpop_bound_access_tokens", default=None,
-                 help="Whether token requests need a DPoP proof."),
-    click.option("--require-dpop-nonce/--no-require-dpop-nonce", default=None,
-                 help="Whether DPoP proofs need a nonce of this server."),
-    click.option("--no-profile", is_flag=True, help="Remove the profile; the rest stays."),
-    click.option("--no-auth-alg", "no_token_endpoint_auth_signing_alg", is_flag=True,
-                 help=f"Allow every algorithm for {PRIVATE_KEY_JWT}."),
-    click.option("--no-request-object-alg", "no_request_object_signing_alg", is_flag=True,
-                 help="Refuse request objects."),
-    click.option("--no-response-alg", "no_authorization_signed_response_alg", is_flag=True,
-                 help="Do not sign authorization responses."),
-)  # fmt: skip
-
 
 def create_options(function: Function) -> Function:
-    return decorated(function, (*_PRESET, *_SHARED, *_CREATE))
+    """Add the options of `flask client create`."""
+    lists = [_list_when_created(*pair) for pair in _LISTS]
+    switches = [_option(*pair, is_flag=True, default=None) for pair in _SWITCHES]
+    public = click.option(
+        "--public", is_flag=True,
+        help="It has no secret: a native, single-page or command-line application.",
+    )  # fmt: skip
+    return decorated(function, (*_PRESET, *_SHARED, *lists, public, *switches))
 
 
 def update_options(function: Function) -> Function:
-    return with_options(*LISTS)(decorated(function, (*_SHARED, *_UPDATE)))
+    """Add the options of `flask client update`."""
+    pairs = [pair for pair in _FIELDS if pair in [*_SWITCHES, *_REMOVABLE]]
+    options = [*_SHARED, *(_switch_or_removal(*pair) for pair in pairs)]
+    return with_options(*_EDITS)(decorated(function, options))
 
 
-def switches_given(options: dict[str, Any]) -> dict[str, bool]:
-    """Take the switches that were given out of the options."""
-    found = {name: options.pop(name) for name in SWITCHES}
-    return {name: value for name, value in found.items() if value is not None}
-
-
-def metadata_given(options: dict[str, Any]) -> dict[str, Any]:
-    """The single values that were given. Raises `UsageError` and `Invalid`."""
-    removed = {name: None for name in _REMOVABLE if options.pop(f"no_{name}", False)}
+def fields_given(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields that the options set. Raises `UsageError` and `Invalid`."""
+    removed = [pair for pair in _REMOVABLE if options.pop(f"no_{pair[0].name}", False)]
     if options.pop("public", False):
         if options["token_endpoint_auth_method"]:
             raise click.UsageError("--public contradicts --auth-method: there is no secret.")
         options["token_endpoint_auth_method"] = NO_AUTH_METHOD
-    if path := options.pop("jwks"):
-        options["jwks"] = checks.jwks(Path(path))
-    found = {name: value for name, value in options.items() if value not in (None, ())}
-    for name in removed.keys() & found.keys():
-        option = _SHORT.get(name, name.replace("_", "-"))
-        raise click.UsageError(f"--no-{option} contradicts --{option}.")
-    return found | removed
-
-
-def logo_given(options: dict[str, Any]) -> Image | None:
-    """Take the logo out. Raises `UsageError` and `Invalid`."""
-    path, is_removed = options.pop("logo"), options.pop("remove_logo", False)
-    if is_removed and path is not None:
-        raise click.UsageError("--remove-logo contradicts --logo.")
-    return checks.logo(path or "") if is_removed or path is not None else None
+    texts = {name: value for name, value in options.items() if value not in (None, ())}
+    for field, option in removed:
+        if field.name in texts:
+            raise click.UsageError(f"{_removal(field, option)} contradicts {field.flag}.")
+    fields: dict[str, Any] = {
+        field.name: images.NO_IMAGE if field.kind is Kind.IMAGE else None for field, _ in removed
+    }
+    for name, value in texts.items():
+        read = _READERS.get(FIELDS[name].kind)
+        fields[name] = read(value) if read else value
+    return fields
 
 
 def edits_given(options: dict[str, Any]) -> dict[str, ListEdit]:
     """Take the options that change lists out. Raises `UsageError` on contradictions."""
-    return {one.field: edit for one in LISTS if (edit := one.edit(options))}
+    return {option.field: edit for option in _EDITS if (edit := option.edit(options))}
 
 
 group = Group("client", help="Applications that users sign in to.")
@@ -320,15 +265,13 @@ def show(client_id: str, as_json: bool) -> None:
 @json_option
 def update(client_id: str, as_json: bool, **given: Any) -> None:
     """Change a registration, and print what changed."""
-    switches, lists = switches_given(given), edits_given(given)
-    logo, metadata = logo_given(given), metadata_given(given)
-    if not (metadata or lists or switches or logo is not None):
+    lists = edits_given(given)
+    fields = fields_given(given)
+    if not (fields or lists):
         raise click.UsageError("There is nothing to change: give an option.")
     client_id = find_client(client_id).client_id
     with _known(client_id):
-        client, outcome = clients.change(
-            audit.operator(), client_id, metadata, lists=lists, switches=switches, logo=logo
-        )
+        client, outcome = clients.change(audit.operator(), client_id, fields, lists=lists)
     db.session.commit()
     if as_json:
         print_json({**view(client), "changes": outcome.changes})
@@ -440,7 +383,7 @@ def view(client: Client) -> dict[str, Any]:
         "client_id_issued_at": clock.timestamp(client.created_at),
         **client.client_metadata,
         **({"logo_uri": urls.client_logo(context.settings().base_url, logo)} if logo else {}),
-        **{name: getattr(client, name) for name in SWITCHES},
+        **{field.name: getattr(client, field.name) for field in client_fields.COLUMNS},
         "disabled": client.disabled_at is not None,
     }
 

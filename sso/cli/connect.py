@@ -55,10 +55,7 @@ def create(
     for name, option in (("client_name", "--name"), ("redirect_uris", "--redirect-uri")):
         if not given[name]:
             raise click.UsageError(f"Missing option '{option}'.")
-    switches, logo = shown_clients.switches_given(given), shown_clients.logo_given(given)
-    client, secret = clients.register(
-        audit.operator(), shown_clients.metadata_given(given), switches=switches, logo=logo
-    )
+    client, secret = clients.register(audit.operator(), shown_clients.fields_given(given))
     db.session.commit()
     print_notes(groups.without_members(client.groups))
     show_secret(client, secret, as_json)
@@ -135,10 +132,9 @@ def _connect(
     installation: Installation, given: dict[str, Any], alternative: str | None, as_json: bool
 ) -> None:
     preset, base_url = installation.preset, context.settings().base_url
-    switches, logo = shown_clients.switches_given(given), shown_clients.logo_given(given)
     client, secret = connections.connect(
-        audit.operator(), installation, base_url, shown_clients.metadata_given(given), switches,
-        alternative=alternative, logo=logo,
+        audit.operator(), installation, base_url, shown_clients.fields_given(given),
+        alternative=alternative,
     )  # fmt: skip
     blocks = connections.setup(
         client, installation, base_url, secret=secret, alternative=alternative

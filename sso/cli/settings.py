@@ -30,7 +30,9 @@ def settings_command(as_json: bool) -> None:
         if (
             not {name, f"{name}_FILE"} & refused
         ):  # else what was read is the default, which would mislead
-            value, source = _shown(reading.values[name], setting.secret), reading.sources[name]
+            value = _shown(reading.values[name], setting.secret)
+            source = reading.sources.get(name, "default")
+            source = "environment" if source == name else source
         shown.append(
             {
                 "name": name,

@@ -20,7 +20,7 @@ from typing import Any
 
 from jinja2 import Environment, TemplateSyntaxError, nodes
 
-from sso.config.settings import ManyErrors
+from sso.config.tables import ManyErrors
 from sso.i18n.languages import LANGUAGES
 
 FUNCTIONS = ("_", "super", "language", "direction", "support_url")

@@ -6,14 +6,12 @@ environment file of the systemd units. Checks turn text into values and raise `V
 remedy; all errors are reported at once.
 """
 
-import dataclasses
 import os
 import secrets
 import shlex
 import stat
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from difflib import get_close_matches
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from pathlib import Path
 from pkgutil import resolve_name
@@ -23,18 +21,22 @@ from urllib.parse import urlsplit
 import click
 
 from sso.config import connections
+from sso.config.tables import (
+    Error,
+    Field,
+    ManyErrors,
+    Read,
+    Reading,
+    TableReader,
+    fields_of,
+    hint,
+    itself,
+    key,
+)
 from sso.config.urls import MAX_LENGTH, is_loopback, strict_url_error
 from sso.errors import SettingsError
 from sso.i18n import N_
 from sso.process.concurrency import MAX_BODY
-
-
-class ManyErrors(ValueError):
-    """Several faults in one setting: each becomes a line of its own."""
-
-    def __init__(self, errors: list[str]) -> None:
-        super().__init__("; ".join(errors))
-        self.errors = errors
 
 
 def checked_base_url(text: str) -> str:
@@ -140,184 +142,175 @@ DAY = 24 * 3600
 YEAR = 366 * DAY
 
 
-def _setting(
-    default: Any, meaning: str, read: Callable[[str], Any], *, secret: bool = False
-) -> Any:
-    return field(metadata={"default": default, "meaning": meaning, "read": read, "secret": secret})
-
-
 @dataclass(frozen=True)
 class Settings:
     """The settings in force. All lifetimes are seconds."""
 
-    base_url: str = _setting(
-        DEFAULT_BASE_URL,
+    base_url: str = key(
         "public base URL and issuer; must be https, except on loopback",
         checked_base_url,
+        DEFAULT_BASE_URL,
     )
-    database_url: str = _setting(
-        None,
+    database_url: str = key(
         "database, as an SQLAlchemy URL; without it, an SQLite file in instance/",
         connections.checked_database_url,
+        None,
         secret=True,
     )
-    secret_key: str = _setting(
-        None,
+    secret_key: str = key(
         "signs cookies and encrypts keys at rest; without it, generated once in instance/",
         checked_secret_key,
+        None,
         secret=True,
     )
-    secret_key_previous: str | None = _setting(
-        None,
+    secret_key_previous: str | None = key(
         "the old secret key while you replace it; only used for reading",
         checked_secret_key,
+        None,
         secret=True,
     )
-    redis_url: str | None = _setting(
-        None,
+    redis_url: str | None = key(
         "Redis or Valkey, which shares rate limits; without it, each process counts separately",
         deferred("sso.config.connections:checked_redis_url"),
+        None,
         secret=True,
     )
-    smtp_url: str | None = _setting(
-        None,
+    smtp_url: str | None = key(
         "outgoing mail server; without it, mail is written to the log",
         deferred("sso.config.smtp:checked"),
+        None,
         secret=True,
     )
-    mail_from: str | None = _setting(
-        None,
+    mail_from: str | None = key(
         "sender address of mail; without it, no-reply@ and the host of the base URL",
         deferred("sso.config.email_addresses:sender"),
-    )
-    sign_up: str = _setting(
-        "off",
-        "who can sign up: off, open, or a list of email domains",
-        checked_sign_up,
-    )
-    account_deletion: str = _setting(
-        "off", "whether people can delete their own accounts: on or off", one_of("on", "off")
-    )
-    name: str | None = _setting(
         None,
+    )
+    sign_up: str = key(
+        "who can sign up: off, open, or a list of email domains", checked_sign_up, "off"
+    )
+    account_deletion: str = key(
+        "whether people can delete their own accounts: on or off", one_of("on", "off"), "off"
+    )
+    name: str | None = key(
         "name of the company or service, on pages, in mail and in authenticator apps",
         deferred("sso.config.images:checked_name"),
-    )
-    logo_file: str | None = _setting(
         None,
+    )
+    logo_file: str | None = key(
         "path of a logo for all pages: PNG, JPEG, WebP or SVG, at most 256 kB",
         deferred("sso.config.images:checked_logo_file"),
-    )
-    accent_color: str | None = _setting(
         None,
+    )
+    accent_color: str | None = key(
         "color of buttons and links, such as #2f5bea; readable in light or dark mode by WCAG AA",
         deferred("sso.config.colors:accent"),
-    )
-    templates_dir: str | None = _setting(
         None,
+    )
+    templates_dir: str | None = key(
         "folder with blocks of pages, texts of mail and CSS to use besides the built-in ones",
         deferred("sso.config.overrides:checked"),
-    )
-    support_url: str | None = _setting(
         None,
+    )
+    support_url: str | None = key(
         "where people get help, linked from every page and mail: an https or mailto: URL",
         checked_support_url,
-    )
-    privacy_url: str | None = _setting(
         None,
+    )
+    privacy_url: str | None = key(
         "https URL of the privacy policy, linked from every page and mail",
         deferred("sso.config.images:checked_page_url"),
-    )
-    terms_url: str | None = _setting(
         None,
+    )
+    terms_url: str | None = key(
         "https URL of the terms of service, linked from every page and mail",
         deferred("sso.config.images:checked_page_url"),
+        None,
     )
-    admin_group: str = _setting(
-        "sso-administrators",
+    admin_group: str = key(
         "group whose members may administer this server in the browser",
         checked_group,
+        "sso-administrators",
     )
-    helpdesk_group: str = _setting(
-        "sso-helpdesk",
+    helpdesk_group: str = key(
         "group whose members may help people in the browser: invitations, second factors, sessions",
         checked_group,
+        "sso-helpdesk",
     )
-    upstream_file: str | None = _setting(
-        None,
+    upstream_file: str | None = key(
         "path of a TOML file with the identity providers that people may sign in through",
         deferred("sso.config.upstream.file:checked"),
+        None,
     )
-    language: str = _setting(
-        "en",
+    language: str = key(
         "language of mail to people who have not chosen one, and of pages for browsers that ask "
         "for none that is known: en, de, fr, es, ja or ar",
         one_of("en", "de", "fr", "es", "ja", "ar"),
+        "en",
     )
-    time_zone: str = _setting(
-        "UTC",
+    time_zone: str = key(
         "time zone of pages and mail for people without the claim zoneinfo, such as Europe/Berlin",
         deferred("sso.i18n.times:zone_name"),
+        "UTC",
     )
-    trusted_proxies: int = _setting(
-        0,
+    trusted_proxies: int = key(
         "number of reverse proxies whose X-Forwarded-* headers are trusted",
         checked_number(0, 10),
+        0,
     )
-    access_token_lifetime: int = _setting(
-        3600, "seconds for which an access token is valid", checked_number(1, DAY)
+    access_token_lifetime: int = key(
+        "seconds for which an access token is valid", checked_number(1, DAY), 3600
     )
-    authorization_code_lifetime: int = _setting(
-        60, "seconds for which an authorization code is valid, at most 600", checked_number(1, 600)
+    authorization_code_lifetime: int = key(
+        "seconds for which an authorization code is valid, at most 600", checked_number(1, 600), 60
     )
-    refresh_token_lifetime: int = _setting(
-        30 * DAY, "seconds from the last use until a refresh token expires", checked_number(1, YEAR)
+    refresh_token_lifetime: int = key(
+        "seconds from the last use until a refresh token expires", checked_number(1, YEAR), 30 * DAY
     )
-    refresh_token_leeway: int = _setting(
-        10,
+    refresh_token_leeway: int = key(
         "seconds in which repeating a refresh returns the same new token to a confidential client; "
         "0 disables this",
         checked_number(0, 3600),
-    )  # fmt: skip
-    refresh_token_absolute_lifetime: int = _setting(
-        365 * DAY,
+        10,
+    )
+    refresh_token_absolute_lifetime: int = key(
         "seconds from the approval until its refresh tokens end, even if used",
         checked_number(1, 10 * YEAR),
+        365 * DAY,
     )
-    dpop_nonce: str = _setting(
-        "optional",
+    dpop_nonce: str = key(
         "required: every DPoP proof needs a nonce of this server",
         one_of("optional", "required"),
+        "optional",
     )
-    session_lifetime: int = _setting(
-        14 * DAY, "seconds from the last use until a browser session ends", checked_number(60, YEAR)
+    session_lifetime: int = key(
+        "seconds from the last use until a browser session ends", checked_number(60, YEAR), 14 * DAY
     )
-    session_absolute_lifetime: int = _setting(
-        90 * DAY, "seconds from the sign-in until the session ends, even if used",
+    session_absolute_lifetime: int = key(
+        "seconds from the sign-in until the session ends, even if used",
         checked_number(60, 2 * YEAR),
-    )  # fmt: skip
-    invitation_lifetime: int = _setting(
-        7 * DAY, "seconds for which an invitation is valid", checked_number(60, YEAR)
-    )
-    key_lifetime: int = _setting(
         90 * DAY,
+    )
+    invitation_lifetime: int = key(
+        "seconds for which an invitation is valid", checked_number(60, YEAR), 7 * DAY
+    )
+    key_lifetime: int = key(
         "seconds after which the worker rotates the signing keys",
         checked_number(DAY, 10 * YEAR),
+        90 * DAY,
     )
-    audit_lifetime: int = _setting(
-        400 * DAY, "seconds for which audit events are kept", checked_number(DAY, 20 * YEAR)
+    audit_lifetime: int = key(
+        "seconds for which audit events are kept", checked_number(DAY, 20 * YEAR), 400 * DAY
     )
-    metrics_port: int | None = _setting(
-        None,
+    metrics_port: int | None = key(
         "port of the Prometheus exporter; without it, nothing is counted",
         checked_number(1, 65535),
+        None,
     )
-    metrics_address: str = _setting(
-        "127.0.0.1",
-        "IP address that the exporter listens on; keep it private",
-        checked_ip,
+    metrics_address: str = key(
+        "IP address that the exporter listens on; keep it private", checked_ip, "127.0.0.1"
     )
-    log_format: str = _setting("text", "text for people, json for programs", one_of("text", "json"))
+    log_format: str = key("text for people, json for programs", one_of("text", "json"), "text")
 
     @property
     def secret_keys(self) -> tuple[str, ...]:
@@ -355,87 +348,67 @@ class Settings:
         return self.base_url.startswith("https:")
 
 
-@dataclass(frozen=True)
-class Setting:
-    """One variable. `read` turns its text into a value; it raises `ValueError` with the remedy."""
-
-    name: str
-    default: Any
-    meaning: str
-    read: Callable[[str], Any]
-    secret: bool
-
-
-SETTINGS = tuple(Setting(f"SSO_{one.name.upper()}", **one.metadata)
-                 for one in dataclasses.fields(Settings))  # fmt: skip
-
-
 SAME_KEY = (
     "SSO_SECRET_KEY_PREVIOUS: it is the same as SSO_SECRET_KEY; give the one before it, or none"
 )
 
 
-@dataclass(frozen=True)
-class Reading:
-    """What was read: values by variable name, where each came from, and every error."""
+class _Environment(TableReader):
+    """Reads variables: each is given itself, or as NAME_FILE."""
 
-    values: dict[str, Any] = field(default_factory=dict)
-    sources: dict[str, str] = field(default_factory=dict)
-    errors: list[str] = field(default_factory=list)
+    def keys_of(self, one: Field) -> Mapping[str, Read]:
+        return {one.name: itself, f"{one.name}_FILE": _text_of_file}
+
+    def convert(self, one: Field, value: str) -> Any:
+        try:
+            return one.read(value)
+        except ManyErrors:
+            raise
+        except ValueError as error:
+            shown = "the value" if one.secret else repr(value)
+            raise ValueError(f"{shown} is not valid: {error}") from None
+
+    def unknown(self, name: str) -> str:
+        return f"no setting has this name; {hint(name, self.known, 'remove or correct it', 0.8)}"
+
+    def ambiguous(self, one: Field, names: Sequence[str]) -> Error:
+        return one.name, f"given both itself and as {one.name}_FILE; keep one of them"
+
+
+def _text_of_file(path: str) -> str | None:
+    try:
+        return Path(path).read_text(encoding="utf-8").strip() or None
+    except (OSError, ValueError):
+        raise ValueError("the file cannot be read; check its path and mode") from None
+
+
+SETTINGS = tuple(replace(one, name=f"SSO_{one.name.upper()}") for one in fields_of(Settings))
+_ENVIRONMENT = _Environment(SETTINGS)
 
 
 def read_settings(environ: Mapping[str, str]) -> Reading:
-    """Read every setting. Never raises: the errors are listed in the answer."""
-    reading = Reading()
-    known = {s.name for s in SETTINGS} | {f"{s.name}_FILE" for s in SETTINGS}
-    for name in sorted(set(environ)):
-        if name.startswith("SSO_") and name not in known:
-            meant = get_close_matches(name, sorted(known), n=1, cutoff=0.8)
-            fix = f"did you mean {meant[0]}?" if meant else "remove or correct it"
-            reading.errors.append(f"{name}: no setting has this name; {fix}")
-    for setting in SETTINGS:
-        _read_one(setting, environ, reading)
-    return reading
-
-
-def _read_one(setting: Setting, environ: Mapping[str, str], reading: Reading) -> None:
-    name, text, path = setting.name, environ.get(setting.name), environ.get(f"{setting.name}_FILE")
-    reading.values[name], reading.sources[name] = setting.default, "default"
-    if text and path:
-        reading.errors.append(f"{name}: given both itself and as {name}_FILE; keep one of them")
-        return
-    if path:
-        try:
-            text = Path(path).read_text(encoding="utf-8").strip()
-        except (OSError, ValueError):
-            reading.errors.append(f"{name}_FILE: the file cannot be read; check its path and mode")
-            return
-    if not text:
-        return
-    reading.sources[name] = f"{name}_FILE" if path else "environment"
-    try:
-        reading.values[name] = setting.read(text)
-    except ManyErrors as error:
-        reading.errors.extend(f"{name}: {one}" for one in error.errors)
-    except ValueError as error:
-        shown = "the value" if setting.secret else repr(text)
-        reading.errors.append(f"{name}: {shown} is not valid: {error}")
+    """Read every setting; an empty one counts as not given. Never raises."""
+    known = _ENVIRONMENT.known
+    return _ENVIRONMENT.read({
+        name: text
+        for name, text in environ.items()
+        if name.startswith("SSO_") and (text or name not in known)
+    })  # fmt: skip
 
 
 def load_settings(environ: Mapping[str, str], instance: Path) -> Settings:
     """The settings in force. Raises `SettingsError` with every error at once."""
     reading = read_settings(environ)
+    errors = reading.errors
     if os.environ.get("AUTHLIB_INSECURE_TRANSPORT"):
-        reading.errors.append(
-            "AUTHLIB_INSECURE_TRANSPORT: it turns https checks off in Authlib; unset it"
-        )
+        errors.append("AUTHLIB_INSECURE_TRANSPORT: it turns https checks off in Authlib; unset it")
     given, previous = (reading.values[f"SSO_SECRET_KEY{end}"] for end in ("", "_PREVIOUS"))
     if given and given == previous:
-        reading.errors.append(SAME_KEY)
+        errors.append(SAME_KEY)
     if reading.values["SSO_ADMIN_GROUP"] == reading.values["SSO_HELPDESK_GROUP"]:
-        reading.errors.append("SSO_HELPDESK_GROUP: it is the same as SSO_ADMIN_GROUP")
-    if reading.errors:
-        raise SettingsError(reading.errors)
+        errors.append("SSO_HELPDESK_GROUP: it is the same as SSO_ADMIN_GROUP")
+    if errors:
+        raise SettingsError(errors)
     values = {name.removeprefix("SSO_").lower(): value for name, value in reading.values.items()}
     instance.mkdir(parents=True, exist_ok=True)
     values["database_url"] = values["database_url"] or f"sqlite:///{instance / 'sso.db'}"

@@ -109,13 +109,14 @@ def _unescaped(found: re.Match[str]) -> str:
     return character if character in _UNRESERVED else found[0].upper()
 
 
-def refused(label: Message, url: str, reason: str) -> Message:
+def refused(label: Message, url: str, reason: str, code: str | None = None) -> Message:
     """That a URL is refused, and why."""
     return Message(
         "%(label)s %(url)s is refused: %(reason)s",
         label=label,
         url=repr(url[:200]),
         reason=reason,
+        code=code,
     )
 
 

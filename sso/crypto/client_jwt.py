@@ -7,6 +7,7 @@ that were registered or read from a URL.
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cache
 from typing import Any
 
@@ -126,8 +127,21 @@ MAX_ID = 255
 LATEST = 1 << 37  # beyond any moment that is meant, and a date
 
 
+class JwtFault(StrEnum):
+    """The faults of a JWT that are told apart."""
+
+    AUDIENCE = "audience"
+    CLOCK = "clock"
+    SIGNATURE = "signature"
+    USED_BEFORE = "used_before"
+
+
 class InvalidJwt(ValueError):
     """A JWT is not accepted; `str()` says why, without anything of what was sent."""
+
+    def __init__(self, description: str, fault: JwtFault | None = None) -> None:
+        super().__init__(description)
+        self.fault = fault
 
 
 @dataclass(frozen=True)
@@ -163,11 +177,15 @@ def read(text: str) -> ClientJwt:
 
 
 def verify(
-    jwt: ClientJwt, keys: Iterable[ClientKey], algorithms: Collection[str], types: Collection[Any]
+    jwt: ClientJwt,
+    keys: Iterable[ClientKey],
+    algorithms: Collection[str],
+    types: Collection[Any],
+    signer: str = "the client",
 ) -> None:
     """Verify header and signature. `types`: its `typ`; `None` if it may have none.
 
-    Raises `InvalidJwt`.
+    Raises `InvalidJwt`, which names the `signer`.
     """
     alg, typ = jwt.alg, jwt.header.get("typ")
     if alg not in algorithms:
@@ -184,7 +202,7 @@ def verify(
             continue
         return
     why = "the signature is wrong" if fitting else "none has its kid and fits its alg"
-    raise InvalidJwt(f"it was not signed with a key of the client; {why}")
+    raise InvalidJwt(f"it was not signed with a key of {signer}; {why}", JwtFault.SIGNATURE)
 
 
 @cache
@@ -205,12 +223,13 @@ def expiry(claims: Mapping[str, Any], now: float) -> float:
     if exp is None:
         raise InvalidJwt("it has no exp")
     if exp <= now:
-        raise InvalidJwt("it has expired; check the clock of the client")
+        raise InvalidJwt("it has expired; check the clock of the client", JwtFault.CLOCK)
     if exp > now + MAX_LIFETIME + AHEAD:
-        raise InvalidJwt("its exp is more than an hour ahead")
+        raise InvalidJwt("its exp is more than an hour ahead", JwtFault.CLOCK)
     for name in ("iat", "nbf"):
         if (moment(claims, name) or 0) > now + AHEAD:
-            raise InvalidJwt(f"its {name} is in the future; check the clock of the client")
+            fault = f"its {name} is in the future; check the clock of the client"
+            raise InvalidJwt(fault, JwtFault.CLOCK)
     return exp
 
 

@@ -16,7 +16,6 @@ import secrets
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Sequence
 from datetime import datetime
-from functools import lru_cache
 
 from cryptography.fernet import Fernet, MultiFernet
 from cryptography.fernet import InvalidToken as InvalidToken
@@ -35,9 +34,8 @@ class _Signer(TimestampSigner):
         return clock.timestamp(clock.now())
 
 
-@lru_cache(maxsize=16)
 def serializer(salt: str, *secrets: str) -> URLSafeTimedSerializer:
-    """Made once, as that costs more than to verify a value. The last secret signs."""
+    """Return a serializer that signs with the last secret, and verifies with any."""
     # ensure_ascii: a `state` that is not UTF-8 travels as surrogates, which only escapes can hold.
     return URLSafeTimedSerializer(
         list(secrets), salt=salt, signer=_Signer, serializer_kwargs={"ensure_ascii": True}
@@ -47,7 +45,6 @@ def serializer(salt: str, *secrets: str) -> URLSafeTimedSerializer:
 SecretKeys = str | Sequence[str]
 
 
-@lru_cache(maxsize=256)  # some purposes name a user
 def derive_key(secret_key: str, purpose: str) -> bytes:
     """32 bytes for one purpose, from one secret key (RFC 5869)."""
     hkdf = HKDF(algorithm=SHA256(), length=32, salt=None, info=f"sso {purpose}".encode())

@@ -14,10 +14,12 @@ from sso.audit import Actor
 from sso.audit.events import Event
 from sso.crypto.secrets import API_TOKEN
 from sso.extensions import db
+from sso.flow.refusals import Reason, because
+from sso.i18n.message import Message
 from sso.models import ApiToken, Client
 from sso.ratelimit import limiting, refusals
 from sso.services import api_tokens, clients
-from sso.services.checks import Invalid
+from sso.services.checks import Invalid, Rule
 from sso.store import clients as stored
 from sso.web.errors import as_json
 
@@ -31,7 +33,8 @@ def authenticate(scope: str) -> ApiToken:
     requests of valid tokens: tokens cannot be guessed, and failures of others block no program.
     """
     if "access_token" in request.args or API_TOKEN in request.query_string.decode("latin-1"):
-        _refuse(400, "invalid_request", "in the URL", "A token in a URL is in logs, too: revoke "
+        _refuse(400, "invalid_request", because(Reason.TOKEN_IN_URL),
+                "A token in a URL is in logs, too: revoke "
                 "it, and send another one in the Authorization header.")  # fmt: skip
     scheme, _, secret = request.environ.get("HTTP_AUTHORIZATION", "").partition(" ")
     if scheme.lower() != "bearer" or not secret.strip():
@@ -42,10 +45,10 @@ def authenticate(scope: str) -> ApiToken:
     except api_tokens.Refused as error:
         attempt = limiting.enter(limiting.API_TOKEN, "")
         attempt.failed()
-        _refuse(401, "invalid_token", error.reason, "The API token is unknown, expired or revoked.",
-                error.token)  # fmt: skip
+        _refuse(401, "invalid_token", because(error.reason),
+                "The API token is unknown, expired or revoked.", error.token)  # fmt: skip
     if not api_tokens.allows(token, scope):
-        _refuse(403, "insufficient_scope", f"without {scope}",
+        _refuse(403, "insufficient_scope", because(Reason.WITHOUT_SCOPE, scope=scope),
                 f"The API token lacks the scope {scope}.", token, f', scope="{scope}"')  # fmt: skip
     spend(token)
     return token
@@ -60,7 +63,7 @@ def spend(token: ApiToken, requests: int = 1) -> None:
 def _refuse(
     status: int,
     error: str,
-    reason: str,
+    reason: Message,
     description: str,
     token: ApiToken | None = None,
     more: str = "",
@@ -90,14 +93,9 @@ def registrations() -> Response:
     if request.method in ("GET", "HEAD"):
         found = [_document(one) for one in stored.every()]
         return _answer({"clients": found})
-    wanted = _wanted()
+    fields = _fields()
     try:
-        client, secret = clients.register(
-            actor,
-            wanted.metadata,
-            switches=wanted.switches,
-            disabled=bool(wanted.disabled),
-        )
+        client, secret = clients.register(actor, fields)
     except Invalid as error:
         return _refused(error)
     db.session.commit()
@@ -116,15 +114,9 @@ def registered_client(client_id: str) -> Response:
         clients.delete(actor, client_id)
         db.session.commit()
         return Response(status=204)
-    wanted = clients.replacing_registration(_wanted(client_id))
+    fields = clients.replacing_registration(_fields(client_id))
     try:
-        client, _ = clients.change(
-            actor,
-            client_id,
-            wanted.metadata,
-            switches=wanted.switches,
-            disabled=wanted.disabled,
-        )
+        client, _ = clients.change(actor, client_id, fields)
     except Invalid as error:
         return _refused(error)
     db.session.commit()
@@ -170,7 +162,7 @@ def _unknown() -> Any:
     abort(as_json("invalid_request", "There is no client with this ID.", 404))
 
 
-def _wanted(client_id: str | None = None) -> clients.WantedRegistration:
+def _fields(client_id: str | None = None) -> dict[str, Any]:
     body = _body()
     if client_id is not None and body.get("client_id", client_id) != client_id:
         abort(_refused(Invalid(["client_id is not that of the URL"])))
@@ -216,6 +208,6 @@ def _answer(
 def _refused(error: Invalid) -> Response:
     """RFC 7591 §3.2.2."""
     db.session.rollback()
-    is_redirect = all("redirect address" in one for one in error.errors)
-    code = "invalid_redirect_uri" if is_redirect else "invalid_client_metadata"
+    rule = Rule.INVALID_REDIRECT_URI
+    code = rule.value if error.rules == {rule} else "invalid_client_metadata"
     return as_json(code, str(error)[:1000], 400)

@@ -18,6 +18,7 @@ from sso import audit, clock, context, database
 from sso.audit.events import Event
 from sso.endpoints import browser_session
 from sso.flow import decision, scopes
+from sso.flow.refusals import Reason
 from sso.flow.request import ONE_FACTOR, PARAMETERS, AuthorizationRequest
 from sso.i18n import languages
 from sso.oauth import authorization_request, authorization_server
@@ -75,9 +76,8 @@ def authorize() -> Response:
         if not isinstance(found, decision.Answer | decision.Refuse):
             authorization_request.keep_for_user(validated.grant.request, brought)
         elif not authorization_request.use_pushed(changes.connection, brought, uri):
-            return stale(
-                waiting, changes.connection, authorization_request.InvalidRequestUri("used before")
-            )
+            used = authorization_request.InvalidRequestUri(Reason.USED_BEFORE)
+            return stale(waiting, changes.connection, used)
         changes.commit()
     if owner and isinstance(found, decision.Answer):
         audit.own_event(Event.CODE_ISSUED, owner.user_id, client=validated.client.client_id)

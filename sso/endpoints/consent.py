@@ -12,6 +12,7 @@ from sso.endpoints import authorize, browser_session, page
 from sso.endpoints.forms import ConsentForm
 from sso.extensions import db
 from sso.flow import decision, scopes
+from sso.flow.refusals import Cause, describe
 from sso.models import User
 from sso.ratelimit import refusals
 from sso.services import revocation
@@ -136,7 +137,7 @@ def _forbidden(
         user=current.user.id,
         client=validated.client.client_id,
         error="access_denied",
-        description=decision.NOT_A_MEMBER,
+        description=describe(Cause.NOT_A_MEMBER),
     )
     back_url = url_for("pages.authorize", resume=sign(replace(pending, turned_away=True)))
     return page.render(

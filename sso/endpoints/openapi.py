@@ -6,8 +6,8 @@ from typing import Any
 from flask import Response
 
 from sso import context
+from sso.config.client_fields import FIXED, IN_API
 from sso.process.program import COMMAND
-from sso.services import clients
 from sso.services.api_tokens import (
     CLIENTS_READ,
     CLIENTS_WRITE,
@@ -15,7 +15,6 @@ from sso.services.api_tokens import (
     SCIM_WRITE,
     SCOPES,
 )
-from sso.services.clients import METADATA, TYPED_SWITCHES
 
 _TYPES: dict[type, dict[str, Any]] = {
     str: {"type": "string"},
@@ -191,14 +190,14 @@ def _parameter(name: str) -> dict[str, Any]:
 
 
 def _schemas() -> dict[str, Any]:
-    metadata = {name: _TYPES[kind] for name, kind in {**METADATA, **TYPED_SWITCHES}.items()}
-    fixed = {name: {**_TYPES[list], "readOnly": True} for name in clients.FIXED}
+    fields = {field.name: _TYPES[field.json_type] for field in IN_API}
+    fixed = {field.name: {**_TYPES[field.json_type], "readOnly": True} for field in FIXED}
     issued = {
         **dict.fromkeys(("client_id", "client_secret", "registration_client_uri"), _TYPES[str]),
         **{name: {"type": "integer"} for name in ("client_id_issued_at",
                                                   "client_secret_expires_at")},
     }  # fmt: skip
-    wanted: dict[str, Any] = {"type": "object", "properties": {**metadata, **fixed}}
+    client: dict[str, Any] = {"type": "object", "properties": {**fields, **fixed}}
     resource = {"type": "object", "properties": {"schemas": _TYPES[list], "id": _TYPES[str],
                                                  "externalId": _TYPES[str]}}  # fmt: skip
     texts = {
@@ -206,8 +205,8 @@ def _schemas() -> dict[str, Any]:
         "ScimError": ("status", "scimType", "detail"),
     }
     return {
-        "ClientMetadata": {**wanted, "required": ["client_name", "redirect_uris"]},
-        "Client": {**wanted, "properties": {**wanted["properties"], **issued}},
+        "ClientMetadata": {**client, "required": [one.name for one in IN_API if one.is_required]},
+        "Client": {**client, "properties": {**client["properties"], **issued}},
         "Clients": _object(clients={"type": "array", "items": _ref("Client")}),
         "Rotation": _object(keep_old={"type": "integer", "minimum": 0, "maximum": 8760,
                                       "description": "Hours for which the old one is valid."}),

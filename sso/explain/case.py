@@ -1,8 +1,4 @@
-"""What the checks look at, and what they answer.
-
-Applications are told the description of a refusal in English. Where it is shown as a cause, it is
-translated, if it is in `DESCRIPTIONS`.
-"""
+"""What the checks look at, and what they answer."""
 
 import json
 import shlex
@@ -14,6 +10,8 @@ from typing import Any
 from sso import context
 from sso.config.settings import Settings
 from sso.config.urls import marks, url_differences
+from sso.explain import uncoded
+from sso.flow.refusals import Cause, Reason, describe
 from sso.i18n import N_
 from sso.i18n.message import Message, joined
 from sso.models import Client, Refusal, User
@@ -58,18 +56,18 @@ class Case:
     def __init__(self, refusal: Refusal) -> None:
         self.refusal = refusal
         self.details: dict[str, Any] = json.loads(refusal.details)
+        self._facts = {**uncoded.facts_of(self.details), **self.details}
+        # A newer version may have stored codes that this one does not know.
+        self.cause = Cause(self["code"]) if self["code"] in set(Cause) else None
+        self.reason = Reason(self["reason_code"]) if self["reason_code"] in set(Reason) else None
 
     def __getitem__(self, name: str) -> str:
         """A detail as text; empty if there is none."""
-        value = self.details.get(name)
+        value = self._facts.get(name)
         return "" if value is None else str(value)
 
     def moment(self, name: str) -> datetime | None:
         return datetime.fromisoformat(self[name]) if self[name] else None
-
-    @property
-    def reason(self) -> str:
-        return self["reason"]
 
     @cached_property
     def client(self) -> Client | None:
@@ -124,45 +122,6 @@ def kept_of(expected: str, received: str) -> str:
     return redact_url(expected) if HIDDEN in received else expected
 
 
-_MISSING = ("client_id", "code_challenge", "grant_type", "redirect_uri", "token")
-_UNSUPPORTED = ("registration", "request", "request_uri")
-DESCRIPTIONS = {
-    *(Message("The parameter '%(name)s' is missing.", name=name) for name in _MISSING),
-    *(
-        Message("The parameter '%(name)s' is not supported; leave it out.", name=name)
-        for name in _UNSUPPORTED
-    ),
-    Message("A claim in 'claims' is neither null nor a JSON object."),
-    Message("Another user is signed in than the request names, and prompt=none forbids a sign-in."),
-    Message("The 'code_challenge' is not 43 characters of base64url."),
-    Message("The 'code_challenge_method' has to be S256."),
-    Message("The 'dpop_jkt' is not 43 characters of base64url."),
-    Message("The 'max_age' is not a number of seconds."),
-    Message("The 'prompt' has a value other than none, login, consent, select_account."),
-    Message("The 'prompt' has none together with another value."),
-    Message("The access token is sent in two places; use one."),
-    Message("The client authenticates in two ways at once; use one (RFC 6749 section 2.3)."),
-    Message("The client is registered without an authorization_signed_response_alg."),
-    Message("The header and the body name two different clients."),
-    Message("The only response_type is code."),
-    Message("The parameter 'claims' is not JSON."),
-    Message("The parameter 'claims' is not a JSON object."),
-    Message("The parameter 'response_type' is missing; send code."),
-    Message("The parameter 'state' is missing; send a random value and compare it on return."),
-    Message("The required acr was not reached."),
-    Message("The sign-in is older than max_age allows, and prompt=none forbids a new one."),
-    Message("The user has to choose an account, and prompt=none forbids it."),
-    Message("The user has to consent, and prompt=none forbids it."),
-    Message("The user has to set up a second factor, and prompt=none forbids it."),
-    Message("The user has to show a second factor, and prompt=none forbids it."),
-    Message("The user has to sign in again, and prompt=none forbids it."),
-    Message("The user has to sign in, and prompt=none forbids it."),
-    Message("The user refused."),
-    Message("The user withholds every scope that was asked for."),
-}
-_BY_TEXT: dict[str, Message] = {text: text for text in DESCRIPTIONS}
-
-
 def described(case: Case) -> str:
-    """The description as a cause."""
-    return _BY_TEXT.get(case["description"], case["description"])
+    """Return the description as a cause: a `Message` if its code is known."""
+    return describe(case.cause, name=case["name"]) if case.cause else case["description"]

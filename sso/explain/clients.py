@@ -5,6 +5,7 @@ from difflib import get_close_matches
 from sso.audit import rows
 from sso.audit.events import Event
 from sso.config.auth_methods import PRIVATE_KEY_JWT
+from sso.crypto.client_jwt import JwtFault
 from sso.crypto.secrets import CLIENT_SECRET
 from sso.explain.case import (
     EXPECTED,
@@ -19,12 +20,14 @@ from sso.explain.case import (
     sentences,
 )
 from sso.flow import scopes
+from sso.flow.refusals import Cause, Reason
 from sso.i18n.message import Message
 from sso.models import Client
 from sso.process.program import COMMAND
 from sso.store import clients
 
 _LEFT = Message("No action is needed.")
+_DISABLED = (Reason.CLIENT_DISABLED, Reason.TOKEN_OF_DISABLED_CLIENT)
 
 
 def unknown(case: Case) -> Explanation | None:
@@ -81,13 +84,13 @@ def unknown(case: Case) -> Explanation | None:
 
 
 def known_by_now(case: Case) -> Explanation | None:
-    if case.reason != "unknown client" or case.client is None:
+    if case.reason != Reason.UNKNOWN_CLIENT or case.client is None:
         return None
     return Explanation(Message("The client was unknown. It is registered now."), _LEFT)
 
 
 def disabled(case: Case) -> Explanation | None:
-    if case.reason not in ("disabled client", "client disabled") or case.client is None:
+    if case.reason not in _DISABLED or case.client is None:
         return None
     if case.client.disabled_at is None:
         return Explanation(Message("The client was disabled. It is enabled now."), _LEFT)
@@ -110,17 +113,17 @@ def wrong_secret(case: Case) -> Explanation | None:
         "Give the application the present secret. If it is lost, make a new one; the present one "
         "stays valid for 24 hours:"
     )
-    if case.reason == "client_id and client_secret are swapped":
+    if case.reason == Reason.SWAPPED:
         return Explanation(
             Message("The client_id was sent as the secret, and something else as the client_id."),
             Message("Swap client_id and client_secret in the settings of the application."),
         )
-    if case.reason.startswith("the right secret,"):
+    if case.reason == Reason.QUOTED_SECRET:
         return Explanation(
             Message("The client secret is right, but it stands in quotes or between spaces."),
             Message("Remove them from the settings of the application."),
         )
-    if case.reason.startswith("a previous secret"):
+    if case.reason == Reason.EXPIRED_SECRET:
         ended = client.previous_secret_expires_at
         cause = Message("The client secret is the one before the last rotation.")
         if ended:
@@ -129,7 +132,7 @@ def wrong_secret(case: Case) -> Explanation | None:
                 time=moment(ended),
             )
         return Explanation(cause, fix, new)
-    if case.reason == "wrong secret":
+    if case.reason == Reason.WRONG_SECRET:
         rotated = rows.newest(
             client_id=client.client_id, names=[Event.CLIENT_SECRET_ROTATED], limit=1
         )
@@ -145,7 +148,7 @@ def wrong_secret(case: Case) -> Explanation | None:
 
 def no_authentication(case: Case) -> Explanation | None:
     client = case.client
-    if client is None or not case["description"].startswith("Client authentication is missing"):
+    if client is None or case.cause != Cause.MISSING_CLIENT_AUTHENTICATION:
         return None
     return Explanation(
         Message("The request has neither a client secret nor an assertion."),
@@ -157,7 +160,7 @@ def no_authentication(case: Case) -> Explanation | None:
 
 def wrong_method(case: Case) -> Explanation | None:
     client, method = case.client, case["method"]
-    if not case.reason.startswith("wrong method") or client is None:
+    if case.reason != Reason.WRONG_METHOD or client is None:
         return None
     if client.check_endpoint_auth_method(method, "token"):
         cause = Message("The client was not registered for %(method)s. It is now.", method=method)
@@ -198,26 +201,26 @@ def _nearest(claimed: str, client_ids: list[str]) -> str | None:
 
 def refused_assertion(case: Case) -> Explanation | None:
     client = case.client
-    if client is None or not case.reason.startswith("assertion: "):
+    if client is None or case.reason != Reason.ASSERTION:
         return None
-    fault = case.reason.removeprefix("assertion: ")
-    cause = Message("The client assertion was refused: %(fault)s.", fault=fault)
-    if "aud" in fault.split():
+    cause = Message("The client assertion was refused: %(fault)s.", fault=case["fault"])
+    fault = case["jwt"]
+    if fault == JwtFault.AUDIENCE:
         expected = case.settings.issuer
         seen = compared("aud", case["aud"], EXPECTED, expected) if case["aud"] else None
         return Explanation(
             cause, Message("Set its audience to the issuer, in the application."), comparison=seen
         )
-    if "clock" in fault or "ahead" in fault:
+    if fault == JwtFault.CLOCK:
         return Explanation(
             _with_clock(cause, int(case["ahead"] or 0)),
             Message("Set the clocks, for example by NTP."),
         )
-    if "used before" in fault:
+    if fault == JwtFault.USED_BEFORE:
         return Explanation(
             cause, Message("The application has to make a new one for each request.")
         )
-    if "not signed" in fault:
+    if fault == JwtFault.SIGNATURE:
         if case["kid"]:
             cause = sentences(cause, Message("It names the key %(kid)s.", kid=case["kid"]))
         return Explanation(cause, where_keys_belong(client))
@@ -239,15 +242,14 @@ def _register_keys(client: Client) -> str:
 
 def unread_key_set(case: Case) -> Explanation | None:
     client = case.client
-    if client is None or not case.reason.startswith("key set: "):
+    if client is None or case.reason != Reason.KEY_SET:
         return None
     url = client.client_metadata.get("jwks_uri")
-    fault = case.reason.removeprefix("key set: ")
     return Explanation(
         Message(
             "The public keys of the client could not be read from %(url)s: %(fault)s.",
             url=str(url),
-            fault=fault,
+            fault=case["fault"],
         ),
         Message(
             "The URL has to give a JWK set over https, within 5 seconds, at a public address. For "
@@ -268,15 +270,15 @@ def _with_clock(cause: Message, ahead: int) -> Message:
     return sentences(cause, clock)
 
 
-_API_TOKENS = {
-    "unknown": (Message("The API token is not one of this server."), None),
-    "revoked": (Message("The API token was revoked."), ("api-token", "list")),
-    "expired": (Message("The API token has expired."), ("api-token", "list")),
-    "owner": (
+_API_TOKENS: dict[Reason | None, tuple[Message, tuple[str, str] | None]] = {
+    Reason.UNKNOWN: (Message("The API token is not one of this server."), None),
+    Reason.REVOKED: (Message("The API token was revoked."), ("api-token", "list")),
+    Reason.EXPIRED: (Message("The API token has expired."), ("api-token", "list")),
+    Reason.NO_ADMINISTRATOR: (
         Message("The API token belongs to somebody who is no longer an administrator."),
         ("api-token", "list"),
     ),
-    "in the URL": (
+    Reason.TOKEN_IN_URL: (
         Message(
             "The API token stands in the URL, and so in the logs of the program, of proxies and "
             "of browsers. Revoke it."
@@ -320,7 +322,7 @@ def scope_of_userinfo(case: Case) -> Explanation | None:
 
 
 def no_token(case: Case) -> Explanation | None:
-    if case.refusal.endpoint != "userinfo" or case.reason or case["error"] != "invalid_token":
+    if case.refusal.endpoint != "userinfo" or case["reason"] or case["error"] != "invalid_token":
         return None
     return Explanation(
         Message("The request has no access token."),

@@ -110,7 +110,7 @@ def page(case: Case) -> Explanation | None:
             Message("The page had been open for too long, or its address was cut."),
             Message("Ask the person to start again from the application."),
         )
-    return Explanation(*found) if found and not case.reason else None
+    return Explanation(*found) if found and not case["reason"] else None
 
 
 def anything_else(case: Case) -> Explanation:

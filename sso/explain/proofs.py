@@ -1,39 +1,40 @@
 """PKCE, pushed and signed authorization requests (RFC 9126, RFC 9101), DPoP proofs (RFC 9449)."""
 
+from sso.crypto.client_jwt import JwtFault
 from sso.explain.case import EXPECTED, Case, Explanation, compared, described
 from sso.explain.clients import where_keys_belong
-from sso.flow.request import NOT_PUSHED, NOT_SIGNED
+from sso.flow.refusals import Cause, KeyFault, PkceFault, Reason
 from sso.i18n.message import Message
 from sso.store import redemption
 
-_PUSHED = {
-    "unknown": (
+_PUSHED: dict[Reason | None, tuple[Message, Message]] = {
+    Reason.UNKNOWN: (
         Message("No such request was pushed here, or it was used or expired some time ago."),
         Message(
             "Look in the application for a request_uri that is cut or reused, or of another server."
         ),
     ),
-    "used before": (
+    Reason.USED_BEFORE: (
         Message("The user was already sent back to the application for this request_uri."),
         Message(
             "Make the application push a new request for each sign-in. The user may also have "
             "used the back button."
         ),
     ),
-    "expired": (
+    Reason.EXPIRED: (
         Message(
             "The request was pushed more than %(seconds)s s before the browser came with it.",
             seconds=round(redemption.PUSHED_LIFETIME.total_seconds()),
         ),
         Message("Make the application redirect the browser as soon as it has pushed the request."),
     ),
-    "waited too long": (
+    Reason.WAITED_TOO_LONG: (
         Message(
             "The user came back to the sign-in more than an hour after the application sent them."
         ),
         Message("Ask the user to start again from the application."),
     ),
-    "issued to another client": (
+    Reason.ISSUED_TO_ANOTHER: (
         Message("The request was pushed by another client."),
         Message("Make the application use the same client_id for pushing and in the redirect."),
     ),
@@ -41,7 +42,7 @@ _PUSHED = {
 
 
 def pushed(case: Case) -> Explanation | None:
-    if case["description"] == NOT_PUSHED:
+    if case.cause == Cause.NOT_PUSHED:
         return Explanation(
             Message(
                 "The client is registered with %(option)s, and the request was not pushed.",
@@ -58,7 +59,7 @@ def pushed(case: Case) -> Explanation | None:
 
 def signed(case: Case) -> Explanation | None:
     """Requests that the client signs (RFC 9101)."""
-    if case["description"] == NOT_SIGNED:
+    if case.cause == Cause.NOT_SIGNED:
         return Explanation(
             Message(
                 "The client is registered with %(option)s, and the request is not signed.",
@@ -67,7 +68,7 @@ def signed(case: Case) -> Explanation | None:
             Message("Turn on signed requests (JAR) at the application. If it has none:"),
             case.update("--no-request-object-alg"),
         )
-    if case.client and "not signed with" in case["description"]:
+    if case.client and case["jwt"] == JwtFault.SIGNATURE:
         return Explanation(case["description"], where_keys_belong(case.client))
     return None
 
@@ -75,8 +76,9 @@ def signed(case: Case) -> Explanation | None:
 _DPOP_AT_FAULT = Message(
     "Update the application's library for DPoP, or report this to its developers."
 )
-_DPOP = {
-    "missing": (
+# Faults without an entry are told by their description.
+_DPOP: dict[str, tuple[Message, Message]] = {
+    KeyFault.MISSING: (
         Message(
             "The request has no DPoP proof. The client is registered with %(option)s, or its "
             "access token is bound to a key.",
@@ -96,14 +98,14 @@ _DPOP = {
             "Make the application sign a new proof for each request, also when it repeats one."
         ),
     ),
-    "nonce": (
+    KeyFault.NONCE: (
         Message("The DPoP proof has no nonce of this server, or an old one."),
         Message(
             "Make the application repeat the request with the nonce of the header DPoP-Nonce; "
             "libraries do this by themselves."
         ),
     ),
-    "code": (
+    KeyFault.BOUND_CODE: (
         Message(
             "The authorization request or the pushed request named another key than the token "
             "request proves."
@@ -113,7 +115,7 @@ _DPOP = {
             "did, somebody else tried to use the code."
         ),
     ),
-    "as bearer": (
+    KeyFault.SENT_AS_BEARER: (
         Message(
             "The access token is bound to a key by DPoP, and came as an ordinary bearer token."
         ),
@@ -122,31 +124,31 @@ _DPOP = {
             "without a proof. If it does, look for a proxy that changes the header."
         ),
     ),
-    "not bound": (
+    KeyFault.NOT_BOUND: (
         Message("The access token is an ordinary bearer token, and came with the scheme DPoP."),
         Message(
             "Make the application send a proof with its token requests, too, or none with userinfo."
         ),
     ),
-    "unbound by now": (
+    KeyFault.NO_LONGER_ENOUGH: (
         Message(
             "The access token was issued before the client was registered with %(option)s.",
             option="--require-dpop",
         ),
         Message("Turn on DPoP at the application, and refresh the token."),
     ),
-    "another key": (
+    KeyFault.ANOTHER_KEY: (
         Message("The access token is bound to another key than that of the DPoP proof."),
         Message(
             "Make the application keep its key as long as the token. If it did, somebody else "
             "tried to use the token."
         ),
     ),
-    "dpop_jkt": (
+    KeyFault.DPOP_JKT: (
         Message("The dpop_jkt of the pushed request names another key than its DPoP proof."),
         Message("Make the application leave dpop_jkt out, or name the key that it proves."),
     ),
-    "refresh token": (
+    KeyFault.BOUND_REFRESH_TOKEN: (
         Message(
             "The refresh token of a public client came without a proof of the key that it is "
             "bound to."
@@ -178,15 +180,15 @@ def dpop(case: Case) -> Explanation | None:
     return Explanation(*found) if found else Explanation(described(case), _DPOP_AT_FAULT)
 
 
-_PKCE = {
-    "no challenge": (
+_PKCE: dict[str, tuple[Message, Message]] = {
+    PkceFault.NO_CHALLENGE: (
         Message("A code_verifier was sent, but the authorization request had no code_challenge."),
         Message(
             "Make the application send a code_challenge (S256) in the authorization request; "
             "somebody who removes it on the way would be noticed by this."
         ),
     ),
-    "no verifier": (
+    PkceFault.NO_VERIFIER: (
         Message(
             "The code_verifier is missing, although the authorization request had a code_challenge."
         ),
@@ -194,13 +196,13 @@ _PKCE = {
             "Make the application keep the verifier until the token request, and send it there."
         ),
     ),
-    "challenge as verifier": (
+    PkceFault.CHALLENGE_AS_VERIFIER: (
         Message(
             "The code_challenge was sent as the code_verifier: the application does plain PKCE."
         ),
         Message("Switch the application to S256: the challenge is the SHA-256 of the verifier."),
     ),
-    "wrong verifier": (
+    PkceFault.WRONG_VERIFIER: (
         Message(
             "The code_verifier does not belong to the code_challenge of the authorization request."
         ),

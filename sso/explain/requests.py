@@ -1,7 +1,8 @@
 """Scopes, parameters and people."""
 
 from sso.explain.case import Case, Explanation, command, described, sentences
-from sso.flow import decision, narrowing, scopes
+from sso.flow import decision, scopes
+from sso.flow.refusals import Cause
 from sso.i18n import N_
 from sso.i18n.message import Message, joined
 
@@ -130,8 +131,7 @@ def parameter(case: Case) -> Explanation | None:
 
 def not_a_member(case: Case) -> Explanation | None:
     client, user = case.client, case.user
-    told = (decision.NOT_A_MEMBER, narrowing.NOT_A_MEMBER)
-    if case["description"] not in told or client is None:
+    if case.cause not in (Cause.NOT_A_MEMBER, Cause.NO_LONGER_A_MEMBER) or client is None:
         return None
     who = user.email if user else Message("The user")
     groups = client.groups
@@ -176,7 +176,7 @@ _SILENT = {
 
 def silent(case: Case) -> Explanation | None:
     """`prompt=none`, where a page would be needed (OIDC Core §3.1.2.6)."""
-    if "prompt=none" not in case["description"] or case["parameter"]:
+    if case["error"] not in decision.SILENT_ERRORS:
         return None
     fix = Message("Make the application repeat the request without prompt=none.")
     cause = described(case)

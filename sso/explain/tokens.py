@@ -1,9 +1,12 @@
 """Codes, verifiers, refresh tokens and access tokens."""
 
+from enum import Enum
+
 from sso.audit.events import Event
 from sso.config.settings import Settings
 from sso.explain.case import Case, Explanation, command, named, sentences
-from sso.flow import narrowing, scopes
+from sso.flow import scopes
+from sso.flow.refusals import Cause, Reason
 from sso.i18n import N_
 from sso.i18n.message import Message
 from sso.store import clients
@@ -11,30 +14,32 @@ from sso.store import clients
 
 def presented(case: Case) -> Explanation | None:
     """A code or a token, by the reason that was found for it."""
-    what = _what(case)
-    if what is None:
+    kind = _kind_presented(case)
+    if kind is None:
         return None
     used, expires, at = case.moment("used_at"), case.moment("expires_at"), case.refusal.at
-    if used and case.reason in ("", "used before"):
-        return _used(case, what, f"{used:%Y-%m-%d %H:%M:%S} UTC")
-    if case.reason == "expired" and expires:
+    if used and (not case["reason"] or case.reason == Reason.USED_BEFORE):
+        return _used(case, kind, f"{used:%Y-%m-%d %H:%M:%S} UTC")
+    if case.reason == Reason.EXPIRED and expires:
         ago = _duration((at - expires).total_seconds())
-        late = Message("The %(what)s had expired %(duration)s before.", what=what, duration=ago)
-        return Explanation(late, _too_late(what, case.settings))
-    if case.reason == "issued to another client":
+        late = Message(
+            "The %(what)s had expired %(duration)s before.", what=kind.value, duration=ago
+        )
+        return Explanation(late, _too_late(kind, case.settings))
+    if case.reason == Reason.ISSUED_TO_ANOTHER:
         owner = clients.find(case["issued_to"])
         return Explanation(
             Message(
                 "The %(what)s was issued to %(client)s.",
-                what=what,
+                what=kind.value,
                 client=named(owner) if owner else case["issued_to"],
             ),
             Message("Make the application use the same client_id in all its requests."),
         )
-    if case.reason == "session ended" and what == "refresh token":
+    if case.reason == Reason.SESSION_ENDED and kind is _Kind.REFRESH_TOKEN:
         return _session_ended(case)
-    if case.reason.startswith("its grant has ended: "):
-        why = case.reason.partition(": ")[2]
+    if case.reason == Reason.GRANT_ENDED:
+        why = case["end_reason"]
         return Explanation(
             Message(
                 "What the user approved has ended: %(why)s.",
@@ -42,17 +47,17 @@ def presented(case: Case) -> Explanation | None:
             ),
             Message("Let the user sign in to the application again."),
         )
-    if case.reason == "user disabled":
-        return _user_disabled(case, what)
+    if case.reason == Reason.USER_DISABLED:
+        return _user_disabled(case, kind)
     if case.reason in _UNREADABLE:
         cause, fix = _UNREADABLE[case.reason]
-        return Explanation(Message(cause, what=what), fix)
+        return Explanation(Message(cause, what=kind.value), fix)
     return None
 
 
 def narrowed(case: Case) -> Explanation | None:
     """What the grant no longer gives (see `flow.narrowing`); groups are a cause of their own."""
-    if case["description"] == narrowing.ONE_FACTOR:
+    if case.cause == Cause.ONE_FACTOR:
         return Explanation(
             Message(
                 "The client requires two-step verification, and the user signed in without it, "
@@ -63,9 +68,9 @@ def narrowed(case: Case) -> Explanation | None:
                 "then."
             ),
         )
-    if case["description"] == narrowing.SESSION_ENDED:
+    if case.cause == Cause.SESSION_ENDED:
         return _session_ended(case)
-    if case["description"] == narrowing.NOTHING_LEFT:
+    if case.cause == Cause.NOTHING_LEFT:
         return Explanation(
             Message(
                 "Nothing that was granted is allowed any more: the client's scopes, or the user's "
@@ -76,21 +81,27 @@ def narrowed(case: Case) -> Explanation | None:
     return None
 
 
-def _what(case: Case) -> Message | None:
+class _Kind(Enum):
+    CODE = Message("code")
+    REFRESH_TOKEN = Message("refresh token")
+    ACCESS_TOKEN = Message("access token")
+
+
+def _kind_presented(case: Case) -> _Kind | None:
     if case.refusal.name == Event.ACCESS_TOKEN_REFUSED:
-        return Message("access token")
-    kinds = {"authorization_code": Message("code"), "refresh_token": Message("refresh token")}
+        return _Kind.ACCESS_TOKEN
+    kinds = {"authorization_code": _Kind.CODE, "refresh_token": _Kind.REFRESH_TOKEN}
     return kinds.get(case["grant_type"]) if case["error"] == "invalid_grant" else None
 
 
-def _too_late(what: Message, settings: Settings) -> Message:
-    if what == "code":
+def _too_late(kind: _Kind, settings: Settings) -> Message:
+    if kind is _Kind.CODE:
         return Message(
             "A code lives %(seconds)s s (SSO_AUTHORIZATION_CODE_LIFETIME). Make the application "
             "exchange it as soon as it arrives.",
             seconds=settings.authorization_code_lifetime,
         )
-    if what == "refresh token":
+    if kind is _Kind.REFRESH_TOKEN:
         return Message(
             "A refresh token lives %(seconds)s s from its last use (SSO_REFRESH_TOKEN_LIFETIME). "
             "Let the user sign in to the application again.",
@@ -103,11 +114,11 @@ def _too_late(what: Message, settings: Settings) -> Message:
     )
 
 
-def _used(case: Case, what: Message, at: str) -> Explanation:
-    cause = Message("The %(what)s was used before, at %(time)s.", what=what, time=at)
-    if not case.reason:
+def _used(case: Case, kind: _Kind, at: str) -> Explanation:
+    cause = Message("The %(what)s was used before, at %(time)s.", what=kind.value, time=at)
+    if not case["reason"]:
         cause = sentences(cause, Message("Everything issued with it was revoked."))
-    if what == "code":
+    if kind is _Kind.CODE:
         fix = Message(
             "A code works once. Look in the application for a callback that is loaded twice: a "
             "double click, a reload, a prefetch, or a retry after a time-out."
@@ -146,7 +157,7 @@ def _session_ended(case: Case) -> Explanation:
     )
 
 
-def _user_disabled(case: Case, what: Message) -> Explanation:
+def _user_disabled(case: Case, kind: _Kind) -> Explanation:
     user = case.user
     email = user.email if user else Message("(deleted)")
     if user and user.disabled_at is None:
@@ -154,7 +165,7 @@ def _user_disabled(case: Case, what: Message) -> Explanation:
         return Explanation(cause, Message("Let them sign in again."))
     enable = command("user", "enable", email) if user else None
     return Explanation(
-        Message("The %(what)s is of %(email)s, who is disabled.", what=what, email=email),
+        Message("The %(what)s is of %(email)s, who is disabled.", what=kind.value, email=email),
         Message("If they may sign in again:"),
         enable,
     )
@@ -168,26 +179,29 @@ def _duration(seconds: float) -> Message:
     return Message("%(count)s h", count=round(seconds / 3600))
 
 
-_UNREADABLE = {
-    "unknown": (
+_UNREADABLE: dict[Reason | None, tuple[str, Message]] = {
+    Reason.UNKNOWN: (
         N_("No such %(what)s is stored here: it was never issued, or it expired long ago."),
         Message(
             "Look in the application for a value that is cut or decoded twice, that is of another "
             "kind, or that comes from another server."
         ),
     ),
-    "altered": (
+    Reason.ALTERED: (
         N_("The %(what)s names one of this server's, but its text has been changed."),
         Message("Look in the application for a value that is cut, decoded or signed again."),
     ),
-    "not a token of this server": (
+    Reason.NOT_OURS: (
         N_("This server did not issue the %(what)s."),
         Message(
             "Make the application send the access_token of the token response, not the id_token, "
             "the refresh_token or a token of another server."
         ),
     ),
-    "revoked": (N_("The %(what)s was revoked."), Message("Make the application get a new one.")),
+    Reason.REVOKED: (
+        N_("The %(what)s was revoked."),
+        Message("Make the application get a new one."),
+    ),
 }
 _ENDED = {
     "sign_out": Message("the user signed out"),

@@ -15,8 +15,10 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from sso.flow import scopes
+from sso.flow.refusals import Cause, describe
 from sso.flow.request import ONE_FACTOR, TWO_FACTORS, AuthorizationRequest
 from sso.i18n import N_
+from sso.i18n.message import Message
 
 # A sign-in or consent that a request demanded counts for this long.
 FRESH = timedelta(minutes=10)
@@ -196,7 +198,7 @@ class Refuse:
     """Answer the client with an error."""
 
     error: str
-    description: str
+    description: Message
 
 
 @dataclass(frozen=True)
@@ -212,10 +214,6 @@ class Answer:
 
 Step = SignIn | SecondFactor | AskConsent | Forbid
 Decision = Step | Refuse | Answer
-
-
-def _must(do: str) -> str:
-    return f"The user has to {do}, and prompt=none forbids it."
 
 
 def _another_user(facts: Facts) -> Step | None:
@@ -270,19 +268,18 @@ def _consent(facts: Facts) -> Step | None:
     return AskConsent(new, needed & known) if new and not spared else None
 
 
-NOT_A_MEMBER = "The user is not in a group that may use this client."
-_ANOTHER_USER = (
-    "Another user is signed in than the request names, and prompt=none forbids a sign-in."
+_CHECKS: tuple[tuple[Callable[[Facts], Step | None], str, Cause], ...] = (
+    (_another_user, "login_required", Cause.ANOTHER_USER),
+    (_login_again, "login_required", Cause.MUST_SIGN_IN_AGAIN),
+    (_too_old, "login_required", Cause.SIGN_IN_TOO_OLD),
+    (_select_account, "account_selection_required", Cause.MUST_SELECT_ACCOUNT),
+    (_not_a_member, "access_denied", Cause.NOT_A_MEMBER),
+    (_second_factor, "interaction_required", Cause.MUST_SHOW_FACTOR),
+    (_consent, "consent_required", Cause.MUST_CONSENT),
 )
-_TOO_OLD = "The sign-in is older than max_age allows, and prompt=none forbids a new one."
-_CHECKS: tuple[tuple[Callable[[Facts], Step | None], str, str], ...] = (
-    (_another_user, "login_required", _ANOTHER_USER),
-    (_login_again, "login_required", _must("sign in again")),
-    (_too_old, "login_required", _TOO_OLD),
-    (_select_account, "account_selection_required", _must("choose an account")),
-    (_not_a_member, "access_denied", NOT_A_MEMBER),
-    (_second_factor, "interaction_required", _must("show a second factor")),
-    (_consent, "consent_required", _must("consent")),
+# Of `prompt=none` alone (OIDC Core §3.1.2.6).
+SILENT_ERRORS = frozenset(
+    {"login_required", "account_selection_required", "interaction_required", "consent_required"}
 )
 
 
@@ -296,26 +293,28 @@ def decide(
     """The next step for a valid request, or its answer."""
     silent = "none" in request.prompt
     if request.denied:
-        return Refuse("access_denied", "The user refused.")
+        return Refuse("access_denied", describe(Cause.DENIED))
     if session is None:
         if request.turned_away and policy.groups:
-            return Refuse("access_denied", NOT_A_MEMBER)
-        return Refuse("login_required", _must("sign in")) if silent else SignIn(Why.NOBODY)
+            return Refuse("access_denied", describe(Cause.NOT_A_MEMBER))
+        return (
+            Refuse("login_required", describe(Cause.MUST_SIGN_IN)) if silent else SignIn(Why.NOBODY)
+        )
     facts = Facts(request, session, consent, policy, now)
-    for check, error, description in _CHECKS:
+    for check, error, cause in _CHECKS:
         step = check(facts)
         if step and (silent or (request.turned_away and isinstance(step, Forbid))):
             if isinstance(step, SecondFactor) and step.enrol:
-                description = _must("set up a second factor")
-            return Refuse(error, description)
+                cause = Cause.MUST_SET_UP_FACTOR
+            return Refuse(error, describe(cause))
         if step:
             return step
     if not reached_acr(request, session.acr):
         # OIDC Core §5.5.1.1: an essential acr that can't be reached is a failed authentication.
-        return Refuse("access_denied", "The required acr was not reached.")
+        return Refuse("access_denied", describe(Cause.ACR_NOT_REACHED))
     withheld = facts.declined & request.scopes_to_consent
     if not frozenset(scopes.split(request.scope)) - withheld:
-        return Refuse("access_denied", "The user withholds every scope that was asked for.")
+        return Refuse("access_denied", describe(Cause.ALL_SCOPES_WITHHELD))
     return Answer(withheld, facts.uses)
 
 

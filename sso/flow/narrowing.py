@@ -11,17 +11,18 @@ from functools import lru_cache
 from typing import Protocol
 
 from sso.flow import scopes
-
-NOT_A_MEMBER = "The user is in none of the groups that may use this client."
-ONE_FACTOR = "This client requires two-step verification, and the user signed in without it."
-SESSION_ENDED = "The sign-in in which this was granted has ended."
-NOTHING_LEFT = "No scope that was granted is allowed any more."
+from sso.flow.refusals import Cause, describe
+from sso.i18n.message import Message
 
 _TWO_FACTORS = "mfa"  # stands in every amr whose acr is 2 (RFC 8176 §2)
 
 
 class NothingLeft(Exception):
-    """A grant gives nothing any more; `str()` is the description for the client."""
+    """A grant gives nothing any more; `description` is what the client is told."""
+
+    def __init__(self, description: Message) -> None:
+        super().__init__(description)
+        self.description = description
 
 
 class Registration(Protocol):
@@ -59,7 +60,7 @@ class Allowed:
     """What may be given now. With a `refusal` nothing may; it is the description for the client."""
 
     scopes: frozenset[str]
-    refusal: str | None = None
+    refusal: Message | None = None
 
     def scope_of(self, granted: str) -> str:
         """The granted scopes that are still allowed, in their order."""
@@ -113,17 +114,17 @@ def what_is_left(
     found = allowed(client, groups, grant)
     scope = found.scope_of(grant.scope)
     if found.refusal or not scope:
-        raise NothingLeft(found.refusal or NOTHING_LEFT)
+        raise NothingLeft(found.refusal or describe(Cause.NOTHING_LEFT))
     return scope, found.claims_of(grant.claims)
 
 
 def _refusal(
     client: Registration, groups: Collection[str], grant: Granted, names: frozenset[str]
-) -> str | None:
+) -> Message | None:
     if client.groups and not frozenset(client.groups) & frozenset(groups):
-        return NOT_A_MEMBER
+        return describe(Cause.NO_LONGER_A_MEMBER)
     if client.require_mfa and _TWO_FACTORS not in grant.amr.split():
-        return ONE_FACTOR
+        return describe(Cause.ONE_FACTOR)
     # OIDC Core §11: only offline_access outlives the session.
     is_offline = "offline_access" in names and "offline_access" in scopes.split(grant.scope)
-    return None if grant.session_is_live or is_offline else SESSION_ENDED
+    return None if grant.session_is_live or is_offline else describe(Cause.SESSION_ENDED)

@@ -8,10 +8,15 @@ from datetime import datetime
 from typing import Any
 
 from sso.flow import scopes
+from sso.flow.refusals import Cause, describe
 
 
 class InvalidClaims(ValueError):
-    """The parameter is not a claims request; `str()` is the description for the integrator."""
+    """The parameter is not a claims request; `description` is for the integrator."""
+
+    def __init__(self, description: str) -> None:
+        super().__init__(description)
+        self.description = description
 
 
 @dataclass(frozen=True)
@@ -59,9 +64,9 @@ def parse_claims(text: str | None, registered_scope: str) -> ClaimsRequest:
     try:
         asked = json.loads(text)
     except (ValueError, RecursionError):
-        raise InvalidClaims("The parameter 'claims' is not JSON.") from None
+        raise InvalidClaims(describe(Cause.CLAIMS_NOT_JSON)) from None
     if not isinstance(asked, dict):
-        raise InvalidClaims("The parameter 'claims' is not a JSON object.")
+        raise InvalidClaims(describe(Cause.CLAIMS_NOT_OBJECT))
     places = {place: _place(asked, place) for place in ("userinfo", "id_token")}
     allowed = set(scopes.claims_of(scopes.split(registered_scope))) - {"sub"}
     acr = places["id_token"].get("acr")
@@ -87,7 +92,7 @@ def _place(asked: dict[str, Any], place: str) -> dict[str, Any]:
         raise InvalidClaims(f"The member '{place}' of 'claims' is not a JSON object.")
     for member in members.values():
         if member is not None and not isinstance(member, dict):
-            raise InvalidClaims("A claim in 'claims' is neither null nor a JSON object.")
+            raise InvalidClaims(describe(Cause.INVALID_CLAIM))
     return members
 
 
@@ -111,11 +116,6 @@ ACR_VALUES = (ONE_FACTOR, TWO_FACTORS)
 RESPONSE_MODES = ("query", "form_post")
 # Of clients that are registered with an algorithm (JARM §2.3): the answer as one signed JWT.
 SIGNED_RESPONSE_MODES = ("jwt", "query.jwt", "form_post.jwt")
-NOT_PUSHED = (
-    "This client has to push its authorization requests to /oauth2/par, and to send the "
-    "request_uri from there (RFC 9126)."
-)
-NOT_SIGNED = "This client has to sign its authorization requests (RFC 9101)."
 _CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}\Z")
 _THUMBPRINT = _CHALLENGE  # both are a SHA-256
 _MAX_AGE = re.compile(r"[0-9]{1,9}\Z")
@@ -214,18 +214,13 @@ def parse(
     """
     for name, error in _UNSUPPORTED.items():
         if name in values:
-            description = f"The parameter '{name}' is not supported; leave it out."
-            raise InvalidRequest(error, description, name)
+            raise InvalidRequest(error, describe(Cause.UNSUPPORTED_PARAMETER, name=name), name)
     if require_state and "state" not in values:
-        raise InvalidRequest(
-            "invalid_request",
-            "The parameter 'state' is missing; send a random value and compare it on return.",
-            "state",
-        )
+        raise InvalidRequest("invalid_request", describe(Cause.MISSING_STATE), "state")
     try:
         claims = parse_claims(values.get("claims"), registered_scope)
     except InvalidClaims as error:
-        raise InvalidRequest("invalid_request", str(error), "claims") from None
+        raise InvalidRequest("invalid_request", error.description, "claims") from None
     return AuthorizationRequest(
         client_id=values["client_id"],
         redirect_uri=values["redirect_uri"],
@@ -256,10 +251,11 @@ def _scope(asked: str | None, registered: str) -> str:
 
 
 def _response_mode(values: Mapping[str, str], signs_responses: bool) -> str:
-    mode, description = values.get("response_mode", "query"), None
+    mode = values.get("response_mode", "query")
+    description: str | None = None
     known = RESPONSE_MODES + SIGNED_RESPONSE_MODES if signs_responses else RESPONSE_MODES
     if mode in SIGNED_RESPONSE_MODES and not signs_responses:
-        description = "The client is registered without an authorization_signed_response_alg."
+        description = describe(Cause.NO_SIGNED_RESPONSES)
     elif mode not in known:
         description = f"The 'response_mode' is none of {', '.join(known)}."
     elif mode != "query" and not can_be_posted(values["redirect_uri"], values.get("state", "")):
@@ -286,20 +282,17 @@ def _code_challenge(values: Mapping[str, str], required: bool) -> str | None:
     if challenge is None and method is None and not required:
         return None
     if challenge is None:
-        raise InvalidRequest(
-            "invalid_request", "The parameter 'code_challenge' is missing.", "code_challenge"
-        )
+        description = describe(Cause.MISSING_PARAMETER, name="code_challenge")
+        raise InvalidRequest("invalid_request", description, "code_challenge")
     if method != "S256":
         raise InvalidRequest(
             "invalid_request",
-            "The 'code_challenge_method' has to be S256.",
+            describe(Cause.INVALID_CODE_CHALLENGE_METHOD),
             "code_challenge_method",
         )
     if not _CHALLENGE.match(challenge):
         raise InvalidRequest(
-            "invalid_request",
-            "The 'code_challenge' is not 43 characters of base64url.",
-            "code_challenge",
+            "invalid_request", describe(Cause.INVALID_CODE_CHALLENGE), "code_challenge"
         )
     return challenge
 
@@ -307,24 +300,16 @@ def _code_challenge(values: Mapping[str, str], required: bool) -> str | None:
 def _dpop_jkt(text: str | None) -> str | None:
     """The key that the code will be bound to (RFC 9449 §10): its thumbprint."""
     if text is not None and not _THUMBPRINT.match(text):
-        raise InvalidRequest(
-            "invalid_request", "The 'dpop_jkt' is not 43 characters of base64url.", "dpop_jkt"
-        )
+        raise InvalidRequest("invalid_request", describe(Cause.INVALID_DPOP_JKT), "dpop_jkt")
     return text
 
 
 def _prompt(text: str | None) -> frozenset[str]:
     prompts = frozenset(scopes.split(text))
     if prompts - PROMPTS:
-        raise InvalidRequest(
-            "invalid_request",
-            "The 'prompt' has a value other than none, login, consent, select_account.",
-            "prompt",
-        )
+        raise InvalidRequest("invalid_request", describe(Cause.INVALID_PROMPT), "prompt")
     if "none" in prompts and len(prompts) > 1:
-        raise InvalidRequest(
-            "invalid_request", "The 'prompt' has none together with another value.", "prompt"
-        )
+        raise InvalidRequest("invalid_request", describe(Cause.PROMPT_NONE_WITH_OTHERS), "prompt")
     return prompts
 
 
@@ -332,7 +317,5 @@ def _max_age(text: str | None) -> int | None:
     if text is None:
         return None
     if not _MAX_AGE.match(text):
-        raise InvalidRequest(
-            "invalid_request", "The 'max_age' is not a number of seconds.", "max_age"
-        )
+        raise InvalidRequest("invalid_request", describe(Cause.INVALID_MAX_AGE), "max_age")
     return int(text)

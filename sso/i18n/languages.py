@@ -11,8 +11,6 @@ from babel import Locale, negotiate_locale
 from flask import Flask, g, has_request_context, request
 from flask.globals import request_ctx
 from flask_babel import Babel, Domain, get_locale, get_translations, gettext
-from jinja2 import pass_eval_context
-from jinja2.nodes import EvalContext
 from markupsafe import Markup, escape
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -62,25 +60,9 @@ def init_app(app: Flask, of_account: Source, of_browser: Source, default: str) -
         language=language,
         direction=direction,
         languages_to_choose_from=to_choose_from,
-        gettext=_gettext,
-        _=_gettext,
     )
     app.jinja_env.filters.update(fault=fault, isolate=isolate, said=said, technical=technical)
     app.jinja_env.finalize = without_overrides
-
-
-@pass_eval_context
-def _gettext(place: EvalContext, text: str, /, **variables: Any) -> str:
-    """As Flask-Babel's, which looks up the language five times for each text: 6 % of a page."""
-    found = _translation(get_locale(), text, place.autoescape, bool(variables))
-    return found % variables if variables else found
-
-
-@lru_cache(maxsize=2048)
-def _translation(_: Locale | None, text: str, is_html: bool, has_variables: bool) -> str:
-    found = get_translations().ugettext(text)
-    found = Markup(found) if is_html else found  # noqa: S704 (our own text, as for Jinja)
-    return found if has_variables else found % {}
 
 
 def ask_for(ui_locales: str | None) -> None:

@@ -12,20 +12,36 @@ class Message(str):
 
         Message("there is no user %(name)s", name=name)
 
-    `for_commands`: what programs read instead, where it names options or commands.
+    `for_commands`: what programs read instead, where it names options or commands. `code`: how
+    programs recognize the message, whatever it says.
     """
 
-    __slots__ = ("text", "variables")
+    __slots__ = ("code", "text", "variables")
+    code: str | None
     text: str
     variables: dict[str, Any]
 
-    def __new__(cls, text: str, /, *, for_commands: str | None = None, **variables: Any) -> Self:
+    def __new__(
+        cls,
+        text: str,
+        /,
+        *,
+        for_commands: str | None = None,
+        code: str | None = None,
+        **variables: Any,
+    ) -> Self:
         self = super().__new__(cls, text % variables if for_commands is None else for_commands)
-        self.text, self.variables = text, variables
+        self.text, self.code, self.variables = text, code, variables
         return self
 
     def __getnewargs_ex__(self) -> tuple[tuple[str], dict[str, Any]]:  # copies and pickles
-        return (self.text,), {**self.variables, "for_commands": str(self)}
+        options = {"for_commands": str(self), "code": self.code}
+        return (self.text,), {**self.variables, **options}
+
+
+def code_of(text: object) -> str | None:
+    """Return the code of a `Message`; `None` if there is none, or if it is another text."""
+    return text.code if isinstance(text, Message) else None
 
 
 class Quote(str):

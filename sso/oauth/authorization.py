@@ -17,6 +17,7 @@ from sso import clock, context
 from sso.crypto import secrets
 from sso.flow import decision
 from sso.flow import request as flow_request
+from sso.flow.refusals import Cause, because, describe
 from sso.flow.request import AuthorizationRequest
 from sso.oauth import response, tokens
 from sso.oauth.request import ProtocolRequest
@@ -53,17 +54,16 @@ class AuthorizationEndpoint:
         """
         request, payload, client = self.request, self.request.payload, self.request.client
         if not payload.client_id:
-            raise InvalidRequestError("The parameter 'client_id' is missing.")
+            raise InvalidRequestError(describe(Cause.MISSING_PARAMETER, name="client_id"))
         if client is None:
-            request.details["reason"] = clients.why_not_enabled(
-                request.connection, payload.client_id
-            )
+            if reason := clients.why_not_enabled(request.connection, payload.client_id):
+                request.details["reason"] = because(reason)
             raise InvalidClientError("No client with this client_id is registered and enabled.")
         redirect_uri = self.validate_authorization_redirect_uri(request, client)
         # ---- from here on the redirect_uri is proven, and errors go to the client ----
         try:
             if client.requires_par and not request.is_pushed:
-                raise InvalidRequestError(flow_request.NOT_PUSHED)
+                raise InvalidRequestError(describe(Cause.NOT_PUSHED))
             self._validate_response_type(request, client)
             request.authorization_request = self._parse(dict(payload.data), client)
         except OAuth2Error as error:
@@ -78,7 +78,7 @@ class AuthorizationEndpoint:
         """Exact comparison (RFC 9700 §4.1.3); the description never echoes the URI."""
         redirect_uri = request.payload.redirect_uri
         if not redirect_uri:
-            raise InvalidRequestError("The parameter 'redirect_uri' is missing.")
+            raise InvalidRequestError(describe(Cause.MISSING_PARAMETER, name="redirect_uri"))
         if not client.check_redirect_uri(redirect_uri):
             request.details["redirect_uri"] = refusals.without_query(redirect_uri)
             request.facts["redirect_uri"] = redirect_uri
@@ -91,10 +91,11 @@ class AuthorizationEndpoint:
         if response_type != "code":
             request.facts |= {"parameter": "response_type", "sent": response_type}
         if response_type is None:
-            raise InvalidRequestError("The parameter 'response_type' is missing; send code.")
+            raise InvalidRequestError(describe(Cause.MISSING_RESPONSE_TYPE))
         if response_type != "code":
             raise OAuth2Error(
-                error="unsupported_response_type", description="The only response_type is code."
+                error="unsupported_response_type",
+                description=describe(Cause.UNSUPPORTED_RESPONSE_TYPE),
             )
         if not client.check_response_type(response_type):
             raise UnauthorizedClientError("The client is not registered for response_type=code.")
@@ -128,7 +129,7 @@ class AuthorizationEndpoint:
     ) -> response.AuthlibAnswer:
         """Answer with a code for the user that is signed in. Raises `Overtaken`."""
         if grant_user is None:
-            raise AccessDeniedError("The user refused.", redirect_uri=redirect_uri)
+            raise AccessDeniedError(describe(Cause.DENIED), redirect_uri=redirect_uri)
         self.request.user = grant_user
         code = secrets.make_secret(secrets.AUTHORIZATION_CODE)
         self.save_authorization_code(code, self.request)

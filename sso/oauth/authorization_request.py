@@ -20,8 +20,10 @@ from sqlalchemy import Connection
 
 from sso import clock, context, database
 from sso.crypto import client_jwt, secrets
-from sso.crypto.client_jwt import ClientJwt, InvalidJwt
-from sso.flow.request import NOT_SIGNED, PARAMETERS
+from sso.crypto.client_jwt import ClientJwt, InvalidJwt, JwtFault
+from sso.flow.refusals import Cause, KeyFault, Reason, because, describe
+from sso.flow.request import PARAMETERS
+from sso.i18n.message import Message
 from sso.oauth import client_authentication, dpop, key_sets
 from sso.oauth.key_sets import Keys, KeySetUnavailable
 from sso.oauth.request import ProtocolRequest
@@ -44,7 +46,8 @@ class SignedRequest:
     client: RegisteredClient | None = None
     parameters: Mapping[str, str] | None = None
     fault: str = ""
-    reason: str | None = None  # for the log and the audit trail
+    reason: Message | None = None  # for the log and the audit trail
+    jwt_fault: JwtFault | None = None  # for `flask explain`
     error: str = INVALID_REQUEST_OBJECT
 
 
@@ -63,7 +66,9 @@ def examine_request_object(values: Mapping[str, str]) -> SignedRequest | None:
             return None
         return _verified(jwt, client, client.request_object_signing_alg)
     except InvalidJwt as error:
-        return SignedRequest(fault=f"The request object is refused: {error}.")
+        return SignedRequest(
+            fault=f"The request object is refused: {error}.", jwt_fault=error.fault
+        )
 
 
 def _verified(jwt: ClientJwt, client: RegisteredClient, alg: str) -> SignedRequest:
@@ -72,7 +77,8 @@ def _verified(jwt: ClientJwt, client: RegisteredClient, alg: str) -> SignedReque
     except KeySetUnavailable as error:
         kind = "temporarily_unavailable" if error.is_passing else INVALID_REQUEST_OBJECT
         fault = key_sets.described(error, client)
-        return SignedRequest(fault=fault, error=kind, reason=f"key set: {error}")
+        reason = because(Reason.KEY_SET, fault=str(error))
+        return SignedRequest(fault=fault, error=kind, reason=reason)
     _verify(jwt, keys, client, alg)
     return SignedRequest(client, _parameters(jwt.claims))
 
@@ -89,10 +95,11 @@ def apply_request_object(request: ProtocolRequest, signed: SignedRequest | None)
         request.payload = BasicOAuth2Payload({**signed.parameters})
         return
     signed = signed or SignedRequest()
-    fault, error = NOT_SIGNED, "invalid_request"
+    fault: str = describe(Cause.NOT_SIGNED)
+    error = "invalid_request"
     if "request" in request.payload.data:
         fault = signed.fault or "The request object is of another client."
-        error = signed.error
+        error, request.facts["jwt"] = signed.error, signed.jwt_fault
     if signed.reason:
         request.details["reason"] = signed.reason
     redirect_uri = request.payload.redirect_uri
@@ -162,20 +169,20 @@ _STORED = tuple(name for name in PARAMETERS if name not in ("request", "request_
 
 
 class InvalidRequestUri(OAuth2Error):
-    """The request URI is not usable (RFC 9101 §7). `reason`: see `store.pushed_requests`."""
+    """The request URI is not usable (RFC 9101 §7). `reason`: see `Pushed.refusal`."""
 
     error = "invalid_request_uri"
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: Reason) -> None:
         super().__init__(f"The 'request_uri' {_FAULTS[reason]}; push the request again.")
 
 
 _FAULTS = {
-    "unknown": "is unknown, or it expired and was deleted",
-    "issued to another client": "was issued to another client",
-    "used before": "was used before, and works once",
-    "waited too long": "has expired, because the user took too long",
-    "expired": "has expired",
+    Reason.UNKNOWN: "is unknown, or it expired and was deleted",
+    Reason.ISSUED_TO_ANOTHER: "was issued to another client",
+    Reason.USED_BEFORE: "was used before, and works once",
+    Reason.WAITED_TOO_LONG: "has expired, because the user took too long",
+    Reason.EXPIRED: "has expired",
 }
 
 
@@ -200,7 +207,8 @@ def push(
     request.is_pushed = True
     dpop.read(request, "pushed_authorization_request", is_needed=False)
     if request.dpop_jkt and data.setdefault("dpop_jkt", request.dpop_jkt) != request.dpop_jkt:
-        raise dpop.RefusedProof("The 'dpop_jkt' is not that of the DPoP proof's key.", "dpop_jkt")
+        fault = "The 'dpop_jkt' is not that of the DPoP proof's key."
+        raise dpop.RefusedProof(fault, KeyFault.DPOP_JKT)
     server.get_consent_grant(request)
     parameters = {name: data[name] for name in _STORED if name in data}
     if len(json.dumps(parameters)) > MAX_LENGTH:
@@ -237,14 +245,15 @@ def resolve_pushed(request: ProtocolRequest, *, is_waiting: bool) -> None:
     brought = request.payload.data
     if not is_pushed(brought):
         return
-    found = redemption.find_pushed(request.connection, _digest(brought))
-    client_id = brought.get("client_id", "")
-    reason = found.refusal(client_id, clock.now(), is_waiting=is_waiting) if found else "unknown"
-    if found is None or reason:
-        request.details["reason"] = reason
-        raise InvalidRequestUri(reason or "unknown")
-    request.payload = BasicOAuth2Payload({**json.loads(found.parameters), "client_id": client_id})
-    request.is_pushed, request.is_kept = True, found.waits_until is not None
+    pushed = redemption.find_pushed(request.connection, _digest(brought))
+    client_id, reason = brought.get("client_id", ""), Reason.UNKNOWN
+    refusal = pushed.refusal(client_id, clock.now(), is_waiting=is_waiting) if pushed else reason
+    if pushed is None or refusal:
+        reason = refusal or reason
+        request.details["reason"] = because(reason)
+        raise InvalidRequestUri(reason)
+    request.payload = BasicOAuth2Payload({**json.loads(pushed.parameters), "client_id": client_id})
+    request.is_pushed, request.is_kept = True, pushed.waits_until is not None
 
 
 def keep_for_user(request: ProtocolRequest, brought: dict[str, str]) -> None:

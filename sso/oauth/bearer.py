@@ -14,6 +14,8 @@ from sqlalchemy import Connection
 from sso import clock, database
 from sso.audit.events import Event
 from sso.flow import narrowing, scopes
+from sso.flow.refusals import Cause, KeyFault, Reason, because, describe
+from sso.i18n.message import code_of
 from sso.oauth import dpop, tokens
 from sso.ratelimit import refusals
 from sso.store import tokens as store
@@ -21,17 +23,6 @@ from sso.store.tokens import AccessToken
 from sso.web import errors, headers, parameters
 
 REALM = "sso"
-_BOUND = "The access token is bound to a key: send it with the scheme DPoP and a proof."
-_UNBOUND = "The access token is not bound to a key: send it with the scheme Bearer."
-_MUST_BE_BOUND = "The access token is not bound to a key, which this client requires by now."
-_ANOTHER_KEY = "The access token is bound to another key than that of the DPoP proof."
-# For `flask explain`.
-_FAULTS = {
-    _BOUND: "as bearer",
-    _UNBOUND: "not bound",
-    _MUST_BE_BOUND: "unbound by now",
-    _ANOTHER_KEY: "another key",
-}
 
 
 class MissingToken(OAuth2Error):
@@ -42,7 +33,15 @@ class MissingToken(OAuth2Error):
     status_code = 401
 
 
-class NeedsKey(InvalidTokenError):
+class WrongKey(InvalidTokenError):
+    """The token does not go with the key of the request, or with its scheme (RFC 9449 §7)."""
+
+    def __init__(self, fault: KeyFault, description: str) -> None:
+        super().__init__(description)
+        self.fault = fault
+
+
+class NeedsKey(WrongKey):
     """A token that is sent as Bearer, and may not be (RFC 9449 §7.2)."""
 
 
@@ -69,10 +68,19 @@ def _check_key(token: AccessToken, text: str) -> None:
     """Check the scheme, and the proof that goes with DPoP. Raises `OAuth2Error`."""
     by_dpop = _scheme() == "dpop"
     if by_dpop != (token.dpop_jkt is not None):
-        raise InvalidTokenError(_UNBOUND) if by_dpop else NeedsKey(_BOUND)
+        if by_dpop:
+            description = "The access token is not bound to a key: send it with the scheme Bearer."
+            raise WrongKey(KeyFault.NOT_BOUND, description)
+        raise NeedsKey(
+            KeyFault.SENT_AS_BEARER,
+            "The access token is bound to a key: send it with the scheme DPoP and a proof.",
+        )
     if not by_dpop:
         if token.client.requires_dpop:
-            raise NeedsKey(_MUST_BE_BOUND)
+            raise NeedsKey(
+                KeyFault.NO_LONGER_ENOUGH,
+                "The access token is not bound to a key, which this client requires by now.",
+            )
         return
     header = flask_request.environ.get("HTTP_DPOP")
     try:
@@ -81,7 +89,10 @@ def _check_key(token: AccessToken, text: str) -> None:
         error.status_code = 401
         raise
     if proof.thumbprint != token.dpop_jkt:
-        raise InvalidTokenError(_ANOTHER_KEY)
+        raise WrongKey(
+            KeyFault.ANOTHER_KEY,
+            "The access token is bound to another key than that of the DPoP proof.",
+        )
     g.sso_proof = proof
 
 
@@ -109,13 +120,6 @@ class ResourceProtector(AuthlibResourceProtector):
             raise MissingToken
         return self.get_token_validator("bearer"), token
 
-    def acquire_token(self, scopes: list[str] | None = None, **more: Any) -> AccessToken:
-        """The token of this request, as `current_token` gives it. Raises `OAuth2Error`."""
-        # Authlib would first put the request's whole URL together, which costs more than the rest.
-        token: AccessToken = self.validate_request(scopes, flask_request, **more)
-        g.authlib_server_oauth2_token = token
-        return token
-
     def use_proof(self, connection: Connection) -> None:
         """Use the proof that came with the token. Ends the request if it was used before."""
         try:
@@ -142,7 +146,7 @@ def presented() -> str | None:
     header = _from_header()
     body = _from_body()
     if header and body:
-        raise InvalidRequestError("The access token is sent in two places; use one.")
+        raise InvalidRequestError(describe(Cause.TWO_ACCESS_TOKENS))
     return header or body
 
 
@@ -188,8 +192,8 @@ def _note_refusal(error: OAuth2Error) -> None:
     facts: dict[str, object] = {}
     if isinstance(error, dpop.RefusedProof):
         facts |= error.facts
-    elif fault := _FAULTS.get(error.get_error_description()):
-        facts["dpop"] = fault
+    elif isinstance(error, WrongKey):
+        facts["dpop"] = error.fault
     if error.status_code != 400:  # there is one token, and it can be read
         token = presented() or ""
         jti, found = tokens.claimed_jti(token), None
@@ -197,13 +201,13 @@ def _note_refusal(error: OAuth2Error) -> None:
             with database.connection() as connection:
                 found = store.refusal_reasons_of_access(connection, jti)
         if found is None:
-            fields["reason"] = "unknown" if jti else "not a token of this server"
+            fields["reason"] = because(Reason.UNKNOWN if jti else Reason.NOT_OURS)
         else:
             genuine = tokens.is_genuine(token, found.digest)
-            fields["reason"] = found.reason(clock.now()) if genuine else "altered"
+            fields["reason"] = found.reason(clock.now()) if genuine else because(Reason.ALTERED)
             fields |= {"client": found.client_id, "user": found.user_id}
             facts |= found.facts()
-            if error.get_error_description() == narrowing.NOT_A_MEMBER:
+            if code_of(error.get_error_description()) == Cause.NO_LONGER_A_MEMBER:
                 facts["user"] = found.user_id
     event = Event.ACCESS_TOKEN_REFUSED
     refusals.note(event, budget=event, facts=facts, **fields)

@@ -26,24 +26,22 @@ from sso.audit.events import Event
 from sso.config.auth_methods import NO_AUTH_METHOD, PRIVATE_KEY_JWT
 from sso.config.urls import ENDPOINTS
 from sso.crypto import client_jwt, secrets
-from sso.crypto.client_jwt import ClientJwt, InvalidJwt
+from sso.crypto.client_jwt import ClientJwt, InvalidJwt, JwtFault
+from sso.flow.refusals import Cause, Reason, because, describe
+from sso.i18n.message import Message
 from sso.oauth import key_sets
 from sso.oauth.key_sets import KeySetUnavailable
 from sso.oauth.request import Examined, ProtocolRequest
 from sso.ratelimit import limiting, refusals
 from sso.services import transaction
 from sso.store import clients
-from sso.store.clients import UNKNOWN_CLIENT, RegisteredClient
+from sso.store.clients import RegisteredClient
 from sso.store.redemption import TooManyUsed, use_once
 from sso.web import headers, parameters
 
 CONFIDENTIAL_METHODS = ["client_secret_basic", "client_secret_post", PRIVATE_KEY_JWT]
 METHODS = [*CONFIDENTIAL_METHODS, NO_AUTH_METHOD]
 LONGEST_CLIENT_ID = 48  # characters of what is told; redacted whole, and cut after that
-_MISSING = (
-    "Client authentication is missing: send client_id and client_secret, or a client_assertion."
-)
-SWAPPED = "client_id and client_secret are swapped"
 _NOBODY = secrets.digest("no client has this secret")
 
 
@@ -92,7 +90,7 @@ def authenticate(
         return client
     if credentials.method == NO_AUTH_METHOD:
         # To a stranger, an unknown client and one with a secret are the same.
-        raise ClientAuthenticationFailed(_MISSING, basic=False)
+        raise ClientAuthenticationFailed(describe(Cause.MISSING_CLIENT_AUTHENTICATION), basic=False)
     if client is None:
         secrets.matches(credentials.client_secret, _NOBODY)  # an unknown client costs as much
         known = False
@@ -105,12 +103,14 @@ def authenticate(
         )
         reason = _reason(request.connection, credentials, client)
         # The one that is in the place of the secret is no secret, and the other one is.
-        claimed = credentials.client_secret if reason == SWAPPED else credentials.client_id
-        _count_failure(request, credentials.client_id, failure, reason, credentials.method, claimed)
+        is_swapped = reason == Reason.SWAPPED
+        claimed = credentials.client_secret if is_swapped else credentials.client_id
+        text = because(reason, method=credentials.method) if reason else None
+        _count_failure(request, credentials.client_id, failure, text, credentials.method, claimed)
         raise failure
     request.client = client
     if not client.check_endpoint_auth_method(credentials.method, endpoint):
-        request.details["reason"] = f"wrong method: {credentials.method}"
+        request.details["reason"] = because(Reason.WRONG_METHOD, method=credentials.method)
         request.facts["method"] = credentials.method
         raise ClientAuthenticationFailed(
             f"The client is registered for {client.token_endpoint_auth_method} alone.", basic
@@ -157,7 +157,7 @@ def _count_failure(
     request: ProtocolRequest,
     client_id: str,
     failure: ClientAuthenticationFailed,
-    reason: str | None,
+    reason: Message | None,
     method: str,
     claimed: str | None = None,
 ) -> None:
@@ -186,22 +186,22 @@ def _count_failure(
 
 def _reason(
     connection: Connection, credentials: Credentials, client: RegisteredClient | None
-) -> str | None:
-    """Which check failed: for the log and the audit trail, never for the client."""
+) -> Reason | None:
+    """Return which check failed: for the log and the audit trail, never for the client."""
     # All are asked for every client, so that none is slow.
     client_id, secret = credentials.client_id, credentials.client_secret
     unknown = clients.why_not_enabled(connection, client_id)
-    swapped = clients.why_not_enabled(connection, secret) != UNKNOWN_CLIENT
+    swapped = clients.why_not_enabled(connection, secret) != Reason.UNKNOWN_CLIENT
     stored = client.secret_digest if client else ""
     wrapped = secrets.matches(secret.strip(" \"'"), stored)
     previous = secrets.matches(secret, (client and client.previous_secret_digest) or "")
     if client is None:
-        return SWAPPED if swapped else unknown
+        return Reason.SWAPPED if swapped else unknown
     if not client.has_secret:
-        return f"wrong method: {credentials.method}"
+        return Reason.WRONG_METHOD
     if wrapped:
-        return "the right secret, in quotes or between spaces"
-    return "a previous secret, which has expired" if previous else "wrong secret"
+        return Reason.QUOTED_SECRET
+    return Reason.EXPIRED_SECRET if previous else Reason.WRONG_SECRET
 
 
 def read_credentials(request: ProtocolRequest) -> Credentials:
@@ -213,16 +213,14 @@ def read_credentials(request: ProtocolRequest) -> Credentials:
         request.used_basic = True
         basic = _decode(rest.strip())
         if client_secret is not None:
-            raise InvalidRequestError(
-                "The client authenticates in two ways at once; use one (RFC 6749 section 2.3)."
-            )
+            raise InvalidRequestError(describe(Cause.TWO_AUTHENTICATIONS))
         if client_id is not None and client_id != basic.client_id:
-            raise InvalidRequestError("The header and the body name two different clients.")
+            raise InvalidRequestError(describe(Cause.TWO_CLIENTS))
         return basic
     if header:
         raise ClientAuthenticationFailed("The Authorization header is not Basic.", basic=True)
     if not client_id:
-        raise ClientAuthenticationFailed(_MISSING, basic=False)
+        raise ClientAuthenticationFailed(describe(Cause.MISSING_CLIENT_AUTHENTICATION), basic=False)
     method = "client_secret_post" if client_secret else NO_AUTH_METHOD
     return Credentials(method, client_id, client_secret or "")
 
@@ -264,7 +262,8 @@ def examine_assertion(request: ProtocolRequest, endpoint: str) -> None:
         found.failure = ClientAuthenticationFailed(
             f"The client assertion is refused: {error}.", basic=False
         )
-        found.reason = found.reason or f"assertion: {error}"
+        found.reason = found.reason or because(Reason.ASSERTION, fault=str(error))
+        found.facts["jwt"] = error.fault
     except OAuth2Error as error:
         found.failure = error
 
@@ -272,9 +271,7 @@ def examine_assertion(request: ProtocolRequest, endpoint: str) -> None:
 def _proven(request: ProtocolRequest, endpoint: str, found: Examined) -> RegisteredClient:
     form = request.form
     if "client_secret" in form or "Authorization" in request.headers:
-        raise InvalidRequestError(
-            "The client authenticates in two ways at once; use one (RFC 6749 section 2.3)."
-        )
+        raise InvalidRequestError(describe(Cause.TWO_AUTHENTICATIONS))
     if form.get("client_assertion_type") != ASSERTION_TYPE:
         raise InvalidJwt(f"client_assertion_type is not {ASSERTION_TYPE}")
     jwt = client_jwt.read(form.get("client_assertion", ""))
@@ -317,10 +314,10 @@ def _is_client_id(text: Any) -> TypeGuard[str]:
 def _find(client_id: str, found: Examined) -> RegisteredClient:
     with database.connection() as connection:
         client = clients.find_enabled(connection, client_id)
-        found.reason = None if client else clients.why_not_enabled(connection, client_id)
+        reason = None if client else clients.why_not_enabled(connection, client_id)
     if client is not None and client.check_endpoint_auth_method(PRIVATE_KEY_JWT, ""):
         return client
-    found.reason = found.reason or f"wrong method: {PRIVATE_KEY_JWT}"
+    found.reason = because(reason or Reason.WRONG_METHOD, method=PRIVATE_KEY_JWT)
     raise ClientAuthenticationFailed(_UNPROVEN, basic=False)
 
 
@@ -328,7 +325,8 @@ def _keys(client: RegisteredClient, jwt: ClientJwt, found: Examined) -> key_sets
     try:
         return key_sets.of(client, jwt.kid)
     except KeySetUnavailable as error:
-        found.reason, description = f"key set: {error}", key_sets.described(error, client)
+        found.reason = because(Reason.KEY_SET, fault=str(error))
+        description = key_sets.described(error, client)
         if error.is_passing:
             raise OAuth2Error(
                 description, error="temporarily_unavailable", status_code=503
@@ -344,12 +342,15 @@ def _check_audience(audience: Any, endpoint: str, *, is_strict: bool) -> None:
     if audience == settings.issuer:
         return
     if is_strict:
-        raise InvalidJwt(f"its aud has to be the issuer {settings.issuer}, as a text")
+        raise InvalidJwt(
+            f"its aud has to be the issuer {settings.issuer}, as a text", JwtFault.AUDIENCE
+        )
     endpoints = (settings.base_url + ENDPOINTS[one] for one in ("token", endpoint))
     accepted = {settings.issuer, *endpoints}
     listed = audience if isinstance(audience, list) else [audience]
     if not listed or not all(isinstance(one, str) and one in accepted for one in listed):
-        raise InvalidJwt(f"its aud has to be the issuer {settings.issuer}, or the token endpoint")
+        fault = f"its aud has to be the issuer {settings.issuer}, or the token endpoint"
+        raise InvalidJwt(fault, JwtFault.AUDIENCE)
 
 
 def _use(claims: Mapping[str, Any], client: RegisteredClient) -> None:
@@ -359,7 +360,8 @@ def _use(claims: Mapping[str, Any], client: RegisteredClient) -> None:
     issued = client_jwt.moment(claims, "iat")
     if issued is not None:
         if issued < now.timestamp() - MAX_ASSERTION_AGE:
-            raise InvalidJwt("its iat is more than 5 minutes ago; check the clock of the client")
+            fault = "its iat is more than 5 minutes ago; check the clock of the client"
+            raise InvalidJwt(fault, JwtFault.CLOCK)
         expires = min(expires, issued + MAX_ASSERTION_AGE)
     identifier = claims.get("jti")
     if not isinstance(identifier, str) or not 0 < len(identifier) <= client_jwt.MAX_ID:
@@ -371,4 +373,5 @@ def _use(claims: Mapping[str, Any], client: RegisteredClient) -> None:
     except TooManyUsed:
         raise InvalidJwt("too many assertions of the client are unexpired") from None
     if not is_first:
-        raise InvalidJwt("its jti was used before; make a new one for each request")
+        fault = "its jti was used before; make a new one for each request"
+        raise InvalidJwt(fault, JwtFault.USED_BEFORE)

@@ -17,6 +17,7 @@ from sso.config import urls
 from sso.config.urls import ENDPOINTS
 from sso.crypto import dpop, secrets
 from sso.crypto.dpop import Proof
+from sso.flow.refusals import KeyFault
 from sso.oauth.request import ProtocolRequest
 from sso.ratelimit import limiting
 from sso.store import redemption
@@ -46,7 +47,7 @@ class MissingProof(RefusedProof):
     error = "invalid_request"
 
     def __init__(self) -> None:
-        super().__init__(MISSING, "missing")
+        super().__init__(MISSING, KeyFault.MISSING)
 
 
 class UseNonce(RefusedProof):
@@ -55,7 +56,7 @@ class UseNonce(RefusedProof):
     error = "use_dpop_nonce"
 
     def __init__(self) -> None:
-        super().__init__("The DPoP proof needs the nonce of the header DPoP-Nonce.", "nonce")
+        super().__init__("The DPoP proof needs the nonce of the header DPoP-Nonce.", KeyFault.NONCE)
 
 
 def read(request: ProtocolRequest, endpoint: str, *, is_needed: bool) -> None:
@@ -79,7 +80,7 @@ def verify(
     Raises `RefusedProof`.
     """
     if text is None:
-        raise RefusedProof(MISSING, "missing")
+        raise RefusedProof(MISSING, KeyFault.MISSING)
     url, now = context.settings().base_url + ENDPOINTS[endpoint], clock.now()
     try:
         proof = dpop.verify(text, method=flask_request.method, now=now, access_token=access_token)

@@ -14,6 +14,8 @@ from flask_login import current_user
 from sso import audit, context
 from sso.audit.events import Event
 from sso.config import urls
+from sso.flow.refusals import Cause, describe
+from sso.i18n.message import code_of
 from sso.oauth import tokens
 from sso.oauth.client_authentication import LONGEST_CLIENT_ID
 from sso.oauth.request import ProtocolRequest
@@ -25,7 +27,6 @@ PARAMETERS = (
     "id_token_hint", "client_id", "post_logout_redirect_uri", "state", "logout_hint", "ui_locales",
 )  # fmt: skip
 _LONGEST_SHOWN = 300  # characters
-UNREGISTERED = "The 'post_logout_redirect_uri' does not match any registered one exactly."
 
 
 class LogoutRequest(NamedTuple):
@@ -92,12 +93,13 @@ def read(server: AuthorizationServer, values: dict[str, str]) -> LogoutRequest:
         event = Event.POST_LOGOUT_REFUSED if uri else Event.END_SESSION_REFUSED
         named = client_id or str((found.id_token_claims or {}).get("aud") or "")
         note_refusal(event, wrong, found.client or named, uri)
+    is_unregistered = code_of(wrong) == Cause.UNREGISTERED_POST_LOGOUT_URI
     return LogoutRequest(
         found.client,
         found.redirect_uri,
         not wrong and _names_this_session(found),
         wrong,
-        _shown(values["post_logout_redirect_uri"]) if wrong == UNREGISTERED else None,
+        _shown(values["post_logout_redirect_uri"]) if is_unregistered else None,
     )
 
 
@@ -117,7 +119,7 @@ def _error(values: dict[str, str], found: EndSessionRequest) -> str | None:
             "A post_logout_redirect_uri needs an id_token_hint or a client_id beside it, "
             "which names the client that it is registered with."
         )
-    return UNREGISTERED
+    return describe(Cause.UNREGISTERED_POST_LOGOUT_URI)
 
 
 def note_refusal(

@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 from sso import context
 from sso.crypto.dpop import Proof
 from sso.flow.request import PARAMETERS, AuthorizationRequest
+from sso.i18n.message import Message
 from sso.store.clients import RegisteredClient
 from sso.store.grants import LiveGrant
 from sso.web import parameters
@@ -23,7 +24,7 @@ class Examined:
     client_id: str = ""
     client: RegisteredClient | None = None
     failure: OAuth2Error | None = None
-    reason: str | None = None  # for the log and the audit trail
+    reason: Message | None = None  # for the log and the audit trail
     facts: dict[str, object] = field(default_factory=dict)  # for `flask explain`
 
 

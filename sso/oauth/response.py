@@ -16,8 +16,10 @@ from werkzeug.datastructures import Headers
 from sso import audit, clock, context
 from sso.audit.events import Event
 from sso.config import urls
-from sso.flow import decision, narrowing
+from sso.flow import decision
+from sso.flow.refusals import Cause
 from sso.flow.request import RESPONSE_MODES, SIGNED_RESPONSE_MODES, can_be_posted
+from sso.i18n.message import code_of
 from sso.oauth import tokens
 from sso.oauth.client_authentication import LONGEST_CLIENT_ID, ClientAuthenticationFailed
 from sso.oauth.dpop import RefusedProof
@@ -179,12 +181,8 @@ def response_mode_of(request_object: str) -> str | None:
     return mode if isinstance(mode, str) and mode in RESPONSE_MODES else None
 
 
-# The answers to prompt=none that say no more than "not now": they must not hide others.
-_NOT_NOW = frozenset(
-    {"login_required", "consent_required", "interaction_required", "account_selection_required"}
-)
 # What an operator can change at the user.
-_OF_USER = frozenset({decision.NOT_A_MEMBER, narrowing.NOT_A_MEMBER})
+_OF_USER = frozenset({Cause.NOT_A_MEMBER, Cause.NO_LONGER_A_MEMBER})
 
 
 def note_refusal(request: ProtocolRequest | None, error: OAuth2Error) -> None:
@@ -193,7 +191,9 @@ def note_refusal(request: ProtocolRequest | None, error: OAuth2Error) -> None:
     event = route.refused if route else Event.AUTHORIZATION_REFUSED
     if isinstance(error, ClientAuthenticationFailed):
         event = Event.CLIENT_AUTHENTICATION_FAILED
-    budget: str | None = f"silent_{event}" if error.error in _NOT_NOW else event
+    # Those to prompt=none say no more than "not now": they must not hide others.
+    is_silent = error.error in decision.SILENT_ERRORS
+    budget: str | None = f"silent_{event}" if is_silent else event
     client, is_proven = None, False
     if request:
         client = request.claimed_client or request.payload.client_id
@@ -214,7 +214,7 @@ def note_refusal(request: ProtocolRequest | None, error: OAuth2Error) -> None:
         if isinstance(error, RefusedProof):
             request.facts |= error.facts
         request.facts.setdefault("grant_type", request.payload.grant_type)
-        if fields["description"] in _OF_USER:
+        if code_of(error.get_error_description()) in _OF_USER:
             request.facts["user"] = request.details.get("user")
     refusals.note(
         None if request and request.is_reported else event,

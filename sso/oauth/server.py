@@ -12,6 +12,7 @@ from authlib.oauth2.rfc6749.errors import (
 from flask import Response
 
 from sso import database
+from sso.flow.refusals import Cause, describe
 from sso.oauth import client_authentication, response
 from sso.oauth.request import ProtocolRequest
 from sso.store import clients
@@ -43,7 +44,7 @@ class AuthorizationServer(AuthlibAuthorizationServer):
     def get_token_grant(self, request: ProtocolRequest) -> Any:
         # Authlib takes a missing grant_type for an unsupported one, and describes neither.
         if not request.payload.grant_type:
-            raise InvalidRequestError("The parameter 'grant_type' is missing.")
+            raise InvalidRequestError(describe(Cause.MISSING_PARAMETER, name="grant_type"))
         try:
             return super().get_token_grant(request)
         except UnsupportedGrantTypeError:

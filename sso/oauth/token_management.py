@@ -13,6 +13,7 @@ from sso.audit.events import Event
 from sso.crypto import secrets
 from sso.extensions import db
 from sso.flow import narrowing
+from sso.flow.refusals import Cause, describe
 from sso.models import Token
 from sso.oauth import client_authentication, tokens
 from sso.oauth.request import ProtocolRequest
@@ -72,7 +73,7 @@ class OwnTokens:
         """The client's own token; an unknown and a foreign one are the same (RFC 7009 §2.2)."""
         # A wrong token_type_hint is ignored (RFC 7009 §2.1); Authlib answers it with 401.
         if "token" not in request.form:
-            raise InvalidRequestError("The parameter 'token' is missing.")
+            raise InvalidRequestError(describe(Cause.MISSING_PARAMETER, name="token"))
         found = find(request.form["token"], client)
         if found is None:
             event = Event.TOKEN_REFUSED

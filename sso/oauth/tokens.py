@@ -50,7 +50,7 @@ def as_allowed_now(live_grant: LiveGrant, client: RegisteredClient) -> LiveGrant
     try:
         scope, claims = narrowing.what_is_left(client, live_grant.user.groups, live_grant)
     except narrowing.NothingLeft as error:
-        raise InvalidGrantError(str(error)) from None
+        raise InvalidGrantError(error.description) from None
     if (scope, claims) == (live_grant.scope, live_grant.claims):
         return live_grant
     return replace(live_grant, scope=scope, claims=claims)

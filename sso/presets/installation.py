@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
+from sso.config.client_fields import FIELDS
 from sso.config.urls import ENDPOINTS, refused
 from sso.i18n.message import Message
 from sso.presets import application_url, loader, templates
@@ -130,26 +131,20 @@ def _is_invisible(char: str) -> bool:
 
 
 def registration(installation: Installation, base_url: str) -> dict[str, Any]:
-    """The client's metadata, with RFC 7591 names; `require_pkce` is among it."""
-    variables, wanted = _variables(installation, base_url), installation.preset.registration
+    """Return the fields of the client."""
+    variables, registration = _variables(installation, base_url), installation.preset.registration
 
     def filled(value: Any) -> Any:
         if isinstance(value, tuple):
-            return [filled(one) for one in value]
+            return [filled(item) for item in value]
         return templates.render(value, variables) if isinstance(value, str) else value
 
-    return {
-        "redirect_uris": filled(wanted.redirect_uris),
-        "post_logout_redirect_uris": filled(wanted.post_logout_redirect_uris),
-        "backchannel_logout_uri": filled(wanted.backchannel_logout_uri),
-        "home_url": home_url(installation, base_url),
-        "scope": filled(wanted.scope),
-        "token_endpoint_auth_method": wanted.auth_method,
-        "id_token_signed_response_alg": wanted.id_token_alg,
-        "id_token_claims": wanted.id_token_claims,
-        **({"profile": wanted.profile} if wanted.profile else {}),
-        "preset": installation.described,
+    values = {
+        field.name: filled(getattr(registration, field.preset.name))
+        for field in FIELDS.values()
+        if field.preset
     }
+    return {**values, "preset": installation.described}
 
 
 def home_url(installation: Installation, base_url: str) -> str | None:

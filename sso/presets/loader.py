@@ -8,9 +8,10 @@ from functools import cache
 from importlib import resources
 
 from sso.config.auth_methods import FAPI2, PRIVATE_KEY_JWT
+from sso.config.tables import TableReader, fields_of
 from sso.config.urls import strict_url_error
 from sso.i18n.message import Message
-from sso.presets import application_url, schema, templates
+from sso.presets import application_url, templates
 from sso.presets.schema import Preset, PresetError, Registration
 from sso.presets.templates import FILTERS
 from sso.process.program import COMMAND
@@ -36,6 +37,7 @@ LANGUAGES: Mapping[str, Set[str]] = {
     "xml": {"xml"},
     "yaml": {"json"},
 }
+_READER = TableReader(fields_of(Preset))
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _OPTION_NAME = re.compile(r"[a-z][a-z0-9_]*")
 _CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
@@ -192,15 +194,15 @@ def load(name: str) -> Preset:
 
 def read(name: str, text: str) -> Preset:
     """A preset from the text of its file. Raises `PresetError`."""
-    errors: list[str] = []
     try:
         table = tomllib.loads(text)
     except ValueError as error:
         raise PresetError([f"preset {name}: it is not TOML: {error}"]) from None
-    found = schema.build(Preset, {"name": name, **table}, "", errors)
-    if found:
-        errors += errors_in(found)
-    if errors:
-        raise PresetError([f"preset {name}: {error}" for error in errors])
-    preset: Preset = found
-    return preset
+    reading = _READER.read({"name": name, **table})
+    errors = [" ".join(error) for error in reading.located]
+    if not errors:
+        preset = Preset(**reading.values)
+        errors = [*errors_in(preset)]
+        if not errors:
+            return preset
+    raise PresetError([f"preset {name}: {error}" for error in errors])

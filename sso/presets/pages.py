@@ -2,24 +2,16 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from sso.config.client_fields import FIELDS
 from sso.presets import installation, loader
 from sso.presets.installation import Credentials
 from sso.presets.schema import Preset
 
 BASE_URL = "https://login.example.com/api/auth"
-_LABELS = {
-    "redirect_uris": "redirect URIs",
-    "post_logout_redirect_uris": "post-logout redirect URIs",
-    "backchannel_logout_uri": "back-channel logout URI",
-    "scope": "scope",
-    "profile": "profile",
-    "token_endpoint_auth_method": "client authentication",
-    "id_token_signed_response_alg": "ID tokens signed with",
-    "id_token_claims": "claims in the ID token",
-}
 
 
 def write(folder: Path) -> None:
@@ -45,18 +37,22 @@ def page(preset: Preset) -> str:
         metadata["id_token_signed_response_alg"], "login.example.com",
     )  # fmt: skip
     registered = [
-        (label, value if isinstance(value, list) else [value])
-        for name, label in _LABELS.items()
-        if (value := metadata.get(name))
+        (field.preset.label, _values(value))
+        for field in FIELDS.values()
+        if field.preset and field.preset.label and (value := metadata[field.name])
     ]
-    if preset.registration.require_pkce:
-        registered.append(("PKCE", ["required"]))
     return _environment.get_template("application.md").render(
         preset=preset,
         command=installation.command(example),
         registered=registered,
         blocks=installation.setup(example, credentials, BASE_URL),
     )
+
+
+def _values(value: Any) -> list[str]:
+    if isinstance(value, list):
+        return value
+    return ["required"] if value is True else [str(value)]
 
 
 def _markdown(text: str) -> str:

@@ -1,12 +1,9 @@
-"""The parts of a preset, and the check of its shape: every error at once."""
+"""The parts of a preset. Their types say how `config.tables` reads the file."""
 
 import dataclasses
-import types
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from functools import cache
-from typing import Any, get_args, get_origin, get_type_hints
 
 from sso.config.auth_methods import PRIVATE_KEY_JWT, has_secret
 from sso.errors import OperatorError
@@ -99,64 +96,6 @@ class Preset:
     def alternatives(self) -> list[str]:
         """The ways to set it up, of which one is enough."""
         return list(dict.fromkeys(one.alternative for one in self.setup if one.alternative))
-
-
-_WORDS: Mapping[Any, str] = {str: "a text", bool: "true or false", date: "a date"}
-
-
-def build(kind: type, table: Any, where: str, errors: list[str]) -> Any:
-    """An object of this dataclass, or None; what is wrong is added to `errors`."""
-    if not isinstance(table, dict):
-        errors.append(f"{where or 'it'} is not a table")
-        return None
-    prefix, before = f"{where}." if where else "", len(errors)
-    fields, hints = dataclasses.fields(kind), _hints(kind)
-    unknown = table.keys() - hints.keys()
-    errors += [f"{prefix}{name} is unknown" for name in sorted(unknown)]
-    found = {}
-    for field in fields:
-        if field.name in table:
-            value = table[field.name]
-            found[field.name] = _value(hints[field.name], value, prefix + field.name, errors)
-        elif field.default is field.default_factory is dataclasses.MISSING:
-            errors.append(f"{prefix}{field.name} is missing")
-    return None if len(errors) > before else kind(**found)
-
-
-@cache
-def _hints(kind: type) -> dict[str, Any]:
-    return get_type_hints(kind)
-
-
-def _value(hint: Any, value: Any, where: str, errors: list[str]) -> Any:
-    arguments = get_args(hint)
-    if isinstance(hint, types.UnionType):  # X | None; TOML has no null
-        hint = arguments[0]
-    if get_origin(hint) is tuple:
-        return tuple(_items(arguments[0], value, where, errors))
-    if get_origin(hint) is Mapping:
-        return dict(_entries(arguments[1], value, where, errors))
-    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
-        return build(hint, value, where, errors)
-    if type(value) is not hint:
-        errors.append(f"{where} is not {_WORDS[hint]}")
-    return value
-
-
-def _items(hint: Any, value: Any, where: str, errors: list[str]) -> Iterable[Any]:
-    if not isinstance(value, list):
-        errors.append(f"{where} is not a list")
-        return
-    for number, item in enumerate(value, 1):
-        yield _value(hint, item, f"{where}[{number}]", errors)
-
-
-def _entries(hint: Any, value: Any, where: str, errors: list[str]) -> Iterable[tuple[str, Any]]:
-    if not isinstance(value, dict):
-        errors.append(f"{where} is not a table")
-        return
-    for name, item in value.items():
-        yield name, _value(hint, item, f"{where}.{name}", errors)
 
 
 class PresetError(OperatorError, ValueError):

@@ -23,6 +23,7 @@ from flask import Flask, current_app, g, request
 
 from sso import audit, clock, context
 from sso.audit.events import Event
+from sso.i18n.message import Message
 from sso.models import Refusal
 from sso.observability.redaction import HIDDEN, redact_url
 from sso.ratelimit import limiting, networks
@@ -62,8 +63,9 @@ def note(
 ) -> None:
     """Note a refusal: `error`, `description`, `client` (an id), and what else is known.
 
-    `reason` is a cause that the answer does not reveal; `user` is a user's id. `facts` are for
-    `flask explain` alone; a `user` among them is kept there, too. Names of URLs end in `uri`.
+    `reason` is a cause that the answer does not reveal; `user` is a user's id. If the description
+    or the reason has a code, the code is kept for `flask explain`, as are the `facts`; a `user`
+    among the facts is kept as the user of the refusal. Names of URLs end in `uri`.
     """
     noted = _Note(event, budget, is_proven, fields, facts or {})
     g.setdefault(_NOTES, []).append(noted)
@@ -110,6 +112,7 @@ def _keep(notes: list[_Note], details: dict[str, Any], endpoint: str | None) -> 
         facts = dict(one.facts)
         user = facts.pop("user", user)
         details |= {name: _shown(name, value) for name, value in facts.items() if value is not None}
+        details |= _codes(one)
     details.pop("user", None)
     named = next((one for one in notes if one.event), notes[0])
     is_proven = any(one.is_proven for one in notes)
@@ -128,6 +131,17 @@ def _keep(notes: list[_Note], details: dict[str, Any], endpoint: str | None) -> 
     )
     keep: Callable[[Sequence[Refusal]], None] = current_app.extensions[_EXTENSION]
     keep([refusal])
+
+
+def _codes(note: _Note) -> dict[str, Any]:
+    """Return the codes of a note's texts, and what the texts name (see `flow.refusals`)."""
+    found: dict[str, Any] = {}
+    for name, code in (("description", "code"), ("reason", "reason_code")):
+        text = note.fields.get(name)
+        if isinstance(text, Message) and text.code:
+            found |= {key: _shown(key, value) for key, value in text.variables.items()}
+            found[code] = text.code
+    return found
 
 
 def _shown(name: str, value: object) -> object:

@@ -28,7 +28,7 @@ from sso.scim.patches import GroupPatch, MemberEdit
 from sso.scim.resources import PROVIDER
 from sso.scim.storage import Storage
 from sso.services import staff
-from sso.services.checks import Invalid
+from sso.services.checks import Invalid, Rule
 
 MOST_ATTRIBUTES = 50  # asked for by name
 MEMBERS_A_REQUEST = 20  # members that count as one more request
@@ -178,7 +178,7 @@ def answer(
     except staff.NotAllowed as error:
         raise ForbiddenException(detail=str(error)) from None
     except Invalid as error:
-        if "there is already a" in str(error):
+        if Rule.ALREADY_EXISTS in error.rules:
             raise UniquenessException(detail=str(error)) from None
         raise InvalidValueException(detail=str(error)) from None
 

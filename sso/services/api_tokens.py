@@ -9,11 +9,12 @@ from sso.audit import Actor
 from sso.audit.events import Event
 from sso.crypto import secrets
 from sso.extensions import db
+from sso.flow.refusals import Reason
 from sso.i18n import N_
 from sso.i18n.message import Message
 from sso.models import ApiToken
 from sso.services import checks, staff
-from sso.services.checks import Invalid
+from sso.services.checks import Invalid, Rule
 from sso.services.staff import ADMIN
 from sso.store import keys, users
 
@@ -38,7 +39,7 @@ MOST = 200  # not revoked
 class Refused(Exception):
     """The token is not accepted; `reason` is for the log, `token` is the one that it was."""
 
-    def __init__(self, reason: str, token: ApiToken | None = None) -> None:
+    def __init__(self, reason: Reason, token: ApiToken | None = None) -> None:
         super().__init__(reason)
         self.reason, self.token = reason, token
 
@@ -82,7 +83,13 @@ def create(
     if len(live) >= MOST:
         errors.append(Message("there are %(most)d tokens already; revoke one first", most=MOST))
     if any(one.name == name for one in live):
-        errors.append(Message("there is already a token with the name %(name)s", name=name))
+        errors.append(
+            Message(
+                "there is already a token with the name %(name)s",
+                name=name,
+                code=Rule.ALREADY_EXISTS,
+            )
+        )
     if found := [error for error in errors if error]:
         raise Invalid(found)
     secret = secrets.make_secret(secrets.API_TOKEN)
@@ -131,13 +138,13 @@ def accept(secret: str, address: str | None) -> ApiToken:
     """The token that may act now; its use is noted. Raises `Refused`."""
     token = keys.find_api_token_by_digest(secrets.digest(secret))
     if token is None:
-        raise Refused("unknown")
+        raise Refused(Reason.UNKNOWN)
     if token.revoked_at is not None:
-        raise Refused("revoked", token)
+        raise Refused(Reason.REVOKED, token)
     if token.expires_at <= clock.now():
-        raise Refused("expired", token)
+        raise Refused(Reason.EXPIRED, token)
     if token.owner_id is not None and not _is_administrator(token.owner_id):
-        raise Refused("owner", token)
+        raise Refused(Reason.NO_ADMINISTRATOR, token)
     keys.note_api_token_use(token, address)
     return token
 

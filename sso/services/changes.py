@@ -4,11 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sso.config.client_fields import FIELDS, Kind
 from sso.errors import OperatorError
 from sso.i18n.message import Message
 
 Differences = dict[str, dict[str, Any]]
-_SETS = frozenset({"scope"})  # a text by RFC 7591, but a list of words
+# Texts by RFC 7591, but lists of words.
+_SETS = {field.name for field in FIELDS.values() if field.kind is Kind.WORDS}
 
 
 @dataclass(frozen=True)

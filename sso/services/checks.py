@@ -1,13 +1,14 @@
 """What may be registered of a client or a user, and why not: every error at once.
 
-Client metadata has the names of RFC 7591, RFC 9126 §6, RFC 9449 §5.2 and RFC 9101 §10.5. A profile
-asks for everything that a high-assurance client is registered with.
+`sso.config.client_fields` has the fields of a client. A profile asks for everything that a
+high-assurance client is registered with.
 """
 
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import date, timedelta
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,62 +16,44 @@ from urllib.parse import urlsplit
 
 from sso import clock
 from sso.config import images
-from sso.config.auth_methods import (
-    ANY_AUTH_METHOD,
-    AUTH_METHODS,
-    FAPI2,
-    NO_AUTH_METHOD,
-    PRIVATE_KEY_JWT,
-    has_secret,
-)
-from sso.config.urls import (
-    call_error,
-    home_url_error,
-    refused,
-    registration_error,
-    strict_url_error,
-)
+from sso.config.auth_methods import FAPI2, NO_AUTH_METHOD, PRIVATE_KEY_JWT, has_secret
+from sso.config.client_fields import FIELDS, METADATA, Field, Kind
+from sso.config.urls import refused, registration_error, strict_url_error
 from sso.crypto import client_jwt
 from sso.crypto.client_jwt import FAPI_ALGORITHMS
-from sso.crypto.keys import ALGORITHMS
 from sso.errors import OperatorError
 from sso.flow.scopes import OPERATOR_CLAIMS, SCOPES
 from sso.i18n import times
-from sso.i18n.message import Message
+from sso.i18n.message import Message, code_of
 
-PROFILES = (FAPI2,)
+_AUTH_METHOD = FIELDS["token_endpoint_auth_method"]
+_ID_TOKEN_ALGORITHM = FIELDS["id_token_signed_response_alg"]
 # What the profile asks for, unless something else that fits is given.
 _IMPLIED: Mapping[str, Any] = {
-    "token_endpoint_auth_method": PRIVATE_KEY_JWT,
+    _AUTH_METHOD.name: PRIVATE_KEY_JWT,
     "require_pushed_authorization_requests": True,
     "dpop_bound_access_tokens": True,
-    "id_token_signed_response_alg": "ES256",
+    _ID_TOKEN_ALGORITHM.name: "ES256",
+    "require_pkce": True,
 }
-_OPTIONS = {
-    "require_pushed_authorization_requests": "--require-par",
-    "dpop_bound_access_tokens": "--require-dpop",
-}
-
-_NEEDED = {
+_REFUSED = {
     "require_pushed_authorization_requests": "authorization requests that are not pushed",
     "require_pkce": "authorization requests without PKCE",
     "dpop_bound_access_tokens": "token requests without a DPoP proof, and tokens without a key",
 }
 
 
-def implied_by_profile(
-    given: Mapping[str, Any], before: Mapping[str, Any]
-) -> tuple[dict[str, Any], dict[str, bool]]:
-    """The metadata and the switches that a client gets with its profile."""
+def implied_by_profile(given: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that a client gets with its profile."""
     if given.get("profile") != FAPI2 or before.get("profile") == FAPI2:
-        return {}, {}
-    algorithm = before.get("id_token_signed_response_alg")
-    kept = {"id_token_signed_response_alg": algorithm} if algorithm in FAPI_ALGORITHMS else {}
-    return {**_IMPLIED, **kept}, {"require_pkce": True}
+        return {}
+    algorithm = before.get(_ID_TOKEN_ALGORITHM.name)
+    kept = {_ID_TOKEN_ALGORITHM.name: algorithm} if algorithm in FAPI_ALGORITHMS else {}
+    return {**_IMPLIED, **kept}
 
 
 def profile_notes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[str]:
-    """What a client has to do differently, now that it has got a profile or lost it."""
+    """Return what changes for a client that has got a profile or lost it."""
     is_new = after.get("profile") == FAPI2
     if is_new == (before.get("profile") == FAPI2):
         return
@@ -78,10 +61,10 @@ def profile_notes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterab
         yield "What the profile switched on stays, but refresh tokens are replaced at each use,"
         yield "authorization requests need a state, and userinfo has id and emailVerified again."
         return
-    for name, what in _NEEDED.items():
+    for name, requests in _REFUSED.items():
         if not before.get(name):
-            yield f"Refused from now on: {what}."
-    old, new = (one["id_token_signed_response_alg"] for one in (before, after))
+            yield f"Refused from now on: {requests}."
+    old, new = (fields[_ID_TOKEN_ALGORITHM.name] for fields in (before, after))
     if old != new:
         yield f"Identity tokens are signed by {new} instead of {old}."
     yield "Refresh tokens are no longer replaced at each use."
@@ -89,56 +72,41 @@ def profile_notes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterab
 
 
 def need_secret(given: Mapping[str, Any]) -> bool:
-    """Whether a new client with this metadata authenticates with a secret."""
-    method = {**implied_by_profile(given, {})[0], **given}.get(
-        "token_endpoint_auth_method", ANY_AUTH_METHOD
-    )
-    return has_secret(method)
+    """Return whether a new client with these fields authenticates with a secret."""
+    fields = {**implied_by_profile(given, {}), **given}
+    return has_secret(fields.get(_AUTH_METHOD.name, _AUTH_METHOD.default))
 
 
 def without_other_keys(given: Mapping[str, Any]) -> dict[str, None]:
     """A key set replaces a JWKS URL, and the other way round."""
     pairs = (("jwks", "jwks_uri"), ("jwks_uri", "jwks"))
-    return {other: None for one, other in pairs if given.get(one) is not None}
+    return {other: None for name, other in pairs if given.get(name) is not None}
 
 
 def profile_errors(metadata: Mapping[str, Any]) -> Iterable[str]:
-    """Why a client cannot have this metadata."""
-    method = metadata["token_endpoint_auth_method"]
+    """Return why a client cannot have these keys, or this profile."""
+    method = metadata[_AUTH_METHOD.name]
     jwks, jwks_uri = metadata.get("jwks"), metadata.get("jwks_uri")
-    if jwks is not None:
-        yield from client_jwt.key_errors(jwks)
-    if jwks_uri is not None and (error := _jwks_uri_error(jwks_uri)):
-        yield Message("the JWKS URL is refused: %(reason)s", reason=error)
     if jwks is not None and jwks_uri is not None:
         yield Message("it has both a key set and a JWKS URL; give one of them (RFC 7591 §2)")
     signs = method == PRIVATE_KEY_JWT or "request_object_signing_alg" in metadata
     if signs and jwks is None and jwks_uri is None:
+        options = " or ".join(FIELDS[name].usage for name in ("jwks", "jwks_uri"))
         yield Message(
             "its public keys are missing",
-            for_commands="its public keys are missing: give --jwks FILE or --jwks-uri URL",
+            for_commands=f"its public keys are missing: give {options}",
         )
-    if "token_endpoint_auth_signing_alg" in metadata and method != PRIVATE_KEY_JWT:
+    algorithm = FIELDS["token_endpoint_auth_signing_alg"]
+    if algorithm.name in metadata and method != PRIVATE_KEY_JWT:
         yield Message(
             "as long as it has an algorithm of client assertions, it authenticates by a key",
-            for_commands=f"--auth-alg needs --auth-method {PRIVATE_KEY_JWT}",
+            for_commands=f"{algorithm.flag} needs {_AUTH_METHOD.flag} {PRIVATE_KEY_JWT}",
         )
-    profile = metadata.get("profile")
-    for name, label in (
-        ("token_endpoint_auth_signing_alg", Message("the algorithm of client assertions")),
-        ("request_object_signing_alg", Message("the algorithm of request objects")),
-        ("authorization_signed_response_alg", Message("the algorithm of authorization responses")),
-    ):
-        choices = FAPI_ALGORITHMS if profile else client_jwt.ALGORITHMS
-        if name in metadata and metadata[name] not in choices:
-            yield none_of(label, metadata[name], choices)
-    if profile == FAPI2:
+    if metadata.get("profile") == FAPI2:
         yield from _fapi2_errors(metadata)
-    elif profile is not None:
-        yield none_of(Message("the profile"), profile, PROFILES)
 
 
-def none_of(label: Message, value: str, choices: Iterable[str]) -> Message:
+def none_of(label: Message | None, value: str, choices: Iterable[str]) -> Message:
     """Why something cannot have this value."""
     return Message(
         "%(label)s %(value)s is none of %(choices)s",
@@ -154,37 +122,24 @@ def profile_requires(what: str) -> Message:
 
 
 def _fapi2_errors(metadata: Mapping[str, Any]) -> Iterable[str]:
-    if metadata["token_endpoint_auth_method"] != PRIVATE_KEY_JWT:
-        yield profile_requires(
-            Message(
-                "A private key (private_key_jwt)", for_commands=f"--auth-method {PRIVATE_KEY_JWT}"
-            )
-        )
-    for name, option in _OPTIONS.items():
+    if metadata[_AUTH_METHOD.name] != PRIVATE_KEY_JWT:
+        yield profile_requires(_AUTH_METHOD.value_term(PRIVATE_KEY_JWT))
+    for name in ("require_pushed_authorization_requests", "dpop_bound_access_tokens"):
         if metadata.get(name) is not True:
-            yield profile_requires(option)
-    if metadata["id_token_signed_response_alg"] not in FAPI_ALGORITHMS:
+            yield profile_requires(FIELDS[name].term)
+    if metadata[_ID_TOKEN_ALGORITHM.name] not in FAPI_ALGORITHMS:
         yield profile_requires(
             Message(
                 "identity tokens that are signed by %(algorithms)s",
                 algorithms=", ".join(FAPI_ALGORITHMS),
-                for_commands=f"--id-token-alg {' or '.join(FAPI_ALGORITHMS)}",
+                for_commands=f"{_ID_TOKEN_ALGORITHM.flag} {' or '.join(FAPI_ALGORITHMS)}",
             )
         )
     keys = client_jwt.usable_keys(metadata.get("jwks"))
-    if keys and not any(set(one.algorithms) & set(FAPI_ALGORITHMS) for one in keys):
+    if keys and not any(set(key.algorithms) & set(FAPI_ALGORITHMS) for key in keys):
         yield profile_requires(Message("a key for PS256, ES256 or EdDSA"))
 
 
-def _jwks_uri_error(text: str) -> Message | None:
-    if error := strict_url_error(text):
-        return error
-    if urlsplit(text).scheme != "https":
-        return Message("it is not https")
-    return Message("it has a fragment") if "#" in text else call_error(text, only_public=True)
-
-
-ID_TOKEN_CLAIMS = ("standard", "all")
 ADDRESS, PHONE_VERIFIED = "address", "phone_number_verified"
 NAME = Message("the name")
 MAX_CLAIM = 2000
@@ -199,6 +154,13 @@ MAX_LOGO = 64 * 1024
 MAX_JWKS = 64 * 1024
 
 
+class Rule(StrEnum):
+    """The codes of errors that the protocols tell apart (RFC 7591 §3.2.2, RFC 7644 §3.12)."""
+
+    ALREADY_EXISTS = "already_exists"
+    INVALID_REDIRECT_URI = "invalid_redirect_uri"
+
+
 class Invalid(OperatorError, ValueError):
     """The input breaks a rule; `errors` has one line for each reason."""
 
@@ -206,52 +168,56 @@ class Invalid(OperatorError, ValueError):
         super().__init__("; ".join(errors))
         self.errors = list(errors)
 
+    @property
+    def rules(self) -> set[str | None]:
+        """The codes of the errors; `None` is among them if an error has no code."""
+        return {code_of(error) for error in self.errors}
+
 
 def metadata_errors(metadata: Mapping[str, Any], had: Collection[str] = ()) -> list[str]:
-    """Why a client cannot have this metadata; `had`: the groups it has so far."""
-    errors: list[str | None] = [text_error(Message("the client's name"), metadata["client_name"])]
-    if not metadata["redirect_uris"]:
-        errors.append(Message("there is no redirect address; an application needs at least one"))
-    is_public = metadata["token_endpoint_auth_method"] == NO_AUTH_METHOD
-    error_of = partial(registration_error, is_public=is_public)
-    for name, label, too_many in (
-        (
-            "redirect_uris",
-            Message("the redirect address"),
-            Message("there are more than %(most)d redirect addresses", most=MAX_URLS),
-        ),
-        (
-            "post_logout_redirect_uris",
-            Message("the post-logout redirect address"),
-            Message("there are more than %(most)d post-logout redirect addresses", most=MAX_URLS),
-        ),
-    ):
-        is_too_many = len(metadata[name]) > MAX_URLS
-        errors += [too_many] if is_too_many else _url_errors(label, metadata[name], error_of)
-    backchannel = metadata.get("backchannel_logout_uri")
-    if backchannel is not None:
-        errors += _url_errors(
-            Message("the back-channel logout address"), [backchannel], _backchannel_error
-        )
-    if (home_url := metadata.get("home_url")) is not None:
-        errors += _url_errors(Message("the home URL"), [home_url], home_url_error)
-    errors.append(_scope_error(metadata["scope"]))
-    if "preset" in metadata:
-        errors.append(_preset_error(metadata["preset"]))
-    errors += group_errors(metadata["groups"], had)
+    """Return why a client cannot have this metadata; `had`: the groups it has already."""
+    errors: list[str | None] = []
+    for field in METADATA:
+        if field.name in metadata:
+            errors += _field_errors(field, metadata, had)
     errors += profile_errors(metadata)
-    for name, label, choices in (
-        (
-            "token_endpoint_auth_method",
-            Message("the authentication method"),
-            (*AUTH_METHODS, NO_AUTH_METHOD),
-        ),
-        ("id_token_signed_response_alg", Message("the identity token algorithm"), ALGORITHMS),
-        ("id_token_claims", Message("the choice of identity token claims"), ID_TOKEN_CLAIMS),
-    ):
-        if metadata[name] not in choices:
-            errors.append(none_of(label, metadata[name], choices))
     return [error for error in errors if error]
+
+
+def _field_errors(
+    field: Field, metadata: Mapping[str, Any], had: Collection[str]
+) -> Iterable[str | None]:
+    """Return why a field cannot have its value, whatever the other fields are."""
+    value, label = metadata[field.name], field.noun or Message(field.name)
+    match field.kind:
+        case Kind.TEXT:
+            yield text_error(label, value)
+        case Kind.URL if error := field.url_error(value):
+            key_error = Message("the JWKS URL is refused: %(reason)s", reason=error)
+            yield refused(label, value, error) if field.noun else key_error
+        case Kind.REDIRECT_URIS if field.is_required and not value:
+            yield Message(
+                "there is no redirect address; an application needs at least one",
+                code=Rule.INVALID_REDIRECT_URI,
+            )
+        case Kind.REDIRECT_URIS if len(value) > MAX_URLS:
+            yield Message(field.excess, most=MAX_URLS, code=Rule.INVALID_REDIRECT_URI)
+        case Kind.REDIRECT_URIS:
+            is_public = metadata[_AUTH_METHOD.name] == NO_AUTH_METHOD
+            error_of = partial(registration_error, is_public=is_public)
+            yield from _url_errors(label, value, error_of)
+        case Kind.WORDS:
+            yield _scope_error(value)
+        case Kind.NAMES:
+            yield from group_errors(value, had)
+        case Kind.OBJECT:
+            yield _preset_error(value)
+        case Kind.KEY_SET:
+            yield from client_jwt.key_errors(value)
+        case Kind.CHOICE:
+            choices = (metadata.get("profile") and field.fapi_choices) or field.choices
+            if value not in choices:
+                yield none_of(label, value, choices)
 
 
 def text_error(label: Message, text: str) -> Message | None:
@@ -267,7 +233,11 @@ def text_error(label: Message, text: str) -> Message | None:
 
 def taken(email: str) -> Message:
     """That another user has the address."""
-    return Message("there is already a user with the email address %(email)s", email=email)
+    return Message(
+        "there is already a user with the email address %(email)s",
+        email=email,
+        code=Rule.ALREADY_EXISTS,
+    )
 
 
 def logo(text: str, folder: Path = Path()) -> images.Image:
@@ -329,16 +299,8 @@ def _group_error(name: str) -> Message | None:
 def _url_errors(
     label: Message, urls: Iterable[str], error_of: Callable[[str], Message | None]
 ) -> list[Message]:
-    return [refused(label, text, error) for text in urls if (error := error_of(text))]
-
-
-def _backchannel_error(text: str) -> Message | None:
-    """OIDC Back-Channel Logout §2.2: absolute, no fragment; we call it, so it is http or https."""
-    if error := strict_url_error(text):
-        return error
-    if urlsplit(text).scheme not in ("http", "https"):
-        return Message("it is neither http nor https")
-    return Message("it has a fragment") if "#" in text else call_error(text)
+    code = Rule.INVALID_REDIRECT_URI
+    return [refused(label, text, error, code) for text in urls if (error := error_of(text))]
 
 
 def _scope_error(scope: str) -> Message | None:

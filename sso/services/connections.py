@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from sso.audit import Actor
 from sso.config.auth_methods import NO_AUTH_METHOD, PRIVATE_KEY_JWT
-from sso.config.images import Image
+from sso.config.client_fields import FIELDS
 from sso.i18n.message import Message
 from sso.models import Client
 from sso.presets import installation as installations
@@ -19,29 +19,27 @@ from sso.services import clients
 from sso.store import clients as stored_clients
 
 SECRET_PLACEHOLDER = "PUT_THE_CLIENT_SECRET_HERE"  # noqa: S105 (no secret)
-# What an operator gives is added to these; anything else replaces what the preset says.
-_ADDED = ("redirect_uris", "post_logout_redirect_uris")
 
 
 def connect(
     actor: Actor,
     installation: Installation,
     base_url: str,
-    metadata: Mapping[str, Any],
-    switches: Mapping[str, bool],
+    fields: Mapping[str, Any],
     *,
     alternative: str | None = None,
-    logo: Image | None = None,
 ) -> tuple[Client, str]:
     """Register a client for an installation, and return it with its secret.
 
-    `metadata` and `switches` add to the preset or replace what it says. Raises `PresetError`, also
-    where `setup` would, and `Invalid`.
+    `fields` add to the preset or replace what it says. Raises `PresetError`, also where `setup`
+    would, and `Invalid`.
     """
     wanted = installations.registration(installation, base_url)
-    for name, value in metadata.items():
-        wanted[name] = [*wanted[name], *value] if name in _ADDED else value
     preset = installation.preset
+    for name, value in fields.items():
+        wanted[name] = [*wanted[name], *value] if _is_added(name) else value
+    if preset.registration.require_pkce:
+        wanted["require_pkce"] = True
     if error := _method_error(preset, wanted):
         raise PresetError([error])
     wanted.setdefault("client_name", _free_name(installation))
@@ -50,9 +48,12 @@ def connect(
         wanted["id_token_signed_response_alg"], _service_name(base_url),
     )  # fmt: skip
     installations.setup(installation, trial, base_url, alternative)
-    require_pkce = preset.registration.require_pkce
-    switches = {**switches, "require_pkce": require_pkce or switches.get("require_pkce", False)}
-    return clients.register(actor, wanted, switches=switches, logo=logo)
+    return clients.register(actor, wanted)
+
+
+def _is_added(name: str) -> bool:
+    """Return whether values are added to those of a preset, and do not replace them."""
+    return FIELDS[name].json_type is list and FIELDS[name].preset is not None
 
 
 def same_place(client: Client) -> list[Client]:

@@ -15,7 +15,7 @@ from sso.models import Group
 from sso.services import api_tokens, checks, clients, revocation, staff
 from sso.services import changes as differences
 from sso.services.changes import ListEdit, Outcome
-from sso.services.checks import Invalid
+from sso.services.checks import Invalid, Rule
 from sso.store import clients as stored_clients
 from sso.store import groups as memberships
 from sso.store import named_groups
@@ -130,7 +130,9 @@ def _check_name(group: Group, name: str) -> None:
 
 
 def _taken(name: str) -> Message:
-    return Message("there is already a group with the name %(name)s", name=name)
+    return Message(
+        "there is already a group with the name %(name)s", name=name, code=Rule.ALREADY_EXISTS
+    )
 
 
 def _flush(group: Group) -> None:

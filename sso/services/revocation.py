@@ -16,6 +16,7 @@ from sso.audit import Actor
 from sso.audit.events import Event
 from sso.models import BrowserSession, Client, Grant, User
 from sso.store import grants, outbox, sessions, users
+from sso.store.lists import batches
 
 MOST_SESSIONS = 50  # sign-ins of one user, so that all of them can be ended at once
 _AT_ONCE = 500  # sessions named in one statement
@@ -50,8 +51,7 @@ def surplus_of_user(user_id: UUID) -> None:
 def _sessions(user_id: UUID, reason: str, *conditions: ColumnElement[bool]) -> int:
     # First the sessions: a request for a grant in one of them now waits for us, and gets none.
     ended = sessions.end(*conditions)
-    for start in range(0, len(ended), _AT_ONCE):
-        some = ended[start : start + _AT_ONCE]
+    for some in batches(ended, _AT_ONCE):
         outbox.enqueue_logouts(Grant.session_id.in_(some))
         grants.end_of_sessions(some, reason)
     for sid in ended:

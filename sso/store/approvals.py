@@ -28,9 +28,10 @@ from sqlalchemy import (
 )
 
 from sso import clock
+from sso.database import dialects
 from sso.extensions import db
 from sso.models import AuthorizationCode, BrowserSession, Client, Consent, Grant, User
-from sso.store import clients, prepared
+from sso.store import prepared
 
 MOST_UNREDEEMED = 300
 _AT_ONCE = 50  # are dropped, so that a flood pays for this only now and then
@@ -137,7 +138,7 @@ _CLIENT_AS_SEEN = (
         Client.client_id == bindparam("client_id"),
         Client.updated_at == bindparam("client_seen"),
         Client.disabled_at.is_(None),
-        clients.turn_shared(Client.client_id),
+        dialects.shared_client_lock(Client.client_id),
     )
     .with_for_update(read=True)
     .subquery()

@@ -16,31 +16,25 @@ from typing import Any
 
 from authlib.oauth2.rfc6749 import ClientMixin
 from sqlalchemy import (
-    Boolean,
-    ColumnElement,
     Connection,
     bindparam,
     delete,
-    func,
     insert,
     literal,
     select,
-    update,
 )
-from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.sql.compiler import SQLCompiler
-from sqlalchemy.sql.functions import FunctionElement
 
 from sso import database
 from sso.config import urls
 from sso.config.images import Image
+from sso.database import dialects
 from sso.extensions import db
 from sso.flow.decision import Policy
+from sso.flow.refusals import Reason
 from sso.models import Client, ClientLogo, ClientOrigin
 from sso.models.clients import HAS_HOME_URL, ClientRegistration
-from sso.store import prepared
-from sso.store.groups import MOST_VALUES
-from sso.store.lists import Match, Order, Slice
+from sso.store import lists, prepared
+from sso.store.lists import Match, Order, Slice, batches
 
 
 def find_logo(connection: Connection, digest: str) -> Image | None:
@@ -82,34 +76,6 @@ def replace_logo(client_id: str, logo: Image | None) -> None:
         db.session.execute(insert(ClientLogo).values(client_id=client_id, **values))
 
 
-_KIND = 0x73736F  # "sso": the first half of the key of these advisory locks
-
-
-class turn_shared(FunctionElement[bool]):  # named as SQLAlchemy names functions
-    """True, once nobody is changing the client whose id is given. Nothing is locked before."""
-
-    type = Boolean()
-    inherit_cache = True
-
-
-@compiles(turn_shared)
-def _for_others(_element: turn_shared, _compiler: SQLCompiler, **_: Any) -> str:
-    return "1 = 1"  # SQLite lets one transaction write at a time
-
-
-@compiles(turn_shared, "postgresql")
-def _for_postgresql(element: turn_shared, compiler: SQLCompiler, **more: Any) -> str:
-    client_id = compiler.process(element.clauses, **more)
-    return f"pg_advisory_xact_lock_shared({_KIND}, hashtext({client_id})) IS NOT NULL"
-
-
-def take_turn(client_id: str) -> None:
-    """Wait for the approvals that are under way; later ones wait until the transaction ends."""
-    if db.engine.dialect.name == "postgresql":
-        key: ColumnElement[int] = func.hashtext(client_id)
-        db.session.execute(select(func.pg_advisory_xact_lock(_KIND, key)))
-
-
 def find(client_id: str) -> Client | None:
     """A client, disabled or not."""
     return db.session.scalar(select(Client).where(Client.client_id == client_id))
@@ -117,9 +83,9 @@ def find(client_id: str) -> Client | None:
 
 def detached(client_ids: Collection[str]) -> dict[str, Client]:
     """Return these clients by id, as objects outside any session."""
-    ids, clients = list(client_ids), {}
-    for start in range(0, len(ids), MOST_VALUES):
-        some = select(Client).where(Client.client_id.in_(ids[start : start + MOST_VALUES]))
+    clients = {}
+    for batch in batches(list(client_ids)):
+        some = select(Client).where(Client.client_id.in_(batch))
         for client in db.session.scalars(some):
             db.session.expunge(client)
             clients[client.client_id] = client
@@ -137,32 +103,16 @@ def matching(text: str) -> Match[Client]:
     """
     if found := find(text):
         return Match([found], is_exact=True)
-    text = text.strip().casefold()
-    known = [(one, one.name.casefold(), one.client_id.casefold()) for one in every() if text]
-    named = [one for one, name, _ in known if name == text]
-    return Match(
-        named or [one for one, *begins in known if any(part.startswith(text) for part in begins)]
-    )
+    return lists.named(every(), text, lambda client: client.client_id, lambda client: client.name)
 
 
 def lock(client_id: str) -> Client | None:
     """A client, disabled or not, as the row is now, and stays until the transaction ends.
 
     To be called before users, sessions and grants are locked: the order of `approvals.add`.
-    An update instead of FOR UPDATE, which SQLite does not know.
     """
-    take_turn(client_id)
-    return db.session.scalar(
-        update(Client)
-        .where(Client.client_id == client_id)
-        .values(
-            require_pkce=Client.require_pkce,
-            updated_at=Client.updated_at,
-            version=Client.version,
-        )
-        .returning(Client)
-        .execution_options(populate_existing=True, synchronize_session=False)
-    )
+    dialects.exclusive_client_lock(client_id)
+    return dialects.lock(Client, Client.require_pkce, Client.client_id == client_id)
 
 
 _without_port = urls.without_loopback_port
@@ -288,16 +238,15 @@ def registered(connection: Connection, client_id: str) -> RegisteredClient | Non
     return registered_client(row) if row else None
 
 
-UNKNOWN_CLIENT = "unknown client"
 _DISABLED_AT = select(Client.disabled_at).where(Client.client_id == bindparam("client_id"))
 
 
-def why_not_enabled(connection: Connection, client_id: str) -> str | None:
-    """Why `find_enabled` finds nothing, in a few words."""
+def why_not_enabled(connection: Connection, client_id: str) -> Reason | None:
+    """Return why `find_enabled` finds nothing."""
     row = prepared.first(connection, _DISABLED_AT, {"client_id": client_id})
     if row is None:
-        return UNKNOWN_CLIENT
-    return "disabled client" if row["disabled_at"] else None
+        return Reason.UNKNOWN_CLIENT
+    return Reason.CLIENT_DISABLED if row["disabled_at"] else None
 
 
 def registered_client(row: prepared.Row) -> RegisteredClient:

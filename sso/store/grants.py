@@ -25,16 +25,15 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import contains_eager, scoped_session
 
 from sso import clock
+from sso.database import dialects
 from sso.extensions import db
 from sso.models import BrowserSession, Client, Consent, Grant, Token, User
 from sso.store import prepared
 from sso.store.clients import RegisteredClient
 from sso.store.groups import has_member
-from sso.store.lists import without_time_limit
 from sso.store.users import USER_PROFILE, UserProfile
 
 _IS_OFFLINE = (literal(" ") + Grant.scope + " ").contains(" offline_access ", autoescape=True)
@@ -149,7 +148,7 @@ def end_of_user_but_session(user_id: UUID, session_id: UUID, reason: str) -> Non
 
 def end_of_client(client_id: str, reason: str) -> None:
     """End all grants of a client, maybe millions."""
-    without_time_limit()
+    dialects.without_time_limit()
     end(db.session, reason, Grant.client_id == client_id)
 
 
@@ -252,20 +251,10 @@ def remember_consent(
     """Remember what was allowed and what was unticked, beside what was said before of other
     scopes; also by two tabs at once. Gives the moment that is noted.
     """
-    insert = postgresql.insert if db.engine.dialect.name == "postgresql" else sqlite.insert
     now = clock.now()
-    db.session.execute(
-        insert(Consent)
-        .values(
-            user_id=user_id,
-            client_id=client_id,
-            scope="",
-            declined="",
-            created_at=now,
-            updated_at=now,
-        )
-        .on_conflict_do_nothing()
-    )
+    key = {"user_id": user_id, "client_id": client_id}
+    new = {**key, "scope": "", "declined": "", "created_at": now, "updated_at": now}
+    dialects.insert_or_ignore(Consent, [new])
     consent = db.session.scalars(
         select(Consent)
         .where(Consent.user_id == user_id, Consent.client_id == client_id)

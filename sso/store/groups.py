@@ -23,10 +23,11 @@ from sqlalchemy import (
 from sqlalchemy import cast as type_cast
 from sqlalchemy.sql.selectable import NamedFromClause
 
+from sso.database import dialects
 from sso.extensions import db
 from sso.models import User
+from sso.store.lists import batches
 
-MOST_VALUES = 10_000  # in a statement; SQLite takes 32,766
 # Of SQLite alone, where triggers keep it (migration 0022).
 MEMBERSHIPS = table(
     "memberships", column("name", String), column("email", String), column("user_id", Uuid)
@@ -74,7 +75,7 @@ def has_member(group: str, *, among_few: bool = False) -> ColumnElement[bool]:
     `among_few`: other conditions find the users, and each is looked up. It decides how SQLite does
     it; PostgreSQL has statistics.
     """
-    if is_postgresql():  # by the index of that expression
+    if dialects.is_postgresql():  # by the index of that expression
         wanted = func.jsonb_build_array(type_cast(group, Text))
         return literal_column("users.groups::jsonb").bool_op("@>")(wanted)
     of_group = select(MEMBERSHIPS.c.email).where(MEMBERSHIPS.c.name == group)
@@ -83,15 +84,9 @@ def has_member(group: str, *, among_few: bool = False) -> ColumnElement[bool]:
     return User.email.in_(of_group)
 
 
-def is_postgresql() -> bool:
-    return db.engine.dialect.name == "postgresql"
-
-
 def _memberships() -> tuple[NamedFromClause, ColumnElement[str]]:
     """The elements of a user's list of groups, and the column that holds them."""
-    function = func.json_array_elements_text if is_postgresql() else func.json_each
-    listed = function(User.groups).table_valued("value", name="membership", joins_implicitly=True)
-    return listed, listed.c.value.cast(String)
+    return dialects.json_values(User.groups, "membership")
 
 
 class Member(NamedTuple):
@@ -120,9 +115,8 @@ def lock_users(ids: Collection[UUID]) -> Sequence[Member]:
     SQLite locks nothing here: the caller has written before.
     """
     found: list[Member] = []
-    wanted = sorted(ids)
-    for start in range(0, len(wanted), MOST_VALUES):
-        some = _MEMBER.where(User.id.in_(wanted[start : start + MOST_VALUES])).order_by(User.id)
+    for batch in batches(sorted(ids)):
+        some = _MEMBER.where(User.id.in_(batch)).order_by(User.id)
         found += _members(some.with_for_update())
     return found
 
@@ -134,9 +128,8 @@ def lock_members(members: Iterable[Member]) -> Sequence[Member]:
 
 def users(ids: Collection[UUID]) -> Iterator[User]:
     """The users as the rows are now."""
-    wanted = list(ids)
-    for start in range(0, len(wanted), MOST_VALUES):
-        some = select(User).where(User.id.in_(wanted[start : start + MOST_VALUES]))
+    for batch in batches(list(ids)):
+        some = select(User).where(User.id.in_(batch))
         yield from db.session.scalars(some.execution_options(populate_existing=True))
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Collection
 
 from sqlalchemy import select
-from sqlalchemy.dialects import postgresql, sqlite
 
 from sso import clock
+from sso.database import dialects
 from sso.extensions import db
 from sso.models import ImportedHash
 
@@ -20,10 +20,9 @@ def note(methods: Collection[str]) -> None:
     if not methods:
         return
     # An update, too: a purge must not remove what it has seen before.
-    insert = postgresql.insert if db.engine.dialect.name == "postgresql" else sqlite.insert
     now = clock.now()
     rows = [{"method": method, "imported_at": now} for method in sorted(methods)]
-    changed = insert(ImportedHash).values(rows)
+    changed = dialects.insert(ImportedHash).values(rows)
     db.session.execute(
         changed.on_conflict_do_update(
             index_elements=["method"], set_={"imported_at": changed.excluded.imported_at}

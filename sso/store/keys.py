@@ -8,9 +8,10 @@ from uuid import UUID
 from sqlalchemy import Select, delete, or_, select, update
 
 from sso import clock, database
+from sso.database import dialects
 from sso.extensions import db
 from sso.models import ApiToken, KeyState, SigningKey
-from sso.store import prepared
+from sso.store import lists, prepared
 from sso.store.lists import Match, Order, write
 
 
@@ -121,29 +122,17 @@ def find_api_token_by_digest(digest: str) -> ApiToken | None:
 
 def lock_api_token(token_id: UUID) -> ApiToken | None:
     """A token as the row is now, and stays until the transaction ends."""
-    # An update instead of FOR UPDATE, which SQLite does not know.
-    return db.session.scalar(
-        update(ApiToken)
-        .where(ApiToken.id == token_id)
-        .values(name=ApiToken.name)
-        .returning(ApiToken)
-        .execution_options(populate_existing=True, synchronize_session=False)
-    )
+    return dialects.lock(ApiToken, ApiToken.name, ApiToken.id == token_id)
 
 
 def matching_api_tokens(text: str) -> Match[ApiToken]:
     """The tokens that an operator may mean: by id; else by name; else by how one of these begins,
     in any case.
     """
-    text = text.strip().casefold()
-    known = [(one, str(one.id), one.name.casefold()) for one in every_api_token() if text]
-    whole = [one for one, id_, _ in known if id_ == text]
-    if whole:
-        return Match(whole, is_exact=True)
-    named = [one for one, _, name in known if name == text]
-    return Match(
-        named or [one for one, *begins in known if any(part.startswith(text) for part in begins)]
-    )
+    tokens = every_api_token()
+    if exact := [token for token in tokens if str(token.id) == text.strip().lower()]:
+        return Match(exact, is_exact=True)
+    return lists.named(tokens, text, lambda token: str(token.id), lambda token: token.name)
 
 
 def of_owner(owner_id: UUID) -> Sequence[ApiToken]:

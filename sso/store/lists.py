@@ -7,7 +7,7 @@ no row is skipped or repeated while rows come and go.
 import base64
 import binascii
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Generic, NamedTuple, TypeVar, cast
@@ -18,12 +18,9 @@ from sqlalchemy import (
     CursorResult,
     Delete,
     Select,
-    SQLColumnExpression,
     Update,
     literal,
     select,
-    text,
-    true,
     tuple_,
 )
 from sqlalchemy.orm import InstrumentedAttribute
@@ -138,21 +135,6 @@ _READ: dict[type, Callable[[Any], Any]] = {
 }
 
 
-_BEHIND = "\U0010ffff"  # no text goes on with it
-
-
-def begins(column: SQLColumnExpression[str], text: str) -> ColumnElement[bool]:
-    """A condition that an index answers: the column begins with this text, byte by byte.
-
-    On PostgreSQL, an index whose order is that of bytes (text_pattern_ops).
-    """
-    low, high = (">=", "<") if db.engine.dialect.name == "sqlite" else ("~>=~", "~<~")
-    if not text:
-        return true()
-    is_behind: ColumnElement[bool] = column.op(low, is_comparison=True)(text)
-    return is_behind & column.op(high, is_comparison=True)(text + _BEHIND)
-
-
 MOST_MATCHES = 8  # candidates that are shown
 
 
@@ -166,10 +148,35 @@ class Match(NamedTuple, Generic[T]):
     is_exact: bool = False
 
 
-def without_time_limit() -> None:
-    """For the rest of this transaction, a statement may take as long as its many rows need."""
-    if db.engine.dialect.name == "postgresql":
-        db.session.execute(text("SET LOCAL statement_timeout = 0"))
+def named(
+    rows: Iterable[T],
+    text: str,
+    identifier: Callable[[T], str],
+    name: Callable[[T], str],
+    *,
+    by_part_of_name: bool = True,
+) -> Match[T]:
+    """Return the rows with this name; else those whose identifier or name begins so, in any case.
+
+    `by_part_of_name`: whether the beginning of a name is enough.
+    """
+    text = text.strip().casefold()
+    folded = [(row, identifier(row).casefold(), name(row).casefold()) for row in rows if text]
+    if matches := [row for row, _, own_name in folded if own_name == text]:
+        return Match(matches)
+    return Match([
+        row for row, own_identifier, own_name in folded
+        if own_identifier.startswith(text) or (by_part_of_name and own_name.startswith(text))
+    ])  # fmt: skip
+
+
+MOST_VALUES = 10_000  # in a statement; SQLite takes 32,766
+
+
+def batches(values: Sequence[T], size: int = MOST_VALUES) -> Iterator[Sequence[T]]:
+    """Yield the values in parts that fit into one statement each."""
+    for start in range(0, len(values), size):
+        yield values[start : start + size]
 
 
 def write(statement: Update | Delete) -> int:

@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterable, Sequence
 from uuid import UUID, uuid4
 
 from sqlalchemy import Select, delete, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from sso import clock
+from sso.database import dialects
 from sso.extensions import db
 from sso.models import Group
 from sso.store import clients, groups
@@ -52,14 +52,7 @@ def lock(
         lock_requiring(known.name)
         people = {*people, *(one.id for one in groups.all_members(known.name))}
     groups.lock_users(people)
-    # An update instead of FOR UPDATE, which SQLite does not know.
-    return db.session.scalar(
-        update(Group)
-        .where(Group.id == group_id)
-        .values(name=Group.name)
-        .returning(Group)
-        .execution_options(populate_existing=True, synchronize_session=False)
-    )
+    return dialects.lock(Group, Group.name, Group.id == group_id)
 
 
 def lock_requiring(name: str) -> list[str]:
@@ -74,13 +67,12 @@ def ensure(names: Iterable[str]) -> None:
     """Add the groups that are not there yet; several transactions may do so at once."""
     if not (missing := set(names) - {one.name for one in of_names(set(names))}):
         return
-    insert = postgresql.insert if db.engine.dialect.name == "postgresql" else sqlite.insert
     now = clock.now()
     rows = [
         {"id": uuid4(), "name": name, "version": 1, "created_at": now, "updated_at": now}
         for name in sorted(missing)
     ]
-    db.session.execute(insert(Group).values(rows).on_conflict_do_nothing())
+    dialects.insert_or_ignore(Group, rows)
 
 
 def touch(names: Iterable[str]) -> None:

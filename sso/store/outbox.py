@@ -14,11 +14,11 @@ from sqlalchemy.orm import joinedload
 from sqlalchemy.sql.base import ExecutableOption
 
 from sso import clock
+from sso.database import dialects
 from sso.extensions import db
 from sso.models import Client, Grant, Heartbeat, LogoutDelivery, Mail
 from sso.models.outbox import OutboxEntry
-from sso.store.groups import MOST_VALUES
-from sso.store.lists import write
+from sso.store.lists import batches, write
 
 LONGEST_PAUSE = timedelta(minutes=30)
 GIVE_UP_AFTER = timedelta(days=1)
@@ -158,19 +158,17 @@ def add_all(mails: Sequence[Mail]) -> set[UUID]:
     )
     full = set(db.session.scalars(recent))
     surplus = [mail.id for mail in mails if mail.address in full]
-    for start in range(0, len(surplus), MOST_VALUES):
-        some = Mail.id.in_(surplus[start : start + MOST_VALUES])
-        write(delete(Mail).where(some))
+    for batch in batches(surplus):
+        write(delete(Mail).where(Mail.id.in_(batch)))
     return set(surplus)
 
 
 def add_mail(mail: Mail) -> bool:
     """Queue a mail, unless there were too many of its kind to this address within the hour."""
     # A new user is invited once, and `flask apply` may invite more than there can be locks.
-    if db.engine.dialect.name == "postgresql" and mail.kind != "invite":
+    if mail.kind != "invite":
         # Others of this kind to this address wait until our transaction ends, and then see it.
-        line = func.hashtextextended(f"{mail.kind} {mail.address}", 0)
-        db.session.execute(select(func.pg_advisory_xact_lock(line)))
+        dialects.exclusive_lock(func.hashtextextended(f"{mail.kind} {mail.address}", 0))
     db.session.add(mail)
     db.session.flush()  # SQLite lets one write at a time from here
     recent = select(func.count()).where(

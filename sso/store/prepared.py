@@ -20,7 +20,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.types import TypeEngine
 
-from sso.database import postgresql
+from sso.database import dialects, postgresql
 from sso.extensions import Base
 from sso.observability import tracing
 
@@ -83,7 +83,7 @@ def changed_at_once(
 
 
 def _write(connection: Connection, statement: Executable, values: Mapping[str, Any]) -> bool:
-    if connection.dialect.name == "postgresql":
+    if dialects.is_postgresql(connection):
         postgresql.note_write(connection)
     return bool(_prepared(connection, statement, values).run(connection, values, _ROWCOUNT) == 1)
 

@@ -24,11 +24,12 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.dml import Insert
 
 from sso.crypto import secrets
+from sso.database import dialects
 from sso.extensions import UtcDateTime
+from sso.flow.refusals import Reason
 from sso.models import AuthorizationCode, Client, Grant, PushedRequest, Token, UsedOnce
 from sso.store import clients, grants, prepared, refusals
 from sso.store.clients import RegisteredClient
@@ -198,17 +199,17 @@ class Pushed:
     waits_until: datetime | None
     used_at: datetime | None
 
-    def refusal(self, client_id: str, now: datetime, *, is_waiting: bool) -> str | None:
+    def refusal(self, client_id: str, now: datetime, *, is_waiting: bool) -> Reason | None:
         """Why it cannot be used now; `is_waiting`: a browser brought it in time."""
         if self.client_id != client_id:
-            return "issued to another client"
+            return Reason.ISSUED_TO_ANOTHER
         if self.used_at:
-            return "used before"
+            return Reason.USED_BEFORE
         if is_waiting:
             # The page may have been shown by another version, or after another redirect.
             until = self.waits_until or self.expires_at + PUSHED_LIFETIME
-            return None if now < until else "waited too long"
-        return None if now < self.expires_at else "expired"
+            return None if now < until else Reason.WAITED_TOO_LONG
+        return None if now < self.expires_at else Reason.EXPIRED
 
 
 _ADD_PUSHED = insert(_PUSHED)
@@ -265,7 +266,7 @@ class TooManyUsed(Exception):
     """The holder has too many unexpired identifiers for another one to be kept."""
 
 
-def _insert(dialect: "type[postgresql.Insert] | type[sqlite.Insert]") -> Insert:
+def _insert_used(dialect: str) -> Insert:
     held: Select[Any] = select(literal_column("1")).where(
         _TABLE.c.holder == bindparam("holder", type_=String),
         _TABLE.c.expires_at > bindparam("now", type_=UtcDateTime),
@@ -276,11 +277,11 @@ def _insert(dialect: "type[postgresql.Insert] | type[sqlite.Insert]") -> Insert:
         bindparam("holder", type_=String),
         bindparam("expires_at", type_=UtcDateTime),
     ).where(~is_full)
-    made = dialect(_TABLE).from_select(["digest", "holder", "expires_at"], row)
-    return made.on_conflict_do_nothing()
+    names = ["digest", "holder", "expires_at"]
+    return dialects.insert(_TABLE, dialect).from_select(names, row).on_conflict_do_nothing()
 
 
-_ADD_USED = {"postgresql": _insert(postgresql.Insert), "sqlite": _insert(sqlite.Insert)}
+_ADD_USED = {dialect: _insert_used(dialect) for dialect in ("postgresql", "sqlite")}
 _FIND_USED = select(_TABLE.c.digest).where(_TABLE.c.digest == bindparam("digest"))
 
 

@@ -27,8 +27,11 @@ from sqlalchemy import (
 )
 
 from sso import database
+from sso.database import dialects
 from sso.database.buffer import Buffer
 from sso.extensions import db
+from sso.flow.refusals import Reason, because
+from sso.i18n.message import Message
 from sso.models import BrowserSession, Client, Grant, Refusal, User
 
 KEPT = 100  # of a bucket
@@ -57,7 +60,7 @@ def flush(app: Flask) -> bool:
 
 def add(connection: Connection, refusals: Sequence[Refusal]) -> None:
     """Write refusals, and delete the oldest of each bucket that has more than `KEPT`."""
-    if connection.dialect.name == "postgresql":
+    if dialects.is_postgresql(connection):
         # Shorter than it takes to find a deadlock: who deletes clients or users goes first.
         connection.execute(text("SET LOCAL lock_timeout = '500ms'"))
     buckets = defaultdict(list)
@@ -132,10 +135,10 @@ class RefusalReasons:
             "user": self.user_id if self.user_disabled_at else None,
         }
 
-    def reason_for(self, client_id: str, now: datetime) -> str | None:
+    def reason_for(self, client_id: str, now: datetime) -> Message | None:
         """As `reason`, for a code or a refresh token, which a client presents."""
         if self.client_id != client_id:
-            return "issued to another client"
+            return because(Reason.ISSUED_TO_ANOTHER)
         if found := self.reason(now):
             return found
         session_lives = (
@@ -144,21 +147,21 @@ class RefusalReasons:
             and self.session_expires_at > now
         )
         is_offline = "offline_access" in self.scope.split()
-        return None if session_lives or is_offline else "session ended"
+        return None if session_lives or is_offline else because(Reason.SESSION_ENDED)
 
-    def reason(self, now: datetime) -> str | None:
+    def reason(self, now: datetime) -> Message | None:
         """In a few words why it is refused; `None`: by these circumstances it is not."""
         if self.used_at:
-            return "used before"
+            return because(Reason.USED_BEFORE)
         if self.ended_at:
-            return f"its grant has ended: {self.end_reason}"
+            return because(Reason.GRANT_ENDED, end_reason=str(self.end_reason))
         if self.revoked_at:
-            return "revoked"
+            return because(Reason.REVOKED)
         if self.expires_at is None or self.expires_at <= now:
-            return "expired"
+            return because(Reason.EXPIRED)
         if self.user_disabled_at:
-            return "user disabled"
-        return "client disabled" if self.client_disabled_at else None
+            return because(Reason.USER_DISABLED)
+        return because(Reason.TOKEN_OF_DISABLED_CLIENT) if self.client_disabled_at else None
 
 
 def find_reasons(

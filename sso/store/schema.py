@@ -27,7 +27,7 @@ from sqlalchemy import (
 )
 
 from sso import models
-from sso.database import schema
+from sso.database import dialects, schema
 from sso.extensions import Base, UtcDateTime, db
 from sso.models import Heartbeat, SigningKey, Webhook
 from sso.store import groups
@@ -169,7 +169,7 @@ def _kept(column: Column[Any]) -> Any:
 
 def _continue_numbering(target: Connection, column: Column[int] | None) -> None:
     """PostgreSQL counts on by itself, from where we say."""
-    if column is None or target.dialect.name != "postgresql":
+    if column is None or not dialects.is_postgresql(target):
         return
     sequence = func.pg_get_serial_sequence(column.table.name, column.name)
     following = select(func.coalesce(func.max(column), 0) + 1).scalar_subquery()

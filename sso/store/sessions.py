@@ -13,7 +13,7 @@ from sso.extensions import db
 from sso.models import BrowserSession, Client, Consent, User
 from sso.store import clients, prepared
 from sso.store.clients import RegisteredClient
-from sso.store.groups import MOST_VALUES
+from sso.store.lists import batches
 
 
 class CurrentSession(NamedTuple):
@@ -157,11 +157,10 @@ def forbid_enrolment(user_id: UUID) -> None:
 
 def lock_of_users(user_ids: Sequence[UUID]) -> None:
     """Lock the live sessions of users, who are locked already, before their grants end."""
-    for start in range(0, len(user_ids), MOST_VALUES):
-        of_some = BrowserSession.user_id.in_(user_ids[start : start + MOST_VALUES])
+    for batch in batches(user_ids):
         db.session.execute(
             select(BrowserSession.id)
-            .where(of_some, BrowserSession.ended_at.is_(None))
+            .where(BrowserSession.user_id.in_(batch), BrowserSession.ended_at.is_(None))
             .order_by(BrowserSession.id)
             .with_for_update(key_share=True)
         )

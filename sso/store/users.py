@@ -21,13 +21,14 @@ from sqlalchemy import (
     update,
 )
 
+from sso.database import dialects
+from sso.database.dialects import begins
 from sso.extensions import db
 from sso.models import Group, User
 from sso.models.users import folded
-from sso.store import groups, prepared
-from sso.store.lists import MOST_MATCHES, Match, Order, begins
+from sso.store import groups, lists, prepared
+from sso.store.lists import MOST_MATCHES, Match, Order
 
-_MOST_VALUES = 10_000  # in a statement; SQLite takes 32,766
 _SHORTEST_ID = 8  # the part of a UUID before its first dash
 _HEX = re.compile(r"[0-9a-f]{1,32}")
 
@@ -55,23 +56,12 @@ def find(user_id: UUID) -> User | None:
 
 def lock(user_id: UUID) -> User | None:
     """A user who may sign in, as the row is now, and stays until the transaction ends."""
-    return _locked(User.id == user_id, User.disabled_at.is_(None))
+    return dialects.lock(User, User.email, User.id == user_id, User.disabled_at.is_(None))
 
 
 def lock_any(user_id: UUID) -> User | None:
     """A user, disabled or not, as the row is now, and stays until the transaction ends."""
-    return _locked(User.id == user_id)
-
-
-def _locked(*conditions: ColumnElement[bool]) -> User | None:
-    # An update instead of FOR UPDATE, which SQLite does not know.
-    return db.session.scalar(
-        update(User)
-        .where(*conditions)
-        .values(email=User.email, updated_at=User.updated_at, version=User.version)
-        .returning(User)
-        .execution_options(populate_existing=True, synchronize_session=False)
-    )
+    return dialects.lock(User, User.email, User.id == user_id)
 
 
 def forget_devices(user_id: UUID) -> None:
@@ -177,8 +167,8 @@ def declared(emails: Collection[str], ids: Collection[UUID]) -> list[DeclaredFie
     """Return the users with these email addresses or ids."""
     rows: dict[UUID, DeclaredFields] = {}
     for column, values in ((User.email, list(emails)), (User.id, list(ids))):
-        for start in range(0, len(values), _MOST_VALUES):
-            some = _DECLARED.where(column.in_(values[start : start + _MOST_VALUES]))
+        for batch in lists.batches(values):
+            some = _DECLARED.where(column.in_(batch))
             rows |= {row.id: DeclaredFields(*row) for row in db.session.execute(some)}
     return list(rows.values())
 
@@ -257,7 +247,7 @@ def containing(text: str) -> Select[User]:
 
 def in_group(group: str, beginning: str = "") -> tuple[Order, Select[User]]:
     """The members of a group whose email begins so, and their order."""
-    if groups.is_postgresql():
+    if dialects.is_postgresql():
         return BY_EMAIL, with_email(beginning).where(groups.has_member(group))
     members = groups.MEMBERSHIPS
     found = select(User).join(members, members.c.user_id == User.id)
@@ -297,11 +287,9 @@ def emails(ids: Iterable[str]) -> dict[str, str]:
     """Email addresses by id, as the audit trail has it; users that are gone are left out."""
     wanted = [user_id for text in ids if (user_id := _uuid(text))]
     found: dict[str, str] = {}
-    for start in range(0, len(wanted), _MOST_VALUES):
-        some = User.id.in_(wanted[start : start + _MOST_VALUES])
-        found |= {str(row.id): row.email for row in db.session.execute(
-            select(User.id, User.email).where(some)
-        )}  # fmt: skip
+    for batch in lists.batches(wanted):
+        rows = db.session.execute(select(User.id, User.email).where(User.id.in_(batch)))
+        found |= {str(row.id): row.email for row in rows}
     return found
 
 
@@ -396,7 +384,7 @@ def changed_at(model: type[User] | type[Group], operator: str, moment: datetime)
     return compared[operator]
 
 
-_KIND, _TURN = 0x73736F, 0  # of advisory locks (see `client_turn`)
+_ADMINISTRATORS = 0  # the second half of the key of an advisory lock
 
 
 def administrators_remain(group: str, without: Collection[UUID]) -> bool:
@@ -404,7 +392,6 @@ def administrators_remain(group: str, without: Collection[UUID]) -> bool:
 
     On PostgreSQL two who remove each other would otherwise both see the other one remain.
     """
-    if db.engine.dialect.name == "postgresql":
-        db.session.execute(select(func.pg_advisory_xact_lock(_KIND, _TURN)))
+    dialects.exclusive_lock(dialects.LOCK_KIND, _ADMINISTRATORS)
     enabled = select(User.id).where(groups.has_member(group), User.disabled_at.is_(None))
     return db.session.scalar(enabled.where(User.id.not_in(without)).limit(1)) is not None

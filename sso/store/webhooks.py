@@ -8,8 +8,10 @@ from uuid import UUID
 from sqlalchemy import delete, func, or_, select, update
 
 from sso import clock
+from sso.database import dialects
 from sso.extensions import db
 from sso.models import Webhook, WebhookDelivery
+from sso.store import lists
 from sso.store.lists import Match, write
 from sso.store.outbox import Outbox
 
@@ -78,17 +80,8 @@ def note_failure(webhook_id: UUID) -> Webhook | None:
 
 
 def lock(webhook_id: UUID) -> Webhook | None:
-    """A webhook as the row is now, and stays until the transaction ends.
-
-    An update instead of FOR UPDATE, which SQLite does not know.
-    """
-    return db.session.scalar(
-        update(Webhook)
-        .where(Webhook.id == webhook_id)
-        .values(failures=Webhook.failures)
-        .returning(Webhook)
-        .execution_options(populate_existing=True, synchronize_session=False)
-    )
+    """A webhook as the row is now, and stays until the transaction ends."""
+    return dialects.lock(Webhook, Webhook.failures, Webhook.id == webhook_id)
 
 
 def every() -> Sequence[Webhook]:
@@ -98,13 +91,12 @@ def every() -> Sequence[Webhook]:
 
 def matching(text: str) -> Match[Webhook]:
     """The webhooks that an operator may mean: by id; else by URL; else by how the id begins."""
-    text = text.strip().lower()
-    known = every()
-    found = [one for one in known if str(one.id) == text]
-    if found or not text:
-        return Match(found, is_exact=True)
-    named = [one for one in known if one.url.lower() == text]
-    return Match(named or [one for one in known if str(one.id).startswith(text)])
+    webhooks = every()
+    if exact := [webhook for webhook in webhooks if str(webhook.id) == text.strip().lower()]:
+        return Match(exact, is_exact=True)
+    return lists.named(
+        webhooks, text, lambda row: str(row.id), lambda row: row.url, by_part_of_name=False
+    )
 
 
 def add(webhook: Webhook) -> None:

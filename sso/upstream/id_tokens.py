@@ -90,9 +90,9 @@ def _verified(
     try:
         jwt = client_jwt.read(text)
         keys = found.keys_for(jwt.kid, jwt.claims)
-        client_jwt.verify(jwt, keys, ALGORITHMS, types)
+        client_jwt.verify(jwt, keys, ALGORITHMS, types, signer="the provider")
     except InvalidJwt as error:
-        raise UpstreamRefused(str(error).replace("the client", "the provider")) from None
+        raise UpstreamRefused(str(error)) from None
     if not provider.accepts_issuer(dict(jwt.claims)):
         raise UpstreamRefused("its iss is that of another provider")
     audience = jwt.claims.get("aud")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sso.config import overrides
 from sso.config.mail_texts import TEXTS as BUILT_IN_TEXTS
 from sso.config.overrides import BLOCKS, BUILT_IN, PLACEHOLDERS, STYLE, TEXTS
-from sso.config.settings import ManyErrors
+from sso.config.tables import ManyErrors
 from sso.web import static_files
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "templates.md"

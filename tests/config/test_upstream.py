@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sso.config.settings import ManyErrors
+from sso.config.tables import ManyErrors
 from sso.config.upstream import file
 from sso.config.upstream.oidc import GoogleProvider, MicrosoftProvider, OidcProvider
 from tests.support.logos import PNG
@@ -152,6 +152,21 @@ def test_a_provider_in_a_private_network(tmp_path: Path) -> None:
 def test_a_path_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(ManyErrors, match="cannot be read"):
         file.read(tmp_path / "none.toml", {})
+
+
+def test_a_file_that_is_too_large(tmp_path: Path) -> None:
+    path = tmp_path / "upstream.toml"
+    path.write_bytes(b"#" * (256 * 1024 + 1))
+    with pytest.raises(ManyErrors, match="is larger than 256 kB"):
+        file.read(path, {})
+
+
+def test_a_secret_is_given_once(tmp_path: Path) -> None:
+    text = GOOD.replace(
+        '"us"\nclient_secret_env', '"us"\nclient_secret_file = "x"\nclient_secret_env'
+    )
+    (error, *_) = errors(tmp_path, text)
+    assert error == "[provider.google] client_secret_file and client_secret_env: give one of them"
 
 
 @settings(max_examples=20)

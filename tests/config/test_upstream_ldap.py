@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sso.config.settings import ManyErrors
+from sso.config.tables import ManyErrors
 from sso.config.upstream import file
 from sso.config.upstream.ldap import LdapProvider
 from sso.ldap.connection import Server

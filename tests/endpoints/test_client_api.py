@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from werkzeug.test import TestResponse
 
+from sso.config.client_fields import FIELDS, IN_API, METADATA
 from sso.extensions import db
 from sso.services import clients
 from sso.services.checks import Invalid
@@ -154,19 +155,19 @@ JSON = st.recursive(
 
 @pytest.mark.slow
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.dictionaries(st.sampled_from([*clients.METADATA, *clients.TYPED_SWITCHES]), JSON))
+@given(st.dictionaries(st.sampled_from([field.name for field in IN_API]), JSON))
 def test_any_json_is_registered_or_refused(body: Any) -> None:
     try:
-        wanted = clients.parsed_registration({**BODY, **body})
+        fields = clients.parsed_registration({**BODY, **body})
     except Invalid:
         return
-    for name, value in wanted.metadata.items():
-        assert isinstance(value, clients.METADATA[name])
+    for name, value in fields.items():
+        assert isinstance(value, FIELDS[name].json_type)
 
 
 @pytest.mark.slow
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.dictionaries(st.sampled_from([*clients.METADATA]), JSON, max_size=4))
+@given(st.dictionaries(st.sampled_from([field.name for field in METADATA]), JSON, max_size=4))
 def test_no_json_is_a_fault(api: Api, body: Any) -> None:
     assert api("POST", body={**BODY, **body}).status_code in (201, 400)
 

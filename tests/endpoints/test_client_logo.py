@@ -71,7 +71,7 @@ def test_a_changed_logo_and_none(app: Flask) -> None:
     for logo, expected in ((SVG, [404, 200]), (b"", [404, 404])):
         with app.app_context():
             image = images.parse(logo, 10_000) if logo else images.NO_IMAGE
-            clients.change(audit.SYSTEM, client_id, {}, logo=image)
+            clients.change(audit.SYSTEM, client_id, {"logo": image})
             db.session.commit()
         found = [app.test_client().get(url_of(one)).status_code for one in (PNG, SVG)]
         assert found == expected

@@ -4,6 +4,7 @@ import ast
 import json
 import re
 from collections.abc import Iterator
+from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
 
@@ -11,8 +12,11 @@ import sso
 from sso.endpoints.admin import overview
 from sso.explain import case
 from sso.explain.case import Case
+from sso.flow import refusals
+from sso.flow.refusals import Cause, Reason
 from sso.i18n.message import Message
 from sso.models import Refusal
+from tests.support.each import each
 
 ROOT = Path(sso.__file__).parent
 ONLY_ON_THE_COMMAND_LINE = {"checkup/reach.py"}
@@ -84,22 +88,28 @@ def test_each_finding_has_a_label() -> None:
     assert names == overview.LABELS.keys()
 
 
-def test_translated_descriptions_are_still_sent() -> None:
-    """Otherwise the cause is shown in English, and nobody notices."""
-    sent: set[str] = set()
-    for path in (one for package in ("flow", "oauth") for one in (ROOT / package).glob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.JoinedStr):
-                parts = (getattr(one, "value", None) for one in node.values)
-                sent.add("".join(re.escape(one) if isinstance(one, str) else ".+" for one in parts))
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                sent.add(re.escape(node.value))
-    patterns = [re.compile(one) for one in sent if len(one.replace(".+", "")) > 15]
-    for text in case.DESCRIPTIONS:
-        assert any(one.fullmatch(text) for one in patterns), text
+@each("codes", (Cause, Reason))
+def test_each_code_has_a_sentence_and_is_used(codes: type[StrEnum]) -> None:
+    """A sentence that nothing says any more would be translated for nobody."""
+    sentences = refusals.SENTENCES if codes is Cause else refusals.REASONS
+    assert set(sentences) == set(codes)
+    used = {
+        node.attr
+        for path in ROOT.rglob("*.py")
+        if path.parent.name != "explain" and path.name != "refusals.py"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute)
+    }
+    used |= set(re.findall(r"Reason\.(\w+)", (ROOT / "store" / "refusals.py").read_text()))
+    assert {code.name for code in codes} <= used
 
 
 def test_a_description_is_translated_or_shown_as_it_is() -> None:
-    for text, is_known in (("The user refused.", True), ("<b>%s", False), ("", False)):
-        found = case.described(Case(Refusal(details=json.dumps({"description": text}))))
+    denied = {"code": "denied", "description": "what it was told then"}
+    for details, text, is_known in (
+        (denied, "The user refused.", True),
+        ({"description": "<b>%s", "code": "of a later version"}, "<b>%s", False),
+        ({}, "", False),
+    ):
+        found = case.described(Case(Refusal(details=json.dumps(details))))
         assert (found, isinstance(found, Message)) == (text, is_known)

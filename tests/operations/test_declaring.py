@@ -14,10 +14,9 @@ import pytest
 from flask import Flask
 
 from sso import create_app
-from sso.cli.apply import METADATA
+from sso.config.client_fields import FIELDS
 from sso.extensions import db
 from sso.models import Mail
-from sso.services.clients import FIXED
 from sso.store import clients, users
 from tests.conftest import SECRET_KEY
 from tests.operations.conftest import fresh_database
@@ -295,7 +294,7 @@ def test_the_file_has_all_metadata(app: Flask) -> None:
     with app.app_context():
         client = clients.find(made.client_id)
         assert client is not None
-        assert set(client.client_metadata) <= METADATA.keys() | FIXED.keys()
+        assert set(client.client_metadata) <= FIELDS.keys()
 
 
 CLI = """

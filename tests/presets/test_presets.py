@@ -79,7 +79,7 @@ def test_what_is_registered_passes_the_service(app: Flask, preset: Preset) -> No
         found = installation.install(preset, url, installation.example(preset).options)
         with app.app_context(), audit.dry_run():
             keys = {"jwks": {"keys": [KEY]}} if preset.has_keys else {}
-            client, secret = connections.connect(audit.SYSTEM, found, BASE_URL, keys, {})
+            client, secret = connections.connect(audit.SYSTEM, found, BASE_URL, keys)
             assert bool(secret) == preset.has_secret
             assert connections.installation_of(client) == found
             assert connections.setup(client, found, BASE_URL, secret=secret)

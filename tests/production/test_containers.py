@@ -82,7 +82,7 @@ class Engine:
 def engine(tmp_path: Path) -> Iterator[Engine]:
     environ = containers.engine()
     subprocess.run([BIN / "uv", "build", "-q", "--sdist", "--out-dir", tmp_path, ROOT], check=True)
-    requirements = [ROOT / "requirements.txt", ROOT / "requirements-build.txt"]
+    requirements = [ROOT / "requirements" / name for name in ("server.txt", "build.txt")]
     (tmp_path / "bin").mkdir()
     docker = tmp_path / "bin" / "docker"
     offline = f"--network none --volume {machines.wheels(*requirements)}:/wheels:ro"
@@ -220,6 +220,6 @@ def test_every_wheel_is_there_for_arm64(tmp_path: Path) -> None:
         subprocess.run(
             [BIN / "uv", "pip", "compile", "-q", "--no-config", "--only-binary=:all:",
              f"--python-platform={machine}-unknown-linux-gnu", "--python-version=3.13",
-             ROOT / "requirements.txt", "-o", tmp_path / machine],
+             ROOT / "requirements" / "server.txt", "-o", tmp_path / machine],
             check=True, timeout=120,
         )  # fmt: skip

@@ -6,6 +6,7 @@ from uuid import UUID
 from flask import Flask
 from sqlalchemy import select, text
 
+from sso.database import dialects
 from sso.extensions import db
 from sso.models import User
 from sso.store import groups, named_groups, schema, users
@@ -50,7 +51,7 @@ def test_postgresql_finds_members_by_an_index(app: Flask) -> None:
 def test_sqlite_finds_members_whoever_writes(own_tables: Flask) -> None:
     """By triggers, which a migration that makes the table of users again would lose."""
     with own_tables.app_context():
-        if groups.is_postgresql():
+        if dialects.is_postgresql():
             return
         kept = select(*groups.MEMBERSHIPS.c)
 
@@ -83,7 +84,7 @@ def test_sqlite_finds_members_whoever_writes(own_tables: Flask) -> None:
 
 def test_sqlite_reads_no_table_from_end_to_end(app: Flask) -> None:
     with app.app_context():
-        if groups.is_postgresql():
+        if dialects.is_postgresql():
             return
         listed = users.in_group("staff")[1]
         for found, index in (

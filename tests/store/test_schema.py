@@ -14,10 +14,10 @@ from sqlalchemy.exc import IntegrityError
 
 from sso import create_app
 from sso.crypto.keys import ALGORITHMS
-from sso.database import schema
+from sso.database import dialects, schema
 from sso.extensions import Base, db
 from sso.models import ClientOrigin, KeyState, SigningKey, User
-from sso.store import groups, keys
+from sso.store import keys
 from sso.store import schema as stored_schema
 from tests.conftest import SECRET_KEY
 from tests.support.factories import make_client
@@ -27,7 +27,7 @@ from tests.support.processes import ROOT
 def test_the_migrations_make_the_tables(app: Flask) -> None:
     with app.app_context():
         stored_schema.check()
-        of_sqlite = set() if groups.is_postgresql() else {"memberships"}
+        of_sqlite = set() if dialects.is_postgresql() else {"memberships"}
         assert set(inspect(db.engine).get_table_names()) == {
             *Base.metadata.tables,
             *of_sqlite,

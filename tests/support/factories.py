@@ -64,12 +64,10 @@ def new_token(grant_id: UUID) -> NewToken:
 
 def register_client(**given: Any) -> tuple[Client, str]:
     """A client by its metadata and all else that is known of it; not committed."""
-    apart = ("client_id", "secret", "disabled", "logo")
-    more = {name: given.pop(name) for name in apart if name in given}
-    switches = {name: given.pop(name) for name in clients.SWITCHES if name in given}
-    metadata = {_METADATA.get(name, name): value for name, value in given.items()}
+    more = {name: given.pop(name) for name in ("client_id", "secret") if name in given}
+    fields = {_METADATA.get(name, name): value for name, value in given.items()}
     with audit.dry_run():
-        return clients.register(audit.SYSTEM, metadata, switches=switches, **more)
+        return clients.register(audit.SYSTEM, fields, **more)
 
 
 def ensure_keys(secret_keys: Any) -> bool:

@@ -62,8 +62,13 @@ def build(tree: Path, folder: Path) -> str:
     _wheel(tree, folder)
     (wheel,) = folder.glob("sso-*.whl")
     version = wheel.name.split("-")[1]
-    for path in (tree / "requirements.txt", tree / "requirements-granian.txt"):
-        shutil.copy(path, folder / f"sso-{version}-{path.name}")
+    # The release before this one has them in its root.
+    for path, old in (
+        ("server.txt", "requirements.txt"),
+        ("granian.txt", "requirements-granian.txt"),
+    ):
+        moved = tree / "requirements" / path
+        shutil.copy(moved if moved.exists() else tree / old, folder / f"sso-{version}-{old}")
     sums = [
         f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n"
         for path in sorted(folder.iterdir())

@@ -4,16 +4,16 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field
-from difflib import get_close_matches
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sso.config import email_addresses
 from sso.config.images import Image
-from sso.config.settings import ManyErrors
+from sso.config.tables import Error, Field, ManyErrors, Read, TableReader, fields_of, hint
 from sso.config.upstream import ldap, oidc
-from sso.config.upstream.provider import Provider, keys_of
+from sso.config.upstream.provider import Provider
 
 TYPES: Mapping[str, type[Provider]] = {
     "oidc": oidc.OidcProvider,
@@ -66,13 +66,14 @@ def of_setting(path: str | None) -> Upstreams:
 def read(path: Path, environ: Mapping[str, str]) -> Upstreams:
     """The providers in a file. Raises `ManyErrors`."""
     try:
-        if path.stat().st_size > _MAX_SIZE:
-            raise ManyErrors([f"{path} is larger than {_MAX_SIZE // 1024} kB"])
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        is_too_large = path.stat().st_size > _MAX_SIZE
+        content = {} if is_too_large else tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise ManyErrors([f"{path} is not TOML: {error}"]) from None
     except (OSError, ValueError):
         raise ManyErrors([f"{path} cannot be read; check the path and the mode"]) from None
+    if is_too_large:
+        raise ManyErrors([f"{path} is larger than {_MAX_SIZE // 1024} kB"])
     errors, found = [], []
     for name in content.keys() - {"provider"}:
         errors.append(f"{name}: not known here; begin a provider with [provider.ID]")
@@ -104,57 +105,66 @@ def _provider(
     if kind is None:
         faults.append(f"type: give one of {', '.join(TYPES)}")
         return None
-    values: dict[str, Any] = {"id": provider_id, "type": table["type"]}
-    known = {"type"}
-    for one in keys_of(kind):
-        if one.metadata.get("secret"):
-            names = (f"{one.name}_file", f"{one.name}_env")
-            known.update(names)
-            if one.name in table:
-                known.add(one.name)
-                faults.append(f"{one.name}: keep it out of this file; give {' or '.join(names)}")
-                continue
-            given = [name for name in names if name in table]
-        else:
-            known.add(one.name)
-            given = [one.name] if one.name in table else []
-        if not given and one.default is MISSING and one.default_factory is MISSING:
-            wanted = one.name if one.name in known else f"{one.name}_file or {one.name}_env"
-            faults.append(f"{wanted}: it is missing; give {one.metadata['meaning']}")
-        if len(given) > 1:
-            faults.append(f"{' and '.join(given)}: give one of them")
-        elif given:
-            try:
-                read = one.metadata.get("read")
-                raw = table[given[0]]
-                values[one.name] = read(raw) if read else _secret(given[0], raw, environ)
-            except ValueError as error:
-                faults.append(f"{given[0]}: {error}")
-    for name in sorted(table.keys() - known):
-        meant = get_close_matches(name, sorted(known), n=1)
-        hint = f"did you mean {meant[0]}?" if meant else "remove it"
-        faults.append(f"{name}: no key of the type {table['type']} has this name; {hint}")
+    reader = _ProviderReader(table["type"], environ)
+    reading = reader.read({name: value for name, value in table.items() if name != "type"})
+    faults += reading.errors
     if faults:
         return None
-    provider = kind(**values)
+    provider = kind(id=provider_id, type=table["type"], **reading.values)
     faults += provider.faults()
     return provider
 
 
-def _secret(name: str, value: Any, environ: Mapping[str, str]) -> str:
+class _ProviderReader(TableReader):
+    """Reads the table of a provider, and its secrets from where the table says."""
+
+    def __init__(self, type_name: str, environ: Mapping[str, str]) -> None:
+        self.type_name, self.environ = type_name, environ
+        super().__init__(fields_of(TYPES[type_name]))
+
+    def keys_of(self, one: Field) -> Mapping[str, Read]:
+        if not one.secret:
+            return super().keys_of(one)
+        return {
+            f"{one.name}_file": _secret_of_file,
+            f"{one.name}_env": self._secret_of_environment,
+            one.name: partial(_refuse_secret, one.name),
+        }
+
+    def _secret_of_environment(self, name: Any) -> str:
+        if not (secret := self.environ.get(_checked_text(name), "")):
+            raise ValueError(f"the environment variable {name} is not set")
+        return secret
+
+    def unknown(self, name: str) -> str:
+        known = self.known - {one.name for one in self.fields.values() if one.secret}
+        remedy = hint(name, known, "remove it")
+        return f"no key of the type {self.type_name} has this name; {remedy}"
+
+    def missing(self, one: Field) -> Error:
+        names = [name for name in self.keys[one.name] if name != one.name or not one.secret]
+        return " or ".join(names), f"it is missing; give {one.meaning}"
+
+
+def _checked_text(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError("give a text")
-    if name.endswith("_env"):
-        if not (found := environ.get(value, "")):
-            raise ValueError(f"the environment variable {value} is not set")
-        return found
+    return value
+
+
+def _secret_of_file(value: Any) -> str:
+    path = _checked_text(value)
     try:
-        found = Path(value).read_text(encoding="utf-8").strip()
+        secret = Path(path).read_text(encoding="utf-8").strip()
     except (OSError, ValueError):
-        raise ValueError(f"the file {value} cannot be read; check its path and mode") from None
-    if not found or len(found) > 10_000:
-        raise ValueError(f"the file {value} is empty, or too large for a secret")
-    return found
+        raise ValueError(f"the file {path} cannot be read; check its path and mode") from None
+    if not secret or len(secret) > 10_000:
+        raise ValueError(f"the file {path} is empty, or too large for a secret")
+    return secret
+
+
+def _refuse_secret(name: str, _value: Any) -> str:
+    raise ValueError(f"keep it out of this file; give {name}_file or {name}_env")
 
 
 def _shared(providers: Sequence[Provider]) -> Iterator[str]:

@@ -7,7 +7,8 @@ from functools import cached_property
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
-from sso.config.upstream.provider import Provider, key, one_of, seconds, secret, switch, text, texts
+from sso.config.tables import key
+from sso.config.upstream.provider import Provider, one_of, seconds, secret, switch, text, texts
 from sso.config.urls import call_error, is_loopback
 from sso.ldap import directory as ldap_directory
 from sso.ldap import filters

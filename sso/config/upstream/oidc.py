@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from sso.config.tables import key
 from sso.config.upstream.provider import (
     Provider,
     https_url,
-    key,
     one_of,
     secret,
     switch,

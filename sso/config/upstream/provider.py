@@ -4,34 +4,24 @@ A type of provider is a dataclass. Each field made by `key` is a key of the prov
 file; one made by `secret` is given as NAME_file or NAME_env.
 """
 
-import dataclasses
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from sso.config import email_addresses, images, settings
 from sso.config.images import Image
+from sso.config.tables import REQUIRED, itself, key
 from sso.config.urls import call_error, is_loopback, strict_url_error
 
 MAX_LOGO = 64 * 1024
 DAY = 24 * 3600
-REQUIRED = dataclasses.MISSING
-
-
-def key(meaning: str, read: Callable[[Any], Any], default: Any = REQUIRED) -> Any:
-    """A key: `read` turns what TOML has into the value, or raises `ValueError` with the remedy."""
-    about = {"meaning": meaning, "read": read}
-    if isinstance(default, dict):
-        return field(default_factory=dict, metadata=about)
-    return field(default=default, metadata=about)
 
 
 def secret(meaning: str, default: Any = REQUIRED) -> Any:
     """A secret, given as a file in NAME_file or as an environment variable in NAME_env."""
-    about = {"meaning": meaning, "secret": True}
-    return field(default=default, repr=False, metadata=about)
+    return key(meaning, itself, default, secret=True)
 
 
 def text(value: Any) -> str:
@@ -150,8 +140,3 @@ class Provider:
     def covers(self, email: str | None) -> bool:
         """Whether the address is of its domains; without any, each one is."""
         return not self.domains or email_addresses.domain(email or "").lower() in self.domains
-
-
-def keys_of(kind: type[Provider]) -> Iterator["dataclasses.Field[Any]"]:
-    """The fields that stand in the file, `type` apart."""
-    return (one for one in dataclasses.fields(kind) if one.metadata)

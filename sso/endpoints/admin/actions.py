@@ -1,7 +1,8 @@
-"""What the console can do to people, groups, applications, keys and tokens: a table for each kind.
+"""What the console can do to people, groups, applications, keys and tokens: a table for each.
 
-An action is one entry of the table: a page asks first, then one service call is made. A new kind of
-thing is one `Kind`, its list and its page; `Kind.act` and `Kind.edit` are the views of its forms.
+An action is one entry of the table: a page asks first, then one service call is made. Something new
+to manage is one `Resource`, its list and its page. `Resource.act` and `Resource.edit` are the views
+of its forms.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,11 +35,11 @@ _NO_EMAIL = N_(
 class Action(Generic[T]):
     """What a button does.
 
-    `question`: may have the variables of its `Kind`, or be a function. `done`: the next page says
-    so. `run`: the service call. `applies`: False if the action makes no sense now. `ends`: what the
-    page says it ends. `version`: what the page shows; `run` also gets it, as it was when the person
-    decided. `sends_mail`: `run` returns False if no email is sent. `is_removal`: the next page is
-    the list.
+    `question`: a text that may have the variables of the resource, or a function. `done`: what the
+    next page says. `run`: the service call. `applies`: False if the action makes no sense now.
+    `ends`: what ends with it. `version`: what the page shows, as text; `run` also gets it, as it
+    was when the person decided. `sends_mail`: `run` returns False if no email is sent.
+    `is_removal`: the next page is the list.
     """
 
     label: str
@@ -57,8 +58,8 @@ class Action(Generic[T]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kind(Generic[T]):
-    """A kind of thing that the console manages.
+class Resource(Generic[T]):
+    """Something that the console manages, such as people.
 
     `section`: the endpoint of its list. `page`: the endpoint of the page of one of them, and
     `query` its parameters; without it, the list is the only page. `find`: the one that the URL
@@ -101,7 +102,7 @@ class Kind(Generic[T]):
         return pages.url(self.page, **self.query(item)) if self.page else pages.url(self.section)
 
     def render(self, template: str, **more: Any) -> Response:
-        """Render a page of this kind. Commits."""
+        """Render one of its pages. Commits."""
         return pages.render(template, self.section, done=self.done_texts, **more)
 
     def done(self, result: str, item: T | None = None) -> Response:

@@ -1,21 +1,22 @@
 """Applications: found, shown, registered from a preset or by hand, changed, disabled, deleted."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 from flask import abort, request
+from flask_babel import gettext
 from werkzeug.wrappers import Response
 
 from sso import context
 from sso.audit import Actor
 from sso.config import images
+from sso.config.client_fields import FIELDS, Kind
 from sso.endpoints import page
 from sso.endpoints.admin import access, pages, troubleshooting
-from sso.endpoints.admin.actions import Action, Kind
+from sso.endpoints.admin.actions import Action, Resource
 from sso.endpoints.admin.forms import (
-    AUTH_TITLES,
     ClientForm,
     LogoForm,
     PresetForm,
@@ -34,7 +35,6 @@ from sso.presets.schema import Block, Note, Preset
 from sso.services import checks, clients, connections
 from sso.services.changes import Differences
 from sso.services.checks import Invalid
-from sso.services.clients import SWITCHES
 from sso.store import clients as stored_clients
 from sso.store import grants
 
@@ -46,7 +46,7 @@ _ENDS = (
     N_("All access and refresh tokens of this application, for everyone"),
     N_("Sign-ins through it that are under way"),
 )
-APPLICATION = Kind(
+APPLICATION = Resource(
     section="applications",
     page="application",
     query=lambda client: {"id": client.client_id},
@@ -105,15 +105,42 @@ def application() -> Response:
     """One client."""
     client = pages.application()
     count, _ = grants.live_at(client.client_id, limit=1)
+    fields = clients.described(client)
     return APPLICATION.render(
         "admin/application.html",
         client=client,
-        logo=page.logo_url(stored_clients.logo_digest(client.client_id)),
-        auth_title=AUTH_TITLES[client.token_endpoint_auth_method],
+        logo=page.logo_url(fields.get("logo")),
+        facts=_facts(fields),
         live_grants=f"{count}+" if count == grants.MOST_COUNTED else count,
         refusals=troubleshooting.newest(client.client_id, _SHOWN_REFUSALS),
         actions=APPLICATION.offered(client),
     )
+
+
+# Who may use it comes first.
+_FACTS = sorted(
+    ((field, field.fact) for field in FIELDS.values() if field.fact),
+    key=lambda pair: pair[0].name != "groups",
+)
+
+
+def _facts(fields: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Return a line for each field that the page has: its title, and a text or URLs."""
+    for field, fact in _FACTS:
+        title = fact.title or (field.form.label if field.form else "")
+        value = fields.get(field.name)
+        if field.kind is Kind.SWITCH:
+            yield {"title": title, "text": gettext(fact.on if value else fact.off)}
+        elif not value and fact.empty:
+            yield {"title": title, "text": gettext(fact.empty)}
+        elif value and field.kind in (Kind.URL, Kind.REDIRECT_URIS):
+            yield {"title": title, "urls": value if isinstance(value, list) else [value]}
+        elif value and field.kind is Kind.NAMES:
+            yield {"title": title, "text": ", ".join(value)}
+        elif value and value in field.titles:
+            yield {"title": title, "text": gettext(field.titles[value])}
+        elif value:
+            yield {"title": title, "text": value, "is_technical": True}
 
 
 def act() -> Response:
@@ -148,7 +175,7 @@ def logo() -> Response:
     client, form = pages.application(), LogoForm()
     with Refusal() as refusal:
         if form.validate_on_submit():
-            clients.change(access.staff().actor, client.client_id, {}, logo=_image(form.image))
+            clients.change(access.staff().actor, client.client_id, {"logo": _image(form.image)})
             return APPLICATION.done("logo", client)
     if refusal.is_refused:
         client = pages.application()
@@ -190,8 +217,7 @@ def by_hand() -> Response:
     form = ClientForm()
     with Refusal() as refusal:
         if form.validate_on_submit():
-            metadata, switches = _parted(form.read())
-            client, secret = clients.register(access.staff().actor, metadata, switches=switches)
+            client, secret = clients.register(access.staff().actor, form.read())
             return _registered(client, secret)
     return pages.form_page(
         "admin/application_edit.html", "applications", form, refusal, client=None
@@ -209,14 +235,8 @@ def edit() -> Response:
 
 
 def _save(actor: Actor, client: Client, changes: Differences, seen: dict[str, Any]) -> None:
-    metadata, switches = _parted({name: change["after"] for name, change in changes.items()})
-    clients.change(actor, client.client_id, metadata, switches=switches, seen=seen)
-
-
-def _parted(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, bool]]:
-    """Metadata, and switches."""
-    switches = {name: values[name] for name in SWITCHES if name in values}
-    return {name: value for name, value in values.items() if name not in SWITCHES}, switches
+    values = {name: change["after"] for name, change in changes.items()}
+    clients.change(actor, client.client_id, values, seen=seen)
 
 
 def from_preset() -> Response:
@@ -226,7 +246,7 @@ def from_preset() -> Response:
     form.client_name.description = preset.title
     with Refusal() as refusal:
         if form.validate_on_submit() and (found := _installation(form, preset)):
-            metadata = {
+            fields = {
                 "client_name": (form.client_name.data or "").strip(),
                 "groups": lines(form.groups.data),
             }
@@ -234,8 +254,7 @@ def from_preset() -> Response:
                 access.staff().actor,
                 found,
                 context.settings().base_url,
-                {name: value for name, value in metadata.items() if value},
-                {},
+                {name: value for name, value in fields.items() if value},
             )
             return _registered(client, secret)
     return pages.form_page(

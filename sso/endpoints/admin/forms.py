@@ -22,14 +22,14 @@ from wtforms.validators import DataRequired, Length, ValidationError
 
 from sso.config import email_addresses
 from sso.config.auth_methods import AUTH_METHODS, NO_AUTH_METHOD, PRIVATE_KEY_JWT
-from sso.crypto.keys import ALGORITHMS
+from sso.config.client_fields import FIELDS, Input, Kind
+from sso.config.client_fields import Field as ClientField
 from sso.endpoints.forms import TOO_LONG
-from sso.flow.scopes import CLAIM_NAMES, SCOPES
+from sso.flow.scopes import CLAIM_NAMES
 from sso.i18n import N_
 from sso.models import Client
 from sso.presets.schema import Preset
 from sso.services import api_tokens, changes, checks
-from sso.services.clients import DEFAULTS, SWITCHES
 from sso.web.page_form import PageForm
 
 MOST_GROUPS = 10_000  # characters
@@ -250,23 +250,6 @@ def _read(claim: str, data: Any) -> Any:
     return text or None
 
 
-_LISTS = ("redirect_uris", "post_logout_redirect_uris", "groups")
-_TEXTS = ("client_name", "backchannel_logout_uri", "home_url")
-_CHOICES = ("token_endpoint_auth_method", "id_token_signed_response_alg", "id_token_claims")
-_OPTIONAL = ("backchannel_logout_uri", "home_url")
-AUTH_TITLES = {
-    "any": N_("A secret, in the header or in the form"),
-    "client_secret_post": N_("A secret in the form (client_secret_post)"),
-    "client_secret_basic": N_("A secret in the header (client_secret_basic)"),
-    NO_AUTH_METHOD: N_("No secret: it runs on people's devices (public client)"),
-    PRIVATE_KEY_JWT: N_("A private key (private_key_jwt)"),
-}
-CLAIMS_TITLES = {
-    "standard": N_("Who signed in, and when"),
-    "all": N_("The whole profile, for applications that do not ask userinfo"),
-}
-
-
 def _text(label: Any) -> StringField:
     return StringField(label, [Length(max=2000, message=TOO_LONG)])
 
@@ -275,61 +258,74 @@ def _lines(label: Any) -> TextAreaField:
     return TextAreaField(label, [Length(max=20_000, message=TOO_LONG)])
 
 
-class ClientForm(EditForm):
-    """A registration. What it has no field for stays as it is."""
+def _input(field: ClientField, label: str) -> Field:
+    """Return the field of WTForms for a field of a client."""
+    match field.kind:
+        case Kind.SWITCH:
+            return BooleanField(lazy_gettext(label))
+        case Kind.CHOICE | Kind.WORDS:
+            kind = SelectField if field.kind is Kind.CHOICE else SelectMultipleField
+            titles = {name: field.titles.get(name, name) for name in field.choices}
+            return kind(lazy_gettext(label), choices=choices(titles))
+        case _:
+            return (_lines if field.json_type is list else _text)(lazy_gettext(label))
 
-    client_name = _text(lazy_gettext("Name"))
-    redirect_uris = _lines(lazy_gettext("Redirect URIs, one on each line"))
-    post_logout_redirect_uris = _lines(lazy_gettext("Post-logout redirect URIs, one on each line"))
-    home_url = _text(lazy_gettext("URL that starts the application"))
-    backchannel_logout_uri = _text(lazy_gettext("Back-channel logout URI"))
-    scope = SelectMultipleField(
-        lazy_gettext("Scopes that it may request"),
-        choices=choices({name: name for name in SCOPES}),
-    )
-    groups = _lines(lazy_gettext("Only members of these groups, one on each line"))
-    first_party = BooleanField(lazy_gettext("Do not ask people for consent"))
-    require_pkce = BooleanField(lazy_gettext("Refuse requests without PKCE"))
-    require_mfa = BooleanField(lazy_gettext("Require two-step verification"))
-    token_endpoint_auth_method = SelectField(lazy_gettext("How it authenticates"))
-    id_token_signed_response_alg = SelectField(
-        lazy_gettext("Algorithm of identity tokens"),
-        choices=choices({name: name for name in ALGORITHMS}),
-    )
-    id_token_claims = SelectField(
-        lazy_gettext("What identity tokens contain"), choices=choices(CLAIMS_TITLES)
-    )
+
+class ClientForm(EditForm):
+    """A registration, with the fields that `client_fields` has. The others stay as they are."""
 
     def __init__(self, client: Client | None = None) -> None:
         """For this client, which `show` fills in, or for a new one."""
         super().__init__()
-        self.token_endpoint_auth_method.choices = choices(
-            {name: AUTH_TITLES[name] for name in _methods(client)}
-        )
+        method = FIELDS["token_endpoint_auth_method"]
+        titles = {name: method.titles[name] for name in _methods(client)}
+        self[method.name].choices = choices(titles)
         if client is None and not self.is_submitted():
             self.fill(_NEW)
 
+    def inputs(self, *kinds: str) -> list[tuple[Field, ClientField, Input]]:
+        """Return the fields of these kinds, as the form has them and as the table has them."""
+        return [
+            (self[field.name], field, about)
+            for field, about in _FORM_FIELDS
+            if field.kind.name in kinds
+        ]
+
     def fill(self, values: Mapping[str, Any]) -> None:
         for name, value in values.items():
-            shown = "\n".join(value) if name in _LISTS else value
-            self[name].data = value.split() if name == "scope" else shown
+            kind = FIELDS[name].kind
+            text = "\n".join(value) if isinstance(value, list) else value
+            self[name].data = value.split() if kind is Kind.WORDS else text
 
     def read(self) -> dict[str, Any]:
-        """What the fields say, with the names of RFC 7591."""
-        values: dict[str, Any] = {name: self[name].data for name in (*_TEXTS, *_CHOICES)}
-        values |= {name: (values[name] or "").strip() for name in _TEXTS}
-        values |= {name: None for name in _OPTIONAL if not values[name]}
-        values |= {name: lines(self[name].data) for name in _LISTS}
-        values |= {name: bool(self[name].data) for name in SWITCHES}
-        return {**values, "scope": " ".join(self.scope.data or ())}
+        """Return the values of the fields, by name."""
+        return {
+            field.name: _client_value(field, self[field.name].data) for field, _ in _FORM_FIELDS
+        }
 
 
-_NEW = {**{name: DEFAULTS[name] for name in (*_TEXTS, *_CHOICES, *_LISTS, "scope")},
-        **dict.fromkeys(SWITCHES, False)}  # fmt: skip
+def _client_value(field: ClientField, data: Any) -> Any:
+    match field.kind:
+        case Kind.SWITCH:
+            return bool(data)
+        case Kind.CHOICE:
+            return data
+        case Kind.WORDS:
+            return " ".join(data or ())
+        case _ if field.json_type is list:
+            return lines(data)
+        case _:
+            return (data or "").strip() or (None if field.is_removable else "")
+
+
+_FORM_FIELDS = [(field, field.form) for field in FIELDS.values() if field.form]
+_NEW = {field.name: field.default for field, _ in _FORM_FIELDS}
+for _field, _about in _FORM_FIELDS:
+    setattr(ClientForm, _field.name, _input(_field, _about.label))
 
 
 def client_seen_of(described: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a client that the form has."""
+    """Return the fields of a client that the form has."""
     return {name: described.get(name, default) for name, default in _NEW.items()}
 
 

@@ -8,7 +8,7 @@ from werkzeug.wrappers import Response
 
 from sso.audit import Actor
 from sso.endpoints.admin import access, pages
-from sso.endpoints.admin.actions import Action, Kind
+from sso.endpoints.admin.actions import Action, Resource
 from sso.endpoints.admin.forms import GroupForm, MemberForm
 from sso.endpoints.admin.pages import Refusal
 from sso.flow.decision import ENDS
@@ -40,7 +40,7 @@ def _delete(actor: Actor, group: Group, version: str) -> None:
     group_editing.delete(actor, group.id, seen=seen)
 
 
-MEMBERSHIP = Kind(
+MEMBERSHIP = Resource(
     section="groups",
     page="group",
     query=lambda membership: {"id": str(membership.group.id)},
@@ -59,7 +59,7 @@ MEMBERSHIP = Kind(
         )
     },
 )
-GROUP = Kind(
+GROUP = Resource(
     section="groups",
     page="group",
     query=lambda group: {"id": str(group.id)},

@@ -8,7 +8,7 @@ from werkzeug.wrappers import Response
 
 from sso import context
 from sso.endpoints.admin import access, pages
-from sso.endpoints.admin.actions import Action, Kind
+from sso.endpoints.admin.actions import Action, Resource
 from sso.endpoints.admin.forms import ApiTokenForm
 from sso.endpoints.admin.pages import Refusal
 from sso.i18n import N_
@@ -28,7 +28,7 @@ def _retirement(key: SigningKey) -> str:
     return f"{key.kid} ({key.alg}): {effect}"
 
 
-SIGNING_KEY = Kind(
+SIGNING_KEY = Resource(
     section="keys",
     find=lambda: stored_keys.find_signing_key(pages.searched("kid")) or abort(404),
     actions={
@@ -45,7 +45,7 @@ SIGNING_KEY = Kind(
         )
     },
 )
-SIGNING_KEYS = Kind[None](
+SIGNING_KEYS = Resource[None](
     section="keys",
     find=lambda: None,
     actions={
@@ -80,7 +80,7 @@ def retire() -> Response:
     return SIGNING_KEY.act("retire")
 
 
-API_TOKEN: Kind[ApiToken] = Kind(
+API_TOKEN: Resource[ApiToken] = Resource(
     section="tokens",
     find=lambda: stored_keys.find_api_token(pages.uuid()) or abort(404),
     title=lambda token: token.name,

@@ -14,7 +14,7 @@ from sso import context
 from sso.audit import Actor, rows
 from sso.crypto import passwords
 from sso.endpoints.admin import access, audit_trail, pages
-from sso.endpoints.admin.actions import Action, Kind
+from sso.endpoints.admin.actions import Action, Resource
 from sso.endpoints.admin.forms import InviteForm, PersonForm, lines
 from sso.endpoints.admin.pages import Refusal
 from sso.flow.decision import ENDS, NOTIFIED
@@ -160,7 +160,7 @@ def _unlink(actor: Actor, account: LinkedAccount, warned: str) -> None:
     linking.remove_identity(actor, account.user, account.identity.id, warned=warned.splitlines())
 
 
-LINKED_ACCOUNT = Kind(
+LINKED_ACCOUNT = Resource(
     section="people",
     page="person",
     query=lambda account: {"id": str(account.user.id)},
@@ -185,7 +185,7 @@ LINKED_ACCOUNT = Kind(
         )
     },
 )
-PERSON = Kind(
+PERSON = Resource(
     section="people",
     page="person",
     query=lambda user: {"id": str(user.id)},

@@ -20,6 +20,7 @@ from authlib.oauth2.rfc7636 import create_s256_code_challenge
 from sso import audit, clock
 from sso.audit.events import Event
 from sso.crypto import secrets
+from sso.flow.refusals import Cause, KeyFault, PkceFault, Reason, because, describe
 from sso.oauth import client_authentication, dpop, tokens
 from sso.oauth.authorization import AuthorizationEndpoint
 from sso.oauth.request import ProtocolRequest
@@ -57,9 +58,9 @@ class AuthorizationCodeGrant(AuthorizationEndpoint, AuthlibAuthorizationCodeGran
 
         # 2. Find the code.
         if "code" not in request.form:
-            raise InvalidRequestError("The parameter 'code' is missing.")
+            raise InvalidRequestError(describe(Cause.MISSING_PARAMETER, name="code"))
         if not request.payload.redirect_uri:
-            raise InvalidRequestError("The parameter 'redirect_uri' is missing.")
+            raise InvalidRequestError(describe(Cause.MISSING_PARAMETER, name="redirect_uri"))
         if self.code is None or self.live_grant is None or not self.code.is_live(clock.now()):
             self._refuse(client)
         request.details["user"] = self.live_grant.user_id
@@ -86,7 +87,7 @@ class AuthorizationCodeGrant(AuthorizationEndpoint, AuthlibAuthorizationCodeGran
             request.facts["pkce"] = _pkce_fault(verifier, challenge)
             raise
         if self.code.dpop_jkt not in (None, request.dpop_jkt):
-            request.facts["dpop"] = "code"
+            request.facts["dpop"] = KeyFault.BOUND_CODE
             raise InvalidGrantError(
                 "The code is bound to another key than that of a DPoP proof in this request."
             )
@@ -135,7 +136,8 @@ class AuthorizationCodeGrant(AuthorizationEndpoint, AuthlibAuthorizationCodeGran
             raise InvalidGrantError("The code was used before; all that it gave has been revoked.")
         # The answer does not tell the reasons apart; the log and the audit trail do.
         found = redemption.refusal_reasons_of(connection, self._digest)
-        request.details["reason"] = found.reason_for(client.client_id, now) if found else "unknown"
+        unknown = because(Reason.UNKNOWN)
+        request.details["reason"] = found.reason_for(client.client_id, now) if found else unknown
         request.details["user"] = found.user_id if found else None
         request.facts |= found.facts() if found else {}
         raise InvalidGrantError(
@@ -159,10 +161,11 @@ def verify_code_verifier(verifier: str | None, challenge: str | None) -> None:
         raise InvalidGrantError("The code_verifier does not fit the code_challenge.")
 
 
-def _pkce_fault(verifier: str | None, challenge: str | None) -> str:
+def _pkce_fault(verifier: str | None, challenge: str | None) -> PkceFault:
     """What is wrong, for `flask explain`."""
     if challenge is None:
-        return "no challenge"
+        return PkceFault.NO_CHALLENGE
     if verifier is None:
-        return "no verifier"
-    return "challenge as verifier" if verifier == challenge else "wrong verifier"
+        return PkceFault.NO_VERIFIER
+    is_plain = verifier == challenge
+    return PkceFault.CHALLENGE_AS_VERIFIER if is_plain else PkceFault.WRONG_VERIFIER

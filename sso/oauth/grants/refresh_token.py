@@ -17,6 +17,7 @@ from sso import audit, clock, context
 from sso.audit.events import Event
 from sso.crypto import secrets
 from sso.flow import narrowing, scopes
+from sso.flow.refusals import Cause, KeyFault, Reason, because, describe
 from sso.oauth import client_authentication, dpop, tokens
 from sso.oauth.request import ProtocolRequest
 from sso.store import grants, redemption
@@ -56,12 +57,12 @@ class RefreshTokenGrant(AuthlibRefreshTokenGrant):
 
         # 2. Find the refresh token. One that was used is a retry, or a reuse, which ends its grant.
         if "refresh_token" not in request.form:
-            raise InvalidRequestError("The parameter 'refresh_token' is missing.")
+            raise InvalidRequestError(describe(Cause.MISSING_PARAMETER, name="refresh_token"))
         bound_to = self.presented.dpop_jkt if self.presented else None
         if client.is_public and bound_to not in (None, request.dpop_jkt):
             # Not its reuse, either: without the key, the token is of no use to a thief (RFC 9449
             # §5). What a confidential client has is bound by its authentication.
-            request.facts["dpop"] = "refresh token"
+            request.facts["dpop"] = KeyFault.BOUND_REFRESH_TOKEN
             raise InvalidGrantError(
                 "The refresh token is bound to another key than that of a DPoP proof in this "
                 "request."
@@ -209,7 +210,9 @@ class RefreshTokenGrant(AuthlibRefreshTokenGrant):
     def _refuse(self, client: RegisteredClient) -> NoReturn:
         # The answer does not tell the reasons apart; the log and the audit trail do.
         found = store.refusal_reasons_of_refresh(self.request.connection, self._digest)
-        reason = found.reason_for(client.client_id, clock.now()) if found else "unknown"
+        reason = (
+            found.reason_for(client.client_id, clock.now()) if found else because(Reason.UNKNOWN)
+        )
         self.request.details |= {"reason": reason, "user": found.user_id if found else None}
         self.request.facts |= found.facts() if found else {}
         raise InvalidGrantError("The refresh token is unknown, expired, used or revoked.")

@@ -1,0 +1,381 @@
+"""The table of a client's fields: one entry for each, which every surface reads.
+
+A part of an entry says that a surface has the field: `option` the commands, `form` and `fact` the
+pages of administration, `preset` the known applications. The registration API and declarations
+have every field that is not fixed; the API has no logo. Each surface maps a `Kind` to what it
+shows: an option of click, a field of WTForms, a type of JSON.
+
+A new field is an entry here, and the code that acts on it. One that is a column of its own also
+needs the column in `sso.models.clients`, and a migration. `tests/test_client_fields.py` compares
+the surfaces with this table.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+from typing import Any
+from urllib.parse import urlsplit
+
+from sso.config.auth_methods import ANY_AUTH_METHOD, AUTH_METHODS, FAPI2, NO_AUTH_METHOD
+from sso.config.auth_methods import PRIVATE_KEY_JWT as KEY
+from sso.config.urls import call_error, home_url_error, strict_url_error
+from sso.crypto.client_jwt import ALGORITHMS as CLIENT_ALGORITHMS
+from sso.crypto.client_jwt import FAPI_ALGORITHMS
+from sso.crypto.keys import ALGORITHMS as SERVER_ALGORITHMS
+from sso.flow.scopes import DEFAULT_SCOPE, SCOPES
+from sso.i18n import N_
+from sso.i18n.message import Message
+
+
+class Kind(Enum):
+    """What a value is; it decides how surfaces ask for it, check it and show it."""
+
+    TEXT = "a line of text"
+    URL = "a URL"
+    REDIRECT_URIS = "URIs that are compared exactly"
+    WORDS = "a text of words with spaces between them"
+    NAMES = "a list of names"
+    CHOICE = "one of several texts"
+    SWITCH = "true or false"
+    OBJECT = "an object"
+    KEY_SET = "a JWK set; commands read it from a file"
+    IMAGE = "an image; commands read it from a file"
+
+
+_TYPES: Mapping[Kind, type] = {
+    Kind.REDIRECT_URIS: list,
+    Kind.NAMES: list,
+    Kind.SWITCH: bool,
+    Kind.OBJECT: dict,
+    Kind.KEY_SET: dict,
+}
+LISTS = (Kind.REDIRECT_URIS, Kind.NAMES, Kind.WORDS)
+
+
+class Stored(IntEnum):
+    """Where a field is stored."""
+
+    METADATA = 1  # in `client_metadata`
+    COLUMN = 2
+    APART = 3  # elsewhere; services handle it by itself
+
+
+@dataclass(frozen=True)
+class Option:
+    """The option of `flask client create` and `update`, without its dashes.
+
+    `update`: the help of a switch there. `removal`: the help of the option that removes the value.
+    """
+
+    name: str
+    help: str = ""
+    update: str = ""
+    removal: str = ""
+    metavar: str | None = None
+    choices: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Input:
+    """The field in the form of an administrator."""
+
+    label: str
+    hint: str = ""
+    rows: int = 0  # of a list, one on each line
+
+
+@dataclass(frozen=True)
+class Fact:
+    """The line on an application's page. A value that is empty has one only with `empty`."""
+
+    title: str = ""  # as in the form
+    empty: str = ""
+    on: str = N_("yes")
+    off: str = N_("no")
+
+
+@dataclass(frozen=True)
+class InPreset:
+    """The name in a preset's registration, and the label on its page of documentation."""
+
+    name: str
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of a client. `name`: that of RFC 7591 or of another standard, where one has it.
+
+    `noun`, `excess`: the field in errors, and the error for a list that is too long.
+    `url_error`: why a URL cannot be the value. `fapi_choices`: the choices with a profile.
+    """
+
+    name: str
+    kind: Kind
+    meaning: str = ""
+    default: Any = None
+    stored: Stored = Stored.METADATA
+    is_required: bool = False
+    is_fixed: bool = False
+    choices: Sequence[str] = ()
+    fapi_choices: Sequence[str] = ()
+    titles: Mapping[str, str] = field(default_factory=dict)
+    noun: Message | None = None
+    excess: str = ""
+    url_error: Callable[[str], Message | None] = strict_url_error
+    option: Option | None = None
+    form: Input | None = None
+    fact: Fact | None = None
+    preset: InPreset | None = None
+
+    @property
+    def json_type(self) -> type:
+        """The type in JSON and TOML."""
+        return _TYPES.get(self.kind, str)
+
+    @property
+    def is_removable(self) -> bool:
+        """Whether an empty text removes the value."""
+        return self.stored is Stored.METADATA and self.json_type is str and self.default is None
+
+    @property
+    def may_be_empty(self) -> bool:
+        """Whether a list may have no values."""
+        return not (self.is_required or self.default)
+
+    @property
+    def flag(self) -> str:
+        """The option as it is typed: `--name`."""
+        return f"--{self.option.name}" if self.option else ""
+
+    @property
+    def usage(self) -> str:
+        """The option with its value: `--jwks FILE`."""
+        return f"{self.flag} {self.option.metavar}" if self.option else ""
+
+    @property
+    def term(self) -> str:
+        """The field in a message: its label for people, its option for commands."""
+        return Message(self.form.label, for_commands=self.flag) if self.form else self.flag
+
+    def value_term(self, value: str) -> Message:
+        """Return a value in a message: its title for people, the option for commands."""
+        return Message(self.titles[value], for_commands=f"{self.flag} {value}")
+
+
+def _backchannel_error(text: str) -> Message | None:
+    """OIDC Back-Channel Logout §2.2: absolute, no fragment; we call it, so it is http or https."""
+    if error := strict_url_error(text):
+        return error
+    if urlsplit(text).scheme not in ("http", "https"):
+        return Message("it is neither http nor https")
+    return Message("it has a fragment") if "#" in text else call_error(text)
+
+
+def _jwks_uri_error(text: str) -> Message | None:
+    if error := strict_url_error(text):
+        return error
+    if urlsplit(text).scheme != "https":
+        return Message("it is not https")
+    return Message("it has a fragment") if "#" in text else call_error(text, only_public=True)
+
+
+ID_TOKEN_CLAIMS = {
+    "standard": N_("Who signed in, and when"),
+    "all": N_("The whole profile, for applications that do not ask userinfo"),
+}
+_TABLE = (
+    Field(
+        "client_name", Kind.TEXT, "The name that users see.", default="", is_required=True,
+        noun=Message("the client's name"),
+        option=Option("name"),
+        form=Input(N_("Name")),
+    ),
+    Field(
+        "redirect_uris", Kind.REDIRECT_URIS, "A redirect URI, compared exactly.",
+        default=[], is_required=True,
+        noun=Message("the redirect address"),
+        excess=N_("there are more than %(most)d redirect addresses"),
+        option=Option("redirect-uri", metavar="URI"),
+        form=Input(N_("Redirect URIs, one on each line"), N_("Compared character by character."),
+                   rows=3),
+        fact=Fact(N_("Redirect URIs")),
+        preset=InPreset("redirect_uris", "redirect URIs"),
+    ),
+    Field(
+        "post_logout_redirect_uris", Kind.REDIRECT_URIS,
+        "Where the browser may go after sign-out.", default=[],
+        noun=Message("the post-logout redirect address"),
+        excess=N_("there are more than %(most)d post-logout redirect addresses"),
+        option=Option("post-logout-redirect-uri", metavar="URI"),
+        form=Input(N_("Post-logout redirect URIs, one on each line"), rows=2),
+        fact=Fact(N_("Post-logout redirect URIs")),
+        preset=InPreset("post_logout_redirect_uris", "post-logout redirect URIs"),
+    ),
+    Field(
+        "backchannel_logout_uri", Kind.URL, "URL that gets a logout token when a user signs out.",
+        noun=Message("the back-channel logout address"), url_error=_backchannel_error,
+        option=Option("backchannel-logout-uri", metavar="URI",
+                      removal="Remove the back-channel logout URI."),
+        form=Input(N_("Back-channel logout URI"),
+                   N_("Gets a logout token when a person signs out.")),
+        fact=Fact(),
+        preset=InPreset("backchannel_logout_uri", "back-channel logout URI"),
+    ),
+    Field(
+        "home_url", Kind.URL, "URL that starts the application, linked from the account page.",
+        noun=Message("the home URL"), url_error=home_url_error,
+        option=Option("home-url", metavar="URL", removal="Remove the home URL."),
+        form=Input(N_("URL that starts the application"), N_("Linked on people's account pages.")),
+        fact=Fact(),
+        preset=InPreset("home_url"),
+    ),
+    Field(
+        "logo", Kind.IMAGE, "Its logo: PNG, JPEG, WebP or SVG, at most 64 kB.", stored=Stored.APART,
+        option=Option("logo", metavar="FILE", removal="Remove the logo."),
+    ),
+    Field(
+        "scope", Kind.WORDS, "The scopes that it can request, separated by spaces.",
+        default=DEFAULT_SCOPE, choices=tuple(SCOPES),
+        option=Option("scope"),
+        form=Input(N_("Scopes that it may request")),
+        fact=Fact(),
+        preset=InPreset("scope", "scope"),
+    ),
+    Field(
+        "token_endpoint_auth_method", Kind.CHOICE,
+        "How the application sends its secret, or that it signs with a key.",
+        default=ANY_AUTH_METHOD, choices=(*AUTH_METHODS, NO_AUTH_METHOD),
+        titles={
+            ANY_AUTH_METHOD: N_("A secret, in the header or in the form"),
+            "client_secret_post": N_("A secret in the form (client_secret_post)"),
+            "client_secret_basic": N_("A secret in the header (client_secret_basic)"),
+            NO_AUTH_METHOD: N_("No secret: it runs on people's devices (public client)"),
+            KEY: N_("A private key (private_key_jwt)"),
+        },
+        noun=Message("the authentication method"),
+        option=Option("auth-method", choices=AUTH_METHODS),
+        form=Input(N_("How it authenticates")),
+        fact=Fact(),
+        preset=InPreset("auth_method", "client authentication"),
+    ),
+    Field(
+        "grant_types", Kind.NAMES, "The grants that it may use.", is_fixed=True,
+        default=["authorization_code", "refresh_token"],
+    ),
+    Field(
+        "response_types", Kind.NAMES, "What authorization responses hold.", is_fixed=True,
+        default=["code"],
+    ),
+    Field(
+        "id_token_signed_response_alg", Kind.CHOICE, "Algorithm that signs its identity tokens.",
+        default="RS256", choices=SERVER_ALGORITHMS,
+        noun=Message("the identity token algorithm"),
+        option=Option("id-token-alg"),
+        form=Input(N_("Algorithm of identity tokens")),
+        fact=Fact(),
+        preset=InPreset("id_token_alg", "ID tokens signed with"),
+    ),
+    Field(
+        "id_token_claims", Kind.CHOICE, "all: identity tokens have the claims of userinfo.",
+        default="standard", choices=tuple(ID_TOKEN_CLAIMS), titles=ID_TOKEN_CLAIMS,
+        noun=Message("the choice of identity token claims"),
+        option=Option("id-token-claims"),
+        form=Input(N_("What identity tokens contain")),
+        preset=InPreset("id_token_claims", "claims in the ID token"),
+    ),
+    Field(
+        "groups", Kind.NAMES, "Only members of one of these groups can use it.", default=[],
+        option=Option("group"),
+        form=Input(N_("Only members of these groups, one on each line"),
+                   N_("If empty, everyone may use it."), rows=2),
+        fact=Fact(N_("Who may use it"), empty=N_("Everyone")),
+    ),
+    Field("preset", Kind.OBJECT, "The known application that it was registered for."),
+    Field(
+        "first_party", Kind.SWITCH, "Do not ask users for consent.",
+        default=False, stored=Stored.COLUMN,
+        option=Option("first-party", update="Whether users are not asked for consent."),
+        form=Input(N_("Do not ask people for consent")),
+        fact=Fact(N_("Consent"), on=N_("People are not asked."), off=N_("People are asked once.")),
+    ),
+    Field(
+        "require_pkce", Kind.SWITCH, "Refuse requests without PKCE.",
+        default=False, stored=Stored.COLUMN,
+        option=Option("require-pkce", update="Whether requests without PKCE are refused."),
+        form=Input(N_("Refuse requests without PKCE")),
+        fact=Fact("PKCE", on=N_("Required"), off=N_("Recommended, not required")),
+        preset=InPreset("require_pkce", "PKCE"),
+    ),
+    Field(
+        "require_mfa", Kind.SWITCH, "Require a second factor.",
+        default=False, stored=Stored.COLUMN,
+        option=Option("require-mfa", update="Whether a second factor is required."),
+        form=Input(N_("Require two-step verification")),
+        fact=Fact(N_("Two-step verification"), on=N_("Required"), off=N_("Not required")),
+    ),
+    Field(
+        "require_pushed_authorization_requests", Kind.SWITCH,  # RFC 9126 §6
+        "Refuse authorization requests that are not pushed.",
+        option=Option("require-par", update="Whether authorization requests have to be pushed."),
+    ),
+    Field(
+        "dpop_bound_access_tokens", Kind.SWITCH,  # RFC 9449 §5.2
+        "Refuse token requests without a DPoP proof.",
+        option=Option("require-dpop", update="Whether token requests need a DPoP proof."),
+    ),
+    Field(
+        "require_dpop_nonce", Kind.SWITCH, "Refuse DPoP proofs without a nonce of this server.",
+        option=Option("require-dpop-nonce",
+                      update="Whether DPoP proofs need a nonce of this server."),
+    ),
+    Field(
+        "profile", Kind.CHOICE, "fapi2: FAPI 2.0 Security Profile. Needs jwks or jwks_uri.",
+        choices=(FAPI2,), titles={FAPI2: "FAPI 2.0"},
+        noun=Message("the profile"),
+        option=Option("profile", "fapi2: FAPI 2.0 Security Profile. Needs --jwks or --jwks-uri.",
+                      removal="Remove the profile; the rest stays."),
+        fact=Fact(N_("Profile")),
+        preset=InPreset("profile", "profile"),
+    ),
+    Field(
+        "jwks", Kind.KEY_SET, "The application's public keys: a JWK set.",
+        option=Option("jwks", metavar="FILE"),
+    ),
+    Field(
+        "jwks_uri", Kind.URL, "URL of the application's public keys.",
+        url_error=_jwks_uri_error,
+        option=Option("jwks-uri", metavar="URL"),
+    ),
+    Field(
+        "token_endpoint_auth_signing_alg", Kind.CHOICE, f"The one algorithm for {KEY}.",
+        choices=CLIENT_ALGORITHMS, fapi_choices=FAPI_ALGORITHMS,
+        noun=Message("the algorithm of client assertions"),
+        option=Option("auth-alg", removal=f"Allow every algorithm for {KEY}."),
+    ),
+    Field(
+        "request_object_signing_alg", Kind.CHOICE, "Algorithm that signs its request objects.",
+        choices=CLIENT_ALGORITHMS, fapi_choices=FAPI_ALGORITHMS,  # RFC 9101 §10.5
+        noun=Message("the algorithm of request objects"),
+        option=Option("request-object-alg", removal="Refuse request objects."),
+    ),
+    Field(
+        "authorization_signed_response_alg", Kind.CHOICE,
+        "Algorithm that signs answers for response_mode=jwt (JARM).",
+        choices=CLIENT_ALGORITHMS, fapi_choices=FAPI_ALGORITHMS,
+        noun=Message("the algorithm of authorization responses"),
+        option=Option("response-alg", removal="Do not sign authorization responses."),
+    ),
+    Field("disabled", Kind.SWITCH, "Whether nobody can use it.", stored=Stored.APART),
+)  # fmt: skip
+
+FIELDS: Mapping[str, Field] = {entry.name: entry for entry in _TABLE}
+FIXED = [entry for entry in _TABLE if entry.is_fixed]
+# As documents list them: metadata first, and switches after what has values.
+SETTABLE = sorted(
+    (entry for entry in _TABLE if not entry.is_fixed),
+    key=lambda entry: (entry.stored, entry.kind is Kind.SWITCH),
+)
+METADATA = [entry for entry in SETTABLE if entry.stored is Stored.METADATA]
+COLUMNS = [entry for entry in SETTABLE if entry.stored is Stored.COLUMN]
+IN_API = [entry for entry in SETTABLE if entry.kind is not Kind.IMAGE]

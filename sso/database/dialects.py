@@ -1,0 +1,136 @@
+"""Statements that SQLite and PostgreSQL write differently; `postgresql` has the connections.
+
+SQLite lets one transaction write at a time, so it needs no advisory locks.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sqlalchemy import (
+    Boolean,
+    ColumnElement,
+    Connection,
+    FromClause,
+    SQLColumnExpression,
+    String,
+    func,
+    select,
+    text,
+    true,
+    update,
+)
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.orm import InstrumentedAttribute
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
+from sqlalchemy.sql.selectable import NamedFromClause
+
+from sso.extensions import Base, db
+from sso.process import program
+
+if TYPE_CHECKING:
+    from sqlalchemy.dialects import postgresql, sqlite
+else:  # a command that lists users takes 60 ms longer with them
+    postgresql = program.late_module("sqlalchemy.dialects.postgresql")
+    sqlite = program.late_module("sqlalchemy.dialects.sqlite")
+
+
+Row = TypeVar("Row", bound=Base)
+
+
+def is_postgresql(connection: Connection | None = None) -> bool:
+    """Return whether a connection leads to PostgreSQL; without one, that of the session."""
+    return (connection or db.engine).dialect.name == "postgresql"
+
+
+def insert(table: type[Base] | FromClause, dialect: str | None = None) -> "sqlite.Insert":
+    """Return an INSERT that can name what to do on a conflict, for the session's database."""
+    module: Any = {"postgresql": postgresql, "sqlite": sqlite}[dialect or db.engine.dialect.name]
+    statement: sqlite.Insert = module.insert(table)  # PostgreSQL's has the same methods
+    return statement
+
+
+def insert_or_ignore(table: type[Base], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert the rows that are not there yet; several transactions may do so at once."""
+    db.session.execute(insert(table).values(rows).on_conflict_do_nothing())
+
+
+def lock(
+    model: type[Row], keep: InstrumentedAttribute[Any], *conditions: ColumnElement[bool]
+) -> Row | None:
+    """Return the row as it is now, locked until the transaction ends; `None` if there is none.
+
+    Updates the column `keep`, and those that change with each update, to their own values: SQLite
+    does not know FOR UPDATE.
+    """
+    columns = [keep, *(column for column in model.__table__.c if column.onupdate is not None)]
+    unchanged = {column: column for column in columns}
+    statement: Any = update(model).where(*conditions).values(unchanged)
+    row: Row | None = db.session.scalar(
+        statement.returning(model).execution_options(
+            populate_existing=True, synchronize_session=False
+        )
+    )
+    return row
+
+
+LOCK_KIND = 0x73736F  # "sso": the first half of the keys of our advisory locks
+
+
+def exclusive_lock(*key: Any) -> None:
+    """Take an advisory lock until the transaction ends, in the order of the requests for it."""
+    if is_postgresql():
+        db.session.execute(select(func.pg_advisory_xact_lock(*key)))
+
+
+class shared_client_lock(FunctionElement[bool]):  # named as SQLAlchemy names functions
+    """True, once nobody holds the exclusive lock of the client whose id is given."""
+
+    type = Boolean()
+    inherit_cache = True
+
+
+@compiles(shared_client_lock)
+def _without_lock(_element: shared_client_lock, _compiler: SQLCompiler, **_: Any) -> str:
+    return "1 = 1"
+
+
+@compiles(shared_client_lock, "postgresql")
+def _with_lock(element: shared_client_lock, compiler: SQLCompiler, **more: Any) -> str:
+    client_id = compiler.process(element.clauses, **more)
+    return f"pg_advisory_xact_lock_shared({LOCK_KIND}, hashtext({client_id})) IS NOT NULL"
+
+
+def exclusive_client_lock(client_id: str) -> None:
+    """Wait for the approvals that are under way; later ones wait until the transaction ends."""
+    exclusive_lock(LOCK_KIND, func.hashtext(client_id))
+
+
+_AFTER_ALL = "\U0010ffff"  # no text continues with it
+
+
+def begins(column: SQLColumnExpression[str], text: str) -> ColumnElement[bool]:
+    """Return a condition that an index answers: the column begins with this text, byte by byte.
+
+    On PostgreSQL, an index whose order is that of bytes (text_pattern_ops).
+    """
+    low, high = ("~>=~", "~<~") if is_postgresql() else (">=", "<")
+    if not text:
+        return true()
+    is_after: ColumnElement[bool] = column.op(low, is_comparison=True)(text)
+    return is_after & column.op(high, is_comparison=True)(text + _AFTER_ALL)
+
+
+def json_values(
+    column: SQLColumnExpression[Any], name: str
+) -> tuple[NamedFromClause, ColumnElement[str]]:
+    """Return the elements of a column's JSON lists as a table, and its column of texts."""
+    function = func.json_array_elements_text if is_postgresql() else func.json_each
+    values = function(column).table_valued("value", name=name, joins_implicitly=True)
+    return values, values.c.value.cast(String)
+
+
+def without_time_limit() -> None:
+    """Let each statement of this transaction take as long as its many rows need."""
+    if is_postgresql():
+        db.session.execute(text("SET LOCAL statement_timeout = 0"))

@@ -1,0 +1,213 @@
+"""Why the protocol refuses requests: codes for programs, and the sentences that people read.
+
+The codes are stored with a refusal (see `ratelimit.refusals`), and `flask explain` asks for them.
+So a code never changes. A sentence may be reworded: nothing compares it.
+"""
+
+from enum import StrEnum
+
+from sso.i18n import N_
+from sso.i18n.message import Message
+
+
+class Cause(StrEnum):
+    """What is wrong, as the application is told."""
+
+    ACR_NOT_REACHED = "acr_not_reached"
+    ALL_SCOPES_WITHHELD = "all_scopes_withheld"
+    ANOTHER_USER = "another_user"
+    CLAIMS_NOT_JSON = "claims_not_json"
+    CLAIMS_NOT_OBJECT = "claims_not_object"
+    DENIED = "denied"
+    INVALID_CLAIM = "invalid_claim"
+    INVALID_CODE_CHALLENGE = "invalid_code_challenge"
+    INVALID_CODE_CHALLENGE_METHOD = "invalid_code_challenge_method"
+    INVALID_DPOP_JKT = "invalid_dpop_jkt"
+    INVALID_MAX_AGE = "invalid_max_age"
+    INVALID_PROMPT = "invalid_prompt"
+    MISSING_CLIENT_AUTHENTICATION = "missing_client_authentication"
+    MISSING_PARAMETER = "missing_parameter"
+    MISSING_RESPONSE_TYPE = "missing_response_type"
+    MISSING_STATE = "missing_state"
+    MUST_CONSENT = "must_consent"
+    MUST_SELECT_ACCOUNT = "must_select_account"
+    MUST_SET_UP_FACTOR = "must_set_up_factor"
+    MUST_SHOW_FACTOR = "must_show_factor"
+    MUST_SIGN_IN = "must_sign_in"
+    MUST_SIGN_IN_AGAIN = "must_sign_in_again"
+    NO_LONGER_A_MEMBER = "no_longer_a_member"
+    NO_SIGNED_RESPONSES = "no_signed_responses"
+    NOT_A_MEMBER = "not_a_member"
+    NOT_PUSHED = "not_pushed"
+    NOT_SIGNED = "not_signed"
+    NOTHING_LEFT = "nothing_left"
+    ONE_FACTOR = "one_factor"
+    PROMPT_NONE_WITH_OTHERS = "prompt_none_with_others"
+    SESSION_ENDED = "session_ended"
+    SIGN_IN_TOO_OLD = "sign_in_too_old"
+    TWO_ACCESS_TOKENS = "two_access_tokens"
+    TWO_AUTHENTICATIONS = "two_authentications"
+    TWO_CLIENTS = "two_clients"
+    UNREGISTERED_POST_LOGOUT_URI = "unregistered_post_logout_uri"
+    UNSUPPORTED_PARAMETER = "unsupported_parameter"
+    UNSUPPORTED_RESPONSE_TYPE = "unsupported_response_type"
+
+
+# Those with N_ are shown to operators as they are, in their language.
+SENTENCES: dict[Cause, str] = {
+    Cause.ACR_NOT_REACHED: N_("The required acr was not reached."),
+    Cause.ALL_SCOPES_WITHHELD: N_("The user withholds every scope that was asked for."),
+    Cause.ANOTHER_USER: N_(
+        "Another user is signed in than the request names, and prompt=none forbids a sign-in."
+    ),
+    Cause.CLAIMS_NOT_JSON: N_("The parameter 'claims' is not JSON."),
+    Cause.CLAIMS_NOT_OBJECT: N_("The parameter 'claims' is not a JSON object."),
+    Cause.DENIED: N_("The user refused."),
+    Cause.INVALID_CLAIM: N_("A claim in 'claims' is neither null nor a JSON object."),
+    Cause.INVALID_CODE_CHALLENGE: N_("The 'code_challenge' is not 43 characters of base64url."),
+    Cause.INVALID_CODE_CHALLENGE_METHOD: N_("The 'code_challenge_method' has to be S256."),
+    Cause.INVALID_DPOP_JKT: N_("The 'dpop_jkt' is not 43 characters of base64url."),
+    Cause.INVALID_MAX_AGE: N_("The 'max_age' is not a number of seconds."),
+    Cause.INVALID_PROMPT: N_(
+        "The 'prompt' has a value other than none, login, consent, select_account."
+    ),
+    Cause.MISSING_CLIENT_AUTHENTICATION: (
+        "Client authentication is missing: send client_id and client_secret, or a client_assertion."
+    ),
+    Cause.MISSING_PARAMETER: N_("The parameter '%(name)s' is missing."),
+    Cause.MISSING_RESPONSE_TYPE: N_("The parameter 'response_type' is missing; send code."),
+    Cause.MISSING_STATE: N_(
+        "The parameter 'state' is missing; send a random value and compare it on return."
+    ),
+    Cause.MUST_CONSENT: N_("The user has to consent, and prompt=none forbids it."),
+    Cause.MUST_SELECT_ACCOUNT: N_("The user has to choose an account, and prompt=none forbids it."),
+    Cause.MUST_SET_UP_FACTOR: N_(
+        "The user has to set up a second factor, and prompt=none forbids it."
+    ),
+    Cause.MUST_SHOW_FACTOR: N_("The user has to show a second factor, and prompt=none forbids it."),
+    Cause.MUST_SIGN_IN: N_("The user has to sign in, and prompt=none forbids it."),
+    Cause.MUST_SIGN_IN_AGAIN: N_("The user has to sign in again, and prompt=none forbids it."),
+    Cause.NO_LONGER_A_MEMBER: "The user is in none of the groups that may use this client.",
+    Cause.NO_SIGNED_RESPONSES: N_(
+        "The client is registered without an authorization_signed_response_alg."
+    ),
+    Cause.NOT_A_MEMBER: "The user is not in a group that may use this client.",
+    Cause.NOT_PUSHED: (
+        "This client has to push its authorization requests to /oauth2/par, and to send the "
+        "request_uri from there (RFC 9126)."
+    ),
+    Cause.NOT_SIGNED: "This client has to sign its authorization requests (RFC 9101).",
+    Cause.NOTHING_LEFT: "No scope that was granted is allowed any more.",
+    Cause.ONE_FACTOR: (
+        "This client requires two-step verification, and the user signed in without it."
+    ),
+    Cause.PROMPT_NONE_WITH_OTHERS: N_("The 'prompt' has none together with another value."),
+    Cause.SESSION_ENDED: "The sign-in in which this was granted has ended.",
+    Cause.SIGN_IN_TOO_OLD: N_(
+        "The sign-in is older than max_age allows, and prompt=none forbids a new one."
+    ),
+    Cause.TWO_ACCESS_TOKENS: N_("The access token is sent in two places; use one."),
+    Cause.TWO_AUTHENTICATIONS: N_(
+        "The client authenticates in two ways at once; use one (RFC 6749 section 2.3)."
+    ),
+    Cause.TWO_CLIENTS: N_("The header and the body name two different clients."),
+    Cause.UNREGISTERED_POST_LOGOUT_URI: (
+        "The 'post_logout_redirect_uri' does not match any registered one exactly."
+    ),
+    Cause.UNSUPPORTED_PARAMETER: N_("The parameter '%(name)s' is not supported; leave it out."),
+    Cause.UNSUPPORTED_RESPONSE_TYPE: N_("The only response_type is code."),
+}
+
+
+class Reason(StrEnum):
+    """What is wrong, as only operators learn it: the answer to a stranger does not tell."""
+
+    ALTERED = "altered"
+    ASSERTION = "assertion"
+    CLIENT_DISABLED = "client_disabled"
+    EXPIRED = "expired"
+    EXPIRED_SECRET = "expired_secret"  # noqa: S105 (no secret)
+    GRANT_ENDED = "grant_ended"
+    ISSUED_TO_ANOTHER = "issued_to_another"
+    KEY_SET = "key_set"
+    NO_ADMINISTRATOR = "no_administrator"
+    NOT_OURS = "not_ours"
+    QUOTED_SECRET = "quoted_secret"  # noqa: S105 (no secret)
+    REVOKED = "revoked"
+    SESSION_ENDED = "session_ended"
+    SWAPPED = "swapped"
+    TOKEN_IN_URL = "token_in_url"  # noqa: S105 (no secret)
+    TOKEN_OF_DISABLED_CLIENT = "token_of_disabled_client"  # noqa: S105 (no secret)
+    UNKNOWN = "unknown"
+    UNKNOWN_CLIENT = "unknown_client"
+    USED_BEFORE = "used_before"
+    USER_DISABLED = "user_disabled"
+    WAITED_TOO_LONG = "waited_too_long"
+    WITHOUT_SCOPE = "without_scope"
+    WRONG_METHOD = "wrong_method"
+    WRONG_SECRET = "wrong_secret"  # noqa: S105 (no secret)
+
+
+# As the log and the audit trail say it.
+REASONS: dict[Reason, str] = {
+    Reason.ALTERED: "altered",
+    Reason.ASSERTION: "assertion: %(fault)s",
+    Reason.CLIENT_DISABLED: "disabled client",
+    Reason.EXPIRED: "expired",
+    Reason.EXPIRED_SECRET: "a previous secret, which has expired",
+    Reason.GRANT_ENDED: "its grant has ended: %(end_reason)s",
+    Reason.ISSUED_TO_ANOTHER: "issued to another client",
+    Reason.KEY_SET: "key set: %(fault)s",
+    Reason.NO_ADMINISTRATOR: "owner",
+    Reason.NOT_OURS: "not a token of this server",
+    Reason.QUOTED_SECRET: "the right secret, in quotes or between spaces",
+    Reason.REVOKED: "revoked",
+    Reason.SESSION_ENDED: "session ended",
+    Reason.SWAPPED: "client_id and client_secret are swapped",
+    Reason.TOKEN_IN_URL: "in the URL",
+    Reason.TOKEN_OF_DISABLED_CLIENT: "client disabled",
+    Reason.UNKNOWN: "unknown",
+    Reason.UNKNOWN_CLIENT: "unknown client",
+    Reason.USED_BEFORE: "used before",
+    Reason.USER_DISABLED: "user disabled",
+    Reason.WAITED_TOO_LONG: "waited too long",
+    Reason.WITHOUT_SCOPE: "without %(scope)s",
+    Reason.WRONG_METHOD: "wrong method: %(method)s",
+    Reason.WRONG_SECRET: "wrong secret",
+}
+
+
+class KeyFault(StrEnum):
+    """What is wrong with the key of a request; other faults are named after a claim of the proof.
+
+    The values are those that have been stored since DPoP was introduced.
+    """
+
+    ANOTHER_KEY = "another key"
+    BOUND_CODE = "code"
+    BOUND_REFRESH_TOKEN = "refresh token"  # noqa: S105 (no secret)
+    DPOP_JKT = "dpop_jkt"
+    MISSING = "missing"
+    NO_LONGER_ENOUGH = "unbound by now"
+    NONCE = "nonce"
+    NOT_BOUND = "not bound"
+    SENT_AS_BEARER = "as bearer"
+
+
+class PkceFault(StrEnum):
+    """What is wrong with a code_verifier. The values have always been stored like this."""
+
+    CHALLENGE_AS_VERIFIER = "challenge as verifier"
+    NO_CHALLENGE = "no challenge"
+    NO_VERIFIER = "no verifier"
+    WRONG_VERIFIER = "wrong verifier"
+
+
+def describe(cause: Cause, **variables: str) -> Message:
+    """Return what an application is told about a cause."""
+    return Message(SENTENCES[cause], code=cause, **variables)
+
+
+def because(reason: Reason, **variables: str) -> Message:
+    """Return what the log and the audit trail say about a reason."""
+    return Message(REASONS[reason], code=reason, **variables)
