@@ -60,8 +60,7 @@ def account() -> Response:
         if isinstance(done, Response):
             return done
         if done:
-            db.session.commit()
-            response = redirect(url_for("pages.account", done=done), 303)
+            response = page.done("pages.account", done=done)
             if done == "language":
                 cookies.choose_language(response, None)  # what was chosen before the sign-in
             return response
@@ -102,7 +101,7 @@ def _page(
         languages=LANGUAGES,
         may_administer=staff.role_of(user.groups) is not None,
         # A form that failed is sent to the same URL.
-        done=_SESSIONS_DONE.get(request.args.get("done", "")) if request.method == "GET" else None,
+        done=page.done_text(_SESSIONS_DONE) if request.method == "GET" else None,
     )
 
 
@@ -270,8 +269,7 @@ def _delete(current: CurrentSession) -> Response:
         return redirect(url_for("pages.delete_account"), 303)
     accounts.delete(audit.USER, locked.user, is_own=True)
     browser_session.forget(locked.user)
-    db.session.commit()
-    return redirect(url_for("pages.delete_account", done=1), 303)
+    return page.done("pages.delete_account", done="1")
 
 
 _EVENTS_SHOWN = 50
@@ -492,7 +490,7 @@ def identities() -> Response:
         else:
             error = _remove(current, form.identity.data or "")
             if error is None:
-                return redirect(url_for("pages.identities", done="removed"), 303)
+                return page.done("pages.identities", done="removed")
     known = stored.of_user(current.user.id)
     linked = {one.provider for one in known}
     providers = {one.id: one for one in context.upstreams()}
@@ -505,19 +503,18 @@ def identities() -> Response:
         fresh=may_link(current),
         known=[(one, providers.get(one.provider)) for one in known],
         others=[one for one in providers.values() if one.id not in linked],
-        done=_IDENTITIES_DONE.get(request.args.get("done", "")),
+        done=page.done_text(_IDENTITIES_DONE),
     )
 
 
 def _remove(current: CurrentSession, identity_id: str) -> str | None:
-    """What keeps it from being removed. Commits."""
+    """Remove an identity; return the reason if it has to stay."""
     if policy.lock(current) is not None:
         try:
             linking.unlink(audit.USER, current.user, _id(identity_id), current.session.id)
         except LinkRefused as error:
             db.session.rollback()
             return str(error)
-    db.session.commit()
     return None
 
 

@@ -290,7 +290,7 @@ def _page(
         passkeys_work_here=passkeys.available(),
         name_length=passkey_names.LONGEST,
         error=error,
-        done=_DONE.get(request.args.get("done", "")),
+        done=page.done_text(_DONE),
         client_name=client_name,
         for_administration=page.admin_page() is not None,
     )

@@ -135,15 +135,14 @@ def sign_up() -> Response:
     if elsewhere := without_foreign_request():
         return elsewhere
     form = SignUpForm()
-    if request.method == "POST" and form.validate():
+    if form.validate_on_submit():
         email = form.email.data or ""
         if _may(email):
             routing.spend(email)
             credentials.request_sign_up(audit.USER, email)
-            db.session.commit()
             keep_pending()
             note_sign_up(email)
-            return redirect(url_for("pages.sign_up", sent=1), 303)
+            return page.done("pages.sign_up", sent="1")
         form.email.errors = [
             N_("You cannot sign up with this address. The allowed domains are listed above.")
         ]
@@ -171,7 +170,7 @@ def complete_sign_up() -> Response:
     form.about = (form.name.data or "", found[0].address)
     if request.method == "POST":
         db.session.commit()  # the transaction must not wait for the checks
-    if request.method == "POST" and form.validate():
+    if form.validate_on_submit():
         fresh = passwords.hash_password(form.new_password.data or "", found[0].address)
         return _make(secret, form, fresh)
     return page.render("complete_sign_up.html", form=form, user_email=found[0].address)
@@ -226,12 +225,11 @@ def forgotten_password() -> Response:
     if elsewhere := without_foreign_request():
         return elsewhere
     form = EmailForm()
-    if request.method == "POST" and form.validate():
+    if form.validate_on_submit():
         routing.spend(form.email.data or "")
         credentials.request_password_reset(audit.USER, form.email.data or "")
-        db.session.commit()
         keep_pending()
-        return redirect(url_for("pages.forgotten_password", sent=1), 303)
+        return page.done("pages.forgotten_password", sent="1")
     if "sent" in request.args:
         return sent(
             gettext("Check your inbox"),
@@ -255,7 +253,7 @@ def new_password() -> Response:
     form.about = (found[1].name, found[1].email)
     if request.method == "POST":
         db.session.commit()  # the transaction must not wait for the checks
-    if request.method == "POST" and form.validate():
+    if form.validate_on_submit():
         fresh = passwords.hash_password(form.new_password.data or "", str(found[1].id))
         return _set(secret, fresh)
     invited = found[0].purpose == mail_links.INVITE
@@ -318,14 +316,13 @@ def account_email() -> Response:
         if done == "confirm":
             return redirect(url_for("pages.second_factor", back="email"), 303)
         if done:
-            db.session.commit()
-            return redirect(url_for("pages.account_email", done=done), 303)
+            return page.done("pages.account_email", done=done)
     return page.render(
         "account_email.html",
         form=form,
         user=current.user,
         lacks_second_factor=policy.lacks_second_factor(current),
-        done=_DONE.get(request.args.get("done", "")),
+        done=page.done_text(_DONE),
     )
 
 
@@ -380,8 +377,7 @@ def verify_email() -> Response:
         except (LookupError, IntegrityError):  # used meanwhile, or another user has the address
             db.session.rollback()
             return dead_link("pages.account_email")
-        db.session.commit()
-        return redirect(url_for("pages.verify_email", done=1), 303)
+        return page.done("pages.verify_email", done="1")
     return page.render("verify_email.html", form=form, email=token.address)
 
 

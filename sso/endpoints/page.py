@@ -149,6 +149,18 @@ def to_step(endpoint: str, **more: str) -> Response:
     return redirect(step(endpoint, **more), 303)
 
 
+def done(endpoint: str, **result: str) -> Response:
+    """Commit, and redirect to the page that shows the result, which its URL names."""
+    db.session.commit()
+    values: dict[str, Any] = {**result}
+    return redirect(url_for(endpoint, **values), 303)
+
+
+def done_text(texts: Mapping[str, str]) -> str | None:
+    """Return what this page says was done, by the `done` in its URL."""
+    return texts.get(request.args.get("done", ""))
+
+
 def confirm_first(back: str = "factors") -> Response:
     """Sign in again, and come back to the page of the factors."""
     return redirect(url_for("pages.sign_in", back=back, **_carried()), 303)
