@@ -108,8 +108,8 @@ def to_sign_in(notice: str, email: str) -> Response:
 
 def email_to_fill_in() -> str | None:
     """The address for which a password was set in this browser just now."""
-    found: str | None = flask.session.get(_EMAIL)
-    return found
+    email: str | None = flask.session.get(_EMAIL)
+    return email
 
 
 def note_sign_up(email: str) -> None:
@@ -163,17 +163,17 @@ def complete_sign_up() -> Response:
     The browser in which the link was requested is signed in, any other one asks for the password.
     """
     secret = request.args.get("token", "")
-    found = mail_links.find(secret, mail_links.SIGN_UP)
-    if found is None or not _may(found[0].address):
+    link = mail_links.find(secret, mail_links.SIGN_UP)
+    if link is None or not _may(link[0].address):
         return dead_link("pages.sign_up")
     form = NewAccountForm()
-    form.about = (form.name.data or "", found[0].address)
+    form.about = (form.name.data or "", link[0].address)
     if request.method == "POST":
         db.session.commit()  # the transaction must not wait for the checks
     if form.validate_on_submit():
-        fresh = passwords.hash_password(form.new_password.data or "", found[0].address)
+        fresh = passwords.hash_password(form.new_password.data or "", link[0].address)
         return _make(secret, form, fresh)
-    return page.render("complete_sign_up.html", form=form, user_email=found[0].address)
+    return page.render("complete_sign_up.html", form=form, user_email=link[0].address)
 
 
 def _may(email: str) -> bool:
@@ -244,20 +244,20 @@ def forgotten_password() -> Response:
 def new_password() -> Response:
     """Page of a mailed link: sets the password. Only its button uses the link up."""
     secret = request.args.get("token", "")
-    found = mail_links.find(secret, *_PASSWORD_PURPOSES)
-    if found is None or found[1] is None:
+    link = mail_links.find(secret, *_PASSWORD_PURPOSES)
+    if link is None or link[1] is None:
         return dead_link()
-    if directory := identities.directory_of(found[1]):
+    if directory := identities.directory_of(link[1]):
         return _kept_elsewhere(directory)
     form = NewPasswordForm()
-    form.about = (found[1].name, found[1].email)
+    form.about = (link[1].name, link[1].email)
     if request.method == "POST":
         db.session.commit()  # the transaction must not wait for the checks
     if form.validate_on_submit():
-        fresh = passwords.hash_password(form.new_password.data or "", str(found[1].id))
+        fresh = passwords.hash_password(form.new_password.data or "", str(link[1].id))
         return _set(secret, fresh)
-    invited = found[0].purpose == mail_links.INVITE
-    return page.render("new_password.html", form=form, user_email=found[1].email, invited=invited)
+    invited = link[0].purpose == mail_links.INVITE
+    return page.render("new_password.html", form=form, user_email=link[1].email, invited=invited)
 
 
 def _set(secret: str, password_hash: str) -> Response:
@@ -274,8 +274,8 @@ def _set(secret: str, password_hash: str) -> Response:
     db.session.commit()
     # No browser is known any more. This one must not be shut out by strangers who guess; but where
     # it has never shown a factor, it is known at the password alone.
-    shown = was_known or not factors.has_any(database.session_connection(), user.id)
-    device_cookie.remember(user, at_password=not shown)
+    is_known = was_known or not factors.has_any(database.session_connection(), user.id)
+    device_cookie.remember(user, at_password=not is_known)
     return to_sign_in("password", user.email)
 
 
@@ -360,8 +360,8 @@ def verify_email() -> Response:
     """
     if "done" in request.args:
         return page.render("verify_email.html", email=None)
-    found = mail_links.find(request.args.get("token", ""), *_EMAIL_PURPOSES)
-    token, user = found or (None, None)
+    link = mail_links.find(request.args.get("token", ""), *_EMAIL_PURPOSES)
+    token, user = link or (None, None)
     if token is None or user is None:
         return dead_link("pages.account_email")
     if token.purpose == mail_links.CHANGE_EMAIL and (first := _first(user)):

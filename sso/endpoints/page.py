@@ -186,8 +186,8 @@ def restore(parameters: Mapping[str, str]) -> None:
 
 def _args() -> Mapping[str, str]:
     """The parameters of the step that this request belongs to."""
-    found: Mapping[str, str] = g.get("sso_step_parameters", request.args)
-    return found
+    parameters: Mapping[str, str] = g.get("sso_step_parameters", request.args)
+    return parameters
 
 
 def _carried() -> dict[str, Any]:
@@ -222,7 +222,7 @@ def try_once(account: str) -> tuple[limiting.Attempt, int]:
 
 
 def is_password_right(
-    current: CurrentSession, field: PasswordField, wrong: str, failed: Event, reason: str
+    current: CurrentSession, field: PasswordField, message: str, failed: Event, reason: str
 ) -> bool:
     """Check the password of a person who is signed in; what is wrong stands at the field. Commits.
 
@@ -236,5 +236,5 @@ def is_password_right(
         attempt.passed()
         return True
     attempt.failed()
-    field.errors = [wrong]
+    field.errors = [message]
     return False

@@ -88,14 +88,14 @@ def applications() -> Response:
     """All clients, the newest first; or those whose name, ID or URL has a text."""
     text = pages.searched()
     if text:
-        found, neighbours = stored_clients.having(text), {}
+        rows, neighbours = stored_clients.having(text), {}
     else:
         part = stored_clients.page_of(pages.cursor(stored_clients.NEWEST_FIRST))
-        found, neighbours = list(part.rows), pages.neighbours(part)
+        rows, neighbours = list(part.rows), pages.neighbours(part)
     return APPLICATION.render(
         "admin/applications.html",
-        clients=found[:_MOST_FOUND],
-        is_cut=len(found) > _MOST_FOUND,
+        clients=rows[:_MOST_FOUND],
+        is_cut=len(rows) > _MOST_FOUND,
         text=text,
         pages=neighbours,
     )
@@ -207,7 +207,7 @@ def new() -> Response:
         "applications",
         presets=[
             templates.translated(preset, preset_text)
-            for preset in sorted(_presets().values(), key=lambda one: one.title.casefold())
+            for preset in sorted(_presets().values(), key=lambda each: each.title.casefold())
         ],
     )
 
@@ -245,14 +245,14 @@ def from_preset() -> Response:
     form = PresetForm.of(preset)
     form.client_name.description = preset.title
     with Refusal() as refusal:
-        if form.validate_on_submit() and (found := _installation(form, preset)):
+        if form.validate_on_submit() and (application := _installation(form, preset)):
             fields = {
                 "client_name": (form.client_name.data or "").strip(),
                 "groups": lines(form.groups.data),
             }
             client, secret = connections.connect(
                 access.staff().actor,
-                found,
+                application,
                 context.settings().base_url,
                 {name: value for name, value in fields.items() if value},
             )
@@ -270,9 +270,9 @@ def setup() -> Response:
     notes: Sequence[Note] = ()
     blocks: Sequence[Block] = ()
     with Refusal() as refusal:
-        found = _installation_of(client)
-        blocks = _blocks(client, found, connections.SECRET_PLACEHOLDER)
-        notes = found.preset.notes
+        installed = _installation_of(client)
+        blocks = _blocks(client, installed, connections.SECRET_PLACEHOLDER)
+        notes = installed.preset.notes
     return pages.render(
         "admin/application_setup.html",
         "applications",
@@ -285,12 +285,12 @@ def setup() -> Response:
 
 def _registered(client: Client, secret: str) -> Response:
     """The one page that shows a new secret. Commits."""
-    shown: dict[str, Any] = {}
+    instructions: dict[str, Any] = {}
     if "preset" in client.client_metadata:
-        found = _installation_of(client)
-        blocks = _blocks(client, found, secret or connections.SECRET_PLACEHOLDER)
+        installed = _installation_of(client)
+        blocks = _blocks(client, installed, secret or connections.SECRET_PLACEHOLDER)
         others = connections.same_place(client)
-        shown = {"preset": found.preset, "blocks": blocks, "others": others}
+        instructions = {"preset": installed.preset, "blocks": blocks, "others": others}
     return pages.render(
         "admin/application_secret.html",
         "applications",
@@ -298,22 +298,22 @@ def _registered(client: Client, secret: str) -> Response:
         secret=secret,
         issuer=context.settings().issuer,
         is_new=True,
-        **shown,
+        **instructions,
     )
 
 
 def _installation_of(client: Client) -> Installation:
-    found = connections.installation_of(client)
-    return replace(found, preset=templates.translated(found.preset, preset_text))
+    installed = connections.installation_of(client)
+    return replace(installed, preset=templates.translated(installed.preset, preset_text))
 
 
-def _blocks(client: Client, found: Installation, secret: str) -> list[Block]:
-    return connections.setup(client, found, context.settings().base_url, secret=secret)
+def _blocks(client: Client, installed: Installation, secret: str) -> list[Block]:
+    return connections.setup(client, installed, context.settings().base_url, secret=secret)
 
 
 def _preset() -> Preset:
-    found = _presets().get(request.args.get("preset", "")) or abort(404)
-    return templates.translated(found, preset_text)
+    preset = _presets().get(request.args.get("preset", "")) or abort(404)
+    return templates.translated(preset, preset_text)
 
 
 def _presets() -> dict[str, Preset]:

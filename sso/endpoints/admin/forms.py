@@ -100,7 +100,7 @@ class EditForm(PageForm):
             merged[name] = change["after"]
             if isinstance(change["after"], dict):
                 inner = changes.between(**change)
-                merged[name] = now[name] | {key: one["after"] for key, one in inner.items()}
+                merged[name] = now[name] | {key: claim["after"] for key, claim in inner.items()}
         self.fill(merged)
         self.remember(now)
 
@@ -131,7 +131,7 @@ def _check_groups(_: PageForm, field: Field) -> None:
 
 def lines(text: str | None) -> list[str]:
     """The lines that are not empty, each once."""
-    return list(dict.fromkeys(filter(None, (one.strip() for one in (text or "").splitlines()))))
+    return list(dict.fromkeys(filter(None, (line.strip() for line in (text or "").splitlines()))))
 
 
 class InviteForm(PageForm):
@@ -359,7 +359,7 @@ class PresetForm(PageForm):
         """The form of this preset."""
         fields: dict[str, Field] = {}
         for name, option in preset.options.items():
-            values = choices({one: one for one in option.choices})
+            values = choices({choice: choice for choice in option.choices})
             fields[f"option_{name}"] = (
                 SelectField(name, choices=values, default=option.default, description=option.help)
                 if values

@@ -97,11 +97,11 @@ def groups() -> Response:
             group = group_editing.create(access.staff().actor, form.name.data or "")
             return GROUP.done("created", group)
     order, text = named_groups.BY_NAME, pages.searched()
-    found = order.page(named_groups.containing(text), pages.cursor(order))
+    listed = order.page(named_groups.containing(text), pages.cursor(order))
     return GROUP.render(
         "admin/groups.html",
-        groups=found.rows,
-        pages=pages.neighbours(found),
+        groups=listed.rows,
+        pages=pages.neighbours(listed),
         text=text,
         form=form,
         errors=refusal.errors,

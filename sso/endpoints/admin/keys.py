@@ -101,12 +101,12 @@ TOKEN_STATES = {"valid": N_("valid"), "expired": N_("expired"), "revoked": N_("r
 def tokens() -> Response:
     """All API tokens, a page at a time, the newest first."""
     order = stored_keys.NEWEST_API_TOKENS
-    found = order.page(stored_keys.selected_api_tokens(), pages.cursor(order))
+    listed = order.page(stored_keys.selected_api_tokens(), pages.cursor(order))
     return API_TOKEN.render(
         "admin/tokens.html",
-        tokens=found.rows,
-        owners=users.emails(str(token.owner_id) for token in found.rows if token.owner_id),
-        pages=pages.neighbours(found),
+        tokens=listed.rows,
+        owners=users.emails(str(token.owner_id) for token in listed.rows if token.owner_id),
+        pages=pages.neighbours(listed),
         states=TOKEN_STATES,
     )
 

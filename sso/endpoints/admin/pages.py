@@ -55,13 +55,13 @@ def render(
     `done`: what `?done=…` may say was done (see `done`).
     """
     staff = access.staff()
-    browser_session.touch(staff.visit)
+    browser_session.touch(staff.current_session)
     response = page.render(
         template,
         status=status,
         staff=staff,
         section=section,
-        sections=[one for one in SECTIONS if staff.is_admin or one.is_for_helpdesk],
+        sections=[entry for entry in SECTIONS if staff.is_admin or entry.is_for_helpdesk],
         done=done.get(request.args.get("done", "")),
         is_unsent=page_form.is_shown_again(),
         **more,
@@ -151,26 +151,26 @@ def url(endpoint: str, **more: str) -> str:
 def searched(name: str = "q") -> str:
     """What a list is searched for, as clean text."""
     text = request.args.get(name, "").strip()[:LONGEST]
-    return "".join(one for one in text if one.isprintable() and not "\ud800" <= one <= "\udfff")
+    return "".join(char for char in text if char.isprintable() and not "\ud800" <= char <= "\udfff")
 
 
 def cursor(order: Order, name: str = "page") -> str | None:
     """The place in a list that the URL names; one that nobody has given is its beginning."""
-    given = request.args.get(name) or None
+    place = request.args.get(name) or None
     try:
-        order.read(given or "")
+        order.read(place or "")
     except BadCursor:
         return None
-    return given
+    return place
 
 
-def neighbours(found: Slice[Any], name: str = "page", *without: str) -> dict[str, str]:
+def neighbours(part: Slice[Any], name: str = "page", *without: str) -> dict[str, str]:
     """The URLs of the pages before and after, by `previous` and `next`."""
     endpoint, left_out = (request.endpoint or "").removeprefix("admin."), (name, "done", *without)
-    kept = {key: value for key, value in request.args.items() if key not in left_out}
+    parameters = {key: value for key, value in request.args.items() if key not in left_out}
     return {
-        where: url(endpoint, **{**kept, name: place})
-        for where, place in (("previous", found.previous), ("next", found.next))
+        where: url(endpoint, **{**parameters, name: place})
+        for where, place in (("previous", part.previous), ("next", part.next))
         if place
     }
 

@@ -229,16 +229,16 @@ def people() -> Response:
     """Users: all of them, or those that are searched for."""
     text, group, anywhere = pages.searched(), pages.searched("group"), "anywhere" in request.args
     state = request.args.get("state", "")
-    if found := _by_id(text):
-        return redirect(pages.url("person", id=str(found.id)), 303)
+    if user := _by_id(text):
+        return redirect(pages.url("person", id=str(user.id)), 303)
     of_state = STATES[state][1]() if state in STATES else None
     return PERSON.render(
         "admin/people.html",
         lists=[
-            (title, found.rows, pages.neighbours(found, name, other))
+            (title, part.rows, pages.neighbours(part, name, other))
             for title, order, statement, name, other in _lists(text, group, of_state, anywhere)
             if other not in request.args or name in request.args
-            for found in [order.page(statement, pages.cursor(order, name))]
+            for part in [order.page(statement, pages.cursor(order, name))]
         ],
         text=text,
         group=group,
@@ -260,16 +260,16 @@ def _lists(
     if group:
         conditions.append(groups.has_member(group, among_few=True))
     if text and anywhere:
-        found = users.containing(text).where(*conditions)
-        return [(None, users.CONTAINING, found, "page", "names")]
-    order, found = users.BY_EMAIL, users.with_email(text).where(*conditions)
+        matching = users.containing(text).where(*conditions)
+        return [(None, users.CONTAINING, matching, "page", "names")]
+    order, matching = users.BY_EMAIL, users.with_email(text).where(*conditions)
     if group and of_state is None:
-        order, found = users.in_group(group, text)
+        order, matching = users.in_group(group, text)
     if not text:
-        return [(None, order, found, "page", "names")]
+        return [(None, order, matching, "page", "names")]
     named = users.with_name(text).where(*conditions)
     return [
-        (N_("By email"), order, found, "page", "names"),
+        (N_("By email"), order, matching, "page", "names"),
         (N_("By name"), users.BY_NAME, named, "names", "page"),
     ]
 
@@ -296,23 +296,27 @@ def state_of(user: User) -> list[str]:
 
 def person() -> Response:
     """One user: profile, factors, sessions, applications, events, and what can be done."""
-    found = pages.person()
-    known = factors.of_user(found.id)
+    user = pages.person()
+    user_factors = factors.of_user(user.id)
     return PERSON.render(
         "admin/person.html",
-        person=found,
-        role=roles.role_of(found.groups),
-        states=state_of(found),
-        has_imported_password=passwords.is_foreign(found.password_hash),
-        claims=[(CLAIM_NAMES.get(name, name), value) for name, value in found.claims.items()],
-        known=known,
+        person=user,
+        role=roles.role_of(user.groups),
+        states=state_of(user),
+        has_imported_password=passwords.is_foreign(user.password_hash),
+        claims=[(CLAIM_NAMES.get(name, name), value) for name, value in user.claims.items()],
+        known=user_factors,
         identities=[
-            (one, context.upstreams().find(one.provider)) for one in identities.of_user(found.id)
+            (identity, context.upstreams().find(identity.provider))
+            for identity in identities.of_user(user.id)
         ],
-        sessions=[(one, languages.browser_name(one.browser)) for one in sessions.of_user(found.id)],
-        accesses=grants.accesses_of(found.id),
-        events=audit_trail.shown(rows.newest(user_id=str(found.id), limit=_NEWEST)),
-        actions=PERSON.offered(found),
+        sessions=[
+            (session, languages.browser_name(session.browser))
+            for session in sessions.of_user(user.id)
+        ],
+        accesses=grants.accesses_of(user.id),
+        events=audit_trail.shown(rows.newest(user_id=str(user.id), limit=_NEWEST)),
+        actions=PERSON.offered(user),
     )
 
 
