@@ -38,7 +38,7 @@ from sso.store import clients, factors, grants, sessions, users
 from sso.store import identities as stored
 from sso.store.sessions import CurrentSession
 from sso.web import cookies
-from sso.web.page_form import PageForm
+from sso.web.forms import PageForm
 
 _SHOWN = ("profile", "address", "phone")
 _SESSIONS_DONE = {

@@ -24,7 +24,7 @@ from sso.services import authentication
 from sso.store import clients
 from sso.store.clients import RegisteredClient
 from sso.store.sessions import CurrentSession
-from sso.web import headers, page_form, routing
+from sso.web import forms, headers, routing
 from sso.web.pending_request import PendingRequest, sign
 from sso.web.routing import login_manager
 
@@ -209,7 +209,7 @@ def _has_unsent_form() -> bool:
     """Whether a form waits that the page in `at` takes."""
     route = routing.at(_args().get("at", "").partition("?")[0])
     is_form = route is not None and route.blueprint == routing.ADMIN and "POST" in route.methods
-    return is_form and page_form.is_carried()
+    return is_form and forms.is_carried()
 
 
 def try_once(account: str) -> tuple[limiting.Attempt, int]:

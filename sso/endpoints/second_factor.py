@@ -22,7 +22,7 @@ from sso.ratelimit import limiting
 from sso.services import authentication, second_factors
 from sso.store import factors, users
 from sso.store.sessions import CurrentSession
-from sso.web import page_form
+from sso.web import forms
 from sso.web.pending_request import PendingRequest
 
 WRONG = {
@@ -58,7 +58,7 @@ def after_password(user: User, remember: bool, pending: PendingRequest | None) -
 
 def ask_before_form(current: CurrentSession, at: str) -> Response:
     """Asks in the answer to a form of the admin page `at`, and keeps what was typed. Commits."""
-    form = SecondFactorForm(data={page_form.UNSENT: page_form.packed()})
+    form = SecondFactorForm(data={forms.UNSENT: forms.packed()})
     action = url_for("pages.second_factor", back="admin", at=at)
     response = _page(form, Subject(current.user, current), None, action=action)
     db.session.commit()

@@ -41,7 +41,7 @@ from sso.store.sessions import CurrentSession
 from sso.upstream import ldap
 from sso.upstream.identity import UpstreamIdentity, UpstreamUnavailable
 from sso.web import errors
-from sso.web.page_form import PageForm
+from sso.web.forms import PageForm
 from sso.web.pending_request import PendingRequest
 
 SKEW = timedelta(minutes=1)  # between the provider's clock and ours

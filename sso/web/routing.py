@@ -27,7 +27,7 @@ from sso.config import overrides
 from sso.config.overrides import Overrides
 from sso.config.settings import Settings
 from sso.ratelimit import limiting
-from sso.web import page_form
+from sso.web import forms
 
 login_manager = LoginManager()
 csrf = CSRFProtect()
@@ -195,15 +195,15 @@ def _require_admission() -> None:
 def _check_csrf_token() -> None:
     route = current()
     is_admin = route is not None and route.blueprint == ADMIN
-    if is_admin and page_form.is_carried():
-        page_form.show_again()
+    if is_admin and forms.is_carried():
+        forms.show_again()
     elif route is None or route.has_csrf:
         try:
             csrf.protect()
         except CSRFError:
             if not is_admin:
                 raise
-            page_form.show_again()  # opened before another tab confirmed who the person is
+            forms.show_again()  # opened before another tab confirmed who the person is
 
 
 def _protocol_prefixes(routes: list[tuple[str, Route]], base_path: str) -> Iterable[str]:

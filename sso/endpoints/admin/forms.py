@@ -30,7 +30,7 @@ from sso.i18n import N_
 from sso.models import Client
 from sso.presets.schema import Preset
 from sso.services import api_tokens, changes, checks
-from sso.web.page_form import PageForm
+from sso.web.forms import PageForm
 
 MOST_GROUPS = 10_000  # characters
 _JSON = ("address",)

@@ -20,8 +20,8 @@ from sso.services.changes import Changed, Differences
 from sso.services.staff import NotAllowed
 from sso.store import clients, users
 from sso.store.lists import BadCursor, Order, Slice
-from sso.web import page_form
-from sso.web.page_form import PageForm
+from sso.web import forms
+from sso.web.forms import PageForm
 
 LONGEST = 200  # characters of what is searched for
 
@@ -63,7 +63,7 @@ def render(
         section=section,
         sections=[entry for entry in SECTIONS if staff.is_admin or entry.is_for_helpdesk],
         done=done.get(request.args.get("done", "")),
-        is_unsent=page_form.is_shown_again(),
+        is_unsent=forms.is_shown_again(),
         **more,
     )
     # So that browsers send the Origin of a form (see `access`); it stays on this site.
