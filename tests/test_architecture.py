@@ -366,5 +366,5 @@ def test_no_address_changes_by_accident(app: Flask) -> None:
 
 @each("module", [one for one in MODULES if room(one) in ("endpoints", "web")])
 def test_a_view_reads_what_is_submitted_from_a_wtform(module: str) -> None:
-    if module != "sso.web.page_form":
+    if module != "sso.web.forms":
         assert "request.form" not in MODULES[module].read_text()

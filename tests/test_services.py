@@ -194,6 +194,8 @@ CASES = [
     act(accounts.update, "", "", of("user.id"), name="Dana Demo"),
     act(accounts.disable, "user_disabled", "", user),
     act(accounts.enable, "user_enabled", "", user),
+    act(accounts.choose_language, "language_changed", "", user, "de"),
+    act(accounts.choose_language, "", "", user, None),
     act(credentials.rename, "name_changed", "", user, "Dana Else"),
     act(credentials.rename, "", "", user, "Dana Demo"),
     act(accounts.delete, "user_deleted", "", user),

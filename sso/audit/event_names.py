@@ -23,6 +23,7 @@ NAMES: Mapping[Event, str] = {
     Event.PASSWORD_RESET: N_("Password reset by a link from an email"),
     Event.INVITATION_ACCEPTED: N_("Password set by invitation"),
     Event.NAME_CHANGED: N_("Name changed"),
+    Event.LANGUAGE_CHANGED: N_("Language changed"),
     Event.ACCOUNT_DELETION_FAILED: N_("Deleting the account failed: wrong password"),
     Event.EMAIL_CHANGE_ASKED: N_("Requested another email address"),
     Event.EMAIL_CHANGE_FAILED: N_("Changing the email address failed: wrong password"),

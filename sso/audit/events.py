@@ -62,6 +62,7 @@ class Event(StrEnum):
     KEY_REMOVED = "key_removed"
     KEY_RETIRED = "key_retired"
     KEY_ROTATED = "key_rotated"
+    LANGUAGE_CHANGED = "language_changed"
     LOGOUT_DELIVERED = "logout_delivered"
     LOGOUT_GIVEN_UP = "logout_given_up"
     MAIL_GIVEN_UP = "mail_given_up"
@@ -139,6 +140,7 @@ class Event(StrEnum):
     ERROR_LIMITED = "error_limited", _ANYWAY
     FACTOR_RENAMED_LIMITED = "factor_renamed_limited", _ANYWAY
     INTROSPECTION_REFUSED_LIMITED = "introspection_refused_limited", _ANYWAY
+    LANGUAGE_CHANGED_LIMITED = "language_changed_limited", _ANYWAY
     MAIL_LIMITED = "mail_limited", _ANYWAY
     NAME_CHANGED_LIMITED = "name_changed_limited", _ANYWAY
     PASSKEY_LIMITED = "passkey_limited", _ANYWAY

@@ -38,7 +38,7 @@ from sso.store import clients, factors, grants, sessions, users
 from sso.store import identities as stored
 from sso.store.sessions import CurrentSession
 from sso.web import cookies
-from sso.web.page_form import PageForm
+from sso.web.forms import PageForm
 
 _SHOWN = ("profile", "address", "phone")
 _SESSIONS_DONE = {
@@ -60,8 +60,7 @@ def account() -> Response:
         if isinstance(done, Response):
             return done
         if done:
-            db.session.commit()
-            response = redirect(url_for("pages.account", done=done), 303)
+            response = page.done("pages.account", done=done)
             if done == "language":
                 cookies.choose_language(response, None)  # what was chosen before the sign-in
             return response
@@ -84,7 +83,10 @@ def _page(
             for name, value in claims.items()
             if name not in ("name", "updated_at", "locale")  # `locale` has a field of its own
         ],
-        sessions=[(one, languages.browser_name(one.browser)) for one in sessions.of_user(user.id)],
+        sessions=[
+            (session, languages.browser_name(session.browser))
+            for session in sessions.of_user(user.id)
+        ],
         applications=[
             (client, page.logo_url(digest)) for client, digest in clients.of_launchable(user.groups)
         ],
@@ -102,19 +104,25 @@ def _page(
         languages=LANGUAGES,
         may_administer=staff.role_of(user.groups) is not None,
         # A form that failed is sent to the same URL.
-        done=_SESSIONS_DONE.get(request.args.get("done", "")) if request.method == "GET" else None,
+        done=page.done_text(_SESSIONS_DONE) if request.method == "GET" else None,
     )
 
 
 def _identities(user: User) -> list[str] | None:
     """The names of the providers that sign the user in; `None` without any to choose from."""
-    if not (providers := {one.id: one.name for one in context.upstreams()}):
+    if not (providers := {provider.id: provider.name for provider in context.upstreams()}):
         return None
-    return [providers.get(one.provider, one.provider) for one in stored.of_user(user.id)]
+    return [
+        providers.get(identity.provider, identity.provider) for identity in stored.of_user(user.id)
+    ]
 
 
 def _titles(scope: str) -> list[str]:
-    return [found.title for found in scopes.SCOPES.values() if found.name in scope.split()]
+    return [
+        known_scope.title
+        for known_scope in scopes.SCOPES.values()
+        if known_scope.name in scope.split()
+    ]
 
 
 def _act(
@@ -202,10 +210,10 @@ def _change_name(current: CurrentSession, form: ChangeNameForm) -> str | None:
 
 def _choose_language(current: CurrentSession, tag: str) -> str:
     # All claims are one value, of which an operator may be changing another part.
-    users.lock(current.user.id)
-    others = {name: value for name, value in current.user.claims.items() if name != "locale"}
-    current.user.claims = {**others, "locale": tag} if tag in LANGUAGES else others
-    db.session.flush()
+    if users.lock(current.user.id) is None:
+        db.session.rollback()
+        return "ended"
+    accounts.choose_language(audit.USER, current.user, tag if tag in LANGUAGES else None)
     return "language"
 
 
@@ -270,8 +278,7 @@ def _delete(current: CurrentSession) -> Response:
         return redirect(url_for("pages.delete_account"), 303)
     accounts.delete(audit.USER, locked.user, is_own=True)
     browser_session.forget(locked.user)
-    db.session.commit()
-    return redirect(url_for("pages.delete_account", done=1), 303)
+    return page.done("pages.delete_account", done="1")
 
 
 _EVENTS_SHOWN = 50
@@ -292,6 +299,7 @@ WORDS: Mapping[Event, str] = {
             Event.PASSWORD_RESET,
             Event.INVITATION_ACCEPTED,
             Event.NAME_CHANGED,
+            Event.LANGUAGE_CHANGED,
             Event.ACCOUNT_DELETION_FAILED,
             Event.EMAIL_CHANGE_ASKED,
             Event.EMAIL_CHANGE_FAILED,
@@ -328,9 +336,9 @@ def activity() -> Response:
     """The user's recent security events."""
     current = page.signed_in()
     browser_session.touch(current)
-    found = rows.newest(user_id=str(current.user.id), names=sorted(WORDS), limit=_EVENTS_SHOWN)
-    names = clients.names({event.client_id for event in found if event.client_id})
-    events = [(event, WORDS[Event(event.name)], _details(event, names)) for event in found]
+    newest = rows.newest(user_id=str(current.user.id), names=sorted(WORDS), limit=_EVENTS_SHOWN)
+    names = clients.names({event.client_id for event in newest if event.client_id})
+    events = [(event, WORDS[Event(event.name)], _details(event, names)) for event in newest]
     response = page.render("activity.html", events=events)
     db.session.commit()
     return response
@@ -381,27 +389,31 @@ def confirm() -> Response:
 def _of_account(action: str, current: CurrentSession) -> Question | None:
     accesses = grants.accesses_of(current.user.id)
     if action == "withdraw":
-        asked = request.args.get("client")
-        found = next((one.client for one in accesses if one.client.client_id == asked), None)
+        client_id = request.args.get("client")
+        client = next(
+            (access.client for access in accesses if access.client.client_id == client_id), None
+        )
         return (
             None
-            if found is None
+            if client is None
             else Question(
                 _ACCOUNT,
-                gettext("Withdraw access of %(client)s?", client=found.name),
+                gettext("Withdraw access of %(client)s?", client=client.name),
                 (
                     gettext("It loses access in all your sessions, and signs you out if it can."),
                     gettext("What it has already received stays there."),
                 ),
                 gettext("Withdraw access"),
-                ("client", found.client_id),
+                ("client", client.client_id),
             )
         )
     is_everywhere = action == "end_all_sessions"
     if not is_everywhere and action != "end_other_sessions":
         return None
     count = len(sessions.of_user(current.user.id))
-    kept = [one.client.name for one in accesses if "offline_access" in one.scope.split()]
+    lasting = [
+        access.client.name for access in accesses if "offline_access" in access.scope.split()
+    ]
     effects = [
         gettext("Sessions that end: %(count)s, including this one.", count=count)
         if is_everywhere
@@ -409,12 +421,12 @@ def _of_account(action: str, current: CurrentSession) -> Question | None:
         gettext("Applications that you use in these sessions lose access, and sign you out if "
                 "they can."),
     ]  # fmt: skip
-    if kept:
+    if lasting:
         effects.append(
             gettext(
                 "Access that you allowed to continue after you sign out stays until you withdraw "
                 "it: %(clients)s.",
-                clients=", ".join(kept),
+                clients=", ".join(lasting),
             )
         )
     if is_everywhere:
@@ -425,39 +437,45 @@ def _of_account(action: str, current: CurrentSession) -> Question | None:
 
 
 def _of_factors(action: str, current: CurrentSession) -> Question | None:
-    known = factors.of_user(current.user.id)
+    own_factors = factors.of_user(current.user.id)
     last = [gettext("It is your only second factor. Without it, your password alone is enough to "
                     "sign in, and your recovery codes stop working.")]  # fmt: skip
     match action:
-        case "remove_totp" if known.totp:
+        case "remove_totp" if own_factors.totp:
             return Question(
                 _FACTORS,
                 gettext("Remove the authenticator app?"),
                 [
                     gettext("Its codes stop working. Delete the entry in the app as well."),
-                    *(last if known.count == 1 else ()),
+                    *(last if own_factors.count == 1 else ()),
                 ],
                 gettext("Remove the authenticator app"),
             )
         case "remove_passkey":
-            asked = request.args.get("passkey")
-            found = next((one for one in known.passkeys if str(one.id) == asked), None)
-            return None if found is None else Question(
+            passkey_id = request.args.get("passkey")
+            passkey = next(
+                (each for each in own_factors.passkeys if str(each.id) == passkey_id), None
+            )
+            return None if passkey is None else Question(
                 _FACTORS,
-                gettext("Remove %(name)s?", name=found.name),
+                gettext("Remove %(name)s?", name=passkey.name),
                 [
                     gettext("You can no longer sign in with this passkey. Delete it on your "
                             "device as well."),
-                    *(last if known.count == 1 and current.user.password_hash else ()),
+                    *(last if own_factors.count == 1 and current.user.password_hash else ()),
                 ],
                 gettext("Remove the passkey"),
-                ("passkey", asked or ""),
+                ("passkey", passkey_id or ""),
             )  # fmt: skip
-        case "new_codes" if known:
+        case "new_codes" if own_factors:
             return Question(
                 _FACTORS,
                 gettext("Create new recovery codes?"),
-                [gettext("Your old codes stop working: %(count)s.", count=known.recovery_codes)],
+                [
+                    gettext(
+                        "Your old codes stop working: %(count)s.", count=own_factors.recovery_codes
+                    )
+                ],
                 gettext("Create new recovery codes"),
             )
     return None
@@ -491,10 +509,10 @@ def identities() -> Response:
         else:
             error = _remove(current, form.identity.data or "")
             if error is None:
-                return redirect(url_for("pages.identities", done="removed"), 303)
-    known = stored.of_user(current.user.id)
-    linked = {one.provider for one in known}
-    providers = {one.id: one for one in context.upstreams()}
+                return page.done("pages.identities", done="removed")
+    identities = stored.of_user(current.user.id)
+    linked = {identity.provider for identity in identities}
+    providers = {provider.id: provider for provider in context.upstreams()}
     return page.render(
         "identities.html",
         form=form,
@@ -502,21 +520,20 @@ def identities() -> Response:
         user=current.user,
         is_managed=linking.is_managed,
         fresh=may_link(current),
-        known=[(one, providers.get(one.provider)) for one in known],
-        others=[one for one in providers.values() if one.id not in linked],
-        done=_IDENTITIES_DONE.get(request.args.get("done", "")),
+        known=[(identity, providers.get(identity.provider)) for identity in identities],
+        others=[provider for provider in providers.values() if provider.id not in linked],
+        done=page.done_text(_IDENTITIES_DONE),
     )
 
 
 def _remove(current: CurrentSession, identity_id: str) -> str | None:
-    """What keeps it from being removed. Commits."""
+    """Remove an identity; return the reason if it has to stay."""
     if policy.lock(current) is not None:
         try:
             linking.unlink(audit.USER, current.user, _id(identity_id), current.session.id)
         except LinkRefused as error:
             db.session.rollback()
             return str(error)
-    db.session.commit()
     return None
 
 

@@ -63,9 +63,9 @@ def authorize() -> Response:
         validated = validate(waiting, changes.connection, signed)
         if isinstance(validated, Response):
             return validated
-        found, owner = decide(validated), validated.owner
+        step, owner = decide(validated), validated.owner
         try:
-            response = _answer(validated, found)
+            response = _answer(validated, step)
         except Overtaken:
             return _on(validated, "pages.authorize", validated.waiting)
         if owner:
@@ -73,13 +73,13 @@ def authorize() -> Response:
                 changes.connection, owner.session_id, owner.last_seen_at, owner.ends_at
             )
         brought, uri = waiting.parameters, validated.grant.redirect_uri
-        if not isinstance(found, decision.Answer | decision.Refuse):
+        if not isinstance(step, decision.Answer | decision.Refuse):
             authorization_request.keep_for_user(validated.grant.request, brought)
         elif not authorization_request.use_pushed(changes.connection, brought, uri):
             used = authorization_request.InvalidRequestUri(Reason.USED_BEFORE)
             return stale(waiting, changes.connection, used)
         changes.commit()
-    if owner and isinstance(found, decision.Answer):
+    if owner and isinstance(step, decision.Answer):
         audit.own_event(Event.CODE_ISSUED, owner.user_id, client=validated.client.client_id)
     return response
 
@@ -122,10 +122,10 @@ def validate(
             turned_away=waiting.turned_away,
         )
     else:
-        given = protocol_request.payload.data
-        kept = given if signed else waiting.parameters  # what is within an object, but no object
+        sent = protocol_request.payload.data
+        kept = sent if signed else waiting.parameters  # what is within an object, but no object
         waiting = PendingRequest(kept, protocol_request.asked.asked_at)
-        _note_dropped(given.get("scope"), protocol_request.asked)
+        _note_dropped(sent.get("scope"), protocol_request.asked)
     return Validated(grant, grant.client, waiting, owner, connection)
 
 
@@ -151,8 +151,8 @@ def decide(validated: Validated) -> decision.Decision:
 
 def read_waiting() -> PendingRequest | None:
     """The sealed request in the address of a step, or `None`."""
-    sealed = request.args.get("resume", "")
-    return pending_request.verify(sealed) if sealed else None
+    signed = request.args.get("resume", "")
+    return pending_request.verify(signed) if signed else None
 
 
 def resume(waiting: PendingRequest) -> Response:
@@ -225,26 +225,28 @@ def _use(validated: Validated, moment: datetime) -> bool:
     )
 
 
-def _answer(validated: Validated, found: decision.Decision) -> Response:
+def _answer(validated: Validated, decided: decision.Decision) -> Response:
     server, grant = authorization_server(), validated.grant
     # A step leads on; whom it turns away again sees the page again.
     waiting = replace(validated.waiting, turned_away=False)
-    if isinstance(found, decision.Answer):
-        grant.request.authorization_request = grant.request.asked.without(found.withheld)
-        grant.request.writes_code_alone = not (found.uses or grant.request.is_pushed)
+    if isinstance(decided, decision.Answer):
+        grant.request.authorization_request = grant.request.asked.without(decided.withheld)
+        grant.request.writes_code_alone = not (decided.uses or grant.request.is_pushed)
         # Not by Authlib's method of the server, which would validate all once more.
         answer = grant.create_authorization_response(grant.redirect_uri, validated.owner)
-        if found.uses and not _use(validated, found.uses):
+        if decided.uses and not _use(validated, decided.uses):
             raise Overtaken
         return server.handle_response(*answer)
-    if isinstance(found, decision.Refuse):
+    if isinstance(decided, decision.Refuse):
         grant.request.is_reported = grant.request.asked.denied  # the event is consent_denied
-        error = OAuth2Error(found.description, error=found.error, redirect_uri=grant.redirect_uri)
+        error = OAuth2Error(
+            decided.description, error=decided.error, redirect_uri=grant.redirect_uri
+        )
         return server.handle_error_response(grant.request, error)
-    if isinstance(found, decision.SignIn):
+    if isinstance(decided, decision.SignIn):
         return _on(validated, "pages.sign_in", waiting)
-    if isinstance(found, decision.SecondFactor):
-        return _on(validated, "pages.factors" if found.enrol else "pages.second_factor", waiting)
+    if isinstance(decided, decision.SecondFactor):
+        return _on(validated, "pages.factors" if decided.enrol else "pages.second_factor", waiting)
     return _on(validated, "pages.consent", waiting)
 
 

@@ -36,10 +36,10 @@ _LIFETIME = 1800  # seconds, to look for a password or a mail
 _KEPT = ("issuer", "subject", "email", "email_verified", "name")
 
 
-def keep_pending_identity(provider: Provider, found: UpstreamIdentity) -> None:
+def keep_pending_identity(provider: Provider, identity: UpstreamIdentity) -> None:
     """Let it wait; an earlier one is forgotten. Groups and tokens come with the next sign-in."""
-    values = {name: value for name, value in asdict(found).items() if name in _KEPT}
-    values["email"], values["name"] = (found.email or "")[:320], found.name[:200]
+    values = {name: value for name, value in asdict(identity).items() if name in _KEPT}
+    values["email"], values["name"] = (identity.email or "")[:320], identity.name[:200]
     flask.session[_KEY] = [clock.timestamp(clock.now()), provider.id, values]
 
 
@@ -60,10 +60,10 @@ def forget_pending_identity() -> None:
 
 def clear_all_but_pending_identity() -> None:
     """Clear the cookie for another session of the browser, but for what waits."""
-    kept = flask.session.get(_KEY)
+    pending = flask.session.get(_KEY)
     flask.session.clear()
-    if kept:
-        flask.session[_KEY] = kept
+    if pending:
+        flask.session[_KEY] = pending
 
 
 _LINK_USED = "link_used"  # in the cookie, until the next sign-in
@@ -119,8 +119,8 @@ def locale() -> str | None:
     if "sso_locale" not in g:
         current = None if routing.is_protocol() else current_session()
         g.sso_locale = current.user.claims.get("locale") if current else None
-    found: str | None = g.sso_locale
-    return found
+    tag: str | None = g.sso_locale
+    return tag
 
 
 def zoneinfo() -> object:

@@ -62,13 +62,15 @@ def consent() -> Response:
     )
 
 
-def items(user: User, asked: frozenset[str], declined: frozenset[str] = frozenset()) -> list[Item]:
+def items(
+    user: User, requested: frozenset[str], declined: frozenset[str] = frozenset()
+) -> list[Item]:
     """The scopes in the registry's order, with the values that would be sent."""
-    found = []
+    listed = []
     for scope in scopes.SCOPES.values():
-        if scope.name in asked and not (scope.name == "openid" and len(asked) > 1):
+        if scope.name in requested and not (scope.name == "openid" and len(requested) > 1):
             values = scopes.values(user, scope.claims) if scope.name != "openid" else {}
-            found.append(
+            listed.append(
                 Item(
                     scope.name,
                     scope.title,
@@ -77,21 +79,21 @@ def items(user: User, asked: frozenset[str], declined: frozenset[str] = frozense
                     scope.name not in declined,
                 )
             )
-    return found
+    return listed
 
 
 def _words(scope: str, values: dict[str, object]) -> str | None:
     if scope == "email":
         return str(values["email"])
-    shown = [
+    texts = [
         ", ".join(map(str, value)) if isinstance(value, list) else str(value)
         for name, value in values.items()
         if isinstance(value, str | list) and name != "picture"
     ]
     address = values.get("address")
     if isinstance(address, dict):
-        shown = [str(address.get("formatted") or ", ".join(map(str, address.values())))]
-    return " · ".join(shown) or None
+        texts = [str(address.get("formatted") or ", ".join(map(str, address.values())))]
+    return " · ".join(texts) or None
 
 
 def _decided(
@@ -106,8 +108,8 @@ def _decided(
         revocation.deny_consent(audit.USER, user_id, client_id)
         return authorize.resume(replace(pending, denied=True))
     # What came to be asked for while the page was open is asked about on the next one.
-    given = form.offered.data
-    offered = step.scopes if given is None else step.scopes & frozenset(given.split())
+    submitted = form.offered.data
+    offered = step.scopes if submitted is None else step.scopes & frozenset(submitted.split())
     declined = form.unticked(offered) - scopes.NEEDED
     allowed = sorted((offered | step.scopes & scopes.NEEDED) - declined)
     given_at = revocation.remember_consent(

@@ -93,10 +93,10 @@ def _enrolment_page(
 def factor_link() -> Response:
     """Page of an operator's link: allows the first second factor, after a recent sign-in."""
     current = browser_session.current_session()
-    found = mail_links.find(request.args.get("token", ""), mail_links.ENROLMENT)
-    if found is None:
+    link = mail_links.find(request.args.get("token", ""), mail_links.ENROLMENT)
+    if link is None:
         return _dead()
-    if current is None or found[1] is None or found[1].id != current.user.id:
+    if current is None or link[1] is None or link[1].id != current.user.id:
         return _sign_in_first()
     if not policy.is_fresh(current):
         return _sign_in_first()
@@ -105,7 +105,7 @@ def factor_link() -> Response:
         locked = policy.lock(current)
         if locked is None:
             return _sign_in_first()
-        if not mail_links.use(found[0], locked.user):
+        if not mail_links.use(link[0], locked.user):
             db.session.rollback()
             return _dead()
         second_factors.allow_enrolment(audit.USER, locked.user, locked.session, "link")
@@ -159,15 +159,15 @@ def show_codes(current: CurrentSession, codes: list[str]) -> Response:
 def download_codes() -> Response:
     """The codes of the page that shows them, as a text file."""
     current = page.signed_in()
-    found = policy.verify_value(FactorsForm().sheet.data, _sheet_purpose(current), _LIFETIME)
-    if found is None:
+    signed = policy.verify_value(FactorsForm().sheet.data, _sheet_purpose(current), _LIFETIME)
+    if signed is None:
         return redirect(url_for("pages.factors"), 303)
     lines = (
         gettext("Recovery codes for %(service)s", service=passkeys.rp_name()),
         current.user.email,
         gettext("Created on %(time)s", time=times.moment(clock.now())),
         "",
-        *found[0],
+        *signed[0],
         "",
         gettext("Each code replaces your second factor once. Keep this file in a safe place."),
         "",
@@ -290,7 +290,7 @@ def _page(
         passkeys_work_here=passkeys.available(),
         name_length=passkey_names.LONGEST,
         error=error,
-        done=_DONE.get(request.args.get("done", "")),
+        done=page.done_text(_DONE),
         client_name=client_name,
         for_administration=page.admin_page() is not None,
     )
@@ -315,8 +315,8 @@ def totp_setup() -> Response:
 
 def _set_up(form: TotpForm, current: CurrentSession) -> Response:
     # The page was handed out to a fresh sign-in of this very session.
-    found = policy.verify_value(form.setup.data, _purpose(current), _SETUP_LIFETIME)
-    if found is None:
+    signed = policy.verify_value(form.setup.data, _purpose(current), _SETUP_LIFETIME)
+    if signed is None:
         return page.to_step("pages.totp_setup")
     locked = policy.lock(current)
     if locked is None:
@@ -327,11 +327,11 @@ def _set_up(form: TotpForm, current: CurrentSession) -> Response:
     if not policy.may_finish(locked, known):
         return page.confirm_first()
     try:
-        added = second_factors.add_totp(audit.USER, locked, known, found[0], form.code.data)
+        added = second_factors.add_totp(audit.USER, locked, known, signed[0], form.code.data)
     except IntegrityError:  # by a version that takes no lock
         db.session.rollback()
         return page.to_step("pages.factors")
-    return _added(locked, added, "totp") if added else _totp_page(form, locked, found[0], _WRONG)
+    return _added(locked, added, "totp") if added else _totp_page(form, locked, signed[0], _WRONG)
 
 
 def _totp_page(form: TotpForm, current: CurrentSession, secret: str, error: str | None) -> Response:

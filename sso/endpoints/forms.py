@@ -13,7 +13,7 @@ from sso.flow.scopes import SCOPES
 from sso.i18n import N_
 from sso.ratelimit import refusals
 from sso.services import checks
-from sso.web.page_form import PageForm
+from sso.web.forms import PageForm
 
 TOO_LONG = N_("This is too long.")
 
@@ -77,7 +77,7 @@ class PasskeyForm(PageForm):
 class SecondFactorForm(PasskeyForm):
     """A code, a recovery code or a passkey; or the button to cancel.
 
-    `unsent`: the form of an admin page that waits for it (see `page_form`).
+    `unsent`: the form of an admin page that waits for it (see `web.forms`).
     """
 
     decision = StringField()

@@ -108,8 +108,8 @@ def to_sign_in(notice: str, email: str) -> Response:
 
 def email_to_fill_in() -> str | None:
     """The address for which a password was set in this browser just now."""
-    found: str | None = flask.session.get(_EMAIL)
-    return found
+    email: str | None = flask.session.get(_EMAIL)
+    return email
 
 
 def note_sign_up(email: str) -> None:
@@ -135,15 +135,14 @@ def sign_up() -> Response:
     if elsewhere := without_foreign_request():
         return elsewhere
     form = SignUpForm()
-    if request.method == "POST" and form.validate():
+    if form.validate_on_submit():
         email = form.email.data or ""
         if _may(email):
             routing.spend(email)
             credentials.request_sign_up(audit.USER, email)
-            db.session.commit()
             keep_pending()
             note_sign_up(email)
-            return redirect(url_for("pages.sign_up", sent=1), 303)
+            return page.done("pages.sign_up", sent="1")
         form.email.errors = [
             N_("You cannot sign up with this address. The allowed domains are listed above.")
         ]
@@ -164,17 +163,17 @@ def complete_sign_up() -> Response:
     The browser in which the link was requested is signed in, any other one asks for the password.
     """
     secret = request.args.get("token", "")
-    found = mail_links.find(secret, mail_links.SIGN_UP)
-    if found is None or not _may(found[0].address):
+    link = mail_links.find(secret, mail_links.SIGN_UP)
+    if link is None or not _may(link[0].address):
         return dead_link("pages.sign_up")
     form = NewAccountForm()
-    form.about = (form.name.data or "", found[0].address)
+    form.about = (form.name.data or "", link[0].address)
     if request.method == "POST":
         db.session.commit()  # the transaction must not wait for the checks
-    if request.method == "POST" and form.validate():
-        fresh = passwords.hash_password(form.new_password.data or "", found[0].address)
+    if form.validate_on_submit():
+        fresh = passwords.hash_password(form.new_password.data or "", link[0].address)
         return _make(secret, form, fresh)
-    return page.render("complete_sign_up.html", form=form, user_email=found[0].address)
+    return page.render("complete_sign_up.html", form=form, user_email=link[0].address)
 
 
 def _may(email: str) -> bool:
@@ -226,12 +225,11 @@ def forgotten_password() -> Response:
     if elsewhere := without_foreign_request():
         return elsewhere
     form = EmailForm()
-    if request.method == "POST" and form.validate():
+    if form.validate_on_submit():
         routing.spend(form.email.data or "")
         credentials.request_password_reset(audit.USER, form.email.data or "")
-        db.session.commit()
         keep_pending()
-        return redirect(url_for("pages.forgotten_password", sent=1), 303)
+        return page.done("pages.forgotten_password", sent="1")
     if "sent" in request.args:
         return sent(
             gettext("Check your inbox"),
@@ -246,20 +244,20 @@ def forgotten_password() -> Response:
 def new_password() -> Response:
     """Page of a mailed link: sets the password. Only its button uses the link up."""
     secret = request.args.get("token", "")
-    found = mail_links.find(secret, *_PASSWORD_PURPOSES)
-    if found is None or found[1] is None:
+    link = mail_links.find(secret, *_PASSWORD_PURPOSES)
+    if link is None or link[1] is None:
         return dead_link()
-    if directory := identities.directory_of(found[1]):
+    if directory := identities.directory_of(link[1]):
         return _kept_elsewhere(directory)
     form = NewPasswordForm()
-    form.about = (found[1].name, found[1].email)
+    form.about = (link[1].name, link[1].email)
     if request.method == "POST":
         db.session.commit()  # the transaction must not wait for the checks
-    if request.method == "POST" and form.validate():
-        fresh = passwords.hash_password(form.new_password.data or "", str(found[1].id))
+    if form.validate_on_submit():
+        fresh = passwords.hash_password(form.new_password.data or "", str(link[1].id))
         return _set(secret, fresh)
-    invited = found[0].purpose == mail_links.INVITE
-    return page.render("new_password.html", form=form, user_email=found[1].email, invited=invited)
+    invited = link[0].purpose == mail_links.INVITE
+    return page.render("new_password.html", form=form, user_email=link[1].email, invited=invited)
 
 
 def _set(secret: str, password_hash: str) -> Response:
@@ -276,8 +274,8 @@ def _set(secret: str, password_hash: str) -> Response:
     db.session.commit()
     # No browser is known any more. This one must not be shut out by strangers who guess; but where
     # it has never shown a factor, it is known at the password alone.
-    shown = was_known or not factors.has_any(database.session_connection(), user.id)
-    device_cookie.remember(user, at_password=not shown)
+    is_known = was_known or not factors.has_any(database.session_connection(), user.id)
+    device_cookie.remember(user, at_password=not is_known)
     return to_sign_in("password", user.email)
 
 
@@ -318,14 +316,13 @@ def account_email() -> Response:
         if done == "confirm":
             return redirect(url_for("pages.second_factor", back="email"), 303)
         if done:
-            db.session.commit()
-            return redirect(url_for("pages.account_email", done=done), 303)
+            return page.done("pages.account_email", done=done)
     return page.render(
         "account_email.html",
         form=form,
         user=current.user,
         lacks_second_factor=policy.lacks_second_factor(current),
-        done=_DONE.get(request.args.get("done", "")),
+        done=page.done_text(_DONE),
     )
 
 
@@ -363,8 +360,8 @@ def verify_email() -> Response:
     """
     if "done" in request.args:
         return page.render("verify_email.html", email=None)
-    found = mail_links.find(request.args.get("token", ""), *_EMAIL_PURPOSES)
-    token, user = found or (None, None)
+    link = mail_links.find(request.args.get("token", ""), *_EMAIL_PURPOSES)
+    token, user = link or (None, None)
     if token is None or user is None:
         return dead_link("pages.account_email")
     if token.purpose == mail_links.CHANGE_EMAIL and (first := _first(user)):
@@ -380,8 +377,7 @@ def verify_email() -> Response:
         except (LookupError, IntegrityError):  # used meanwhile, or another user has the address
             db.session.rollback()
             return dead_link("pages.account_email")
-        db.session.commit()
-        return redirect(url_for("pages.verify_email", done=1), 303)
+        return page.done("pages.verify_email", done="1")
     return page.render("verify_email.html", form=form, email=token.address)
 
 

@@ -24,7 +24,7 @@ from sso.services import authentication
 from sso.store import clients
 from sso.store.clients import RegisteredClient
 from sso.store.sessions import CurrentSession
-from sso.web import headers, page_form, routing
+from sso.web import forms, headers, routing
 from sso.web.pending_request import PendingRequest, sign
 from sso.web.routing import login_manager
 
@@ -149,6 +149,18 @@ def to_step(endpoint: str, **more: str) -> Response:
     return redirect(step(endpoint, **more), 303)
 
 
+def done(endpoint: str, **result: str) -> Response:
+    """Commit, and redirect to the page that shows the result, which its URL names."""
+    db.session.commit()
+    values: dict[str, Any] = {**result}
+    return redirect(url_for(endpoint, **values), 303)
+
+
+def done_text(texts: Mapping[str, str]) -> str | None:
+    """Return what this page says was done, by the `done` in its URL."""
+    return texts.get(request.args.get("done", ""))
+
+
 def confirm_first(back: str = "factors") -> Response:
     """Sign in again, and come back to the page of the factors."""
     return redirect(url_for("pages.sign_in", back=back, **_carried()), 303)
@@ -174,8 +186,8 @@ def restore(parameters: Mapping[str, str]) -> None:
 
 def _args() -> Mapping[str, str]:
     """The parameters of the step that this request belongs to."""
-    found: Mapping[str, str] = g.get("sso_step_parameters", request.args)
-    return found
+    parameters: Mapping[str, str] = g.get("sso_step_parameters", request.args)
+    return parameters
 
 
 def _carried() -> dict[str, Any]:
@@ -197,7 +209,7 @@ def _has_unsent_form() -> bool:
     """Whether a form waits that the page in `at` takes."""
     route = routing.at(_args().get("at", "").partition("?")[0])
     is_form = route is not None and route.blueprint == routing.ADMIN and "POST" in route.methods
-    return is_form and page_form.is_carried()
+    return is_form and forms.is_carried()
 
 
 def try_once(account: str) -> tuple[limiting.Attempt, int]:
@@ -210,7 +222,7 @@ def try_once(account: str) -> tuple[limiting.Attempt, int]:
 
 
 def is_password_right(
-    current: CurrentSession, field: PasswordField, wrong: str, failed: Event, reason: str
+    current: CurrentSession, field: PasswordField, message: str, failed: Event, reason: str
 ) -> bool:
     """Check the password of a person who is signed in; what is wrong stands at the field. Commits.
 
@@ -224,5 +236,5 @@ def is_password_right(
         attempt.passed()
         return True
     attempt.failed()
-    field.errors = [wrong]
+    field.errors = [message]
     return False

@@ -180,7 +180,7 @@ def scim(path: str) -> Response:
     is_reading = request.method in ("GET", "HEAD") or path.endswith(".search")
     token = api.authenticate(api_tokens.SCIM_READ if is_reading else api_tokens.SCIM_WRITE)
     db.session.commit()
-    asked = ScimRequest(
+    scim_request = ScimRequest(
         "GET" if request.method == "HEAD" else request.method,
         f"{context.settings().base_url}/scim/v2",
         f"/{path}",
@@ -190,8 +190,8 @@ def scim(path: str) -> Response:
     )
     program = _program()
     try:
-        api.spend(token, program.weight(asked))
-        answer = program.answer(asked, token, None if is_reading else db.session.commit)
+        api.spend(token, program.weight(scim_request))
+        answer = program.answer(scim_request, token, None if is_reading else db.session.commit)
     except program.SCIMException as error:
         db.session.rollback()
         answer = program.refusal(error)

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from sso.endpoints.admin import (
         applications,
         audit_trail,
-        group_pages,
+        groups,
         overview,
         people,
         troubleshooting,
@@ -54,15 +54,11 @@ else:
     # 3 MB, and 5 for what the checks of the overview use.
     applications = program.late_functions("sso.endpoints.admin.applications")
     audit_trail = program.late_functions("sso.endpoints.admin.audit_trail")
-    group_pages = program.late_functions("sso.endpoints.admin.group_pages")
+    groups = program.late_functions("sso.endpoints.admin.groups")
     overview = program.late_functions("sso.endpoints.admin.overview")
     people = program.late_functions("sso.endpoints.admin.people")
-    people = program.late_functions("sso.endpoints.admin.people")
-    people = program.late_functions("sso.endpoints.admin.people")
-    applications = program.late_functions("sso.endpoints.admin.applications")
     admin_keys = program.late_functions("sso.endpoints.admin.keys")
     troubleshooting = program.late_functions("sso.endpoints.admin.troubleshooting")
-    admin_keys = program.late_functions("sso.endpoints.admin.keys")
 
 
 def home() -> Response:
@@ -184,12 +180,12 @@ ROUTES = (
           helpdesk=True),
     Route("{base}/admin/person/unlink", "person_unlink", people.unlink, blueprint=ADMIN),
     Route("{base}/admin/person/edit", "edit_person", people.edit, blueprint=ADMIN),
-    Route("{base}/admin/groups", "groups", group_pages.groups, blueprint=ADMIN),
-    Route("{base}/admin/group", "group", group_pages.group, blueprint=ADMIN),
-    Route("{base}/admin/group/rename", "group_rename", group_pages.rename, blueprint=ADMIN),
-    Route("{base}/admin/group/remove", "group_remove", group_pages.remove_member,
+    Route("{base}/admin/groups", "groups", groups.groups, blueprint=ADMIN),
+    Route("{base}/admin/group", "group", groups.group, blueprint=ADMIN),
+    Route("{base}/admin/group/rename", "group_rename", groups.rename, blueprint=ADMIN),
+    Route("{base}/admin/group/remove", "group_remove", groups.remove_member,
           blueprint=ADMIN),
-    Route("{base}/admin/group/delete", "group_delete", group_pages.delete, blueprint=ADMIN),
+    Route("{base}/admin/group/delete", "group_delete", groups.delete, blueprint=ADMIN),
     Route("{base}/admin/api-tokens", "tokens", admin_keys.tokens, GET, ADMIN),
     Route("{base}/admin/api-token/new", "token_new", admin_keys.new_token, blueprint=ADMIN),
     Route("{base}/admin/api-token/revoke", "token_revoke", admin_keys.revoke_token,

@@ -22,7 +22,7 @@ from sso.ratelimit import limiting
 from sso.services import authentication, second_factors
 from sso.store import factors, users
 from sso.store.sessions import CurrentSession
-from sso.web import page_form
+from sso.web import forms
 from sso.web.pending_request import PendingRequest
 
 WRONG = {
@@ -56,11 +56,11 @@ def after_password(user: User, remember: bool, pending: PendingRequest | None) -
     return page.after_sign_in(pending, signed_in_at)
 
 
-def ask_before_form(visit: CurrentSession, at: str) -> Response:
+def ask_before_form(current: CurrentSession, at: str) -> Response:
     """Asks in the answer to a form of the admin page `at`, and keeps what was typed. Commits."""
-    form = SecondFactorForm(data={page_form.UNSENT: page_form.packed()})
+    form = SecondFactorForm(data={forms.UNSENT: forms.packed()})
     action = url_for("pages.second_factor", back="admin", at=at)
-    response = _page(form, Subject(visit.user, visit), None, action=action)
+    response = _page(form, Subject(current.user, current), None, action=action)
     db.session.commit()
     return response
 
@@ -76,14 +76,14 @@ def after_upstream(
 
     Its second factor spares them ours where the operator trusts it. Raises `SignInEnded`.
     """
-    shown = policy.of_upstream(upstream.amr, upstream.has_two_factors)
-    needs_second = shown.acr == ONE_FACTOR
+    proof = policy.of_upstream(upstream.amr, upstream.has_two_factors)
+    needs_second = proof.acr == ONE_FACTOR
     if needs_second and factors.has_any(database.session_connection(), user.id):
         policy.begin_pending(user, remember, upstream)
         authentication.accept_identity(audit.USER, user, provider.id)
         db.session.commit()
         return page.to_step("pages.second_factor")
-    signed_in_at = browser_session.begin(user, shown, remember, upstream).auth_time
+    signed_in_at = browser_session.begin(user, proof, remember, upstream).auth_time
     db.session.commit()
     return page.after_sign_in(pending, signed_in_at)
 
@@ -104,26 +104,26 @@ def second_factor() -> Response:
         if not _lock(subject):
             db.session.rollback()
             return page.to_step("pages.sign_in")
-        shown = second_factors.show(
+        factor = second_factors.show(
             subject.user,
             form.code.data,
             form.recovery_code.data,
             form.credential.data,
             form.challenge.data,
         )
-        if shown.methods:
+        if factor.methods:
             attempt.passed()
-            if shown.kind == "recovery":
+            if factor.kind == "recovery":
                 second_factors.record_recovery_code(audit.USER, subject.user)
             try:
-                signed_in_at = _let_in(subject, shown.methods)
+                signed_in_at = _let_in(subject, factor.methods)
             except authentication.SignInEnded:
                 db.session.rollback()
                 return page.to_step("pages.sign_in")
             db.session.commit()
             return page.after_sign_in(pending, signed_in_at)
         db.session.rollback()
-        problem = shown.kind
+        problem = factor.kind
         # Told from a known browser, too, but not of a session.
         is_sign_in = subject.current is None and subject.upstream is None
         browser = browser_session.browser(subject.user) if is_sign_in else None
@@ -171,8 +171,8 @@ def _let_in(subject: Subject, methods: str) -> datetime | None:
         return None
     policy.finish_pending(subject.user)
     first = subject.upstream.amr if subject.upstream else policy.PASSWORD.amr
-    shown = policy.with_second(first, methods)
-    begun = browser_session.begin(subject.user, shown, subject.remember, subject.upstream)
+    proof = policy.with_second(first, methods)
+    begun = browser_session.begin(subject.user, proof, subject.remember, subject.upstream)
     return begun.auth_time
 
 
@@ -192,7 +192,7 @@ def _page(
 ) -> Response:
     known = factors.of_user(subject.user.id)
     by_passkey = bool(known.passkeys) and passkeys.available()
-    words = gettext(WRONG[problem]) if problem else None
+    message = gettext(WRONG[problem]) if problem else None
     response = page.render(
         "second_factor.html",
         wait=wait,
@@ -202,7 +202,7 @@ def _page(
         passkey=passkeys.ask_as_second(subject.user, list(known.passkeys)) if by_passkey else None,
         known=known,
         problem=problem,
-        error=limiting.waiting_time(wait) if wait else words,
+        error=limiting.waiting_time(wait) if wait else message,
     )
     if form.unsent.data:  # goes on to an admin page, which wants to see the Origin
         response.headers["Referrer-Policy"] = "same-origin"

@@ -41,7 +41,7 @@ def sign_in() -> Response:
     pending = page.pending_request()
     validated, next_step = page.validate(pending) if pending else (None, None)
     current = browser_session.current_session()
-    asked = validated.grant.request.asked if validated else None
+    parameters = validated.grant.request.asked if validated else None
     why = next_step.why if isinstance(next_step, decision.SignIn) else None
     if "back" in request.args and current and why is None:
         why = decision.Why.AGAIN  # a page of the account asks who is there
@@ -51,8 +51,8 @@ def sign_in() -> Response:
             pending,
             remember=form.remember.data,
             again=why is decision.Why.AGAIN,
-            hint=form.email.data or (asked.login_hint if asked else None),
-            asked=asked,
+            hint=form.email.data or (parameters.login_hint if parameters else None),
+            asked=parameters,
         )
     if pending and why is None and request.method == "GET" and "another" not in request.args:
         return authorize.resume(pending)  # signed in already, in another tab
@@ -75,8 +75,8 @@ def _providers(current: CurrentSession | None, again: bool) -> list[Provider]:
     """Those to show: all of them, or those that can confirm who is signed in."""
     if not (again and current):
         return list(context.upstreams())
-    linked = {one.provider for one in identities.of_user(current.user.id)}
-    return [one for one in context.upstreams() if one.id in linked]
+    linked = {identity.provider for identity in identities.of_user(current.user.id)}
+    return [provider for provider in context.upstreams() if provider.id in linked]
 
 
 def _ask(
@@ -105,8 +105,8 @@ def _ask(
             form.email.data = mailed.email_to_fill_in() or hint
     by_passkey, waiting = passkeys.available(), browser_session.pending_identity()
     if request.args.get("problem") == "passkey":
-        words = second_factor.WRONG["passkey"]
-        error = error or gettext(words)
+        message = second_factor.WRONG["passkey"]
+        error = error or gettext(message)
     notice = _NOTICES.get(request.args.get("notice", ""))
     if why is decision.Why.SOMEBODY_ELSE:
         notice = N_("Please sign in with the account that the application requested.")
@@ -122,7 +122,8 @@ def _ask(
         notice=notice,
         waiting=waiting,
         providers=_providers(current, again),
-        elsewhere="local" not in request.args and any(one.domains for one in context.upstreams()),
+        elsewhere="local" not in request.args
+        and any(provider.domains for provider in context.upstreams()),
         can_sign_up=not again
         and (context.settings().sign_up != "off" or (waiting is not None and waiting[0].sign_up)),
     )
@@ -176,11 +177,11 @@ def passkey_sign_in() -> Response:
     form = PasskeyForm()
     if form.validate_on_submit():
         attempt = routing.enter("")
-        found = passkeys.accept_sign_in(form.credential.data, form.challenge.data)
-        if found:
-            user, shown = found
+        accepted = passkeys.accept_sign_in(form.credential.data, form.challenge.data)
+        if accepted:
+            user, proof = accepted
             policy.finish_pending(user)
-            signed_in_at = browser_session.begin(user, shown, form.remember.data).auth_time
+            signed_in_at = browser_session.begin(user, proof, form.remember.data).auth_time
             db.session.commit()
             return page.after_sign_in(pending, signed_in_at)
         db.session.rollback()

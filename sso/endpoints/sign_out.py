@@ -77,11 +77,11 @@ def sign_out_upstream(reason: str, then: str | None = None) -> Response | None:
     `then`: where the way back from there leads on to. Commits.
     """
     current = browser_session.current_session()
-    found = identities.last_of_session(current.session.id) if current else None
+    identity = identities.last_of_session(current.session.id) if current else None
     browser_session.sign_out(reason)
     db.session.commit()
-    provider = context.upstreams().find(found[1].provider) if found else None
-    if not (found and isinstance(provider, OidcProvider) and provider.sign_out_upstream):
+    provider = context.upstreams().find(identity[1].provider) if identity else None
+    if not (identity and isinstance(provider, OidcProvider) and provider.sign_out_upstream):
         return None
     try:
         endpoint = oidc.oidc_client(provider).metadata().end_session_endpoint
@@ -89,7 +89,7 @@ def sign_out_upstream(reason: str, then: str | None = None) -> Response | None:
         return None
     if endpoint is None:
         return None
-    hint = linking.decrypted_token(found[0].sealed_id_token)
+    hint = linking.decrypted_token(identity[0].sealed_id_token)
     url = add_parameters(
         endpoint,
         [
@@ -106,8 +106,8 @@ def sign_out_upstream(reason: str, then: str | None = None) -> Response | None:
 
 def way_on() -> str | None:
     """Where to go on after a provider's sign-out, if that is what led here."""
-    found = policy.verify_value(request.args.get("state", ""), _PURPOSE, _LIFETIME)
-    return found[0] if found else None
+    state = policy.verify_value(request.args.get("state", ""), _PURPOSE, _LIFETIME)
+    return state[0] if state else None
 
 
 def sign_out() -> Response:
@@ -140,15 +140,15 @@ def end_session() -> Response:
     if request.method == "POST" and decision is None:
         # As at the authorization endpoint: only in a GET do the browser's cookies count.
         return oauth_response.as_get("pages.end_session")
-    asked = _read()
+    logout = _read()
     current = browser_session.current_session()
     if current is None:
-        return _nobody(asked)
+        return _nobody(logout)
     if decision == "stay":
         return redirect(url_for("pages.account"), 303)
-    if not asked.names_session and decision != "sign_out":
-        return _ask(form, current, asked)
-    return sign_out_upstream("rp_initiated_logout", asked.redirect_uri) or _go_on(asked)
+    if not logout.names_session and decision != "sign_out":
+        return _ask(form, current, logout)
+    return sign_out_upstream("rp_initiated_logout", logout.redirect_uri) or _go_on(logout)
 
 
 def _read() -> LogoutRequest:
@@ -162,61 +162,63 @@ def _read() -> LogoutRequest:
     return read(authorization_server(), values)
 
 
-def _go_on(asked: LogoutRequest) -> Response:
-    if asked.redirect_uri:
-        return _to(asked.redirect_uri)
-    return _signed_out(_way_back(asked.client))
+def _go_on(logout: LogoutRequest) -> Response:
+    if logout.redirect_uri:
+        return _to(logout.redirect_uri)
+    return _signed_out(_way_back(logout.client))
 
 
 def _to(uri: str) -> Response:
     return ClientRedirect(status=303, headers={"Location": uri})
 
 
-def _nobody(asked: LogoutRequest) -> Response:
+def _nobody(logout: LogoutRequest) -> Response:
     """Nobody is signed in on this browser: there is nothing to end, and nobody to ask."""
-    if asked.error is None:
-        return _go_on(asked)
+    if logout.error is None:
+        return _go_on(logout)
     return errors.page(
-        _words(asked),
+        _words(logout),
         title=gettext("You are signed out"),
-        hint=asked.unregistered,
+        hint=logout.unregistered,
         error="invalid_request",
-        detail=asked.error,
-        client_name=asked.client.name if asked.client else None,
-        link=_way_back(asked.client),
+        detail=logout.error,
+        client_name=logout.client.name if logout.client else None,
+        link=_way_back(logout.client),
     )
 
 
-def _ask(form: SignOutForm, current: CurrentSession, asked: LogoutRequest) -> Response:
-    if asked.error:
-        errors.report(asked.error, 400, "invalid_request")
+def _ask(form: SignOutForm, current: CurrentSession, logout: LogoutRequest) -> Response:
+    if logout.error:
+        errors.report(logout.error, 400, "invalid_request")
     return page.render(
         "sign_out.html",
-        status=400 if asked.error else 200,
+        status=400 if logout.error else 200,
         form=form,
-        client_name=asked.client.name if asked.client else None,
+        client_name=logout.client.name if logout.client else None,
         user=current.user,
-        error=_words(asked) if asked.error else None,
-        detail=_detail(asked),
-        back=_way_back(asked.client) if asked.error else None,
+        error=_words(logout) if logout.error else None,
+        detail=_detail(logout),
+        back=_way_back(logout.client) if logout.error else None,
     )
 
 
-def _words(asked: LogoutRequest) -> str:
+def _words(logout: LogoutRequest) -> str:
     """What is wrong with a request, for the person."""
-    if asked.client and asked.unregistered:
+    if logout.client and logout.unregistered:
         return str(
             gettext(
                 "%(client)s wants to send you to an address that is not registered for it.",
-                client=asked.client.name,
+                client=logout.client.name,
             )
         )
     return str(gettext("The application sent a request that is not valid."))
 
 
-def _detail(asked: LogoutRequest) -> str | None:
+def _detail(logout: LogoutRequest) -> str | None:
     """The same for the developers of the application; the log has it without the URI's query."""
-    return f"{asked.error} Received: {asked.unregistered}" if asked.unregistered else asked.error
+    return (
+        f"{logout.error} Received: {logout.unregistered}" if logout.unregistered else logout.error
+    )
 
 
 def _way_back(client: RegisteredClient | None) -> tuple[str, str] | None:
@@ -227,6 +229,6 @@ def _way_back(client: RegisteredClient | None) -> tuple[str, str] | None:
     for uri in (*registered, *client.redirect_uris):
         parts = urlsplit(uri)
         if parts.scheme in ("http", "https") and not client.policy_at(uri).ask_each_time:
-            words = gettext("Back to %(client)s", client=client.name)
-            return words, f"{parts.scheme}://{parts.netloc}/"
+            label = gettext("Back to %(client)s", client=client.name)
+            return label, f"{parts.scheme}://{parts.netloc}/"
     return None

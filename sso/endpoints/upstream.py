@@ -87,8 +87,8 @@ def find_flow(provider: WebProvider) -> tuple[int, Flow] | None:
     state = request.args.get("state", "")
     for slot in range(_SLOTS):
         value = request.cookies.get(_cookie_name(slot), "")
-        found = policy.verify_value(value, _PURPOSE, FLOW_LIFETIME)
-        flow = Flow(*found[0]) if found else None
+        signed = policy.verify_value(value, _PURPOSE, FLOW_LIFETIME)
+        flow = Flow(*signed[0]) if signed else None
         if flow and flow.provider == provider.id and crypto_secrets.is_equal(flow.state, state):
             return slot, replace(flow, resume=_stored(flow)) if flow.resume == "" else flow
     return None
@@ -176,24 +176,24 @@ def start_at_provider(attempt: Attempt) -> Response:
 
 def _parameters(attempt: Attempt) -> dict[str, str]:
     """What is passed on of the application's request (OIDC Core §3.1.2.1)."""
-    found: dict[str, str] = {}
+    parameters: dict[str, str] = {}
     asked, provider = attempt.asked, attempt.provider
     is_google = isinstance(provider, GoogleProvider)
     if attempt.again:
-        found["prompt"] = "select_account" if is_google else "login"
-        found["max_age"] = "0"
+        parameters["prompt"] = "select_account" if is_google else "login"
+        parameters["max_age"] = "0"
     elif asked and "select_account" in asked.prompt:
-        found["prompt"] = "select_account"
+        parameters["prompt"] = "select_account"
     if attempt.max_age is not None and not attempt.again:
-        found["max_age"] = str(attempt.max_age)
+        parameters["max_age"] = str(attempt.max_age)
     if attempt.hint:
-        found["login_hint"] = attempt.hint
+        parameters["login_hint"] = attempt.hint
     if isinstance(provider, OidcProvider):
-        found["ui_locales"] = languages.language()
+        parameters["ui_locales"] = languages.language()
         wants_two = asked and (asked.needs_two_factors or asked.prefers_two_factors)
         if wants_two and provider.two_factor_acr:
-            found["acr_values"] = " ".join(provider.two_factor_acr)
-    return found
+            parameters["acr_values"] = " ".join(provider.two_factor_acr)
+    return parameters
 
 
 def _url(provider: WebProvider, flow: Flow, more: dict[str, str]) -> str:
@@ -216,10 +216,10 @@ def callback(provider_id: str) -> Response:
     provider = context.upstreams().find(provider_id)
     if not isinstance(provider, WebProvider):
         abort(404)
-    found = find_flow(provider)
-    if found is None:
+    begun = find_flow(provider)
+    if begun is None:
         return _stale()
-    slot, flow = found
+    slot, flow = begun
     try:
         response = _complete(provider, flow)
     except page.Answered as answered:

@@ -41,7 +41,7 @@ from sso.store.sessions import CurrentSession
 from sso.upstream import ldap
 from sso.upstream.identity import UpstreamIdentity, UpstreamUnavailable
 from sso.web import errors
-from sso.web.page_form import PageForm
+from sso.web.forms import PageForm
 from sso.web.pending_request import PendingRequest
 
 SKEW = timedelta(minutes=1)  # between the provider's clock and ours
@@ -67,27 +67,27 @@ class Attempt:
     asked: AuthorizationRequest | None = None
 
 
-def finish(attempt: Attempt, found: UpstreamIdentity) -> Response:
+def finish(attempt: Attempt, identity: UpstreamIdentity) -> Response:
     """Go on after the provider has said who it is. Commits."""
     counters.upstream(attempt.provider.id, "ok")
     if attempt.user_id:
-        return _link_own(attempt, found)
+        return _link_own(attempt, identity)
     provider = attempt.provider
-    if attempt.again and provider.REDIRECTS and not _is_fresh(attempt, found):
+    if attempt.again and provider.REDIRECTS and not _is_fresh(attempt, identity):
         reason = "no fresh authentication"
         audit.event(Event.SIGN_IN_FAILED, method=provider.id, reason=reason)
         return _problem(
             provider,
             gettext("%(provider)s did not ask you to sign in again.", provider=provider.name),
         )
-    if attempt.max_age is not None and provider.REDIRECTS and found.auth_time is None:
+    if attempt.max_age is not None and provider.REDIRECTS and identity.auth_time is None:
         audit.event(Event.SIGN_IN_FAILED, method=provider.id, reason="no auth_time")
         return _problem(
             provider,
             gettext("%(provider)s did not say when you signed in.", provider=provider.name),
         )
     try:
-        resolved = linking.resolve(audit.USER, provider, found)
+        resolved = linking.resolve(audit.USER, provider, identity)
     except LinkRefused as error:
         return _problem(provider, gettext(str(error)))
     if isinstance(resolved, Refused):
@@ -95,13 +95,13 @@ def finish(attempt: Attempt, found: UpstreamIdentity) -> Response:
         return _problem(provider, gettext(resolved.text))
     if isinstance(resolved, ProveAccount):
         db.session.rollback()
-        browser_session.keep_pending_identity(provider, found)
+        browser_session.keep_pending_identity(provider, identity)
         return page.to_step("pages.sign_in", local="1")
     waiting = browser_session.pending_identity()
     if waiting and waiting[0].id == provider.id:
         browser_session.forget_pending_identity()  # another account there
-    upstream = linking.note_session(resolved.identity, found)
-    if found.auth_time is None or _is_fresh(attempt, found):
+    upstream = linking.note_session(resolved.identity, identity)
+    if identity.auth_time is None or _is_fresh(attempt, identity):
         upstream.auth_time = None  # just now
     try:
         return second_factor.after_upstream(
@@ -112,28 +112,28 @@ def finish(attempt: Attempt, found: UpstreamIdentity) -> Response:
         return page.to_step("pages.sign_in")
 
 
-def _is_fresh(attempt: Attempt, found: UpstreamIdentity) -> bool:
+def _is_fresh(attempt: Attempt, identity: UpstreamIdentity) -> bool:
     """Whether the person has proven themselves there since the attempt began."""
-    return found.auth_time is not None and found.auth_time >= attempt.began_at - SKEW
+    return identity.auth_time is not None and identity.auth_time >= attempt.began_at - SKEW
 
 
-def _link_own(attempt: Attempt, found: UpstreamIdentity) -> Response:
+def _link_own(attempt: Attempt, identity: UpstreamIdentity) -> Response:
     current = browser_session.current_session()
     if current is None or str(current.user.id) != attempt.user_id:
         return page.confirm_first("identities")
-    return _link(attempt.provider, found) or redirect(
+    return _link(attempt.provider, identity) or redirect(
         url_for("pages.identities", done="connected"), 303
     )
 
 
-def _link(provider: Provider, found: UpstreamIdentity) -> Response | None:
+def _link(provider: Provider, identity: UpstreamIdentity) -> Response | None:
     """Link it to the account that is signed in; the answer, if that is not possible. Commits."""
     current = page.signed_in()
     if policy.lock(current) is None or not may_link(current):
         db.session.rollback()
         return page.confirm_first("identities")
     try:
-        linking.link(audit.USER, current.user, provider, found)
+        linking.link(audit.USER, current.user, provider, identity)
     except LinkRefused as error:
         db.session.rollback()
         return _problem(provider, gettext(str(error)))
@@ -156,15 +156,15 @@ def connect() -> Response:
     )
     if waiting is None:
         return page.after_sign_in(pending)
-    provider, found = waiting
+    provider, identity = waiting
     form = DecisionForm()
     if form.validate_on_submit():
-        if form.decision.data == "connect" and (answer := _link(provider, found)):
+        if form.decision.data == "connect" and (answer := _link(provider, identity)):
             return answer
         browser_session.forget_pending_identity()
         return page.after_sign_in(pending)
     return page.render(
-        "connect.html", form=form, user=current.user, provider=provider, identity=found
+        "connect.html", form=form, user=current.user, provider=provider, identity=identity
     )
 
 
@@ -172,16 +172,16 @@ def unavailable(provider: Provider, error: Exception) -> Response:
     """The page when a provider cannot be asked. The other ways to sign in stay open."""
     counters.upstream(provider.id, "unavailable")
     audit.event(Event.SIGN_IN_FAILED, method=provider.id, reason=f"unavailable: {error}"[:200])
-    words = gettext("%(provider)s cannot be reached at the moment.", provider=provider.name)
-    return _problem(provider, words, status=503)
+    message = gettext("%(provider)s cannot be reached at the moment.", provider=provider.name)
+    return _problem(provider, message, status=503)
 
 
 def refused(provider: Provider, error: Exception) -> Response:
     """The page when a provider did not let the person in, or its answer is not accepted."""
     counters.upstream(provider.id, "refused")
     audit.event(Event.SIGN_IN_FAILED, method=provider.id, reason=str(error)[:200])
-    words = gettext("The sign-in with %(provider)s did not succeed.", provider=provider.name)
-    return _problem(provider, words)
+    message = gettext("The sign-in with %(provider)s did not succeed.", provider=provider.name)
+    return _problem(provider, message)
 
 
 def _problem(provider: Provider, message: str, status: int = 400) -> Response:
@@ -236,7 +236,7 @@ def directory_sign_in(provider_id: str) -> Response:
         return _page(provider, form, limiting.waiting_time(wait), wait, is_linking)
     begun = perf_counter()
     try:
-        found = _ask(provider, login, form.password.data or "")
+        identity = _ask(provider, login, form.password.data or "")
     except UpstreamUnavailable as error:
         return unavailable(provider, error)
     except limiting.TooManyAttempts as error:
@@ -249,10 +249,10 @@ def directory_sign_in(provider_id: str) -> Response:
         concurrency.delay_refusal(begun)
         return _page(provider, form, _words(provider, error), is_linking=is_linking)
     tried.passed()
-    linking.readmit(audit.USER, provider, found)
+    linking.readmit(audit.USER, provider, identity)
     user_id = str(current.user.id) if current else None
     remember = bool(form.remember.data)
-    return finish(Attempt(provider, pending, clock.now(), remember, user_id=user_id), found)
+    return finish(Attempt(provider, pending, clock.now(), remember, user_id=user_id), identity)
 
 
 def _ask(provider: LdapProvider, login: str, password: str) -> UpstreamIdentity:
@@ -265,8 +265,8 @@ def _ask(provider: LdapProvider, login: str, password: str) -> UpstreamIdentity:
 
     def admit(subject: str | None) -> None:
         nonlocal bind, user_id
-        known = identities.find(provider.issuer, subject) if subject else None
-        user = users.find(known.user_id) if known else None
+        identity = identities.find(provider.issuer, subject) if subject else None
+        user = users.find(identity.user_id) if identity else None
         user_id = user.id if user else None
         account = user.email if user else f"{provider.issuer}/{subject or '?' + login}"
         bind = limiting.enter(DIRECTORY, account)
@@ -275,7 +275,7 @@ def _ask(provider: LdapProvider, login: str, password: str) -> UpstreamIdentity:
     db.session.commit()
     try:
         with concurrency.slot_released():
-            found = ldap.sign_in(provider, login, password, admit)
+            identity = ldap.sign_in(provider, login, password, admit)
     except NotAllowed as error:
         audit.event(
             Event.SIGN_IN_FAILED, user=user_id, method=provider.id, reason=error.reason[:200]
@@ -287,7 +287,7 @@ def _ask(provider: LdapProvider, login: str, password: str) -> UpstreamIdentity:
         raise
     if bind:
         bind.passed()
-    return found
+    return identity
 
 
 def _words(provider: LdapProvider, error: NotAllowed) -> str:

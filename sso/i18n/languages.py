@@ -78,8 +78,8 @@ def language() -> str:
 
 def direction() -> str:
     """`ltr` or `rtl`, for HTML."""
-    found = get_locale() or Locale.parse(DEFAULT)
-    return str(found.text_direction)
+    locale = get_locale() or Locale.parse(DEFAULT)
+    return str(locale.text_direction)
 
 
 def isolate(name: str) -> Markup:
@@ -130,16 +130,16 @@ def technical(text: str) -> Markup:
 
 
 def _with_latin(text: str) -> Markup:
-    shown, end = Markup(), 0
-    for found in _LATIN.finditer(text):
-        words = found[0].lstrip(_OPENING)
-        start = found.end() - len(words)
-        words = words.rstrip(_CLOSING)
-        shown += escape(text[end:start])
-        if words:
-            shown += Markup('<bdi dir="ltr">{}</bdi>').format(words)
-        end = start + len(words)
-    return shown + escape(text[end:])
+    html, end = Markup(), 0
+    for match in _LATIN.finditer(text):
+        latin = match[0].lstrip(_OPENING)
+        start = match.end() - len(latin)
+        latin = latin.rstrip(_CLOSING)
+        html += escape(text[end:start])
+        if latin:
+            html += Markup('<bdi dir="ltr">{}</bdi>').format(latin)
+        end = start + len(latin)
+    return html + escape(text[end:])
 
 
 def without_overrides(value: Any) -> Any:
@@ -154,9 +154,9 @@ def without_overrides(value: Any) -> Any:
 
 def known(tags: Iterable[str | None]) -> str | None:
     """The first of these tags that has a translation."""
-    wanted = [tag.replace("-", "_")[:35] for tag in tags if tag]
-    found = negotiate_locale(wanted, list(LANGUAGES))
-    return str(found) if found else None
+    requested = [tag.replace("-", "_")[:35] for tag in tags if tag]
+    language = negotiate_locale(requested, list(LANGUAGES))
+    return str(language) if language else None
 
 
 def _choose(of_account: Source, of_browser: Source, default: str) -> str:
@@ -167,8 +167,8 @@ def _choose(of_account: Source, of_browser: Source, default: str) -> str:
     """
     if not has_request_context():
         return DEFAULT
-    asked, account = known(g.get("sso_ui_locales", [])), _settled(of_account)
-    settled = asked or account if account else known([of_browser()]) or asked
+    requested, account = known(g.get("sso_ui_locales", [])), _settled(of_account)
+    settled = requested or account if account else known([of_browser()]) or requested
     return settled or request.accept_languages.best_match(list(LANGUAGES)) or default
 
 
@@ -181,9 +181,9 @@ def _settled(of_account: Source) -> str | None:
 
 def browser_name(user_agent: str, unknown: str | None = None) -> str:
     """Return a name such as "Firefox on Ubuntu", on one line, or `unknown` if there is none."""
-    found = import_module("ua_parser").parse(user_agent)  # late: 1.5 MB
-    browser = found.user_agent.family if found.user_agent else ""
-    system = found.os.family if found.os else ""
+    parsed = import_module("ua_parser").parse(user_agent)  # late: 1.5 MB
+    browser = parsed.user_agent.family if parsed.user_agent else ""
+    system = parsed.os.family if parsed.os else ""
     parts = [part[:40] for part in (browser, system) if part and part != "Other"]
     if len(parts) == 2:
         return str(gettext("%(browser)s on %(system)s", browser=parts[0], system=parts[1]))

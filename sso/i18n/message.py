@@ -52,4 +52,4 @@ class Quote(str):
 
 def joined(pair: str, parts: Iterable[Message]) -> Message:
     """One message of several; `pair` is the text, marked with `N_`, of `one` and the `other`."""
-    return reduce(lambda one, other: Message(pair, one=one, other=other), parts)
+    return reduce(lambda message, other: Message(pair, one=message, other=other), parts)

@@ -147,6 +147,20 @@ def update(
 
 
 @audit.acting
+def choose_language(actor: Actor, user: User, tag: str | None) -> None:
+    """Set the language of the account, by the user; None removes it.
+
+    The caller has locked the user, because all claims are one value.
+    """
+    others = {name: value for name, value in user.claims.items() if name != "locale"}
+    claims = {**others, "locale": tag} if tag else others
+    if changes := differences.between(user.claims, claims):
+        user.claims = claims
+        db.session.flush()
+        audit.own_event(Event.LANGUAGE_CHANGED, user.id, changes=changes)
+
+
+@audit.acting
 def disable(actor: Actor, user: User) -> None:
     """Lock a user out at once: all sessions and grants end. Raises `NotAllowed`."""
     _lock(actor, user, keeps_access=False)

@@ -34,8 +34,8 @@ def init_app(app: Flask) -> None:
 def _begin() -> None:
     environ = request.environ
     g.sso_started = environ.get(concurrency.ARRIVED) or perf_counter()
-    given = environ.get(_GIVEN, "")
-    g.sso_request_id = given if _ID.fullmatch(given) else make_id()
+    header = environ.get(_GIVEN, "")
+    g.sso_request_id = header if _ID.fullmatch(header) else make_id()
 
 
 def make_id() -> str:

@@ -67,16 +67,16 @@ def page(
     return Response(body, status=status, mimetype="text/html")
 
 
-def report(words: str, status: int, error: str | None) -> None:
+def report(text: str, status: int, error: str | None) -> None:
     """Log what a page says."""
     path = refusals.shown_path(request.path)
-    logger.info("error page %s: %s %s %s: %s", error_id(), status, path, error or "-", words)
+    logger.info("error page %s: %s %s %s: %s", error_id(), status, path, error or "-", text)
 
 
 def error_id() -> str:
     """The id that an error page shows: that of the request, which is in the log, too."""
-    found: str = g.sso_request_id
-    return found
+    request_id: str = g.sso_request_id
+    return request_id
 
 
 def support_url() -> str | None:
@@ -129,7 +129,7 @@ def _form_expired(error: CSRFError) -> Response:
         settings = context.settings()
         if settings.is_https and not request.is_secure:
             _plain_http.say(request, settings.trusted_proxies)
-            right = settings.base_url.removesuffix(settings.base_path) + _here()
+            url = settings.base_url.removesuffix(settings.base_path) + _here()
             return page(
                 gettext(
                     "This page was opened without https, so your browser did not send its cookie."
@@ -140,7 +140,7 @@ def _form_expired(error: CSRFError) -> Response:
                     "site.",
                     address=settings.base_url,
                 ),
-                link=(gettext("Open with https"), right),
+                link=(gettext("Open with https"), url),
             )
         return page(
             gettext("This page needs a cookie that your browser did not send."),
@@ -198,9 +198,9 @@ def _http(error: HTTPException) -> Response:
         code = "server_error" if status >= 500 else "invalid_request"
         response = as_json(code, description.splitlines()[0][:200], status)
     else:
-        title, words = _WORDS.get(status, (None, N_("The server does not support this request.")))
+        title, text = _WORDS.get(status, (None, N_("The server does not support this request.")))
         response = page(
-            gettext(words),
+            gettext(text),
             status=status,
             title=gettext(title) if title else None,
             # What programs try on every server is of no use to anyone.
@@ -254,17 +254,17 @@ def _unexpected(error: Exception) -> Response:
     if reason:
         logger.error("%s", reason)
         status, code = 503, "temporarily_unavailable"
-        words = N_("The service is temporarily unavailable.")
+        text = N_("The service is temporarily unavailable.")
     else:
         logger.error("unexpected error at %s", request.path, exc_info=error)
-        status, code, words = 500, "server_error", N_("Something went wrong on the server.")
+        status, code, text = 500, "server_error", N_("Something went wrong on the server.")
     database.end_session()
     if routing.is_protocol():
-        response = as_json(code, words, status)
+        response = as_json(code, text, status)
     else:
         is_passing = status == 503
         response = page(
-            gettext(words),
+            gettext(text),
             status=status,
             title=gettext("Sorry, this did not work"),
             hint=gettext("Wait a few seconds, then try again.") if is_passing else None,

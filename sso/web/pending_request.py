@@ -59,8 +59,8 @@ def _signed(pending: PendingRequest) -> str:
         selected = [pending.selected, _micros(pending.selected_at)]
     # One place for both, because an older version of the program reads four.
     refusal = _TURNED_AWAY if pending.turned_away else pending.denied
-    asked = pending.asked_at and _micros(pending.asked_at)
-    signed = _serializer().dumps([parameters, asked, selected, refusal])
+    micros = pending.asked_at and _micros(pending.asked_at)
+    signed = _serializer().dumps([parameters, micros, selected, refusal])
     return signed if isinstance(signed, str) else signed.decode()
 
 
@@ -69,10 +69,10 @@ def verify(text: str) -> PendingRequest | None:
 
     Each step signs it again: the time of the signature would let it live as long as it is used.
     """
-    found = expired(text)
-    if found is None or found.asked_at is None or clock.now() - found.asked_at > MAX_AGE:
+    pending = expired(text)
+    if pending is None or pending.asked_at is None or clock.now() - pending.asked_at > MAX_AGE:
         return None
-    return found
+    return pending
 
 
 def expired(text: str) -> PendingRequest | None:

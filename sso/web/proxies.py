@@ -74,8 +74,8 @@ class PlainHttp:
         )
 
 
-def _remedy(told: str | None, trusted: int) -> str:
-    if told is None:
+def _remedy(scheme: str | None, trusted: int) -> str:
+    if scheme is None:
         more = "" if trusted else ", and set SSO_TRUSTED_PROXIES to the number of proxies"
         return (
             "the header X-Forwarded-Proto is missing; if people use https, let the proxy set it "

@@ -26,7 +26,7 @@ from sso.config import overrides
 from sso.config.overrides import Overrides
 from sso.config.settings import Settings
 from sso.ratelimit import limiting
-from sso.web import page_form
+from sso.web import forms
 
 login_manager = LoginManager()
 csrf = CSRFProtect()
@@ -80,9 +80,9 @@ class RoutedRequest(Request):
     @cached_property
     def route(self) -> Route | None:
         table, path = _table(), self.path
-        if found := table.by_path.get(path):
-            return found
-        return next((one for begin, one in table.below if path.startswith(begin)), None)
+        if route := table.by_path.get(path):
+            return route
+        return next((route for begin, route in table.below if path.startswith(begin)), None)
 
 
 @dataclass
@@ -121,8 +121,8 @@ def register(app: Flask, routes: Iterable[Route]) -> None:
         blueprints[name].before_request(_check_csrf_token)
     for blueprint in blueprints.values():
         app.register_blueprint(blueprint)
-    found = [*table.by_path.items(), *table.below]
-    table.protocol_prefixes = tuple(_protocol_prefixes(found, settings.base_path))
+    routes_by_path = [*table.by_path.items(), *table.below]
+    table.protocol_prefixes = tuple(_protocol_prefixes(routes_by_path, settings.base_path))
 
 
 def is_page(path: str) -> bool:
@@ -194,26 +194,26 @@ def _require_admission() -> None:
 def _check_csrf_token() -> None:
     route = current()
     is_admin = route is not None and route.blueprint == ADMIN
-    if is_admin and page_form.is_carried():
-        page_form.show_again()
+    if is_admin and forms.is_carried():
+        forms.show_again()
     elif route is None or route.has_csrf:
         try:
             csrf.protect()
         except CSRFError:
             if not is_admin:
                 raise
-            page_form.show_again()  # opened before another tab confirmed who the person is
+            forms.show_again()  # opened before another tab confirmed who the person is
 
 
-def _protocol_prefixes(found: list[tuple[str, Route]], base_path: str) -> Iterable[str]:
+def _protocol_prefixes(routes: list[tuple[str, Route]], base_path: str) -> Iterable[str]:
     """Each protocol path, and its first segment where no page has the same one."""
 
     def first_segment(path: str) -> str:
         base = base_path if path.startswith(f"{base_path}/") else ""
         return f"{base}/" + path.removeprefix(base).split("/")[1]
 
-    of_pages = {first_segment(path) for path, one in found if one.blueprint != PROTOCOL}
-    for path, route in found:
+    of_pages = {first_segment(path) for path, route in routes if route.blueprint != PROTOCOL}
+    for path, route in routes:
         if route.blueprint == PROTOCOL:
             segment = first_segment(path)
             yield path if segment in of_pages else segment

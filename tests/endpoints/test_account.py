@@ -167,6 +167,19 @@ def test_the_own_name_is_changed(
     assert client.userinfo(tokens["access_token"]).get_json() == profile
 
 
+def test_the_language_of_the_account_is_changed(
+    app: Flask, browser: Browser, page: Page, user: User
+) -> None:
+    for locale, change in (("de", (None, "de")), ("de", None), ("xx", ("de", None)), ("", None)):
+        recorded = len(events(app, "language_changed"))
+        act(browser, action="choose_language", locale=locale)
+        new = events(app, "language_changed")[recorded:]
+        seen = [(each["before"], each["after"]) for one in new for each in one["changes"].values()]
+        assert seen == ([change] if change else [])
+        assert all(one["user"] == str(user.id) and "operator" not in one for one in new)
+    assert "Language changed" in browser.open(f"{ACCOUNT}/activity").html
+
+
 @pytest.mark.parametrize("name", ["", "   ", "a\nb", "x" * 201, "a\u202eb", "\x00"])
 def test_a_name_that_does_not_do(app: Flask, browser: Browser, page: Page, name: str) -> None:
     page = act(browser, action="change_name", name=name)

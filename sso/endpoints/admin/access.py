@@ -33,12 +33,12 @@ _LONGEST_WAY_BACK = 1000  # characters; it must fit into the URLs and cookies of
 class Staff:
     """Who administers: a member of the administrators' or of the helpdesk's group."""
 
-    visit: CurrentSession
+    current_session: CurrentSession
     is_admin: bool
 
     @property
     def user(self) -> User:
-        return self.visit.user
+        return self.current_session.user
 
     @property
     def actor(self) -> Actor:
@@ -72,31 +72,33 @@ def _check() -> Response | None:
     route = routing.current()
     if route is None or route.blueprint != routing.ADMIN:
         return None
-    visit = browser_session.current_session()
-    found = _admitted(route, visit)
+    current = browser_session.current_session()
+    admitted = _admitted(route, current)
     is_page = request.method in (*route.methods, "HEAD")
-    if visit is None and is_page and _is_same_site():
+    if current is None and is_page and _is_same_site():
         return _sign_in_first(route)
-    if found is None or not _is_same_site():
+    if admitted is None or not _is_same_site():
         abort(404)
     if request.method not in _SAFE:
         # A person who sends a form slowly may have lost the role by the time it arrives.
         request.get_data(cache=True)
         db.session.rollback()
-        found = _admitted(route, sessions.find_live_fresh(found.visit.session.digest))
-        if found is None:
+        admitted = _admitted(
+            route, sessions.find_live_fresh(admitted.current_session.session.digest)
+        )
+        if admitted is None:
             abort(404)
-    if step := _step_up(found.visit, route):
+    if step := _step_up(admitted.current_session, route):
         return step
-    routing.admit(found)
+    routing.admit(admitted)
     return None
 
 
-def _admitted(route: Route, visit: CurrentSession | None) -> Staff | None:
-    role = roles.role_of(visit.user.groups) if visit else None
-    if visit is None or role is None or not (role == roles.ADMIN or route.helpdesk):
+def _admitted(route: Route, current: CurrentSession | None) -> Staff | None:
+    role = roles.role_of(current.user.groups) if current else None
+    if current is None or role is None or not (role == roles.ADMIN or route.helpdesk):
         return None
-    return Staff(visit, role == roles.ADMIN)
+    return Staff(current, role == roles.ADMIN)
 
 
 def _sign_in_first(route: Route) -> Response:
@@ -112,14 +114,14 @@ def _way_back(route: Route) -> str:
     return url if len(url) <= _LONGEST_WAY_BACK else request.path
 
 
-def _step_up(visit: CurrentSession, route: Route) -> Response | None:
+def _step_up(current: CurrentSession, route: Route) -> Response | None:
     """Where a second factor is set up, or shown again; then it goes on where the person was."""
     at = _way_back(route)
-    if not factors.has_any(database.session_connection(), visit.user.id):
+    if not factors.has_any(database.session_connection(), current.user.id):
         return redirect(url_for("pages.factors", at=at), 303)
-    if policy.lacks_second_factor(visit):
+    if policy.lacks_second_factor(current):
         if request.method == "POST":
-            return second_factor.ask_before_form(visit, at)
+            return second_factor.ask_before_form(current, at)
         return redirect(url_for("pages.second_factor", back="admin", at=at), 303)
     return None
 

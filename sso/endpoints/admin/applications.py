@@ -1,7 +1,7 @@
 """Applications: found, shown, registered from a preset or by hand, changed, disabled, deleted."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -15,26 +15,25 @@ from sso.config import images
 from sso.config.client_fields import FIELDS, Kind
 from sso.endpoints import page
 from sso.endpoints.admin import access, pages, troubleshooting
+from sso.endpoints.admin.actions import Action, Resource
 from sso.endpoints.admin.forms import (
     ClientForm,
-    ConfirmForm,
     LogoForm,
     PresetForm,
     RotationForm,
     client_seen_of,
     lines,
 )
-from sso.extensions import db
+from sso.endpoints.admin.pages import Refusal
 from sso.i18n import N_
 from sso.i18n.languages import preset_text
 from sso.i18n.message import Message
 from sso.models import Client
 from sso.presets import application_url, installation, loader, templates
 from sso.presets.installation import Installation
-from sso.presets.schema import Block, Note, Preset, PresetError
-from sso.services import changes as differences
+from sso.presets.schema import Block, Note, Preset
 from sso.services import checks, clients, connections
-from sso.services.changes import Changed, Differences
+from sso.services.changes import Differences
 from sso.services.checks import Invalid
 from sso.store import clients as stored_clients
 from sso.store import grants
@@ -43,69 +42,60 @@ _MOST_FOUND = 100
 _SHOWN_REFUSALS = 5
 
 
-@dataclass(frozen=True)
-class Action:
-    """What a button on an application's page does: asked about first, then one service call."""
-
-    label: str
-    question: str
-    done: str
-    run: Callable[[Actor, str], Any]
-    applies: Callable[[Client], bool] = lambda _: True
-    ends: tuple[str, ...] = ()
-    is_danger: bool = False
-
-
 _ENDS = (
     N_("All access and refresh tokens of this application, for everyone"),
     N_("Sign-ins through it that are under way"),
 )
-ACTIONS = {
-    "disable": Action(
-        N_("Disable the application"),
-        N_("Nobody can sign in to %(name)s until you enable it again."),
-        N_("The application was disabled."),
-        clients.disable,
-        lambda client: client.disabled_at is None,
-        _ENDS,
-        is_danger=True,
-    ),
-    "enable": Action(
-        N_("Enable the application"),
-        N_("People can sign in to %(name)s again. What was ended stays ended."),
-        N_("The application was enabled."),
-        clients.enable,
-        lambda client: client.disabled_at is not None,
-    ),
-    "delete": Action(
-        N_("Delete the application"),
-        N_("%(name)s is deleted with its registration. This cannot be undone."),
-        N_("The application was deleted."),
-        clients.delete,
-        ends=(*_ENDS, N_("What people have allowed it"), N_("Its client ID and secret")),
-        is_danger=True,
-    ),
-}
-_DONE = {name: action.done for name, action in ACTIONS.items()} | {
-    "changed": N_("The application was changed."),
-    "logo": N_("The logo was changed."),
-}
+APPLICATION = Resource(
+    section="applications",
+    page="application",
+    query=lambda client: {"id": client.client_id},
+    find=pages.application,
+    name="client",
+    variables=lambda client: {"name": client.name},
+    actions={
+        "disable": Action(
+            label=N_("Disable the application"),
+            question=N_("Nobody can sign in to %(name)s until you enable it again."),
+            done=N_("The application was disabled."),
+            run=lambda actor, client: clients.disable(actor, client.client_id),
+            applies=lambda client: client.disabled_at is None,
+            ends=_ENDS,
+            is_danger=True,
+        ),
+        "enable": Action(
+            label=N_("Enable the application"),
+            question=N_("People can sign in to %(name)s again. What was ended stays ended."),
+            done=N_("The application was enabled."),
+            run=lambda actor, client: clients.enable(actor, client.client_id),
+            applies=lambda client: client.disabled_at is not None,
+        ),
+        "delete": Action(
+            label=N_("Delete the application"),
+            question=N_("%(name)s is deleted with its registration. This cannot be undone."),
+            done=N_("The application was deleted."),
+            run=lambda actor, client: clients.delete(actor, client.client_id),
+            ends=(*_ENDS, N_("What people have allowed it"), N_("Its client ID and secret")),
+            is_danger=True,
+            is_removal=True,
+        ),
+    },
+    results={"edited": N_("The application was changed."), "logo": N_("The logo was changed.")},
+)
 
 
 def applications() -> Response:
     """All clients, the newest first; or those whose name, ID or URL has a text."""
     text = pages.searched()
     if text:
-        found, neighbours = stored_clients.having(text), {}
+        rows, neighbours = stored_clients.having(text), {}
     else:
         part = stored_clients.page_of(pages.cursor(stored_clients.NEWEST_FIRST))
-        found, neighbours = list(part.rows), pages.neighbours(part)
-    return pages.render(
+        rows, neighbours = list(part.rows), pages.neighbours(part)
+    return APPLICATION.render(
         "admin/applications.html",
-        "applications",
-        done=_DONE,
-        clients=found[:_MOST_FOUND],
-        is_cut=len(found) > _MOST_FOUND,
+        clients=rows[:_MOST_FOUND],
+        is_cut=len(rows) > _MOST_FOUND,
         text=text,
         pages=neighbours,
     )
@@ -116,16 +106,14 @@ def application() -> Response:
     client = pages.application()
     count, _ = grants.live_at(client.client_id, limit=1)
     fields = clients.described(client)
-    return pages.render(
+    return APPLICATION.render(
         "admin/application.html",
-        "applications",
-        done=_DONE,
         client=client,
         logo=page.logo_url(fields.get("logo")),
         facts=_facts(fields),
         live_grants=f"{count}+" if count == grants.MOST_COUNTED else count,
         refusals=troubleshooting.newest(client.client_id, _SHOWN_REFUSALS),
-        actions=[(name, one) for name, one in ACTIONS.items() if one.applies(client)],
+        actions=APPLICATION.offered(client),
     )
 
 
@@ -157,38 +145,16 @@ def _facts(fields: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 def act() -> Response:
     """Asks before one of the actions, and does it."""
-    client, name = pages.application(), request.args.get("do", "")
-    action = ACTIONS.get(name)
-    if action is None or not action.applies(client):
-        abort(404)
-    form = ConfirmForm()
-    if form.validate_on_submit():
-        try:
-            action.run(access.staff().actor, client.client_id)
-        except LookupError:  # deleted at this moment
-            abort(404)
-        if name == "delete":
-            return pages.done("applications", name)
-        return pages.done("application", name, id=client.client_id)
-    return pages.ask(
-        "applications",
-        form,
-        title=gettext(action.label),
-        question=gettext(action.question, name=client.name),
-        button=gettext(action.label),
-        back=pages.url("application", id=client.client_id),
-        ends=action.ends,
-        is_danger=action.is_danger,
-    )
+    return APPLICATION.act()
 
 
 def rotate() -> Response:
     """Give a client a new secret, which the answer shows."""
-    client, form, errors = pages.application(), RotationForm(), []
-    if form.validate_on_submit():
-        keep_old = timedelta(hours=int(form.hours.data))
-        actor = access.staff().actor
-        try:
+    client, form = pages.application(), RotationForm()
+    with Refusal() as refusal:
+        if form.validate_on_submit():
+            keep_old = timedelta(hours=int(form.hours.data))
+            actor = access.staff().actor
             client, secret = clients.rotate_secret(actor, client.client_id, keep_old)
             return pages.render(
                 "admin/application_secret.html",
@@ -197,46 +163,41 @@ def rotate() -> Response:
                 secret=secret,
                 issuer=context.settings().issuer,
             )
-        except LookupError:
-            abort(404)
-        except checks.Invalid as error:
-            errors = error.errors
-            db.session.rollback()
-            client = pages.application()
-    return pages.render(
-        "admin/application_rotate.html", "applications", client=client, form=form, errors=errors
+    if refusal.is_refused:
+        client = pages.application()
+    return pages.form_page(
+        "admin/application_rotate.html", "applications", form, refusal, client=client
     )
 
 
 def logo() -> Response:
     """Replace or remove the logo of a client."""
-    client, form, errors = pages.application(), LogoForm(), []
-    if form.validate_on_submit():
-        try:
-            image = images.NO_IMAGE
-            if data := form.image:
-                image = images.parse(data, checks.MAX_LOGO)
-            clients.change(access.staff().actor, client.client_id, {"logo": image})
-        except LookupError:
-            abort(404)
-        except checks.Invalid as error:  # the rules have changed since it was registered
-            errors = error.errors
-        except ValueError as error:
-            errors = [error.args[0]]
-        else:
-            return pages.done("application", "logo", id=client.client_id)
-    return pages.render(
+    client, form = pages.application(), LogoForm()
+    with Refusal() as refusal:
+        if form.validate_on_submit():
+            clients.change(access.staff().actor, client.client_id, {"logo": _image(form.image)})
+            return APPLICATION.done("logo", client)
+    if refusal.is_refused:
+        client = pages.application()
+    return pages.form_page(
         "admin/application_logo.html",
         "applications",
+        form,
+        refusal,
         client=client,
-        form=form,
-        errors=errors,
         logo=page.logo_url(stored_clients.logo_digest(client.client_id)),
     )
 
 
+def _image(data: bytes) -> images.Image:
+    """Return the image that was uploaded, if any. Raises `Invalid`."""
+    try:
+        return images.parse(data, checks.MAX_LOGO) if data else images.NO_IMAGE
+    except ValueError as error:
+        raise Invalid([error.args[0]]) from None
+
+
 _MISSING = Message("This field is required.")
-Errors = Sequence[str]
 
 
 def new() -> Response:
@@ -246,74 +207,58 @@ def new() -> Response:
         "applications",
         presets=[
             templates.translated(preset, preset_text)
-            for preset in sorted(_presets().values(), key=lambda one: one.title.casefold())
+            for preset in sorted(_presets().values(), key=lambda each: each.title.casefold())
         ],
     )
 
 
 def by_hand() -> Response:
     """Register a client."""
-    form, errors = ClientForm(), []
-    if form.validate_on_submit():
-        try:
+    form = ClientForm()
+    with Refusal() as refusal:
+        if form.validate_on_submit():
             client, secret = clients.register(access.staff().actor, form.read())
             return _registered(client, secret)
-        except Invalid as error:
-            errors = error.errors
-            db.session.rollback()
-    return _form(form, None, errors, {})
+    return pages.form_page(
+        "admin/application_edit.html", "applications", form, refusal, client=None
+    )
 
 
 def edit() -> Response:
     """Changes a registration. What another administrator changed meanwhile is shown first."""
-    client = pages.application()
-    form, errors, others = ClientForm(client), [], Differences()
-    now = client_seen_of(clients.described(client))
-    if form.validate_on_submit():
-        seen, mine = form.was_seen() or now, form.read()
-        wanted = {name: mine[name] for name in differences.between(seen, mine)}
-        try:
-            if wanted:
-                actor = access.staff().actor
-                clients.change(actor, client.client_id, wanted, seen=seen)
-            return pages.done("application", "changed", id=client.client_id)
-        except LookupError:
-            abort(404)
-        except Changed as changed:
-            others = changed.differences
-            now = client_seen_of(clients.described(client))
-            form.show({**now, **wanted})
-        except Invalid as error:
-            errors, now = error.errors, seen
-            db.session.rollback()
-            client = pages.application()
-    form.remember(now)
-    return _form(form, client, errors, others)
+    return APPLICATION.edit(
+        "admin/application_edit.html",
+        form_of=ClientForm,
+        described=lambda client: client_seen_of(clients.described(client)),
+        save=_save,
+    )
+
+
+def _save(actor: Actor, client: Client, changes: Differences, seen: dict[str, Any]) -> None:
+    values = {name: change["after"] for name, change in changes.items()}
+    clients.change(actor, client.client_id, values, seen=seen)
 
 
 def from_preset() -> Response:
     """Register a known application, and show how to set it up."""
     preset = _preset()
-    form, errors = PresetForm.of(preset), []
+    form = PresetForm.of(preset)
     form.client_name.description = preset.title
-    if form.validate_on_submit() and (found := _installation(form, preset)):
-        fields = {
-            "client_name": (form.client_name.data or "").strip(),
-            "groups": lines(form.groups.data),
-        }
-        try:
+    with Refusal() as refusal:
+        if form.validate_on_submit() and (application := _installation(form, preset)):
+            fields = {
+                "client_name": (form.client_name.data or "").strip(),
+                "groups": lines(form.groups.data),
+            }
             client, secret = connections.connect(
                 access.staff().actor,
-                found,
+                application,
                 context.settings().base_url,
                 {name: value for name, value in fields.items() if value},
             )
             return _registered(client, secret)
-        except (PresetError, Invalid) as error:
-            errors = error.errors
-            db.session.rollback()
-    return pages.render(
-        "admin/application_preset.html", "applications", preset=preset, form=form, errors=errors
+    return pages.form_page(
+        "admin/application_preset.html", "applications", form, refusal, preset=preset
     )
 
 
@@ -324,31 +269,28 @@ def setup() -> Response:
         abort(404)
     notes: Sequence[Note] = ()
     blocks: Sequence[Block] = ()
-    errors: Errors = ()
-    try:
-        found = _installation_of(client)
-        blocks = _blocks(client, found, connections.SECRET_PLACEHOLDER)
-        notes = found.preset.notes
-    except PresetError as error:
-        errors = error.errors
+    with Refusal() as refusal:
+        installed = _installation_of(client)
+        blocks = _blocks(client, installed, connections.SECRET_PLACEHOLDER)
+        notes = installed.preset.notes
     return pages.render(
         "admin/application_setup.html",
         "applications",
         client=client,
         notes=notes,
         blocks=blocks,
-        errors=errors,
+        errors=refusal.errors,
     )
 
 
 def _registered(client: Client, secret: str) -> Response:
     """The one page that shows a new secret. Commits."""
-    shown: dict[str, Any] = {}
+    instructions: dict[str, Any] = {}
     if "preset" in client.client_metadata:
-        found = _installation_of(client)
-        blocks = _blocks(client, found, secret or connections.SECRET_PLACEHOLDER)
+        installed = _installation_of(client)
+        blocks = _blocks(client, installed, secret or connections.SECRET_PLACEHOLDER)
         others = connections.same_place(client)
-        shown = {"preset": found.preset, "blocks": blocks, "others": others}
+        instructions = {"preset": installed.preset, "blocks": blocks, "others": others}
     return pages.render(
         "admin/application_secret.html",
         "applications",
@@ -356,36 +298,22 @@ def _registered(client: Client, secret: str) -> Response:
         secret=secret,
         issuer=context.settings().issuer,
         is_new=True,
-        **shown,
+        **instructions,
     )
 
 
 def _installation_of(client: Client) -> Installation:
-    found = connections.installation_of(client)
-    return replace(found, preset=templates.translated(found.preset, preset_text))
+    installed = connections.installation_of(client)
+    return replace(installed, preset=templates.translated(installed.preset, preset_text))
 
 
-def _blocks(client: Client, found: Installation, secret: str) -> list[Block]:
-    return connections.setup(client, found, context.settings().base_url, secret=secret)
-
-
-def _form(form: ClientForm, client: Client | None, errors: Errors, others: Differences) -> Response:
-    return pages.render(
-        "admin/application_edit.html",
-        "applications",
-        status=409 if others else 200,
-        others=pages.in_words(
-            (form[name].label.text, one["before"], one["after"]) for name, one in others.items()
-        ),
-        form=form,
-        client=client,
-        errors=errors,
-    )
+def _blocks(client: Client, installed: Installation, secret: str) -> list[Block]:
+    return connections.setup(client, installed, context.settings().base_url, secret=secret)
 
 
 def _preset() -> Preset:
-    found = _presets().get(request.args.get("preset", "")) or abort(404)
-    return templates.translated(found, preset_text)
+    preset = _presets().get(request.args.get("preset", "")) or abort(404)
+    return templates.translated(preset, preset_text)
 
 
 def _presets() -> dict[str, Preset]:

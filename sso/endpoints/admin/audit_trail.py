@@ -52,20 +52,20 @@ class Shown:
         return f"{self.event.at.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
 
 
-def shown(found: Iterable[AuditEvent]) -> list[Shown]:
+def shown(events: Iterable[AuditEvent]) -> list[Shown]:
     """Events with names instead of ids."""
-    listed = list(found)
-    emails = users.emails({one.user_id for one in listed if one.user_id})
-    names = clients.names({one.client_id for one in listed if one.client_id})
+    listed = list(events)
+    emails = users.emails({event.user_id for event in listed if event.user_id})
+    names = clients.names({event.client_id for event in listed if event.client_id})
     return [
         Shown(
-            one,
-            event_names.name(one.name),
-            emails.get(one.user_id or "", one.user_id),
-            names.get(one.client_id or "", one.client_id),
-            list(_details(json.loads(one.fields))),
+            event,
+            event_names.name(event.name),
+            emails.get(event.user_id or "", event.user_id),
+            names.get(event.client_id or "", event.client_id),
+            list(_details(json.loads(event.fields))),
         )
-        for one in listed
+        for event in listed
     ]
 
 
@@ -118,16 +118,16 @@ _FIELDS = ("at", "event", "user", "client", "address", "browser", "fields", "num
 
 def audit_trail() -> Response:
     """Security events, newest first."""
-    found = NEWEST.page(_matching(), pages.cursor(NEWEST))
-    given = {name: pages.searched(name) for name in ("who", "client", "event", "since", "until")}
+    events = NEWEST.page(_matching(), pages.cursor(NEWEST))
+    filters = {name: pages.searched(name) for name in ("who", "client", "event", "since", "until")}
     return pages.render(
         "admin/audit.html",
         "audit",
-        events=shown(found.rows),
-        pages=pages.neighbours(found),
-        given=given,
+        events=shown(events.rows),
+        pages=pages.neighbours(events),
+        given=filters,
         names=sorted((event_names.name(code), code) for code in Event),
-        exports={kind: pages.url("audit_export", kind=kind, **given) for kind in _KINDS},
+        exports={kind: pages.url("audit_export", kind=kind, **filters) for kind in _KINDS},
     )
 
 
@@ -174,22 +174,22 @@ def _all(statement: Select[AuditEvent]) -> Iterator[AuditEvent]:
     """Every event, a batch at a time; no transaction stays open between two."""
     cursor: str | None = None
     while True:
-        found = NEWEST.page(statement, cursor, _BATCH)
+        batch = NEWEST.page(statement, cursor, _BATCH)
         db.session.expunge_all()
         db.session.rollback()
-        yield from found.rows
-        if (cursor := found.next) is None:
+        yield from batch.rows
+        if (cursor := batch.next) is None:
             return
 
 
-def _as_jsonl(found: Iterator[AuditEvent]) -> Iterator[str]:
-    for event in found:
+def _as_jsonl(events: Iterator[AuditEvent]) -> Iterator[str]:
+    for event in events:
         yield json.dumps(rows.as_record(event), ensure_ascii=False) + "\n"
 
 
-def _as_csv(found: Iterator[AuditEvent]) -> Iterator[str]:
+def _as_csv(events: Iterator[AuditEvent]) -> Iterator[str]:
     yield _line(_FIELDS)
-    for event in found:
+    for event in events:
         record = {**rows.as_record(event), "fields": event.fields}
         yield _line([_harmless(record[name]) for name in _FIELDS])
 

@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Iterable, Mapping
+from types import NoneType
 from typing import Any
 
 from flask import request
-from flask_babel import lazy_gettext
+from flask_babel import gettext, lazy_gettext
 from wtforms import (
     BooleanField,
     EmailField,
@@ -28,8 +29,8 @@ from sso.flow.scopes import CLAIM_NAMES
 from sso.i18n import N_
 from sso.models import Client
 from sso.presets.schema import Preset
-from sso.services import api_tokens, checks, clients
-from sso.web.page_form import PageForm
+from sso.services import api_tokens, changes, checks
+from sso.web.forms import PageForm
 
 MOST_GROUPS = 10_000  # characters
 _JSON = ("address",)
@@ -56,6 +57,60 @@ class ConfirmForm(PageForm):
     seen = HiddenField()
 
 
+class EditForm(PageForm):
+    """A form that changes something; `seen` is what the fields were when the page was made."""
+
+    seen = HiddenField()
+
+    def fill(self, values: Mapping[str, Any]) -> None:
+        """Put values into the fields."""
+        raise NotImplementedError
+
+    def read(self) -> dict[str, Any]:
+        """Return the values of the fields, all of them, as `fill` takes them."""
+        raise NotImplementedError
+
+    def show(self, values: Mapping[str, Any]) -> None:
+        """Fill the fields, and remember what they are."""
+        self.fill(values)
+        self.remember(values)
+
+    def remember(self, seen: Mapping[str, Any]) -> None:
+        self.seen.data = json.dumps(seen)
+
+    def title_of(self, name: str) -> str:
+        """Return what a field is called where its changes are shown."""
+        return str(self[name].label.text)
+
+    def was_seen(self) -> dict[str, Any] | None:
+        """Return what the fields were, or None if that is unreadable."""
+        try:
+            seen = json.loads(self.seen.data or "")
+        except (ValueError, RecursionError):
+            return None
+        values = self.read()
+        if not isinstance(seen, dict) or seen.keys() != values.keys():
+            return None
+        return seen if all(_is_like(seen[name], values[name]) for name in values) else None
+
+    def merge(self, seen: dict[str, Any], now: dict[str, Any]) -> None:
+        """Show how everything is now, except for what was typed since it was `seen`."""
+        merged = {**now}
+        for name, change in changes.between(seen, self.read()).items():
+            merged[name] = change["after"]
+            if isinstance(change["after"], dict):
+                inner = changes.between(**change)
+                merged[name] = now[name] | {key: claim["after"] for key, claim in inner.items()}
+        self.fill(merged)
+        self.remember(now)
+
+
+def _is_like(seen: Any, value: Any) -> bool:
+    """Whether a field with this value may have been `seen`. Only texts can be missing."""
+    types = {type(seen), type(value)}
+    return len(types) == 1 or types == {str, NoneType}
+
+
 def _check_email(_: PageForm, field: Field) -> None:
     try:
         field.data = email_addresses.normalized(field.data or "")
@@ -76,7 +131,7 @@ def _check_groups(_: PageForm, field: Field) -> None:
 
 def lines(text: str | None) -> list[str]:
     """The lines that are not empty, each once."""
-    return list(dict.fromkeys(filter(None, (one.strip() for one in (text or "").splitlines()))))
+    return list(dict.fromkeys(filter(None, (line.strip() for line in (text or "").splitlines()))))
 
 
 class InviteForm(PageForm):
@@ -101,24 +156,19 @@ class InviteForm(PageForm):
     )
 
 
-class PersonForm(InviteForm):
-    """A person as one sees them; `seen` is what the fields were when the page was made."""
+class PersonForm(EditForm, InviteForm):
+    """A person."""
 
     email_verified = BooleanField(lazy_gettext("The address belongs to this person"))
-    seen = HiddenField()
 
-    def show(self, described: Mapping[str, Any], seen: Mapping[str, Any] | None = None) -> None:
-        """Fill the fields, and remember what they are, or what else was `seen`."""
-        self.email.data, self.name.data = described["email"], described["name"]
-        self.email_verified.data = described["email_verified"]
-        self.groups.data = "\n".join(described["groups"])
+    def fill(self, values: Mapping[str, Any]) -> None:
+        self.email.data, self.name.data = values["email"], values["name"]
+        self.email_verified.data = values["email_verified"]
+        self.groups.data = "\n".join(values["groups"])
         for claim in CLAIM_NAMES:
-            value = described["claims"].get(claim)
-            self[f"claim_{claim}"].data = _shown(claim, value)
-        self.seen.data = json.dumps(seen_of(seen or described))
+            self[f"claim_{claim}"].data = _shown(claim, values["claims"].get(claim))
 
     def read(self) -> dict[str, Any]:
-        """What the fields say, as `seen_of` has it."""
         claims = {claim: _read(claim, self[f"claim_{claim}"].data) for claim in CLAIM_NAMES}
         return {
             "email": self.email.data,
@@ -128,14 +178,10 @@ class PersonForm(InviteForm):
             "claims": {claim: value for claim, value in claims.items() if value is not None},
         }
 
-    def was_seen(self) -> dict[str, Any] | None:
-        """What the fields were; `None` if that is not readable."""
-        try:
-            found = json.loads(self.seen.data or "")
-            is_whole = found.keys() == set(_SEEN) and isinstance(found["claims"], dict)
-        except (ValueError, RecursionError, AttributeError):
-            return None
-        return found if is_whole else None
+    def title_of(self, name: str) -> str:
+        if name == "groups":
+            return str(gettext("Groups"))  # without the hint
+        return super().title_of(name) if name in self else str(gettext(CLAIM_NAMES.get(name, name)))
 
 
 for _claim, _label in CLAIM_NAMES.items():
@@ -146,15 +192,19 @@ for _claim, _label in CLAIM_NAMES.items():
     setattr(PersonForm, f"claim_{_claim}", _kind(lazy_gettext(_label), _checks))
 
 
-class GroupForm(PageForm):
-    """The name of a group; `seen` is what it was when the page was made."""
-
-    seen = HiddenField()
+class GroupForm(EditForm):
+    """The name of a group."""
 
     name = StringField(
         lazy_gettext("Name"),
         [DataRequired(N_("Enter a name on one line.")), _check_groups],
     )
+
+    def fill(self, values: Mapping[str, Any]) -> None:
+        self.name.data = values["name"]
+
+    def read(self) -> dict[str, Any]:
+        return {"name": self.name.data or ""}
 
 
 class ApiTokenForm(PageForm):
@@ -179,14 +229,6 @@ class MemberForm(PageForm):
     email = EmailField(
         lazy_gettext("Email"), [DataRequired(N_("Enter an email address.")), _check_email]
     )
-
-
-_SEEN = ("email", "name", "email_verified", "groups", "claims")
-
-
-def seen_of(described: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a person that the form has."""
-    return {name: described[name] for name in _SEEN}
 
 
 def _shown(claim: str, value: Any) -> Any:
@@ -229,22 +271,17 @@ def _input(field: ClientField, label: str) -> Field:
             return (_lines if field.json_type is list else _text)(lazy_gettext(label))
 
 
-class ClientForm(PageForm):
-    """A registration, with the fields that `client_fields` has for it; the others stay as they are.
-
-    `seen`: what the fields were when the page was made.
-    """
-
-    seen = HiddenField()
+class ClientForm(EditForm):
+    """A registration, with the fields that `client_fields` has. The others stay as they are."""
 
     def __init__(self, client: Client | None = None) -> None:
-        """For this client, or for a new one."""
+        """For this client, which `show` fills in, or for a new one."""
         super().__init__()
         method = FIELDS["token_endpoint_auth_method"]
         titles = {name: method.titles[name] for name in _methods(client)}
         self[method.name].choices = choices(titles)
-        if not self.is_submitted():
-            self.show(client_seen_of(clients.described(client)) if client else _NEW)
+        if client is None and not self.is_submitted():
+            self.fill(_NEW)
 
     def inputs(self, *kinds: str) -> list[tuple[Field, ClientField, Input]]:
         """Return the fields of these kinds, as the form has them and as the table has them."""
@@ -254,24 +291,11 @@ class ClientForm(PageForm):
             if field.kind.name in kinds
         ]
 
-    def show(self, registered: Mapping[str, Any]) -> None:
-        """Fill the fields."""
-        for name, value in registered.items():
+    def fill(self, values: Mapping[str, Any]) -> None:
+        for name, value in values.items():
             kind = FIELDS[name].kind
             text = "\n".join(value) if isinstance(value, list) else value
             self[name].data = value.split() if kind is Kind.WORDS else text
-
-    def remember(self, seen: Mapping[str, Any]) -> None:
-        """Keep what the fields were when the page was made."""
-        self.seen.data = json.dumps(seen)
-
-    def was_seen(self) -> dict[str, Any] | None:
-        """What the fields were; `None` if that is not readable."""
-        try:
-            seen = json.loads(self.seen.data or "")
-            return seen if seen.keys() == _NEW.keys() else None
-        except (ValueError, RecursionError, AttributeError):
-            return None
 
     def read(self) -> dict[str, Any]:
         """Return the values of the fields, by name."""
@@ -335,7 +359,7 @@ class PresetForm(PageForm):
         """The form of this preset."""
         fields: dict[str, Field] = {}
         for name, option in preset.options.items():
-            values = choices({one: one for one in option.choices})
+            values = choices({choice: choice for choice in option.choices})
             fields[f"option_{name}"] = (
                 SelectField(name, choices=values, default=option.default, description=option.help)
                 if values

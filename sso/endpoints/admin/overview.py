@@ -164,21 +164,23 @@ def overview() -> Response:
     """The overview of administration. The helpdesk has its own, about people only."""
     if not access.staff().is_admin:
         return pages.render("admin/helpdesk.html", "overview")
-    found = _findings()  # first: each check ends the transaction
-    found += _kept("hourly", _HOUR, partial(_run, _EACH_HOUR))
+    findings = _findings()  # first: each check ends the transaction
+    findings += _kept("hourly", _HOUR, partial(_run, _EACH_HOUR))
     days = _days()
-    active = (one for one in keys.every_signing_key() if one.state == KeyState.ACTIVE)
+    active = (key for key in keys.every_signing_key() if key.state == KeyState.ACTIVE)
     return pages.render(
         "admin/overview.html",
         "overview",
         people=_kept("people", _MINUTE, users.count),
         days=days,
-        picture=bars([(one.sign_ins, one.failures) for one in days]),
+        picture=bars([(day.sign_ins, day.failures) for day in days]),
         outboxes=[(title, *outbox.waiting()) for title, outbox in _OUTBOXES.items()],
         revision=schema.revision(db.session.connection()),
         worker=outbox.last_beat(outbox.WORKER),
-        keys_since=min(filter(None, (one.activated_at for one in active)), default=None),
-        findings=[one for one in found if one.status in (Status.WARNING, Status.WRONG)],
+        keys_since=min(filter(None, (key.activated_at for key in active)), default=None),
+        findings=[
+            finding for finding in findings if finding.status in (Status.WARNING, Status.WRONG)
+        ],
         labels=LABELS,
     )
 
@@ -189,16 +191,16 @@ def checks() -> Response:
     has_signed_in = form.validate_on_submit()
     if has_signed_in:
         routing.spend(access.staff().user.email)
-        found = list(guarded(sign_in.NAME, _sign_in))
+        findings = list(guarded(sign_in.NAME, _sign_in))
     else:
-        found = _findings()
+        findings = _findings()
         db.session.rollback()  # no transaction waits for other servers
         with concurrency.slot_released():
-            found += _run(_ELSEWHERE)
+            findings += _run(_ELSEWHERE)
     return pages.render(
         "admin/checks.html",
         "overview",
-        findings=list(dict.fromkeys(found)),
+        findings=list(dict.fromkeys(findings)),
         labels=LABELS,
         statuses=STATUSES,
         form=form,
@@ -235,20 +237,20 @@ def _findings() -> list[Finding]:
 
 
 def _run(checks: Mapping[str, Callable[[], Findings]]) -> list[Finding]:
-    return [one for name, check in checks.items() for one in guarded(name, check)]
+    return [finding for name, check in checks.items() for finding in guarded(name, check)]
 
 
 def _days() -> list[Day]:
     """Sign-ins and failures of the last days. Days that are over are counted once."""
     today = clock.now().replace(hour=0, minute=0, second=0, microsecond=0)
-    found = []
+    days = []
     for back in range(_DAYS - 1, -1, -1):
         day = today - timedelta(days=back)
         # Events come into the database a moment late.
         count = partial(audit_events.counts, (*_SIGN_INS, *_FAILURES), day, day + timedelta(days=1))
         counts = _kept(f"{day:%Y-%m-%d}", _MINUTE if back < 2 else _FOREVER, count)
-        found.append(Day(day, _sum(counts, _SIGN_INS), _sum(counts, _FAILURES)))
-    return found
+        days.append(Day(day, _sum(counts, _SIGN_INS), _sum(counts, _FAILURES)))
+    return days
 
 
 def _sum(counts: dict[str, int], names: tuple[Event, ...]) -> int:
@@ -257,10 +259,10 @@ def _sum(counts: dict[str, int], names: tuple[Event, ...]) -> int:
 
 def _kept(name: str, lasts: timedelta, count: Callable[[], Any]) -> Any:
     """What was counted before, in this process, unless that is too long ago."""
-    kept: dict[str, tuple[datetime, Any]] = current_app.extensions.setdefault(_EXTENSION, {})
+    results: dict[str, tuple[datetime, Any]] = current_app.extensions.setdefault(_EXTENSION, {})
     now = clock.now()
-    if name not in kept or now - kept[name][0] > lasts:
-        if len(kept) > 4 * _DAYS:
-            kept.clear()
-        kept[name] = (now, count())
-    return kept[name][1]
+    if name not in results or now - results[name][0] > lasts:
+        if len(results) > 4 * _DAYS:
+            results.clear()
+        results[name] = (now, count())
+    return results[name][1]

@@ -1,8 +1,8 @@
 """What admin pages share: how one is rendered, what it is about, and what a form leads to."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Self
 from uuid import UUID
 
 from flask import abort, redirect, request, url_for
@@ -11,15 +11,18 @@ from werkzeug.wrappers import Response
 
 from sso.endpoints import browser_session, page
 from sso.endpoints.admin import access
-from sso.endpoints.admin.forms import ConfirmForm
+from sso.errors import OperatorError
 from sso.extensions import db
 from sso.i18n import N_
 from sso.models import Client, User
+from sso.services import changes
+from sso.services.changes import Changed, Differences
+from sso.services.staff import NotAllowed
 from sso.store import clients, users
 from sso.store.lists import BadCursor, Order, Slice
-from sso.web import page_form
+from sso.web import forms
+from sso.web.forms import PageForm
 
-T = TypeVar("T")
 LONGEST = 200  # characters of what is searched for
 
 
@@ -52,15 +55,15 @@ def render(
     `done`: what `?done=…` may say was done (see `done`).
     """
     staff = access.staff()
-    browser_session.touch(staff.visit)
+    browser_session.touch(staff.current_session)
     response = page.render(
         template,
         status=status,
         staff=staff,
         section=section,
-        sections=[one for one in SECTIONS if staff.is_admin or one.is_for_helpdesk],
+        sections=[entry for entry in SECTIONS if staff.is_admin or entry.is_for_helpdesk],
         done=done.get(request.args.get("done", "")),
-        is_unsent=page_form.is_shown_again(),
+        is_unsent=forms.is_shown_again(),
         **more,
     )
     # So that browsers send the Origin of a form (see `access`); it stays on this site.
@@ -69,32 +72,67 @@ def render(
     return response
 
 
-def ask(
+class Refusal:
+    """Why a form changed nothing. It catches what a service raises within its block.
+
+        with Refusal() as refusal:
+            if form.validate_on_submit():
+                groups.create(...)
+                return done("groups")
+        return form_page("admin/groups.html", "groups", form, refusal)
+
+    `errors`: the reasons, a line each. `differences`: what others have changed meanwhile. In both
+    cases the transaction is rolled back. 404 if what the form is about is gone. `NotAllowed` is not
+    caught, it has a page of its own (see `access`).
+    """
+
+    def __init__(self) -> None:
+        self.errors: Sequence[str] = ()
+        self.differences: Differences = {}
+
+    @property
+    def is_refused(self) -> bool:
+        return bool(self.errors or self.differences)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
+        match error:
+            case Changed():
+                self.differences = error.differences
+            case OperatorError() if not isinstance(error, NotAllowed):
+                self.errors = getattr(error, "errors", error.args)
+            case KeyError() | IndexError():  # a mistake of ours
+                return False
+            case LookupError():
+                abort(404)
+            case _:
+                return False
+        db.session.rollback()
+        return True
+
+
+def form_page(
+    template: str,
     section: str,
-    form: ConfirmForm,
-    *,
-    title: str,
-    question: str,
-    button: str,
-    back: str,
-    ends: Iterable[str] = (),
-    is_danger: bool = True,
-    errors: Iterable[str] = (),
-    warnings: Iterable[str] = (),
+    form: PageForm,
+    refusal: Refusal,
+    title_of: Callable[[str], str] = str,
+    **more: Any,
 ) -> Response:
-    """The page that asks before something is done, and says what it will end. Commits."""
+    """Render a page with a form, and why it was refused, if it was. Commits.
+
+    It is a 409 if others have changed the same thing meanwhile; `title_of` names the fields.
+    """
     return render(
-        "admin/ask.html",
+        template,
         section,
+        status=409 if refusal.differences else 200,
         form=form,
-        title=title,
-        question=question,
-        button=button,
-        back=back,
-        ends=ends,
-        is_danger=is_danger,
-        errors=errors,
-        warnings=warnings,
+        errors=refusal.errors,
+        others=_in_words(refusal.differences, title_of),
+        **more,
     )
 
 
@@ -113,26 +151,26 @@ def url(endpoint: str, **more: str) -> str:
 def searched(name: str = "q") -> str:
     """What a list is searched for, as clean text."""
     text = request.args.get(name, "").strip()[:LONGEST]
-    return "".join(one for one in text if one.isprintable() and not "\ud800" <= one <= "\udfff")
+    return "".join(char for char in text if char.isprintable() and not "\ud800" <= char <= "\udfff")
 
 
 def cursor(order: Order, name: str = "page") -> str | None:
     """The place in a list that the URL names; one that nobody has given is its beginning."""
-    given = request.args.get(name) or None
+    place = request.args.get(name) or None
     try:
-        order.read(given or "")
+        order.read(place or "")
     except BadCursor:
         return None
-    return given
+    return place
 
 
-def neighbours(found: Slice[Any], name: str = "page", *without: str) -> dict[str, str]:
+def neighbours(part: Slice[Any], name: str = "page", *without: str) -> dict[str, str]:
     """The URLs of the pages before and after, by `previous` and `next`."""
     endpoint, left_out = (request.endpoint or "").removeprefix("admin."), (name, "done", *without)
-    kept = {key: value for key, value in request.args.items() if key not in left_out}
+    parameters = {key: value for key, value in request.args.items() if key not in left_out}
     return {
-        where: url(endpoint, **{**kept, name: place})
-        for where, place in (("previous", found.previous), ("next", found.next))
+        where: url(endpoint, **{**parameters, name: place})
+        for where, place in (("previous", part.previous), ("next", part.next))
         if place
     }
 
@@ -157,9 +195,18 @@ def application(name: str = "id") -> Client:
     return (clients.find(client_id) if is_clean else None) or abort(404)
 
 
-def in_words(changes: Iterable[tuple[str, Any, Any]]) -> list[tuple[str, str, str]]:
-    """What others changed, for people: the name of the field, before and now."""
-    return [(name, _text(before), _text(after)) for name, before, after in changes]
+def _in_words(
+    differences: Differences, title_of: Callable[[str], str]
+) -> list[tuple[str, str, str]]:
+    """Return the name of each field, its value before and now; a field of fields is taken apart."""
+    flat: Differences = {}
+    for name, change in differences.items():
+        is_mapping = isinstance(change["before"], dict) and isinstance(change["after"], dict)
+        flat |= changes.between(**change) if is_mapping else {name: change}
+    return [
+        (title_of(name), _text(change["before"]), _text(change["after"]))
+        for name, change in flat.items()
+    ]
 
 
 def _text(value: Any) -> str:

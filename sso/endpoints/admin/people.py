@@ -1,9 +1,6 @@
-"""People: found, shown, invited, edited, and changed by one button.
+"""People: found, shown, invited, edited, and changed by one button."""
 
-An action asks first, then makes one service call.
-"""
-
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -17,212 +14,207 @@ from sso import context
 from sso.audit import Actor, rows
 from sso.crypto import passwords
 from sso.endpoints.admin import access, audit_trail, pages
-from sso.endpoints.admin.forms import ConfirmForm, InviteForm, PersonForm, lines, seen_of
-from sso.extensions import db
+from sso.endpoints.admin.actions import Action, Resource
+from sso.endpoints.admin.forms import InviteForm, PersonForm, lines
+from sso.endpoints.admin.pages import Refusal
 from sso.flow.decision import ENDS, NOTIFIED
 from sso.flow.scopes import CLAIM_NAMES
 from sso.i18n import N_, languages
 from sso.i18n.message import Message
-from sso.models import User
-from sso.services import accounts, credentials, helpdesk, staff
+from sso.models import Identity, User
+from sso.services import accounts, credentials, helpdesk
 from sso.services import changes as differences
 from sso.services import identities as linking
-from sso.services.changes import Changed, Differences, ListEdit
-from sso.services.checks import Invalid
+from sso.services import staff as roles
+from sso.services.changes import Differences, ListEdit
 from sso.store import factors, grants, groups, identities, keys, sessions, users
 from sso.store.lists import Order
 
 
-@dataclass(frozen=True)
-class Action:
-    """`cause`: what it ends, of `decision.ENDS`. `applies`: whether it makes sense for a user.
-
-    `run` gives `False` if the mail that it is about is not sent.
-    """
-
-    label: str
-    question: str
-    done: str
-    run: Callable[[Actor, User], Any]
-    cause: str | None = None
-    applies: Callable[[User], bool] = lambda _: True
-    is_for_helpdesk: bool = False
-
-
-ACTIONS = {
-    "invite": Action(
-        N_("Send the invitation again"),
-        N_("%(name)s gets another email with a link to set the password."),
-        N_("The invitation will be sent."),
-        helpdesk.invite_again,
-        applies=lambda user: user.password_hash is None and user.disabled_at is None,
-        is_for_helpdesk=True,
-    ),
-    "verify": Action(
-        N_("Send the confirmation of the address again"),
-        N_("%(name)s gets another email with a link to confirm the address."),
-        N_("The email will be sent."),
-        credentials.request_verification,
-        applies=lambda user: not user.email_verified and user.disabled_at is None,
-        is_for_helpdesk=True,
-    ),
-    "password": Action(
-        N_("Send a link for a new password"),
-        N_("%(name)s gets an email with a link to set a new password."),
-        N_("The email will be sent."),
-        helpdesk.mail_password_reset,
-        applies=lambda user: user.password_hash is not None and user.disabled_at is None,
-        is_for_helpdesk=True,
-    ),
-    "factors": Action(
-        N_("Reset the second factors"),
-        N_(
-            "All second factors of %(name)s are removed. Make sure that the request really comes "
-            "from them."
-        ),
-        N_("The second factors were removed."),
-        credentials.reset_factors,
-        cause="second factors reset by an operator",
-        is_for_helpdesk=True,
-    ),
-    "sign-out": Action(
-        N_("End all sessions"),
-        N_("%(name)s is signed out everywhere."),
-        N_("All sessions were ended."),
-        helpdesk.sign_out,
-        cause="sign-out by an operator",
-        is_for_helpdesk=True,
-    ),
-    "disable": Action(
-        N_("Disable the account"),
-        N_("%(name)s cannot sign in until you enable the account again."),
-        N_("The account was disabled."),
-        accounts.disable,
-        cause="user disabled",
-        applies=lambda user: user.disabled_at is None,
-    ),
-    "enable": Action(
-        N_("Enable the account"),
-        N_(
-            "%(name)s will be able to sign in again. Sessions and access that ended do not come "
-            "back."
-        ),
-        N_("The account was enabled."),
-        accounts.enable,
-        applies=lambda user: user.disabled_at is not None,
-    ),
-    "delete": Action(
-        N_("Delete the account"),
-        N_("%(name)s is deleted, with all that belongs to the account. This cannot be undone."),
-        N_("The account was deleted."),
-        accounts.delete,
-        cause="user deleted",
-    ),
-}  # fmt: skip
-DONE = {name: action.done for name, action in ACTIONS.items()} | {
-    "invited": N_("The account was created, and the invitation will be sent."),
-    "not-invited": N_(
-        "The account was created, but no invitation is sent: this address has had too many within "
-        "the last hour, or receives none. Send it again later."
-    ),
-    "not-sent": N_(
-        "No email is sent: this address has had too many within the last hour, or receives none."
-    ),
-    "edited": N_("The changes were saved."),
-    "unlinked": N_("The connected account was removed."),
-}
-_BEGUN_THERE = (
-    N_("Sessions that began with this account, and access of applications that lasts as long"),
-    NOTIFIED,
-)
-
-
-def offered(user: User) -> Iterator[tuple[str, Action]]:
-    """What the acting administrator may do to this person, by name."""
-    is_admin = access.staff().is_admin
-    if is_admin or staff.role_of(user.groups) is None:
-        for name, action in ACTIONS.items():
-            if (is_admin or action.is_for_helpdesk) and action.applies(user):
-                yield name, action
-
-
-def act() -> Response:
-    """Asks before one of the actions, and does it."""
-    user, name = pages.person(), request.args.get("do", "")
-    action = dict(offered(user)).get(name)
-    if action is None:
-        abort(404)
-    form = ConfirmForm()
-    if form.validate_on_submit():
-        try:
-            is_sent = action.run(access.staff().actor, user) is not False
-        except (LookupError, Invalid):  # deleted or changed at this moment
-            abort(404)
-        if name == "delete":
-            return pages.done("people", name)
-        return pages.done("person", name if is_sent else "not-sent", id=str(user.id))
-    label = gettext(action.label)
-    return pages.ask(
-        "people",
-        form,
-        title=f"{label} · {user.name}",
-        question=gettext(action.question, name=f"{user.name} ({user.email})"),
-        button=label,
-        back=pages.url("person", id=str(user.id)),
-        ends=ENDS[action.cause] if action.cause else (),
-        is_danger=action.cause is not None,
-        warnings=_tokens(user) if name in ("disable", "delete") else (),
-    )
-
-
-def _tokens(user: User) -> list[str]:
+def _api_tokens(user: User) -> list[str]:
     """Return a warning that names the API tokens that will end with their owner, if any."""
-    names = ", ".join(one.name for one in keys.of_owner(user.id))
+    names = ", ".join(token.name for token in keys.of_owner(user.id))
     if not names:
         return []
     return [Message("API tokens that this person created are revoked, too: %(names)s", names=names)]
 
 
+ACTIONS: dict[str, Action[User]] = {
+    "invite": Action(
+        label=N_("Send the invitation again"),
+        question=N_("%(name)s gets another email with a link to set the password."),
+        done=N_("The invitation will be sent."),
+        run=helpdesk.invite_again,
+        applies=lambda user: user.password_hash is None and user.disabled_at is None,
+        is_for_helpdesk=True,
+        sends_mail=True,
+    ),
+    "verify": Action(
+        label=N_("Send the confirmation of the address again"),
+        question=N_("%(name)s gets another email with a link to confirm the address."),
+        done=N_("The email will be sent."),
+        run=credentials.request_verification,
+        applies=lambda user: not user.email_verified and user.disabled_at is None,
+        is_for_helpdesk=True,
+        sends_mail=True,
+    ),
+    "password": Action(
+        label=N_("Send a link for a new password"),
+        question=N_("%(name)s gets an email with a link to set a new password."),
+        done=N_("The email will be sent."),
+        run=helpdesk.mail_password_reset,
+        applies=lambda user: user.password_hash is not None and user.disabled_at is None,
+        is_for_helpdesk=True,
+        sends_mail=True,
+    ),
+    "factors": Action(
+        label=N_("Reset the second factors"),
+        question=N_(
+            "All second factors of %(name)s are removed. Make sure that the request really comes "
+            "from them."
+        ),
+        done=N_("The second factors were removed."),
+        run=credentials.reset_factors,
+        ends=ENDS["second factors reset by an operator"],
+        is_danger=True,
+        is_for_helpdesk=True,
+    ),
+    "sign-out": Action(
+        label=N_("End all sessions"),
+        question=N_("%(name)s is signed out everywhere."),
+        done=N_("All sessions were ended."),
+        run=helpdesk.sign_out,
+        ends=ENDS["sign-out by an operator"],
+        is_danger=True,
+        is_for_helpdesk=True,
+    ),
+    "disable": Action(
+        label=N_("Disable the account"),
+        question=N_("%(name)s cannot sign in until you enable the account again."),
+        done=N_("The account was disabled."),
+        run=accounts.disable,
+        applies=lambda user: user.disabled_at is None,
+        ends=ENDS["user disabled"],
+        warnings=_api_tokens,
+        is_danger=True,
+    ),
+    "enable": Action(
+        label=N_("Enable the account"),
+        question=N_(
+            "%(name)s will be able to sign in again. Sessions and access that ended do not come "
+            "back."
+        ),
+        done=N_("The account was enabled."),
+        run=accounts.enable,
+        applies=lambda user: user.disabled_at is not None,
+    ),
+    "delete": Action(
+        label=N_("Delete the account"),
+        question=N_(
+            "%(name)s is deleted, with all that belongs to the account. This cannot be undone."
+        ),
+        done=N_("The account was deleted."),
+        run=accounts.delete,
+        ends=ENDS["user deleted"],
+        warnings=_api_tokens,
+        is_danger=True,
+        is_removal=True,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class LinkedAccount:
+    """A person, and the account at a provider that signs them in."""
+
+    user: User
+    identity: Identity
+
+    @property
+    def warnings(self) -> list[str]:
+        return linking.consequences(self.user, self.identity)
+
+    @property
+    def question(self) -> str:
+        provider = context.upstreams().find(self.identity.provider)
+        text = gettext(
+            "%(name)s can no longer sign in with the account %(account)s at %(provider)s.",
+            name=_name(self.user),
+            account=self.identity.email or self.identity.subject,
+            provider=provider.name if provider else self.identity.provider,
+        )
+        return str(text)
+
+
+def _name(user: User) -> str:
+    return f"{user.name} ({user.email})"
+
+
+def _linked_account() -> LinkedAccount:
+    user, identity_id = pages.person(), pages.uuid("identity")
+    linked = {identity.id: identity for identity in identities.of_user(user.id)}
+    return LinkedAccount(user, linked.get(identity_id) or abort(404))
+
+
+def _unlink(actor: Actor, account: LinkedAccount, warned: str) -> None:
+    linking.remove_identity(actor, account.user, account.identity.id, warned=warned.splitlines())
+
+
+LINKED_ACCOUNT = Resource(
+    section="people",
+    page="person",
+    query=lambda account: {"id": str(account.user.id)},
+    find=_linked_account,
+    title=lambda account: account.user.name,
+    actions={
+        "unlink": Action(
+            label=N_("Remove the connected account"),
+            question=lambda account: account.question,
+            done=N_("The connected account was removed."),
+            run=_unlink,
+            ends=(
+                N_(
+                    "Sessions that began with this account, and access of applications that lasts "
+                    "as long"
+                ),
+                NOTIFIED,
+            ),
+            warnings=lambda account: account.warnings,
+            version=lambda account: "\n".join(account.warnings),
+            is_danger=True,
+        )
+    },
+)
+PERSON = Resource(
+    section="people",
+    page="person",
+    query=lambda user: {"id": str(user.id)},
+    find=pages.person,
+    name="person",
+    title=lambda user: user.name,
+    variables=lambda user: {"name": _name(user)},
+    may_act=lambda staff, user: staff.is_admin or roles.role_of(user.groups) is None,
+    actions=ACTIONS,
+    results={
+        "invited": N_("The account was created, and the invitation will be sent."),
+        "not-invited": N_(
+            "The account was created, but no invitation is sent: this address has had too many "
+            "within the last hour, or receives none. Send it again later."
+        ),
+        "edited": N_("The changes were saved."),
+        **LINKED_ACCOUNT.done_texts,
+    },
+)
+
+
+def act() -> Response:
+    """Asks before one of the actions, and does it."""
+    return PERSON.act()
+
+
 def unlink() -> Response:
     """Asks, then removes an account at a provider that signs this person in."""
-    user, identity_id = pages.person(), pages.uuid("identity")
-    identity = next((one for one in identities.of_user(user.id) if one.id == identity_id), None)
-    if identity is None:
-        abort(404)
-    form, errors = ConfirmForm(), []
-    if form.validate_on_submit():
-        warned = (form.seen.data or "").splitlines()
-        try:
-            linking.remove_identity(access.staff().actor, user, identity_id, warned=warned)
-        except LookupError:  # removed at this moment
-            abort(404)
-        except Changed:
-            db.session.rollback()
-            errors = [
-                Message("Someone else has changed this in the meantime. Nothing was deleted.")
-            ]
-        else:
-            return pages.done("person", "unlinked", id=str(user.id))
-    warnings = linking.consequences(user, identity)
-    form.seen.data = "\n".join(warnings)
-    provider = context.upstreams().find(identity.provider)
-    label = gettext("Remove the connected account")
-    return pages.ask(
-        "people",
-        form,
-        title=f"{label} · {user.name}",
-        question=gettext(
-            "%(name)s can no longer sign in with the account %(account)s at %(provider)s.",
-            name=f"{user.name} ({user.email})",
-            account=identity.email or identity.subject,
-            provider=provider.name if provider else identity.provider,
-        ),
-        button=label,
-        back=pages.url("person", id=str(user.id)),
-        ends=_BEGUN_THERE,
-        errors=errors,
-        warnings=warnings,
-    )
+    return LINKED_ACCOUNT.act("unlink")
 
 
 STATES: dict[str, tuple[str, Callable[[], ColumnElement[bool]]]] = {
@@ -237,17 +229,16 @@ def people() -> Response:
     """Users: all of them, or those that are searched for."""
     text, group, anywhere = pages.searched(), pages.searched("group"), "anywhere" in request.args
     state = request.args.get("state", "")
-    if found := _by_id(text):
-        return redirect(pages.url("person", id=str(found.id)), 303)
+    if user := _by_id(text):
+        return redirect(pages.url("person", id=str(user.id)), 303)
     of_state = STATES[state][1]() if state in STATES else None
-    return pages.render(
+    return PERSON.render(
         "admin/people.html",
-        "people",
         lists=[
-            (title, found.rows, pages.neighbours(found, name, other))
+            (title, part.rows, pages.neighbours(part, name, other))
             for title, order, statement, name, other in _lists(text, group, of_state, anywhere)
             if other not in request.args or name in request.args
-            for found in [order.page(statement, pages.cursor(order, name))]
+            for part in [order.page(statement, pages.cursor(order, name))]
         ],
         text=text,
         group=group,
@@ -255,7 +246,6 @@ def people() -> Response:
         anywhere=anywhere,
         states=[(name, title) for name, (title, _) in STATES.items()],
         state_of=state_of,
-        done=DONE,
     )
 
 
@@ -270,16 +260,16 @@ def _lists(
     if group:
         conditions.append(groups.has_member(group, among_few=True))
     if text and anywhere:
-        found = users.containing(text).where(*conditions)
-        return [(None, users.CONTAINING, found, "page", "names")]
-    order, found = users.BY_EMAIL, users.with_email(text).where(*conditions)
+        matching = users.containing(text).where(*conditions)
+        return [(None, users.CONTAINING, matching, "page", "names")]
+    order, matching = users.BY_EMAIL, users.with_email(text).where(*conditions)
     if group and of_state is None:
-        order, found = users.in_group(group, text)
+        order, matching = users.in_group(group, text)
     if not text:
-        return [(None, order, found, "page", "names")]
+        return [(None, order, matching, "page", "names")]
     named = users.with_name(text).where(*conditions)
     return [
-        (N_("By email"), order, found, "page", "names"),
+        (N_("By email"), order, matching, "page", "names"),
         (N_("By name"), users.BY_NAME, named, "names", "page"),
     ]
 
@@ -306,116 +296,69 @@ def state_of(user: User) -> list[str]:
 
 def person() -> Response:
     """One user: profile, factors, sessions, applications, events, and what can be done."""
-    found = pages.person()
-    known = factors.of_user(found.id)
-    return pages.render(
+    user = pages.person()
+    user_factors = factors.of_user(user.id)
+    return PERSON.render(
         "admin/person.html",
-        "people",
-        done=DONE,
-        person=found,
-        role=staff.role_of(found.groups),
-        states=state_of(found),
-        has_imported_password=passwords.is_foreign(found.password_hash),
-        claims=[(CLAIM_NAMES.get(name, name), value) for name, value in found.claims.items()],
-        known=known,
+        person=user,
+        role=roles.role_of(user.groups),
+        states=state_of(user),
+        has_imported_password=passwords.is_foreign(user.password_hash),
+        claims=[(CLAIM_NAMES.get(name, name), value) for name, value in user.claims.items()],
+        known=user_factors,
         identities=[
-            (one, context.upstreams().find(one.provider)) for one in identities.of_user(found.id)
+            (identity, context.upstreams().find(identity.provider))
+            for identity in identities.of_user(user.id)
         ],
-        sessions=[(one, languages.browser_name(one.browser)) for one in sessions.of_user(found.id)],
-        accesses=grants.accesses_of(found.id),
-        events=audit_trail.shown(rows.newest(user_id=str(found.id), limit=_NEWEST)),
-        actions=list(offered(found)),
+        sessions=[
+            (session, languages.browser_name(session.browser))
+            for session in sessions.of_user(user.id)
+        ],
+        accesses=grants.accesses_of(user.id),
+        events=audit_trail.shown(rows.newest(user_id=str(user.id), limit=_NEWEST)),
+        actions=PERSON.offered(user),
     )
 
 
-FIELDS = {
-    "email": N_("Email"),
-    "name": N_("Name"),
-    "email_verified": N_("The address belongs to this person"),
-    "groups": N_("Groups"),
-    **CLAIM_NAMES,
-}
+_SIMPLE = ("email", "name", "email_verified")
 
 
 def invite() -> Response:
     """Creates a user, who is mailed a link to set the password."""
-    staff, form, errors = access.staff(), InviteForm(), []
-    if form.validate_on_submit():
-        groups = lines(form.groups.data) if staff.is_admin else []
-        email, name = form.email.data or "", form.name.data or ""
-        try:
-            user, is_sent = accounts.invite(staff.actor, email=email, name=name, groups=groups)
-        except Invalid as error:
-            errors = error.errors
-        else:
-            what = "invited" if is_sent else "not-invited"
-            return pages.done("person", what, id=str(user.id))
-    return pages.render("admin/invite.html", "people", form=form, errors=errors)
+    staff, form = access.staff(), InviteForm()
+    with Refusal() as refusal:
+        if form.validate_on_submit():
+            user, is_sent = accounts.invite(
+                staff.actor,
+                email=form.email.data or "",
+                name=form.name.data or "",
+                groups=lines(form.groups.data) if staff.is_admin else [],
+            )
+            return PERSON.done("invited" if is_sent else "not-invited", user)
+    return pages.form_page("admin/invite.html", "people", form, refusal)
 
 
 def edit() -> Response:
     """Changes a user. What another administrator changed meanwhile is shown first."""
-    user, form, errors = pages.person(), PersonForm(), []
-    others: Differences = {}
-    now = seen_of(accounts.described(user))
-    if request.method != "POST":
-        form.show(now)
-    elif form.validate():
-        seen = form.was_seen() or now
-        try:
-            _save(user, seen, form.read())
-        except Changed as changed:
-            others = changed.differences
-            _merge(form, seen, user)
-        except LookupError:  # deleted at this moment
-            abort(404)
-        except Invalid as error:
-            errors = error.errors
-        else:
-            return pages.done("person", "edited", id=str(user.id))
-    return pages.render(
+    return PERSON.edit(
         "admin/edit_person.html",
-        "people",
-        status=409 if others else 200,
-        person=user,
-        form=form,
-        errors=errors,
+        form_of=lambda _: PersonForm(),
+        described=_described,
+        save=_save,
         claim_names=CLAIM_NAMES,
-        others=_in_words(others),
     )
 
 
-def _save(user: User, seen: dict[str, Any], wanted: dict[str, Any]) -> None:
-    """Change only what the person who edits has changed."""
-    changed = differences.between(seen, wanted)
-    if not changed:
-        return
-    simple = ("email", "name", "email_verified")
-    given: dict[str, Any] = {name: wanted[name] for name in simple if name in changed}
-    if "groups" in changed:
-        given["memberships"] = ListEdit(whole=tuple(wanted["groups"]))
-    if "claims" in changed:
-        inner = differences.between(seen["claims"], wanted["claims"])
-        given["claims"] = {name: one["after"] for name, one in inner.items()}
-    accounts.update(access.staff().actor, user.id, seen=seen, **given)
+def _described(user: User) -> dict[str, Any]:
+    described = accounts.described(user)
+    return {name: described[name] for name in (*_SIMPLE, "groups", "claims")}
 
 
-def _merge(form: PersonForm, seen: dict[str, Any], user: User) -> None:
-    """What I have changed stays in the fields; the rest is as it is now."""
-    mine, now = form.read(), seen_of(accounts.described(user))
-    merged = {**now, **{name: mine[name] for name in differences.between(seen, mine)}}
-    inner = differences.between(seen["claims"], mine["claims"])
-    merged["claims"] = {**now["claims"], **{name: one["after"] for name, one in inner.items()}}
-    form.show(merged, seen=now)
-
-
-def _in_words(others: Differences) -> list[tuple[str, Any, Any]]:
-    """What others changed: the name of the field, before and now."""
-    found = []
-    for name, one in others.items():
-        if name == "claims":
-            inner = differences.between(one["before"] or {}, one["after"] or {})
-            found += [(FIELDS.get(n, n), o["before"], o["after"]) for n, o in inner.items()]
-        else:
-            found.append((FIELDS[name], one["before"], one["after"]))
-    return pages.in_words((gettext(name), before, after) for name, before, after in found)
+def _save(actor: Actor, user: User, changes: Differences, seen: dict[str, Any]) -> None:
+    values = {name: changes[name]["after"] for name in _SIMPLE if name in changes}
+    if "groups" in changes:
+        values["memberships"] = ListEdit(whole=tuple(changes["groups"]["after"]))
+    if "claims" in changes:
+        claims = differences.between(**changes["claims"])
+        values["claims"] = {name: change["after"] for name, change in claims.items()}
+    accounts.update(actor, user.id, seen=seen, **values)

@@ -40,7 +40,7 @@ Explained = tuple[Case, Explanation]
 
 def newest(client_id: str | None, limit: int) -> list[Explained]:
     """What was refused last, of one client or of all."""
-    return [explain(one) for one in refusals.newest(client_id=client_id, limit=limit)]
+    return [explain(refusal) for refusal in refusals.newest(client_id=client_id, limit=limit)]
 
 
 def refused() -> Response:
@@ -50,16 +50,16 @@ def refused() -> Response:
     if client_id and client is None:
         abort(404)
     if text:
-        found = [explain(one) for one in explaining.find_refusals(text)]
+        explained = [explain(refusal) for refusal in explaining.find_refusals(text)]
     else:
-        found = newest(client and client.client_id, _SHOWN)
+        explained = newest(client and client.client_id, _SHOWN)
     return pages.render(
         "admin/refusals.html",
         "refusals",
-        found=found,
+        found=explained,
         text=text,
         client=client,
-        is_whole=bool(text) and len(found) == 1,
+        is_whole=bool(text) and len(explained) == 1,
     )
 
 
@@ -67,29 +67,29 @@ def preview() -> Response:
     """What an application would learn about a person who signs in now. Nothing is stored."""
     client, who = pages.application(), pages.searched("who")
     scope = pages.searched("scope") or None
-    user, found = _person(who), None
+    user, made = _person(who), None
     if user:
-        found = previews.make(client.client_id, user, scope)
+        made = previews.make(client.client_id, user, scope)
     missing: dict[tuple[Reason, str], list[Missing]] = {}
-    for one in found.missing if found else ():
-        of_scope = one.reason in (Reason.NOT_REGISTERED, Reason.NOT_REQUESTED, Reason.WITHHELD)
-        missing.setdefault((one.reason, one.scope if of_scope else ""), []).append(one)
+    for claim in made.missing if made else ():
+        of_scope = claim.reason in (Reason.NOT_REGISTERED, Reason.NOT_REQUESTED, Reason.WITHHELD)
+        missing.setdefault((claim.reason, claim.scope if of_scope else ""), []).append(claim)
     return pages.render(
         "admin/application_preview.html",
         "applications",
         client=client,
         who=who,
         scope=scope,
-        found=found,
+        found=made,
         stops=STOPS,
         reasons=REASONS,
         missing=missing,
-        parts=_parts(found) if found and found.tokens else (),
+        parts=_parts(made) if made and made.tokens else (),
     )
 
 
-def _parts(found: previews.Preview) -> Sequence[tuple[str, dict[str, Any]]]:
-    tokens = found.tokens
+def _parts(shown_preview: previews.Preview) -> Sequence[tuple[str, dict[str, Any]]]:
+    tokens = shown_preview.tokens
     assert tokens
     parts = [
         (N_("Profile that the application can fetch"), tokens.userinfo),

@@ -1,6 +1,7 @@
 """Applications are registered, changed and explained in the browser."""
 
 import io
+import json
 import re
 
 import pytest
@@ -166,6 +167,35 @@ def test_what_was_seen_can_be_anything(
         found = clients.find(client.client_id)
         assert found
         assert found.name == "Renamed"
+
+
+def test_a_seen_value_of_another_type_counts_as_unreadable(
+    app: Flask, staff: StaffBrowser, client: RelyingParty
+) -> None:
+    for name, value in (("groups", 5), ("scope", 5), ("require_mfa", []), ("home_url", [])):
+        page = staff.open(f"{ADMIN}/application/edit?id={client.client_id}")
+        seen = json.dumps({**json.loads(page.fields["seen"]), name: value})
+        assert staff.send(seen=seen, client_name=f"By {name}").status == 200
+        with app.app_context():
+            found = clients.find(client.client_id)
+            assert found
+            assert found.name == f"By {name}"
+
+
+def test_a_faulty_form_still_knows_what_was_seen(
+    app: Flask, staff: StaffBrowser, client: RelyingParty
+) -> None:
+    """Else the corrected form would undo what others have changed meanwhile."""
+    bob = sign_in_staff(app, "bob@example.com")
+    for one in (staff, bob):
+        one.open(f"{ADMIN}/application/edit?id={client.client_id}")
+    bob.send(home_url="https://bob.example/")
+    assert "Nothing was changed" in staff.send(client_name="x" * 3000).html
+    assert staff.send(client_name="By Ada").status == 409
+    with app.app_context():
+        found = clients.find(client.client_id)
+        assert found
+        assert found.home_url == "https://bob.example/"
 
 
 @pytest.mark.parametrize("do", ["disable", "delete"])

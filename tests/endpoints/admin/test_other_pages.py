@@ -206,6 +206,18 @@ def test_two_administrators_who_edit_the_same_group(app: Flask, ada: StaffBrowse
     assert "The group was deleted." in bob.submit().html
 
 
+def test_the_reason_why_a_person_cannot_join_a_group(app: Flask, ada: StaffBrowser) -> None:
+    user = make_user(app)
+    with app.app_context():
+        users.lock_any(user.id).groups = [f"g{n}" for n in range(1000)]  # type: ignore[union-attr]
+        db.session.commit()
+    ada.open(f"{ADMIN}/groups")
+    ada.submit(name="board")
+    page = ada.submit(email=user.email)
+    assert "is in 1000 groups already" in re.sub(r"</?bdi>", "", page.html)
+    assert "There is no person" not in page.html
+
+
 def test_api_tokens(app: Flask, ada: StaffBrowser, clock: Clock) -> None:
     assert "There is no API token yet." in ada.open(f"{ADMIN}/api-tokens").html
     ada.open(f"{ADMIN}/api-token/new")

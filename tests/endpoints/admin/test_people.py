@@ -351,6 +351,23 @@ def test_a_person_who_is_deleted_meanwhile(
     assert ada.submit(name="Else", groups="", claim_address="").status == 404
 
 
+def test_a_mistake_in_a_service_is_no_404(
+    ada: StaffBrowser, dana: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`KeyError` is a `LookupError`."""
+    monkeypatch.setattr(users, "lock_any", {}.__getitem__)
+    assert act(ada, dana, "disable").status == 500
+
+
+def test_a_seen_value_of_another_type_counts_as_unreadable(ada: StaffBrowser, dana: User) -> None:
+    for name, value in (("groups", 5), ("claims", None), ("email", [])):
+        ada.open(f"{ADMIN}/person/edit?id={dana.id}")
+        areas = text_areas(ada)
+        seen = json.dumps({**json.loads(ada.page.fields["seen"]), name: value})
+        page = ada.submit(**areas, seen=seen, name=f"By {name}")
+        assert "The changes were saved." in page.html
+
+
 def test_an_imported_password(app: Flask, ada: StaffBrowser, dana: User) -> None:
     page = ada.open(f"{ADMIN}/person?id={dana.id}")
     assert "imported" not in page.html

@@ -36,7 +36,7 @@ class PageForm(FlaskForm):
 def packed() -> str:
     """What this request has sent, for a hidden field; empty if it is too long to be sent again."""
     fields = request.form.items(multi=True)
-    typed = [one for one in fields if one[0] not in ("csrf_token", UNSENT)]
+    typed = [field for field in fields if field[0] not in ("csrf_token", UNSENT)]
     text = json.dumps(typed, ensure_ascii=False, separators=(",", ":"))
     return text if len(quote_plus(text)) <= MAX_BODY - _ROOM else ""
 

@@ -1,0 +1,188 @@
+"""What the console can do to people, groups, applications, keys and tokens: a table for each.
+
+An action is one entry of the table: a page asks first, then one service call is made. Something new
+to manage is one `Resource`, its list and its page. `Resource.act` and `Resource.edit` are the views
+of its forms.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from flask import abort, request
+from flask_babel import gettext
+from werkzeug.wrappers import Response
+
+from sso.audit import Actor
+from sso.endpoints.admin import access, pages
+from sso.endpoints.admin.access import Staff
+from sso.endpoints.admin.forms import ConfirmForm, EditForm
+from sso.endpoints.admin.pages import Refusal
+from sso.i18n import N_
+from sso.i18n.message import Message
+from sso.services import changes
+from sso.services.changes import Differences
+
+T = TypeVar("T")
+_CHANGED = Message("Someone else has changed this in the meantime. Nothing was deleted.")
+_UNSENT = "not-sent"
+_NO_EMAIL = N_(
+    "No email is sent: this address has had too many within the last hour, or receives none."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Action(Generic[T]):
+    """What a button does.
+
+    `question`: a text that may have the variables of the resource, or a function. `done`: what the
+    next page says. `run`: the service call. `applies`: False if the action makes no sense now.
+    `ends`: what ends with it. `version`: what the page shows, as text; `run` also gets it, as it
+    was when the person decided. `sends_mail`: `run` returns False if no email is sent.
+    `is_removal`: the next page is the list.
+    """
+
+    label: str
+    question: str | Callable[[T], str]
+    done: str
+    run: Callable[..., Any]
+    applies: Callable[[T], bool] = lambda _: True
+    ends: Sequence[str] = ()
+    warnings: Callable[[T], Iterable[str]] = lambda _: ()
+    version: Callable[[T], str] | None = None
+    is_danger: bool = False
+    is_for_helpdesk: bool = False
+    is_removal: bool = False
+    sends_mail: bool = False
+    after_commit: Callable[[], object] = lambda: None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resource(Generic[T]):
+    """Something that the console manages, such as people.
+
+    `section`: the endpoint of its list. `page`: the endpoint of the page of one of them, and
+    `query` its parameters; without it, the list is the only page. `find`: the one that the URL
+    names; ends the view with 404 if there is none. `name`: the variable of templates. `title`: what
+    the pages of forms add to their title. `variables`: those of questions. `may_act`: whether this
+    administrator or member of the helpdesk may act on it. `results`: what `?done=…` may stand for,
+    beside the actions.
+    """
+
+    section: str
+    page: str | None = None
+    query: Callable[[T], Mapping[str, str]] = lambda _: {}
+    find: Callable[[], T]
+    name: str = "item"
+    title: Callable[[T], str] = lambda _: ""
+    variables: Callable[[T], Mapping[str, str]] = lambda _: {}
+    may_act: Callable[[Staff, T], bool] = lambda _staff, _item: True
+    actions: Mapping[str, Action[T]] = field(default_factory=dict)
+    results: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def done_texts(self) -> dict[str, str]:
+        """Return what pages say after a redirect, by the value of `?done=…`."""
+        texts = {name: action.done for name, action in self.actions.items()}
+        return {**texts, **self.results, _UNSENT: _NO_EMAIL}
+
+    def offered(self, item: T) -> dict[str, Action[T]]:
+        """Return what the person who is signed in may do to an item, by name."""
+        staff = access.staff()
+        return {
+            name: action
+            for name, action in self.actions.items()
+            if self.may_act(staff, item)
+            and (staff.is_admin or action.is_for_helpdesk)
+            and action.applies(item)
+        }
+
+    def url(self, item: T) -> str:
+        """Return the URL of an item's page, or of the list."""
+        return pages.url(self.page, **self.query(item)) if self.page else pages.url(self.section)
+
+    def render(self, template: str, **more: Any) -> Response:
+        """Render one of its pages. Commits."""
+        return pages.render(template, self.section, done=self.done_texts, **more)
+
+    def done(self, result: str, item: T | None = None) -> Response:
+        """Commit, and redirect to the item's page, or to the list, which says what was done."""
+        if item is None or self.page is None:
+            return pages.done(self.section, result)
+        return pages.done(self.page, result, **self.query(item))
+
+    def act(self, name: str | None = None) -> Response:
+        """Ask before an action, then do it. `name`: if it is not in `?do=…`."""
+        name = name or request.args.get("do", "")
+        item, form = self.find(), ConfirmForm()
+        action = self.offered(item).get(name) or abort(404)
+        with Refusal() as refusal:
+            if form.validate_on_submit():
+                result = self._run(action, item, form)
+                is_unsent = action.sends_mail and result is False
+                response = self.done(
+                    _UNSENT if is_unsent else name, None if action.is_removal else item
+                )
+                action.after_commit()
+                return response
+        if refusal.is_refused:  # it is shown as it is now
+            item = self.find()
+            action = self.offered(item).get(name) or abort(404)
+        if action.version:
+            form.seen.data = action.version(item)
+        return self._ask(action, item, form, refusal)
+
+    def _run(self, action: Action[T], item: T, form: ConfirmForm) -> Any:
+        actor: Actor = access.staff().actor
+        return action.run(actor, item, *([form.seen.data or ""] if action.version else []))
+
+    def _ask(self, action: Action[T], item: T, form: ConfirmForm, refusal: Refusal) -> Response:
+        label, title, question = gettext(action.label), self.title(item), action.question
+        return pages.render(
+            "admin/ask.html",
+            self.section,
+            form=form,
+            title=f"{label} · {title}" if title else label,
+            question=gettext(question, **self.variables(item))
+            if isinstance(question, str)
+            else question(item),
+            button=label,
+            back=self.url(item),
+            ends=action.ends,
+            is_danger=action.is_danger,
+            errors=[_CHANGED] if refusal.differences else refusal.errors,
+            warnings=action.warnings(item),
+        )
+
+    def edit(
+        self,
+        template: str,
+        *,
+        form_of: Callable[[T], EditForm],
+        described: Callable[[T], dict[str, Any]],
+        save: Callable[[Actor, T, Differences, dict[str, Any]], object],
+        **more: Any,
+    ) -> Response:
+        """Change an item with a form. What others have changed meanwhile is shown first.
+
+        `described`: the values of the form's fields, as they are now. `save`: the service call,
+        with the actor, the item, the changes, and the values as they were when the page was made.
+        """
+        item = self.find()
+        form, now = form_of(item), described(item)
+        if not form.is_submitted():
+            form.show(now)
+        seen = form.was_seen() or now
+        form.remember(seen)
+        with Refusal() as refusal:
+            if form.validate_on_submit():
+                if differences := changes.between(seen, form.read()):
+                    save(access.staff().actor, item, differences, seen)
+                return self.done("edited", item)
+        if refusal.is_refused:
+            item = self.find()
+        if refusal.differences:
+            form.merge(seen, described(item))
+        return pages.form_page(
+            template, self.section, form, refusal, form.title_of, **{self.name: item}, **more
+        )

@@ -1,0 +1,159 @@
+"""Groups: their members, and the applications that require them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from flask import abort
+from werkzeug.wrappers import Response
+
+from sso.audit import Actor
+from sso.endpoints.admin import access, pages
+from sso.endpoints.admin.actions import Action, Resource
+from sso.endpoints.admin.forms import GroupForm, MemberForm
+from sso.endpoints.admin.pages import Refusal
+from sso.flow.decision import ENDS
+from sso.i18n import N_
+from sso.i18n.message import Message
+from sso.models import Group, User
+from sso.services import group_editing
+from sso.services.changes import Differences
+from sso.services.checks import Invalid
+from sso.store import clients, named_groups, users
+
+_NOBODY = Message("There is no person with this email address.")
+
+
+def _group() -> Group:
+    return named_groups.find(pages.uuid()) or abort(404)
+
+
+@dataclass(frozen=True)
+class Membership:
+    """A group, and a person who is in it."""
+
+    group: Group
+    user: User
+
+
+def _delete(actor: Actor, group: Group, version: str) -> None:
+    seen = {"version": int(version)} if version.isdecimal() and len(version) < 10 else None
+    group_editing.delete(actor, group.id, seen=seen)
+
+
+MEMBERSHIP = Resource(
+    section="groups",
+    page="group",
+    query=lambda membership: {"id": str(membership.group.id)},
+    find=lambda: Membership(_group(), pages.person("user")),
+    title=lambda membership: membership.group.name,
+    actions={
+        "remove": Action(
+            label=N_("Remove from the group"),
+            question=lambda membership: f"{membership.user.name} ({membership.user.email})",
+            done=N_("The person is no longer in the group."),
+            run=lambda actor, membership: group_editing.change(
+                actor, membership.group.id, removed=[membership.user.id]
+            ),
+            ends=ENDS["group lost"],
+            is_danger=True,
+        )
+    },
+)
+GROUP = Resource(
+    section="groups",
+    page="group",
+    query=lambda group: {"id": str(group.id)},
+    find=_group,
+    name="group",
+    title=lambda group: group.name,
+    actions={
+        "delete": Action(
+            label=N_("Delete the group"),
+            question=N_(
+                "Its members lose it. Applications that require it let nobody in by it any more."
+            ),
+            done=N_("The group was deleted."),
+            run=_delete,
+            ends=ENDS["group lost"],
+            version=lambda group: str(group.version),
+            is_danger=True,
+            is_removal=True,
+        )
+    },
+    results={
+        "created": N_("The group was created."),
+        "added": N_("The person is in the group now."),
+        "edited": N_("The changes were saved."),
+        **MEMBERSHIP.done_texts,
+    },
+)
+
+
+def groups() -> Response:
+    """All groups, by name; a POST creates one."""
+    form = GroupForm()
+    with Refusal() as refusal:
+        if form.validate_on_submit():
+            group = group_editing.create(access.staff().actor, form.name.data or "")
+            return GROUP.done("created", group)
+    order, text = named_groups.BY_NAME, pages.searched()
+    listed = order.page(named_groups.containing(text), pages.cursor(order))
+    return GROUP.render(
+        "admin/groups.html",
+        groups=listed.rows,
+        pages=pages.neighbours(listed),
+        text=text,
+        form=form,
+        errors=refusal.errors,
+    )
+
+
+def group() -> Response:
+    """One group: its members, a page at a time, and who requires it; a POST adds a member."""
+    group, form, user = _group(), MemberForm(), None
+    with Refusal() as refusal:
+        if form.validate_on_submit():
+            user = users.find_by_email(form.email.data or "")
+            if user is None:
+                raise Invalid([_NOBODY])
+            group_editing.change(access.staff().actor, group.id, added=[user.id])
+            return GROUP.done("added", group)
+    if refusal.is_refused:
+        group = _group()
+        if user and users.find(user.id) is None:  # deleted at this moment
+            refusal.errors = [_NOBODY]
+    order, in_group = users.in_group(group.name)
+    members = order.page(in_group, pages.cursor(order))
+    return GROUP.render(
+        "admin/group.html",
+        group=group,
+        members=members.rows,
+        pages=pages.neighbours(members),
+        clients=[client for client in clients.every() if group.name in client.groups],
+        form=form,
+        errors=refusal.errors,
+    )
+
+
+def rename() -> Response:
+    """Changes the name, also where applications require the group."""
+    return GROUP.edit(
+        "admin/group_rename.html",
+        form_of=lambda _: GroupForm(),
+        described=lambda group: {"name": group.name},
+        save=_save,
+    )
+
+
+def _save(actor: Actor, group: Group, changes: Differences, seen: dict[str, Any]) -> None:
+    group_editing.change(actor, group.id, name=changes["name"]["after"], seen=seen)
+
+
+def remove_member() -> Response:
+    """Asks, then takes a person out of a group."""
+    return MEMBERSHIP.act("remove")
+
+
+def delete() -> Response:
+    """Asks, then deletes a group."""
+    return GROUP.act("delete")
