@@ -22,6 +22,12 @@ class Event(StrEnum):
         member.survives_rollback = survives_rollback
         return member
 
+    API_CHANGED = "api_changed"
+    API_CREATED = "api_created"
+    API_DELETED = "api_deleted"
+    API_DISABLED = "api_disabled"
+    API_ENABLED = "api_enabled"
+    API_SECRET_ROTATED = "api_secret_rotated"
     API_TOKEN_CREATED = "api_token_created"
     API_TOKEN_REVOKED = "api_token_revoked"
     AUDIT_PURGED = "audit_purged"

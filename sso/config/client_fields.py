@@ -35,6 +35,7 @@ class Kind(Enum):
     REDIRECT_URIS = "URIs that are compared exactly"
     WORDS = "a text of words with spaces between them"
     NAMES = "a list of names"
+    APIS = "a list of APIs, each as URI or URI=SCOPE,…"
     CHOICE = "one of several texts"
     SWITCH = "true or false"
     OBJECT = "an object"
@@ -45,11 +46,12 @@ class Kind(Enum):
 _TYPES: Mapping[Kind, type] = {
     Kind.REDIRECT_URIS: list,
     Kind.NAMES: list,
+    Kind.APIS: list,
     Kind.SWITCH: bool,
     Kind.OBJECT: dict,
     Kind.KEY_SET: dict,
 }
-LISTS = (Kind.REDIRECT_URIS, Kind.NAMES, Kind.WORDS)
+LISTS = (Kind.REDIRECT_URIS, Kind.NAMES, Kind.APIS, Kind.WORDS)
 
 
 class Stored(IntEnum):
@@ -290,6 +292,22 @@ _TABLE = (
         form=Input(N_("Only members of these groups, one on each line"),
                    N_("If empty, everyone may use it."), rows=2),
         fact=Fact(N_("Who may use it"), empty=N_("Everyone")),
+    ),
+    Field(
+        "apis", Kind.APIS, "The APIs that it can request tokens for: URI or URI=SCOPE,…",
+        option=Option("api", "An API that it can request tokens for; without scopes, all of them.",
+                      metavar="URI[=SCOPE,…]"),
+        form=Input(N_("APIs that it may use, one on each line"),
+                   N_("The identifier alone, or with scopes: https://api.example.com=read,write"),
+                   rows=2),
+        fact=Fact(N_("APIs")),
+    ),
+    Field(
+        "default_api", Kind.TEXT, "The API that its tokens are for if it names no resource.",
+        noun=Message("the default API"),
+        option=Option("default-api", metavar="URI", removal="Issue tokens for this server again."),
+        form=Input(N_("API of requests that name none")),
+        fact=Fact(),
     ),
     Field("preset", Kind.OBJECT, "The known application that it was registered for."),
     Field(

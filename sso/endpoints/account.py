@@ -25,17 +25,19 @@ from sso.endpoints.forms import AccountForm, ChangeNameForm, ChangePasswordForm,
 from sso.endpoints.upstream_sign_in import may_link
 from sso.extensions import db
 from sso.flow import scopes
+from sso.flow.resources import api_of, identifiers_in, is_of_api
 from sso.flow.scopes import CLAIM_NAMES
 from sso.i18n import N_, languages
 from sso.i18n.languages import LANGUAGES
 from sso.mfa import policy
-from sso.models import AuditEvent, User
+from sso.models import Api, AuditEvent, User
 from sso.ratelimit import device_cookie
 from sso.services import accounts, credentials, revocation, staff
 from sso.services import identities as linking
 from sso.services.identities import LinkRefused
-from sso.store import clients, factors, grants, sessions, users
+from sso.store import apis, clients, factors, grants, sessions, users
 from sso.store import identities as stored
+from sso.store.grants import Access
 from sso.store.sessions import CurrentSession
 from sso.web import cookies
 from sso.web.forms import PageForm
@@ -92,7 +94,7 @@ def _page(
         ],
         identities=_identities(user),
         this_session=current.session.id,
-        accesses=[(access, _titles(access.scope)) for access in grants.accesses_of(user.id)],
+        accesses=_accesses(user),
         form=password_form,
         name_form=name_form,
         opened=request.args.get("open"),
@@ -117,12 +119,21 @@ def _identities(user: User) -> list[str] | None:
     ]
 
 
-def _titles(scope: str) -> list[str]:
-    return [
-        known_scope.title
-        for known_scope in scopes.SCOPES.values()
-        if known_scope.name in scope.split()
-    ]
+def _accesses(user: User) -> list[tuple[Access, list[str]]]:
+    """List the applications with access, each with what it may receive and do."""
+    accesses = grants.accesses_of(user.id)
+    identifiers = {name for access in accesses for name in identifiers_in(access.scope)}
+    by_identifier = apis.with_identifiers(identifiers) if identifiers else {}
+    return [(access, _titles(access.scope, by_identifier)) for access in accesses]
+
+
+def _titles(scope: str, by_identifier: Mapping[str, Api]) -> list[str]:
+    names = scope.split()
+    titles = [gettext(entry.title) for entry in scopes.SCOPES.values() if entry.name in names]
+    for name in filter(is_of_api, names):
+        if api := by_identifier.get(api_of(name)):
+            titles.append(f"{api.name}: {page.api_scope_title(api, name)}")
+    return titles
 
 
 def _act(

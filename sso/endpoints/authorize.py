@@ -17,9 +17,9 @@ from werkzeug.wrappers import Response
 from sso import audit, clock, context, database
 from sso.audit.events import Event
 from sso.endpoints import browser_session
-from sso.flow import decision, scopes
+from sso.flow import decision, resources, scopes
 from sso.flow.refusals import Reason
-from sso.flow.request import ONE_FACTOR, PARAMETERS, AuthorizationRequest
+from sso.flow.request import ONE_FACTOR, PARAMETERS, REPEATABLE, AuthorizationRequest
 from sso.i18n import languages
 from sso.oauth import authorization_request, authorization_server
 from sso.oauth import response as oauth_response
@@ -134,6 +134,9 @@ def decide(validated: Validated) -> decision.Decision:
     session = None
     asked, client, owner = validated.grant.request.asked, validated.client, validated.owner
     policy = client.policy_at(asked.redirect_uri)
+    if asked.resources:
+        apis = validated.grant.request.apis
+        policy = replace(policy, api_groups={name: apis[name].groups for name in asked.resources})
     if owner:
         # Only where it matters: most requests are spared the statement.
         matters = owner.acr == ONE_FACTOR and decision.asks_about_factors(asked, policy)
@@ -202,7 +205,7 @@ def _read() -> PendingRequest | None:
     pairs = parameters.query_pairs(request)
     if any(name == "resume" for name, _ in pairs):
         return read_waiting()
-    values = parameters.single(pairs, PARAMETERS)
+    values = parameters.single(pairs, PARAMETERS, REPEATABLE)
     # These two are looked up before the others are judged; a database takes no NUL.
     parameters.check_clean(values, ("client_id", "redirect_uri"))
     if authorization_request.is_pushed(values):  # what else was sent does not count
@@ -212,7 +215,8 @@ def _read() -> PendingRequest | None:
 
 def _note_dropped(requested: str | None, asked: AuthorizationRequest) -> None:
     """Once for each request, when it comes in."""
-    if dropped := scopes.dropped(requested, asked.scope):
+    granted = " ".join(map(resources.scope_of, scopes.split(asked.scope)))
+    if dropped := scopes.dropped(requested, granted):
         event = Event.SCOPE_DROPPED
         refusals.note(event, budget=event, client=asked.client_id, dropped=dropped)
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from flask import url_for
+from flask_babel import gettext
 from werkzeug.wrappers import Response
 
 from sso import audit
@@ -11,8 +12,9 @@ from sso.audit.events import Event
 from sso.endpoints import authorize, browser_session, page
 from sso.endpoints.forms import ConsentForm
 from sso.extensions import db
-from sso.flow import decision, scopes
+from sso.flow import decision, resources, scopes
 from sso.flow.refusals import Cause, describe
+from sso.flow.resources import Apis
 from sso.models import User
 from sso.ratelimit import refusals
 from sso.services import revocation
@@ -22,13 +24,26 @@ from sso.web.pending_request import PendingRequest, sign
 
 @dataclass(frozen=True)
 class Item:
-    """One line of the page: what is asked for, what would be sent, and its tick box."""
+    """One line of the page: what is asked for, what would be sent, and its tick box.
 
-    scope: str
+    `field` and `value` are those of the box.
+    """
+
     title: str
     detail: str | None
     optional: bool
     ticked: bool
+    field: str
+    value: str = "1"
+
+
+@dataclass(frozen=True)
+class ApiItems:
+    """An API that is asked for, and its lines."""
+
+    name: str
+    host: str
+    items: list[Item]
 
 
 def consent() -> Response:
@@ -41,10 +56,10 @@ def consent() -> Response:
     if current is None or validated.owner is None:
         return authorize.resume(pending)
     if isinstance(step, decision.Forbid):
-        return _forbidden(validated, current, pending)
+        return _forbidden(validated, current, pending, step.api)
     if not isinstance(step, decision.AskConsent):
         return authorize.resume(pending)  # answered already, in another tab or before the back key
-    form = ConsentForm()
+    form, apis = ConsentForm(), validated.grant.request.apis
     if form.validate_on_submit():
         return _decided(form, validated, current, step, pending)
     return page.render(
@@ -56,8 +71,12 @@ def consent() -> Response:
         is_native=validated.client.policy_at(validated.grant.redirect_uri).ask_each_time,
         user=current.user,
         items=items(current.user, step.scopes, _declined(validated.owner)),
+        apis=api_items(apis, step.scopes, _declined(validated.owner)),
         offered=" ".join(sorted(step.scopes)),
-        known=[item.title for item in items(current.user, step.known)],
+        known=[
+            *(item.title for item in items(current.user, step.known)),
+            *(item.title for api in api_items(apis, step.known) for item in api.items),
+        ],
         switch_url=_switch_url(pending),
     )
 
@@ -72,13 +91,32 @@ def items(
             values = scopes.values(user, scope.claims) if scope.name != "openid" else {}
             listed.append(
                 Item(
-                    scope.name,
-                    scope.title,
+                    gettext(scope.title),
                     _words(scope.name, values),
                     scope.name not in scopes.NEEDED,
                     scope.name not in declined,
+                    f"scope_{scope.name}",
                 )
             )
+    return listed
+
+
+def api_items(
+    apis: Apis, requested: frozenset[str], declined: frozenset[str] = frozenset()
+) -> list[ApiItems]:
+    """List the APIs among the scopes of a request, each with the descriptions of its scopes."""
+    listed = []
+    for api in apis.values():
+        names = [name for name in requested if resources.api_of(name) == api.identifier]
+        in_order = [name for scope in ("", *api.scopes)
+                    if (name := resources.qualified(api.identifier, scope)) in names]  # fmt: skip
+        items = [
+            Item(page.api_scope_title(api, name), None, True, name not in declined,
+                 "api_scope", name)
+            for name in in_order
+        ]  # fmt: skip
+        if items:
+            listed.append(ApiItems(api.name, urlsplit(api.identifier).netloc, items))
     return listed
 
 
@@ -129,23 +167,31 @@ def _declined(owner: ResourceOwner) -> frozenset[str]:
 
 
 def _forbidden(
-    validated: authorize.Validated, current: CurrentSession, pending: PendingRequest
+    validated: authorize.Validated,
+    current: CurrentSession,
+    pending: PendingRequest,
+    api: str | None,
 ) -> Response:
+    """Tell the user that they may not use the client, or an API that it asks for."""
     event = Event.CLIENT_FORBIDDEN
+    fault = (
+        describe(Cause.NOT_A_MEMBER_OF_API, resource=api) if api else describe(Cause.NOT_A_MEMBER)
+    )
     refusals.note(
         event,
         budget=event,
-        facts={"user": current.user.id},
+        facts={"user": current.user.id, **({"resource": api} if api else {})},
         user=current.user.id,
         client=validated.client.client_id,
         error="access_denied",
-        description=describe(Cause.NOT_A_MEMBER),
+        description=fault,
     )
     back_url = url_for("pages.authorize", resume=sign(replace(pending, turned_away=True)))
     return page.render(
         "forbidden.html",
         status=403,
         client_name=validated.client.name,
+        api_name=validated.grant.request.apis[api].name if api else None,
         user=current.user,
         back_url=back_url,
         switch_url=_switch_url(pending),

@@ -3,7 +3,14 @@
 from typing import Any
 
 from flask_babel import lazy_gettext
-from wtforms import BooleanField, EmailField, Field, PasswordField, StringField
+from wtforms import (
+    BooleanField,
+    EmailField,
+    Field,
+    PasswordField,
+    SelectMultipleField,
+    StringField,
+)
 from wtforms.validators import DataRequired, Length, ValidationError
 
 from sso import context
@@ -47,19 +54,20 @@ class SignOutForm(DecisionForm):
 
 
 class ConsentForm(DecisionForm):
-    """Allow or deny; each scope has a box `scope_NAME`.
+    """Allow or deny; each scope has a box `scope_NAME`, those of APIs share the name `api_scope`.
 
     `offered`: the scopes that were on the page, or `None` if it had no boxes.
     """
 
     offered = StringField()
+    api_scope = SelectMultipleField(validate_choice=False)
 
     def unticked(self, offered: frozenset[str]) -> frozenset[str]:
         """Those of the offered scopes whose boxes came back empty; none without boxes."""
         if self.offered.data is None:
             return frozenset()
         ticked = {name for name in SCOPES if self[f"scope_{name}"].data}
-        return offered - ticked
+        return offered - ticked - set(self.api_scope.data or ())
 
 
 for _scope in SCOPES:

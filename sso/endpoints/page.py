@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from flask import Flask, g, make_response, redirect, render_template, request, url_for
+from flask_babel import gettext
 from werkzeug.wrappers import Response
 from wtforms import PasswordField
 
@@ -17,7 +18,9 @@ from sso.config.upstream.provider import Provider
 from sso.crypto import password_strength
 from sso.endpoints import authorize, browser_session
 from sso.extensions import db
-from sso.flow import decision
+from sso.flow import decision, resources
+from sso.i18n import languages
+from sso.models import Api
 from sso.process import concurrency
 from sso.ratelimit import limiting
 from sso.services import authentication
@@ -54,6 +57,14 @@ def init_app(app: Flask) -> None:
         step=step, password_rules=password_strength.RULES, provider_logo=provider_logo
     )
     app.register_error_handler(Answered, lambda answered: answered.response)
+
+
+def api_scope_title(api: Api | resources.Api, name: str) -> str:
+    """Return what a qualified name of an API's scope allows, in the language of the page."""
+    scope = resources.scope_of(name)
+    if not scope:
+        return gettext("Use %(api)s", api=api.name)
+    return resources.description(api, scope, languages.language())
 
 
 def render(template: str, *, status: int = 200, wait: int = 0, **context: Any) -> Response:

@@ -22,6 +22,7 @@ from sso.database import readiness
 from sso.endpoints import api
 from sso.extensions import db
 from sso.flow import scopes, token_claims
+from sso.flow.request import REPEATABLE
 from sso.oauth import authorization_request, authorization_server, client_authentication, metadata
 from sso.oauth.bearer import require_oauth
 from sso.oauth.request import (
@@ -76,6 +77,7 @@ def _tell(request: ProtocolRequest) -> None:
             client=live_grant.client_id,
             grant=live_grant.id,
             scope=live_grant.scope,
+            audience=request.audience,
         )
 
 
@@ -153,7 +155,9 @@ def pushed_request() -> Response:
     server = authorization_server()
     refuse: Callable[[ProtocolRequest | None, OAuth2Error], Response] = server.handle_error_response
     try:
-        request = form_request(PUSHED_FIELDS, clean=(*CLIENT_FIELDS, "redirect_uri"))
+        request = form_request(
+            PUSHED_FIELDS, clean=(*CLIENT_FIELDS, "redirect_uri"), repeatable=REPEATABLE
+        )
     except OAuth2Error as error:
         return refuse(None, error)
     context.key_ring().refresh()

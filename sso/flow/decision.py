@@ -9,7 +9,7 @@ of docs/explanation/revocation.md, which tests/endpoints/test_what_ends_what.py 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Protocol
@@ -73,13 +73,15 @@ class Consent:
 class Policy:
     """The client's registration, as far as it matters here.
 
-    `ask_each_time`: it may be another program that asks in its name.
+    `ask_each_time`: it may be another program that asks in its name. `api_groups`: the groups that
+    may use an API, by its identifier, for those that not everybody may use.
     """
 
     first_party: bool = False
     groups: frozenset[str] = frozenset()
     require_mfa: bool = False
     ask_each_time: bool = False
+    api_groups: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -189,7 +191,9 @@ class AskConsent:
 
 @dataclass(frozen=True)
 class Forbid:
-    """Show that this user may not use this client."""
+    """Show that this user may not use this client, or the API with this identifier."""
+
+    api: str | None = None
 
 
 @dataclass(frozen=True)
@@ -243,6 +247,14 @@ def _not_a_member(facts: Facts) -> Step | None:
     return Forbid() if groups and not groups & facts.session.groups else None
 
 
+def _not_admitted_to_api(facts: Facts) -> Step | None:
+    for api in facts.request.resources:
+        groups = facts.policy.api_groups.get(api)
+        if groups and not groups & facts.session.groups:
+            return Forbid(api)
+    return None
+
+
 def _second_factor(facts: Facts) -> Step | None:
     request, session = facts.request, facts.session
     if session.acr == TWO_FACTORS:
@@ -273,6 +285,7 @@ _CHECKS: tuple[tuple[Callable[[Facts], Step | None], str, Cause], ...] = (
     (_too_old, "login_required", Cause.SIGN_IN_TOO_OLD),
     (_select_account, "account_selection_required", Cause.MUST_SELECT_ACCOUNT),
     (_not_a_member, "access_denied", Cause.NOT_A_MEMBER),
+    (_not_admitted_to_api, "access_denied", Cause.NOT_A_MEMBER_OF_API),
     (_second_factor, "interaction_required", Cause.MUST_SHOW_FACTOR),
     (_consent, "consent_required", Cause.MUST_CONSENT),
 )
@@ -296,6 +309,9 @@ def decide(
     if session is None:
         if request.turned_away and policy.groups:
             return Refuse("access_denied", describe(Cause.NOT_A_MEMBER))
+        if request.turned_away and policy.api_groups:
+            api = next(iter(policy.api_groups))
+            return Refuse("access_denied", describe(Cause.NOT_A_MEMBER_OF_API, resource=api))
         return (
             Refuse("login_required", describe(Cause.MUST_SIGN_IN)) if silent else SignIn(Why.NOBODY)
         )
@@ -305,7 +321,8 @@ def decide(
         if step and (silent or (request.turned_away and isinstance(step, Forbid))):
             if isinstance(step, SecondFactor) and step.enrol:
                 cause = Cause.MUST_SET_UP_FACTOR
-            return Refuse(error, describe(cause))
+            names = {"resource": step.api} if isinstance(step, Forbid) and step.api else {}
+            return Refuse(error, describe(cause, **names))
         if step:
             return step
     if not reached_acr(request, session.acr):

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
 
-from sso.flow import scopes
+from sso.flow import resources, scopes
 from sso.flow.refusals import Cause, describe
+from sso.flow.resources import NO_APIS, Apis
 from sso.i18n.message import Message
 
 _TWO_FACTORS = "mfa"  # stands in every amr whose acr is 2 (RFC 8176 §2)
@@ -66,6 +67,17 @@ class Allowed:
         """The granted scopes that are still allowed, in their order."""
         return " ".join(name for name in scopes.split(granted) if name in self.scopes)
 
+    def scope_at(self, audience: str | None, scope: str) -> str | None:
+        """The scopes of a token for this API that are still allowed; `None` if it may not be used.
+
+        Without an audience, the token is for this server.
+        """
+        if audience is None:
+            return self.scope_of(scope) or None
+        names = [resources.qualified(audience, name) for name in scopes.split(scope) or ("",)]
+        usable = [name for name in names if name in self.scopes]
+        return " ".join(map(resources.scope_of, usable)) if usable else None
+
     def claims_of(self, requested: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
         """The claims requested one by one that are still allowed, by place."""
         return within(requested, self.scopes)
@@ -83,8 +95,10 @@ def within(
     }
 
 
-def allowed(client: Registration, groups: Collection[str], grant: Granted) -> Allowed:
-    """What a grant may give now; `groups` are those of its user.
+def allowed(
+    client: Registration, groups: Collection[str], grant: Granted, apis: Apis = NO_APIS
+) -> Allowed:
+    """What a grant may give now; `groups` are those of its user, `apis` those of its client.
 
     Single claims may go beyond the scope of the grant, so all allowed scopes are returned.
     """
@@ -92,6 +106,13 @@ def allowed(client: Registration, groups: Collection[str], grant: Granted) -> Al
         names = _without(client.scope, grant.declined)
     else:
         names = _common(client.scope, grant.consented)
+    for api in apis.values():
+        if api.admits(groups):
+            names |= (
+                api.names.difference(scopes.split(grant.declined))
+                if client.first_party
+                else api.names.intersection(scopes.split(grant.consented))
+            )
     return Allowed(names, _refusal(client, groups, grant, names))
 
 
@@ -108,10 +129,10 @@ def _common(registered: str, consented: str | None) -> frozenset[str]:
 
 
 def what_is_left(
-    client: Registration, groups: Collection[str], grant: Granted
+    client: Registration, groups: Collection[str], grant: Granted, apis: Apis = NO_APIS
 ) -> tuple[str, dict[str, list[str]]]:
     """The scope and the single claims that a grant may still give. Raises `NothingLeft`."""
-    current = allowed(client, groups, grant)
+    current = allowed(client, groups, grant, apis)
     scope = current.scope_of(grant.scope)
     if current.refusal or not scope:
         raise NothingLeft(current.refusal or describe(Cause.NOTHING_LEFT))

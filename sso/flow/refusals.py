@@ -38,19 +38,25 @@ class Cause(StrEnum):
     NO_LONGER_A_MEMBER = "no_longer_a_member"
     NO_SIGNED_RESPONSES = "no_signed_responses"
     NOT_A_MEMBER = "not_a_member"
+    NOT_A_MEMBER_OF_API = "not_a_member_of_api"
     NOT_PUSHED = "not_pushed"
     NOT_SIGNED = "not_signed"
     NOTHING_LEFT = "nothing_left"
     ONE_FACTOR = "one_factor"
     PROMPT_NONE_WITH_OTHERS = "prompt_none_with_others"
+    RESOURCE_NOT_APPROVED = "resource_not_approved"
+    RESOURCE_WITHDRAWN = "resource_withdrawn"
     SESSION_ENDED = "session_ended"
     SIGN_IN_TOO_OLD = "sign_in_too_old"
+    TOO_MANY_RESOURCES = "too_many_resources"
     TWO_ACCESS_TOKENS = "two_access_tokens"
     TWO_AUTHENTICATIONS = "two_authentications"
     TWO_CLIENTS = "two_clients"
+    UNKNOWN_RESOURCE = "unknown_resource"
     UNREGISTERED_POST_LOGOUT_URI = "unregistered_post_logout_uri"
     UNSUPPORTED_PARAMETER = "unsupported_parameter"
     UNSUPPORTED_RESPONSE_TYPE = "unsupported_response_type"
+    WRONG_AUDIENCE = "wrong_audience"
 
 
 # Those with N_ are shown to operators as they are, in their language.
@@ -92,6 +98,7 @@ SENTENCES: dict[Cause, str] = {
         "The client is registered without an authorization_signed_response_alg."
     ),
     Cause.NOT_A_MEMBER: "The user is not in a group that may use this client.",
+    Cause.NOT_A_MEMBER_OF_API: "The user is not in a group that may use the API %(resource)s.",
     Cause.NOT_PUSHED: (
         "This client has to push its authorization requests to /oauth2/par, and to send the "
         "request_uri from there (RFC 9126)."
@@ -102,20 +109,31 @@ SENTENCES: dict[Cause, str] = {
         "This client requires two-step verification, and the user signed in without it."
     ),
     Cause.PROMPT_NONE_WITH_OTHERS: N_("The 'prompt' has none together with another value."),
+    Cause.RESOURCE_NOT_APPROVED: N_(
+        "The resource %(resource)s is not among those that the user approved."
+    ),
+    Cause.RESOURCE_WITHDRAWN: N_(
+        "The client may no longer use the resource %(resource)s, or its user may not."
+    ),
     Cause.SESSION_ENDED: "The sign-in in which this was granted has ended.",
     Cause.SIGN_IN_TOO_OLD: N_(
         "The sign-in is older than max_age allows, and prompt=none forbids a new one."
     ),
+    Cause.TOO_MANY_RESOURCES: N_("The request names more than 10 resources."),
     Cause.TWO_ACCESS_TOKENS: N_("The access token is sent in two places; use one."),
     Cause.TWO_AUTHENTICATIONS: N_(
         "The client authenticates in two ways at once; use one (RFC 6749 section 2.3)."
     ),
     Cause.TWO_CLIENTS: N_("The header and the body name two different clients."),
+    Cause.UNKNOWN_RESOURCE: N_(
+        "The resource %(resource)s is not an API that this client is registered for."
+    ),
     Cause.UNREGISTERED_POST_LOGOUT_URI: (
         "The 'post_logout_redirect_uri' does not match any registered one exactly."
     ),
     Cause.UNSUPPORTED_PARAMETER: N_("The parameter '%(name)s' is not supported; leave it out."),
     Cause.UNSUPPORTED_RESPONSE_TYPE: N_("The only response_type is code."),
+    Cause.WRONG_AUDIENCE: "The access token is for another audience: %(resource)s.",
 }
 
 

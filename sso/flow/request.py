@@ -2,12 +2,12 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from sso.flow import scopes
+from sso.flow import resources, scopes
 from sso.flow.refusals import Cause, describe
 
 
@@ -102,13 +102,15 @@ def _values(member: dict[str, Any]) -> list[str]:
     return [value for value in candidates if isinstance(value, str)]
 
 
-# Every parameter that is read; none of them may be repeated.
+# Every parameter that is read; none of them may be repeated but `REPEATABLE`.
 PARAMETERS = (
     "response_type", "client_id", "redirect_uri", "state", "scope", "code_challenge",
     "code_challenge_method", "nonce", "prompt", "max_age", "login_hint", "id_token_hint",
     "ui_locales", "acr_values", "claims", "response_mode", "display", "request", "request_uri",
-    "registration", "dpop_jkt",
+    "registration", "dpop_jkt", "resource",
 )  # fmt: skip
+
+REPEATABLE = ("resource",)  # RFC 8707 §2
 
 PROMPTS = frozenset({"none", "login", "consent", "select_account"})
 ONE_FACTOR, TWO_FACTORS = "1", "2"
@@ -143,7 +145,8 @@ class AuthorizationRequest:
     `resumed`: it returns from one of our pages. `signed_in_at`, `consented_at`: when the form of
     that page was submitted for this request. `selected`: the user id that was chosen on the
     select-account page, at `selected_at`. `denied`: the user refused. `turned_away`: a page told
-    the user that they may not use the client, and they return to it.
+    the user that they may not use the client, and they return to it. `resources`: the APIs that
+    the tokens are for, whose scopes are in `scope` (see `flow.resources`).
     """
 
     client_id: str
@@ -161,6 +164,7 @@ class AuthorizationRequest:
     hinted_subject: str | None = None
     acr_values: tuple[str, ...] = ()
     claims: ClaimsRequest = field(default_factory=ClaimsRequest)
+    resources: tuple[str, ...] = ()
     resumed: bool = False
     signed_in_at: datetime | None = None
     consented_at: datetime | None = None
@@ -209,6 +213,9 @@ def parse(
     signs_responses: bool = False,
     hinted_subject: str | None,
     now: datetime,
+    apis: resources.Apis = resources.NO_APIS,
+    default_api: str | None = None,
+    issuer: str = "",
 ) -> AuthorizationRequest:
     """Validate everything but client, redirect URI and response type, which are checked before.
 
@@ -223,11 +230,16 @@ def parse(
         claims = parse_claims(values.get("claims"), registered_scope)
     except InvalidClaims as error:
         raise InvalidRequest("invalid_request", error.description, "claims") from None
+    try:
+        identifiers = resources.requested(values.get("resource"), default_api, apis, issuer)
+    except resources.InvalidTarget as error:
+        raise InvalidRequest("invalid_target", error.description, "resource") from None
+    names = resources.grantable(values.get("scope"), identifiers, apis)
     return AuthorizationRequest(
         client_id=values["client_id"],
         redirect_uri=values["redirect_uri"],
         state=values.get("state", ""),
-        scope=_scope(values.get("scope"), registered_scope),
+        scope=_scope(values.get("scope"), registered_scope, names),
         asked_at=now,
         response_mode=_response_mode(values, signs_responses),
         nonce=values.get("nonce"),
@@ -239,11 +251,14 @@ def parse(
         hinted_subject=hinted_subject,
         acr_values=scopes.split(values.get("acr_values")),
         claims=claims,
+        resources=identifiers,
     )
 
 
-def _scope(requested: str | None, registered: str) -> str:
+def _scope(requested: str | None, registered: str, of_apis: Sequence[str]) -> str:
     scope = scopes.grantable(requested, registered)
+    if of_apis and (scope or requested is None or any(map(resources.scope_of, of_apis))):
+        return " ".join([*scopes.split(scope), *of_apis])
     if not scope:
         raise InvalidRequest(
             "invalid_scope",

@@ -8,7 +8,8 @@ from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
-from sso.flow import scopes
+from sso.flow import resources, scopes
+from sso.flow.resources import Api
 from sso.flow.scopes import Profile
 
 Claims = dict[str, Any]
@@ -54,22 +55,27 @@ def of_access_token(
     issued_at: datetime,
     expires_at: datetime,
     dpop_jkt: str | None = None,
+    api: Api | None = None,
 ) -> Claims:
-    """RFC 9068 §2.2. The audience is this server's userinfo.
+    """RFC 9068 §2.2. Without an API the audience is this server's userinfo.
 
     `dpop_jkt`: the thumbprint of the key that the token is bound to (RFC 9449 §6.1).
     """
     claims = {
         "iss": issuer,
-        "aud": issuer,
+        "aud": api.identifier if api else issuer,
         "sub": str(grant.user_id),
         "client_id": grant.client_id,
         "jti": jti,
-        "scope": grant.scope,
+        "scope": resources.at(api.identifier if api else None, grant.scope),
         "iat": _timestamp(issued_at),
         "exp": _timestamp(expires_at),
         "auth_time": _timestamp(grant.auth_time),
     }
+    if api and not claims["scope"]:
+        del claims["scope"]
+    if api and api.includes_groups:
+        claims["groups"] = list(grant.user.groups)
     return {**claims, "cnf": {"jkt": dpop_jkt}} if dpop_jkt else claims
 
 

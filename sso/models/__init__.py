@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sso.models.apis import Api as Api
     from sso.models.clients import Client as Client
     from sso.models.clients import ClientLogo as ClientLogo
     from sso.models.clients import ClientOrigin as ClientOrigin
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from sso.models.users import User as User
 
 _TABLES = {
+    "apis": ("Api",),
     "clients": ("Client", "ClientLogo", "ClientOrigin"),
     "factors": ("Passkey", "RecoveryCode", "TotpSecret"),
     "grants": (

@@ -20,6 +20,12 @@ from sso.extensions import Base, UtcDateTime
 HAS_HOME_URL = text("clients.client_metadata LIKE '%\"home_url\"%'")
 
 
+def api_entry(text: str) -> tuple[str, tuple[str, ...] | None]:
+    """Return identifier and scopes of an entry `URI` or `URI=SCOPE,…`; `None`: all scopes."""
+    identifier, separator, names = text.partition("=")
+    return identifier, tuple(filter(None, names.split(","))) if separator else None
+
+
 class ClientRegistration:
     """The properties of a registration, for the row and for `RegisteredClient`."""
 
@@ -43,6 +49,16 @@ class ClientRegistration:
     def admits(self, groups: Iterable[str]) -> bool:
         """Return whether a user in these groups may use the client."""
         return not self.groups or not set(self.groups).isdisjoint(groups)
+
+    @property
+    def apis(self) -> dict[str, tuple[str, ...] | None]:
+        """The APIs that it may request, with the scopes of each; `None` stands for all scopes."""
+        return dict(api_entry(text) for text in self.client_metadata.get("apis", []))
+
+    @property
+    def default_api(self) -> str | None:
+        """The API that its tokens are for if it names no resource."""
+        return self.client_metadata.get("default_api")
 
     @property
     def home_url(self) -> str | None:

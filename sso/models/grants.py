@@ -112,6 +112,8 @@ class Token(Base, OAuth2TokenMixin):
     # Empty in rows that an older version wrote.
     access_digest: Mapped[str | None] = mapped_column(String(80))
     scope: Mapped[str] = mapped_column(Text)
+    # The API that the access token is for; empty for this server's userinfo.
+    audience: Mapped[str | None] = mapped_column(String(255))
     # The client asked for less than the grant allows (RFC 6749 §6): single claims are limited, too.
     is_narrowed: Mapped[bool] = mapped_column(default=False, server_default=false())
     # The key that the access token is bound to (RFC 9449 §6), as is the refresh token of a public

@@ -113,6 +113,9 @@ class AuthorizationEndpoint:
                 signs_responses=client.authorization_signed_response_alg is not None,
                 hinted_subject=hinted_subject(values.get("id_token_hint"), client),
                 now=clock.now(),
+                apis=self.request.apis,
+                default_api=client.default_api,
+                issuer=context.settings().issuer,
             )
         except parameters.ParameterFault as error:
             self.request.facts["parameter"] = error.name
@@ -120,6 +123,8 @@ class AuthorizationEndpoint:
         except flow_request.InvalidRequest as error:
             if error.error == "invalid_scope":
                 self.request.details["dropped"] = values.get("scope")
+            if error.error == "invalid_target":
+                self.request.facts["resource"] = values.get("resource") or client.default_api
             if error.parameter:
                 self.request.facts |= _what_was_sent(error.parameter, values)
             raise OAuth2Error(error.description, error=error.error) from None

@@ -60,6 +60,9 @@ class BearerTokenValidator(AuthlibBearerTokenValidator):
         headers.allow_origins_of(access_token.client)
         if access_token.is_expired() or access_token.is_revoked():
             return access_token  # Authlib refuses it
+        if access_token.audience is not None:
+            fault = describe(Cause.WRONG_AUDIENCE, resource=access_token.audience)
+            raise InvalidTokenError(fault)
         _check_key(access_token, token_string)
         return _as_allowed_now(access_token)
 

@@ -1,6 +1,7 @@
 """Authlib's view of a request, made from strictly read parameters."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from authlib.oauth2.rfc6749 import OAuth2Request
 from authlib.oauth2.rfc6749.errors import InvalidRequestError, OAuth2Error
@@ -11,7 +12,9 @@ from sqlalchemy import Connection
 from sso import context
 from sso.crypto.dpop import Proof
 from sso.flow.request import PARAMETERS, AuthorizationRequest
+from sso.flow.resources import Apis
 from sso.i18n.message import Message
+from sso.store import apis as stored_apis
 from sso.store.clients import RegisteredClient
 from sso.store.grants import LiveGrant
 from sso.web import parameters
@@ -53,6 +56,7 @@ class ProtocolRequest(OAuth2Request):
         self.details: dict[str, object] = {}  # of a refusal, for the log and the audit trail alone
         self.facts: dict[str, object] = {}  # as well, for `flask explain` alone
         self.is_reported = False  # an event of its own reports the refusal
+        self.audience: str | None = None  # the API that the access token is for
 
     @property
     def form(self) -> dict[str, str]:
@@ -61,6 +65,11 @@ class ProtocolRequest(OAuth2Request):
     @property
     def args(self) -> dict[str, str]:
         return {}
+
+    @cached_property
+    def apis(self) -> Apis:
+        """The APIs that the client may use."""
+        return stored_apis.of_client(self.connection, self.client)
 
     @property
     def dpop_jkt(self) -> str | None:
@@ -75,10 +84,15 @@ class ProtocolRequest(OAuth2Request):
         return self.authorization_request
 
 
-def form_request(once: tuple[str, ...], clean: tuple[str, ...] | None = None) -> ProtocolRequest:
+def form_request(
+    once: tuple[str, ...],
+    clean: tuple[str, ...] | None = None,
+    repeatable: tuple[str, ...] = (),
+) -> ProtocolRequest:
     """The request of a client's backend: parameters from the form body alone.
 
-    `clean`: those that have to be clean text already; without it, all in `once`.
+    `clean`: those that have to be clean text already; without it, all in `once`. `repeatable`:
+    those that may have several values.
 
     Raises `InvalidRequestError` (RFC 6749 §3.2: POST, form-encoded, nothing repeated).
     """
@@ -87,7 +101,7 @@ def form_request(once: tuple[str, ...], clean: tuple[str, ...] | None = None) ->
             raise parameters.ParameterFault(
                 "Parameters belong in the request body, not in its URL."
             )
-        form = parameters.single(parameters.form_pairs(flask_request), once)
+        form = parameters.single(parameters.form_pairs(flask_request), once, repeatable)
         names = once if clean is None else clean
         # `crypto.client_jwt` reads assertions, which may be longer than other parameters.
         parameters.check_clean(form, (name for name in names if name != "client_assertion"))
@@ -99,6 +113,7 @@ def form_request(once: tuple[str, ...], clean: tuple[str, ...] | None = None) ->
 CLIENT_FIELDS = ("client_id", "client_secret", "client_assertion", "client_assertion_type")
 TOKEN_FIELDS = (
     "grant_type", "code", *CLIENT_FIELDS, "redirect_uri", "code_verifier", "refresh_token", "scope",
+    "resource",
 )  # fmt: skip
 PUSHED_FIELDS = (*PARAMETERS, *CLIENT_FIELDS[1:])
 TOKEN_HINT_FIELDS = ("token", "token_type_hint", *CLIENT_FIELDS)

@@ -12,12 +12,12 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from authlib.oauth2.rfc6749.errors import InvalidGrantError
+from authlib.oauth2.rfc6749.errors import InvalidGrantError, OAuth2Error
 from authlib.oidc.core.grants.util import create_half_hash
 
 from sso import clock, context
 from sso.crypto import keys, secrets
-from sso.flow import narrowing, scopes, token_claims
+from sso.flow import narrowing, resources, scopes, token_claims
 from sso.oauth.request import ProtocolRequest
 from sso.store.clients import RegisteredClient
 from sso.store.grants import LiveGrant
@@ -45,15 +45,39 @@ def family_ends_at(approved_at: datetime) -> datetime:
     return approved_at + timedelta(seconds=lifetime)
 
 
-def as_allowed_now(live_grant: LiveGrant, client: RegisteredClient) -> LiveGrant:
+def as_allowed_now(live_grant: LiveGrant, request: ProtocolRequest) -> LiveGrant:
     """The grant, reduced to what is allowed by now. Raises `InvalidGrantError`."""
+    client, groups = request.client, live_grant.user.groups
+    apis = request.apis if resources.identifiers_in(live_grant.scope) else resources.NO_APIS
     try:
-        scope, claims = narrowing.what_is_left(client, live_grant.user.groups, live_grant)
+        scope, claims = narrowing.what_is_left(client, groups, live_grant, apis)
     except narrowing.NothingLeft as error:
         raise InvalidGrantError(error.description) from None
     if (scope, claims) == (live_grant.scope, live_grant.claims):
         return live_grant
     return replace(live_grant, scope=scope, claims=claims)
+
+
+class InvalidTarget(OAuth2Error):
+    """A resource that the access token cannot be for (RFC 8707 §2)."""
+
+    error = "invalid_target"
+
+
+def choose_audience(request: ProtocolRequest, granted: str, allowed: str) -> None:
+    """Note which API the access token is for, of those in the scope of a grant.
+
+    `granted` is that scope, `allowed` what is left of it. Raises `InvalidTarget`.
+    """
+    resource = request.form.get("resource")
+    if resource is None and not resources.identifiers_in(granted):
+        return
+    apis, issuer = request.apis, context.settings().issuer
+    try:
+        request.audience = resources.audience(resource, granted, allowed, apis, issuer)
+    except resources.InvalidTarget as error:
+        request.facts["resource"] = resource or resources.identifiers_in(granted)[0]
+        raise InvalidTarget(error.description) from None
 
 
 def issue(
@@ -71,7 +95,9 @@ def issue(
     for less than it may have.
     """
     settings, now, jti = context.settings(), clock.now(), keys.make_jti()
-    expires_at = now + timedelta(seconds=settings.access_token_lifetime)
+    api = request.apis[request.audience] if request.audience else None
+    lifetime = (api and api.access_token_lifetime) or settings.access_token_lifetime
+    expires_at = now + timedelta(seconds=lifetime)
     claims = token_claims.of_access_token(
         live_grant,
         issuer=settings.issuer,
@@ -79,14 +105,15 @@ def issue(
         issued_at=now,
         expires_at=expires_at,
         dpop_jkt=request.dpop_jkt,
+        api=api,
     )
     access_token = context.key_ring().sign(claims, keys.ACCESS_TOKEN_ALGORITHM, "at+jwt")
     answer = {
         "access_token": access_token,
         "token_type": token_type(request.dpop_jkt),
-        "expires_in": settings.access_token_lifetime,
+        "expires_in": lifetime,
         "refresh_token": refresh_token.secret,
-        "scope": live_grant.scope,
+        "scope": claims.get("scope", ""),
     }
     if "openid" in scopes.split(live_grant.scope):
         answer["id_token"] = _id_token(live_grant, request.client, access_token, nonce, now)
@@ -94,7 +121,8 @@ def issue(
         jti=jti,
         access_digest=secrets.digest(access_token),
         grant_id=live_grant.id,
-        scope=live_grant.scope,
+        scope=answer["scope"],
+        audience=request.audience,
         is_narrowed=is_narrowed,
         dpop_jkt=request.dpop_jkt,
         issued_at=now,

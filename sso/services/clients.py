@@ -17,11 +17,12 @@ from sso.config.client_fields import COLUMNS, FIELDS, FIXED, IN_API, Kind, Store
 from sso.config.images import Image
 from sso.crypto import secrets as crypto_secrets
 from sso.extensions import db
+from sso.flow import resources
 from sso.i18n.message import Message
 from sso.models import Client
 from sso.process.program import COMMAND
+from sso.services import apis, checks, revocation
 from sso.services import changes as differences
-from sso.services import checks, revocation
 from sso.services.changes import ListEdit, Outcome
 from sso.services.checks import Invalid
 from sso.store import clients, grants, named_groups
@@ -66,6 +67,7 @@ def register(
     private_key_jwt the secret is "". A secret that is given has to be random: its digest is a fast
     one.
     """
+    apis.hold(fields.get("apis") or ())
     client, secret = _draft(fields, client_id, secret)
     clients.add(client)
     clients.keep_origins(client)
@@ -125,6 +127,8 @@ def change(
     The logo `NO_IMAGE` removes the logo. `seen`: fields of `described` as the operator saw them.
     Raises `LookupError`, `Invalid` and `Changed`.
     """
+    edit = (lists or {}).get("apis", ListEdit())
+    apis.hold([*(fields.get("apis") or ()), *edit.added, *(edit.whole or ())])
     client = _locked(client_id)
     before = described(client)
     differences.require_unchanged(seen, before)
@@ -169,6 +173,9 @@ def _alter(
     edits, notes = {**checks.implied_by_profile(fields, before), **fields}, []
     for name, edit in (lists or {}).items():
         current = before.get(name, [])
+        if FIELDS[name].kind is Kind.APIS:
+            edits[name] = apis.edited_entries(current, edit)
+            continue
         values = current.split() if isinstance(current, str) else current
         edited = edit.applied_to(values)
         edits[name] = " ".join(edited) if FIELDS[name].kind is Kind.WORDS else edited
@@ -257,6 +264,7 @@ def _edit(client: Client, changes: Mapping[str, Any]) -> None:
     merged = {**before, **checks.without_other_keys(changes), **_stored(Stored.METADATA, changes)}
     metadata = {name: _tidy(name, value) for name, value in merged.items() if value is not None}
     errors = checks.metadata_errors(metadata, before.get("groups", ()))
+    errors += apis.client_errors(metadata, before.get("apis", ()))
     is_public = metadata["token_endpoint_auth_method"] == NO_AUTH_METHOD
     if before and is_public != client.is_public:
         errors.append(STAYS)
@@ -276,6 +284,10 @@ def _stored(where: Stored, fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tidy(name: str, value: Any) -> Any:
+    if name in FIELDS and FIELDS[name].kind is Kind.APIS:
+        return apis.tidy_entries(value)
+    if name == "default_api":
+        return resources.normalized(value)
     if name in FIELDS and FIELDS[name].kind is Kind.WORDS:
         return " ".join(dict.fromkeys(str(value).split()))
     return list(dict.fromkeys(value)) if isinstance(value, list | tuple) else value

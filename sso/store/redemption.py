@@ -47,6 +47,7 @@ class NewToken:
     access_digest: str
     grant_id: UUID
     scope: str
+    audience: str | None
     is_narrowed: bool
     dpop_jkt: str | None
     issued_at: datetime

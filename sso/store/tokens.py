@@ -39,6 +39,7 @@ class AccessToken:
 
     access_digest: str | None
     scope: str
+    audience: str | None
     is_narrowed: bool
     dpop_jkt: str | None
     expires_at: datetime

@@ -57,19 +57,23 @@ def form_pairs(request: Request) -> Pairs:
     return read_pairs(request.get_data(cache=True))
 
 
-def single(pairs: Pairs, once: Iterable[str]) -> dict[str, str]:
+def single(pairs: Pairs, once: Iterable[str], repeatable: Iterable[str] = ()) -> dict[str, str]:
     """Parameters by name; empty ones count as left out (RFC 6749 §3.1).
 
-    Raises `ParameterFault` when one of those in `once` is repeated.
+    The values of one in `repeatable` get spaces between them. Raises `ParameterFault` when one of
+    those in `once` is repeated that is not in `repeatable`.
     """
     values: dict[str, str] = {}
-    may_not_repeat = frozenset(once)
+    may_repeat = frozenset(repeatable)
+    may_not_repeat = frozenset(once) - may_repeat
     seen: set[str] = set()
     for name, value in pairs:
         if name in seen and name in may_not_repeat:
             raise ParameterFault(f"The parameter '{name}' is repeated.", name)
         seen.add(name)
-        if value:
+        if value and name in may_repeat and name in values:
+            values[name] += f" {value}"
+        elif value:
             values.setdefault(name, value)
     return values
 

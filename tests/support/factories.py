@@ -53,6 +53,7 @@ def new_token(grant_id: UUID) -> NewToken:
         access_digest="",
         grant_id=grant_id,
         scope="openid",
+        audience=None,
         is_narrowed=False,
         dpop_jkt=None,
         issued_at=clock.now(),

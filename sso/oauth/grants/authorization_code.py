@@ -99,7 +99,9 @@ class AuthorizationCodeGrant(AuthorizationEndpoint, AuthlibAuthorizationCodeGran
             raise RuntimeError("tokens are issued before the request is validated")
 
         # 5. Sign what the grant still allows.
-        live_grant = tokens.as_allowed_now(live_grant, request.client)
+        granted = live_grant.scope
+        live_grant = tokens.as_allowed_now(live_grant, request)
+        tokens.choose_audience(request, granted, live_grant.scope)
         dpop.use(request.connection, request.proof)
         # 6. Redeem the code for it: of several requests, one gets past this statement.
         redeem = partial(

@@ -16,7 +16,7 @@ from authlib.oauth2.rfc6749.grants import RefreshTokenGrant as AuthlibRefreshTok
 from sso import audit, clock, context
 from sso.audit.events import Event
 from sso.crypto import secrets
-from sso.flow import narrowing, scopes
+from sso.flow import narrowing, resources, scopes
 from sso.flow.refusals import Cause, KeyFault, Reason, because, describe
 from sso.oauth import client_authentication, dpop, tokens
 from sso.oauth.request import ProtocolRequest
@@ -79,15 +79,16 @@ class RefreshTokenGrant(AuthlibRefreshTokenGrant):
 
         # 3. Compare the requested scope with what was granted, all of which may be asked for
         # again after a narrower refresh (§6), and with what is allowed by now.
-        allowed = tokens.as_allowed_now(self.live_grant, client)
-        requested = scopes.split(request.payload.scope)
-        if not set(requested) <= set(scopes.split(self.live_grant.scope)):
+        allowed = tokens.as_allowed_now(self.live_grant, request)
+        tokens.choose_audience(request, self.live_grant.scope, allowed.scope)
+        requested = set(scopes.split(request.payload.scope))
+        if not requested <= self._names(self.live_grant.scope).keys():
             request.facts |= {
                 "requested_scope": request.payload.scope,
                 "granted_scope": self.live_grant.scope,
             }
             raise InvalidScopeError("The scope goes beyond what was granted.")
-        if requested and set(requested).isdisjoint(scopes.split(allowed.scope)):
+        if requested and requested.isdisjoint(self._names(allowed.scope)):
             raise InvalidScopeError("None of the scopes asked for is allowed any more.")
         self.live_grant = allowed
         dpop.use(request.connection, request.proof)
@@ -99,11 +100,10 @@ class RefreshTokenGrant(AuthlibRefreshTokenGrant):
             raise RuntimeError("tokens are issued before the request is validated")
 
         # 4. Sign. A narrower scope limits single claims, too, also of the identity token.
-        allowed = scopes.split(live_grant.scope)
-        scope_names = [
-            name for name in scopes.split(request.payload.scope) or allowed if name in allowed
-        ]
-        is_narrowed = len(scope_names) < len(allowed)
+        requested, names = scopes.split(request.payload.scope), self._names(live_grant.scope)
+        scope_names = [names[name] for name in requested if name in names]
+        is_narrowed = 0 < len(scope_names) < len(names)
+        scope_names = scope_names or list(scopes.split(live_grant.scope))
         claims = (
             narrowing.within(live_grant.claims, scope_names) if is_narrowed else live_grant.claims
         )
@@ -123,6 +123,18 @@ class RefreshTokenGrant(AuthlibRefreshTokenGrant):
             self._check_retry(request.client)
             return self.create_token_response()
         return 200, answer, self.TOKEN_RESPONSE_HEADER
+
+    def _names(self, scope: str) -> dict[str, str]:
+        """Return the names in the scope of a grant, by the scope that a request would name.
+
+        They are this server's own scopes, and those of the API that the token is for.
+        """
+        audience = self.request.audience
+        return {
+            resources.scope_of(name): name
+            for name in scopes.split(scope)
+            if not resources.is_of_api(name) or resources.api_of(name) == audience
+        }
 
     @property
     def _digest(self) -> str:
