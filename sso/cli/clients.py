@@ -18,7 +18,17 @@ from sso.cli.commands import Group, confirm, json_option, only, unknown, yes_opt
 from sso.cli.output import iso, print_changes, print_json, print_line, print_record, print_table
 from sso.config import client_fields, images, urls
 from sso.config.auth_methods import NO_AUTH_METHOD
-from sso.config.client_fields import FIELDS, Field, Kind, Option
+from sso.config.client_fields import (
+    AUTHORIZATION_CODE,
+    CLIENT_CREDENTIALS,
+    DEVICE_CODE,
+    FIELDS,
+    REFRESH_TOKEN,
+    TOKEN_EXCHANGE,
+    Field,
+    Kind,
+    Option,
+)
 from sso.extensions import db
 from sso.models import Client, Grant
 from sso.process.program import COMMAND
@@ -167,6 +177,39 @@ _PRESET = (
 )  # fmt: skip
 
 
+# Options that add a grant type.
+_GRANT_OPTIONS = {
+    "device": (DEVICE_CODE, "People sign in to it on another device (RFC 8628)."),
+    "exchange": (TOKEN_EXCHANGE, "It may exchange tokens for those of another API (RFC 8693)."),
+}
+
+
+def _grant_option(name: str, about: tuple[str, str], *, is_flag: bool) -> Decorator:
+    if is_flag:
+        return click.option(f"--{name}", is_flag=True, help=about[1])
+    return click.option(f"--{name}/--no-{name}", default=None, help=about[1])
+
+
+def _grant_types(options: dict[str, Any]) -> list[str] | None:
+    """Take the options that choose the grant types of a new client; `None`: as usual."""
+    service = options.pop("service", False)
+    added = [grant for name, (grant, _) in _GRANT_OPTIONS.items() if options.pop(name, False)]
+    if not (service or added):
+        return None
+    is_browsers = bool(options.get("redirect_uris"))
+    grants = [AUTHORIZATION_CODE] if is_browsers or not (service or DEVICE_CODE in added) else []
+    if service:
+        grants.append(CLIENT_CREDENTIALS)
+    if AUTHORIZATION_CODE in grants or DEVICE_CODE in added:
+        grants.append(REFRESH_TOKEN)
+    return [*grants, *added]
+
+
+def needs_redirect_uri(options: Mapping[str, Any]) -> bool:
+    """Return whether a new client with these options signs people in by their browser."""
+    return not (options.get("service") or options.get("device"))
+
+
 def create_options(function: Function) -> Function:
     """Add the options of `flask client create`."""
     lists = [_list_when_created(*pair) for pair in _LISTS]
@@ -175,13 +218,20 @@ def create_options(function: Function) -> Function:
         "--public", is_flag=True,
         help="It has no secret: a native, single-page or command-line application.",
     )  # fmt: skip
-    return decorated(function, (*_PRESET, *_SHARED, *lists, public, *switches))
+    service = click.option(
+        "--service", is_flag=True,
+        help="It gets tokens for itself, without a person (client_credentials).",
+    )  # fmt: skip
+    grants = [_grant_option(*pair, is_flag=True) for pair in _GRANT_OPTIONS.items()]
+    options: list[Decorator] = [*_PRESET, *_SHARED, *lists, public, service, *grants, *switches]
+    return decorated(function, options)
 
 
 def update_options(function: Function) -> Function:
     """Add the options of `flask client update`."""
     pairs = [pair for pair in _FIELDS if pair in [*_SWITCHES, *_REMOVABLE]]
-    options = [*_SHARED, *(_switch_or_removal(*pair) for pair in pairs)]
+    grants = [_grant_option(*pair, is_flag=False) for pair in _GRANT_OPTIONS.items()]
+    options = [*_SHARED, *(_switch_or_removal(*pair) for pair in pairs), *grants]
     return with_options(*_EDITS)(decorated(function, options))
 
 
@@ -192,6 +242,7 @@ def fields_given(options: dict[str, Any]) -> dict[str, Any]:
         if options["token_endpoint_auth_method"]:
             raise click.UsageError("--public contradicts --auth-method: there is no secret.")
         options["token_endpoint_auth_method"] = NO_AUTH_METHOD
+    grant_types = _grant_types(options)
     texts = {name: value for name, value in options.items() if value not in (None, ())}
     for field, option in removed:
         if field.name in texts:
@@ -199,6 +250,8 @@ def fields_given(options: dict[str, Any]) -> dict[str, Any]:
     fields: dict[str, Any] = {
         field.name: images.NO_IMAGE if field.kind is Kind.IMAGE else None for field, _ in removed
     }
+    if grant_types is not None:
+        fields["grant_types"] = grant_types
     for name, value in texts.items():
         read = _READERS.get(FIELDS[name].kind)
         fields[name] = read(value) if read else value
@@ -210,7 +263,18 @@ def edits_given(options: dict[str, Any]) -> dict[str, ListEdit]:
 
     Raises `UsageError` on contradictions.
     """
-    return {option.field: edit for option in _EDITS if (edit := option.edit(options))}
+    edits = {option.field: edit for option in _EDITS if (edit := option.edit(options))}
+    chosen = {
+        grant: choice
+        for name, (grant, _) in _GRANT_OPTIONS.items()
+        if (choice := options.pop(name)) is not None
+    }
+    if chosen:
+        edits["grant_types"] = ListEdit(
+            tuple(grant for grant, is_added in chosen.items() if is_added),
+            tuple(grant for grant, is_added in chosen.items() if not is_added),
+        )
+    return edits
 
 
 group = Group("client", help="Applications that users sign in to.")

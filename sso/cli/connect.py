@@ -52,14 +52,17 @@ def create(
         return
     if url or preset_options or alternative:
         raise click.UsageError("--url, --option and --alternative belong to --preset.")
-    for name, option in (("client_name", "--name"), ("redirect_uris", "--redirect-uri")):
+    required = {"client_name": "--name"}
+    if shown_clients.needs_redirect_uri(options):
+        required["redirect_uris"] = "--redirect-uri"
+    for name, option in required.items():
         if not options[name]:
             raise click.UsageError(f"Missing option '{option}'.")
     client, secret = clients.register(audit.operator(), shown_clients.fields_given(options))
     db.session.commit()
     print_notes(groups.without_members(client.groups))
     show_secret(client, secret, as_json)
-    if not as_json and not client.require_pkce:
+    if not as_json and not client.require_pkce and client.redirect_uris:
         print_line("PKCE is recommended for it, not required. To refuse requests without PKCE:")
         print_line(f"  {COMMAND} client update {client.client_id} --require-pkce")
 

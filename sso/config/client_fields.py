@@ -37,6 +37,7 @@ class Kind(Enum):
     NAMES = "a list of names"
     APIS = "a list of APIs, each as URI or URI=SCOPE,…"
     CHOICE = "one of several texts"
+    CHOICES = "a list of some of several texts"
     SWITCH = "true or false"
     OBJECT = "an object"
     KEY_SET = "a JWK set; commands read it from a file"
@@ -47,6 +48,7 @@ _TYPES: Mapping[Kind, type] = {
     Kind.REDIRECT_URIS: list,
     Kind.NAMES: list,
     Kind.APIS: list,
+    Kind.CHOICES: list,
     Kind.SWITCH: bool,
     Kind.OBJECT: dict,
     Kind.KEY_SET: dict,
@@ -182,6 +184,17 @@ def _jwks_uri_error(text: str) -> Message | None:
     return Message("it has a fragment") if "#" in text else call_error(text, only_public=True)
 
 
+AUTHORIZATION_CODE, REFRESH_TOKEN = "authorization_code", "refresh_token"
+CLIENT_CREDENTIALS = "client_credentials"
+DEVICE_CODE = "urn:ietf:params:oauth:grant-type:device_code"
+TOKEN_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"  # noqa: S105 (no secret)
+GRANT_TYPES = {
+    AUTHORIZATION_CODE: N_("People sign in in their browser"),
+    REFRESH_TOKEN: N_("Access is renewed"),
+    CLIENT_CREDENTIALS: N_("It gets tokens for itself, without a person"),
+    DEVICE_CODE: N_("People sign in on another device"),
+    TOKEN_EXCHANGE: N_("It exchanges tokens for those of another API"),
+}
 ID_TOKEN_CLAIMS = {
     "standard": N_("Who signed in, and when"),
     "all": N_("The whole profile, for applications that do not ask userinfo"),
@@ -262,8 +275,9 @@ _TABLE = (
         preset=InPreset("auth_method", "client authentication"),
     ),
     Field(
-        "grant_types", Kind.NAMES, "The grants that it may use.", is_fixed=True,
-        default=["authorization_code", "refresh_token"],
+        "grant_types", Kind.CHOICES, "The grants that it may use.",
+        default=[AUTHORIZATION_CODE, REFRESH_TOKEN], choices=tuple(GRANT_TYPES),
+        noun=Message("the grant type"),
     ),
     Field(
         "response_types", Kind.NAMES, "What authorization responses hold.", is_fixed=True,

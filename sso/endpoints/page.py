@@ -63,7 +63,7 @@ def api_scope_title(api: Api | resources.Api, name: str) -> str:
     """Return what a qualified name of an API's scope allows, in the language of the page."""
     scope = resources.scope_of(name)
     if not scope:
-        return gettext("Use %(api)s", api=api.name)
+        return str(gettext("Use %(api)s", api=api.name))
     return resources.description(api, scope, languages.language())
 
 

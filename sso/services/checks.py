@@ -17,7 +17,16 @@ from urllib.parse import urlsplit
 from sso import clock
 from sso.config import images
 from sso.config.auth_methods import FAPI2, NO_AUTH_METHOD, PRIVATE_KEY_JWT, has_secret
-from sso.config.client_fields import FIELDS, METADATA, Field, Kind
+from sso.config.client_fields import (
+    AUTHORIZATION_CODE,
+    CLIENT_CREDENTIALS,
+    FIELDS,
+    METADATA,
+    REFRESH_TOKEN,
+    TOKEN_EXCHANGE,
+    Field,
+    Kind,
+)
 from sso.config.urls import refused, registration_error, strict_url_error
 from sso.crypto import client_jwt
 from sso.crypto.client_jwt import FAPI_ALGORITHMS
@@ -27,6 +36,7 @@ from sso.i18n import times
 from sso.i18n.message import Message, code_of
 
 _AUTH_METHOD = FIELDS["token_endpoint_auth_method"]
+_GRANT_TYPES = "grant_types"
 _ID_TOKEN_ALGORITHM = FIELDS["id_token_signed_response_alg"]
 # What the profile asks for, unless something else that fits is given.
 _IMPLIED: Mapping[str, Any] = {
@@ -181,7 +191,27 @@ def metadata_errors(metadata: Mapping[str, Any], groups: Collection[str] = ()) -
         if field.name in metadata:
             errors += _field_errors(field, metadata, groups)
     errors += profile_errors(metadata)
+    errors += _grant_errors(metadata)
     return [error for error in errors if error]
+
+
+def uses_browser(metadata: Mapping[str, Any]) -> bool:
+    """Return whether people sign in to the client by the authorization endpoint."""
+    return AUTHORIZATION_CODE in metadata[_GRANT_TYPES]
+
+
+def _grant_errors(metadata: Mapping[str, Any]) -> Iterable[Message]:
+    """Return why a client cannot have its grant types together."""
+    grant_types = set(metadata[_GRANT_TYPES])
+    if not grant_types - {REFRESH_TOKEN}:
+        yield Message("there is no grant type by which it gets tokens")
+    is_public = metadata[_AUTH_METHOD.name] == NO_AUTH_METHOD
+    for grant_type in (CLIENT_CREDENTIALS, TOKEN_EXCHANGE):
+        if is_public and grant_type in grant_types:
+            yield Message(
+                "a public client cannot have the grant type %(grant_type)s; anyone could use it",
+                grant_type=grant_type,
+            )
 
 
 def _field_errors(
@@ -195,6 +225,12 @@ def _field_errors(
         case Kind.URL if error := field.url_error(value):
             key_error = Message("the JWKS URL is refused: %(reason)s", reason=error)
             yield refused(label, value, error) if field.noun else key_error
+        case Kind.REDIRECT_URIS if field.is_required and not uses_browser(metadata):
+            if value:
+                yield Message(
+                    "a client without the grant type authorization_code has no redirect address",
+                    code=Rule.INVALID_REDIRECT_URI,
+                )
         case Kind.REDIRECT_URIS if field.is_required and not value:
             yield Message(
                 "there is no redirect address; an application needs at least one",
@@ -210,6 +246,12 @@ def _field_errors(
             yield _scope_error(value)
         case Kind.NAMES:
             yield from group_errors(value, groups)
+        case Kind.CHOICES:
+            yield from (
+                none_of(label, choice, field.choices)
+                for choice in value
+                if choice not in field.choices
+            )
         case Kind.OBJECT:
             yield _preset_error(value)
         case Kind.KEY_SET:

@@ -263,6 +263,7 @@ def _edit(client: Client, changes: Mapping[str, Any]) -> None:
     before = client.client_metadata
     merged = {**before, **checks.without_other_keys(changes), **_stored(Stored.METADATA, changes)}
     metadata = {name: _tidy(name, value) for name, value in merged.items() if value is not None}
+    metadata["response_types"] = ["code"] if checks.uses_browser(metadata) else []
     errors = checks.metadata_errors(metadata, before.get("groups", ()))
     errors += apis.client_errors(metadata, before.get("apis", ()))
     is_public = metadata["token_endpoint_auth_method"] == NO_AUTH_METHOD
@@ -339,7 +340,8 @@ def registration_document(client: Client) -> dict[str, Any]:
     """Return a registration without its secret (RFC 7591 §3.2.1)."""
     fields = {name: value for name, value in described(client).items() if name != "logo"}
     issued_at = int(client.created_at.timestamp())
-    return {**fields, **_FIXED, "client_id_issued_at": issued_at}
+    fixed = {name: client.client_metadata[name] for name in _FIXED}
+    return {**fields, **fixed, "client_id_issued_at": issued_at}
 
 
 def _fits(value: Any, kind: type) -> bool:

@@ -446,7 +446,7 @@ def test_what_satisfied_a_request_satisfies_no_other(
         assert isinstance(again, expected)
     if request.max_age is not None:
         later = NOW + timedelta(seconds=request.max_age + 1)
-        if later - session.auth_time <= FRESH_FOR:
+        if timedelta(seconds=request.max_age) < later - session.auth_time <= FRESH_FOR:
             again = decide(request, session, consent, policy, later)
             assert isinstance(again, Refuse if "none" in request.prompt else SignIn)
 
