@@ -301,6 +301,7 @@ def test_what_is_withdrawn_is_gone_at_the_next_request(
     for answer in (client.refresh(secret), client.refresh(secret, resource=DOCS)):
         assert error_of(answer) == (400, "invalid_target")
     assert error_of(client.exchange(waiting)) == (400, "invalid_target")
+    assert client.introspect(tokens["access_token"]).get_json() == {"active": False}
     # What is left goes on: the refresh token was not used up.
     assert access(client.refresh(secret, resource=MAPS).get_json()) == (MAPS, "read")
 
@@ -379,3 +380,19 @@ def test_claims_go_on_beside_resources(browser: Browser, client: RelyingParty, u
     claims = json.dumps({"id_token": {"email": None}})
     tokens = tokens_of(browser, client, resource=DOCS, scope="openid read", claims=claims)
     assert claims_of(tokens["id_token"])["email"] == user.email
+
+
+def test_introspection_tells_audience_and_scope(
+    app: Flask, browser: Browser, client: RelyingParty, user: User
+) -> None:
+    tokens = tokens_of(browser, client, resource=[DOCS, MAPS], scope="openid read write")
+    members = client.introspect(tokens["access_token"]).get_json()
+    assert (members["aud"], members["scope"]) == (DOCS, "read write")
+    members = client.introspect(tokens["refresh_token"]).get_json()
+    assert (members.get("aud"), members["scope"]) == (None, "openid read write")
+    change_api(app, DOCS, scopes={"write": "Change documents"})
+    members = client.introspect(tokens["access_token"]).get_json()
+    assert members["scope"] == "write"
+    bare = tokens_of(browser, client, resource=MAPS, scope="openid")
+    members = client.introspect(bare["access_token"]).get_json()
+    assert (members["active"], members["aud"], members["scope"]) == (True, MAPS, "")
