@@ -24,7 +24,8 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from sso import command_line
 from sso.audit.events import Event
-from sso.config.client_fields import FIXED, IN_API, Kind
+from sso.config.client_fields import FIXED, IN_API
+from sso.config.fields import Kind
 from sso.config.settings import DEFAULT_BASE_URL, SETTINGS
 from sso.config.tables import REQUIRED, fields_of
 from sso.config.upstream.ldap import LdapProvider

@@ -198,7 +198,7 @@ def test_a_file_is_the_whole_of_its_noun(path: Path) -> None:
 
 # The layers of a noun have one name. Any other name is given once.
 NOUNS = {
-    *("api_tokens", "clients", "dpop", "factors", "grants", "groups", "identities", "keys"),
+    *("api_tokens", "apis", "clients", "dpop", "factors", "grants", "groups", "identities", "keys"),
     *("ldap", "oidc", "outbox", "people", "refusals", "sign_in", "tokens", "users"),
     "webhooks",
 }
@@ -215,6 +215,7 @@ PAIRS = {
     "preview": "the command and its service",
     "request": "the parameters, and Authlib's object",
     "schema": "of the database, of the tables, of presets",
+    "resources": "APIs as those of tokens, and those of SCIM",
     "server": "Authlib's, and that of the metrics",
     "settings": "the command and what it shows",
     "storage": "of limits, and of SCIM",

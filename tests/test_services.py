@@ -25,6 +25,7 @@ from sso.extensions import db
 from sso.imports.person import Person
 from sso.mfa import passkeys, policy, totp
 from sso.models import (
+    Api,
     AuditEvent,
     BrowserSession,
     Client,
@@ -40,6 +41,7 @@ from sso.presets.installation import install
 from sso.services import (
     accounts,
     api_tokens,
+    apis,
     authentication,
     clients,
     connections,
@@ -58,6 +60,7 @@ from sso.services import (
     webhooks,
 )
 from sso.services.authentication import Browser
+from sso.services.changes import ListEdit
 from sso.store import clients as stored_clients
 from sso.store import factors, users
 from sso.store import keys as stored_keys
@@ -81,6 +84,7 @@ CORP = OidcProvider(
 )  # fmt: skip
 DANA = UpstreamIdentity(CORP.issuer, "1", "dana@example.com", email_verified=True)
 ERIN_THERE = replace(DANA, subject="2", email="erin@example.com", groups=frozenset({"Engineering"}))
+API = {"identifier": "https://api.example", "name": "Orders", "scopes": {"read": "Read"}}
 METADATA = {"client_name": "Wiki", "redirect_uris": ["https://wiki.example/cb"]}
 
 
@@ -266,6 +270,27 @@ CASES = [
     plain(clients.parsed_registration, "", METADATA),
     plain(clients.replacing_registration, "", lambda w: clients.parsed_registration(METADATA)),
     plain(clients.registration_document, "", of("client")),
+    act(apis.register, "api_created", "", API),
+    plain(apis.plan_registration, "", API),
+    Case(apis.change, lambda _, api: apis.change(OLGA, api.api_id, {"groups": ["x"]}),
+         "api_changed", "", lambda _: _api()),
+    Case(apis.change, lambda _, api: apis.change(OLGA, api.api_id, API), "", "", lambda _: _api()),
+    Case(apis.plan_change, lambda _, api: apis.plan_change(api, {"name": "Else"}),
+         "", "", lambda _: _detached_api()),
+    Case(apis.rotate_secret, lambda _, api: apis.rotate_secret(OLGA, api.api_id),
+         "api_secret_rotated", "", lambda _: _api()),
+    Case(apis.disable, lambda _, api: apis.disable(OLGA, api.api_id),
+         "api_disabled", "", lambda _: _api()),
+    Case(apis.enable, lambda _, api: apis.enable(OLGA, api.api_id),
+         "api_enabled", "", lambda _: _api()),
+    Case(apis.delete, lambda _, api: apis.delete(OLGA, api.api_id),
+         "api_deleted", "", lambda _: _api()),
+    Case(apis.described, lambda _, api: apis.described(api), "", "", lambda _: _api()),
+    plain(apis.client_errors, "", METADATA),
+    plain(apis.declared, "", {}),
+    plain(apis.hold, "", [API["identifier"]]),
+    plain(apis.tidy_entries, "", [API["identifier"]]),
+    plain(apis.edited_entries, "", [], ListEdit()),
     act(connections.connect, "client_created", "", GRAFANA, BASE_URL, {}),
     plain(connections.same_place, "", lambda w: w.installed()),
     plain(connections.installation_of, "", lambda w: w.installed()),
@@ -429,7 +454,7 @@ CASES = [
     plain(notifications.enrolment_code_asked, "enrolment_code", user, of("session.id"), "x"),
 ]  # fmt: skip
 # No use cases: the transaction of a request, and pure checks and comparisons.
-APART = {"transaction", "checks", "changes", "profiles", "staff"}
+APART = {"transaction", "checks", "changes", "profiles", "staff", "api_values"}
 
 
 def _planned(**declared: Any) -> list[accounts.Planned]:
@@ -445,6 +470,16 @@ def _barred(world: World) -> None:
     identity = _identity(world)
     with audit.dry_run():
         identities.shut_out(OLGA, CORP, identity, "expired")
+
+
+def _api() -> Api:
+    with audit.dry_run():
+        return apis.register(OLGA, API)[0]
+
+
+def _detached_api() -> Api:
+    db.session.expunge(api := _api())
+    return api
 
 
 def _webhook() -> Webhook:

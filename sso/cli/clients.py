@@ -25,10 +25,8 @@ from sso.config.client_fields import (
     FIELDS,
     REFRESH_TOKEN,
     TOKEN_EXCHANGE,
-    Field,
-    Kind,
-    Option,
 )
+from sso.config.fields import LISTS, Field, Kind, Option
 from sso.extensions import db
 from sso.models import Client, Grant
 from sso.process.program import COMMAND
@@ -120,7 +118,7 @@ def decorated(function: Function, options: Iterable[Decorator]) -> Function:
 
 
 _FIELDS = [(field, field.option) for field in FIELDS.values() if field.option]
-_LISTS = [pair for pair in _FIELDS if pair[0].kind in client_fields.LISTS]
+_LISTS = [pair for pair in _FIELDS if pair[0].kind in LISTS]
 _SWITCHES = [pair for pair in _FIELDS if pair[0].kind is Kind.SWITCH]
 _REMOVABLE = [pair for pair in _FIELDS if pair[1].removal]
 _READERS: Mapping[Kind, Callable[[str], Any]] = {

@@ -1,23 +1,18 @@
 """The table of a client's fields: one entry for each, which every surface reads.
 
-A part of an entry says that a surface has the field: `option` the commands, `form` and `fact` the
-pages of administration, `preset` the known applications. The registration API and declarations
-have every field that is not fixed; the API has no logo. Each surface maps a `Kind` to what it
-shows: an option of click, a field of WTForms, a type of JSON.
+The registration API and declarations have every field that is not fixed; the API has no logo.
 
 A new field is an entry here, and the code that acts on it. One with a column of its own also needs
 the column in `sso.models.clients`, and a migration. `tests/config/test_client_fields.py` compares
 the surfaces with this table.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import Enum, IntEnum
-from typing import Any
+from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from sso.config.auth_methods import ANY_AUTH_METHOD, AUTH_METHODS, FAPI2, NO_AUTH_METHOD
 from sso.config.auth_methods import PRIVATE_KEY_JWT as KEY
+from sso.config.fields import Fact, Field, InPreset, Input, Kind, Option, Stored
 from sso.config.urls import call_error, home_url_error, strict_url_error
 from sso.crypto.client_jwt import ALGORITHMS as CLIENT_ALGORITHMS
 from sso.crypto.client_jwt import FAPI_ALGORITHMS
@@ -25,146 +20,6 @@ from sso.crypto.keys import ALGORITHMS as SERVER_ALGORITHMS
 from sso.flow.scopes import DEFAULT_SCOPE, SCOPES
 from sso.i18n import N_
 from sso.i18n.message import Message
-
-
-class Kind(Enum):
-    """What a value is; it decides how surfaces ask for it, check it and show it."""
-
-    TEXT = "a line of text"
-    URL = "a URL"
-    REDIRECT_URIS = "URIs that are compared exactly"
-    WORDS = "a text of words with spaces between them"
-    NAMES = "a list of names"
-    APIS = "a list of APIs, each as URI or URI=SCOPE,…"
-    CHOICE = "one of several texts"
-    CHOICES = "a list of some of several texts"
-    SWITCH = "true or false"
-    OBJECT = "an object"
-    KEY_SET = "a JWK set; commands read it from a file"
-    IMAGE = "an image; commands read it from a file"
-
-
-_TYPES: Mapping[Kind, type] = {
-    Kind.REDIRECT_URIS: list,
-    Kind.NAMES: list,
-    Kind.APIS: list,
-    Kind.CHOICES: list,
-    Kind.SWITCH: bool,
-    Kind.OBJECT: dict,
-    Kind.KEY_SET: dict,
-}
-LISTS = (Kind.REDIRECT_URIS, Kind.NAMES, Kind.APIS, Kind.WORDS)
-
-
-class Stored(IntEnum):
-    """Where a field is stored."""
-
-    METADATA = 1  # in `client_metadata`
-    COLUMN = 2
-    APART = 3  # elsewhere; services handle it by itself
-
-
-@dataclass(frozen=True)
-class Option:
-    """The option of `flask client create` and `update`, without its dashes.
-
-    `update`: the help of a switch there. `removal`: the help of the option that removes the value.
-    """
-
-    name: str
-    help: str = ""
-    update: str = ""
-    removal: str = ""
-    metavar: str | None = None
-    choices: Sequence[str] = ()
-
-
-@dataclass(frozen=True)
-class Input:
-    """The field in the form of an administrator."""
-
-    label: str
-    hint: str = ""
-    rows: int = 0  # of a list, one on each line
-
-
-@dataclass(frozen=True)
-class Fact:
-    """The line on an application's page. A value that is empty has one only with `empty`."""
-
-    title: str = ""  # as in the form
-    empty: str = ""
-    on: str = N_("yes")
-    off: str = N_("no")
-
-
-@dataclass(frozen=True)
-class InPreset:
-    """The name in a preset's registration, and the label on its page of documentation."""
-
-    name: str
-    label: str = ""
-
-
-@dataclass(frozen=True)
-class Field:
-    """A field of a client. `name`: that of RFC 7591 or of another standard, where one has it.
-
-    `noun`, `excess`: the field in errors, and the error for a list that is too long.
-    `url_error`: why a URL cannot be the value. `fapi_choices`: the choices with a profile.
-    """
-
-    name: str
-    kind: Kind
-    meaning: str = ""
-    default: Any = None
-    stored: Stored = Stored.METADATA
-    is_required: bool = False
-    is_fixed: bool = False
-    choices: Sequence[str] = ()
-    fapi_choices: Sequence[str] = ()
-    titles: Mapping[str, str] = field(default_factory=dict)
-    noun: Message | None = None
-    excess: str = ""
-    url_error: Callable[[str], Message | None] = strict_url_error
-    option: Option | None = None
-    form: Input | None = None
-    fact: Fact | None = None
-    preset: InPreset | None = None
-
-    @property
-    def json_type(self) -> type:
-        """The type in JSON and TOML."""
-        return _TYPES.get(self.kind, str)
-
-    @property
-    def is_removable(self) -> bool:
-        """Whether an empty text removes the value."""
-        return self.stored is Stored.METADATA and self.json_type is str and self.default is None
-
-    @property
-    def may_be_empty(self) -> bool:
-        """Whether a list may have no values."""
-        return not (self.is_required or self.default)
-
-    @property
-    def flag(self) -> str:
-        """The option as it is typed: `--name`."""
-        return f"--{self.option.name}" if self.option else ""
-
-    @property
-    def usage(self) -> str:
-        """The option with its value: `--jwks FILE`."""
-        return f"{self.flag} {self.option.metavar}" if self.option else ""
-
-    @property
-    def term(self) -> str:
-        """The field in a message: its label for people, its option for commands."""
-        return Message(self.form.label, for_commands=self.flag) if self.form else self.flag
-
-    def value_term(self, value: str) -> Message:
-        """Return a value in a message: its title for people, the option for commands."""
-        return Message(self.titles[value], for_commands=f"{self.flag} {value}")
 
 
 def _backchannel_error(text: str) -> Message | None:
@@ -277,7 +132,9 @@ _TABLE = (
     Field(
         "grant_types", Kind.CHOICES, "The grants that it may use.",
         default=[AUTHORIZATION_CODE, REFRESH_TOKEN], choices=tuple(GRANT_TYPES),
-        noun=Message("the grant type"),
+        titles=GRANT_TYPES, noun=Message("the grant type"),
+        form=Input(N_("How it gets tokens")),
+        fact=Fact(),
     ),
     Field(
         "response_types", Kind.NAMES, "What authorization responses hold.", is_fixed=True,

@@ -36,3 +36,12 @@ class Api(Base):
     version: Mapped[int] = mapped_column(
         default=1, server_default="1", onupdate=text("version + 1")
     )
+
+    @property
+    def introspection(self) -> bool:
+        """Whether it has a secret, with which it introspects its tokens."""
+        return self.secret_digest is not None
+
+    @property
+    def disabled(self) -> bool:
+        return self.disabled_at is not None

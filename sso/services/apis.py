@@ -2,15 +2,21 @@
 
 An API is a resource server: access tokens name it as their audience (RFC 8707, RFC 9068). A change
 also changes the clients that are registered for it, so that it counts at their next request.
+
+`sso.config.api_fields` has their fields; services take and return them by name.
 """
 
 import secrets
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from sso import audit, clock, context
 from sso.audit import Actor
 from sso.audit.events import Event
+from sso.config.api_fields import FIELDS
+from sso.config.fields import Kind
 from sso.crypto import secrets as crypto_secrets
 from sso.extensions import db
 from sso.flow import resources
@@ -19,8 +25,8 @@ from sso.i18n.languages import LANGUAGES
 from sso.i18n.message import Message
 from sso.models import Api, Client
 from sso.models.clients import api_entry
+from sso.services import api_values, checks
 from sso.services import changes as differences
-from sso.services import checks
 from sso.services.changes import ListEdit, Outcome
 from sso.services.checks import Invalid, Rule
 from sso.store import apis, clients, named_groups
@@ -30,27 +36,16 @@ MOST_SCOPES = 100  # of an API
 MOST_OF_CLIENT = 50  # APIs
 LONGEST_LIFETIME = 86_400  # seconds: a token cannot be taken back from an API that asks nobody
 MAX_SCOPE_NAME, MAX_DESCRIPTION = 64, 200  # characters
-DEFAULTS: Mapping[str, Any] = {
-    "scopes": {}, "translations": {}, "groups": [], "includes_groups": False,
-    "access_token_lifetime": None, "introspection": False, "disabled": False,
-}  # fmt: skip
+HIDDEN = "(by reference)"  # stands for secrets in what is shown and recorded
+_SECRETLESS = Message("an API without introspection has no secret")
 _NAME_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_:/")
+# What a file declares, while it is compared with the database.
+_declared: ContextVar[Mapping[str, Mapping[str, str]] | None] = ContextVar("declared", default=None)
 
 
 def described(api: Api) -> dict[str, Any]:
     """Return the fields of an API, as the audit trail compares them."""
-    return {
-        "api_id": api.api_id,
-        "identifier": api.identifier,
-        "name": api.name,
-        "scopes": api.scopes,
-        "translations": api.translations,
-        "groups": api.groups,
-        "includes_groups": api.includes_groups,
-        "access_token_lifetime": api.access_token_lifetime,
-        "introspection": api.secret_digest is not None,
-        "disabled": api.disabled_at is not None,
-    }
+    return {"api_id": api.api_id, **{name: getattr(api, name) for name in FIELDS}}
 
 
 @audit.acting
@@ -59,10 +54,27 @@ def register(
 ) -> tuple[Api, str]:
     """Register an API; return it and its secret, which is not stored. Raises `Invalid`.
 
-    `fields` needs `identifier` and `name`. Without `introspection` the secret is "".
+    Without `introspection` the secret is "". A secret that is given has to be random: its digest is
+    a fast one.
     """
-    api = Api(api_id=f"api-{secrets.token_urlsafe(16)}")
-    errors = _edit(api, {**DEFAULTS, **fields})
+    api, secret = _draft(fields, secret)
+    apis.add(api)
+    named_groups.ensure(api.groups)
+    audit.event(Event.API_CREATED, by=actor.by, api=api.identifier)
+    return api, secret
+
+
+def plan_registration(fields: Mapping[str, Any], *, secret: str | None = None) -> dict[str, Any]:
+    """Return the fields of the API that `register` would make. Raises `Invalid`."""
+    api, _ = _draft(fields, secret)
+    return {name: value for name, value in described(api).items() if name != "api_id"}
+
+
+def _draft(fields: Mapping[str, Any], secret: str | None) -> tuple[Api, str]:
+    """Make an API that is not in the database yet; return it and its secret."""
+    api = Api(api_id=f"api-{secrets.token_urlsafe(16)}", scopes={}, translations={}, groups=[])
+    required = {field.name: field.default for field in FIELDS.values() if field.is_required}
+    errors = _edit(api, {**required, **api_values.DEFAULTS, **fields})
     if len(apis.every()) >= MOST:
         errors.append(Message("there are %(most)d APIs already; delete one first", most=MOST))
     elif apis.find(api.identifier):
@@ -73,13 +85,11 @@ def register(
                 code=Rule.ALREADY_EXISTS,
             )
         )
+    if secret and not fields.get("introspection"):
+        errors.append(_SECRETLESS)
     if errors:
         raise Invalid(errors)
-    secret = _set_secret(api, bool(fields.get("introspection")), secret)
-    apis.add(api)
-    named_groups.ensure(api.groups)
-    audit.event(Event.API_CREATED, by=actor.by, api=api.identifier)
-    return api, secret
+    return api, _set_secret(api, bool(fields.get("introspection")), secret)
 
 
 @audit.acting
@@ -88,31 +98,63 @@ def change(
     api_id: str,
     fields: Mapping[str, Any],
     *,
+    lists: Mapping[str, ListEdit] | None = None,
     secret: str | None = None,
     seen: Mapping[str, Any] | None = None,
 ) -> tuple[Api, Outcome, str]:
     """Change these fields; return the API, the outcome, and a secret if it got a new one.
 
     The identifier stays. Tokens that were issued before keep what they have until they expire;
-    refresh and introspection follow the change. Raises `LookupError`, `Invalid` and `Changed`.
+    refresh and introspection follow the change. `seen`: fields of `described` as the operator saw
+    them. Raises `LookupError`, `Invalid` and `Changed`.
     """
     api = _locked(api_id)
     before = described(api)
     differences.require_unchanged(seen, before)
-    if errors := _edit(api, fields):
-        raise Invalid(errors)
-    wants_secret = fields.get("introspection", before["introspection"])
-    new_secret = ""
-    if wants_secret != before["introspection"] or secret is not None:
-        new_secret = _set_secret(api, bool(wants_secret), secret)
-    changes = differences.between(before, described(api))
+    changes, notes, new_secret = _alter(api, before, fields, lists, secret)
     if changes:
         _touch_clients(api)
         named_groups.ensure(api.groups)
         what = " ".join(changes)
         audit.event(Event.API_CHANGED, by=actor.by, api=api.identifier, what=what, changes=changes)
     db.session.flush()
-    return api, Outcome(changes, _notes(api, changes)), new_secret
+    return api, Outcome(changes, notes), new_secret
+
+
+def plan_change(
+    api: Api, fields: Mapping[str, Any], *, secret: str | None = None
+) -> differences.Differences:
+    """Return the changes that `change` would make. The API is in no session. Raises `Invalid`."""
+    changes, _, _ = _alter(api, described(api), fields, None, secret)
+    return changes
+
+
+def _alter(
+    api: Api,
+    before: Mapping[str, Any],
+    fields: Mapping[str, Any],
+    lists: Mapping[str, ListEdit] | None,
+    secret: str | None,
+) -> tuple[differences.Differences, list[str], str]:
+    """Change only the object; return the changes, notes for the operator, and a new secret."""
+    edits, notes = {**fields}, []
+    for name, edit in (lists or {}).items():
+        current = edits.get(name, before[name])
+        edits[name] = api_values.edited(name, current, edit)
+        notes += [f"{name}: {note}" for note in api_values.without_effect(name, current, edit)]
+    if errors := _edit(api, edits):
+        raise Invalid(errors)
+    has_secret = bool(edits.get("introspection", before["introspection"]))
+    if secret and not has_secret:
+        raise Invalid([_SECRETLESS])
+    is_another = bool(secret) and not crypto_secrets.matches(secret or "", api.secret_digest or "")
+    new_secret = ""
+    if is_another or has_secret != before["introspection"]:
+        new_secret = _set_secret(api, has_secret, secret)
+    changes = differences.between(before, described(api))
+    if is_another and before["introspection"]:
+        changes["secret"] = differences.of_field("secret", HIDDEN, HIDDEN)
+    return changes, [*notes, *_notes(api, changes)], new_secret
 
 
 @audit.acting
@@ -175,20 +217,24 @@ def client_errors(metadata: Mapping[str, Any], before: Collection[str] = ()) -> 
     if len(named) < len(entries):
         errors.append(Message("an API is listed twice; name all its scopes in one entry"))
     if default_api is not None and default_api not in named:
-        identifier = repr(default_api[:200])
-        message = "the default API %(identifier)s is not among its APIs"
-        errors.append(Message(message, identifier=identifier))
+        errors.append(
+            Message(
+                "the default API %(identifier)s is not among its APIs",
+                identifier=repr(default_api[:200]),
+            )
+        )
     added = [text for text in entries if text not in before]
-    available = apis.with_identifiers(named) if added else {}
+    rows = apis.with_identifiers(named) if added else {}
+    scopes = {identifier: row.scopes for identifier, row in rows.items()}
+    available = {**scopes, **(_declared.get() or {})}
     return errors + [error for text in added if (error := _entry_error(text, available))]
 
 
-def _entry_error(text: str, available: Mapping[str, Api]) -> Message | None:
+def _entry_error(text: str, available: Mapping[str, Mapping[str, str]]) -> Message | None:
     identifier, names = api_entry(text)
     if identifier not in available:
-        message = "there is no API %(identifier)s"
-        return Message(message, identifier=repr(identifier[:200]))
-    unknown = sorted(set(names or ()) - available[identifier].scopes.keys())
+        return Message("there is no API %(identifier)s", identifier=repr(identifier[:200]))
+    unknown = sorted(set(names or ()) - available[identifier].keys())
     if unknown:
         return Message(
             "the API %(identifier)s has no scope %(scopes)s",
@@ -196,6 +242,16 @@ def _entry_error(text: str, available: Mapping[str, Api]) -> Message | None:
             scopes=", ".join(unknown)[:200],
         )
     return None
+
+
+@contextmanager
+def declared(scopes: Mapping[str, Mapping[str, str]]) -> Iterator[None]:
+    """Let clients be planned for APIs that a file declares; `scopes` by identifier."""
+    token = _declared.set(scopes)
+    try:
+        yield
+    finally:
+        _declared.reset(token)
 
 
 def hold(entries: Collection[str]) -> None:
@@ -264,40 +320,58 @@ def _set_secret(api: Api, wanted: bool, secret: str | None) -> str:
 
 
 def _edit(api: Api, fields: Mapping[str, Any]) -> list[str]:
-    """Check and set fields; return the errors."""
+    """Check and set fields; return the errors. The secret is set apart."""
     errors: list[str | None] = []
-    if "identifier" in fields:
-        errors.append(_set_identifier(api, fields["identifier"]))
-    if "name" in fields:
-        errors.append(checks.text_error(checks.NAME, fields["name"]))
-        api.name = fields["name"]
-    if "scopes" in fields:
-        errors += _scope_errors(fields["scopes"])
-        api.scopes = dict(fields["scopes"])
-    if "translations" in fields:
-        api.translations = {
-            language: dict(texts) for language, texts in fields["translations"].items()
-        }
+    for name, value in fields.items():
+        errors += _field_errors(api, name, value)
+        match FIELDS[name].kind:
+            case Kind.NAMES:
+                api.groups = list(dict.fromkeys(value))
+            case Kind.URL:
+                api.identifier = api.identifier or resources.normalized(value)
+            case _ if name == "disabled":
+                _set_disabled(api, value)
+            case _ if name != "introspection":
+                setattr(api, name, value)
+    if "scopes" in fields and "translations" not in fields:
+        api.translations = _translated(api.translations, api.scopes)
     if "scopes" in fields or "translations" in fields:
         errors += _translation_errors(api.translations, api.scopes)
-    if "groups" in fields:
-        errors += checks.group_errors(fields["groups"], api.groups or ())
-        api.groups = list(dict.fromkeys(fields["groups"]))
-    if "includes_groups" in fields:
-        api.includes_groups = bool(fields["includes_groups"])
-    if "access_token_lifetime" in fields:
-        errors.append(_lifetime_error(fields["access_token_lifetime"]))
-        api.access_token_lifetime = fields["access_token_lifetime"]
-    if "disabled" in fields:
-        _set_disabled(api, fields["disabled"])
     return [error for error in errors if error]
 
 
-def _set_identifier(api: Api, text: str) -> Message | None:
+def _field_errors(api: Api, name: str, value: Any) -> Collection[str | None]:
+    """Return why a field of an API cannot have this value, whatever the others are."""
+    field = FIELDS[name]
+    match field.kind:
+        case Kind.URL:
+            return [_identifier_error(api, value)]
+        case Kind.TEXT:
+            return [checks.text_error(field.noun or Message(name), value)]
+        case Kind.TEXTS:
+            return _scope_errors(value)
+        case Kind.NAMES:
+            return checks.group_errors(value, api.groups)
+        case Kind.NUMBER:
+            return [_lifetime_error(value)]
+    return []
+
+
+def _translated(
+    translations: Mapping[str, Mapping[str, str]], scopes: Collection[str]
+) -> dict[str, dict[str, str]]:
+    """Return the descriptions of these scopes; those of others are gone with them."""
+    left = {
+        language: {name: text for name, text in texts.items() if name in scopes}
+        for language, texts in translations.items()
+    }
+    return {language: texts for language, texts in left.items() if texts}
+
+
+def _identifier_error(api: Api, text: str) -> Message | None:
     identifier = resources.normalized(text)
     if api.identifier and identifier != api.identifier:
         return Message("the identifier of an API stays; register another API instead")
-    api.identifier = identifier
     if identifier == resources.normalized(context.settings().issuer):
         return Message("the identifier is this server's own; its API is userinfo")
     if error := resources.identifier_error(text):
@@ -321,10 +395,12 @@ def _scope_errors(scopes: Mapping[str, str]) -> list[Message | None]:
 
 def _scope_name_error(name: str) -> Message | None:
     if not 0 < len(name) <= MAX_SCOPE_NAME or not set(name) <= _NAME_CHARACTERS:
-        message = (
-            "the scope %(scope)s is refused: a name has 1 to %(most)d letters, digits and . - _ : /"
+        return Message(
+            "the scope %(scope)s is refused: a name has 1 to %(most)d letters, digits and . - _ : "
+            "/",
+            scope=repr(name[:100]),
+            most=MAX_SCOPE_NAME,
         )
-        return Message(message, scope=repr(name[:100]), most=MAX_SCOPE_NAME)
     if name in SCOPES:
         return Message("the scope %(scope)s is one of this server", scope=name)
     return None
@@ -348,8 +424,12 @@ def _translation_errors(
             )  # fmt: skip
         for name, text in list(texts.items())[: MOST_SCOPES + 1]:
             if name not in scopes:
-                message = "a translation is for %(scope)s, which is no scope of the API"
-                errors.append(Message(message, scope=repr(name[:100])))
+                errors.append(
+                    Message(
+                        "a translation is for %(scope)s, which is no scope of the API",
+                        scope=repr(name[:100]),
+                    )
+                )
             errors.append(_description_error(name, text))
     return errors
 

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sso.config.client_fields import FIELDS, Kind
+from sso.config.client_fields import FIELDS
+from sso.config.fields import Kind
 from sso.errors import OperatorError
 from sso.i18n.message import Message
 

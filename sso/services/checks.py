@@ -24,9 +24,8 @@ from sso.config.client_fields import (
     METADATA,
     REFRESH_TOKEN,
     TOKEN_EXCHANGE,
-    Field,
-    Kind,
 )
+from sso.config.fields import Field, Kind
 from sso.config.urls import refused, registration_error, strict_url_error
 from sso.crypto import client_jwt
 from sso.crypto.client_jwt import FAPI_ALGORITHMS

@@ -13,7 +13,8 @@ from sso import audit, clock
 from sso.audit import Actor
 from sso.audit.events import Event
 from sso.config.auth_methods import FAPI2, NO_AUTH_METHOD
-from sso.config.client_fields import COLUMNS, FIELDS, FIXED, IN_API, Kind, Stored
+from sso.config.client_fields import COLUMNS, FIELDS, FIXED, IN_API
+from sso.config.fields import Kind, Stored
 from sso.config.images import Image
 from sso.crypto import secrets as crypto_secrets
 from sso.extensions import db

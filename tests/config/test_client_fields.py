@@ -12,7 +12,8 @@ from scripts import documentation
 from sso.cli import apply, connect
 from sso.cli.clients import update, view
 from sso.config import images
-from sso.config.client_fields import COLUMNS, FIELDS, FIXED, IN_API, SETTABLE, Field, Kind, Stored
+from sso.config.client_fields import COLUMNS, FIELDS, FIXED, IN_API, SETTABLE
+from sso.config.fields import LISTS, Field, Kind, Stored
 from sso.endpoints import openapi
 from sso.endpoints.admin.forms import ClientForm
 from sso.models import Client
@@ -21,11 +22,12 @@ from sso.services import clients
 from sso.store import clients as stored_clients
 from tests.conftest import Clock
 from tests.support.administration import ADMIN, sign_in_staff
-from tests.support.factories import make_client
+from tests.support.factories import make_api, make_client
 from tests.support.logos import png
 from tests.test_architecture import PACKAGE
 
 IMAGE = images.parse(png(), 10_000)
+API = "https://api.example.com"
 OF_PRESETS = {"preset", "url", "preset_options", "alternative"}
 VALUES = {
     "client_name": "Books",
@@ -34,6 +36,8 @@ VALUES = {
     "backchannel_logout_uri": "https://books.example/logout",
     "home_url": "https://books.example/home",
     "groups": ["readers"],
+    "apis": [f"{API}=read"],
+    "default_api": API,
     "preset": {"name": "grafana"},
     "jwks_uri": "https://books.example/keys",
     "profile": "fapi2",
@@ -69,7 +73,8 @@ def options(command: click.Command) -> dict[str, click.Option]:
 
 def test_create_has_an_option_for_each_field() -> None:
     found = options(connect.create)
-    assert found.keys() - OF_PRESETS - {"public"} == names([f for f in SETTABLE if f.option])
+    own = {"public", "service", "device", "exchange"}
+    assert found.keys() - OF_PRESETS - own == names([f for f in SETTABLE if f.option])
     for field in SETTABLE:
         if field.option:
             assert field.flag in found[field.name].opts
@@ -80,12 +85,12 @@ def test_create_has_an_option_for_each_field() -> None:
 def test_update_has_options_that_change_and_remove() -> None:
     expected = set()
     for field in SETTABLE:
-        if field.option and field.kind in (Kind.REDIRECT_URIS, Kind.NAMES, Kind.WORDS):
+        if field.option and field.kind in LISTS:
             expected |= {f"{verb}_{field.name}" for verb in ("add", "remove", "set")}
         elif field.option:
             expected |= {field.name, *([f"no_{field.name}"] if field.option.removal else [])}
     found = options(update)
-    assert found.keys() == expected
+    assert found.keys() == expected | {"device", "exchange"}
     for field in SETTABLE:
         if field.kind is Kind.SWITCH and field.option:
             assert found[field.name].secondary_opts == [f"--no-{field.option.name}"]
@@ -117,6 +122,7 @@ def test_the_api_takes_its_fields_and_no_others(app: Flask) -> None:
 def test_all_that_is_registered_is_shown(app: Flask) -> None:
     """By the command, the API, the plan and the file."""
     values = everything()
+    make_api(app, API)
     made = make_client(app, **values, logo=IMAGE)
     with app.app_context():
         client = stored_clients.find(made.client_id)
@@ -137,12 +143,14 @@ def test_an_administrators_form_has_its_fields(app: Flask, clock: Clock) -> None
     with app.test_request_context():
         inputs = {field.name for field in ClientForm() if field.name not in ("csrf_token", "seen")}
     assert inputs == names([field for field in SETTABLE if field.form])
+    make_api(app, API)
     made = make_client(app, **everything())
     page = sign_in_staff(app).open(f"{ADMIN}/application/edit?id={made.client_id}").html
     assert all(f'name="{name}"' in page for name in inputs)
 
 
 def test_an_applications_page_has_its_facts(app: Flask, clock: Clock) -> None:
+    make_api(app, API)
     made = make_client(app, **everything())
     page = sign_in_staff(app).open(f"{ADMIN}/application?id={made.client_id}").html
     for field in SETTABLE:
@@ -171,7 +179,8 @@ def test_services_and_presets_name_no_options() -> None:
 
 
 def test_fields_without_an_option_are_known() -> None:
-    """Services and the commands `disable` and `enable` set them."""
-    assert {field.name for field in SETTABLE if not field.option} == {"preset", "disabled"}
+    """Services, the commands `disable` and `enable`, and `--service` and its like set them."""
+    without = {field.name for field in SETTABLE if not field.option}
+    assert without == {"preset", "disabled", "grant_types"}
     apart = [field for field in SETTABLE if field.stored is Stored.APART]
     assert names(apart) == {"disabled", "logo"}

@@ -12,7 +12,8 @@ from werkzeug.wrappers import Response
 from sso import context
 from sso.audit import Actor
 from sso.config import images
-from sso.config.client_fields import FIELDS, Kind
+from sso.config.client_fields import FIELDS
+from sso.config.fields import Kind
 from sso.endpoints import page
 from sso.endpoints.admin import access, pages, troubleshooting
 from sso.endpoints.admin.actions import Action, Resource
@@ -133,10 +134,13 @@ def _facts(fields: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             yield {"title": title, "text": gettext(fact.on if value else fact.off)}
         elif not value and fact.empty:
             yield {"title": title, "text": gettext(fact.empty)}
-        elif value and field.kind in (Kind.URL, Kind.REDIRECT_URIS):
+        elif value and field.kind in (Kind.URL, Kind.REDIRECT_URIS, Kind.APIS):
             yield {"title": title, "urls": value if isinstance(value, list) else [value]}
         elif value and field.kind is Kind.NAMES:
             yield {"title": title, "text": ", ".join(value)}
+        elif value and field.kind is Kind.CHOICES:
+            titles = [gettext(field.titles[choice]) for choice in value]
+            yield {"title": title, "text": " · ".join(titles)}
         elif value and value in field.titles:
             yield {"title": title, "text": gettext(field.titles[value])}
         elif value:

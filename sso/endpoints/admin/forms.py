@@ -22,8 +22,9 @@ from wtforms.validators import DataRequired, Length, ValidationError
 
 from sso.config import email_addresses
 from sso.config.auth_methods import AUTH_METHODS, NO_AUTH_METHOD, PRIVATE_KEY_JWT
-from sso.config.client_fields import FIELDS, Input, Kind
-from sso.config.client_fields import Field as ClientField
+from sso.config.client_fields import FIELDS
+from sso.config.fields import Field as ClientField
+from sso.config.fields import Input, Kind
 from sso.endpoints.forms import TOO_LONG
 from sso.flow.scopes import CLAIM_NAMES
 from sso.i18n import N_
@@ -263,7 +264,7 @@ def _input(field: ClientField, label: str) -> Field:
     match field.kind:
         case Kind.SWITCH:
             return BooleanField(lazy_gettext(label))
-        case Kind.CHOICE | Kind.WORDS:
+        case Kind.CHOICE | Kind.WORDS | Kind.CHOICES:
             kind = SelectField if field.kind is Kind.CHOICE else SelectMultipleField
             titles = {name: field.titles.get(name, name) for name in field.choices}
             return kind(lazy_gettext(label), choices=choices(titles))
@@ -293,9 +294,13 @@ class ClientForm(EditForm):
 
     def fill(self, values: Mapping[str, Any]) -> None:
         for name, value in values.items():
-            kind = FIELDS[name].kind
-            text = "\n".join(value) if isinstance(value, list) else value
-            self[name].data = value.split() if kind is Kind.WORDS else text
+            match FIELDS[name].kind:
+                case Kind.WORDS:
+                    self[name].data = value.split()
+                case Kind.CHOICES:
+                    self[name].data = value
+                case _:
+                    self[name].data = "\n".join(value) if isinstance(value, list) else value
 
     def read(self) -> dict[str, Any]:
         """Return the values of the fields, by name."""
@@ -312,6 +317,8 @@ def _client_value(field: ClientField, data: Any) -> Any:
             return data
         case Kind.WORDS:
             return " ".join(data or ())
+        case Kind.CHOICES:
+            return list(data or ())
         case _ if field.json_type is list:
             return lines(data)
         case _:

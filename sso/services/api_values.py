@@ -1,0 +1,132 @@
+"""The values of an API's fields: as JSON, and as the entries that commands and forms take.
+
+An entry of `scopes` is `NAME=DESCRIPTION`, one of `translations` is `LANG:NAME=DESCRIPTION`.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from sso.config.api_fields import FIELDS
+from sso.config.fields import Kind
+from sso.i18n.message import Message
+from sso.services.changes import ListEdit
+from sso.services.checks import Invalid
+
+# Of a new API.
+DEFAULTS: Mapping[str, Any] = {
+    field.name: field.default for field in FIELDS.values() if not field.is_required
+}
+
+
+def entries_of(name: str, value: Any) -> list[str]:
+    """Return the entries of a field, as commands take them and forms show them."""
+    match FIELDS[name].kind:
+        case Kind.TEXTS:
+            return [f"{key}={text}" for key, text in value.items()]
+        case Kind.TRANSLATIONS:
+            return [f"{key}:{entry}" for key, texts in value.items()
+                    for entry in entries_of("scopes", texts)]  # fmt: skip
+    return list(value)
+
+
+def edited(name: str, current: Any, edit: ListEdit) -> Any:
+    """Return a field after an edit of its entries."""
+    if FIELDS[name].kind is Kind.NAMES:
+        return edit.applied_to(current)
+    removed = {_key(entry) for entry in edit.removed}
+    entries = {_key(entry): entry for entry in entries_of(name, current)}
+    kept = [entry for key, entry in entries.items() if key not in removed]
+    return parsed_entries(name, [*(kept if edit.whole is None else edit.whole), *edit.added])
+
+
+def without_effect(name: str, current: Any, edit: ListEdit) -> list[str]:
+    """Return why parts of an edit change nothing, a sentence each."""
+    entries = entries_of(name, current)
+    keys = {_key(entry) for entry in entries}
+    return [
+        *(f"{entry} is there already." for entry in edit.added if entry in entries),
+        *(f"{entry} is not there." for entry in edit.removed if _key(entry) not in keys),
+    ]
+
+
+def _key(entry: str) -> str:
+    return entry.partition("=")[0].strip()
+
+
+def parsed_entries(name: str, entries: Collection[str]) -> dict[str, Any]:
+    """Return scopes or translations as they are stored, of `NAME=TEXT` or `LANG:NAME=TEXT`.
+
+    A later entry takes the place of an earlier one. Raises `Invalid`.
+    """
+    is_translated = FIELDS[name].kind is Kind.TRANSLATIONS
+    found: dict[str, Any] = {}
+    for entry in entries:
+        key, separator, text = entry.partition("=")
+        language, colon, scope = key.strip().partition(":")
+        if not separator or (is_translated and not colon):
+            form = "LANG:NAME=DESCRIPTION" if is_translated else "NAME=DESCRIPTION"
+            short = repr(entry[:100])
+            raise Invalid([Message("%(entry)s is not written as %(form)s", entry=short, form=form)])
+        if is_translated:
+            found.setdefault(language.strip(), {})[scope.strip()] = text.strip()
+        else:
+            found[key.strip()] = text.strip()
+    return found
+
+
+_TYPE_NAMES = {
+    str: "a text", int: "a number", bool: "true or false", list: "a list of texts",
+    dict: "an object",
+}  # fmt: skip
+
+
+def parsed(body: Any) -> dict[str, Any]:
+    """Return the fields in a body, with the right types. Raises `Invalid`.
+
+    Fields that are unknown are ignored, as those of clients are. `null` is a value left out.
+    """
+    if not isinstance(body, dict):
+        raise Invalid(["the body is no JSON object"])
+    fields = {name: body[name] for name in FIELDS if body.get(name) is not None}
+    if errors := type_errors(fields):
+        raise Invalid(errors)
+    return fields
+
+
+def type_errors(fields: Mapping[str, Any]) -> list[str]:
+    """Return what is of the wrong type in JSON or TOML."""
+    return [error for name, value in fields.items() if (error := _type_error(name, value))]
+
+
+def _type_error(name: str, value: Any) -> str | None:
+    field = FIELDS[name]
+    match field.kind:
+        case Kind.TEXTS if not _is_texts(value):
+            return f"{name} is not an object of texts"
+        case Kind.TRANSLATIONS if not (
+            isinstance(value, dict) and all(_is_texts(texts) for texts in value.values())
+        ):
+            return f"{name} is not an object of texts by language"
+        case Kind.NAMES if not (
+            isinstance(value, list) and all(isinstance(item, str) for item in value)
+        ):
+            return f"{name} is not {_TYPE_NAMES[list]}"
+    # True is a number to Python.
+    if not isinstance(value, field.json_type) or (
+        field.json_type is int and isinstance(value, bool)
+    ):
+        return f"{name} is not {_TYPE_NAMES[field.json_type]}"
+    return None
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
+
+
+def replacing(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of an API that is replaced as a whole.
+
+    Fields that are left out are as in a new one, but for `introspection` and `disabled`.
+    """
+    kept = ("introspection", "disabled")
+    return {**{name: DEFAULTS[name] for name in DEFAULTS if name not in kept}, **fields}
