@@ -1,8 +1,8 @@
-"""`flask export` and `flask apply`: clients and users, with their groups, as a TOML file.
+"""`flask export` and `flask apply`: APIs, clients and users, with their groups, as a TOML file.
 
 A file is applied as a whole or not at all. It is compared with a snapshot of the database, while
-others write. Then only the entries that differ are locked, compared again and written: clients
-first, as everywhere.
+others write. Then only the entries that differ are locked, compared again and written: APIs and
+clients first, as everywhere.
 
 The file has no secrets: a client's secret and a user's first password are references, `env:NAME` or
 `file:PATH`. Fields that an entry leaves out stay as they are.
@@ -25,6 +25,7 @@ from flask.cli import with_appcontext
 
 from sso import audit, database
 from sso.audit.events import Event
+from sso.cli import declared_apis
 from sso.cli.commands import (
     Command,
     Failure,
@@ -34,6 +35,7 @@ from sso.cli.commands import (
     yes_option,
 )
 from sso.cli.commands import resolve as resolved
+from sso.cli.declared_apis import DeclaredApis, secret_of
 from sso.cli.output import ProgressReport, change_lines, print_json, print_line, progress_bar
 from sso.config.auth_methods import NO_AUTH_METHOD
 from sso.config.client_fields import FIELDS, IN_API, SETTABLE
@@ -41,7 +43,7 @@ from sso.errors import OperatorError
 from sso.extensions import db
 from sso.models import Client
 from sso.process.program import COMMAND
-from sso.services import accounts, checks, clients
+from sso.services import accounts, apis, checks, clients
 from sso.services.accounts import Declaration, Planned
 from sso.services.changes import of_field
 from sso.services.checks import Invalid, logo
@@ -50,11 +52,11 @@ from sso.store import sessions, users
 
 FORMAT = 1
 HEADER = f"""\
-# Clients, users and their groups, for: {COMMAND} apply FILE
+# APIs, clients, users and their groups, for: {COMMAND} apply FILE
 # Secrets are not in it. A new client needs secret = "env:NAME" or "file:PATH", of 32 random
-# characters or more, or public = true; a new user may have initial_password = "env:NAME" or
-# "file:PATH", or the password_hash of another system. A logo may also be a path, relative to this
-# file.
+# characters or more, or public = true; so does a new API with introspection = true. A new user may
+# have initial_password = "env:NAME" or "file:PATH", or the password_hash of another system. A logo
+# may also be a path, relative to this file.
 
 """
 _CLIENT: Mapping[str, type] = {
@@ -68,9 +70,13 @@ _USER: Mapping[str, type] = {
     "id": str, "email": str, "name": str, "email_verified": bool, "groups": list, "claims": dict,
     "disabled": bool, "initial_password": str, "password_hash": str,
 }  # fmt: skip
-KINDS = {"clients": (_CLIENT, "client_id"), "users": (_USER, "email")}
+KINDS = {
+    "apis": (declared_apis.TYPES, "identifier"),
+    "clients": (_CLIENT, "client_id"),
+    "users": (_USER, "email"),
+}
 _CLIENT_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._~-]{0,47}")
-_WORDS = {str: "a text", bool: "true or false", list: "a list", dict: "a table"}
+_WORDS = {str: "a text", int: "a number", bool: "true or false", list: "a list", dict: "a table"}
 
 Entry = dict[str, Any]
 file_type = click.Path(path_type=Path, dir_okay=False)
@@ -80,6 +86,7 @@ def declaration() -> dict[str, Any]:
     """Return the content of the file."""
     return {
         "format": FORMAT,
+        "apis": declared_apis.described(),
         "clients": [_with_logo(clients.described(row)) for row in stored_clients.every()],
         "users": [accounts.described(row) for row in users.every()],
     }
@@ -99,7 +106,7 @@ def declaration_as_toml(content: Mapping[str, Any]) -> str:
 @json_option
 @with_appcontext
 def export_command(path: Path | None, as_json: bool) -> None:
-    """Write clients, users and groups to FILE (TOML, mode 0600), or print them.
+    """Write APIs, clients, users and groups to FILE (TOML, mode 0600), or print them.
 
     No secret, password or digest is in it. With --json it is printed as JSON, which apply takes
     too, from a file whose name ends in .json.
@@ -136,6 +143,11 @@ def read_declaration(path: Path) -> dict[str, list[Entry]]:
         errors += _errors_of_kind(kind, content[kind])
     if errors:
         raise Invalid(errors)
+    for entry in content.get("apis", []):
+        try:
+            declared_apis.tidy(entry)
+        except Invalid as error:
+            errors += [f"apis {entry['identifier']}: {reason}" for reason in error.errors]
     for entry in content.get("clients", []):
         if entry.get("public"):
             entry["token_endpoint_auth_method"] = NO_AUTH_METHOD
@@ -159,7 +171,7 @@ def _errors_of_kind(kind: str, entries: Any) -> list[str]:
     errors = []
     names: set[str] = set()
     for number, entry in enumerate(entries, 1):
-        name = str(entry.get(key, "")).lower() if kind == "users" else str(entry.get(key, ""))
+        name = _name_of(kind, entry)
         label = f"{kind} {name or number}"
         errors += [f"{label}: {error}" for error in _errors_of_entry(entry, types)]
         if not name:
@@ -168,6 +180,14 @@ def _errors_of_kind(kind: str, entries: Any) -> list[str]:
             errors.append(f"{label}: is there twice")
         names.add(name)
     return errors
+
+
+def _name_of(kind: str, entry: Entry) -> str:
+    """Return the name by which an entry is found in the database."""
+    if kind == "apis":
+        return declared_apis.key_of(entry)
+    name = str(entry.get(KINDS[kind][1], ""))
+    return name.lower() if kind == "users" else name
 
 
 def _errors_of_entry(entry: Entry, types: Mapping[str, type]) -> Iterable[str]:
@@ -245,13 +265,11 @@ def changes_as_json(change: Change, applied: bool) -> dict[str, Any]:
     return {"action": change.action, "kind": change.kind, "name": change.name, "fields": fields}
 
 
-MIN_SECRET = 32
-
-
 @dataclass(slots=True)
 class Work:
     """The changes to make: entries that differ from the database, and rows to delete."""
 
+    apis: DeclaredApis = field(default_factory=DeclaredApis)
     clients: list[Entry] = field(default_factory=list)
     client_changes: list[Change] = field(default_factory=list)
     users: list[Planned] = field(default_factory=list)
@@ -261,12 +279,15 @@ class Work:
 
     @property
     def deletions(self) -> list[str]:
-        return [*self.surplus_clients, *self.surplus_users.values()]
+        return [*self.apis.surplus, *self.surplus_clients, *self.surplus_users.values()]
 
     def changes(self) -> list[Change]:
         """Return all changes, to show them."""
         return [
+            *(Change(action, "api", name, name, fields)
+              for action, name, fields in self.apis.changes),
             *self.client_changes,
+            *(Change("delete", "api", name, name) for name in self.apis.surplus),
             *(Change("delete", "client", id_, id_) for id_ in self.surplus_clients),
             *(change for planned in self.users if (change := _change_of_user(planned))),
             *(Change("delete", "user", email, str(user_id))
@@ -285,10 +306,10 @@ class Work:
 def apply_command(
     path: Path, only_plan: bool, prune: bool, slow_passwords: bool, yes: bool, as_json: bool
 ) -> None:
-    """Change clients, users and groups to match FILE, all or nothing.
+    """Change APIs, clients, users and groups to match FILE, all or nothing.
 
     Fields that an entry leaves out stay as they are. --prune deletes clients only if FILE has
-    clients, and users only if it has users.
+    clients, users only if it has users, and APIs only if it has APIs.
     """
     with progress_bar("Comparing", as_json) as report:
         content = read_declaration(path)
@@ -334,7 +355,9 @@ def find_work(
     """
     work = Work()
     errors: list[str] = []
-    _compare_clients(content.get("clients", []), work, errors)
+    work.apis = declared_apis.compare(content.get("apis", []), errors)
+    with apis.declared(work.apis.scopes):
+        _compare_clients(content.get("clients", []), work, errors)
     planned = accounts.plan(declared, any_cost=slow_passwords, report=report)
     work.users = planned.planned
     errors += [f"users {email}: {error}" for email, some in planned.errors for error in some]
@@ -342,6 +365,9 @@ def find_work(
         raise Invalid(errors)
     if prune:
         _find_surplus(content, work)
+        surplus = work.apis.surplus
+        if errors := declared_apis.surplus_errors(content.get("clients", []), surplus):
+            raise Invalid(errors)
     actor = audit.operator(by="apply")
     accounts.require_administrators(actor, work.users, work.surplus_users)
     return work
@@ -364,7 +390,7 @@ def _compare_clients(entries: Sequence[Entry], work: Work, errors: list[str]) ->
 
 
 def _compare_client(entry: Entry, client: Client | None) -> Change | None:
-    client_id, fields, secret = entry["client_id"], _fields(entry), _secret(entry)
+    client_id, fields, secret = entry["client_id"], _fields(entry), secret_of(entry)
     if client:
         _require_same_kind(entry, client)
         changes = clients.plan_change(client, fields, secret=secret)
@@ -378,6 +404,8 @@ def _compare_client(entry: Entry, client: Client | None) -> Change | None:
 
 
 def _find_surplus(content: Mapping[str, list[Entry]], work: Work) -> None:
+    if "apis" in content:
+        work.apis.surplus = declared_apis.surplus(content["apis"])
     if "clients" in content:
         client_ids = {entry["client_id"] for entry in content["clients"]}
         work.surplus_clients = sorted(set(stored_clients.ids()) - client_ids)
@@ -404,7 +432,9 @@ def carry_out(
     earlier = {planned.declaration: planned for planned in work.users}
     now = Work()
     errors: list[str] = []
-    _compare_clients(work.clients, now, errors)
+    now.apis = declared_apis.compare(work.apis.entries, errors)
+    with apis.declared(now.apis.scopes):
+        _compare_clients(work.clients, now, errors)
     planned = accounts.plan([*earlier], earlier=earlier, any_cost=slow_passwords)
     now.users = planned.planned
     errors += [f"users {email}: {error}" for email, more in planned.errors for error in more]
@@ -417,8 +447,10 @@ def carry_out(
     if any(user.row and user.row.id not in work.locked for user in now.users):
         raise Failure("somebody else changed one of these users at this moment; try again")
     accounts.require_administrators(actor, now.users, now.surplus_users)
+    declared_apis.write(actor, now.apis)
     for entry in now.clients:
         _write_client(actor, entry)
+    declared_apis.delete_surplus(actor, now.apis)
     for client_id in now.surplus_clients:
         clients.delete(actor, client_id)
     accounts.carry_out(actor, now.users)
@@ -429,13 +461,14 @@ def carry_out(
 
 
 def lock_everything(work: Work) -> None:
-    """Lock clients, then users, then their sessions, each in a fixed order.
+    """Lock APIs, clients, then users, then their sessions, each in a fixed order.
 
     A sign-out locks a session, and then refers to clients. So sessions are locked before the
     clients that will be deleted, whose locks are stronger.
     """
+    of_apis = declared_apis.lock(work.apis, work.clients)
     for client_id in sorted(
-        {entry["client_id"] for entry in work.clients} | {*work.surplus_clients}
+        {entry["client_id"] for entry in work.clients} | {*work.surplus_clients} | of_apis
     ):
         stored_clients.lock(client_id)
     # Also users who have appeared since the comparison.
@@ -448,7 +481,7 @@ def lock_everything(work: Work) -> None:
 
 
 def _write_client(actor: audit.Actor, entry: Entry) -> None:
-    client_id, fields, secret = entry["client_id"], _fields(entry), _secret(entry)
+    client_id, fields, secret = entry["client_id"], _fields(entry), secret_of(entry)
     if stored_clients.find(client_id):
         clients.change(actor, client_id, fields, secret=secret)
     else:
@@ -462,15 +495,6 @@ def _fields(entry: Entry) -> dict[str, Any]:
 def _require_same_kind(entry: Entry, client: Client) -> None:
     if client.is_public and entry.get("public") is False:
         raise Invalid([clients.STAYS])
-
-
-def _secret(entry: Entry) -> str | None:
-    if "secret" not in entry:
-        return None
-    secret = resolved(entry["secret"])
-    if len(secret) < MIN_SECRET:
-        raise Invalid([f"its secret is shorter than {MIN_SECRET} characters"])
-    return secret
 
 
 def _declared(entry: Entry) -> Declaration:

@@ -26,7 +26,7 @@ from sso.config.client_fields import (
     REFRESH_TOKEN,
     TOKEN_EXCHANGE,
 )
-from sso.config.fields import LISTS, Field, Kind, Option
+from sso.config.fields import LISTS, MAPPINGS, Field, Kind, Option
 from sso.extensions import db
 from sso.models import Client, Grant
 from sso.process.program import COMMAND
@@ -127,42 +127,50 @@ _READERS: Mapping[Kind, Callable[[str], Any]] = {
 }
 
 
-def _option(field: Field, option: Option, **more: Any) -> Decorator:
+def option_of(field: Field, option: Option, **more: Any) -> Decorator:
     """Return the option that sets a field."""
-    choices = click.Choice(option.choices or field.choices) if field.kind is Kind.CHOICE else None
+    value_type: Any = int if field.kind is Kind.NUMBER else None
+    if field.kind is Kind.CHOICE:
+        value_type = click.Choice(option.choices or field.choices)
     more = {"help": option.help or field.meaning, **more}
-    return click.option(field.flag, field.name, type=choices, metavar=option.metavar, **more)
+    return click.option(field.flag, field.name, type=value_type, metavar=option.metavar, **more)
 
 
-def _list_when_created(field: Field, option: Option) -> Decorator:
-    if field.json_type is not list:
-        return _option(field, option)
+def list_when_created(field: Field, option: Option) -> Decorator:
+    """Return the option that sets a list, of a new client or API."""
+    if field.json_type is str:
+        return option_of(field, option)
     text = f"{option.help or field.meaning} May be repeated."
-    return _option(field, option, multiple=True, help=text)
+    return option_of(field, option, multiple=True, help=text)
 
 
-def _list_when_updated(field: Field, option: Option) -> ListOption:
+def list_when_updated(field: Field, option: Option) -> ListOption:
+    """Return the options that change a list."""
     former = (field.flag, *([f"--no-{option.name}s"] if field.may_be_empty else []))
     return ListOption(
         field.name, option.name, f"{option.name}s", option.metavar or option.name.upper(),
-        field.may_be_empty, has_spaces=field.kind is Kind.NAMES, former=former,
+        field.may_be_empty, has_spaces=field.kind in (Kind.NAMES, *MAPPINGS), former=former,
     )  # fmt: skip
 
 
-def _switch_or_removal(field: Field, option: Option) -> Decorator:
+def switch_or_removal(field: Field, option: Option) -> Decorator:
+    """Return the option that turns a switch on or off, or the one that removes a value."""
     if option.removal:
         text = option.removal
-        return click.option(_removal(field, option), f"no_{field.name}", is_flag=True, help=text)
+        return click.option(
+            removal_flag(field, option), f"no_{field.name}", is_flag=True, help=text
+        )
     flags, text = f"{field.flag}/--no-{option.name}", option.update or field.meaning
     return click.option(flags, field.name, default=None, help=text)
 
 
-def _removal(field: Field, option: Option) -> str:
+def removal_flag(field: Field, option: Option) -> str:
+    """Return the option that removes a value, as it is typed."""
     return f"--{'remove' if field.kind is Kind.IMAGE else 'no'}-{option.name}"
 
 
-_SHARED = [_option(*pair) for pair in _FIELDS if pair not in [*_LISTS, *_SWITCHES]]
-_EDITS = [_list_when_updated(*pair) for pair in _LISTS]
+_SHARED = [option_of(*pair) for pair in _FIELDS if pair not in [*_LISTS, *_SWITCHES]]
+_EDITS = [list_when_updated(*pair) for pair in _LISTS]
 _PRESET = (
     click.option("--preset", metavar="NAME",
                  help=f"A known application; see: {COMMAND} client presets. Other options add "
@@ -210,8 +218,8 @@ def needs_redirect_uri(options: Mapping[str, Any]) -> bool:
 
 def create_options(function: Function) -> Function:
     """Add the options of `flask client create`."""
-    lists = [_list_when_created(*pair) for pair in _LISTS]
-    switches = [_option(*pair, is_flag=True, default=None) for pair in _SWITCHES]
+    lists = [list_when_created(*pair) for pair in _LISTS]
+    switches = [option_of(*pair, is_flag=True, default=None) for pair in _SWITCHES]
     public = click.option(
         "--public", is_flag=True,
         help="It has no secret: a native, single-page or command-line application.",
@@ -229,7 +237,7 @@ def update_options(function: Function) -> Function:
     """Add the options of `flask client update`."""
     pairs = [pair for pair in _FIELDS if pair in [*_SWITCHES, *_REMOVABLE]]
     grants = [_grant_option(*pair, is_flag=False) for pair in _GRANT_OPTIONS.items()]
-    options = [*_SHARED, *(_switch_or_removal(*pair) for pair in pairs), *grants]
+    options = [*_SHARED, *(switch_or_removal(*pair) for pair in pairs), *grants]
     return with_options(*_EDITS)(decorated(function, options))
 
 
@@ -244,7 +252,7 @@ def fields_given(options: dict[str, Any]) -> dict[str, Any]:
     texts = {name: value for name, value in options.items() if value not in (None, ())}
     for field, option in removed:
         if field.name in texts:
-            raise click.UsageError(f"{_removal(field, option)} contradicts {field.flag}.")
+            raise click.UsageError(f"{removal_flag(field, option)} contradicts {field.flag}.")
     fields: dict[str, Any] = {
         field.name: images.NO_IMAGE if field.kind is Kind.IMAGE else None for field, _ in removed
     }

@@ -4,6 +4,23 @@ from collections.abc import Mapping
 
 # By group: the group's summary, and by command its summary and its function.
 GROUPS: Mapping[str, tuple[str, Mapping[str, tuple[str, str]]]] = {
+    "api": ("APIs that access tokens are for.", {
+        "create": ("Register an API; the secret for introspection is shown once.",
+                   "sso.cli.apis:create"),
+        "list": ("List all APIs, oldest first.", "sso.cli.apis:list_"),
+        "show": ("Show an API, and the applications that are registered for it.",
+                 "sso.cli.apis:show"),
+        "update": ("Change an API, and print what changed.", "sso.cli.apis:update"),
+        "rotate-secret": ("Give an API a new secret for introspection, shown once; the old one "
+                          "ends.",
+                          "sso.cli.apis:rotate_secret"),
+        "disable": ("Disable an API: nobody gets tokens for it, and introspection refuses those "
+                    "there are.",
+                    "sso.cli.apis:disable"),
+        "enable": ("Enable an API again.", "sso.cli.apis:enable"),
+        "delete": ("Delete an API, and what applications are registered for at it.",
+                   "sso.cli.apis:delete"),
+    }),
     "api-token": ("Tokens of programs that administer the server.", {
         "create": ("Create an API token; it is shown once.", "sso.cli.api_tokens:create"),
         "list": ("List all API tokens.", "sso.cli.api_tokens:list_"),
@@ -95,14 +112,14 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, tuple[str, str]]]] = {
 }  # fmt: skip
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
-    "apply": ("Change clients, users and groups to match FILE, all or nothing.",
+    "apply": ("Change APIs, clients, users and groups to match FILE, all or nothing.",
               "sso.cli.apply:apply_command"),
     "backup": ("Back everything up to FILE, an SQLite database, while the service runs.",
                "sso.cli.database:backup_command"),
     "db": ("Perform database migrations.", "sso.cli.database:group"),
     "explain": ("Say why a request was refused, by the id on its error page or in the log; without "
                 "ID, list what was refused last.", "sso.cli.explain:explain_command"),
-    "export": ("Write clients, users and groups to FILE (TOML, mode 0600), or print them.",
+    "export": ("Write APIs, clients, users and groups to FILE (TOML, mode 0600), or print them.",
                "sso.cli.apply:export_command"),
     "purge": ("Delete expired rows while the service runs.", "sso.cli.worker:purge_command"),
     "restore": ("Restore a backup into an empty database, with the same SSO_SECRET_KEY.",

@@ -126,6 +126,21 @@ def share(identifiers: Collection[str]) -> dict[str, Api]:
     return {api.identifier: api for api in db.session.scalars(locked)}
 
 
+def lock_all(identifiers: Collection[str]) -> None:
+    """Lock these APIs until the transaction ends, in a fixed order; see `lock`."""
+    ids = select(Api.api_id).where(Api.identifier.in_(list(identifiers))).order_by(Api.api_id)
+    for api_id in db.session.scalars(ids).all():
+        lock(api_id)
+
+
+def detached(identifiers: Collection[str]) -> dict[str, Api]:
+    """Return these APIs by identifier, as objects outside any session."""
+    rows = with_identifiers(identifiers)
+    for api in rows.values():
+        db.session.expunge(api)
+    return rows
+
+
 def remove(api: Api) -> None:
     db.session.execute(delete(Api).where(Api.api_id == api.api_id))
 
