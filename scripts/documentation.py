@@ -24,8 +24,9 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from sso import command_line
 from sso.audit.events import Event
+from sso.config.api_fields import FIELDS as API_FIELDS
 from sso.config.client_fields import FIXED, IN_API
-from sso.config.fields import Kind
+from sso.config.fields import Field, Kind
 from sso.config.settings import DEFAULT_BASE_URL, SETTINGS
 from sso.config.tables import REQUIRED, fields_of
 from sso.config.upstream.ldap import LdapProvider
@@ -45,7 +46,9 @@ ELSEWHERE = {
     "CONTRIBUTING.md": "project/contributing.md",
     "SECURITY.md": "project/security-policy.md",
 }
-_TYPES = {str: "text", bool: "true or false", list: "list of texts", dict: "object"}
+_TYPES = {
+    str: "text", int: "number", bool: "true or false", list: "list of texts", dict: "object",
+}  # fmt: skip
 APPLICATIONS = "applications"  # its pages are made of the presets
 _PART = re.compile(r"<!-- generated: (\w+) -->\n.*?<!-- end -->", re.DOTALL)
 _LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)#\s]+)")
@@ -155,8 +158,17 @@ def api() -> str:
 
 def client_fields() -> str:
     """The fields of a registration by API."""
+    return _fields((*IN_API, *FIXED))
+
+
+def api_fields() -> str:
+    """The fields of an API."""
+    return _fields(API_FIELDS.values())
+
+
+def _fields(fields: Iterable[Field]) -> str:
     rows = []
-    for field in (*IN_API, *FIXED):
+    for field in fields:
         default = "" if field.default is None else code(json.dumps(field.default))
         rule = "required" if field.is_required else "read-only" if field.is_fixed else default
         choices = ", ".join(map(code, field.choices)) if field.kind is Kind.CHOICE else ""
@@ -260,6 +272,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "api": api,
     "applications": applications,
     "client_fields": client_fields,
+    "api_fields": api_fields,
     "commands": commands,
     "ldap_keys": ldap_keys,
     "limited_events": limited_events,

@@ -84,6 +84,7 @@ def _refuse(
 
 
 _BY = "api"
+INVALID_CLIENT = "invalid_client_metadata"
 _LONGEST_KEEP = 24 * 365  # hours
 
 
@@ -91,15 +92,15 @@ def registrations() -> Response:
     """Lists registrations, and registers a client (RFC 7591)."""
     actor = _actor()
     if request.method in ("GET", "HEAD"):
-        return _answer({"clients": [_document(client) for client in stored.every()]})
+        return answer({"clients": [_document(client) for client in stored.every()]})
     fields = _fields()
     try:
         client, secret = clients.register(actor, fields)
     except Invalid as error:
-        return _refused(error)
+        return refused(error)
     db.session.commit()
     made = _document(client, secret)
-    return _answer(made, client, 201, {"Location": made["registration_client_uri"]})
+    return answer(made, client.version, 201, {"Location": made["registration_client_uri"]})
 
 
 def registered_client(client_id: str) -> Response:
@@ -107,7 +108,7 @@ def registered_client(client_id: str) -> Response:
     actor = _actor()
     if request.method in ("GET", "HEAD"):
         client = (client_id.isprintable() and stored.find(client_id)) or _unknown()
-        return _answer(_document(client), client)
+        return answer(_document(client), client.version)
     client = _locked(client_id)
     if request.method == "DELETE":
         clients.delete(actor, client_id)
@@ -117,30 +118,33 @@ def registered_client(client_id: str) -> Response:
     try:
         client, _ = clients.change(actor, client_id, fields)
     except Invalid as error:
-        return _refused(error)
+        return refused(error)
     db.session.commit()
-    return _answer(_document(client), client)
+    return answer(_document(client), client.version)
 
 
 def client_secret(client_id: str) -> Response:
     """Gives a client a new secret; `keep_old` has the hours for which the old one stays valid."""
     actor = _actor()
     _locked(client_id)
-    hours = (_body() if request.get_data() else {}).get("keep_old", 0)
+    hours = (body() if request.get_data() else {}).get("keep_old", 0)
     if isinstance(hours, bool) or not isinstance(hours, int) or not 0 <= hours <= _LONGEST_KEEP:
-        return _refused(Invalid([f"keep_old is not a number from 0 to {_LONGEST_KEEP}"]))
+        return refused(Invalid([f"keep_old is not a number from 0 to {_LONGEST_KEEP}"]))
     try:
         client, secret = clients.rotate_secret(actor, client_id, timedelta(hours=hours))
     except Invalid as error:
-        return _refused(error)
+        return refused(error)
     db.session.commit()
-    return _answer(_document(client, secret), client)
+    return answer(_document(client, secret), client.version)
 
 
 def _actor() -> Actor:
+    return actor_with(api_tokens.CLIENTS_READ, api_tokens.CLIENTS_WRITE)
+
+
+def actor_with(reading: str, writing: str) -> Actor:
     """Return the token with the scope that the method needs, as the actor. Commits."""
-    is_reading = request.method in ("GET", "HEAD")
-    token = authenticate(api_tokens.CLIENTS_READ if is_reading else api_tokens.CLIENTS_WRITE)
+    token = authenticate(reading if request.method in ("GET", "HEAD") else writing)
     db.session.commit()
     return api_tokens.actor_of(token, _BY)
 
@@ -149,11 +153,16 @@ def _locked(client_id: str) -> Client:
     """Lock the client; abort with 412 if it is not as the caller has read it (If-Match)."""
     # PostgreSQL takes no NUL in a text.
     client = (client_id.isprintable() and stored.lock(client_id)) or _unknown()
-    expected = request.headers.get("If-Match", "*").strip()
-    if expected not in ("*", _etag(client)):
-        db.session.rollback()
-        abort(as_json("invalid_request", "The client has changed; read it again.", 412))
+    require_match(client.version, "The client has changed; read it again.")
     return client
+
+
+def require_match(version: int, description: str) -> None:
+    """Abort with 412 if what is locked is not as the caller has read it (If-Match)."""
+    expected = request.headers.get("If-Match", "*").strip()
+    if expected not in ("*", _etag(version)):
+        db.session.rollback()
+        abort(as_json("invalid_request", description, 412))
 
 
 def _unknown() -> Any:
@@ -162,23 +171,24 @@ def _unknown() -> Any:
 
 
 def _fields(client_id: str | None = None) -> dict[str, Any]:
-    body = _body()
-    if client_id is not None and body.get("client_id", client_id) != client_id:
-        abort(_refused(Invalid(["client_id is not that of the URL"])))
+    fields = body()
+    if client_id is not None and fields.get("client_id", client_id) != client_id:
+        abort(refused(Invalid(["client_id is not that of the URL"])))
     try:
-        return clients.parsed_registration(body)
+        return clients.parsed_registration(fields)
     except Invalid as error:
-        abort(_refused(error))
+        abort(refused(error))
 
 
-def _body() -> dict[str, Any]:
+def body(code: str = INVALID_CLIENT) -> dict[str, Any]:
+    """Return the JSON object of the request; anything else ends it with an error."""
     try:
-        body = json.loads(request.get_data())
+        content = json.loads(request.get_data())
     except (ValueError, RecursionError):
-        body = None
-    if not isinstance(body, dict) or request.mimetype != "application/json":
-        abort(_refused(Invalid(["the body is no JSON object of type application/json"])))
-    return body
+        content = None
+    if not isinstance(content, dict) or request.mimetype != "application/json":
+        abort(refused(Invalid(["the body is no JSON object of type application/json"]), code))
+    return content
 
 
 def _document(client: Client, secret: str | None = None) -> dict[str, Any]:
@@ -188,25 +198,26 @@ def _document(client: Client, secret: str | None = None) -> dict[str, Any]:
     return {**clients.registration_document(client), **issued, "registration_client_uri": uri}
 
 
-def _etag(client: Client) -> str:
-    return f'W/"{client.version}"'
+def _etag(version: int) -> str:
+    return f'W/"{version}"'
 
 
-def _answer(
-    body: dict[str, Any],
-    client: Client | None = None,
+def answer(
+    content: dict[str, Any],
+    version: int | None = None,
     status: int = 200,
     headers: dict[str, str] | None = None,
 ) -> Response:
-    etag = {"ETag": _etag(client)} if client else {}
+    """Return a document as JSON, with the version for If-Match."""
+    etag = {"ETag": _etag(version)} if version is not None else {}
     return Response(
-        json.dumps(body), status, {**etag, **(headers or {})}, mimetype="application/json"
+        json.dumps(content), status, {**etag, **(headers or {})}, mimetype="application/json"
     )
 
 
-def _refused(error: Invalid) -> Response:
-    """RFC 7591 §3.2.2."""
+def refused(error: Invalid, code: str = INVALID_CLIENT) -> Response:
+    """Return the error with every reason (RFC 7591 §3.2.2). Rolls back."""
     db.session.rollback()
     rule = Rule.INVALID_REDIRECT_URI
-    code = rule.value if error.rules == {rule} else "invalid_client_metadata"
+    code = rule.value if error.rules == {rule} else code
     return as_json(code, str(error)[:1000], 400)

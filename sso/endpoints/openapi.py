@@ -6,9 +6,13 @@ from typing import Any
 from flask import Response
 
 from sso import context
+from sso.config.api_fields import FIELDS as API_FIELDS
 from sso.config.client_fields import FIXED, IN_API
+from sso.config.fields import Field, Kind
 from sso.process.program import COMMAND
 from sso.services.api_tokens import (
+    APIS_READ,
+    APIS_WRITE,
     CLIENTS_READ,
     CLIENTS_WRITE,
     SCIM_READ,
@@ -19,13 +23,15 @@ from sso.services.api_tokens import (
 _TYPES: dict[type, dict[str, Any]] = {
     str: {"type": "string"},
     bool: {"type": "boolean"},
+    int: {"type": "integer"},
     list: {"type": "array", "items": {"type": "string"}},
     dict: {"type": "object"},
 }
 _JSON, _SCIM = "application/json", "application/scim+json"
-_PLACES = {"client_id": "path", "id": "path", "If-Match": "header"}
+_PLACES = {"client_id": "path", "api_id": "path", "id": "path", "If-Match": "header"}
 _MEANINGS = {
     "client_id": "ID of the client.",
+    "api_id": "ID of the API.",
     "id": "ID of the resource.",
     "If-Match": "The ETag of what was read. If it has changed since then: 412.",
     "filter": "A filter (RFC 7644 §3.4.2.2).",
@@ -49,13 +55,14 @@ def document(base_url: str) -> dict[str, Any]:
         "info": {
             "title": "sso: API for programs",
             "version": "1",
-            "description": "Users and groups by SCIM 2.0, and registrations of clients. An "
-            f"administrator creates the token: {COMMAND} api-token create.",
+            "description": "Users and groups by SCIM 2.0, and registrations of clients and APIs. "
+            f"An administrator creates the token: {COMMAND} api-token create.",
         },
         "servers": [{"url": base_url}],
         "security": [{"token": []}],
         "paths": {
             **_registrations(),
+            **_apis(),
             **_resources("Users", "User"),
             **_resources("Groups", "Group"),
             **_discovery(),
@@ -97,6 +104,37 @@ def _registrations() -> dict[str, Any]:
             "post": _operation(
                 "rotateClientSecret", "Give a client a new secret", write, "Client",
                 [*named, "If-Match"], "Rotation",
+            ),
+        },
+    }  # fmt: skip
+
+
+def _apis() -> dict[str, Any]:
+    path, named = "/apis/{api_id}", ["api_id"]
+    read, write = (_JSON, APIS_READ), (_JSON, APIS_WRITE)
+    return {
+        "/apis": {
+            "get": _operation("listApis", "List all APIs", read, "Apis"),
+            "post": _operation(
+                "registerApi", "Register an API; its secret is in this answer alone", write,
+                "Api", body="ApiFields", status=201,
+            ),
+        },
+        path: {
+            "get": _operation("readApi", "Read an API", read, "Api", named),
+            "put": _operation(
+                "replaceApi", "Replace an API; what is left out is removed", write,
+                "Api", [*named, "If-Match"], "ApiFields",
+            ),
+            "delete": _operation(
+                "deleteApi", "Delete an API, and what clients are registered for at it", write,
+                None, [*named, "If-Match"],
+            ),
+        },
+        f"{path}/secret": {
+            "post": _operation(
+                "rotateApiSecret", "Give an API a new secret for introspection", write, "Api",
+                [*named, "If-Match"],
             ),
         },
     }  # fmt: skip
@@ -206,6 +244,7 @@ def _schemas() -> dict[str, Any]:
         "ScimError": ("status", "scimType", "detail"),
     }
     return {
+        **_api_schemas(),
         "ClientMetadata": {**client, "required": required},
         "Client": {**client, "properties": {**client["properties"], **issued}},
         "Clients": _object(clients={"type": "array", "items": _ref("Client")}),
@@ -224,6 +263,31 @@ def _schemas() -> dict[str, Any]:
         "Object": _TYPES[dict],
         **{name: _object(**dict.fromkeys(names, _TYPES[str])) for name, names in texts.items()},
     }  # fmt: skip
+
+
+def _api_schemas() -> dict[str, Any]:
+    fields = {name: _api_field(field) for name, field in API_FIELDS.items()}
+    required = [name for name, field in API_FIELDS.items() if field.is_required]
+    issued = dict.fromkeys(("api_id", "secret"), _TYPES[str])
+    return {
+        "ApiFields": {**_object(**fields), "required": required},
+        "Api": _object(**fields, **issued),
+        "Apis": _object(apis={"type": "array", "items": _ref("Api")}),
+    }
+
+
+def _api_field(field: Field) -> dict[str, Any]:
+    texts = {**_TYPES[dict], "additionalProperties": _TYPES[str]}
+    match field.kind:
+        case Kind.TEXTS:
+            schema = texts
+        case Kind.TRANSLATIONS:
+            schema = {**_TYPES[dict], "additionalProperties": texts}
+        case Kind.NUMBER:
+            schema = {"type": ["integer", "null"]}
+        case _:
+            schema = _TYPES[field.json_type]
+    return {**schema, "description": field.meaning}
 
 
 def _object(**properties: Any) -> dict[str, Any]:

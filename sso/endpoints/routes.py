@@ -10,6 +10,7 @@ from sso.crypto import keys
 from sso.endpoints import (
     account,
     api,
+    apis,
     authorize,
     consent,
     factors,
@@ -102,6 +103,10 @@ ROUTES = (
           api.registered_client, ("GET", "PUT", "DELETE"), PROTOCOL),
     Route("{base}/oauth2/register/<client_id>/secret", "client_secret",
           api.client_secret, POST, PROTOCOL),
+    Route("{base}/apis", "registered_apis", apis.registered_apis, BOTH, PROTOCOL),
+    Route("{base}/apis/<api_id>", "registered_api", apis.registered_api,
+          ("GET", "PUT", "DELETE"), PROTOCOL),
+    Route("{base}/apis/<api_id>/secret", "api_secret", apis.api_secret, POST, PROTOCOL),
     Route("{base}/openapi.json", "openapi", openapi.openapi, GET, PROTOCOL, cors=ANY_ORIGIN,
           max_age=3600),
     Route("{base}/scim/v2/<path:path>", "scim", protocol.scim, ANY, PROTOCOL),

@@ -21,6 +21,7 @@ from sso.store import keys, users
 SCIM_READ, SCIM_WRITE = "scim:read", "scim:write"
 SCIM_INVITE, SCIM_PRIVILEGED = "scim:invite", "scim:privileged"
 CLIENTS_READ, CLIENTS_WRITE = "clients:read", "clients:write"
+APIS_READ, APIS_WRITE = "apis:read", "apis:write"
 SCOPES: Mapping[str, str] = {
     SCIM_READ: N_("read users and groups"),
     SCIM_WRITE: N_("read, create, change and delete users and groups"),
@@ -28,8 +29,10 @@ SCOPES: Mapping[str, str] = {
     SCIM_PRIVILEGED: N_("also change administrators and helpdesk members, and who they are"),
     CLIENTS_READ: N_("read applications"),
     CLIENTS_WRITE: N_("read, register, change and delete applications"),
+    APIS_READ: N_("read APIs"),
+    APIS_WRITE: N_("read, register, change and delete APIs"),
 }
-_IMPLIED = {SCIM_WRITE: SCIM_READ, CLIENTS_WRITE: CLIENTS_READ}
+_IMPLIED = {SCIM_WRITE: SCIM_READ, CLIENTS_WRITE: CLIENTS_READ, APIS_WRITE: APIS_READ}
 # These do nothing by themselves.
 _NEEDED = {SCIM_INVITE: SCIM_WRITE, SCIM_PRIVILEGED: SCIM_WRITE}
 DEFAULT_LIFETIME, LONGEST_LIFETIME = timedelta(days=365), timedelta(days=5 * 366)

@@ -126,7 +126,7 @@ def _is_texts(value: Any) -> bool:
 def replacing(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of an API that is replaced as a whole.
 
-    Fields that are left out are as in a new one, but for `introspection` and `disabled`.
+    Fields that are left out are as in a new one. `identifier`, `introspection` and `disabled` stay.
     """
-    kept = ("introspection", "disabled")
-    return {**{name: DEFAULTS[name] for name in DEFAULTS if name not in kept}, **fields}
+    stay = ("identifier", "introspection", "disabled")
+    return {**{name: one.default for name, one in FIELDS.items() if name not in stay}, **fields}

@@ -74,6 +74,11 @@ def find(identifier: str) -> Api | None:
     return db.session.scalar(select(Api).where(Api.identifier == identifier))
 
 
+def with_id(api_id: str) -> Api | None:
+    """Return an API by its own id, disabled or not."""
+    return db.session.get(Api, api_id)
+
+
 def matching(text: str) -> Match[Api]:
     """Return the API with this identifier or id; else those whose name or identifier begins so."""
     statement = select(Api).where(
