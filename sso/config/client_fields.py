@@ -166,6 +166,7 @@ _TABLE = (
     ),
     Field(
         "apis", Kind.APIS, "The APIs that it can request tokens for: URI or URI=SCOPE,…",
+        default=[],
         option=Option("api", "An API that it can request tokens for; without scopes, all of them.",
                       metavar="URI[=SCOPE,…]"),
         form=Input(N_("APIs that it may use, one on each line"),

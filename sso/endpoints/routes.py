@@ -42,6 +42,7 @@ from sso.web.routing import (
 )
 
 if TYPE_CHECKING:
+    from sso.endpoints.admin import apis as admin_apis
     from sso.endpoints.admin import (
         applications,
         audit_trail,
@@ -58,6 +59,7 @@ else:
     groups = program.late_functions("sso.endpoints.admin.groups")
     overview = program.late_functions("sso.endpoints.admin.overview")
     people = program.late_functions("sso.endpoints.admin.people")
+    admin_apis = program.late_functions("sso.endpoints.admin.apis")
     admin_keys = program.late_functions("sso.endpoints.admin.keys")
     troubleshooting = program.late_functions("sso.endpoints.admin.troubleshooting")
 
@@ -178,6 +180,12 @@ ROUTES = (
     Route("{base}/admin/application/setup", "application_setup", applications.setup, GET, ADMIN),
     Route("{base}/admin/application/preview", "application_preview", troubleshooting.preview,
           GET, ADMIN),
+    Route("{base}/admin/apis", "apis", admin_apis.registered, GET, ADMIN),
+    Route("{base}/admin/api", "api", admin_apis.api, GET, ADMIN),
+    Route("{base}/admin/api/new", "api_new", admin_apis.new, blueprint=ADMIN),
+    Route("{base}/admin/api/edit", "api_edit", admin_apis.edit, blueprint=ADMIN),
+    Route("{base}/admin/api/secret", "api_rotate", admin_apis.rotate, blueprint=ADMIN),
+    Route("{base}/admin/api/act", "api_act", admin_apis.act, blueprint=ADMIN),
     Route("{base}/admin/refusals", "refusals", troubleshooting.refused, GET, ADMIN),
     Route("{base}/admin/person/act", "person_act", people.act, blueprint=ADMIN,
           helpdesk=True),

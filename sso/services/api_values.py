@@ -8,7 +8,6 @@ from typing import Any
 
 from sso.config.api_fields import FIELDS
 from sso.config.fields import Kind
-from sso.i18n.message import Message
 from sso.services.changes import ListEdit
 from sso.services.checks import Invalid
 
@@ -56,22 +55,19 @@ def _key(entry: str) -> str:
 def parsed_entries(name: str, entries: Collection[str]) -> dict[str, Any]:
     """Return scopes or translations as they are stored, of `NAME=TEXT` or `LANG:NAME=TEXT`.
 
-    A later entry takes the place of an earlier one. Raises `Invalid`.
+    A later entry takes the place of an earlier one. What is missing is empty, which is refused
+    later.
     """
     is_translated = FIELDS[name].kind is Kind.TRANSLATIONS
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for entry in entries:
-        key, separator, text = entry.partition("=")
-        language, colon, scope = key.strip().partition(":")
-        if not separator or (is_translated and not colon):
-            form = "LANG:NAME=DESCRIPTION" if is_translated else "NAME=DESCRIPTION"
-            short = repr(entry[:100])
-            raise Invalid([Message("%(entry)s is not written as %(form)s", entry=short, form=form)])
+        key, _, text = entry.partition("=")
+        language, _, scope = key.partition(":")
         if is_translated:
-            found.setdefault(language.strip(), {})[scope.strip()] = text.strip()
+            values.setdefault(language.strip(), {})[scope.strip()] = text.strip()
         else:
-            found[key.strip()] = text.strip()
-    return found
+            values[key.strip()] = text.strip()
+    return values
 
 
 _TYPE_NAMES = {

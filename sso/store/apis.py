@@ -100,6 +100,17 @@ def with_identifiers(identifiers: Collection[str]) -> dict[str, Api]:
     return {api.identifier: api for api in rows}
 
 
+def having(text: str) -> list[Api]:
+    """Return the APIs whose name, identifier or scopes have this text, by name."""
+    sought = text.casefold()
+    apis = [
+        api
+        for api in every()
+        if any(sought in part.casefold() for part in (api.name, api.identifier, *api.scopes))
+    ]
+    return sorted(apis, key=lambda api: (api.name.casefold(), api.identifier))
+
+
 NEWEST_FIRST = Order((Api.created_at, Api.api_id), is_descending=True)
 
 

@@ -100,8 +100,8 @@ def test_the_other_pages_of_an_account(page: Page, site: Site) -> None:
 
 
 ADMIN_PAGES = ("", "/checks", "/people?q=a", "/person/invite", "/groups", "/applications",
-               "/application/new", "/application/by-hand", "/refusals", "/audit", "/keys",
-               "/keys/rotate", "/api-tokens", "/api-token/new")  # fmt: skip
+               "/application/new", "/application/by-hand", "/apis", "/api/new", "/refusals",
+               "/audit", "/keys", "/keys/rotate", "/api-tokens", "/api-token/new")  # fmt: skip
 
 
 def administer(page: Page, site: Site) -> tuple[str, str, str]:
@@ -135,6 +135,11 @@ def test_administration(page: Page, site: Site) -> None:
     page.locator("#name").fill(f"group {user_id}")
     press(page.locator("form button.primary"))
     group = page.url.partition("/admin")[2].replace("done=created&", "")
+    api = json.loads(site.server.flask(
+        "api", "create", "--identifier", f"https://{user_id}.example", "--name", "Orders",
+        "--scope", "read=Read your orders", "--translation", "ar:read=اقرأ طلباتك",
+        "--group", "buyers", "--introspection", "--json",
+    ))["api_id"]  # fmt: skip
     linked = uuid4()
     file = site.server.folder / "sso.db"
     with closing(sqlite3.connect(file, timeout=10, isolation_level=None)) as connection:
@@ -145,7 +150,9 @@ def test_administration(page: Page, site: Site) -> None:
         )
     edits = (person.replace("?", "/edit?"), group, group.replace("?", "/rename?"),
              group.replace("?", "/delete?"),
-             f"{person.replace('?', '/unlink?')}&identity={linked}")  # fmt: skip
+             f"{person.replace('?', '/unlink?')}&identity={linked}", f"/api?id={api}",
+             f"/api/edit?id={api}", f"/api/secret?id={api}",
+             f"/api/act?id={api}&do=delete")  # fmt: skip
     for path in (*ADMIN_PAGES, person, *edits):
         page.goto(f"{base}/admin{path}")
         assert page.url == f"{base}/admin{path}"

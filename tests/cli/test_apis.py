@@ -120,11 +120,11 @@ def test_an_api_is_disabled_enabled_and_deleted(app: Flask) -> None:
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        (("--scope", "read"), "'read' is not written as NAME=DESCRIPTION"),
+        (("--scope", "read"), "the description of the scope read is empty"),
         (("--scope", "openid=Sign in"), "the scope openid is one of this server"),
         (("--scope", "a b=Read"), "the scope 'a b' is refused"),
         (("--scope", "read="), "the description of the scope read is empty"),
-        (("--translation", "read=Lesen"), "is not written as LANG:NAME=DESCRIPTION"),
+        (("--translation", "read=Lesen"), "the language 'read' is none of"),
         (("--translation", "xx:read=x"), "the language 'xx' is none of"),
         (("--translation", "de:read=x"), "which is no scope of the API"),
         (("--lifetime", "5"), "not between 60 and 86400 seconds"),

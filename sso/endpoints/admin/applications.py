@@ -30,17 +30,19 @@ from sso.i18n import N_
 from sso.i18n.languages import preset_text
 from sso.i18n.message import Message
 from sso.models import Client
+from sso.models.clients import api_entry
 from sso.presets import application_url, installation, loader, templates
 from sso.presets.installation import Installation
 from sso.presets.schema import Block, Note, Preset
 from sso.services import checks, clients, connections
 from sso.services.changes import Differences
 from sso.services.checks import Invalid
+from sso.store import apis, grants
 from sso.store import clients as stored_clients
-from sso.store import grants
 
 _MOST_FOUND = 100
 _SHOWN_REFUSALS = 5
+_MOST_LISTED = 50  # APIs, beside the field that takes them
 
 
 _ENDS = (
@@ -134,8 +136,10 @@ def _facts(fields: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             yield {"title": title, "text": gettext(fact.on if value else fact.off)}
         elif not value and fact.empty:
             yield {"title": title, "text": gettext(fact.empty)}
-        elif value and field.kind in (Kind.URL, Kind.REDIRECT_URIS, Kind.APIS):
+        elif value and field.kind in (Kind.URL, Kind.REDIRECT_URIS):
             yield {"title": title, "urls": value if isinstance(value, list) else [value]}
+        elif value and field.kind is Kind.APIS:
+            yield {"title": title, "links": list(_links(value))}
         elif value and field.kind is Kind.NAMES:
             yield {"title": title, "text": ", ".join(value)}
         elif value and field.kind is Kind.CHOICES:
@@ -145,6 +149,16 @@ def _facts(fields: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             yield {"title": title, "text": gettext(field.titles[value])}
         elif value:
             yield {"title": title, "text": value, "is_technical": True}
+
+
+def _links(entries: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield each API of a client, with its scopes, and the URL of its page."""
+    rows = apis.with_identifiers([api_entry(entry)[0] for entry in entries])
+    for entry in entries:
+        identifier, names = api_entry(entry)
+        if row := rows.get(identifier):
+            text = row.name if names is None else f"{row.name}: {', '.join(names)}"
+            yield text, pages.url("api", id=row.api_id)
 
 
 def act() -> Response:
@@ -224,7 +238,12 @@ def by_hand() -> Response:
             client, secret = clients.register(access.staff().actor, form.read())
             return _registered(client, secret)
     return pages.form_page(
-        "admin/application_edit.html", "applications", form, refusal, client=None
+        "admin/application_edit.html",
+        "applications",
+        form,
+        refusal,
+        client=None,
+        apis=apis.every()[:_MOST_LISTED],
     )
 
 
@@ -235,6 +254,7 @@ def edit() -> Response:
         form_of=ClientForm,
         described=lambda client: client_seen_of(clients.described(client)),
         save=_save,
+        apis=apis.every()[:_MOST_LISTED],
     )
 
 

@@ -1,4 +1,7 @@
-"""The forms of admin pages, for people, groups, tokens and clients. Each carries a CSRF token."""
+"""The forms of admin pages, for people, groups, tokens, clients and APIs.
+
+Each carries a CSRF token.
+"""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -21,16 +24,17 @@ from wtforms.fields import SelectChoice  # type: ignore[attr-defined]  # its stu
 from wtforms.validators import DataRequired, Length, ValidationError
 
 from sso.config import email_addresses
+from sso.config.api_fields import FIELDS as API_FIELDS
 from sso.config.auth_methods import AUTH_METHODS, NO_AUTH_METHOD, PRIVATE_KEY_JWT
 from sso.config.client_fields import FIELDS
-from sso.config.fields import Field as ClientField
-from sso.config.fields import Input, Kind
+from sso.config.fields import MAPPINGS, Input, Kind
+from sso.config.fields import Field as TableField
 from sso.endpoints.forms import TOO_LONG
 from sso.flow.scopes import CLAIM_NAMES
 from sso.i18n import N_
-from sso.models import Client
+from sso.models import Api, Client
 from sso.presets.schema import Preset
-from sso.services import api_tokens, changes, checks
+from sso.services import api_tokens, api_values, changes, checks
 from sso.web.forms import PageForm
 
 MOST_GROUPS = 10_000  # characters
@@ -259,8 +263,8 @@ def _lines(label: Any) -> TextAreaField:
     return TextAreaField(label, [Length(max=20_000, message=TOO_LONG)])
 
 
-def _input(field: ClientField, label: str) -> Field:
-    """Return the field of WTForms for a field of a client."""
+def _input(field: TableField, label: str) -> Field:
+    """Return the field of WTForms for a field of a table."""
     match field.kind:
         case Kind.SWITCH:
             return BooleanField(lazy_gettext(label))
@@ -269,7 +273,7 @@ def _input(field: ClientField, label: str) -> Field:
             titles = {name: field.titles.get(name, name) for name in field.choices}
             return kind(lazy_gettext(label), choices=choices(titles))
         case _:
-            return (_lines if field.json_type is list else _text)(lazy_gettext(label))
+            return (_lines if field.json_type in (list, dict) else _text)(lazy_gettext(label))
 
 
 class ClientForm(EditForm):
@@ -284,7 +288,7 @@ class ClientForm(EditForm):
         if client is None and not self.is_submitted():
             self.fill(_NEW)
 
-    def inputs(self, *kinds: str) -> list[tuple[Field, ClientField, Input]]:
+    def inputs(self, *kinds: str) -> list[tuple[Field, TableField, Input]]:
         """Return the fields of these kinds, as the form has them and as the table has them."""
         return [
             (self[field.name], field, about)
@@ -309,7 +313,7 @@ class ClientForm(EditForm):
         }
 
 
-def _client_value(field: ClientField, data: Any) -> Any:
+def _client_value(field: TableField, data: Any) -> Any:
     match field.kind:
         case Kind.SWITCH:
             return bool(data)
@@ -344,6 +348,72 @@ def _methods(client: Client | None) -> Iterable[str]:
         return (NO_AUTH_METHOD,)
     has_key = client.token_endpoint_auth_method == PRIVATE_KEY_JWT
     return [name for name in AUTH_METHODS if has_key or name != PRIVATE_KEY_JWT]
+
+
+class ApiForm(EditForm):
+    """An API, with the fields that `api_fields` has; scopes and translations are entries."""
+
+    def __init__(self, api: Api | None = None) -> None:
+        """For this API, whose identifier and secret stay, or for a new one."""
+        super().__init__()
+        if api is not None:
+            del self.identifier, self.introspection
+
+    def inputs(self, *kinds: str) -> list[tuple[Field, TableField, Input]]:
+        """Return the fields of these kinds, as the form has them and as the table has them."""
+        return [
+            (self[field.name], field, about)
+            for field, about in _API_FIELDS
+            if field.kind.name in kinds and field.name in self
+        ]
+
+    def fill(self, values: Mapping[str, Any]) -> None:
+        for name, value in values.items():
+            self[name].data = "\n".join(value) if isinstance(value, list) else value
+
+    def read(self) -> dict[str, Any]:
+        return {
+            field.name: _api_value(field, self[field.name].data)
+            for field, _ in _API_FIELDS
+            if field.name in self
+        }
+
+    def title_of(self, name: str) -> str:
+        return super().title_of(name) if name in self else name  # a scope, or a language
+
+
+def _api_value(field: TableField, data: Any) -> Any:
+    if field.kind is Kind.SWITCH:
+        return bool(data)
+    return lines(data) if field.json_type in (list, dict) else (data or "").strip()
+
+
+def api_fields_of(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of an API, from the values of the form."""
+    fields = {**values}
+    for name in fields.keys() & {field.name for field, _ in _API_FIELDS if field.kind in MAPPINGS}:
+        fields[name] = api_values.parsed_entries(name, fields[name])
+    if (text := fields.get(_LIFETIME)) is not None:
+        fields[_LIFETIME] = int(text) if text.isdecimal() and len(text) < 10 else text or None
+    return fields
+
+
+def api_seen_of(described: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of the form for an API."""
+    values: dict[str, Any] = {}
+    for field, _ in _API_FIELDS:
+        value = described[field.name]
+        if field.kind in MAPPINGS:
+            values[field.name] = api_values.entries_of(field.name, value)
+        elif field.name not in ("identifier", "introspection"):
+            values[field.name] = str(value or "") if field.kind is Kind.NUMBER else value
+    return values
+
+
+_LIFETIME = "access_token_lifetime"
+_API_FIELDS = [(field, field.form) for field in API_FIELDS.values() if field.form]
+for _field, _about in _API_FIELDS:
+    setattr(ApiForm, _field.name, _input(_field, _about.label))
 
 
 class PresetForm(PageForm):

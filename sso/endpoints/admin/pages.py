@@ -1,6 +1,6 @@
 """What admin pages share: how one is rendered, what it is about, and what a form leads to."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 from uuid import UUID
@@ -40,6 +40,7 @@ SECTIONS = (
     Section(N_("People"), "people", is_for_helpdesk=True),
     Section(N_("Groups"), "groups"),
     Section(N_("Applications"), "applications"),
+    Section(N_("APIs"), "apis"),
     Section(N_("Refused requests"), "refusals"),
     Section(N_("Audit trail"), "audit"),
     Section(N_("Signing keys"), "keys"),
@@ -199,14 +200,19 @@ def _in_words(
     differences: Differences, title_of: Callable[[str], str]
 ) -> list[tuple[str, str, str]]:
     """Return the name of each field, its value before and now; a field of fields is taken apart."""
-    flat: Differences = {}
-    for name, change in differences.items():
-        is_mapping = isinstance(change["before"], dict) and isinstance(change["after"], dict)
-        flat |= changes.between(**change) if is_mapping else {name: change}
     return [
         (title_of(name), _text(change["before"]), _text(change["after"]))
-        for name, change in flat.items()
+        for name, change in _flat(differences)
     ]
+
+
+def _flat(differences: Differences) -> Iterator[tuple[str, dict[str, Any]]]:
+    for name, change in differences.items():
+        if any(isinstance(value, dict) for value in change.values()):
+            inner = (change["before"] or {}, change["after"] or {})
+            yield from _flat(changes.between(*inner))
+        else:
+            yield name, change
 
 
 def _text(value: Any) -> str:

@@ -20,9 +20,9 @@ from sso.endpoints.admin.people import ACTIONS
 from sso.endpoints.routes import ROUTES
 from sso.extensions import db
 from sso.flow.scopes import CLAIM_NAMES
-from sso.models import AuditEvent, BrowserSession, Client, Identity, Mail, User
+from sso.models import Api, AuditEvent, BrowserSession, Client, Identity, Mail, User
 from sso.services import api_tokens
-from sso.store import keys, named_groups, users
+from sso.store import apis, keys, named_groups, users
 from sso.web.routing import ADMIN as BLUEPRINT
 from tests.conftest import Clock
 from tests.support.actors import BASE, ORIGIN, Browser
@@ -34,7 +34,7 @@ from tests.support.administration import (
     link_identity,
     sign_in_staff,
 )
-from tests.support.factories import PASSWORD, make_client, make_user
+from tests.support.factories import PASSWORD, make_api, make_client, make_user
 from tests.support.second_factors import code_of, enrol_totp
 
 pytestmark = pytest.mark.slow
@@ -347,16 +347,19 @@ def test_only_our_own_pages_send_forms(ada: StaffBrowser, headers: dict[str, str
 def queries(app: Flask, name: str) -> dict[str, dict[str, Any]]:
     """What each page is about, by its path: a person, an application, … of this name."""
     dana = make_user(app, name=name, groups=[name])
-    client = make_client(app, name=name)
+    identifier = make_api(app, name=name, scopes={"read": name}, groups=[name])
+    client = make_client(app, name=name, apis=[identifier])
     with app.app_context():
         group = named_groups.find_by_name(name)
         token, _ = api_tokens.create(audit.operator(), name, ["scim:read"])
         db.session.commit()
         assert group
+        api = apis.find(identifier)
+        assert api
         ids = {"person": dana.id, "application": client.client_id, "group": group.id,
-               "api-token": token.id}  # fmt: skip
+               "api-token": token.id, "api": api.api_id}  # fmt: skip
         kid = next(one.kid for one in keys.every_signing_key() if one.state == "next")
-    actions = {"person": "delete", "application": "delete"}
+    actions = {"person": "delete", "application": "delete", "api": "delete"}
     more = {"user": dana.id, "kid": kid, "preset": "grafana",
             "identity": link_identity(app, dana, email=name, subject=name)}  # fmt: skip
     return {
@@ -389,7 +392,7 @@ def test_every_form_needs_its_token(app: Flask, ada: StaffBrowser) -> None:
     def happened() -> tuple[Any, ...]:
         with app.app_context():
             return tuple(db.session.scalar(select(func.count()).select_from(model))
-                         for model in (AuditEvent, Mail, User, Client, Identity))  # fmt: skip
+                         for model in (Api, AuditEvent, Mail, User, Client, Identity))  # fmt: skip
 
     before, seen = happened(), 0
     typed = {"name": "Typed", "email": "typed@example.com", "client_name": "Typed", "scopes": "x"}

@@ -1,0 +1,218 @@
+"""APIs: found, shown with their clients, registered, changed, disabled, deleted."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from flask import abort, request
+from flask_babel import gettext
+from werkzeug.wrappers import Response
+
+from sso.audit import Actor, rows
+from sso.audit.events import Event
+from sso.config.api_fields import FIELDS
+from sso.config.fields import Kind
+from sso.endpoints.admin import access, audit_trail, pages
+from sso.endpoints.admin.actions import Action, Resource
+from sso.endpoints.admin.forms import ApiForm, ConfirmForm, api_fields_of, api_seen_of
+from sso.endpoints.admin.pages import Refusal
+from sso.flow import resources
+from sso.i18n import N_
+from sso.i18n.languages import LANGUAGES
+from sso.models import Api, AuditEvent
+from sso.services import apis
+from sso.services.changes import Differences
+from sso.store import apis as stored_apis
+
+_MOST_FOUND = 100
+_SEARCHED_EVENTS, _SHOWN_EVENTS = 200, 10
+_CHANGES = [
+    Event.API_CREATED, Event.API_CHANGED, Event.API_SECRET_ROTATED, Event.API_DISABLED,
+    Event.API_ENABLED,
+]  # fmt: skip
+
+
+def _api() -> Api:
+    """Return the API that the URL names; 404 if there is none."""
+    api_id = request.args.get("id", "")
+    is_clean = api_id.isascii() and api_id.isprintable()
+    return (stored_apis.with_id(api_id) if is_clean else None) or abort(404)
+
+
+def _without_secret(actor: Actor, api: Api) -> None:
+    apis.change(actor, api.api_id, {"introspection": False})
+
+
+_ENDS = (
+    N_("New access tokens for this API, also by refresh tokens"),
+    N_("Its access tokens, as soon as it asks this server about them"),
+)
+API = Resource(
+    section="apis",
+    page="api",
+    query=lambda api: {"id": api.api_id},
+    find=_api,
+    name="api",
+    variables=lambda api: {"name": api.name},
+    actions={
+        "forget": Action(
+            label=N_("Remove the secret"),
+            question=N_("%(name)s can no longer ask whether a token is valid."),
+            done=N_("The secret was removed."),
+            run=_without_secret,
+            applies=lambda api: api.introspection,
+            is_danger=True,
+        ),
+        "disable": Action(
+            label=N_("Disable the API"),
+            question=N_("Nobody gets access tokens for %(name)s until you enable it again."),
+            done=N_("The API was disabled."),
+            run=lambda actor, api: apis.disable(actor, api.api_id),
+            applies=lambda api: not api.disabled,
+            ends=_ENDS,
+            is_danger=True,
+        ),
+        "enable": Action(
+            label=N_("Enable the API"),
+            question=N_("Applications can get access tokens for %(name)s again."),
+            done=N_("The API was enabled."),
+            run=lambda actor, api: apis.enable(actor, api.api_id),
+            applies=lambda api: api.disabled,
+        ),
+        "delete": Action(
+            label=N_("Delete the API"),
+            question=N_("%(name)s is deleted with its scopes. This cannot be undone."),
+            done=N_("The API was deleted."),
+            run=lambda actor, api: apis.delete(actor, api.api_id),
+            ends=(*_ENDS, N_("What applications are registered for at it"), N_("Its secret")),
+            is_danger=True,
+            is_removal=True,
+        ),
+    },
+    results={"edited": N_("The API was changed.")},
+)
+
+
+def registered() -> Response:
+    """All APIs, the newest first; or those whose name, identifier or scopes have a text."""
+    text = pages.searched()
+    if text:
+        found, neighbours = stored_apis.having(text), {}
+    else:
+        part = stored_apis.page_of(pages.cursor(stored_apis.NEWEST_FIRST))
+        found, neighbours = list(part.rows), pages.neighbours(part)
+    return API.render(
+        "admin/apis.html",
+        apis=found[:_MOST_FOUND],
+        is_cut=len(found) > _MOST_FOUND,
+        text=text,
+        pages=neighbours,
+    )
+
+
+def api() -> Response:
+    """One API: its scopes, its clients, and what was changed lately."""
+    api = _api()
+    return API.render(
+        "admin/api.html",
+        api=api,
+        facts=_facts(api),
+        scopes=[(name, text, _translations(api, name)) for name, text in api.scopes.items()],
+        clients=[
+            (client, client.apis[api.identifier])
+            for client in stored_apis.clients_of(api.identifier)
+        ],
+        events=audit_trail.shown(_changes(api)),
+        actions=API.offered(api),
+    )
+
+
+def _facts(api: Api) -> Iterator[tuple[str, str]]:
+    """Yield title and text of each field that the page has as a fact."""
+    for field in FIELDS.values():
+        if fact := field.fact:
+            title = fact.title or (field.form.label if field.form else "")
+            value: Any = getattr(api, field.name)
+            if field.kind is Kind.SWITCH:
+                yield title, gettext(fact.on if value else fact.off)
+            elif value:
+                yield title, ", ".join(value) if isinstance(value, list) else str(value)
+            elif fact.empty:
+                yield title, gettext(fact.empty)
+
+
+def _translations(api: Api, scope: str) -> list[tuple[str, str]]:
+    """Return the languages in which a scope is described, with the descriptions."""
+    return [
+        (code, resources.description(api, scope, code))
+        for code in LANGUAGES
+        if scope in api.translations.get(code, {})
+    ]
+
+
+def _changes(api: Api) -> list[AuditEvent]:
+    """Return the newest events about this API, among the newest about all."""
+    events = rows.newest(names=_CHANGES, limit=_SEARCHED_EVENTS)
+    about = [event for event in events if json.loads(event.fields).get("api") == api.identifier]
+    return about[:_SHOWN_EVENTS]
+
+
+def act() -> Response:
+    """Asks before one of the actions, and does it."""
+    return API.act()
+
+
+def new() -> Response:
+    """Register an API."""
+    form = ApiForm()
+    with Refusal() as refusal:
+        if form.validate_on_submit():
+            api, secret = apis.register(access.staff().actor, api_fields_of(form.read()))
+            return _registered(api, secret, is_new=True)
+    return pages.form_page("admin/api_edit.html", "apis", form, refusal, api=None)
+
+
+def edit() -> Response:
+    """Changes an API. What another administrator changed meanwhile is shown first."""
+    return API.edit(
+        "admin/api_edit.html",
+        form_of=ApiForm,
+        described=lambda api: api_seen_of(apis.described(api)),
+        save=_save,
+    )
+
+
+def _save(actor: Actor, api: Api, changes: Differences, seen: dict[str, Any]) -> None:
+    values = api_fields_of({name: change["after"] for name, change in changes.items()})
+    apis.change(actor, api.api_id, values, seen=api_fields_of(seen))
+
+
+def rotate() -> Response:
+    """Give an API a new secret for introspection, which the answer shows."""
+    api, form = _api(), ConfirmForm()
+    with Refusal() as refusal:
+        if form.validate_on_submit():
+            api, secret = apis.rotate_secret(access.staff().actor, api.api_id)
+            return _registered(api, secret, is_new=False)
+    if refusal.is_refused:
+        api = _api()
+    return pages.render(
+        "admin/ask.html",
+        "apis",
+        form=form,
+        title=gettext("New secret"),
+        question=gettext(
+            "%(name)s gets a new secret. It is shown once, on the next page.", name=api.name
+        ),
+        button=gettext("Make a new secret"),
+        back=API.url(api),
+        ends=(N_("Its secret until now"),) if api.introspection else (),
+        is_danger=api.introspection,
+        errors=refusal.errors,
+        warnings=(),
+    )
+
+
+def _registered(api: Api, secret: str, *, is_new: bool) -> Response:
+    """The one page that shows a new secret. Commits."""
+    return pages.render("admin/api_secret.html", "apis", api=api, secret=secret, is_new=is_new)
