@@ -34,7 +34,7 @@ from sso.cli.people import brief, done, find_user, group, show_user, user_argume
 from sso.extensions import db
 from sso.models import BrowserSession, Passkey, TotpSecret
 from sso.process.program import COMMAND
-from sso.services import accounts, credentials, helpdesk, identities
+from sso.services import accounts, authentication, credentials, identities
 from sso.services import groups as memberships
 from sso.services.checks import ADDRESS, PHONE_VERIFIED
 from sso.store import factors, keys, sessions
@@ -243,7 +243,7 @@ def list_factors(who: str, as_json: bool) -> None:
 def sign_out(who: str, as_json: bool) -> None:
     """Sign a user out everywhere; tokens with offline_access stay valid."""
     user = find_user(who, exactly=True)
-    count = helpdesk.sign_out(audit.operator(), user)
+    count = authentication.sign_out(audit.operator(), user)
     db.session.commit()
     done(user, as_json, f"{count} sessions ended", sessions_ended=count)
 

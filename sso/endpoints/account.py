@@ -31,7 +31,7 @@ from sso.i18n.languages import LANGUAGES
 from sso.mfa import policy
 from sso.models import AuditEvent, User
 from sso.ratelimit import device_cookie
-from sso.services import accounts, credentials, revocation, staff
+from sso.services import accounts, credentials, revocation, roles
 from sso.services import identities as linking
 from sso.services.identities import LinkRefused
 from sso.store import clients, factors, grants, sessions, users
@@ -102,7 +102,7 @@ def _page(
         has_password=user.password_hash is not None,
         lacks_second_factor=policy.lacks_second_factor(current),
         languages=LANGUAGES,
-        may_administer=staff.role_of(user.groups) is not None,
+        may_administer=roles.role_of(user.groups) is not None,
         # A form that failed is sent to the same URL.
         done=page.done_text(_SESSIONS_DONE) if request.method == "GET" else None,
     )
@@ -252,7 +252,7 @@ def _must_confirm(current: CurrentSession) -> bool:
 
 def _administers(current: CurrentSession) -> bool:
     """Administrators do not remove themselves: the last one would be gone."""
-    return staff.role_of(current.user.groups) == staff.ADMIN
+    return roles.role_of(current.user.groups) == roles.ADMIN
 
 
 def _is_barred(current: CurrentSession) -> bool:

@@ -70,7 +70,7 @@ def _refuse(
 ) -> NoReturn:
     """Answer as §3 says."""
     event = Event.API_TOKEN_REFUSED
-    refusals.note(
+    refusals.record(
         event,
         budget=event,
         error=error,

@@ -214,7 +214,7 @@ def _note_dropped(requested: str | None, asked: AuthorizationRequest) -> None:
     """Once for each request, when it comes in."""
     if dropped := scopes.dropped(requested, asked.scope):
         event = Event.SCOPE_DROPPED
-        refusals.note(event, budget=event, client=asked.client_id, dropped=dropped)
+        refusals.record(event, budget=event, client=asked.client_id, dropped=dropped)
 
 
 def _use(validated: Validated, moment: datetime) -> bool:

@@ -132,7 +132,7 @@ def _forbidden(
     validated: authorize.Validated, current: CurrentSession, pending: PendingRequest
 ) -> Response:
     event = Event.CLIENT_FORBIDDEN
-    refusals.note(
+    refusals.record(
         event,
         budget=event,
         facts={"user": current.user.id},

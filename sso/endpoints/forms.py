@@ -42,7 +42,7 @@ class SignOutForm(DecisionForm):
     def validate(self, extra_validators: Any = None) -> bool:
         is_valid = bool(super().validate(extra_validators))
         if not is_valid:
-            refusals.note_csrf("".join(self.errors.get("csrf_token", ())[:1]))
+            refusals.record_csrf("".join(self.errors.get("csrf_token", ())[:1]))
         return is_valid
 
 

@@ -195,7 +195,7 @@ def scim(path: str) -> Response:
     except program.SCIMException as error:
         db.session.rollback()
         answer = program.refusal(error)
-        refusals.note_answer(error.scim_type or f"status {error.status}", str(error.detail))
+        refusals.record_answer(error.scim_type or f"status {error.status}", str(error.detail))
     body = None if answer.body is None else json.dumps(answer.body)
     return Response(body, int(answer.status), answer.headers)
 

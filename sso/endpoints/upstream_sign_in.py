@@ -249,7 +249,7 @@ def directory_sign_in(provider_id: str) -> Response:
         concurrency.delay_refusal(begun)
         return _page(provider, form, _words(provider, error), is_linking=is_linking)
     tried.passed()
-    linking.readmit(audit.USER, provider, identity)
+    linking.enable_user(audit.USER, provider, identity)
     user_id = str(current.user.id) if current else None
     remember = bool(form.remember.data)
     return finish(Attempt(provider, pending, clock.now(), remember, user_id=user_id), identity)

@@ -332,7 +332,7 @@ def _note(mail: Mail, outcome: Outcome, written: Written | None) -> None:
     outbox = outboxes.MAILS
     details = {"mail": mail.id, "kind": mail.kind, "user": mail.user_id, "attempts": mail.attempts}
     if not outcome.tried:
-        outbox.put_back(mail.id)
+        outbox.release(mail.id)
     elif outcome.sent:
         outbox.mark_sent(mail.id)
         audit.event(Event.MAIL_SENT, **details)

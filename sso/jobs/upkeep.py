@@ -228,7 +228,7 @@ def _recheck_in_directory(provider: LdapProvider) -> int:
         answer = answers.get(subject)
         identity = identities.find(provider.issuer, subject)
         if identity and isinstance(answer, NotAllowed):
-            linking.shut_out(audit.SYSTEM, provider, identity, answer.reason)
+            linking.disable_user(audit.SYSTEM, provider, identity, answer.reason)
         elif identity and isinstance(answer, UpstreamIdentity):
             linking.confirm_directory_account(audit.SYSTEM, provider, identity, answer)
         db.session.commit()

@@ -156,4 +156,4 @@ def _note(
                 webhook.id, delivery.event, delivery.id, error, delivery.attempts, again,
             )  # fmt: skip
     for delivery in deliveries[len(attempts) :]:
-        stored.outbox.put_back(delivery.id)
+        stored.outbox.release(delivery.id)

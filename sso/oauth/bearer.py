@@ -187,7 +187,7 @@ def _note_refusal(error: OAuth2Error) -> None:
         "description": error.get_error_description(),
     }
     if isinstance(error, MissingToken):
-        refusals.note(None, budget=None, **fields)
+        refusals.record(None, budget=None, **fields)
         return
     facts: dict[str, object] = {}
     if isinstance(error, dpop.RefusedProof):
@@ -210,4 +210,4 @@ def _note_refusal(error: OAuth2Error) -> None:
             if code_of(error.get_error_description()) == Cause.NO_LONGER_A_MEMBER:
                 facts["user"] = reasons.user_id
     event = Event.ACCESS_TOKEN_REFUSED
-    refusals.note(event, budget=event, facts=facts, **fields)
+    refusals.record(event, budget=event, facts=facts, **fields)

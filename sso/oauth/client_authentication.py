@@ -171,7 +171,7 @@ def _count_failure(
     attempt, seconds = limiting.ask(limiting.CLIENT_AUTHENTICATION, client_id)
     if seconds:
         raise limiting.TooManyAttempts(seconds)
-    refusals.note(
+    refusals.record(
         Event.CLIENT_AUTHENTICATION_FAILED,
         budget=None,  # limited just above
         client=audit.clean(claimed, LONGEST_CLIENT_ID),

@@ -123,7 +123,7 @@ def error_here(error: OAuth2Error, client: RegisteredClient | None) -> Response:
 def note_fault(fault: ParameterFault, client_id: str | None) -> None:
     """Note a request whose parameters cannot be read; so its client is only a guess."""
     event = Event.AUTHORIZATION_REFUSED
-    refusals.note(
+    refusals.record(
         event,
         budget=event,
         facts={"parameter": fault.name},
@@ -216,7 +216,7 @@ def note_refusal(request: ProtocolRequest | None, error: OAuth2Error) -> None:
         request.facts.setdefault("grant_type", request.payload.grant_type)
         if code_of(error.get_error_description()) in _OF_USER:
             request.facts["user"] = request.details.get("user")
-    refusals.note(
+    refusals.record(
         None if request and request.is_reported else event,
         budget=budget,
         is_proven=is_proven,

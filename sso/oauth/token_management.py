@@ -77,7 +77,7 @@ class OwnTokens:
         presented = find(request.form["token"], client)
         if presented is None:
             event = Event.TOKEN_REFUSED
-            refusals.note(
+            refusals.record(
                 event,
                 budget=event,
                 is_proven=not client.is_public,  # whom anyone can name

@@ -27,7 +27,7 @@ from sso.scim import filters, patches, resources
 from sso.scim.patches import GroupPatch, MemberEdit
 from sso.scim.resources import PROVIDER
 from sso.scim.storage import Storage
-from sso.services import staff
+from sso.services import roles
 from sso.services.checks import Invalid, Rule
 
 MOST_ATTRIBUTES = 50  # asked for by name
@@ -175,7 +175,7 @@ def answer(
     storage = Storage(token, finish)
     try:
         return Handler(SERVICE, storage).handle(request)
-    except staff.NotAllowed as error:
+    except roles.NotAllowed as error:
         raise ForbiddenException(detail=str(error)) from None
     except Invalid as error:
         if Rule.ALREADY_EXISTS in error.rules:

@@ -22,7 +22,7 @@ from scim2_server.storage import ScimStorage, SearchPage
 from sso.models import ApiToken, Group, User
 from sso.scim import filters, resources
 from sso.scim.patches import MemberEdit
-from sso.services import accounts, api_tokens, group_editing, staff
+from sso.services import accounts, api_tokens, group_editing, roles
 from sso.store import groups as memberships
 from sso.store import named_groups
 from sso.store import users as stored_users
@@ -170,7 +170,7 @@ class Storage(ScimStorage):
         if user is None:
             raise NotFoundException(detail=f"there is no user {user_id[:100]}")
         if self.is_writing:
-            staff.require_may_change(self.actor, [user.groups])
+            roles.require_may_change(self.actor, [user.groups])
         if version is not None and version != f'W/"{user.version}"':
             raise PreconditionFailedException
         return user
@@ -202,7 +202,7 @@ class Storage(ScimStorage):
             )
 
     def _check_group(self, name: str | None) -> None:
-        staff.require_may_change(self.actor, [[name or ""]])
+        roles.require_may_change(self.actor, [[name or ""]])
 
     def _check_free(self, user_name: str, user_id: UUID | None = None) -> None:
         other = stored_users.find_by_user_name(user_name.strip())

@@ -90,7 +90,7 @@ class Outbox(Generic[Entry]):
         )
         return again_at
 
-    def put_back(self, entry_id: UUID) -> None:
+    def release(self, entry_id: UUID) -> None:
         """What was claimed and not tried: due at once, and it counts as no attempt."""
         self._update(entry_id, next_attempt_at=clock.now(), attempts=self.model.attempts - 1)
 

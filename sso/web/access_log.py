@@ -65,7 +65,7 @@ def _end(response: Response) -> Response:
 
 def _log(request: RoutedRequest, status: int, method: str, milliseconds: float) -> None:
     """The rule instead of the path, and no query: codes, tokens and signed requests stand there."""
-    refused = refusals.settle(status, request.route.name if request.route else None)
+    refused = refusals.flush(status, request.route.name if request.route else None)
     if request.route:
         is_exact = "<" not in request.route.path
         route = request.path if is_exact else refusals.shown_path(request.path)

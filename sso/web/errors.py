@@ -49,9 +49,9 @@ def page(
     """
     title = title or gettext("This request could not be processed")
     if error and detail:
-        refusals.note_answer(error, detail)
+        refusals.record_answer(error, detail)
     if is_noted:
-        refusals.note(None, budget=None, facts={"page": title})
+        refusals.record(None, budget=None, facts={"page": title})
     report(detail or title, status, error)
     body = render_template(
         "error.html",
@@ -95,7 +95,7 @@ def as_json(
     **more: str,
 ) -> Response:
     """An error as RFC 6749 §5.2 writes it, with more members."""
-    refusals.note_answer(error, description)
+    refusals.record_answer(error, description)
     body: dict[str, Any] = {"error": error, "error_description": description, **more}
     media_type = "application/json"
     if shape := g.get("sso_error_shape"):  # of another protocol
@@ -124,7 +124,7 @@ def init_app(app: Flask) -> None:
 
 
 def _form_expired(error: CSRFError) -> Response:
-    refusals.note_csrf(error.description or "")
+    refusals.record_csrf(error.description or "")
     if current_app.config["SESSION_COOKIE_NAME"] not in request.cookies:
         settings = context.settings()
         if settings.is_https and not request.is_secure:
@@ -191,7 +191,7 @@ def _http(error: HTTPException) -> Response:
     meant = routing.meant() if status == 404 else None
     if meant:
         facts = {"path": refusals.shown_path(request.path), "meant": meant}
-        refusals.note(None, budget=None, facts=facts)
+        refusals.record(None, budget=None, facts=facts)
     if status == 404 and _OF_ISSUER.search(request.path):
         response = _not_here()
     elif routing.is_protocol():

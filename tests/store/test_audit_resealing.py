@@ -85,7 +85,7 @@ def test_while_it_is_under_way(app: Flask, both: Flask, new: Flask) -> None:
     happen(app, 10)
     assert verify(app) == []
     first = step(both)
-    assert (first.sealed, first.left, first.is_last) == (4, 6, False)
+    assert (first.rekeyed, first.remaining, first.is_last) == (4, 6, False)
     assert faults_of(both) == []
     happen(both, 2)
     with both.app_context():
@@ -99,7 +99,7 @@ def test_while_it_is_under_way(app: Flask, both: Flask, new: Flask) -> None:
     assert "SSO_SECRET_KEY_PREVIOUS" in faults_of(new)[0]
     assert len(faults_of(new)) == 1
     steps = [step(both) for _ in range(4)]
-    assert [one.sealed for one in steps] == [4, 4, 0, 0]
+    assert [one.rekeyed for one in steps] == [4, 4, 0, 0]
     assert steps[-1].is_last
     assert verify(new) == []
     assert verify(both) == []
@@ -215,7 +215,7 @@ def test_a_secret_key_that_is_lost(app: Flask, new: Flask) -> None:
 
 def test_the_old_key_forges_nothing_afterwards(app: Flask, both: Flask, new: Flask) -> None:
     """The thief seals a changed event with the key that leaked, and the ends, too."""
-    from sso.audit.chain import seal_of, seal_of_ends
+    from sso.audit.chain import ends_mac, event_mac
     from sso.crypto.secrets import derive_key
     from sso.models import AuditChain, AuditEvent
 
@@ -228,8 +228,8 @@ def test_the_old_key_forges_nothing_afterwards(app: Flask, both: Flask, new: Fla
         for event in db.session.scalars(db.select(AuditEvent).order_by(AuditEvent.number)):
             if event.number is not None:
                 event.user_id = "somebody else"
-                before = event.seal = seal_of(leaked, event, event.number, before)
+                before = event.seal = event_mac(leaked, event, event.number, before)
         chain.head_seal = before
-        chain.seal = seal_of_ends(leaked, chain)
+        chain.seal = ends_mac(leaked, chain)
         db.session.commit()
     assert "forged" in verify(new)[0]

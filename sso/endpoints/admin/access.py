@@ -19,7 +19,7 @@ from sso.endpoints import browser_session, second_factor
 from sso.extensions import db
 from sso.mfa import policy
 from sso.models import User
-from sso.services import staff as roles
+from sso.services import roles
 from sso.store import factors, sessions
 from sso.store.sessions import CurrentSession
 from sso.web import errors, routing

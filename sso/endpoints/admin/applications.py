@@ -236,7 +236,7 @@ def edit() -> Response:
 
 def _save(actor: Actor, client: Client, changes: Differences, seen: dict[str, Any]) -> None:
     values = {name: change["after"] for name, change in changes.items()}
-    clients.change(actor, client.client_id, values, seen=seen)
+    clients.change(actor, client.client_id, values, expected=seen)
 
 
 def from_preset() -> Response:

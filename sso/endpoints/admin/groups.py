@@ -37,7 +37,7 @@ class Membership:
 
 def _delete(actor: Actor, group: Group, version: str) -> None:
     seen = {"version": int(version)} if version.isdecimal() and len(version) < 10 else None
-    group_editing.delete(actor, group.id, seen=seen)
+    group_editing.delete(actor, group.id, expected=seen)
 
 
 MEMBERSHIP = Resource(
@@ -146,7 +146,7 @@ def rename() -> Response:
 
 
 def _save(actor: Actor, group: Group, changes: Differences, seen: dict[str, Any]) -> None:
-    group_editing.change(actor, group.id, name=changes["name"]["after"], seen=seen)
+    group_editing.change(actor, group.id, name=changes["name"]["after"], expected=seen)
 
 
 def remove_member() -> Response:

@@ -17,7 +17,7 @@ from sso.i18n import N_
 from sso.models import Client, User
 from sso.services import changes
 from sso.services.changes import Changed, Differences
-from sso.services.staff import NotAllowed
+from sso.services.roles import NotAllowed
 from sso.store import clients, users
 from sso.store.lists import BadCursor, Order, Slice
 from sso.web import forms

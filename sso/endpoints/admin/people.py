@@ -22,10 +22,9 @@ from sso.flow.scopes import CLAIM_NAMES
 from sso.i18n import N_, languages
 from sso.i18n.message import Message
 from sso.models import Identity, User
-from sso.services import accounts, credentials, helpdesk
+from sso.services import accounts, authentication, credentials, roles
 from sso.services import changes as differences
 from sso.services import identities as linking
-from sso.services import staff as roles
 from sso.services.changes import Differences, ListEdit
 from sso.store import factors, grants, groups, identities, keys, sessions, users
 from sso.store.lists import Order
@@ -44,7 +43,7 @@ ACTIONS: dict[str, Action[User]] = {
         label=N_("Send the invitation again"),
         question=N_("%(name)s gets another email with a link to set the password."),
         done=N_("The invitation will be sent."),
-        run=helpdesk.invite_again,
+        run=credentials.invite_again,
         applies=lambda user: user.password_hash is None and user.disabled_at is None,
         is_for_helpdesk=True,
         sends_mail=True,
@@ -62,7 +61,7 @@ ACTIONS: dict[str, Action[User]] = {
         label=N_("Send a link for a new password"),
         question=N_("%(name)s gets an email with a link to set a new password."),
         done=N_("The email will be sent."),
-        run=helpdesk.mail_password_reset,
+        run=credentials.mail_password_reset,
         applies=lambda user: user.password_hash is not None and user.disabled_at is None,
         is_for_helpdesk=True,
         sends_mail=True,
@@ -83,7 +82,7 @@ ACTIONS: dict[str, Action[User]] = {
         label=N_("End all sessions"),
         question=N_("%(name)s is signed out everywhere."),
         done=N_("All sessions were ended."),
-        run=helpdesk.sign_out,
+        run=authentication.sign_out,
         ends=ENDS["sign-out by an operator"],
         is_danger=True,
         is_for_helpdesk=True,

@@ -1,4 +1,4 @@
-"""Who administers in the browser, and what nobody may do there: the rules for every caller."""
+"""Roles: administrators and the helpdesk, and the rules about them that all callers share."""
 
 from collections.abc import Collection, Iterable
 from uuid import UUID
@@ -23,7 +23,7 @@ _LIMITED = N_("Only administrators can do this.")
 
 
 class NotAllowed(OperatorError):
-    """Nobody may do this, or not this one. `reason` is for pages, translated where it is shown."""
+    """The actor may not do this. `reason` is for pages, and translated where it is shown."""
 
     def __init__(self, reason: str, hint: str = "") -> None:
         super().__init__(reason + hint)
@@ -31,7 +31,7 @@ class NotAllowed(OperatorError):
 
 
 def role_of(groups: Collection[str]) -> str | None:
-    """What members of these groups may be in the administration."""
+    """Return the role that these groups give in the administration, if any."""
     settings = context.settings()
     if settings.admin_group in groups:
         return ADMIN
@@ -39,19 +39,19 @@ def role_of(groups: Collection[str]) -> str | None:
 
 
 def require_admin(actor: Actor) -> None:
-    """The helpdesk may not do this. Raises `NotAllowed`."""
+    """Raise `NotAllowed` if the actor is a member of the helpdesk."""
     if actor.is_helpdesk:
         raise NotAllowed(_LIMITED)
 
 
 def require_may_help(actor: Actor, user: User) -> None:
-    """The helpdesk may not touch those who administer. Raises `NotAllowed`."""
+    """Raise `NotAllowed` if the helpdesk acts on an administrator or on the helpdesk."""
     if actor.is_helpdesk and role_of(user.groups):
         raise NotAllowed(_STAFF)
 
 
 def require_may_change(actor: Actor, memberships: Iterable[Collection[str]]) -> None:
-    """Refuse changes to administrators and the helpdesk by most API tokens. Raises `NotAllowed`.
+    """Raise `NotAllowed` if an API token without the scope changes administrators or helpdesk.
 
     `memberships`: the groups of each user concerned, before and after the change.
     """
@@ -60,17 +60,19 @@ def require_may_change(actor: Actor, memberships: Iterable[Collection[str]]) -> 
 
 
 def keep_administrators(actor: Actor, leaving: Iterable[User]) -> None:
-    """These users are about to lose the administration, or their account. Raises `NotAllowed`.
+    """Raise `NotAllowed` unless another administrator who can sign in remains.
 
-    Somebody else has to remain who can sign in, and nobody removes themselves. The caller has
-    written to the rows, so that on SQLite nobody else writes meanwhile.
+    `leaving`: the users who are about to lose the role or the account; the actor may not be one of
+    them. The caller has written to the rows, so that on SQLite nobody else writes meanwhile.
     """
-    going = [one for one in leaving if role_of(one.groups) == ADMIN and one.disabled_at is None]
-    keep_others(actor, {one.id for one in going})
+    administrators = [
+        user for user in leaving if role_of(user.groups) == ADMIN and user.disabled_at is None
+    ]
+    keep_others(actor, {user.id for user in administrators})
 
 
 def keep_others(actor: Actor, ids: Collection[UUID]) -> None:
-    """Do the same as `keep_administrators`, for administrators with these ids."""
+    """Raise `NotAllowed` like `keep_administrators`, for administrators with these ids."""
     if not ids:
         return
     if actor.user_id in ids or actor == audit.USER:

@@ -13,7 +13,7 @@ from sso import audit, clock
 from sso.audit import Actor
 from sso.extensions import db
 from sso.models import User
-from sso.services import accounts, credentials, group_editing, helpdesk, staff
+from sso.services import accounts, authentication, credentials, group_editing, roles
 from sso.services.changes import ListEdit
 from sso.services.checks import Invalid
 from sso.store import named_groups, users
@@ -65,7 +65,7 @@ def test_the_last_administrator_stays(app: Flask, ada: User, remove: Any) -> Non
     make_user(app, "off@example.com", groups=[ADMINS], disabled=True)
     make_user(app, "hal@example.com", groups=[HELPDESK, "sso-administrators "[:-1] + "2"])
     with app.app_context():
-        with pytest.raises(staff.NotAllowed, match=r"last administrator.*--add-group"):
+        with pytest.raises(roles.NotAllowed, match=r"last administrator.*--add-group"):
             remove(OPERATOR, loaded(ada))
         db.session.rollback()
     make_user(app, "bob@example.com", groups=[ADMINS])
@@ -78,7 +78,7 @@ def test_nobody_removes_themselves(app: Flask, ada: User, remove: Any) -> None:
     make_user(app, "bob@example.com", groups=[ADMINS])
     with app.app_context():
         for actor in (acting(ada), audit.USER):
-            with pytest.raises(staff.NotAllowed, match="your own"):
+            with pytest.raises(roles.NotAllowed, match="your own"):
                 remove(actor, loaded(ada))
             db.session.rollback()
 
@@ -97,11 +97,11 @@ def test_a_disabled_administrator_may_go(app: Flask, ada: User) -> None:
 
 
 HELP: dict[str, Callable[[Actor, User], Any]] = {
-    "sign out": helpdesk.sign_out,
+    "sign out": authentication.sign_out,
     "factors": credentials.reset_factors,
     "verification": credentials.request_verification,
-    "invitation": helpdesk.invite_again,
-    "password": helpdesk.mail_password_reset,
+    "invitation": credentials.invite_again,
+    "password": credentials.mail_password_reset,
 }
 NEVER: dict[str, Callable[[Actor, User], Any]] = {
     **REMOVE,
@@ -123,7 +123,7 @@ def test_what_the_helpdesk_may_never_do(app: Flask) -> None:
     dana = make_user(app)
     with app.app_context():
         for name, call in NEVER.items():
-            with pytest.raises(staff.NotAllowed):
+            with pytest.raises(roles.NotAllowed):
                 call(hal, loaded(dana))
             assert not db.session.dirty, name
             db.session.rollback()
@@ -136,7 +136,7 @@ def test_the_helpdesk_touches_nobody_who_administers(app: Flask, group: str) -> 
     dana = make_user(app, "dana@example.com", password=None)
     with app.app_context():
         for call in HELP.values():
-            with pytest.raises(staff.NotAllowed, match="Only administrators"):
+            with pytest.raises(roles.NotAllowed, match="Only administrators"):
                 call(hal, loaded(other))
             call(hal, loaded(dana))
 
@@ -177,7 +177,7 @@ def test_two_who_remove_each_other(app: Flask, ada: User) -> None:
                 accounts.disable(acting(actor), target)
                 db.session.commit()
                 outcomes.append("done")
-            except staff.NotAllowed:
+            except roles.NotAllowed:
                 db.session.rollback()
                 outcomes.append("refused")
 
@@ -199,9 +199,9 @@ def test_who_is_not_invited_again(app: Flask, state: str) -> None:
         user.disabled_at = clock.now() if state == "disabled" else None
         db.session.commit()
         with pytest.raises(Invalid):
-            helpdesk.invite_again(OPERATOR, user)
+            credentials.invite_again(OPERATOR, user)
         user.disabled_at, user.password_hash = None, None
-        helpdesk.invite_again(OPERATOR, user)
+        credentials.invite_again(OPERATOR, user)
 
 
 @pytest.mark.parametrize("group", [ADMINS, HELPDESK])
@@ -211,7 +211,7 @@ def test_a_token_without_the_scope_makes_nobody_a_member_of_the_staff(
     """What somebody would become counts, not only what they are."""
     token = Actor("API token", changes_staff=False)
     with app.app_context():
-        with pytest.raises(staff.NotAllowed):
+        with pytest.raises(roles.NotAllowed):
             accounts.update(token, user.id, memberships=ListEdit(added=(group,)))
         db.session.rollback()
         assert loaded(user).groups == []
