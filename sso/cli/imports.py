@@ -1,4 +1,4 @@
-"""`flask user import`: imports people with their passwords from other systems, in batches.
+"""`flask user import`: import people with their passwords from other systems, in batches.
 
 The report has counts, reasons and a few examples of each.
 """

@@ -1,4 +1,4 @@
-"""`flask key`: rotates signing keys, and encrypts stored secrets with a new secret key."""
+"""`flask key`: rotate signing keys, and encrypt stored secrets with a new secret key."""
 
 import time
 from collections.abc import Sequence
