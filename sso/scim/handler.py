@@ -1,4 +1,4 @@
-"""Answers a SCIM request: bounds, what Entra ID and Okta send, and the library's handler."""
+"""The handler of SCIM requests: the library's, with limits, adapted to Entra ID and Okta."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -30,12 +30,12 @@ from sso.scim.storage import Storage
 from sso.services import roles
 from sso.services.checks import Invalid, Rule
 
-MOST_ATTRIBUTES = 50  # asked for by name
-MEMBERS_A_REQUEST = 20  # members that count as one more request
+MOST_ATTRIBUTES = 50  # requested by name
+MEMBERS_A_REQUEST = 20  # members that count as one additional request
 
 
 class Service(ScimService):
-    """The library's protocol, with bounds on what is parsed."""
+    """The library's protocol, with limits on the input."""
 
     def read_search(
         self, resource_types: list[ResourceType], payload: Any
@@ -137,7 +137,7 @@ class Handler(ScimHandler):
         self.storage.is_patch = True
         if not isinstance(patch_op, GroupPatch):
             return super().patch_resource(resource_type, resource_id, patch_op, conditions)
-        other_operations = patch_op.others
+        other_operations = patch_op.other_operations
         self.storage.edit = patch_op.members
         self.storage.keeps_name = not any(map(_renames, other_operations.operations or ()))
         current: Resource[Any] = self.storage.get(resource_type, resource_id)
@@ -184,7 +184,7 @@ def answer(
 
 
 def refusal(error: SCIMException) -> ScimResponse:
-    """The answer to an error."""
+    """Return the response to an error."""
     return SERVICE.error_response(error)
 
 
