@@ -1,4 +1,4 @@
-"""The consent page, a step of the dispatcher: what the client asks for, in plain words."""
+"""The consent page, a step of the dispatcher: the requested scopes in plain words."""
 
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
@@ -22,7 +22,7 @@ from sso.web.pending_request import PendingRequest, sign
 
 @dataclass(frozen=True)
 class Item:
-    """One line of the page: what is asked for, what would be sent, and its tick box."""
+    """A line of the page: the scope, the values that would be sent, and a checkbox."""
 
     scope: str
     title: str
@@ -32,7 +32,7 @@ class Item:
 
 
 def consent() -> Response:
-    """Asks the user which scopes the application gets."""
+    """Ask the user which scopes the application gets."""
     pending = page.pending_request()
     if pending is None:
         return authorize.stale()
@@ -43,7 +43,9 @@ def consent() -> Response:
     if isinstance(step, decision.Forbid):
         return _forbidden(validated, current, pending)
     if not isinstance(step, decision.AskConsent):
-        return authorize.resume(pending)  # answered already, in another tab or before the back key
+        return authorize.resume(
+            pending
+        )  # already answered, in another tab or before using the back button
     form = ConsentForm()
     if form.validate_on_submit():
         return _decided(form, validated, current, step, pending)
@@ -65,7 +67,7 @@ def consent() -> Response:
 def items(
     user: User, requested: frozenset[str], declined: frozenset[str] = frozenset()
 ) -> list[Item]:
-    """The scopes in the registry's order, with the values that would be sent."""
+    """Return the scopes in the registry's order, with the values that would be sent."""
     listed = []
     for scope in scopes.SCOPES.values():
         if scope.name in requested and not (scope.name == "openid" and len(requested) > 1):
@@ -107,7 +109,7 @@ def _decided(
     if form.decision.data != "allow":
         revocation.deny_consent(audit.USER, user_id, client_id)
         return authorize.resume(replace(pending, denied=True))
-    # What came to be asked for while the page was open is asked about on the next one.
+    # Scopes that were added while the page was open are asked about on the next one.
     submitted = form.offered.data
     offered = step.scopes if submitted is None else step.scopes & frozenset(submitted.split())
     declined = form.unticked(offered) - scopes.NEEDED
