@@ -66,7 +66,8 @@ Result = TypeVar("Result")
 class Record:
     """A recorded event: clean text without secrets.
 
-    `gone`: email and name of a user whom the event deletes, for webhooks; not in the audit trail.
+    `deleted_user`: email and name of the user that the event deletes, for webhooks; not in the
+    audit trail.
     """
 
     name: Event
@@ -76,22 +77,22 @@ class Record:
     address: str | None
     browser: str | None
     fields: dict[str, Any]
-    gone: Mapping[str, str] | None = None
+    deleted_user: Mapping[str, str] | None = None
 
 
 _as_json = json.JSONEncoder(sort_keys=True).encode
 Sink = Callable[[Record], None]
 
 
-def event(name: Event, gone: Mapping[str, str] | None = None, /, **fields: object) -> None:
+def event(name: Event, deleted_user: Mapping[str, str] | None = None, /, **fields: object) -> None:
     """Log and record a security event. Pass ids and reasons; never a secret, a code or a token.
 
     A mapping holds what an operator changed, before and after; it is stored uncut.
 
     `user` is a user's id, `client` a `client_id`. The IP address and browser of the request, or the
-    operator at the command line, are added here. `gone`: see `Record`.
+    operator at the command line, are added here. `deleted_user`: see `Record`.
     """
-    _log(name, fields, has_row=True, gone=gone)
+    _log(name, fields, has_row=True, deleted_user=deleted_user)
 
 
 def on_log_alone(name: Event, **fields: object) -> None:
@@ -104,7 +105,7 @@ def _log(
     fields: Mapping[str, object],
     *,
     has_row: bool,
-    gone: Mapping[str, str] | None = None,
+    deleted_user: Mapping[str, str] | None = None,
 ) -> None:
     if _dry_run.get():
         return
@@ -130,7 +131,7 @@ def _log(
     sink: Sink | None = current_app.extensions.get(EXTENSION) if has_app_context() else None
     if sink and has_row:
         columns = {key: details.pop(key, None) for key in ("user", "client", "address", "browser")}
-        sink(Record(name, clock.now(), fields=details, gone=gone, **columns))
+        sink(Record(name, clock.now(), fields=details, deleted_user=deleted_user, **columns))
 
 
 @contextmanager

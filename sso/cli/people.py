@@ -1,4 +1,4 @@
-"""`flask user list` and `show`, and what all commands about users share. It loads fast."""
+"""`flask user list` and `show`, and helpers of all commands about users. It loads fast."""
 
 from typing import Any
 

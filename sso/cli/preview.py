@@ -42,7 +42,7 @@ class Remark(NamedTuple):
 @click.option("--scope", help="The scopes of the request; by default all registered ones.")
 @json_option
 def preview(client_id: str, identifier: str, scope: str | None, as_json: bool) -> None:
-    """Show what an application would learn about a user who signs in now, and why not more.
+    """Show the claims that an application would receive about a user, and why others are missing.
 
     Nobody is signed in and nothing is stored. The tokens are not signed: they cannot be used.
     """

@@ -48,7 +48,7 @@ class Validated(NamedTuple):
 
 
 def authorize() -> Response:
-    """Answer an authorization request, or redirect the browser to the next step."""
+    """Authorization endpoint: answer the request, or redirect the browser to the next step."""
     if request.method == "POST":
         return oauth_response.as_get("pages.authorize")
     try:

@@ -180,8 +180,8 @@ def complete_sign_up() -> Response:
 def _may(email: str) -> bool:
     """Return whether this email address may get an account.
 
-    It also may if an identity waits in this browser whose provider may sign up and covers the
-    address.
+    An address also may if an identity of a provider that allows sign-up waits in this browser, and
+    the provider covers the address.
     """
     waiting = browser_session.pending_identity()
     if waiting and waiting[0].sign_up and waiting[0].covers(email):

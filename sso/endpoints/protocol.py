@@ -40,7 +40,7 @@ from sso.web import static_files
 
 
 def token() -> Response:
-    """Exchange an authorization code or a refresh token for tokens.
+    """Token endpoint: exchange an authorization code or a refresh token for tokens.
 
     Tokens are sent after the commit; on an error, nothing is stored. A code is redeemed last, so
     that no stranger uses it up with a wrong verifier or URI. A revocation after reuse is committed,
@@ -80,12 +80,12 @@ def _record(request: ProtocolRequest) -> None:
 
 
 def revoke() -> Response:
-    """Revoke an access token or, with a refresh token, the whole grant."""
+    """Revocation endpoint: revoke an access token or, with a refresh token, the whole grant."""
     return _answer("revocation")
 
 
 def introspect() -> Response:
-    """Introspect a token of the client."""
+    """Introspection endpoint: describe a token of the client."""
     return _answer("introspection")
 
 
@@ -107,7 +107,7 @@ def _answer(name: str) -> Response:
 
 @require_oauth(list(scopes.USERINFO_SCOPES))
 def userinfo() -> Response:
-    """Return the claims that the token's scope and the `claims` parameter allow."""
+    """Userinfo endpoint: return the claims that the token allows."""
     token = current_token
     if token.dpop_jkt:
         transaction.committed(require_oauth.use_proof)
@@ -133,12 +133,12 @@ def jwks() -> WerkzeugResponse:
 
 
 def healthz() -> Response:
-    """Return 200 while the process runs (liveness)."""
+    """Liveness: return 200 while the process runs."""
     return jsonify(status="ok")
 
 
 def readyz() -> Response:
-    """Return 503 with the reason if database, schema or signing keys cannot be used (readiness)."""
+    """Readiness: return 503 with the reason if database, schema or signing keys fail."""
     problem = readiness.problem(context.key_ring())
     if problem is None:
         return jsonify(status="ready")
@@ -149,7 +149,7 @@ def readyz() -> Response:
 
 
 def pushed_request() -> Response:
-    """Store a client's parameters for the authorization endpoint (RFC 9126)."""
+    """Pushed authorization requests: store a client's parameters (RFC 9126)."""
     server = authorization_server()
     refuse: Callable[[ProtocolRequest | None, OAuth2Error], Response] = server.handle_error_response
     try:

@@ -170,7 +170,7 @@ class Invalid(OperatorError, ValueError):
 
     @property
     def rules(self) -> set[str | None]:
-        """The codes of the errors; `None` is among them if an error has no code."""
+        """Return the codes of the errors; `None` is among them if an error has no code."""
         return {code_of(error) for error in self.errors}
 
 

@@ -107,9 +107,9 @@ def recovery_codes_made(user: User) -> None:
     _enqueue("recovery_codes_made", user.email, user)
 
 
-def recovery_code_used(user: User, left: int) -> None:
+def recovery_code_used(user: User, remaining: int) -> None:
     """Report that a recovery code was used, and how many are left."""
-    _enqueue("recovery_code_used", user.email, user, left=left)
+    _enqueue("recovery_code_used", user.email, user, left=remaining)
 
 
 def second_step_missing(

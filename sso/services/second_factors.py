@@ -165,7 +165,7 @@ def remove_totp(actor: Actor, user: User, existing: Factors) -> None:
 
 def _removed(user: User, existing: Factors, kind: str, name: str) -> None:
     if existing.count == 1:
-        # They stand in for a factor; without one they would only be forgotten.
+        # They replace a factor; without one they have no use.
         factors.remove_recovery_codes(user.id)
     audit.event(Event.FACTOR_REMOVED, user=user.id, kind=kind)
     notifications.factor_removed(user, name)
