@@ -22,8 +22,8 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, tuple[str, str]]]] = {
         "list": ("List all applications.", "sso.cli.clients:list_"),
         "show": ("Show an application's registration and its newest grants.",
                  "sso.cli.clients:show"),
-        "preview": ("Show the claims that an application would receive about a user, and why others "
-                    "are missing.",
+        "preview": ("Show the claims that an application would receive about a user, and why "
+                    "others are missing.",
                     "sso.cli.preview:preview"),
         "update": ("Change a registration, and print what changed.", "sso.cli.clients:update"),
         "rotate-secret": ("Give an application a new secret, shown once.",
