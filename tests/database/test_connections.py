@@ -8,6 +8,8 @@ from sqlalchemy import Connection, Engine, text
 from sso import database
 from sso.database import KeptConnections
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Engine:

@@ -9,6 +9,8 @@ from sqlalchemy import text
 from sso import database
 from sso.extensions import db
 
+pytestmark = pytest.mark.slow
+
 
 def others_may_write() -> bool:
     # Only what is there: the name of a PostgreSQL database would be made a file.

@@ -19,6 +19,13 @@ from sso.models import AuditEvent, User
 from tests.conftest import Clock
 from tests.support.factories import make_user
 
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def app(app_on_each: Flask) -> Flask:
+    return app_on_each
+
 
 @pytest.fixture
 def user(app: Flask) -> User:

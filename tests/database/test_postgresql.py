@@ -14,7 +14,10 @@ from sso.store import prepared
 from tests.support.actors import BASE, ORIGIN, Browser
 from tests.support.factories import make_client, make_user
 
-pytestmark = pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.parametrize("database", ["postgresql"], indirect=True),
+]
 
 
 def prepared_statements(app: Flask) -> int:

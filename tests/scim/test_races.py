@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, Event, Thread
 from typing import Any
 
+import pytest
 from flask import Flask
 
 from sso import audit
@@ -15,6 +16,12 @@ from sso.services.changes import ListEdit
 from sso.store import users
 from tests.scim.conftest import GROUP, USER, Provisioner, make_token
 from tests.support.factories import make_user
+
+
+@pytest.fixture
+def app(app_on_each: Flask) -> Flask:
+    return app_on_each
+
 
 OLGA = audit.Actor("olga")
 

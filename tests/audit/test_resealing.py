@@ -12,8 +12,16 @@ from sso.audit import chain, writer
 from sso.audit.chain import ChainBroken
 from sso.audit.events import Event
 from sso.extensions import db
-from tests.store.test_audit_events import execute, happen, names, verify
+from tests.audit.test_chain import execute, happen, names, verify
 from tests.support.processes import SECRET_KEY
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def app(app_on_each: Flask) -> Flask:
+    return app_on_each
+
 
 NEW = "the secret key that comes after the one for tests"
 

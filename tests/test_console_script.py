@@ -17,6 +17,8 @@ from sso.config import settings
 from sso.process import program as names
 from tests.support.processes import ROOT
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def environ(monkeypatch: pytest.MonkeyPatch) -> MutableMapping[str, str]:

@@ -14,6 +14,8 @@ from sso.database.buffer import Buffer
 from sso.extensions import db
 from tests.support.processes import wait_for
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     "error", [DataError("", {}, Exception("too long")), ValueError("surrogates"), TypeError("x")]
