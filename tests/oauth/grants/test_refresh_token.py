@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 from flask import Flask
+from sqlalchemy import update
 
 from sso.config.settings import load_settings
 from sso.errors import SettingsError
 from sso.extensions import db
-from sso.models import User
+from sso.models import Grant, User
 from sso.store import clients, users
 from tests.conftest import Clock
-from tests.support.actors import Browser, RelyingParty
+from tests.support.actors import BASE, ORIGIN, Browser, RelyingParty
 from tests.support.factories import make_client, make_user
 
 OFFLINE = "openid profile email offline_access"
@@ -254,3 +255,36 @@ class TestAbsoluteLifetime:
         for wrong in ("0", "-1", "forever"):
             with pytest.raises(SettingsError):
                 load_settings({name: wrong}, tmp_path)
+
+
+# `offline_access` among other scopes: at the beginning, in the middle, at the end, and alone.
+
+
+@pytest.mark.parametrize(
+    ("scope", "outlives"),
+    [
+        ("offline_access", True),
+        ("offline_access email", True),
+        ("email offline_access", True),
+        ("openid offline_access email", True),
+        ("openid email", False),
+        ("openid offline", False),
+        ("openid xoffline_access", False),
+        ("openid offline_accessx", False),
+        ("openid offline-access", False),
+        ("openid offlineXaccess", False),
+    ],
+)
+def test_it_outlives_sign_out(
+    app: Flask, clock: Clock, browser: Browser, user: User, scope: str, outlives: bool
+) -> None:
+    client = make_client(app, scope="openid email offline_access")
+    code = browser.approve(client, scope="openid email offline_access").code
+    tokens = client.exchange(code).get_json()
+    with app.app_context():  # also scopes that a newer version may know
+        db.session.execute(update(Grant).values(scope=scope))
+        db.session.commit()
+    browser.open(f"{ORIGIN}{BASE}/sign-out")
+    browser.submit(decision="sign_out")
+    assert (client.userinfo(tokens["access_token"]).status_code == 200) is outlives
+    assert (client.refresh(tokens["refresh_token"]).status_code == 200) is outlives
