@@ -199,8 +199,8 @@ def test_a_file_is_the_whole_of_its_noun(path: Path) -> None:
 # The layers of a noun have one name. Any other name is given once.
 NOUNS = {
     *("api_tokens", "clients", "dpop", "factors", "grants", "groups", "identities", "keys"),
-    *("ldap", "oidc", "outbox", "people", "refusals", "sign_in", "tokens", "users"),
-    "webhooks",
+    *("ldap", "oidc", "outbox", "people", "preview", "refusals", "settings", "sign_in", "tokens"),
+    *("users", "webhooks", "worker"),
 }
 PAIRS = {
     "command": "the command of a package, and what it runs",
@@ -212,13 +212,10 @@ PAIRS = {
     "forms": "of users and of administrators",
     "installation": "what is checked of it, and what a preset makes of it",
     "pages": "of administration, of presets, and of explanations",
-    "preview": "the command and its service",
     "request": "the parameters, and Authlib's object",
     "schema": "of the database, of the tables, of presets",
     "server": "Authlib's, and that of the metrics",
-    "settings": "the command and what it shows",
     "storage": "of limits, and of SCIM",
-    "worker": "the command and what it runs",
 }
 
 
