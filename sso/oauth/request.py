@@ -76,7 +76,7 @@ class ProtocolRequest(OAuth2Request):
 
 
 def form_request(once: tuple[str, ...], clean: tuple[str, ...] | None = None) -> ProtocolRequest:
-    """The request of a client's backend: parameters from the form body alone.
+    """Return the request of a client's backend, with parameters from the form body only.
 
     `clean`: those that have to be clean text already; without it, all in `once`.
 

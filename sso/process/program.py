@@ -1,8 +1,8 @@
-"""This program: where it runs from, what its command is called, and which of its modules wait.
+"""This program: its folder, the name of its command, and modules that are imported late.
 
-Most servers never need the modules that `late_module` and `late_functions` name. They are imported
-when something of them is first used, which saves memory at the start; a comment says how much. What
-most installations use is imported by the master, which shares it with its workers.
+Most servers never need the modules of `late_module` and `late_functions`. They are imported at
+their first use, which saves memory at the start; a comment says how much. The master imports the
+modules that most installations use, and shares them with its workers.
 
 Type checkers see the import itself: `if TYPE_CHECKING: import x`, `else: x = late_module("x")`.
 """
@@ -15,15 +15,15 @@ from typing import Any, cast
 
 
 def checkout() -> Path | None:
-    """The project's folder, if this runs from its source and not from a wheel."""
+    """Return the project's folder, if this runs from its source and not from a wheel."""
     folder = Path(__file__).resolve().parents[2]
-    # Some packages install a pyproject.toml of theirs among the packages.
+    # Some packages install their pyproject.toml among the packages.
     is_installed = folder.name in ("site-packages", "dist-packages")
     return folder if not is_installed and (folder / "pyproject.toml").is_file() else None
 
 
 def command() -> str:
-    """`sso`, or `flask`, which finds the application only in the project's folder."""
+    """Return `sso`, or `flask`, which finds the application only in the project's folder."""
     return "sso" if Path(sys.argv[0]).name == "sso" or not checkout() else "flask"
 
 
@@ -60,10 +60,10 @@ class _Functions(_Module):
 
 
 def late_module(name: str) -> Any:
-    """Imported when one of its names is looked up."""
+    """Return a module that is imported when one of its names is looked up."""
     return _Module(name)
 
 
 def late_functions(name: str) -> Any:
-    """Imported when one of its functions is called: for tables."""
+    """Return a module that is imported when one of its functions is called: for tables."""
     return _Functions(name)

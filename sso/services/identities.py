@@ -431,7 +431,8 @@ def confirm_session(
         revocation.some_sessions(identity.user_id, session_ids, "upstream_recheck")
         return
     if upstream_identity.refresh_token:
-        identities.keep_token(session.id, encrypted_token(upstream_identity.refresh_token))
+        token = encrypted_token(upstream_identity.refresh_token)
+        identities.replace_refresh_token(session.id, token)
     if user and user.disabled_at is None:
         take_over_profile(actor, provider, user, upstream_identity)
 
