@@ -1,7 +1,7 @@
 """The numbered steps of the page, from the HTTP exchanges that Authlib made."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlsplit
 from flask import g
 from joserfc.errors import JoseError
 from joserfc.jws import extract_compact
-from requests import Response
+from requests import PreparedRequest, Response
 
 _SECRET = frozenset({"client_secret"})
 _HIDDEN = "•••••••• (hidden)"
@@ -103,10 +103,9 @@ def of_refresh(token: Values, identity: Values | None, metadata: Values) -> tupl
     )
 
 
-def of_failure(metadata: Values) -> tuple[Part, ...]:
-    """The last exchange with the server's endpoints before a failure, if there was one."""
-    urls = (metadata.get("token_endpoint"), metadata.get("userinfo_endpoint"))
-    return tuple(part for url in urls if url for part in _exchanges_with(url))[-2:]
+def of_failure() -> tuple[Part, ...]:
+    """Return the last exchange before a failure that was more than reading metadata and keys."""
+    return _exchanges(lambda sent: sent.method == "POST" or "Authorization" in sent.headers)[-2:]
 
 
 def _fields(pairs: Iterable[tuple[str, str]]) -> Rows:
@@ -132,10 +131,18 @@ def _authorization_request(url: str) -> Part:
 
 
 def _exchanges_with(url: str) -> tuple[Part, ...]:
-    """The requests to one URL while this page was made, each with its answer."""
+    """Return the requests to one URL while this page was made, each with its answer."""
+    return _exchanges(lambda sent: (sent.url or "").split("?")[0] == url)
+
+
+def _exchanges(condition: Callable[[PreparedRequest], bool]) -> tuple[Part, ...]:
     responses: list[Response] = g.get("exchanges", [])
-    found = (one for one in responses if (one.request.url or "").split("?")[0] == url)
-    return tuple(part for response in found for part in _exchange(response))
+    return tuple(
+        part
+        for response in responses
+        if condition(response.request)
+        for part in _exchange(response)
+    )
 
 
 def _exchange(response: Response) -> tuple[Part, Part]:

@@ -10,7 +10,7 @@ from sso.checkup import reach
 from sso.checkup import sign_in as sign_in_steps
 from sso.checkup.finding import Finding, Findings, ok, skipped, warning, wrong
 from sso.checkup.reach import Trouble
-from sso.checkup.sign_in import Browser, Request, temporary_user
+from sso.checkup.sign_in import Browser, temporary_user
 from sso.config import urls
 from sso.config.auth_methods import PRIVATE_KEY_JWT
 from sso.crypto import client_jwt
@@ -225,18 +225,12 @@ def _sign_in(client: Client) -> Findings:
     doctor = audit.operator(by="doctor")
     with temporary_user(doctor, groups=groups, has_second_factor=client.require_mfa) as person:
         browser = Browser(context.settings().base_url, callback)
-        request = Request.make(
-            browser.base_url,
-            client.client_id,
-            callback,
-            client.scope,
-            partial(_push, client) if must_push else None,
-        )
-        page = sign_in_steps.submit_password(
-            browser, sign_in_steps.authorize(browser, request), person
-        )
+        party = sign_in_steps.relying_party(browser, client.client_id, scope=client.scope)
+        push = partial(_push, client) if must_push else None
+        request, page = sign_in_steps.authorize(browser, party, push)
+        page = sign_in_steps.submit_password(browser, page, person)
         sign_in_steps.require_signed_in(page)
-        sign_in_steps.code_of(sign_in_steps.allow(browser, page), request)
+        sign_in_steps.code_of(sign_in_steps.allow(browser, page), party, request)
     member = f", made a member of {groups[0]}," if groups else ""
     yield ok(
         "sign-in",
