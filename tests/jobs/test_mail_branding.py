@@ -9,7 +9,7 @@ from flask import Flask
 from hypothesis import HealthCheck, example, given, settings
 
 from sso.config.mail_texts import TEXTS
-from sso.config.settings import checked_name
+from sso.config.tables import checked_name
 from sso.jobs import mail as mail_jobs
 from sso.models import Mail
 from tests.jobs.test_mail_headers import HEADERS, names
