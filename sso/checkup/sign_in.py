@@ -1,4 +1,4 @@
-"""A sign-in as a check: a temporary user and client, a browser over real HTTP, and the steps."""
+"""A sign-in as a check: a temporary user and client, a browser over real HTTP, the steps."""
 
 import secrets
 import signal
@@ -52,16 +52,16 @@ class _Form(HTMLParser):
         self.buttons: set[tuple[str, str]] = set()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        found = {name: value or "" for name, value in attrs}
-        if tag == "input" and "name" in found:
-            self.fields[found["name"]] = found.get("value", "")
-        elif tag == "button" and "name" in found:
-            self.buttons.add((found["name"], found.get("value", "")))
+        attributes = {name: value or "" for name, value in attrs}
+        if tag == "input" and "name" in attributes:
+            self.fields[attributes["name"]] = attributes.get("value", "")
+        elif tag == "button" and "name" in attributes:
+            self.buttons.add((attributes["name"], attributes.get("value", "")))
 
 
 @dataclass
 class Page:
-    """Where the browser ended: a page of the server, or the client's callback URL."""
+    """The page that the browser ended at: one of the server, or the client's callback URL."""
 
     url: str
     response: requests.Response | None = None
@@ -92,7 +92,7 @@ class Browser:
         self.last_answer = answer
 
     def timeout(self) -> float:
-        """The seconds that the next request may take. Raises `requests.Timeout` if none is left."""
+        """Return the seconds for the next request. Raises `requests.Timeout` if none is left."""
         left = self._end - monotonic()
         if left <= 0:
             raise requests.Timeout
@@ -155,7 +155,7 @@ class Probe:
 
 
 class Busy(Exception):
-    """There is a temporary user of this name already."""
+    """A temporary user of this name exists already."""
 
 
 @contextmanager
@@ -222,7 +222,7 @@ def temporary_probe(actor: Actor, name: str | None = None) -> Iterator[Probe]:
 
 @contextmanager
 def _until_asked_to_end() -> Iterator[None]:
-    """At SIGTERM what is to be done in the end is done, as at SIGINT."""
+    """Clean up at SIGTERM, too, as at SIGINT."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -234,10 +234,10 @@ def _until_asked_to_end() -> Iterator[None]:
 
 
 def ip_address_of(user_id: UUID) -> str | None:
-    """The IP address from which, to the server, the user signed in."""
-    found = sessions.of_user(user_id)
+    """Return the IP address that the server saw the user sign in from."""
+    rows = sessions.of_user(user_id)
     db.session.rollback()
-    return found[0].address if found else None
+    return rows[0].address if rows else None
 
 
 def _remove_left_behind(actor: Actor) -> None:
@@ -278,24 +278,26 @@ _LOG = Message("check the server's log")
 class Stopped(Exception):
     """A step failed."""
 
-    def __init__(self, seen: Message, hint: Message = _LOG) -> None:
-        super().__init__(seen)
-        self.seen, self.hint = seen, hint
+    def __init__(self, message: Message, hint: Message = _LOG) -> None:
+        super().__init__(message)
+        self.message, self.hint = message, hint
 
 
 def explained(name: str, walk: Callable[[], Findings]) -> Findings:
-    """The findings of a walk through the flow; a step that fails is one, too."""
+    """Walk through the flow. Report a failed step as a finding."""
     try:
         yield from walk()
     except Stopped as stopped:
-        yield wrong(name, stopped.seen, stopped.hint)
+        yield wrong(name, stopped.message, stopped.hint)
     except LeftServer as error:
-        seen = Message("a redirect led away, to %(url)s", url=error.args[0])
+        message = Message("a redirect led away, to %(url)s", url=error.args[0])
         hint = Message("let the proxy forward Host, and set SSO_BASE_URL to the URL people use")
-        yield wrong(name, seen, hint)
+        yield wrong(name, message, hint)
     except requests.RequestException as error:
-        seen = Message("the connection failed (%(reason)s)", reason=type(error).__name__)
-        yield wrong(name, seen, Message("start the server, and check SSO_BASE_URL and the proxy"))
+        message = Message("the connection failed (%(reason)s)", reason=type(error).__name__)
+        yield wrong(
+            name, message, Message("start the server, and check SSO_BASE_URL and the proxy")
+        )
 
 
 def code_flow(actor: Actor, name: str | None = None) -> Findings:
@@ -358,7 +360,7 @@ def authorize(
 
 
 def submit_password(browser: Browser, page: Page, person: ProbePerson) -> Page:
-    """What follows the sign-in page, and the second factor if the person has one."""
+    """Submit the password, and the code if a second factor is asked for; return the next page."""
     credentials = {"email": person.email, "password": person.password}
     form = page
     page = browser.submit(form, credentials, **_FORGED, **_FORGED_BY_UNDERSCORE)
@@ -370,7 +372,7 @@ def submit_password(browser: Browser, page: Page, person: ProbePerson) -> Page:
 
 
 def require_signed_in(page: Page) -> None:
-    """Raises `Stopped`."""
+    """Raise `Stopped` unless the page is one for signed-in users."""
     if "password" in page.fields or "code" in page.fields or page.status >= 400:
         raise Stopped(
             Message("signing in ended with status %(status)s", status=page.status),
@@ -379,7 +381,7 @@ def require_signed_in(page: Page) -> None:
 
 
 def allow(browser: Browser, page: Page) -> Page:
-    """What follows the consent page, if there is one."""
+    """Allow what the consent page asks, if it is one; return the next page."""
     if ("decision", "allow") in page.buttons:
         return browser.submit(page, {"decision": "allow"})
     return page
@@ -391,15 +393,15 @@ def _cookie(browser: Browser) -> Finding:
     if not lines:
         hint = Message("let the proxy pass Set-Cookie unchanged")
         return wrong("cookies", Message("%(name)s was not set", name=name), hint)
-    needed: set[str] = {"httponly", "samesite=lax"} | (
+    required: set[str] = {"httponly", "samesite=lax"} | (
         {"secure"} if context.settings().is_https else set()
     )
-    found = [{part.strip().lower() for part in line.split(";")[1:]} for line in lines]
-    missing = sorted(set().union(*(needed - attributes for attributes in found)))
+    cookies = [{part.strip().lower() for part in line.split(";")[1:]} for line in lines]
+    missing = sorted(set().union(*(required - attributes for attributes in cookies)))
     if missing:
-        lacks = Message("%(name)s lacks %(attributes)s", name=name, attributes=", ".join(missing))
-        return wrong("cookies", lacks, Message("let no proxy rewrite cookies"))
-    attributes = ", ".join(sorted(needed))
+        message = Message("%(name)s lacks %(attributes)s", name=name, attributes=", ".join(missing))
+        return wrong("cookies", message, Message("let no proxy rewrite cookies"))
+    attributes = ", ".join(sorted(required))
     return ok("cookies", Message("%(name)s with %(attributes)s", name=name, attributes=attributes))
 
 
@@ -418,10 +420,12 @@ def _proxies(ip_address: str | None) -> Finding:
         hint = Message("let the proxy remove headers with underscores, such as X_Forwarded_For")
         return wrong("proxy headers", forged, hint)
     if trusted == 0 and is_public and urls.is_loopback(ip_address):
-        seen = Message("every client seems to connect from this machine")
-        return warning("proxy headers", seen, Message("behind one proxy set SSO_TRUSTED_PROXIES=1"))
-    seen = Message("%(count)s trusted; a forged IP address is not believed", count=trusted)
-    return ok("proxy headers", seen)
+        message = Message("every client seems to connect from this machine")
+        return warning(
+            "proxy headers", message, Message("behind one proxy set SSO_TRUSTED_PROXIES=1")
+        )
+    message = Message("%(count)s trusted; a forged IP address is not believed", count=trusted)
+    return ok("proxy headers", message)
 
 
 def code_of(page: Page, party: RelyingParty, request: Request) -> str:

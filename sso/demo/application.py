@@ -116,10 +116,10 @@ def _add_routes(app: Flask, client: RelyingParty) -> None:
         profile = client.profile(token, identity["sub"])
 
         answer = list(request.args.items(multi=True))
-        told = steps.of_sign_in(asked.url, answer, token, identity, client.metadata)
+        flow = steps.of_sign_in(asked.url, answer, token, identity, client.metadata)
         sign_ins.pop(session.get("sign_in", ""))
         session["sign_in"] = key = secrets.token_urlsafe(32)
-        sign_ins.add(key, SignIn(profile, identity["sub"], identity.get("sid"), token, told))
+        sign_ins.add(key, SignIn(profile, identity["sub"], identity.get("sid"), token, flow))
         return redirect(url_for("home"))
 
     @app.post("/refresh")

@@ -1,4 +1,4 @@
-"""The numbered steps of the page, from the HTTP exchanges that Authlib made."""
+"""The numbered steps on the page, made from the recorded HTTP exchanges."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -24,7 +24,7 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Part:
-    """One half of a step: a heading, then a line, a table or a text, if there are any."""
+    """A part of a step: a heading with a line, a table or a text."""
 
     heading: str
     line: str = ""
@@ -34,7 +34,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Step:
-    """One step of the flow, with what a reader should notice in it."""
+    """One step of the flow, with a note about what matters in it."""
 
     title: str
     note: str
@@ -42,30 +42,30 @@ class Step:
 
 
 def record(response: Response, *_args: Any, **_kwargs: Any) -> None:
-    """The `response` hook of a requests session: keep the exchange for the page."""
+    """Keep an exchange for the page, as the `response` hook of a `requests` session."""
     g.setdefault("exchanges", []).append(response)
 
 
 def of_sign_in(
-    asked: str,
-    answered: Iterable[tuple[str, str]],
+    url: str,
+    answer: Iterable[tuple[str, str]],
     token: Values,
     identity: Values,
     metadata: Values,
 ) -> tuple[Step, ...]:
-    """The five steps of the authorization code flow."""
+    """Return the five steps of the authorization code flow."""
     return (
         Step(
             "The authorization request",
             "The browser was sent to the server, with the hash of a secret that only this "
             "application knows (PKCE) and two random values to recognise the answer by.",
-            (_authorization_request(asked),),
+            (_authorization_request(url),),
         ),
         Step(
             "The answer at the callback",
             "The server sent the browser back with a code. The state is the one that was sent, "
             "and iss names the server that was asked.",
-            (Part("Answer, through the browser", rows=_fields(answered)),),
+            (Part("Answer, through the browser", rows=_fields(answer)),),
         ),
         Step(
             "The token request",
@@ -88,7 +88,7 @@ def of_sign_in(
 
 
 def of_refresh(token: Values, identity: Values | None, metadata: Values) -> tuple[Step, ...]:
-    """The two steps of a refresh."""
+    """Return the two steps of a refresh."""
     return (
         Step(
             "The refresh request",
@@ -104,7 +104,7 @@ def of_refresh(token: Values, identity: Values | None, metadata: Values) -> tupl
 
 
 def of_failure() -> tuple[Part, ...]:
-    """Return the last exchange before a failure that was more than reading metadata and keys."""
+    """Return the last exchange before a failure, other than for metadata and keys."""
     return _exchanges(lambda sent: sent.method == "POST" or "Authorization" in sent.headers)[-2:]
 
 
@@ -119,7 +119,7 @@ def _cell(name: str, value: str) -> str:
 
 
 def _shorten(value: str) -> str:
-    """The two ends of a long value: enough to recognise it, too little to use it."""
+    """Return the two ends of a long value: enough to recognise it, too little to use it."""
     return f"{value[:10]}…{value[-4:]} ({len(value)} characters)" if len(value) > 24 else value
 
 
@@ -150,8 +150,8 @@ def _exchange(response: Response) -> tuple[Part, Part]:
     header: Rows = ()
     if authorization := str(sent.headers.get("Authorization", "")):
         scheme, _, credentials = authorization.partition(" ")
-        shown = _shorten(credentials) if scheme.lower() == "bearer" else _HIDDEN
-        header = (("Authorization", f"{scheme} {shown}"),)
+        text = _shorten(credentials) if scheme.lower() == "bearer" else _HIDDEN
+        header = (("Authorization", f"{scheme} {text}"),)
     body = sent.body.decode() if isinstance(sent.body, bytes) else sent.body
     form = parse_qsl(body, keep_blank_values=True) if isinstance(body, str) else ()
     status = f"{response.status_code} {response.reason}"
@@ -175,7 +175,7 @@ def _answer_text(body: str) -> str:
 
 
 def _claims_of(token: Values, identity: Values | None) -> tuple[Part, ...]:
-    """What the tokens say. The access token is decoded for the reader only: the API verifies it."""
+    """Return what the tokens say. Only the API verifies the access token."""
     access = token["access_token"]
     try:
         opened = extract_compact(access.encode())
