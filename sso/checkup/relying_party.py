@@ -138,6 +138,8 @@ class RelyingParty:
                 allow_redirects=False,
                 **form,
             )
+        if "access_token" not in token:  # such as the body of a redirect
+            raise OAuthError("missing_access_token")
         return token
 
     def _keys(self) -> KeySet:

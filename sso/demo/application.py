@@ -20,6 +20,7 @@ from sso.demo.sign_ins import Memory, SignIn
 _MOST_PENDING = 8  # the cookie must not grow without end
 _PROBLEMS = {
     "mismatching_state": "This answer belongs to no sign-in begun in this browser.",
+    "missing_access_token": "The server gave no access token.",
     "missing_code": "The server gave neither a code nor an error.",
     "missing_id_token": "The server gave no identity token.",
     "missing_token": "The server gave no refresh token.",

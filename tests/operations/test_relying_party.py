@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
+from uuid import uuid4
 
 import pytest
 from authlib.integrations.requests_client import OAuthError
@@ -10,7 +11,10 @@ from joserfc.errors import JoseError
 from requests import HTTPError, PreparedRequest, RequestException, Response
 from requests.adapters import HTTPAdapter
 
+from sso.checkup import sign_in as sign_in_steps
+from sso.checkup.finding import Findings
 from sso.checkup.relying_party import RelyingParty
+from sso.checkup.sign_in import ProbePerson
 from tests.support.signing import OTHER_EC
 from tests.support.upstreams import Upstream, answered
 
@@ -170,3 +174,42 @@ def test_a_logout_token(server: Upstream, party: RelyingParty, claims: dict[str,
         party.verify_logout_token(server.logout_token(**claims))
     with pytest.raises(JoseError):
         party.verify_logout_token(server.id_token(None))
+
+
+DANA = ProbePerson(uuid4(), "doctor@example.com", "", None)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "message"),
+    [
+        ("", {}, 200, "sign-in, consent, tokens, userinfo, refresh and revocation work"),
+        ("/token", {"error": "x"}, 400, "authorization_code: /token answers 400"),
+        ("/token", {}, 302, "authorization_code: /token answers 302"),
+        ("/token", {}, 503, "authorization_code: /token answers 503"),
+        ("/jwks", {"keys": []}, 200, "the identity token does not verify"),
+        ("/userinfo", {}, 401, "userinfo answers 401"),
+        ("/revoke", {}, 404, "token management: /revoke answers 404"),
+        ("/introspect", {"active": True}, 200, "a revoked access token is still valid"),
+    ],
+)
+def test_what_the_checks_say_of_it(
+    server: Upstream, path: str, body: object, status: int, message: str
+) -> None:
+    server.says["sub"] = str(DANA.user_id)
+    server.metadata = {
+        f"{name}_endpoint": f"{server.issuer}/{path}"
+        for name, path in (("revocation", "revoke"), ("introspection", "introspect"))
+    }
+    server.answers = {"/revoke": answered({}), "/introspect": answered({"active": False})}
+    browser = sign_in_steps.Browser(server.issuer, CALLBACK)
+    party = sign_in_steps.relying_party(browser, server.client_id, "s3cret")
+    request = party.request(CALLBACK)
+    page = sign_in_steps.Page(server.authorize(request.url))
+    code = sign_in_steps.code_of(page, party, request)
+    server.answers[path] = answered(body, status)
+
+    def walk() -> Findings:
+        yield sign_in_steps._tokens(browser, party, request, code, DANA)
+
+    (finding,) = sign_in_steps.explained("code flow", walk)
+    assert finding.seen == message
