@@ -25,18 +25,18 @@ ORDER = (
     *("metrics", "mfa"),
     *("services", "explain", "web", "oauth", "scim", "checkup", "endpoints", "jobs", "cli"),
     *("doctor", "demo"),
-    *("command_line", "core", "wsgi", "server", "__main__"),
+    *("command_line", "wsgi", "server", "__main__"),
 )
 LEVELS = 10  # packages in the longest chain of imports
 # Functions that import what they are given the name of.
-DYNAMIC = {"import_module", "late_functions", "late_module"}
+DYNAMIC = {"import_module", "late_function", "late_functions", "late_module"}
 # Imports within functions, and why.
 LATE = {
     "sso": "every import of a part of the package runs this file first",
     "sso.observability.tracing": "OpenTelemetry is an extra",
     "sso.ratelimit.storage": "a server without Redis saves 8 MB",
 }
-LOOSE = 9
+LOOSE = 8
 # Beside the packages that answer requests and run commands.
 MAY_COMMIT = {
     *("sso.services.transaction", "sso.audit.chain", "sso.audit.chain"),
@@ -75,8 +75,9 @@ def _imports(path: Path) -> Iterator[str]:
                 yield full if full in MODULES else node.module
         elif isinstance(node, ast.Call) and called(node) in DYNAMIC:
             first = node.args[0] if node.args else None
-            if isinstance(first, ast.Constant) and str(first.value) in MODULES:
-                yield str(first.value)
+            module = str(first.value).partition(":")[0] if isinstance(first, ast.Constant) else ""
+            if module in MODULES:
+                yield module
 
 
 def called(node: ast.Call) -> str:

@@ -5,9 +5,7 @@ They read the request and call `sso.oauth` or `sso.scim`, which answer.
 
 import json
 from collections.abc import Callable
-from functools import cache
-from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from authlib.consts import default_json_headers
 from authlib.integrations.flask_oauth2 import current_token
@@ -33,10 +31,16 @@ from sso.oauth.request import (
     form_request,
 )
 from sso.observability import counters
+from sso.process import program
 from sso.ratelimit import refusals
 from sso.services import api_tokens, transaction
 from sso.store import clients
 from sso.web import static_files
+
+if TYPE_CHECKING:
+    from sso.scim import handler
+else:
+    handler = program.late_module("sso.scim.handler")  # 30 MB
 
 
 def token() -> Response:
@@ -188,22 +192,15 @@ def scim(path: str) -> Response:
         dict(request.headers),
         request.get_data(cache=False),
     )
-    program = _program()
     try:
-        api.spend(token, program.weight(scim_request))
-        answer = program.answer(scim_request, token, None if is_reading else db.session.commit)
-    except program.SCIMException as error:
+        api.spend(token, handler.weight(scim_request))
+        answer = handler.answer(scim_request, token, None if is_reading else db.session.commit)
+    except handler.SCIMException as error:
         db.session.rollback()
-        answer = program.refusal(error)
+        answer = handler.refusal(error)
         refusals.record_answer(error.scim_type or f"status {error.status}", str(error.detail))
     body = None if answer.body is None else json.dumps(answer.body)
     return Response(body, int(answer.status), answer.headers)
-
-
-@cache
-def _program() -> Any:
-    """Import the handler at the first request: a server without provisioning saves 30 MB."""
-    return import_module("sso.scim.handler")
 
 
 def _error(status: int, description: str) -> dict[str, Any]:

@@ -11,9 +11,11 @@ from scim2_models import (
     Resource,
     ResourceType,
     ResponseParameters,
-    SCIMException,
     SearchRequest,
     UniquenessException,
+)
+from scim2_models import (
+    SCIMException as SCIMException,
 )
 from scim2_server.conditions import Conditions
 from scim2_server.handler import ScimHandler

@@ -12,7 +12,6 @@ import signal
 import socket
 from collections.abc import Iterable
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from flask import Flask
@@ -25,10 +24,15 @@ from gunicorn import systemd
 from sso.config.settings import Settings
 from sso.database import buffer
 from sso.observability import logs
+from sso.process import program
 from sso.server import common, fork_signals
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+    from sso import wsgi
+else:  # it builds the application
+    wsgi = program.late_module("sso.wsgi")
 
 logger = logging.getLogger("sso.start")
 
@@ -64,7 +68,7 @@ def main() -> None:
     """Serve until SIGTERM. SIGHUP replaces the workers."""
     host, port, workers = _options()
     common.prepare()
-    app: Flask = import_module("sso.wsgi").app
+    app: Flask = wsgi.app
     settings: Settings = app.extensions["sso.settings"]
     multiprocessing.set_start_method("fork", force=True)  # what the master loaded is shared
     server = Server(

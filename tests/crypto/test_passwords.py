@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from zxcvbn.frequency_lists import FREQUENCY_LISTS
 
-from sso import core
+from sso import create_core
 from sso.crypto import password_strength, passwords
 from tests.support.actors import BASE, ORIGIN, Browser
 from tests.support.factories import PASSWORD, make_user
@@ -114,7 +114,7 @@ def test_the_names_of_the_service_are_refused(
     app = make_app(**environ)
     database = f"sqlite:///{tmp_path / 'commands.sqlite'}"
     environ |= {"SSO_SECRET_KEY": SECRET_KEY, "SSO_DATABASE_URL": database}
-    commands = core.create_app(environ, tmp_path)
+    commands = create_core(environ, tmp_path)
     tried = [
         "login.acme-tools.example", "Login.Acme-Tools.example1", "acme-tools2026", "AcmeTools2026!",
         "https://login.acme-tools.example", "sso.acme-tools", "Contoso2026!!", "contoso.example",

@@ -20,7 +20,7 @@ from sso import audit
 from sso.audit.events import Event
 from sso.config import email_addresses, smtp
 from sso.config.mail_texts import TEXTS
-from sso.config.settings import checked_name
+from sso.config.tables import checked_name
 from sso.extensions import db
 from sso.jobs import mail
 from sso.jobs import mail as mail_jobs
