@@ -19,7 +19,10 @@ from sso.services.checks import Invalid
 from sso.store import apis as stored_apis
 
 Entry = dict[str, Any]
-TYPES: Mapping[str, type] = {**{name: one.json_type for name, one in FIELDS.items()}, "secret": str}
+TYPES: Mapping[str, type] = {
+    **{name: entry.json_type for name, entry in FIELDS.items()},
+    "secret": str,
+}
 MIN_SECRET = 32
 
 

@@ -125,4 +125,4 @@ def replacing(fields: Mapping[str, Any]) -> dict[str, Any]:
     Fields that are left out are as in a new one. `identifier`, `introspection` and `disabled` stay.
     """
     stay = ("identifier", "introspection", "disabled")
-    return {**{name: one.default for name, one in FIELDS.items() if name not in stay}, **fields}
+    return {**{name: field.default for name, field in FIELDS.items() if name not in stay}, **fields}

@@ -97,14 +97,14 @@ def registered() -> Response:
     """All APIs, the newest first; or those whose name, identifier or scopes have a text."""
     text = pages.searched()
     if text:
-        found, neighbours = stored_apis.having(text), {}
+        matching, neighbours = stored_apis.having(text), {}
     else:
         part = stored_apis.page_of(pages.cursor(stored_apis.NEWEST_FIRST))
-        found, neighbours = list(part.rows), pages.neighbours(part)
+        matching, neighbours = list(part.rows), pages.neighbours(part)
     return API.render(
         "admin/apis.html",
-        apis=found[:_MOST_FOUND],
-        is_cut=len(found) > _MOST_FOUND,
+        apis=matching[:_MOST_FOUND],
+        is_cut=len(matching) > _MOST_FOUND,
         text=text,
         pages=neighbours,
     )
@@ -122,7 +122,7 @@ def api() -> Response:
             (client, client.apis[api.identifier])
             for client in stored_apis.clients_of(api.identifier)
         ],
-        events=audit_trail.shown(_changes(api)),
+        events=audit_trail.views(_changes(api)),
         actions=API.offered(api),
     )
 
