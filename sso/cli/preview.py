@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -13,11 +13,13 @@ from sso.cli.clients import client_argument, find_client, group
 from sso.cli.commands import json_option
 from sso.cli.output import print_json, print_line, print_record
 from sso.cli.people import brief, find_user
+from sso.flow import resources, scopes
 from sso.flow.token_claims import Missing, Reason
 from sso.models import User
 from sso.process.program import COMMAND
 from sso.services import preview as previews
 from sso.services.preview import Preview, Stop, Token, Tokens
+from sso.store.clients import RegisteredClient
 
 _TIMES = ("exp", "iat", "auth_time", "updated_at")
 _METHODS = {"pwd": "a password", "otp": "a one-time code", "hwk": "a passkey", "swk": "a passkey"}
@@ -40,14 +42,28 @@ class Remark(NamedTuple):
     "--user", "identifier", metavar="WHO", required=True, help="The user who would sign in."
 )
 @click.option("--scope", help="The scopes of the request; by default all registered ones.")
+@click.option(
+    "--resource",
+    "resource_names",
+    metavar="URI",
+    multiple=True,
+    help="An API that the request is for. May be repeated.",
+)
 @json_option
-def preview(client_id: str, identifier: str, scope: str | None, as_json: bool) -> None:
+def preview(
+    client_id: str,
+    identifier: str,
+    scope: str | None,
+    resource_names: Sequence[str],
+    as_json: bool,
+) -> None:
     """Show the claims that an application would receive about a user, and why others are missing.
 
     Nobody is signed in and nothing is stored. The tokens are not signed: they cannot be used.
     """
     client, user = find_client(client_id), find_user(identifier)
-    result = previews.make(client.client_id, user, scope)
+    resource = " ".join(resource_names) or None
+    result = previews.make(client.client_id, user, scope, resource=resource)
     if as_json:
         print_json(_as_json(result, scope))
         return
@@ -58,7 +74,7 @@ def preview(client_id: str, identifier: str, scope: str | None, as_json: bool) -
         _print_remarks("The sign-in fails, and the application gets nothing", stops)
     if result.tokens:
         _print_sign_in(result)
-        _print_tokens(result.tokens)
+        _print_tokens(result.tokens, result.client)
         missing = [(", ".join(names), remark) for names, remark in _grouped(result)]
         _print_remarks("What the application does not get, and why", missing)
         _print_remarks("Note", [("", remark) for remark in _notes(result, result.tokens)])
@@ -71,20 +87,32 @@ def _print_sign_in(preview: Preview) -> None:
     if preview.enrols:
         print_line("  has to set up two-step verification first: the application requires it")
     print_line(f"  signs in with {' and '.join(methods)}")
-    question = f"is asked to allow: {', '.join(preview.consent)}" if preview.consent else ""
-    print_line(f"  {question or 'is not asked to allow anything'}")
+    names = ", ".join(map(_scope_name, preview.consent))
+    print_line(f"  {f'is asked to allow: {names}' if names else 'is not asked to allow anything'}")
     print_line()
-    print_line(f"Scope that the application gets: {preview.scope}")
+    granted = scopes.split(preview.scope)
+    separator = ", " if any(map(resources.is_of_api, granted)) else " "
+    print_line(f"Scope that the application gets: {separator.join(map(_scope_name, granted))}")
 
 
-def _print_tokens(tokens: Tokens) -> None:
+def _scope_name(name: str) -> str:
+    """Return the name of a scope for people: `read at https://api.example.com`."""
+    if not resources.is_of_api(name):
+        return name
+    return f"{resources.scope_of(name) or 'access'} at {resources.api_of(name)}"
+
+
+def _print_tokens(tokens: Tokens, client: RegisteredClient) -> None:
     if tokens.userinfo is not None:
         _print_claims("Profile that the application can fetch (userinfo)", tokens.userinfo)
     if tokens.id_token:
         _print_claims("Identity token: tells the application who signed in", *tokens.id_token[::-1])
-    _print_claims(
-        "Access token: lets the application fetch the profile", *tokens.access_token[::-1]
-    )
+    for number, token in enumerate(tokens.access_tokens):
+        audience = token.claims["aud"]
+        is_for_api = audience in client.apis
+        use = f"use {audience}" if is_for_api else "fetch the profile"
+        condition = f", if it asks for resource={audience}" if number else ""
+        _print_claims(f"Access token: lets the application {use}{condition}", *token[::-1])
     print_line()
     print_line(
         "These are examples without signature. Times, sid, jti and at_hash differ each time."
@@ -142,6 +170,26 @@ def _of_stop(stop: Stop, preview: Preview) -> Remark:
         case Stop.INVALID_SCOPE:
             message = "The application is registered for none of the scopes that are requested."
             return Remark(message, f"let it request some of: {client.scope}")
+        case Stop.NOT_A_MEMBER_OF_API:
+            groups = sorted(preview.api.groups) if preview.api else []
+            return Remark(
+                f"Only members of {' or '.join(groups)} may use the API; "
+                f"{user.name} is in {', '.join(user.groups) or 'no group'}.",
+                f"{COMMAND} user update {quoted_email} --add-group {shlex.quote(groups[0])}",
+            )
+        case Stop.INVALID_TARGET:
+            return Remark(
+                "The application may not use one of the APIs that the request names, or there are "
+                "too many.",
+                f"{COMMAND} client update {client.client_id} --add-api URI, for one of: "
+                f"{COMMAND} api list",
+            )
+        case Stop.WITHOUT_PERSON:
+            return Remark(
+                "Nobody signs in to the application: it gets tokens for itself.",
+                f"{COMMAND} client update {client.client_id} --device, if people use it on a "
+                "device",
+            )
         case Stop.ALL_WITHHELD:
             return Remark(f"{user.name} does not allow any requested scope.", _ask_again(user))
 
@@ -240,6 +288,7 @@ def _as_json(preview: Preview, scope: str | None) -> dict[str, Any]:
         "userinfo": tokens.userinfo if tokens else None,
         "id_token": _token(tokens.id_token) if tokens else None,
         "access_token": _token(tokens.access_token) if tokens else None,
+        "access_tokens": [_token(token) for token in tokens.access_tokens] if tokens else [],
         "missing": [
             {
                 "claim": missing.claim,

@@ -20,6 +20,7 @@ from sso.config.auth_methods import FAPI2, NO_AUTH_METHOD, PRIVATE_KEY_JWT, has_
 from sso.config.client_fields import (
     AUTHORIZATION_CODE,
     CLIENT_CREDENTIALS,
+    DEVICE_CODE,
     FIELDS,
     METADATA,
     REFRESH_TOKEN,
@@ -197,6 +198,11 @@ def metadata_errors(metadata: Mapping[str, Any], groups: Collection[str] = ()) -
 def uses_browser(metadata: Mapping[str, Any]) -> bool:
     """Return whether people sign in to the client by the authorization endpoint."""
     return AUTHORIZATION_CODE in metadata[_GRANT_TYPES]
+
+
+def has_person(metadata: Mapping[str, Any]) -> bool:
+    """Return whether people sign in to the client, in its browser or on another device."""
+    return bool({AUTHORIZATION_CODE, DEVICE_CODE} & {*metadata[_GRANT_TYPES]})
 
 
 def _grant_errors(metadata: Mapping[str, Any]) -> Iterable[Message]:

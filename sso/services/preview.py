@@ -3,6 +3,7 @@
 Nothing is written.
 """
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from enum import StrEnum
@@ -12,15 +13,19 @@ from uuid import uuid4
 from authlib.oidc.core.grants.util import create_half_hash
 
 from sso import clock, context, database
+from sso.config.settings import Settings
 from sso.crypto import keys
-from sso.flow import decision, narrowing, scopes, token_claims
+from sso.flow import decision, narrowing, resources, scopes, token_claims
 from sso.flow import request as flow_request
 from sso.flow.decision import AskConsent, Consent, Forbid, SecondFactor, Session
 from sso.flow.request import AuthorizationRequest
+from sso.flow.resources import Api, Apis
 from sso.flow.token_claims import Missing
 from sso.mfa import policy as mfa_policy
 from sso.mfa.policy import Proof
 from sso.models import KeyState, User
+from sso.services import checks
+from sso.store import apis as stored_apis
 from sso.store import clients, factors, grants
 from sso.store import keys as stored_keys
 from sso.store.clients import RegisteredClient
@@ -39,7 +44,10 @@ class Stop(StrEnum):
     USER_DISABLED = "user_disabled"
     CANNOT_SIGN_IN = "cannot_sign_in"  # neither a password nor a passkey
     NOT_A_MEMBER = "not_a_member"
+    NOT_A_MEMBER_OF_API = "not_a_member_of_api"
     INVALID_SCOPE = "invalid_scope"
+    INVALID_TARGET = "invalid_target"
+    WITHOUT_PERSON = "without_person"  # it gets tokens for itself alone
     ALL_WITHHELD = "all_withheld"
 
 
@@ -52,11 +60,18 @@ class Token(NamedTuple):
 
 @dataclass(frozen=True)
 class Tokens:
-    """The tokens and claims that the client would receive."""
+    """The tokens and claims that the client would receive.
 
-    access_token: Token
+    `access_tokens`: one for each audience, first that of a token request that names none.
+    """
+
+    access_tokens: tuple[Token, ...]
     id_token: Token | None
     userinfo: dict[str, Any] | None
+
+    @property
+    def access_token(self) -> Token:
+        return self.access_tokens[0]
 
 
 @dataclass(frozen=True)
@@ -65,7 +80,8 @@ class Preview:
 
     `amr`: the methods of the sign-in, after setting up a second factor if `enrols`. `consent`: the
     scopes that the user would be asked to allow; the rest assumes that all are allowed. `scope`:
-    the granted scopes. `dropped`: the requested scopes that are not granted.
+    the granted scopes. `dropped`: the requested scopes that are not granted. `api`: the API that
+    does not admit the user.
     """
 
     client: RegisteredClient
@@ -78,6 +94,7 @@ class Preview:
     dropped: str = ""
     tokens: Tokens | None = None
     missing: tuple[Missing, ...] = ()
+    api: Api | None = None
 
 
 @dataclass(frozen=True)
@@ -94,39 +111,50 @@ class _Approval:
 
 
 def make(
-    client_id: str, user: User, scope: str | None = None, claims: str | None = None
+    client_id: str,
+    user: User,
+    scope: str | None = None,
+    claims: str | None = None,
+    resource: str | None = None,
 ) -> Preview:
     """Return the result of a sign-in of the user after a request with these parameters.
 
-    Raises `LookupError` if there is no such client.
+    `resource`: identifiers of APIs, with spaces between them. Raises `LookupError` if there is no
+    such client.
     """
     connection = database.session_connection()
     client = clients.registered(connection, client_id)
     if client is None:
         raise LookupError(client_id)
     proof = _sign_in(user)
-    outcome = _approve(client, user, proof or mfa_policy.PASSWORD, scope, claims)
+    apis = stored_apis.of_client(connection, client)
+    parameters = {"scope": scope, "claims": claims, "resource": resource}
+    values = {name: value for name, value in parameters.items() if value is not None}
+    outcome = _approve(client, user, proof or mfa_policy.PASSWORD, values, apis)
     obstacles = {
         Stop.CLIENT_DISABLED: clients.why_not_enabled(connection, client_id) is not None,
         Stop.USER_DISABLED: user.disabled_at is not None,
         Stop.CANNOT_SIGN_IN: proof is None,
     }
     stops = tuple(stop for stop, is_there in obstacles.items() if is_there)
+    if isinstance(outcome, Api):
+        return Preview(client, user, (*stops, Stop.NOT_A_MEMBER_OF_API), api=outcome)
     if isinstance(outcome, Stop):
         return Preview(client, user, (*stops, outcome))
     if stops:
         return Preview(client, user, stops)
-    grant = _grant(client, user, outcome)
-    tokens = _issue(client, grant)
+    grant = _grant(client, user, outcome, apis)
+    tokens = _issue(client, grant, apis)
+    granted_names = " ".join(map(resources.scope_of, scopes.split(outcome.request.scope)))
     return Preview(
         client,
         user,
         (),
         tuple(grant.amr.split()),
         outcome.enrols,
-        tuple(name for name in scopes.SCOPES if name in outcome.asked_scopes),
+        _ordered(outcome.asked_scopes, outcome.request.scope),
         grant.scope,
-        scopes.dropped(scope, outcome.request.scope),
+        scopes.dropped(scope, granted_names),
         tokens,
         tuple(
             token_claims.explain_missing(
@@ -158,24 +186,38 @@ def _sign_in(user: User) -> Proof | None:
     return mfa_policy.PASSWORD
 
 
+def _ordered(asked_scopes: Collection[str], requested: str) -> tuple[str, ...]:
+    """Return the scopes that the user is asked for: this server's, then those of APIs."""
+    of_apis = (name for name in scopes.split(requested) if resources.is_of_api(name))
+    return tuple(name for name in (*scopes.SCOPES, *of_apis) if name in asked_scopes)
+
+
 def _approve(
-    client: RegisteredClient, user: User, proof: Proof, scope: str | None, claims: str | None
-) -> _Approval | Stop:
-    """Go through the steps of the authorization endpoint."""
+    client: RegisteredClient, user: User, proof: Proof, values: Mapping[str, str], apis: Apis
+) -> _Approval | Api | Stop:
+    """Go through the steps of the authorization endpoint, for a request with these values.
+
+    Return the API that does not admit the user, if one does not.
+    """
     now = clock.now()
-    values = {"client_id": client.client_id, "redirect_uri": client.redirect_uris[0], "state": ""}
-    values |= {n: v for n, v in (("scope", scope), ("claims", claims)) if v is not None}
+    if not checks.has_person(client.client_metadata):
+        return Stop.WITHOUT_PERSON
+    redirect_uri = next(iter(client.redirect_uris), "")
     try:
         request = flow_request.parse(
-            values,
+            {"client_id": client.client_id, "redirect_uri": redirect_uri, "state": "", **values},
             registered_scope=client.scope,
             require_pkce=False,
             hinted_subject=None,
             now=now - _ASKED,
+            apis=apis,
+            default_api=client.default_api,
+            issuer=context.settings().issuer,
         )
-    except flow_request.InvalidRequest:
-        return Stop.INVALID_SCOPE
-    policy = client.policy_at(request.redirect_uri)
+    except flow_request.InvalidRequest as error:
+        return Stop.INVALID_TARGET if error.error == "invalid_target" else Stop.INVALID_SCOPE
+    groups = {name: apis[name].groups for name in request.resources}
+    policy = replace(client.policy_at(request.redirect_uri), api_groups=groups)
     session = Session(str(user.id), now - _SIGNED_IN, proof.acr, frozenset(user.groups))
     consent = Consent.of(grants.find_consent(user.id, client.client_id))
     enrols, asked_scopes = False, frozenset[str]()
@@ -194,12 +236,14 @@ def _approve(
             asked_scopes, given_at = step.scopes, now - _ALLOWED
             consent = Consent(before | (step.scopes - declined), given_at, declined)
             request = replace(request, resumed=True, consented_at=given_at)
+        elif isinstance(step, Forbid):
+            return apis[step.api] if step.api else Stop.NOT_A_MEMBER
         else:
-            return Stop.NOT_A_MEMBER if isinstance(step, Forbid) else Stop.ALL_WITHHELD
+            return Stop.ALL_WITHHELD
     raise RuntimeError("the authorization endpoint would never answer")
 
 
-def _grant(client: RegisteredClient, user: User, approval: _Approval) -> LiveGrant:
+def _grant(client: RegisteredClient, user: User, approval: _Approval, apis: Apis) -> LiveGrant:
     """Return the grant of an approval, narrowed to the scopes and claims that it may give."""
     consent = approval.consent
     grant = LiveGrant(
@@ -218,20 +262,27 @@ def _grant(client: RegisteredClient, user: User, approval: _Approval) -> LiveGra
         ),
         **decision.granted(approval.request, approval.session.acr),
     )
-    scope, claims = narrowing.what_is_left(client, user.groups, grant)
+    scope, claims = narrowing.what_is_left(client, user.groups, grant, apis)
     return replace(grant, scope=scope, claims=claims)
 
 
-def _issue(client: RegisteredClient, grant: LiveGrant) -> Tokens:
+def _issue(client: RegisteredClient, grant: LiveGrant, apis: Apis) -> Tokens:
     settings, now = context.settings(), clock.now()
     alg, jti = client.id_token_signed_response_alg, keys.make_jti()
-    access_token = token_claims.of_access_token(
-        grant,
-        issuer=settings.issuer,
-        jti=jti,
-        issued_at=now,
-        expires_at=now + timedelta(seconds=settings.access_token_lifetime),
-    )
+    audiences: list[Api | None] = [apis[name] for name in resources.identifiers_in(grant.scope)]
+    if resources.at(None, grant.scope):
+        audiences.append(None)  # this server
+    access_tokens = [
+        token_claims.of_access_token(
+            grant,
+            issuer=settings.issuer,
+            jti=jti,
+            issued_at=now,
+            expires_at=now + timedelta(seconds=_lifetime(api, settings)),
+            api=api,
+        )
+        for api in audiences
+    ]
     id_token = token_claims.of_id_token(
         grant,
         client,
@@ -243,12 +294,19 @@ def _issue(client: RegisteredClient, grant: LiveGrant) -> Tokens:
     granted = set(scopes.split(grant.scope))
     opens_userinfo = granted & set(scopes.USERINFO_SCOPES)
     return Tokens(
-        Token(_header(keys.ACCESS_TOKEN_ALGORITHM, "at+jwt"), access_token),
+        tuple(
+            Token(_header(keys.ACCESS_TOKEN_ALGORITHM, "at+jwt"), claims)
+            for claims in access_tokens
+        ),
         Token(_header(alg, "JWT"), id_token) if "openid" in granted else None,
         token_claims.of_userinfo(grant.user, client, grant.scope, grant.claims)
         if opens_userinfo
         else None,
     )
+
+
+def _lifetime(api: Api | None, settings: Settings) -> int:
+    return (api and api.access_token_lifetime) or settings.access_token_lifetime
 
 
 def _header(alg: str, typ: str) -> dict[str, Any]:

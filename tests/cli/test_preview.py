@@ -12,8 +12,8 @@ from sqlalchemy import select
 from sso.audit import writer
 from sso.extensions import Base, db
 from sso.models import User
-from tests.support.actors import Browser, RelyingParty
-from tests.support.factories import make_client, make_user
+from tests.support.actors import Browser, RelyingParty, claims_of
+from tests.support.factories import make_api, make_client, make_user
 
 
 @pytest.fixture
@@ -184,3 +184,88 @@ def test_names_cannot_drive_the_terminal(run: Any, app: Flask, client: RelyingPa
     shown = run("client", "preview", client.client_id, "--user", user.email)
     assert "\u202e" not in shown
     assert "a\\r\\nb" in shown
+
+
+DOCS, MAPS = "https://docs.example", "https://maps.example"
+
+
+@pytest.fixture
+def apis(app: Flask) -> None:
+    make_api(app, DOCS, groups=["writers"], includes_groups=True, access_token_lifetime=120)
+    make_api(app, MAPS, name="Maps", scopes={"read": "See maps"})
+
+
+def test_the_token_for_an_api_is_the_one_that_a_sign_in_gives(
+    app: Flask, apis: None, preview: Any, run: Any
+) -> None:
+    make_user(app, groups=["writers"])
+    client = make_client(app, apis=[f"{DOCS}=read", MAPS], scope="openid email")
+    arguments = (client.client_id, "--user", "dana@example.com", "--resource", f"{DOCS}/")
+    result = preview(*arguments, "--scope", "openid read")
+    assert result["consent_asked"] == ["openid", f"{DOCS}#read"]
+    assert (result["stops"], result["dropped_scope"]) == ([], "")
+    browser = Browser(app)
+    browser.sign_in()
+    tokens = client.exchange(
+        browser.approve(client, scope="openid read", resource=DOCS).code
+    ).get_json()
+    real, shown = claims_of(tokens["access_token"]), result["access_token"]["payload"]
+    volatile = {"iat", "exp", "auth_time", "jti"}
+    assert shown.keys() == real.keys()
+    assert {name: shown[name] for name in shown.keys() - volatile} == {
+        name: real[name] for name in real.keys() - volatile
+    }
+    assert shown["exp"] - shown["iat"] == 120
+    assert result["access_tokens"][0] == result["access_token"]
+    text = run("client", "preview", *arguments, "--scope", "openid read")
+    assert f"Access token: lets the application use {DOCS}" in text
+
+
+def test_both_apis_of_a_request_are_shown(app: Flask, apis: None, preview: Any, run: Any) -> None:
+    make_user(app, groups=["writers"])
+    client = make_client(app, apis=[DOCS, MAPS], first_party=True)
+    arguments = (
+        *(client.client_id, "--user", "dana@example.com"),
+        *("--resource", MAPS, "--resource", DOCS),
+    )
+    result = preview(*arguments)
+    payloads = [token["payload"] for token in result["access_tokens"]]
+    assert [(claims["aud"], claims["scope"]) for claims in payloads][:2] == [
+        (MAPS, "read"),
+        (DOCS, "read write"),
+    ]
+    text = run("client", "preview", *arguments)
+    assert f"lets the application use {DOCS}, if it asks for resource={DOCS}" in text
+
+
+def test_a_default_api_counts_without_a_resource(app: Flask, apis: None, preview: Any) -> None:
+    make_user(app)
+    client = make_client(app, apis=[MAPS], default_api=MAPS)
+    result = preview(client.client_id, "--user", "dana@example.com")
+    assert result["access_token"]["payload"]["aud"] == MAPS
+
+
+def test_why_a_token_for_an_api_is_refused(app: Flask, apis: None, preview: Any, run: Any) -> None:
+    make_user(app)
+    client = make_client(app, apis=[DOCS])
+    arguments = (client.client_id, "--user", "dana@example.com", "--resource")
+    (stop,) = preview(*arguments, DOCS)["stops"]
+    assert stop["reason"] == "not_a_member_of_api"
+    run(*shlex.split(stop["hint"])[1:])
+    assert preview(*arguments, DOCS)["stops"] == []
+    (stop,) = preview(*arguments, MAPS)["stops"]
+    assert stop["reason"] == "invalid_target"
+    assert "--add-api" in stop["hint"]
+
+
+def test_nobody_signs_in_to_a_service(app: Flask, apis: None, preview: Any) -> None:
+    make_user(app)
+    client_id = make_service(app)
+    (stop,) = preview(client_id, "--user", "dana@example.com")["stops"]
+    assert stop["reason"] == "without_person"
+
+
+def make_service(app: Flask) -> str:
+    runner = app.test_cli_runner()
+    arguments = ["client", "create", "--name", "Nightly", "--service", "--api", MAPS, "--json"]
+    return str(json.loads(runner.invoke(args=arguments).stdout)["client_id"])

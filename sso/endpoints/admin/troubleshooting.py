@@ -1,6 +1,6 @@
 """Pages for troubleshooting: refused requests, and the preview of claims."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -11,6 +11,7 @@ from sso.endpoints.admin import pages
 from sso.explain import explaining
 from sso.explain.case import Case, Explanation
 from sso.explain.explaining import explain
+from sso.flow import resources, scopes
 from sso.flow.token_claims import Missing, Reason
 from sso.i18n import N_
 from sso.models import User
@@ -24,6 +25,9 @@ STOPS = {
     Stop.USER_DISABLED: N_("This person's account is disabled."),
     Stop.CANNOT_SIGN_IN: N_("This person has neither a password nor a passkey."),
     Stop.NOT_A_MEMBER: N_("This person is in none of the groups that may use the application."),
+    Stop.NOT_A_MEMBER_OF_API: N_("This person is in none of the groups that may use the API."),
+    Stop.INVALID_TARGET: N_("The application may not use one of these APIs."),
+    Stop.WITHOUT_PERSON: N_("Nobody signs in to the application: it gets tokens for itself."),
     Stop.INVALID_SCOPE: N_("The application may request none of these scopes."),
     Stop.ALL_WITHHELD: N_("This person has allowed none of these scopes."),
 }
@@ -66,10 +70,10 @@ def refused() -> Response:
 def preview() -> Response:
     """Show the claims that an application would receive about a user. Nothing is stored."""
     client, identifier = pages.application(), pages.searched("who")
-    scope = pages.searched("scope") or None
+    scope, resource = pages.searched("scope") or None, pages.searched("resource") or None
     user, result = _person(identifier), None
     if user:
-        result = previews.make(client.client_id, user, scope)
+        result = previews.make(client.client_id, user, scope, resource=resource)
     missing: dict[tuple[Reason, str], list[Missing]] = {}
     for claim in result.missing if result else ():
         of_scope = claim.reason in (Reason.NOT_REGISTERED, Reason.NOT_REQUESTED, Reason.WITHHELD)
@@ -80,7 +84,10 @@ def preview() -> Response:
         client=client,
         who=identifier,
         scope=scope,
+        resource=resource,
         found=result,
+        consent=_readable(result.consent) if result else "",
+        granted=_readable(scopes.split(result.scope)) if result else "",
         stops=STOPS,
         reasons=REASONS,
         missing=missing,
@@ -94,9 +101,19 @@ def _parts(shown_preview: previews.Preview) -> Sequence[tuple[str, dict[str, Any
     parts = [
         (N_("Profile that the application can fetch"), tokens.userinfo),
         (N_("Identity token"), tokens.id_token and tokens.id_token.claims),
-        (N_("Access token"), tokens.access_token.claims),
+        *((N_("Access token"), token.claims) for token in tokens.access_tokens),
     ]
     return [(title, claims) for title, claims in parts if claims is not None]
+
+
+def _readable(names: Iterable[str]) -> str:
+    """Return scopes as text, those of APIs with the identifier: `read (https://api.example.com)`."""
+    return ", ".join(
+        f"{resources.scope_of(name)} ({resources.api_of(name)})".strip()
+        if resources.is_of_api(name)
+        else name
+        for name in names
+    )
 
 
 def _person(identifier: str) -> User | None:
