@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from sso.explain import clients, pages, proofs, redirects, requests, tokens
+from sso.explain import apis, clients, pages, proofs, redirects, requests, tokens
 from sso.explain.case import Case, Explanation
 from sso.models import Refusal
 from sso.store import refusals
@@ -19,6 +19,7 @@ _CHECKS = (
     clients.unread_key_set,
     redirects.unregistered,
     redirects.another_at_the_token_endpoint,
+    apis.refused,
     requests.not_a_member,
     clients.api_token,
     proofs.pkce,

@@ -182,7 +182,14 @@ def response_mode_of(request_object: str) -> str | None:
 
 
 # What an operator can change at the user.
-_OF_USER = frozenset({Cause.NOT_A_MEMBER, Cause.NO_LONGER_A_MEMBER})
+_OF_USER = frozenset(
+    {
+        Cause.NOT_A_MEMBER,
+        Cause.NO_LONGER_A_MEMBER,
+        Cause.NOT_A_MEMBER_OF_API,
+        Cause.RESOURCE_WITHDRAWN,
+    }
+)
 
 
 def note_refusal(request: ProtocolRequest | None, error: OAuth2Error) -> None:
