@@ -1,6 +1,7 @@
 """Each surface has exactly the fields of an API that the table gives it."""
 
 import html
+from typing import Any
 
 import click
 from flask import Flask
@@ -19,7 +20,7 @@ from tests.conftest import Clock
 from tests.support.administration import ADMIN, sign_in_staff
 from tests.support.factories import make_api
 
-EVERYTHING = {
+EVERYTHING: dict[str, Any] = {
     "identifier": "https://books.example",
     "name": "Books",
     "scopes": {"read": "Read books"},
