@@ -67,7 +67,8 @@ Result = TypeVar("Result")
 class Record:
     """What happened; clean text without secrets.
 
-    `gone`: email and name of a user whom the event deletes, for webhooks; not in the trail.
+    `person`: email and name of the user, for webhooks; not in the trail. Without it they are looked
+    up in the transaction: it is for users whom the event deletes, and for one of thousands.
     """
 
     name: Event
@@ -77,22 +78,22 @@ class Record:
     address: str | None
     browser: str | None
     fields: dict[str, Any]
-    gone: Mapping[str, str] | None = None
+    person: Mapping[str, str] | None = None
 
 
 _as_json = json.JSONEncoder(sort_keys=True).encode
 Sink = Callable[[Record], None]
 
 
-def event(name: Event, gone: Mapping[str, str] | None = None, /, **fields: object) -> None:
+def event(name: Event, person: Mapping[str, str] | None = None, /, **fields: object) -> None:
     """Log and record a security event. Pass ids and reasons; never a secret, a code or a token.
 
     A mapping is what an operator changed, before and after: it is kept in full.
 
     `user` is a user's id, `client` a `client_id`. The request's address and browser, or the
-    operator at the command line, are added here. `gone`: see `Record`.
+    operator at the command line, are added here. `person`: see `Record`.
     """
-    _tell(name, fields, has_row=True, gone=gone)
+    _tell(name, fields, has_row=True, person=person)
 
 
 def on_log_alone(name: Event, **fields: object) -> None:
@@ -105,7 +106,7 @@ def _tell(
     fields: Mapping[str, object],
     *,
     has_row: bool,
-    gone: Mapping[str, str] | None = None,
+    person: Mapping[str, str] | None = None,
 ) -> None:
     if _dry_run.get():
         return
@@ -131,7 +132,7 @@ def _tell(
     sink: Sink | None = current_app.extensions.get(EXTENSION) if has_app_context() else None
     if sink and has_row:
         known = {key: shown.pop(key, None) for key in ("user", "client", "address", "browser")}
-        sink(Record(name, clock.now(), fields=shown, gone=gone, **known))
+        sink(Record(name, clock.now(), fields=shown, person=person, **known))
 
 
 @contextmanager

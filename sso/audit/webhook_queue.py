@@ -91,20 +91,20 @@ def _types(record: "Record") -> Iterator[str]:
 
 def _people(connection: Connection, records: Sequence["Record"]) -> dict[str, dict[str, str]]:
     """Email and name by id, as they are now."""
-    ids = {UUID(record.user) for record in records if record.user and record.gone is None}
+    ids = {UUID(record.user) for record in records if record.user and record.person is None}
     rows = connection.execute(select(_USERS).where(_USERS.c.id.in_(ids))) if ids else ()
     return {str(row.id): {"email": row.email, "name": row.name} for row in rows}
 
 
 def _is_of_doctor(record: "Record", people: dict[str, dict[str, str]]) -> bool:
-    person = record.gone or people.get(record.user or "", {})
+    person = record.person or people.get(record.user or "", {})
     return person.get("email", "").endswith(f"@{DOCTOR_DOMAIN}")
 
 
 def _body(name: str, record: "Record", people: dict[str, dict[str, str]]) -> str:
     data: dict[str, Any] = {}
     if record.user:
-        data = {"sub": record.user, **(record.gone or people.get(record.user, {}))}
+        data = {"sub": record.user, **(record.person or people.get(record.user, {}))}
     if record.client:
         data["client_id"] = record.client
     data |= {field: record.fields[field] for field in _SENT if field in record.fields}

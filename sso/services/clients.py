@@ -103,8 +103,8 @@ def _draft(
     client = Client(
         client_id=client_id or _client_id(),
         secret_digest=crypto_secrets.digest(secret) if secret else "",
-        disabled_at=clock.now() if fields.get("disabled") else None,
     )
+    clients.set_disabled(client, bool(fields.get("disabled")))
     implied = checks.implied_by_profile(fields, {})
     _edit(client, {**DEFAULTS, "require_pkce": is_public, **implied, **fields})
     return client, secret or ""
@@ -183,7 +183,7 @@ def _alter(
         notes.append(f"It needs a secret: {command}")
     disabled = fields.get("disabled", before["disabled"])
     if disabled != before["disabled"]:
-        client.disabled_at = clock.now() if disabled else None
+        clients.set_disabled(client, disabled)
     after = _fields(client, _logo_digest(fields, before.get("logo")))
     changes = differences.between(before, after)
     notes += checks.profile_notes(before, after)
@@ -217,7 +217,7 @@ def rotate_secret(
 def disable(actor: Actor, client_id: str) -> Client:
     """Disable a client and end its grants. Raises `LookupError`."""
     client = _locked(client_id)
-    client.disabled_at = client.disabled_at or clock.now()
+    clients.set_disabled(client, True)
     grants.end_of_client(client_id, "client_disabled")
     audit.event(Event.CLIENT_DISABLED, client=client_id)
     return client
@@ -227,7 +227,7 @@ def disable(actor: Actor, client_id: str) -> Client:
 def enable(actor: Actor, client_id: str) -> Client:
     """Enable a client again; its ended grants stay ended. Raises `LookupError`."""
     client = _locked(client_id)
-    client.disabled_at = None
+    clients.set_disabled(client, False)
     audit.event(Event.CLIENT_ENABLED, client=client_id)
     return client
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from uuid import UUID, uuid4
 
-from sso import audit, clock, context
+from sso import audit, context
 from sso.audit import Actor
 from sso.audit.events import Event
 from sso.crypto import foreign_hashes, passwords
@@ -235,7 +235,7 @@ def _take_groups(outcome: Outcome, rules: Rules) -> None:
 
 
 def _user(person: Person) -> User:
-    return User(
+    user = User(
         id=person.user_id or uuid4(),
         email=person.email,
         email_verified=person.email_verified,
@@ -243,5 +243,6 @@ def _user(person: Person) -> User:
         password_hash=person.password_hash,
         claims=person.claims,
         groups=person.groups,
-        disabled_at=clock.now() if person.disabled else None,
     )
+    users.set_disabled(user, person.disabled)
+    return user

@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from sso import audit, clock, context
+from sso import audit, context
 from sso.audit import Actor
 from sso.audit.events import WEBHOOK_EVENTS, Event
 from sso.config.urls import call_error, is_loopback, strict_url_error
@@ -68,8 +68,7 @@ def change(
 def disable(actor: Actor, webhook_id: UUID, reason: str | None = None) -> Webhook:
     """Send it nothing any more; what waits is dropped. Raises `LookupError`."""
     webhook = _locked(webhook_id)
-    webhook.disabled_at = webhook.disabled_at or clock.now()
-    webhook.disabled_reason = reason
+    webhooks.set_disabled(webhook, True, reason)
     db.session.flush()
     audit.event(Event.WEBHOOK_DISABLED, webhook=webhook.id, url=webhook.url, reason=reason)
     return webhook
@@ -79,7 +78,7 @@ def disable(actor: Actor, webhook_id: UUID, reason: str | None = None) -> Webhoo
 def enable(actor: Actor, webhook_id: UUID) -> Webhook:
     """Send it what happens from now on. Raises `LookupError`."""
     webhook = _locked(webhook_id)
-    webhook.disabled_at = webhook.disabled_reason = None
+    webhooks.set_disabled(webhook, False)
     _forgive(webhook)
     db.session.flush()
     audit.event(Event.WEBHOOK_ENABLED, webhook=webhook.id, url=webhook.url)
