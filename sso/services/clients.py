@@ -95,7 +95,6 @@ def _draft(
     fields: Mapping[str, Any], client_id: str | None, secret: str | None
 ) -> tuple[Client, str]:
     """Make a client that is not in the database yet; return it and its secret."""
-    is_public = fields.get("token_endpoint_auth_method") == NO_AUTH_METHOD
     if checks.need_secret(fields):
         secret = secret or crypto_secrets.make_secret(crypto_secrets.CLIENT_SECRET)
     elif secret:
@@ -105,8 +104,7 @@ def _draft(
         secret_digest=crypto_secrets.digest(secret) if secret else "",
     )
     clients.set_disabled(client, bool(fields.get("disabled")))
-    implied = checks.implied_by_profile(fields, {})
-    _edit(client, {**DEFAULTS, "require_pkce": is_public, **implied, **fields})
+    _edit(client, replacing_registration(fields))
     return client, secret or ""
 
 
@@ -256,7 +254,7 @@ def _edit(client: Client, changes: Mapping[str, Any]) -> None:
     before = client.client_metadata
     merged = {**before, **checks.without_other_keys(changes), **_stored(Stored.METADATA, changes)}
     metadata = {name: _tidy(name, value) for name, value in merged.items() if value is not None}
-    errors = checks.metadata_errors(metadata, before.get("groups", ()))
+    errors = checks.metadata_errors(metadata, before)
     is_public = metadata["token_endpoint_auth_method"] == NO_AUTH_METHOD
     if before and is_public != client.is_public:
         errors.append(STAYS)
@@ -320,7 +318,8 @@ def replacing_registration(fields: Mapping[str, Any]) -> dict[str, Any]:
     Fields that are left out are as in a new registration, but for `disabled` (RFC 7592 §2.2).
     """
     is_public = fields.get("token_endpoint_auth_method") == NO_AUTH_METHOD
-    return {**DEFAULTS, "require_pkce": is_public or bool(fields.get("profile")), **fields}
+    implied = checks.implied_by_profile(fields, {})
+    return {**DEFAULTS, "require_pkce": is_public, **implied, **fields}
 
 
 def registration_document(client: Client) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def change(
     webhook = _locked(webhook_id)
     before = described(webhook)
     wanted = events.applied_to(webhook.events) if events else webhook.events
-    if errors := _errors(url or webhook.url, wanted):
+    if errors := _errors(url or webhook.url, wanted, webhook):
         raise Invalid(errors)
     webhook.url, webhook.events = url or webhook.url, _tidy(wanted)
     if webhook.url != before["url"]:
@@ -111,9 +111,12 @@ def _tidy(events: Iterable[str]) -> list[str]:
     return [str(event) for event in WEBHOOK_EVENTS if event in wanted]
 
 
-def _errors(url: str, events: Sequence[str]) -> list[str]:
-    errors = [f"the URL {url[:200]!r} is refused: {error}"] if (error := _url_error(url)) else []
-    unknown = sorted(set(events) - set(WEBHOOK_EVENTS))
+def _errors(url: str, events: Sequence[str], webhook: Webhook | None = None) -> list[str]:
+    """Return why the webhook cannot have these; what it already has may stay."""
+    errors = []
+    if (webhook is None or url != webhook.url) and (error := _url_error(url)):
+        errors.append(f"the URL {url[:200]!r} is refused: {error}")
+    unknown = sorted(set(events) - set(WEBHOOK_EVENTS) - set(webhook.events if webhook else ()))
     if unknown or not events:
         what = f"unknown events: {', '.join(unknown)}" if unknown else "there is no event"
         errors.append(f"{what}; known: {', '.join(WEBHOOK_EVENTS)}")
