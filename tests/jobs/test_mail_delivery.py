@@ -3,7 +3,7 @@
 import logging
 import ssl
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -303,3 +303,33 @@ def test_a_mail_speaks_the_users_language(app: Flask, mailbox: Mailbox) -> None:
     ask(app, "amal@example.com")
     (mail,) = mailbox.read()
     assert '<html lang="ar" dir="rtl">' in text_of(mail, "html")
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "is_sent"),
+    [
+        ("verify", {}, True),
+        ("verify", {"email_verified": True}, False),
+        ("verify", {"email": "erin@else.example"}, False),
+        ("verify", {"disabled_at": datetime(2026, 11, 1, tzinfo=UTC)}, False),
+        ("invite", {}, True),
+        ("invite", {"password_hash": "x"}, False),
+        ("invite", {"email": "erin@else.example"}, False),
+        ("invite", {"disabled_at": datetime(2026, 11, 1, tzinfo=UTC)}, False),
+    ],
+)
+def test_what_nobody_needs_any_more_is_not_sent(
+    app: Flask, mailbox: Mailbox, kind: str, change: dict[str, Any], is_sent: bool
+) -> None:
+    """The user has confirmed, accepted or changed meanwhile: the link would be a second one."""
+    user_id = make_user(app, "erin@example.com").id
+    mailbox.read()
+    with app.app_context():
+        user = db.session.get_one(User, user_id)
+        user.email_verified, user.password_hash = False, None
+        db.session.flush()
+        assert notifications.verify(user) if kind == "verify" else notifications.invited(user)
+        for name, value in change.items():
+            setattr(user, name, value)
+        db.session.commit()
+    assert len(mailbox.read()) == is_sent
