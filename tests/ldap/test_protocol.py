@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sso.ldap import directory, filters, messages
-from sso.ldap.connection import Connection, Server, Unavailable
-from sso.ldap.directory import Directory, Refused
+from sso.ldap.connection import Connection, Refused, Server, Unavailable
+from sso.ldap.directory import Directory
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=300)
 
