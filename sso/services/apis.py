@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from sso import audit, clock, context
+from sso import audit, context
 from sso.audit import Actor
 from sso.audit.events import Event
 from sso.config.api_fields import FIELDS
@@ -171,7 +171,7 @@ def rotate_secret(actor: Actor, api_id: str) -> tuple[Api, str]:
 def disable(actor: Actor, api_id: str) -> Api:
     """Disable an API: it gets no tokens, and its tokens are inactive. Raises `LookupError`."""
     api = _locked(api_id)
-    _set_disabled(api, True)
+    apis.set_disabled(api, True)
     _touch_clients(api)
     db.session.flush()
     audit.event(Event.API_DISABLED, by=actor.by, api=api.identifier)
@@ -182,7 +182,7 @@ def disable(actor: Actor, api_id: str) -> Api:
 def enable(actor: Actor, api_id: str) -> Api:
     """Enable an API again. Raises `LookupError`."""
     api = _locked(api_id)
-    _set_disabled(api, False)
+    apis.set_disabled(api, False)
     _touch_clients(api)
     db.session.flush()
     audit.event(Event.API_ENABLED, by=actor.by, api=api.identifier)
@@ -305,10 +305,6 @@ def _touch_clients(api: Api) -> None:
         apis.touch(client)
 
 
-def _set_disabled(api: Api, disabled: bool) -> None:
-    api.disabled_at = (api.disabled_at or clock.now()) if disabled else None
-
-
 def _set_secret(api: Api, has_secret: bool, secret: str | None) -> str:
     """Give the API a secret, or take it away; return it."""
     if not has_secret:
@@ -330,7 +326,7 @@ def _edit(api: Api, fields: Mapping[str, Any]) -> list[str]:
             case Kind.URL:
                 api.identifier = api.identifier or resources.normalized(value)
             case _ if name == "disabled":
-                _set_disabled(api, value)
+                apis.set_disabled(api, value)
             case _ if name != "introspection":
                 setattr(api, name, value)
     if "scopes" in fields and "translations" not in fields:

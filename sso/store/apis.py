@@ -157,6 +157,11 @@ def detached(identifiers: Collection[str]) -> dict[str, Api]:
     return rows
 
 
+def set_disabled(api: Api, is_disabled: bool) -> None:
+    """Disable an API, since now unless it already is; or enable it. Only changes the object."""
+    api.disabled_at = (api.disabled_at or clock.now()) if is_disabled else None
+
+
 def remove(api: Api) -> None:
     db.session.execute(delete(Api).where(Api.api_id == api.api_id))
 
